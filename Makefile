@@ -1,0 +1,115 @@
+# `make help` lists the targets. The README and CI call these, verbatim.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# The Python that makes the virtual environment, and where that lies. An environment that is already there is kept.
+PYTHON ?= python3
+VENV ?= .venv
+VENV_FLAGS ?=
+# Another torch than the tested one: a version, a requirement, or the path of a wheel.
+TORCH ?=
+TOY_SEED ?= 1
+DEVICE ?= cpu
+TEST_JOBS ?= 2
+PYTEST_ARGS ?=
+
+PY := $(VENV)/bin/python
+STAMPS := $(VENV)/.stamps
+CONSTRAINTS := $(STAMPS)/constraints.txt
+TORCH_STAMP := $(STAMPS)/torch$(if $(TORCH),-$(notdir $(TORCH)))
+PIP_INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet
+# Compiles fairseq's extensions two at a time, without debugging symbols (they take 40 % of the time) and without nvcc.
+COMPILING := env -u CUDA_HOME CFLAGS="-g0 $${CFLAGS:-}" CXXFLAGS="-g0 $${CXXFLAGS:-}" DIST_EXTRA_CONFIG='$(abspath $(STAMPS))/build.cfg'
+SAY := printf '[install] %s\n'
+# Older Pythons get fairseq 0.12.2 and whatever versions suit it: the tested set needs 3.11.
+TESTED_PYTHON := $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+
+.PHONY: help install quickstart test check format results bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "options: PYTHON=$(PYTHON) TORCH=<version or wheel> TOY_SEED=$(TOY_SEED) DEVICE=$(DEVICE) PYTEST_ARGS='-k sga'"
+
+install: $(STAMPS)/package  ## make .venv if it is missing and install the package with what it needs
+
+quickstart: install  ## the whole job at tiny size: toy corpus, training, BLEU table (TOY_SEED=1)
+	TOY_SEED=$(TOY_SEED) PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/quickstart/run.sh
+
+test: $(STAMPS)/test  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for a part)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
+
+check: $(STAMPS)/check  ## ruff (lint and format) and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(STAMPS)/check  ## let ruff mend and format the code
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+results: install  ## rebuild examples/sga/RESULTS.md from the committed hypotheses, logs and JSON
+	$(PY) examples/sga/results.py
+
+bench: install  ## speed and memory against the stock baselines; prints a table, writes JSON
+	$(PY) benchmarks/run.py
+
+clean:  ## remove caches and build folders (not .venv, not runs/)
+	rm -rf build dist fairseq_plugins.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name .git -prune -o -path './.venv*' -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
+
+# ---- Installation, one stamp a step: a finished step is not repeated, an interrupted one starts again. ----
+
+$(STAMPS)/venv:
+	@if ! $(PY) -m pip --version >/dev/null 2>&1; then \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 9))' || { \
+	    echo "make install: PYTHON=$(PYTHON) is missing or older than 3.9; give another, as in: make install PYTHON=python3.11" >&2; exit 1; }; \
+	  clear=; $(PY) -c '' >/dev/null 2>&1 || clear=--clear; \
+	  $(SAY) "making $(VENV) with $$($(PYTHON) --version)"; \
+	  $(PYTHON) -m venv $$clear $(VENV_FLAGS) $(VENV) || { \
+	    echo "make install: $(PYTHON) cannot make a virtual environment (Debian and Ubuntu: install python3-venv)" >&2; exit 1; }; \
+	fi
+	@$(PY) -c 'import os, sys, sysconfig; sys.exit(not os.path.isfile(os.path.join(sysconfig.get_path("include"), "Python.h")))' || { \
+	  echo "make install: Python.h is missing, fairseq is compiled here (Debian and Ubuntu: install python3-dev)" >&2; exit 1; }
+	@command -v "$${CXX:-c++}" >/dev/null || { \
+	  echo "make install: no C++ compiler $${CXX:-c++}, fairseq is compiled here (Debian and Ubuntu: install g++)" >&2; exit 1; }
+	@mkdir -p $(STAMPS) && touch $@
+
+# torch comes first and alone: fairseq is compiled against it and must not bring a second one.
+$(TORCH_STAMP): | $(STAMPS)/venv
+	@pinned=$$(grep '^torch==' constraints.txt); $(TESTED_PYTHON) || pinned='torch>=2.6'; \
+	if [ -n "$(TORCH)" ]; then \
+	  case "$(TORCH)" in *.whl) torch="$(TORCH)";; [0-9]*) torch="torch==$(TORCH)";; *) torch="$(TORCH)";; esac; \
+	  $(SAY) "1/3 $$torch"; $(PIP_INSTALL) "$$torch"; \
+	elif $(PY) -c 'import torch' >/dev/null 2>&1; then \
+	  $(SAY) "1/3 keeping torch $$($(PY) -W ignore -c 'import torch; print(torch.__version__)')"; \
+	else \
+	  $(SAY) "1/3 $$pinned (a large download where the index offers the CUDA build first)"; $(PIP_INSTALL) "$$pinned"; \
+	fi
+	@$(PY) -W ignore -c 'import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6))' || { \
+	  echo "make install: torch 2.6 or newer is needed; give one, as in: make install TORCH=2.13.0" >&2; exit 1; }
+	@touch $@
+
+$(CONSTRAINTS): constraints.txt $(TORCH_STAMP)
+	@{ if $(TESTED_PYTHON); then grep -v '^torch==' constraints.txt; fi; \
+	  $(PY) -c 'import importlib.metadata as m; print("torch==" + m.version("torch"))'; } >$@.new && mv $@.new $@
+
+$(STAMPS)/builders: $(CONSTRAINTS)
+	@$(SAY) "2/3 what fairseq and fastBPE need to be compiled"
+	@$(TESTED_PYTHON) || $(PIP_INSTALL) 'pip<24.1'  # newer ones refuse the metadata of fairseq 0.12.2's omegaconf
+	@$(PIP_INSTALL) -c $(CONSTRAINTS) numpy cython setuptools wheel
+	@touch $@
+
+$(STAMPS)/package: setup.py $(STAMPS)/builders
+	@$(SAY) "3/3 fairseq, fastBPE (both compiled: a minute or two on two cores), sentencepiece, sacrebleu, fairseq_plugins"
+	@printf '[build_ext]\nparallel = 2\n' >$(STAMPS)/build.cfg
+	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e .
+	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"
+	@touch $@
+
+$(STAMPS)/test $(STAMPS)/check: $(STAMPS)/package
+	@$(SAY) "what 'make $(@F)' needs"
+	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Text to text: cleaning, splitting, sentencepiece, dictionaries and the toy corpus. Runs from the checkout."""

@@ -1,0 +1,81 @@
+"""Check raw text before anything is made from it: UTF-8, line ends, empty files and lines, equal line counts."""
+
+import argparse
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from . import cli
+from .io import InputError, PathLike, check_same_counts, read_lines
+from .layout import Pair, parse_pairs, parse_splits, text_names
+
+DEFAULT_SPLITS = "train,valid,test"
+
+
+def check_file(path: PathLike, option: str, allow_empty_lines: bool = False) -> int:
+    """Read a file to its end.
+
+    Returns:
+        Number of lines.
+
+    Raises:
+        InputError: bad input, as in :func:`read_lines`, or (unless allowed) a line without text.
+    """
+    count, empty, first = 0, 0, 0
+    for line in cli.with_progress(read_lines(path, option), f"check {Path(path).name}"):
+        count += 1
+        if not line.strip():
+            empty += 1
+            first = first or count
+    if empty and not allow_empty_lines:
+        raise InputError(
+            f"{option} {path}, line {first}: no text ({empty} such lines in all); valid: lines with text "
+            "(python -m data_prep.clean drops the others), or --allow-empty-lines"
+        )
+    return count
+
+
+def check_text(text: PathLike, pairs: List[Pair], splits: List[str], allow_empty_lines: bool = False) -> Dict[str, int]:
+    """Check the files SPLIT.LANG of a folder.
+
+    Args:
+        text: the folder.
+        pairs: language pairs; the two files of a pair must have equally many lines.
+        splits: names of the splits.
+        allow_empty_lines: accept lines without text.
+
+    Returns:
+        File name to number of lines.
+
+    Raises:
+        InputError: one of the files cannot be used.
+    """
+    if not Path(text).is_dir():
+        raise InputError(f"--text {text}: no such folder; valid: a folder with files named SPLIT.LANG, as train.en")
+    counts = {name: check_file(Path(text) / name, "--text", allow_empty_lines) for name in text_names(pairs, splits)}
+    for split in splits:
+        for pair in pairs:
+            check_same_counts("--text", {f"{split}.{lang}": counts[f"{split}.{lang}"] for lang in pair})
+    return counts
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the options of ``python -m data_prep.check``."""
+    parser = cli.parser("check", __doc__ + " Prints the names of the files.")
+    parser.add_argument("--text", required=True, metavar="DIR", help="folder with files SPLIT.LANG")
+    parser.add_argument("--pairs", required=True, metavar="PAIRS", help="language pairs, as en-de,en-fr")
+    parser.add_argument("--splits", default=DEFAULT_SPLITS, metavar="NAMES", help="splits, separated by commas")
+    parser.add_argument("--allow-empty-lines", action="store_true", help="accept lines without text")
+    return parser
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Run the verb with these arguments (default: the command line's)."""
+    args = build_parser().parse_args(argv)
+    counts = check_text(args.text, parse_pairs(args.pairs), parse_splits(args.splits), args.allow_empty_lines)
+    for name, count in counts.items():
+        cli.say(f"check: {name}: {count:,} lines")
+        print(name)
+
+
+if __name__ == "__main__":
+    cli.run("check", main)

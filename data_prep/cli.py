@@ -1,0 +1,91 @@
+"""What every verb's command line shares: errors in one line, progress on standard error, clean ends on signals."""
+
+import argparse
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, TypeVar
+
+from .io import InputError
+
+T = TypeVar("T")
+REPORT_SECONDS = 5.0
+EXIT_BAD_INPUT = 1
+EXIT_TERMINATED = 128 + signal.SIGTERM
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+
+
+def say(text: str) -> None:
+    """Print one line on standard error: standard output is for results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(verb: str, main: Callable[[Optional[List[str]]], None]) -> NoReturn:
+    """Run a verb's main and exit: 0 done, 1 bad input or a file that cannot be read or written, 2 wrong usage."""
+    signal.signal(signal.SIGTERM, _terminate)  # unfinished outputs are removed on the way out
+    try:
+        main(None)
+    except (InputError, OSError) as error:
+        say(f"{verb}: error: {error}")
+        sys.exit(EXIT_BAD_INPUT)
+    except KeyboardInterrupt:
+        say(f"{verb}: interrupted")
+        sys.exit(EXIT_INTERRUPTED)
+    sys.exit(0)
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    sys.exit(EXIT_TERMINATED)
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> Optional[str]:
+        if action.default is None or action.default is False or action.default == "":
+            return action.help
+        return super()._get_help_string(action)
+
+
+class Parser(argparse.ArgumentParser):
+    """Argument parser of a verb, also of its sub-commands: defaults shown, option names never abbreviated."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **{"formatter_class": HelpFormatter, "allow_abbrev": False, **kwargs})
+
+
+def parser(verb: str, description: Optional[str]) -> argparse.ArgumentParser:
+    """Make the argument parser of a verb."""
+    return Parser(prog=f"python -m data_prep.{verb}", description=description)
+
+
+def with_progress(items: Iterable[T], label: str, seconds: float = REPORT_SECONDS) -> Iterator[T]:
+    """Pass items through and report their number on standard error every ``seconds`` seconds."""
+    start = reported = time.monotonic()
+    for count, item in enumerate(items, start=1):
+        now = time.monotonic()
+        if now - reported >= seconds:
+            say(f"{label}: {count:,} lines, {count / (now - start):,.0f} lines/s")
+            reported = now
+        yield item
+
+
+@contextmanager
+def heartbeat(label: str, seconds: float = REPORT_SECONDS) -> Iterator[None]:
+    """Report on standard error every ``seconds`` seconds that one long call is still at work."""
+    start = time.monotonic()
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(seconds):
+            say(f"{label}: at work for {time.monotonic() - start:,.0f} s")
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

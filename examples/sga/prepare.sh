@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Text to data-bin for the runs on Multi30k: joint sentencepiece model over en, de and fr, three pairs.
+#   bash examples/sga/prepare.sh DATA OUT     DATA holds train.*, valid.* and test_2016_flickr.* in en, de, fr
+set -euo pipefail
+[ $# -eq 2 ] || { sed -n 2,3p "$0" >&2; exit 2; }
+data=$1 out=$2
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" PYTHON=${PYTHON:-python}
+mkdir -p "$out"
+
+"$PYTHON" -m data_prep.spm train --inputs "$data/train.en" "$data/train.de" "$data/train.fr" --vocab-size 6000 \
+    --character-coverage 1.0 --model "$out/sentencepiece.bpe.model" --dict "$out/dict.txt"
+bash "$root/data_prep/preprocess.sh" --text "$data" --model "$out/sentencepiece.bpe.model" --dict "$out/dict.txt" \
+    --pairs en-de,en-fr,de-fr --splits train,valid,test_2016_flickr --out "$out/bin" --workers 2

@@ -1,0 +1,16 @@
+"""fairseq user-dir plugins for bridging multilingual language understanding and generation.
+
+Shape letters used in every docstring: B batch, S source tokens, T target (or slot) tokens, P prompt length, L layers, H heads,
+C model width, V vocabulary. Mask polarity everywhere: True = padding, may not be attended.
+"""
+
+from . import compat
+
+compat.apply()
+
+from .criterions import sga_ctc  # noqa: E402
+from .models import sga, xlmr_mlm  # noqa: E402
+from .tasks import sga_translation, tlm_pretraining  # noqa: E402
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "sga", "sga_ctc", "sga_translation", "tlm_pretraining", "xlmr_mlm"]

@@ -1,0 +1,22 @@
+"""Reading, converting, loading and averaging checkpoints. Imports torch and safetensors only.
+
+Every file is read without running code from it, every tensor is accounted for, and every refusal names the file.
+"""
+
+from .fingerprints import fingerprint
+from .loading import LoadReport, load
+from .masked_lm import MaskedLMFile, read_masked_lm
+from .reading import CheckpointError, read_checkpoint
+from .writing import atomic_path, write_masked_lm
+
+__all__ = [
+    "CheckpointError",
+    "LoadReport",
+    "MaskedLMFile",
+    "atomic_path",
+    "fingerprint",
+    "load",
+    "read_checkpoint",
+    "read_masked_lm",
+    "write_masked_lm",
+]

@@ -1,0 +1,261 @@
+"""Average checkpoints: ``python -m fairseq_plugins.checkpoints.average --directory DIR --best 5 --output FILE``.
+
+Works on every fairseq checkpoint, also on those that hold only the trained part of a model (a frozen part is named by a
+marker without elements, which is copied; averaging over different frozen parts fails because the names differ).
+"""
+
+import argparse
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from .reading import CheckpointError, PathLike, read_checkpoint
+from .renames import listing
+from .writing import atomic_path
+
+logger = logging.getLogger(__name__)
+
+_BEST = re.compile(r"checkpoint\.best_(.+)_(-?\d+(?:\.\d+)?)\.pt")
+_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
+_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
+_LOWER_IS_BETTER = re.compile(r"(?:.*_)?(?:loss|ppl|perplexity|nll|wer|cer|ter)")
+_HIGHER_IS_BETTER = re.compile(r"(?:.*_)?(?:bleu|chrf2?|rouge[12l]?|meteor|comet|accuracy|acc|f1|recall|precision)")
+_DROPPED_STATE = ("ema", "ema_fp32_params")
+
+
+def select_best(
+    directory: PathLike,
+    count: int,
+    metric: Optional[str] = None,
+    maximize: Optional[bool] = None,
+    allow_fewer: bool = False,
+) -> List[Path]:
+    """The best files of ``--keep-best-checkpoints``, judged by the number in ``checkpoint.best_METRIC_VALUE.pt``.
+
+    Args:
+        directory: a ``--save-dir``.
+        count: how many, at least 1.
+        metric: as in the file names; needed when the folder has several.
+        maximize: True = larger is better; None = inferred from the metric's name.
+        allow_fewer: take what there is when there are fewer.
+
+    Returns:
+        The files, best first.
+
+    Raises:
+        CheckpointError: no or too few such files, several metrics, or a metric of unknown direction.
+    """
+    found: Dict[str, List[Tuple[float, Path]]] = {}
+    for file, match in _matching(directory, _BEST):
+        found.setdefault(match.group(1), []).append((float(match.group(2)), file))
+    if metric is None and len(found) > 1:
+        metrics = ", ".join(sorted(found))
+        raise CheckpointError(f"--directory {directory}: has best checkpoints by {metrics}; give one as --metric")
+    name = metric if metric is not None else next(iter(found), "*")
+    scored = found.get(name, [])
+    _check_count("--best", count, len(scored), f"{directory}/checkpoint.best_{name}_*.pt", allow_fewer)
+    larger = _is_maximized(name) if maximize is None else maximize
+    ranked = sorted(scored, key=lambda pair: (-pair[0] if larger else pair[0], pair[1].name))
+    return [file for _, file in ranked[:count]]
+
+
+def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
+    """The latest ``checkpointEPOCH.pt`` or ``checkpoint_EPOCH_UPDATE.pt``.
+
+    Args:
+        directory: a ``--save-dir``.
+        count: how many, at least 1.
+        by: ``"epochs"`` or ``"updates"``; needed when the folder has both kinds.
+        allow_fewer: take what there is when there are fewer.
+
+    Returns:
+        The files, latest first.
+
+    Raises:
+        CheckpointError: no or too few such files, or both kinds.
+    """
+    epochs, updates = _matching(directory, _EPOCH), _matching(directory, _UPDATE)
+    if by is None and epochs and updates:
+        raise CheckpointError(f"--directory {directory}: has checkpoints by epochs and by updates; give --by")
+    chosen = {"epochs": epochs, "updates": updates, None: epochs or updates}[by]
+    names = {"epochs": "checkpointN.pt", "updates": "checkpoint_N_M.pt", None: "checkpoint[_]N[_M].pt"}[by]
+    _check_count("--last", count, len(chosen), f"{directory}/{names}", allow_fewer)
+    ranked = sorted(chosen, key=lambda pair: int(pair[1].group(1)), reverse=True)
+    return [file for file, _ in ranked[:count]]
+
+
+def _matching(directory: PathLike, pattern: "re.Pattern[str]") -> List[Tuple[Path, "re.Match[str]"]]:
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise CheckpointError(f"--directory {folder}: no such folder")
+    pairs = ((file, pattern.fullmatch(file.name)) for file in sorted(folder.iterdir()))
+    return [(file, match) for file, match in pairs if match]
+
+
+def _check_count(option: str, wanted: int, found: int, what: str, allow_fewer: bool) -> None:
+    if wanted < 1:
+        raise CheckpointError(f"{option} {wanted}: expected at least 1")
+    if not found or (found < wanted and not allow_fewer):
+        hint = "" if not found else "; --allow-fewer averages what there is"
+        raise CheckpointError(f"{option} {wanted}: {found} files {what}{hint}")
+    if found < wanted:
+        logger.warning("%s %d: only %d files %s", option, wanted, found, what)
+
+
+def _is_maximized(metric: str) -> bool:
+    if _LOWER_IS_BETTER.fullmatch(metric.lower()):
+        return False
+    if _HIGHER_IS_BETTER.fullmatch(metric.lower()):
+        return True
+    raise CheckpointError(f"--metric {metric}: larger or smaller is better? give --maximize or --minimize")
+
+
+def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
+    """Average the ``model`` entries of fairseq checkpoints.
+
+    Floating-point tensors are summed in float64 and returned in their own dtype; integer and boolean tensors must be
+    equal; tensors without elements are copied. Tensors that shared memory in the first file (tied weights) still do.
+
+    Args:
+        paths: one file or more, each once.
+
+    Returns:
+        The first checkpoint with the averaged model, without optimizer state and moving averages.
+
+    Raises:
+        CheckpointError: unreadable files, or models that differ in names, shapes, dtypes or integers; names the tensor.
+    """
+    if not paths:
+        raise CheckpointError("--inputs: expected at least one checkpoint")
+    resolved = [Path(path).resolve() for path in paths]
+    twice = sorted({str(path) for path in resolved if resolved.count(path) > 1})
+    if twice:
+        raise CheckpointError(f"--inputs: given more than once: {', '.join(twice)}")
+    state, sums = None, {}
+    for index, path in enumerate(paths, start=1):
+        checkpoint = read_checkpoint(path)
+        model = _model(checkpoint, path)
+        if state is None:
+            state = checkpoint
+            sums = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in model.items()}
+        else:
+            _add(sums, model, state["model"], path, paths[0])
+        logger.info("read %d of %d: %s", index, len(paths), path)
+    assert state is not None
+    state["model"] = _divide(sums, state["model"], len(paths))
+    return _without_optimizer(state)
+
+
+def _model(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]:
+    model = checkpoint.get("model")
+    if not isinstance(model, Mapping) or not all(isinstance(tensor, Tensor) for tensor in model.values()):
+        keys = listing([str(key) for key in checkpoint])
+        raise CheckpointError(f"checkpoint {path}: expected an entry 'model' with tensors, found {keys}")
+    return dict(model)
+
+
+def _add(
+    sums: Dict[str, Tensor],
+    model: Mapping[str, Tensor],
+    first: Mapping[str, Tensor],
+    path: PathLike,
+    first_path: PathLike,
+) -> None:
+    """Add one model to the sums, in place."""
+    different = sorted(set(model) ^ set(first))
+    if different:
+        raise CheckpointError(
+            f"checkpoint {path}: its tensors are not those of {first_path}; only one of them has {listing(different)}"
+        )
+    for name, tensor in model.items():
+        if tensor.shape != first[name].shape or tensor.dtype != first[name].dtype:
+            raise CheckpointError(
+                f"checkpoint {path}: {name} is {tensor.dtype} {tuple(tensor.shape)}, but {first[name].dtype} "
+                f"{tuple(first[name].shape)} in {first_path}"
+            )
+        if tensor.is_floating_point():
+            sums[name] = sums[name] + tensor.double()
+        elif not torch.equal(tensor, first[name]):
+            raise CheckpointError(f"checkpoint {path}: {name} is {tensor.dtype} and differs from {first_path}")
+
+
+def _divide(sums: Mapping[str, Tensor], first: Mapping[str, Tensor], count: int) -> Dict[str, Tensor]:
+    """Sums to means, in the dtypes of the first model, sharing memory where that model did."""
+    means: Dict[str, Tensor] = {}
+    shared: Dict[Tuple[Any, ...], Tensor] = {}
+    for name, tensor in first.items():
+        mean = (sums[name] / count).to(tensor.dtype) if tensor.is_floating_point() else tensor
+        place = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+        twin = shared.setdefault(place, mean) if tensor.numel() else mean
+        means[name] = twin if torch.equal(twin, mean) else mean
+    return means
+
+
+def _without_optimizer(state: Dict[str, Any]) -> Dict[str, Any]:
+    dropped = [key for key in ("last_optimizer_state", "optimizer") if state.pop(key, None) is not None]
+    extra = state.get("extra_state")
+    if isinstance(extra, dict):
+        dropped += [key for key in _DROPPED_STATE if extra.pop(key, None) is not None]
+    if dropped:
+        logger.info("dropped: %s", ", ".join(dropped))
+    return state
+
+
+def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
+    """Average files into ``output``, which is replaced at once when everything is on disk.
+
+    Raises:
+        CheckpointError: see :func:`average_checkpoints`; or ``output`` is one of the inputs.
+    """
+    if Path(output).resolve() in [Path(path).resolve() for path in paths]:
+        raise CheckpointError(f"--output {output}: is one of the inputs, expected another file")
+    with atomic_path(output) as temporary:
+        torch.save(average_checkpoints(paths), temporary)
+    logger.info("wrote %s, the average of %d", output, len(paths))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fairseq_plugins.checkpoints.average", description=__doc__)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--inputs", nargs="+", metavar="FILE", help="the checkpoints to average")
+    source.add_argument("--directory", metavar="DIR", help="a --save-dir, with --best or --last")
+    parser.add_argument("--output", required=True, metavar="FILE", help="the averaged checkpoint")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--best", type=int, metavar="N", help="the best N of --keep-best-checkpoints")
+    choice.add_argument("--last", type=int, metavar="N", help="the last N epoch or interval checkpoints")
+    parser.add_argument("--metric", help="for --best: the metric in the file names, when there are several")
+    direction = parser.add_mutually_exclusive_group()
+    direction.add_argument("--maximize", dest="maximize", action="store_const", const=True, help="larger is better")
+    direction.add_argument("--minimize", dest="maximize", action="store_const", const=False, help="smaller is better")
+    parser.add_argument("--by", choices=("epochs", "updates"), help="for --last: which kind, when there are both")
+    parser.add_argument("--allow-fewer", action="store_true", help="average what there is when there are fewer than N")
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if (args.directory is None) != (args.best is None and args.last is None):
+        parser.error("--directory goes with --best N or --last N, and these only with --directory")
+    try:
+        if args.best is not None:
+            paths = select_best(args.directory, args.best, args.metric, args.maximize, args.allow_fewer)
+        elif args.last is not None:
+            paths = select_last(args.directory, args.last, args.by, args.allow_fewer)
+        else:
+            paths = [Path(path) for path in args.inputs]
+        write_average(paths, args.output)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    return 0
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(asctime)s | %(levelname)s | %(message)s", level=logging.INFO)
+    sys.exit(main())

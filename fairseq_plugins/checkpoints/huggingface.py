@@ -1,0 +1,216 @@
+"""Hugging Face XLM-RoBERTa folders: names and configuration, in both directions.
+
+The vocabulary order is fairseq's in these models (``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3): no row is permuted.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .reading import CheckpointError
+from .renames import Renamed, drop, rename
+
+EXPECTED = (
+    "a Hugging Face XLM-RoBERTa masked LM (model_type xlm-roberta, roberta or camembert, hidden_act gelu, "
+    "layer_norm_eps 1e-05, one token type, tensors roberta.* and lm_head.*)"
+)
+CONFIG_NAME = "config.json"
+WEIGHTS_NAME = "model.safetensors"
+MODEL_TYPES = ("xlm-roberta", "roberta", "camembert")
+LAYER_NORM_EPS = 1e-5
+WORDS = "sentence_encoder.embed_tokens.weight"
+POSITIONS = "sentence_encoder.embed_positions.weight"
+TOKEN_TYPES = "token_type_embeddings.weight"
+STORED_TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
+OUTPUT_WEIGHT = "lm_head.weight"
+OUTPUT_BIAS = "lm_head.bias"
+OUTPUT_BIAS_COPY = "lm_head.decoder.bias"
+
+_CONFIG_DEFAULTS = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
+_TOP = r"(?:roberta\.)?"
+_EMBEDDINGS = _TOP + r"embeddings\."
+_LAYER = _TOP + r"encoder\.layer\.(\d+)\."
+
+
+def _rename_norm(source: str, target: str) -> Tuple[Any, Any]:
+    """Layer norms: ``weight``/``bias``, in old files ``gamma``/``beta``."""
+    return (
+        rename(source + r"\.(?:weight|gamma)", target + ".weight"),
+        rename(source + r"\.(?:bias|beta)", target + ".bias"),
+    )
+
+
+RULES = (
+    rename(_EMBEDDINGS + r"word_embeddings\.weight", WORDS),
+    rename(_EMBEDDINGS + r"position_embeddings\.weight", POSITIONS),
+    rename(_EMBEDDINGS + r"token_type_embeddings\.weight", TOKEN_TYPES),
+    *_rename_norm(_EMBEDDINGS + "LayerNorm", "sentence_encoder.layernorm_embedding"),
+    rename(_LAYER + r"attention\.self\.query\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.q_proj.\2"),
+    rename(_LAYER + r"attention\.self\.key\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.k_proj.\2"),
+    rename(_LAYER + r"attention\.self\.value\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.v_proj.\2"),
+    rename(_LAYER + r"attention\.output\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.out_proj.\2"),
+    *_rename_norm(_LAYER + r"attention\.output\.LayerNorm", r"sentence_encoder.layers.\1.self_attn_layer_norm"),
+    rename(_LAYER + r"intermediate\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.fc1.\2"),
+    rename(_LAYER + r"output\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.fc2.\2"),
+    *_rename_norm(_LAYER + r"output\.LayerNorm", r"sentence_encoder.layers.\1.final_layer_norm"),
+    rename(r"lm_head\.dense\.(weight|bias)", r"lm_head.dense.\1"),
+    *_rename_norm(r"lm_head\.layer_norm", "lm_head.layer_norm"),
+    rename(r"lm_head\.bias", OUTPUT_BIAS),
+    rename(r"lm_head\.decoder\.weight", OUTPUT_WEIGHT),
+    rename(r"lm_head\.decoder\.bias", OUTPUT_BIAS_COPY),
+    drop(_EMBEDDINGS + r"(?:position_ids|token_type_ids)", "buffer that is counted anew"),
+    drop(_TOP + r"pooler\.dense\.(?:weight|bias)", "pooler, unused by a masked LM"),
+)
+
+
+def read_config(folder: Path) -> Dict[str, Any]:
+    """Read and check ``config.json``.
+
+    Raises:
+        CheckpointError: missing or damaged, or a model that computes something else; names entry and expected value.
+    """
+    file = folder / CONFIG_NAME
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"checkpoint {folder}: has no {CONFIG_NAME}; expected {EXPECTED}") from error
+    except (ValueError, OSError) as error:
+        raise CheckpointError(f"checkpoint {file}: is no readable JSON ({error})") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {type(config).__name__}")
+    _check_config(config, file)
+    return config
+
+
+def _check_config(config: Mapping[str, Any], file: Path) -> None:
+    problems = []
+    if config.get("model_type") not in MODEL_TYPES:
+        problems.append(f"model_type = {config.get('model_type')!r}, expected one of {', '.join(MODEL_TYPES)}")
+    merged = {**_CONFIG_DEFAULTS, **{key: value for key, value in config.items() if value is not None}}
+    if merged["hidden_act"] != "gelu":
+        problems.append(f"hidden_act = {merged['hidden_act']!r}, expected 'gelu'")
+    epsilon = merged["layer_norm_eps"]
+    if not isinstance(epsilon, (int, float)) or abs(epsilon - LAYER_NORM_EPS) > 1e-3 * LAYER_NORM_EPS:
+        missing = "" if "layer_norm_eps" in config else " (the default when the entry is missing)"
+        problems.append(f"layer_norm_eps = {epsilon!r}{missing}, expected {LAYER_NORM_EPS!r}")
+    if merged["position_embedding_type"] != "absolute":
+        problems.append(f"position_embedding_type = {merged['position_embedding_type']!r}, expected 'absolute'")
+    padding = merged.get("pad_token_id", 1)
+    if not isinstance(padding, int) or padding < 0:
+        problems.append(f"pad_token_id = {padding!r}, expected the index of <pad>")
+    for flag in ("is_decoder", "add_cross_attention"):
+        if merged.get(flag):
+            problems.append(f"{flag} = {merged[flag]!r}, expected false")
+    if problems:
+        raise CheckpointError(f"checkpoint {file}: {'; '.join(problems)}")
+
+
+def stated_sizes(config: Mapping[str, Any]) -> Dict[str, Optional[int]]:
+    """Sizes that the configuration states, by the names of ``MaskedLMSizes``; None where it says nothing."""
+    rows = config.get("max_position_embeddings")
+    return {
+        "vocab_size": config.get("vocab_size"),
+        "layers": config.get("num_hidden_layers"),
+        "embed_dim": config.get("hidden_size"),
+        "ffn_dim": config.get("intermediate_size"),
+        "max_positions": rows - padding_idx(config) - 1 if isinstance(rows, int) else None,
+    }
+
+
+def padding_idx(config: Mapping[str, Any]) -> int:
+    """Index of the padding symbol."""
+    value = config.get("pad_token_id")
+    return 1 if value is None else int(value)
+
+
+def attention_heads(config: Mapping[str, Any]) -> Optional[int]:
+    """Attention heads; None when the configuration does not say."""
+    return config.get("num_attention_heads")
+
+
+def settle(renamed: Renamed, origin: str) -> None:
+    """Merge what XLM-R's layout has no place for; changes ``renamed``.
+
+    The one token-type row is added to every position row (not to the word embedding, which is also the output
+    projection), so that logits stay the same. A tied tensor of which only the output's copy was stored takes its place.
+
+    Raises:
+        CheckpointError: several token types, or an output bias stored twice with different values.
+    """
+    tensors = renamed.tensors
+    if TOKEN_TYPES in tensors:
+        _merge_token_types(tensors, origin)
+        renamed.sources["(added to the positions)"] = renamed.sources.pop(TOKEN_TYPES)
+    for kept, copy in ((WORDS, OUTPUT_WEIGHT), (OUTPUT_BIAS, OUTPUT_BIAS_COPY)):
+        if kept not in tensors and copy in tensors:
+            tensors[kept] = tensors.pop(copy)
+            renamed.sources[kept] = renamed.sources.pop(copy)
+    if OUTPUT_BIAS_COPY in tensors:
+        if not torch.equal(tensors[OUTPUT_BIAS], tensors[OUTPUT_BIAS_COPY]):
+            raise CheckpointError(f"{origin}: {OUTPUT_BIAS_COPY} differs from {OUTPUT_BIAS}, expected them to be tied")
+        renamed.discard(OUTPUT_BIAS_COPY, f"equal to {OUTPUT_BIAS}")
+
+
+def _merge_token_types(tensors: Dict[str, Tensor], origin: str) -> None:
+    token_types, positions = tensors.pop(TOKEN_TYPES), tensors.get(POSITIONS)
+    if token_types.dim() != 2 or token_types.size(0) != 1:
+        raise CheckpointError(
+            f"{origin}: {TOKEN_TYPES} has shape {tuple(token_types.shape)}, expected one row; expected {EXPECTED}"
+        )
+    if positions is None or not bool(token_types.any()):  # adding zeros could turn -0.0 into 0.0, and the fingerprint
+        return
+    if positions.dim() != 2 or positions.size(1) != token_types.size(1):
+        shapes = f"{tuple(token_types.shape)} and {tuple(positions.shape)}"
+        raise CheckpointError(f"{origin}: {TOKEN_TYPES} and position embedding have shapes {shapes}, not one width")
+    tensors[POSITIONS] = positions + token_types
+
+
+def export_config(sizes: Mapping[str, int], dtype: torch.dtype) -> Dict[str, Any]:
+    """``config.json`` of a masked LM of these sizes (names of ``MaskedLMSizes``)."""
+    return {
+        "architectures": ["XLMRobertaForMaskedLM"],
+        "attention_probs_dropout_prob": 0.1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "hidden_size": sizes["embed_dim"],
+        "initializer_range": 0.02,
+        "intermediate_size": sizes["ffn_dim"],
+        "layer_norm_eps": LAYER_NORM_EPS,
+        "max_position_embeddings": sizes["max_positions"] + sizes["padding_idx"] + 1,
+        "model_type": MODEL_TYPES[0],
+        "num_attention_heads": sizes["heads"],
+        "num_hidden_layers": sizes["layers"],
+        "pad_token_id": sizes["padding_idx"],
+        "tie_word_embeddings": True,
+        "torch_dtype": str(dtype).rsplit(".", 1)[-1],
+        "type_vocab_size": 1,
+        "vocab_size": sizes["vocab_size"],
+    }
+
+
+_EXPORT: List[Tuple[str, str]] = [
+    (r"sentence_encoder\.embed_tokens\.weight", "roberta.embeddings.word_embeddings.weight"),
+    (r"sentence_encoder\.embed_positions\.weight", "roberta.embeddings.position_embeddings.weight"),
+    (r"sentence_encoder\.layernorm_embedding\.(\w+)", r"roberta.embeddings.LayerNorm.\1"),
+    (r"sentence_encoder\.layers\.(\d+)\.self_attn\.q_proj\.(\w+)", r"roberta.encoder.layer.\1.attention.self.query.\2"),
+    (r"sentence_encoder\.layers\.(\d+)\.self_attn\.k_proj\.(\w+)", r"roberta.encoder.layer.\1.attention.self.key.\2"),
+    (r"sentence_encoder\.layers\.(\d+)\.self_attn\.v_proj\.(\w+)", r"roberta.encoder.layer.\1.attention.self.value.\2"),
+    (
+        r"sentence_encoder\.layers\.(\d+)\.self_attn\.out_proj\.(\w+)",
+        r"roberta.encoder.layer.\1.attention.output.dense.\2",
+    ),
+    (
+        r"sentence_encoder\.layers\.(\d+)\.self_attn_layer_norm\.(\w+)",
+        r"roberta.encoder.layer.\1.attention.output.LayerNorm.\2",
+    ),
+    (r"sentence_encoder\.layers\.(\d+)\.fc1\.(\w+)", r"roberta.encoder.layer.\1.intermediate.dense.\2"),
+    (r"sentence_encoder\.layers\.(\d+)\.fc2\.(\w+)", r"roberta.encoder.layer.\1.output.dense.\2"),
+    (r"sentence_encoder\.layers\.(\d+)\.final_layer_norm\.(\w+)", r"roberta.encoder.layer.\1.output.LayerNorm.\2"),
+    (r"(lm_head\.(?:dense|layer_norm)\.\w+|lm_head\.bias)", r"\1"),
+]
+EXPORT_RULES = tuple(rename(pattern, target) for pattern, target in _EXPORT)

@@ -1,0 +1,239 @@
+"""Reading a masked LM of XLM-R's shape from a fairseq file or a Hugging Face folder into one layout."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from . import huggingface, xlmr
+from .fingerprints import fingerprint
+from .loading import LoadReport
+from .reading import CheckpointError, PathLike, read_checkpoint
+from .renames import Renamed, apply_rules, listing
+
+_WORDS = huggingface.WORDS
+_POSITIONS = huggingface.POSITIONS
+_TIED = huggingface.OUTPUT_WEIGHT
+_FIRST_FC = "sentence_encoder.layers.0.fc1.weight"
+_LAYERS = "sentence_encoder.layers."
+_FAIRSEQ_NAME = "model.pt"
+_DICTIONARY_NAME = "dict.txt"
+_WEIGHT_NAMES = (huggingface.WEIGHTS_NAME, "pytorch_model.bin", _FAIRSEQ_NAME)
+
+
+@dataclass(frozen=True)
+class MaskedLMFile:
+    """A masked LM as read from disk.
+
+    Attributes:
+        sizes: the fields of ``MaskedLMSizes``.
+        tensors: name -> float32 tensor, in the names of ``modules.masked_lm.MaskedLM``, without the tied
+            ``lm_head.weight``.
+        fingerprint: of ``tensors``.
+        report: what became of every tensor *of the file* (source names).
+        dictionary_path: ``dict.txt`` beside the weights, None when there is none.
+    """
+
+    sizes: Dict[str, int]
+    tensors: Dict[str, Tensor]
+    fingerprint: str
+    report: LoadReport
+    dictionary_path: Optional[str]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What one kind of file says: renamed tensors, the sizes it states, heads, and how it is named in messages."""
+
+    renamed: Renamed
+    stated: Mapping[str, Optional[int]]
+    heads: Optional[int]
+    padding_idx: int
+    expected: str
+    heads_entry: str
+
+
+def read_masked_lm(path: PathLike, heads: Optional[int] = None) -> MaskedLMFile:
+    """Read a masked LM of XLM-R's shape.
+
+    Args:
+        path: a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names), a Hugging Face XLM-RoBERTa folder
+            (``config.json`` with ``model.safetensors`` or ``pytorch_model.bin``), a weights file in such a folder, or a
+            folder with a fairseq ``model.pt``.
+        heads: attention heads, for files that do not tell (no shape does).
+
+    Returns:
+        Sizes, tensors in one layout, fingerprint, report, dictionary.
+
+    Raises:
+        CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
+    """
+    file = _find_weights(Path(path))
+    origin = f"checkpoint {file}"
+    source = _read_source(file, origin)
+    renamed = source.renamed
+    _untie(renamed, origin)
+    sizes = _infer_sizes(renamed.tensors, source, origin)
+    sizes["heads"] = _choose_heads(heads, source, sizes["embed_dim"], origin)
+    _check_stated(sizes, source.stated, origin)
+    check_shapes(renamed.tensors, sizes, origin, source.expected)
+    dictionary = file.parent / _DICTIONARY_NAME
+    report = LoadReport(renamed.used(), dropped=tuple(renamed.dropped), reasons=renamed.dropped)
+    return MaskedLMFile(
+        sizes=sizes,
+        tensors=renamed.tensors,
+        fingerprint=fingerprint(renamed.tensors),
+        report=report,
+        dictionary_path=str(dictionary) if dictionary.is_file() else None,
+    )
+
+
+def expected_shapes(sizes: Mapping[str, int]) -> Dict[str, Tuple[int, ...]]:
+    """Name -> shape of every tensor of a masked LM of these sizes, without the tied ``lm_head.weight``."""
+    width, inner = sizes["embed_dim"], sizes["ffn_dim"]
+    shapes: Dict[str, Tuple[int, ...]] = {
+        _WORDS: (sizes["vocab_size"], width),
+        _POSITIONS: (sizes["max_positions"] + sizes["padding_idx"] + 1, width),
+        "sentence_encoder.layernorm_embedding.weight": (width,),
+        "sentence_encoder.layernorm_embedding.bias": (width,),
+        "lm_head.dense.weight": (width, width),
+        "lm_head.dense.bias": (width,),
+        "lm_head.layer_norm.weight": (width,),
+        "lm_head.layer_norm.bias": (width,),
+        "lm_head.bias": (sizes["vocab_size"],),
+    }
+    block: Dict[str, Tuple[int, ...]] = {"fc1.weight": (inner, width), "fc1.bias": (inner,)}
+    block.update({"fc2.weight": (width, inner), "fc2.bias": (width,)})
+    for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        block[f"self_attn.{projection}.weight"] = (width, width)
+        block[f"self_attn.{projection}.bias"] = (width,)
+    for norm in ("self_attn_layer_norm", "final_layer_norm"):
+        block[f"{norm}.weight"] = block[f"{norm}.bias"] = (width,)
+    for layer in range(sizes["layers"]):
+        shapes.update({f"{_LAYERS}{layer}.{name}": shape for name, shape in block.items()})
+    return shapes
+
+
+def check_shapes(tensors: Mapping[str, Tensor], sizes: Mapping[str, int], origin: str, expected: str) -> None:
+    """Compare names and shapes with :func:`expected_shapes`.
+
+    Raises:
+        CheckpointError: lists missing tensors, surplus tensors, and shapes found and expected.
+    """
+    shapes = expected_shapes(sizes)
+    missing = [f"{name} {shape}" for name, shape in shapes.items() if name not in tensors]
+    surplus = [f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items() if name not in shapes]
+    wrong = [
+        f"{name} {tuple(tensors[name].shape)} instead of {shape}"
+        for name, shape in shapes.items()
+        if name in tensors and tuple(tensors[name].shape) != shape
+    ]
+    no_floats = [f"{name} {tensor.dtype}" for name, tensor in tensors.items() if not tensor.is_floating_point()]
+    kinds = (
+        ("missing tensors", missing),
+        ("surplus tensors", surplus),
+        ("wrong shapes", wrong),
+        ("not floating-point", no_floats),
+    )
+    problems = [f"{title}: {listing(names)}" for title, names in kinds if names]
+    if problems:
+        raise CheckpointError(f"{origin}: {'; '.join(problems)}; expected {expected}")
+
+
+def _find_weights(path: Path) -> Path:
+    """The weights file that a path means."""
+    if not path.is_dir():
+        return path
+    present = [name for name in _WEIGHT_NAMES if (path / name).is_file()]
+    if _FAIRSEQ_NAME in present and len(present) > 1:
+        raise CheckpointError(f"checkpoint {path}: holds {' and '.join(present)}; name the file that is meant")
+    if present:
+        return path / present[0]
+    if any(path.glob("*.index.json")):
+        raise CheckpointError(f"checkpoint {path}: its weights are split over several files; save it as one file first")
+    raise CheckpointError(f"checkpoint {path}: the folder holds none of {', '.join(_WEIGHT_NAMES)}")
+
+
+def _read_source(file: Path, origin: str) -> _Source:
+    checkpoint = read_checkpoint(file)
+    model = checkpoint.get("model")
+    if isinstance(model, Mapping):
+        settings = xlmr.find_settings(checkpoint)
+        renamed = apply_rules(_floats(model, origin), xlmr.RULES, origin, xlmr.EXPECTED)
+        xlmr.check_settings(settings, origin)
+        stated, heads = xlmr.stated_sizes(settings), xlmr.attention_heads(settings)
+        return _Source(renamed, stated, heads, 1, xlmr.EXPECTED, "encoder_attention_heads")
+    if not checkpoint or not all(isinstance(value, Tensor) for value in checkpoint.values()):
+        keys = listing([str(key) for key in checkpoint]) or "(none)"
+        raise CheckpointError(f"{origin}: holds the entries {keys}, expected 'model', as in {xlmr.EXPECTED}")
+    config = huggingface.read_config(file.parent)
+    renamed = apply_rules(_floats(checkpoint, origin), huggingface.RULES, origin, huggingface.EXPECTED)
+    huggingface.settle(renamed, origin)
+    stated, heads = huggingface.stated_sizes(config), huggingface.attention_heads(config)
+    padding_idx = huggingface.padding_idx(config)
+    return _Source(renamed, stated, heads, padding_idx, huggingface.EXPECTED, "num_attention_heads")
+
+
+def _floats(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
+    """Floating-point tensors as float32, others (dropped by name, or refused by shape or name later) as they are."""
+    result = {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise CheckpointError(f"{origin}: {name} is of type {type(tensor).__name__}, expected a tensor")
+        result[name] = tensor.detach().float() if tensor.is_floating_point() else tensor
+    return result
+
+
+def _untie(renamed: Renamed, origin: str) -> None:
+    """Drop ``lm_head.weight`` after making sure that it is the embedding; changes ``renamed``."""
+    output, words = renamed.tensors.get(_TIED), renamed.tensors.get(_WORDS)
+    if output is None or words is None:
+        return
+    if not torch.equal(output, words):
+        raise CheckpointError(
+            f"{origin}: the output projection ({renamed.sources[_TIED]}, shape {tuple(output.shape)}) differs from the "
+            f"token embedding (shape {tuple(words.shape)}); this package projects with the embedding, so an untied "
+            "model cannot be used"
+        )
+    renamed.discard(_TIED, "equal to the token embedding")
+
+
+def _infer_sizes(tensors: Mapping[str, Tensor], source: _Source, origin: str) -> Dict[str, int]:
+    for name in (_WORDS, _POSITIONS, _FIRST_FC):
+        if name not in tensors or tensors[name].dim() != 2:
+            found = f"shape {tuple(tensors[name].shape)}" if name in tensors else "no such tensor"
+            raise CheckpointError(f"{origin}: {name}: {found}, expected two dimensions; expected {source.expected}")
+    numbers = {int(name[len(_LAYERS) :].split(".")[0]) for name in tensors if name.startswith(_LAYERS)}
+    vocabulary, width = tensors[_WORDS].shape
+    return {
+        "vocab_size": vocabulary,
+        "layers": max(numbers) + 1,
+        "embed_dim": width,
+        "ffn_dim": tensors[_FIRST_FC].size(0),
+        "heads": 0,
+        "max_positions": tensors[_POSITIONS].size(0) - source.padding_idx - 1,
+        "padding_idx": source.padding_idx,
+    }
+
+
+def _choose_heads(given: Optional[int], source: _Source, width: int, origin: str) -> int:
+    stated = source.heads
+    if given is None and stated is None:
+        raise CheckpointError(
+            f"{origin}: does not tell the number of attention heads (no {source.heads_entry}), and no shape does; "
+            "pass heads=…"
+        )
+    if given is not None and stated is not None and given != stated:
+        raise CheckpointError(f"{origin}: heads = {given} was given, but the file says {source.heads_entry} = {stated}")
+    heads = given if stated is None else stated
+    if not isinstance(heads, int) or heads < 1 or width % heads:
+        raise CheckpointError(f"{origin}: heads = {heads!r}, expected a divisor of the width {width}")
+    return heads
+
+
+def _check_stated(sizes: Mapping[str, int], stated: Mapping[str, Optional[int]], origin: str) -> None:
+    for name, value in stated.items():
+        if isinstance(value, int) and value != sizes[name]:
+            raise CheckpointError(f"{origin}: its options say {name} = {value}, its tensors {sizes[name]}")

@@ -1,0 +1,199 @@
+"""Reading checkpoint files that may come from anybody: nothing in them is executed."""
+
+import argparse
+import contextlib
+import importlib
+import os
+import pickletools
+import re
+import threading
+import zipfile
+from pathlib import Path
+from typing import IO, Any, Dict, Iterator, List, Optional, Set, Tuple, Union
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+PathLike = Union[str, "os.PathLike[str]"]
+AllowedGlobal = Tuple[Any, str]
+
+_GIT_LFS_START = b"version https://git-lfs"
+_NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFDSUMm"
+_METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
+_REFUSED = re.compile(r"GLOBAL (\S+)")
+_lock = threading.Lock()  # torch's allow-list is global to the process
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or does not have the expected content; the message names the file."""
+
+
+def allowed_globals() -> List[AllowedGlobal]:
+    """What a checkpoint may hold beyond tensors, numbers, strings and containers.
+
+    Returns:
+        Pairs (object, its dotted name in a pickle), for ``torch.serialization.safe_globals``: ``argparse.Namespace``
+        (the options of a fairseq run), numpy arrays and scalars (runs with ``--eval-bleu``; names of numpy 1.x and 2.x)
+        and, where fairseq is installed, its meters (files older than fairseq 0.10).
+    """
+    return [(argparse.Namespace, "argparse.Namespace"), *_numpy_globals(), *_meter_globals()]
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+def _numpy_globals() -> Iterator[AllowedGlobal]:
+    numpy = _import("numpy")
+    if numpy is None:
+        return
+    multiarray = _import("numpy._core.multiarray") or _import("numpy.core.multiarray")
+    for function in ("_reconstruct", "scalar"):
+        for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+            yield getattr(multiarray, function), f"{module}.{function}"
+    yield numpy.ndarray, "numpy.ndarray"
+    yield numpy.dtype, "numpy.dtype"
+    for dtype_class in {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}:
+        yield dtype_class, f"{dtype_class.__module__}.{dtype_class.__qualname__}"
+
+
+def _meter_globals() -> Iterator[AllowedGlobal]:
+    meters = _import("fairseq.logging.meters")
+    for name in _METERS:
+        if hasattr(meters, name):
+            for module in ("fairseq.meters", "fairseq.logging.meters"):
+                yield getattr(meters, name), f"{module}.{name}"
+
+
+def read_checkpoint(path: PathLike) -> Dict[str, Any]:
+    """Read a checkpoint onto the CPU without executing anything that it holds.
+
+    Args:
+        path: a file of ``torch.save`` or a ``.safetensors`` file.
+
+    Returns:
+        The dictionary in the file (for safetensors: name -> tensor).
+
+    Raises:
+        CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, or holds an object outside
+            :func:`allowed_globals` (which is named). There is no fallback to full unpickling.
+    """
+    file = Path(path)
+    _check_readable(file)
+    content = read_safetensors(file) if file.suffix == ".safetensors" else _read_pickle(file)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"checkpoint {file}: expected a dictionary, found {type(content).__name__}")
+    return content
+
+
+def read_safetensors(file: Path) -> Dict[str, Tensor]:
+    """Read name -> tensor from a safetensors file.
+
+    Raises:
+        CheckpointError: the file is truncated or no safetensors file.
+    """
+    try:
+        return safetensors.torch.load_file(str(file), device="cpu")
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise _damaged(file, error) from error
+
+
+def _check_readable(file: Path) -> None:
+    if file.is_dir():
+        raise CheckpointError(f"checkpoint {file}: is a folder, expected a file")
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(len(_GIT_LFS_START))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"checkpoint {file}: no such file") from error
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {file}: cannot be opened ({error.strerror})") from error
+    if not start:
+        raise CheckpointError(f"checkpoint {file}: is empty (0 bytes)")
+    if start == _GIT_LFS_START:
+        raise CheckpointError(f"checkpoint {file}: is a git-lfs pointer, not the model itself; run `git lfs pull`")
+
+
+def _read_pickle(file: Path) -> Any:
+    allowed = allowed_globals()
+    with _lock:
+        # Leaving the context removes what it was given, so it must not be given what somebody else had allowed.
+        known = set(torch.serialization.get_safe_globals())
+        with torch.serialization.safe_globals([pair for pair in allowed if pair not in known]):
+            try:
+                return torch.load(file, map_location="cpu", weights_only=True)
+            except MemoryError:
+                raise
+            except Exception as error:  # a damaged file can make the reader fail in any way
+                refused = _refused_objects(file, str(error), {name for _, name in allowed})
+                if refused:
+                    raise _untrusted(file, refused) from None  # torch's own text recommends to unpickle everything
+                raise _damaged(file, error) from error
+
+
+def _untrusted(file: Path, names: List[str]) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {file}: refused, because it holds the pickled object {', '.join(names)}, which could run code "
+        "when read. Allowed: tensors, numbers, strings, containers, argparse.Namespace, numpy arrays, fairseq meters. "
+        "Get the file in safetensors form, or from a source that stores tensors only"
+    )
+
+
+def _damaged(file: Path, error: BaseException) -> CheckpointError:
+    reason = (str(error) or type(error).__name__).strip().splitlines()[0][:200]
+    return CheckpointError(
+        f"checkpoint {file}: truncated, damaged or no checkpoint at all ({file.stat().st_size} bytes; {reason})"
+    )
+
+
+def _refused_objects(file: Path, message: str, allowed: Set[str]) -> List[str]:
+    """Names of the objects for which torch refused the file; empty when it failed for another reason."""
+    named = _named_globals(file)
+    found = _REFUSED.search(message)
+    if found and found.group(1).rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in named}:
+        return [found.group(1)]  # otherwise a name cut short by the end of a truncated file
+    return sorted(name for name in named if name not in allowed and not _known_to_torch(name))
+
+
+def _known_to_torch(name: str) -> bool:
+    return name.startswith("torch.") or name in ("collections.OrderedDict", "_codecs.encode", "collections.Counter")
+
+
+def _named_globals(file: Path) -> Set[str]:
+    """Every ``module.name`` that the pickles in a file refer to, found by disassembly, without executing them."""
+    names: Set[str] = set()
+    with contextlib.suppress(Exception):  # a damaged file fails in any way; the names found until then count
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                for member in archive.namelist():
+                    if member.endswith("data.pkl"):
+                        with archive.open(member) as stream:
+                            _collect_globals(stream, names)
+        else:
+            with file.open("rb") as stream:
+                while True:  # older files are several pickles in a row; what follows them ends the loop
+                    _collect_globals(stream, names)
+    return names
+
+
+def _collect_globals(stream: IO[bytes], names: Set[str]) -> None:
+    strings: List[Optional[str]] = [None, None]
+    memo: Dict[Any, Optional[str]] = {}
+    for opcode, argument, _ in pickletools.genops(stream):
+        if opcode.name in ("GLOBAL", "INST"):
+            names.add(str(argument).replace(" ", ".", 1))
+        elif opcode.name == "STACK_GLOBAL":
+            names.add(f"{strings[-2]}.{strings[-1]}")
+        elif opcode.name == "MEMOIZE":
+            memo[len(memo)] = strings[-1]
+        elif opcode.name in ("BINPUT", "LONG_BINPUT", "PUT"):
+            memo[argument] = strings[-1]
+        elif opcode.name in ("BINGET", "LONG_BINGET", "GET"):
+            strings.append(memo.get(argument))
+        elif isinstance(argument, str):
+            strings.append(argument)

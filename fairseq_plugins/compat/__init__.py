@@ -1,0 +1,86 @@
+"""Makes a stock fairseq safe and working on today's torch, numpy and Python.
+
+Imported first, because the stock commands import the user dir before they parse their options or read a checkpoint.
+Each mend is applied only where the installed fairseq shows its defect. Switch some off, or all, with the environment
+variable ``FAIRSEQ_PLUGINS_DISABLE_MENDS`` ("lost_sentences,bf16" or "all").
+"""
+
+import logging
+import os
+from typing import Dict, Set, Tuple
+
+from .batches import EPOCH_RESUME, LOST_SENTENCES
+from .layers import ENCODER_FAST_PATH
+from .mend import Mend
+from .numpy2 import NUMPY2
+from .precision import BF16
+from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS
+from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
+from .saving import ATOMIC_COPIES
+from .tasks import MBART_TASK, PERMUTE_SENTENCES
+
+logger = logging.getLogger(__name__)
+
+VARIABLE = "FAIRSEQ_PLUGINS_DISABLE_MENDS"
+TESTED_VERSIONS = ("0.12.2", "0.12.3.1")
+MENDS: Tuple[Mend, ...] = (
+    SAFE_LOADING,
+    ATOMIC_COPIES,
+    CHECKPOINT_ERRORS,
+    LOST_SENTENCES,
+    EPOCH_RESUME,
+    BF16,
+    CPU_PROCESSES,
+    DISTRIBUTED_OBJECTS,
+    NUMPY2,
+    MBART_TASK,
+    PERMUTE_SENTENCES,
+    ENCODER_FAST_PATH,
+)
+_applied: Dict[str, Mend] = {}
+
+
+def applied() -> Tuple[str, ...]:
+    """Names of the mends applied in this process, in order."""
+    return tuple(_applied)
+
+
+def disabled() -> Set[str]:
+    """Names switched off by the environment; a name that is no mend is logged with the valid ones."""
+    names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()}
+    valid = [mend.name for mend in MENDS]
+    unknown = names - {*valid, "all"}
+    if unknown:
+        logger.warning(f"{VARIABLE}: no mend is called {', '.join(sorted(unknown))}; valid: all, {', '.join(valid)}")
+    return set(valid) if "all" in names else names
+
+
+def apply() -> Tuple[str, ...]:
+    """Apply every mend that is needed, not switched off and not applied yet. Returns ``applied()``. Never raises."""
+    off = disabled()
+    try:
+        import fairseq
+
+        version = getattr(fairseq, "__version__", "unknown")
+    except Exception as error:  # nothing to mend, and what needs fairseq reports it better
+        logger.warning(f"fairseq cannot be imported, so nothing is mended: {error!r}")
+        return applied()
+    if version not in TESTED_VERSIONS:
+        logger.warning(f"fairseq {version} was not tested with this package; tested: {', '.join(TESTED_VERSIONS)}")
+    for mend in MENDS:
+        if mend.name not in off and mend.name not in _applied:
+            _apply_one(mend)
+    logger.info(f"fairseq {version}, mended: {', '.join(_applied) or 'nothing'}")
+    return applied()
+
+
+def _apply_one(mend: Mend) -> None:
+    try:
+        if mend.needed():
+            mend.apply()
+            _applied[mend.name] = mend
+    except Exception as error:  # an unknown fairseq: its defect stays, the import goes on
+        logger.warning(f"mend {mend.name} ({mend.reason}) could not be applied: {error!r}")
+
+
+__all__ = ["MENDS", "TESTED_VERSIONS", "VARIABLE", "Mend", "applied", "apply", "disabled"]

@@ -1,0 +1,158 @@
+"""Reading checkpoints: never a full unpickling, and errors that say which file, which object and what to do."""
+
+import argparse
+import logging
+import os
+import re
+import zipfile
+from pathlib import Path
+from typing import Any, Iterator, List, Tuple
+
+import numpy as np
+import torch
+
+from .mend import Mend, ModuleProxy, instead_of, is_mended, source_has
+
+logger = logging.getLogger(__name__)
+
+NOT_THE_CONTENT = (FileNotFoundError, PermissionError, IsADirectoryError, MemoryError)
+REFUSED = re.compile(r"GLOBAL ([\w.]+) (?:was not an allowed|whose module)")
+SAFE_LOADING_IS_SOUND = (2, 10)  # earlier torch has a known flaw in weights_only loading
+
+
+def trusted_globals() -> Iterator[Tuple[Any, str]]:
+    """The classes and functions a fairseq checkpoint may hold besides tensors: (object, name in the file)."""
+    from fairseq.logging import meters
+
+    yield argparse.Namespace, "argparse.Namespace"  # cfg of models and tasks without a dataclass
+    core = getattr(np, "_core", None) or np.core  # numpy 2 renamed numpy.core; a file keeps the name of its writer
+    for package in ("numpy.core", "numpy._core"):  # BLEU statistics of --eval-bleu
+        yield core.multiarray._reconstruct, f"{package}.multiarray._reconstruct"
+        yield core.multiarray.scalar, f"{package}.multiarray.scalar"
+    yield np.ndarray, "numpy.ndarray"
+    yield np.dtype, "numpy.dtype"
+    for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?":
+        kind = type(np.dtype(code))
+        yield kind, f"{kind.__module__}.{kind.__qualname__}"
+    for name in ("AverageMeter", "TimeMeter", "StopwatchMeter"):  # files from before fairseq 0.10
+        meter = getattr(meters, name)
+        yield meter, f"fairseq.meters.{name}"
+        yield meter, f"{meter.__module__}.{name}"
+
+
+def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+    """``torch.load`` that never unpickles more than tensors and ``trusted_globals``.
+
+    ``file``: an open binary file or a path. Raises ValueError that names the file and either the object it may not
+    hold or the state the file is in.
+    """
+    kwargs.pop("pickle_module", None)
+    kwargs["weights_only"] = True
+    try:
+        return torch.load(file, *args, **kwargs)
+    except NOT_THE_CONTENT:
+        raise
+    except Exception as error:  # a damaged file can end in almost any error
+        name = str(getattr(file, "name", file))
+        refused = _refused_globals(file, str(error))
+        # Not chained: torch's own text recommends to load the file without any check.
+        if refused:
+            raise ValueError(
+                f"checkpoint {name} holds {', '.join(refused)}: refused, because a file that brings such an object can "
+                "run any code. A checkpoint may hold tensors, plain Python values, argparse.Namespace, numpy arrays "
+                "and fairseq's meters: have whoever made the file save it without the rest."
+            ) from None
+        raise ValueError(_damage_report(name, error)) from None
+
+
+def _refused_globals(file: Any, message: str) -> List[str]:
+    """Names of the objects for which torch refused the file, none if it failed for another reason."""
+    if "Weights only load failed" not in message:
+        return []
+    names = {name if "." in name else f"builtins.{name}" for name in REFUSED.findall(message)}
+    try:
+        if hasattr(file, "seek"):
+            file.seek(0)
+        names.update(torch.serialization.get_unsafe_globals_in_checkpoint(file))
+    except Exception as error:  # not a zip file: the name in the message is all there is
+        logger.debug(f"the objects in {file} cannot be listed: {error!r}")
+    return sorted(names)
+
+
+def _damage_report(name: str, error: BaseException) -> str:
+    path = Path(name)
+    size = f"{path.stat().st_size:,} bytes" if path.is_file() else "no file"
+    reason = (str(error).split("WeightsUnpickler error:")[-1].strip().splitlines() or [type(error).__name__])[0]
+    report = f"checkpoint {name} ({size}) cannot be read: it is truncated, damaged or no checkpoint ({reason}). "
+    others = [p for p in path.parent.glob("*.pt") if p.name != path.name and zipfile.is_zipfile(p)]
+    if not others:
+        return report + "There is no other checkpoint beside it: remove it to train from the start, or restore a copy."
+    others.sort(key=os.path.getmtime, reverse=True)
+    return report + (
+        f"Use an earlier one (newest first: {', '.join(p.name for p in others[:3])}): copy it over this file to resume "
+        "the training from there, or name it with --path to decode."
+    )
+
+
+def _loads_unsafely() -> bool:
+    from fairseq import checkpoint_utils
+
+    if isinstance(checkpoint_utils.torch, ModuleProxy):
+        return False
+    trusted = argparse.Namespace in torch.serialization.get_safe_globals()
+    return not (trusted and source_has(checkpoint_utils.load_checkpoint_to_cpu, "weights_only=True"))
+
+
+def _load_safely() -> None:
+    from fairseq import checkpoint_utils
+
+    checkpoint_utils.torch = ModuleProxy(torch, load=load)  # covers every torch.load of that module, with any arguments
+    torch.serialization.add_safe_globals(list(trusted_globals()))  # tuples need torch 2.6
+    version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
+    if version < SAFE_LOADING_IS_SOUND:
+        logger.warning(f"torch {torch.__version__}: loading of untrusted files has a known flaw before torch 2.10")
+
+
+def _hides_errors() -> bool:
+    from fairseq.trainer import Trainer
+
+    stock = Trainer.load_checkpoint
+    return not is_mended(stock, "checkpoint_errors") and source_has(
+        stock, 'except Exception: raise Exception("Cannot load model parameters'
+    )
+
+
+def _show_errors() -> None:
+    from fairseq.trainer import Trainer
+
+    stock = Trainer.load_checkpoint
+
+    @instead_of(stock, "checkpoint_errors")
+    def load_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return stock(self, *args, **kwargs)
+        except Exception as error:
+            cause = error.__context__
+            if isinstance(cause, ValueError) and str(error).startswith("Cannot load model parameters"):
+                raise cause from None
+            raise
+
+    Trainer.load_checkpoint = load_checkpoint
+
+
+SAFE_LOADING = Mend(
+    name="safe_loading",
+    reason="checkpoints hold argparse.Namespace and numpy arrays, which torch >= 2.6 refuses; newer fairseq unpickles "
+    "everything instead",
+    upstream="facebookresearch/fairseq#5603, #5610, #5611",
+    needed=_loads_unsafely,
+    apply=_load_safely,
+)
+CHECKPOINT_ERRORS = Mend(
+    name="checkpoint_errors",
+    reason='every error of a model\'s load_state_dict is reported as "Cannot load model parameters"; a ValueError is '
+    "now shown as it was raised",
+    upstream="facebookresearch/fairseq#307",
+    needed=_hides_errors,
+    apply=_show_errors,
+)

@@ -1,0 +1,143 @@
+"""Writing checkpoints: a kill or a full disk never leaves a truncated one under its final name."""
+
+import errno
+import logging
+import os
+import shutil
+import time
+from typing import Any, BinaryIO, Callable, Optional
+
+import torch
+
+from .mend import Mend, instead_of, is_mended, source_has
+
+logger = logging.getLogger(__name__)
+
+TRANSIENT = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR}  # worth another try (network disks)
+TRIES = 3
+PAUSE_SECONDS = 2.5
+COPY_BYTES = 16 * 2**20
+
+
+class _Watched:
+    """A file that remembers why a write failed (torch.save reports only that it did)."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: Optional[OSError] = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def write_whole(path: str, write: Callable[[Any], Any]) -> None:
+    """Let ``write(file)`` produce the file ``path``: the name only ever holds the old or the whole new content.
+
+    Raises OSError that names the file and the reason; the old content is still there then, and no temporary file.
+    """
+    path = os.path.realpath(path)  # a link stays a link
+    for attempt in range(1, TRIES + 1):
+        try:
+            return _write_once(path, write)
+        except OSError as error:
+            if error.errno not in TRANSIENT or attempt == TRIES:
+                raise _explained(path, error) from error
+            logger.warning(f"writing {path} failed ({error}), try {attempt} of {TRIES}")
+            time.sleep(PAUSE_SECONDS)
+
+
+def _write_once(path: str, write: Callable[[Any], Any]) -> None:
+    temporary = f"{path}.tmp"
+    watched = None
+    try:
+        with open(temporary, "wb") as file:
+            watched = _Watched(file)
+            write(watched)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        if os.path.lexists(temporary):
+            os.remove(temporary)
+        if watched is not None and watched.error is not None and watched.error is not error:
+            raise watched.error from error
+        raise
+    _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(folder: str) -> None:
+    """Make the new name last through a power failure, where the system can."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        logger.debug(f"{folder} cannot be synchronised: {error}")
+    finally:
+        os.close(descriptor)
+
+
+def _explained(path: str, error: OSError) -> OSError:
+    free = shutil.disk_usage(os.path.dirname(path)).free
+    kept = f"The previous {os.path.basename(path)} is untouched. " if os.path.exists(path) else ""
+    return OSError(
+        error.errno,
+        f"checkpoint {path} could not be written: {error.strerror or error} ({free:,} bytes free there). {kept}"
+        "Make room and start the same command again: training resumes from the last whole checkpoint",
+    )
+
+
+def _copies_in_place() -> bool:
+    from fairseq import checkpoint_utils
+
+    return not is_mended(checkpoint_utils.torch_persistent_save, "atomic_copies") and source_has(
+        checkpoint_utils.PathManager.copy, "shutil.copyfile(src_path, dst_path)"
+    )
+
+
+def _write_atomically() -> None:
+    from fairseq import checkpoint_utils
+
+    stock_save = checkpoint_utils.torch_persistent_save
+    stock_manager = checkpoint_utils.PathManager
+
+    @instead_of(stock_save, "atomic_copies")
+    def torch_persistent_save(obj: Any, filename: str, async_write: bool = False) -> None:
+        if async_write or not stock_manager.supports_rename(filename):
+            stock_save(obj, filename, async_write)
+        else:
+            write_whole(filename, lambda file: torch.save(obj, file))
+
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+        if any(stock_manager.path_requires_pathmanager(path) for path in (src_path, dst_path)):
+            return stock_manager.copy(src_path, dst_path, overwrite=overwrite)
+        with open(src_path, "rb") as source:
+            write_whole(dst_path, lambda file: _restart_and_copy(source, file))
+        return True
+
+    checkpoint_utils.torch_persistent_save = torch_persistent_save
+    checkpoint_utils.PathManager = type("PathManager", (stock_manager,), {"copy": staticmethod(copy)})
+
+
+def _restart_and_copy(source: BinaryIO, target: Any) -> None:
+    source.seek(0)
+    shutil.copyfileobj(source, target, COPY_BYTES)
+
+
+ATOMIC_COPIES = Mend(
+    name="atomic_copies",
+    reason="only the first file of a save is written under a temporary name; checkpoint_last.pt is often a plain copy, "
+    "which a kill or a full disk truncates",
+    upstream="facebookresearch/fairseq#2684",
+    needed=_copies_in_place,
+    apply=_write_atomically,
+)

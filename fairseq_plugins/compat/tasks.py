@@ -1,0 +1,62 @@
+"""Two stock tasks that cannot be used as they are: mBART fine-tuning, and denoising with permuted sentences."""
+
+from typing import Any
+
+from .mend import Mend, source_has
+
+
+def _mbart_lacks_args() -> bool:
+    from fairseq.tasks import LegacyFairseqTask
+    from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
+
+    if hasattr(Task, "args") or issubclass(Task, LegacyFairseqTask):
+        return False
+    return source_has(Task, "self.args.") and not source_has(Task, "self.args =")
+
+
+def _alias_args() -> None:
+    from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
+
+    def args(self: Any) -> Any:
+        """The task's configuration, under the name that this task still uses."""
+        return self.cfg
+
+    Task.args = property(args)
+
+
+def _permute_sentences_is_int() -> bool:
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+
+    config = TASK_DATACLASS_REGISTRY.get("denoising")  # absent in 0.12.2, where the option is a float
+    return config is not None and config.__dataclass_fields__["permute_sentences"].type is int
+
+
+def _retype_permute_sentences() -> None:
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY
+    from hydra.core.config_store import ConfigStore
+
+    config = TASK_DATACLASS_REGISTRY["denoising"]
+    # Subclasses share the field; omegaconf reads the annotation, fairseq's argument parser the field.
+    config.__dataclass_fields__["permute_sentences"].type = float
+    config.__annotations__["permute_sentences"] = float
+    for name, registered in TASK_DATACLASS_REGISTRY.items():
+        if issubclass(registered, config):
+            node = registered()
+            node._name = name
+            ConfigStore.instance().store(name=name, group="task", node=node, provider="fairseq")
+
+
+MBART_TASK = Mend(
+    name="mbart_task",
+    reason="translation_from_pretrained_bart reads self.args, which no longer exists: no command can use the task",
+    upstream="facebookresearch/fairseq#3169, #4479",
+    needed=_mbart_lacks_args,
+    apply=_alias_args,
+)
+PERMUTE_SENTENCES = Mend(
+    name="permute_sentences",
+    reason="--permute-sentences of denoising, a share in [0, 1], is typed int: 0.5 is refused",
+    upstream="facebookresearch/fairseq#4828",
+    needed=_permute_sentences_is_int,
+    apply=_retype_permute_sentences,
+)

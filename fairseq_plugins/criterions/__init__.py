@@ -1,0 +1,1 @@
+"""Thin criterions: unpack the batch, call ops, log."""

@@ -1,0 +1,1 @@
+"""Decoding loops that return fairseq hypotheses."""

@@ -1,0 +1,1 @@
+"""One package a model family."""

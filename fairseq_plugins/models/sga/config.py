@@ -1,0 +1,106 @@
+"""Options and architectures of SGA."""
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional
+
+from fairseq.dataclass import FairseqDataclass
+
+
+@dataclass
+class SGAConfig(FairseqDataclass):
+    """Options of the SGA model; None means the architecture's default, or what the pretrained file says."""
+
+    pretrained_mlm: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "the frozen masked LM: a fairseq XLM-R / InfoXLM model.pt, or a Hugging Face XLM-RoBERTa folder. When "
+            "decoding, another place is given with --model-overrides \"{'pretrained_mlm': 'PATH'}\""
+        },
+    )
+    prompt_length: Optional[int] = field(
+        default=None, metadata={"help": "P, key and value prompts a layer and unit; the paper has 128, sga_tiny 32"}
+    )
+    prompt_scale: bool = field(
+        default=False, metadata={"help": "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"}
+    )
+    ctc_upsample: int = field(default=2, metadata={"help": "slots per source token, <s> and </s> counted; at least 1"})
+    ctc_blank: str = field(
+        default="<s>",
+        metadata={"help": "dictionary symbol used as CTC blank; a symbol that never occurs inside a target"},
+    )
+    no_denoising: bool = field(
+        default=False, metadata={"help": "two units only: the paper's 'w/o denoising', a training run of its own"}
+    )
+    fill_blanks: bool = field(
+        default=False,
+        metadata={"help": "the denoiser reads the best piece instead of the blank, as in the authors' code"},
+    )
+    frozen_dropout: float = field(
+        default=0.0, metadata={"help": "dropout inside the frozen model during training, in [0, 1); the authors leave it at 0.1"}
+    )
+    save_full_model: bool = field(
+        default=False, metadata={"help": "write the frozen weights into checkpoints too; decoding then needs no other file"}
+    )
+    encoder_layers: Optional[int] = field(default=None, metadata={"help": "layers the pretrained model must have"})
+    encoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "width the pretrained model must have"})
+    encoder_ffn_embed_dim: Optional[int] = field(
+        default=None, metadata={"help": "feed-forward width the pretrained model must have"}
+    )
+    encoder_attention_heads: Optional[int] = field(
+        default=None, metadata={"help": "attention heads; needed only where the pretrained file does not tell"}
+    )
+    max_positions: Optional[int] = field(
+        default=None, metadata={"help": "positions the pretrained model must have; XLM-R has 512"}
+    )
+
+
+ARCHITECTURES: Dict[str, Dict[str, int]] = {
+    "sga_tiny": dict(prompt_length=32),
+    "sga_xlmr_base": dict(
+        prompt_length=128,
+        encoder_layers=12,
+        encoder_embed_dim=768,
+        encoder_ffn_embed_dim=3072,
+        encoder_attention_heads=12,
+        max_positions=512,
+    ),
+    "sga_xlmr_large": dict(
+        prompt_length=128,
+        encoder_layers=24,
+        encoder_embed_dim=1024,
+        encoder_ffn_embed_dim=4096,
+        encoder_attention_heads=16,
+        max_positions=512,
+    ),
+}
+"""Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
+
+SIZE_OPTIONS = {
+    "layers": "encoder_layers",
+    "embed_dim": "encoder_embed_dim",
+    "ffn_dim": "encoder_ffn_embed_dim",
+    "heads": "encoder_attention_heads",
+    "max_positions": "max_positions",
+}
+"""Name of each size in MaskedLMSizes -> option."""
+
+
+def set_architecture(args: Any, defaults: Dict[str, int]) -> None:
+    """Fill what the command line left open (argparse namespace or hydra config)."""
+    for key, value in defaults.items():
+        if getattr(args, key, None) is None:
+            setattr(args, key, value)
+
+
+def check_config(cfg: SGAConfig) -> None:
+    """Validate the options of a run.
+
+    Raises:
+        ValueError: naming option, value and valid range.
+    """
+    if cfg.ctc_upsample < 1:
+        raise ValueError(f"--ctc-upsample must be at least 1 slot per source token; got {cfg.ctc_upsample}")
+    if cfg.prompt_length is None or cfg.prompt_length < 0:
+        raise ValueError(f"--prompt-length must be 0 or more; got {cfg.prompt_length}")
+    if not 0.0 <= cfg.frozen_dropout < 1.0:
+        raise ValueError(f"--frozen-dropout must lie in [0, 1); got {cfg.frozen_dropout}")

@@ -1,0 +1,98 @@
+"""``xlmr_mlm``: an XLM-R-shaped masked LM that also takes positions, so that translation pairs can restart them."""
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional, Tuple
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from omegaconf import II
+from torch import Tensor
+
+from ...modules.masked_lm import MaskedLM, MaskedLMSizes
+
+
+@dataclass
+class XLMRMaskedLMConfig(FairseqDataclass):
+    """Sizes; None means the architecture's default, so that argparse and hydra build the same model."""
+
+    encoder_layers: Optional[int] = field(default=None, metadata={"help": "encoder layers"})
+    encoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "width C"})
+    encoder_ffn_embed_dim: Optional[int] = field(default=None, metadata={"help": "inner width of the feed-forward blocks"})
+    encoder_attention_heads: Optional[int] = field(default=None, metadata={"help": "attention heads"})
+    max_positions: Optional[int] = field(default=None, metadata={"help": "longest input in tokens"})
+    dropout: float = field(default=0.1, metadata={"help": "dropout after the embedding and after each block"})
+    attention_dropout: float = field(default=0.1, metadata={"help": "dropout on attention weights"})
+    tokens_per_sample: int = II("task.tokens_per_sample")
+
+
+@register_model("xlmr_mlm", dataclass=XLMRMaskedLMConfig)
+class XLMRMaskedLMModel(BaseFairseqModel):
+    """Trainable masked LM; the checkpoint has fairseq's XLM-R layout (``encoder.sentence_encoder.*``, ``encoder.lm_head.*``)."""
+
+    def __init__(self, sizes: MaskedLMSizes, dropout: float, attention_dropout: float):
+        super().__init__()
+        self.encoder = MaskedLM(sizes, dropout, attention_dropout)
+        self.encoder.reset_parameters()
+
+    @classmethod
+    def build_model(cls, cfg: XLMRMaskedLMConfig, task: Any) -> "XLMRMaskedLMModel":
+        """Build from the config and the task's dictionary."""
+        sizes = MaskedLMSizes(
+            vocab_size=len(task.source_dictionary),
+            layers=cfg.encoder_layers,
+            embed_dim=cfg.encoder_embed_dim,
+            ffn_dim=cfg.encoder_ffn_embed_dim,
+            heads=cfg.encoder_attention_heads,
+            max_positions=cfg.max_positions or cfg.tokens_per_sample,
+            padding_idx=task.source_dictionary.pad(),
+        )
+        return cls(sizes, cfg.dropout, cfg.attention_dropout)
+
+    def max_positions(self) -> int:
+        """Longest input in tokens."""
+        return self.encoder.sizes.max_positions
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        positions: Optional[Tensor] = None,
+        masked_tokens: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, Dict[str, Tensor]]:
+        """Logits at the masked tokens.
+
+        Args:
+            src_tokens: (B, S) int64.
+            src_lengths: unused (the padding symbol tells), part of fairseq's interface.
+            positions: (B, S) int64; counted from the tokens when None.
+            masked_tokens: (B, S) bool, the positions to project; all when None.
+
+        Returns:
+            Logits (N, V) or (B, S, V), and an empty dict.
+        """
+        return self.encoder(src_tokens, positions, masked_tokens), {}
+
+    def get_targets(self, sample: Dict[str, Any], net_output: Any) -> Tensor:
+        """The sample's targets, padding where nothing is predicted. (B, S)."""
+        return sample["target"]
+
+
+SIZES = {
+    "xlmr_mlm_tiny": dict(encoder_layers=4, encoder_embed_dim=192, encoder_ffn_embed_dim=768, encoder_attention_heads=4),
+    "xlmr_mlm_small": dict(encoder_layers=6, encoder_embed_dim=256, encoder_ffn_embed_dim=1024, encoder_attention_heads=4),
+    "xlmr_mlm_base": dict(
+        encoder_layers=12, encoder_embed_dim=768, encoder_ffn_embed_dim=3072, encoder_attention_heads=12
+    ),
+}
+
+
+def _register(name: str, sizes: Dict[str, int]) -> None:
+    @register_model_architecture("xlmr_mlm", name)
+    def architecture(args: Any) -> None:
+        for key, value in sizes.items():
+            if getattr(args, key, None) is None:
+                setattr(args, key, value)
+
+
+for _name, _sizes in SIZES.items():
+    _register(_name, _sizes)

@@ -1,0 +1,90 @@
+"""A sub-model that is never trained and, by default, never written into checkpoints."""
+
+from typing import Any, Dict, List
+
+import torch
+from torch import Tensor, nn
+
+MARKER = "fingerprint."
+"""Key prefix of the empty tensor whose *name* carries the fingerprint of the frozen weights."""
+
+
+class Frozen(nn.Module):
+    """Wrap a pretrained module: no gradients, no dropout unless asked for, checkpoints without its weights.
+
+    The state dict holds an empty tensor named after the fingerprint of the weights instead of the weights themselves: an empty
+    tensor survives averaging, exponential moving averages and half precision unchanged, where a tensor with values would not.
+    Loading a state dict that was made with other frozen weights raises.
+
+    Args:
+        module: the pretrained module, with its weights.
+        fingerprint: hex digest of the weights.
+        source: where the weights came from, for messages.
+        save_weights: write the weights into the state dict as well.
+        train_dropout: let the module's dropout act during training.
+    """
+
+    def __init__(
+        self, module: nn.Module, fingerprint: str, source: str, save_weights: bool = False, train_dropout: bool = False
+    ):
+        super().__init__()
+        self.module = module.requires_grad_(False)
+        self.fingerprint = fingerprint
+        self.source = source
+        self.save_weights = save_weights
+        self.train_dropout = train_dropout
+        self.register_state_dict_post_hook(_drop_weights)
+        self.register_load_state_dict_pre_hook(_accept_without_weights)
+        self.module.train(False)
+
+    def train(self, mode: bool = True) -> "Frozen":
+        """Training mode reaches the frozen module only when its dropout is wanted."""
+        self.training = mode
+        self.module.train(mode and self.train_dropout)
+        return self
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "Frozen":
+        """Copies of a model (exponential moving average) share the frozen weights: they never change."""
+        return self
+
+    def requires_grad_(self, requires_grad: bool = True) -> "Frozen":
+        """Frozen stays frozen."""
+        return self
+
+
+def _drop_weights(module: nn.Module, state: Dict[str, Tensor], prefix: str, _: Any) -> None:
+    """State-dict hook: leave out the weights, add the marker."""
+    assert isinstance(module, Frozen)
+    if not module.save_weights:
+        for key in [key for key in state if key.startswith(prefix + "module.")]:
+            del state[key]
+    state[prefix + MARKER + module.fingerprint] = torch.empty(0)
+
+
+def _accept_without_weights(
+    module: nn.Module,
+    state: Dict[str, Tensor],
+    prefix: str,
+    local_metadata: Any,
+    strict: bool,
+    missing: List[str],
+    unexpected: List[str],
+    errors: List[str],
+) -> None:
+    """Load hook: compare fingerprints; weights that the state dict does not hold keep their values."""
+    assert isinstance(module, Frozen)
+    markers = [key for key in state if key.startswith(prefix + MARKER)]
+    for marker in markers:
+        found = marker[len(prefix + MARKER) :]
+        if found != module.fingerprint:
+            raise ValueError(
+                f"this checkpoint was trained on another frozen model: its fingerprint is {found}, that of "
+                f"{module.source} is {module.fingerprint}; give the model it was trained on with --pretrained-mlm (when "
+                "decoding: --model-overrides \"{'pretrained_mlm': 'PATH'}\")"
+            )
+        del state[marker]
+    if strict and not markers:
+        missing.append(prefix + MARKER + module.fingerprint)
+    if not any(key.startswith(prefix + "module.") for key in state):
+        for key, value in module.module.state_dict().items():
+            state[f"{prefix}module.{key}"] = value

@@ -1,0 +1,1 @@
+"""Shared pure tensor functions; nothing here imports fairseq."""

@@ -1,0 +1,319 @@
+"""CTC over a vocabulary-sized projection, without ever holding B x T x V.
+
+Connectionist temporal classification (Graves et al. 2006) needs, of each slot's distribution, only the blank's and the
+sentence's own labels' log-probabilities. Those are a few rows of the projection; the rest of the vocabulary enters through the
+log-sum-exp, which one chunked pass gives. With z the logits of a slot and gamma the posterior of its labels,
+
+    d loss / d z = softmax(z) - gamma,    so    d loss / d hidden = sum_v softmax(z)_v W_v - sum_k gamma_k W_k.
+
+The first sum is accumulated in the same forward pass when the projection is frozen (4 units of B*T*C*V in all, as many as a
+materialised projection needs); a trained projection is scanned again in backward (8 units against 6).
+"""
+
+from typing import Any, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .masks import lengths_to_padding_mask
+from .vocab_scan import (
+    DEFAULT_CHUNK_SIZE,
+    TOKEN_BLOCK,
+    accumulation_dtype,
+    check_chunk_size,
+    chunk_logits,
+    scan_vocabulary,
+)
+
+
+class BestPath(NamedTuple):
+    """The best token of every slot.
+
+    Attributes:
+        tokens: (B, T) int64, argmax over the vocabulary; the blank in padding.
+        pieces: (B, T) int64, argmax over the vocabulary without the blank ("second best" where ``tokens`` is the blank).
+        log_probs: (B, T) float, log-probability of ``tokens`` in nats; 0 in padding.
+    """
+
+    tokens: Tensor
+    pieces: Tensor
+    log_probs: Tensor
+
+
+def alignable(targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Tensor:
+    """Which targets CTC can emit: T >= S + adjacent repeats, and no blank among the labels.
+
+    Args:
+        targets: (B, S) int64, right-padded.
+        input_lengths: (B,) int64, slots.
+        target_lengths: (B,) int64, labels.
+        blank: id of the blank.
+
+    Returns:
+        (B,) bool.
+    """
+    inside = ~lengths_to_padding_mask(target_lengths, targets.size(1))
+    repeats = ((targets[:, 1:] == targets[:, :-1]) & inside[:, 1:]).sum(dim=1)
+    has_blank = ((targets == blank) & inside).any(dim=1)
+    return (input_lengths >= target_lengths + repeats) & ~has_blank
+
+
+def collapse_mask(tokens: Tensor, lengths: Tensor, blank: int) -> Tensor:
+    """Which slots survive the collapse: the first of every run of equal tokens, blanks left out. (B, T) -> (B, T) bool."""
+    first = torch.ones_like(tokens, dtype=torch.bool)
+    first[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
+    return first & tokens.ne(blank) & ~lengths_to_padding_mask(lengths, tokens.size(1))
+
+
+def collapse(tokens: Tensor, lengths: Tensor, blank: int, pad: Optional[int] = None) -> Tuple[Tensor, Tensor]:
+    """CTC's collapse: merge runs of equal tokens, then drop blanks.
+
+    Args:
+        tokens: (B, T) int64.
+        lengths: (B,) int64, slots a row holds; what lies behind is ignored.
+        blank: id of the blank.
+        pad: what fills the rows of the result; the blank when None.
+
+    Returns:
+        (B, T') int64 tokens, right-padded, and their lengths (B,); T' is the longest length (0 when all rows are empty).
+    """
+    keep = collapse_mask(tokens, lengths, blank)
+    kept = keep.sum(dim=1)
+    out = tokens.new_full((tokens.size(0), int(kept.max()) if len(kept) else 0), blank if pad is None else pad)
+    out[~lengths_to_padding_mask(kept, out.size(1))] = tokens[keep]
+    return out, kept
+
+
+def linear_best_path(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    lengths: Tensor,
+    blank: int,
+    chunk_size: int = DEFAULT_CHUNK_SIZE,
+) -> BestPath:
+    """The best token of every slot of ``linear(hidden, weight, bias)``, in chunks of the vocabulary.
+
+    Args:
+        hidden: (B, T, C).
+        weight: (V, C).
+        bias: (V,) or None.
+        lengths: (B,) int64, slots.
+        blank: id of the blank.
+        chunk_size: vocabulary rows a chunk.
+
+    Returns:
+        See :class:`BestPath`.
+    """
+    inside = ~lengths_to_padding_mask(lengths, hidden.size(1))
+    scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, blank=blank)
+    return _best_path(scan, inside, blank)
+
+
+def linear_ctc_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    chunk_size: int = DEFAULT_CHUNK_SIZE,
+) -> Tensor:
+    """CTC loss of ``linear(hidden, weight, bias)`` a sentence.
+
+    Same value and gradient as ``ctc_loss(log_softmax(linear(hidden, weight, bias)))``. Weight and bias may be frozen (then no
+    gradient is computed for them) or trained. A target that cannot be aligned (see :func:`alignable`) has loss and gradient 0.
+
+    Args:
+        hidden: (B, T, C); half precision is accumulated in float32.
+        weight: (V, C).
+        bias: (V,) or None.
+        targets: (B, S) int64, right-padded with anything.
+        input_lengths: (B,) int64, slots.
+        target_lengths: (B,) int64, labels.
+        blank: id of the blank.
+        chunk_size: vocabulary rows a chunk.
+
+    Returns:
+        (B,) nats, float32 (float64 for float64 input).
+
+    Raises:
+        ValueError: the blank is no row of the projection, or chunk_size < 1.
+
+    Source: Graves et al. 2006, equations 14 to 16; used in SGA section 4.3 and 4.4.
+    """
+    loss, _ = linear_ctc_with_best(
+        hidden, weight, bias, targets, input_lengths, target_lengths, blank, chunk_size, want_best=False
+    )
+    return loss
+
+
+def linear_ctc_with_best(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    chunk_size: int = DEFAULT_CHUNK_SIZE,
+    want_best: bool = True,
+) -> Tuple[Tensor, Optional[BestPath]]:
+    """:func:`linear_ctc_loss`, and the best path from the same pass over the vocabulary (None unless ``want_best``)."""
+    if not 0 <= blank < weight.size(0):
+        raise ValueError(f"blank must be a row of the projection, in [0, {weight.size(0)}); got {blank}")
+    check_chunk_size(chunk_size)
+    loss, tokens, pieces, log_probs = _LinearCTC.apply(
+        hidden, weight, bias, targets, input_lengths, target_lengths, blank, chunk_size, want_best
+    )
+    return loss, BestPath(tokens, pieces, log_probs) if want_best else None
+
+
+def _best_path(scan: Any, inside: Tensor, blank: int) -> BestPath:
+    """Scatter a scan of the real slots back to (B, T)."""
+    is_blank = scan.blank_logit >= scan.piece_logit
+    best_logit = torch.where(is_blank, scan.blank_logit, scan.piece_logit)
+    tokens = torch.full(inside.shape, blank, dtype=torch.int64, device=inside.device)
+    pieces = tokens.clone()
+    log_probs = torch.zeros(inside.shape, dtype=best_logit.dtype, device=inside.device)
+    tokens[inside] = scan.piece.masked_fill(is_blank, blank)
+    pieces[inside] = scan.piece
+    log_probs[inside] = best_logit - scan.log_sum_exp
+    return BestPath(tokens, pieces, log_probs)
+
+
+def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple[Tensor, Tensor]:
+    """The alphabet of each sentence: column 0 is the blank, column j its label j.
+
+    Returns:
+        ids (B, 1 + S): vocabulary id of each column; columns (B, S): column of each label, where a label that occurs again
+        points to its first column.
+    """
+    targets = targets.masked_fill(lengths_to_padding_mask(target_lengths, targets.size(1)), blank)
+    ids = torch.cat([torch.full_like(targets[:, :1], blank), targets], dim=1)  # B 1+S
+    same = ids[:, 1:, None] == ids[:, None, :]  # B S 1+S
+    return ids, same.int().argmax(dim=2)  # argmax returns the first maximum
+
+
+def _posteriors(
+    label_logits: Tensor, log_sum_exp: Tensor, columns: Tensor, input_lengths: Tensor, target_lengths: Tensor
+) -> Tuple[Tensor, Tensor]:
+    """CTC over the sentence's own alphabet.
+
+    torch's backward returns exp(log_probs) - gamma for every column, whatever the rows sum to; adding exp(log_probs) gives the
+    posterior gamma itself, from which the true gradient over the whole vocabulary is made.
+
+    Args:
+        label_logits: (B, T, 1 + S).
+        log_sum_exp: (B, T), over the whole vocabulary.
+        columns: (B, S), see :func:`_label_columns`.
+        input_lengths: (B,) slots, at least one.
+        target_lengths: (B,) labels.
+
+    Returns:
+        loss (B,), gamma (B, T, 1 + S).
+    """
+    log_probs = (label_logits - log_sum_exp[..., None]).transpose(0, 1).contiguous()  # T B 1+S
+    with torch.enable_grad():
+        log_probs.requires_grad_()
+        # int64 targets: the native kernel, as cuDNN's needs int32 and handles infinities differently between versions.
+        loss = F.ctc_loss(log_probs, columns, input_lengths, target_lengths, blank=0, reduction="none")
+        (gradient,) = torch.autograd.grad(loss.sum(), log_probs)
+    gamma = (log_probs.detach().exp() - gradient).transpose(0, 1)  # B T 1+S
+    gamma = gamma.masked_fill(lengths_to_padding_mask(input_lengths, gamma.size(1))[..., None], 0.0)
+    return loss.detach(), gamma
+
+
+class _LinearCTC(torch.autograd.Function):
+    """See :func:`linear_ctc_loss`."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Optional[Tensor],
+        targets: Tensor,
+        input_lengths: Tensor,
+        target_lengths: Tensor,
+        blank: int,
+        chunk_size: int,
+        want_best: bool,
+    ) -> Tuple[Tensor, ...]:
+        dtype = accumulation_dtype(hidden.dtype)
+        feasible = alignable(targets, input_lengths, target_lengths, blank)
+        # An unalignable target would give inf and NaN gradients: treat it as empty here, and zero it below.
+        target_lengths = target_lengths.masked_fill(~feasible, 0)
+        inside = ~lengths_to_padding_mask(input_lengths, hidden.size(1))  # B T
+        trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
+        expected = ctx.needs_input_grad[0] and not trained
+        flat = hidden[inside]  # N C
+        scan = scan_vocabulary(flat, weight, bias, chunk_size, expected, blank if want_best else None)
+        log_sum_exp = hidden.new_zeros(inside.shape, dtype=dtype)
+        log_sum_exp[inside] = scan.log_sum_exp
+
+        ids, columns = _label_columns(targets, target_lengths, blank)
+        rows = weight[ids]  # B 1+S C
+        label_logits = torch.matmul(hidden, rows.transpose(1, 2)).to(dtype)  # B T 1+S
+        if bias is not None:
+            label_logits += bias[ids][:, None, :].to(dtype)
+        loss, gamma = _posteriors(label_logits, log_sum_exp, columns, input_lengths, target_lengths)
+        loss = loss.masked_fill(~feasible, 0.0)
+        gamma = gamma * feasible[:, None, None]
+
+        if expected:
+            own = torch.matmul(gamma.to(rows.dtype), rows).to(dtype)[inside]
+            per_slot = (scan.expected_row - own) * feasible[:, None].expand_as(inside)[inside][:, None]  # type: ignore[operator]
+            ctx.save_for_backward(inside, per_slot.to(hidden.dtype))
+        elif trained:
+            ctx.save_for_backward(inside, hidden, weight, bias, scan.log_sum_exp, gamma, ids, feasible)
+        ctx.trained, ctx.chunk_size = trained, chunk_size
+        empty = targets.new_empty(0)
+        best = _best_path(scan, inside, blank) if want_best else (empty, empty.clone(), loss.new_empty(0))
+        ctx.mark_non_differentiable(*best)
+        return (loss, *best)
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:  # type: ignore[override]
+        if ctx.trained:
+            return (*_trained_gradients(ctx, grad_loss), None, None, None, None, None, None)
+        inside, per_slot = ctx.saved_tensors
+        scale = grad_loss[:, None].expand_as(inside)[inside][:, None].to(per_slot.dtype)
+        grad_hidden = per_slot.new_zeros(*inside.shape, per_slot.size(1))
+        grad_hidden[inside] = per_slot * scale
+        return (grad_hidden,) + (None,) * 8
+
+
+def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], Tensor, Optional[Tensor]]:
+    """Gradients for hidden, weight and bias: the softmax is recomputed in chunks, then the posteriors are subtracted."""
+    inside, hidden, weight, bias, log_sum_exp, gamma, ids, feasible = ctx.saved_tensors
+    dtype = accumulation_dtype(hidden.dtype)
+    grad_loss = (grad_loss * feasible).to(dtype)
+    scale = grad_loss[:, None].expand_as(inside)[inside]  # N
+    flat = hidden[inside]  # N C
+    grad_flat = flat.new_zeros(flat.shape, dtype=dtype)
+    grad_weight = torch.zeros_like(weight, dtype=dtype)
+    grad_bias = weight.new_zeros(weight.size(0), dtype=dtype)
+    for first in range(0, flat.size(0), TOKEN_BLOCK):
+        block = slice(first, first + TOKEN_BLOCK)
+        for start in range(0, weight.size(0), ctx.chunk_size):
+            end = min(start + ctx.chunk_size, weight.size(0))
+            share = chunk_logits(flat[block], weight, bias, start, end)
+            share = share.sub_(log_sum_exp[block, None]).exp_().mul_(scale[block, None])
+            grad_bias[start:end] += share.sum(dim=0)
+            share = share.to(weight.dtype)
+            grad_flat[block] += share @ weight[start:end]
+            grad_weight[start:end] += share.t() @ flat[block]
+    gamma = gamma * grad_loss[:, None, None]  # B T 1+S
+    rows = weight[ids]
+    grad_flat -= torch.matmul(gamma.to(rows.dtype), rows)[inside]
+    own = torch.matmul(gamma.transpose(1, 2), hidden.to(dtype))  # B 1+S C
+    grad_weight.index_add_(0, ids.flatten(), -own.flatten(0, 1))
+    grad_bias.index_add_(0, ids.flatten(), -gamma.sum(dim=1).flatten())
+    grad_hidden = None
+    if ctx.needs_input_grad[0]:
+        grad_hidden = hidden.new_zeros(hidden.shape)
+        grad_hidden[inside] = grad_flat.to(hidden.dtype)
+    return grad_hidden, grad_weight.to(weight.dtype), grad_bias.to(bias.dtype) if bias is not None else None

@@ -1,0 +1,89 @@
+"""Noise on rows of CTC slots, for the denoiser's input."""
+
+from typing import Dict, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .masks import lengths_to_padding_mask
+
+KINDS = ("blank", "random", "sentence", "repeat")
+"""blank: the slot is emptied (deletion); random: a random piece; sentence: another token of the same sentence; repeat: a copy
+of the slot to the left (repetition)."""
+
+
+class SlotAlphabet(NamedTuple):
+    """Which ids noise may write.
+
+    Attributes:
+        blank: id of the CTC blank.
+        first_piece: first id that is a piece.
+        end_piece: one past the last id that is a piece.
+    """
+
+    blank: int
+    first_piece: int
+    end_piece: int
+
+
+def parse_noise_mix(text: str) -> Dict[str, float]:
+    """Read ``blank=0.4,random=0.3,sentence=0.3`` into shares that sum to one.
+
+    Raises:
+        ValueError: unknown kind, malformed or negative share, or nothing positive.
+    """
+    mix: Dict[str, float] = {}
+    for part in text.split(","):
+        kind, _, share = part.strip().partition("=")
+        try:
+            mix[kind] = float(share)
+        except ValueError:
+            raise ValueError(f"--denoise-noise-mix must look like blank=0.4,random=0.6; got {part!r}") from None
+        if kind not in KINDS or not 0 <= mix[kind] < float("inf"):
+            raise ValueError(f"--denoise-noise-mix takes shares >= 0 of {', '.join(KINDS)}; got {part!r}")
+    total = sum(mix.values())
+    if total <= 0:
+        raise ValueError(f"--denoise-noise-mix needs a positive share; got {text!r}")
+    return {kind: share / total for kind, share in mix.items()}
+
+
+def corrupt_slots(
+    tokens: Tensor, lengths: Tensor, ratio: float, mix: Dict[str, float], alphabet: SlotAlphabet
+) -> Tensor:
+    """Disturb up to ``ratio`` of the slots of each row; the length stays.
+
+    Each sentence draws its own ratio from U(0, ``ratio``); each slot is then disturbed with that probability. Randomness comes
+    from torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same noise.
+
+    Args:
+        tokens: (B, T) int64.
+        lengths: (B,) int64, slots a row holds; padding is never touched.
+        ratio: largest share of disturbed slots, in [0, 1].
+        mix: shares of the kinds of noise, see :func:`parse_noise_mix`.
+        alphabet: see :class:`SlotAlphabet`.
+
+    Returns:
+        (B, T) int64.
+
+    Source: SGA section 4.4 (deletion, repetition); the mix of blank, random and same-sentence tokens is the authors' code's.
+    """
+    batch, slots = tokens.shape
+    device = tokens.device
+    inside = ~lengths_to_padding_mask(lengths, slots)
+    share = torch.rand(batch, 1, device=device) * ratio
+    disturbed = (torch.rand(batch, slots, device=device) < share) & inside
+
+    elsewhere = (torch.rand(batch, slots, device=device) * lengths[:, None]).long().clamp_(max=max(slots - 1, 0))
+    candidates = {
+        "blank": torch.full_like(tokens, alphabet.blank),
+        "random": torch.randint(alphabet.first_piece, alphabet.end_piece, tokens.shape, device=device),
+        "sentence": tokens.gather(1, elsewhere),
+        "repeat": torch.cat([tokens[:, :1], tokens[:, :-1]], dim=1),
+    }
+    draw = torch.rand(batch, slots, device=device)
+    out, low = tokens, 0.0
+    for kind, part in mix.items():
+        chosen = disturbed & (draw >= low) & (draw < low + part)
+        out = torch.where(chosen, candidates[kind], out)
+        low += part
+    return out

@@ -1,0 +1,1 @@
+"""One registered task a file."""

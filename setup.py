@@ -1,0 +1,58 @@
+"""The package fairseq_plugins, what it needs, and its optional parts."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+INIT = (ROOT / "fairseq_plugins" / "__init__.py").read_text(encoding="utf-8")
+VERSION = re.search(r'^__version__ = "([^"]+)"', INIT, re.MULTILINE).group(1)
+
+# fairseq's own releases end at 0.12.2, which does not import on Python 3.11; fairseq-fixed is the same code, mended.
+# Both compile C++ against the installed torch: install torch first and pass --no-build-isolation (see the Makefile).
+REQUIREMENTS = [
+    'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
+    'fairseq==0.12.2; python_version < "3.11"',
+    "torch>=2.6",
+    "numpy>=1.21.3",
+    "sentencepiece>=0.1.99",
+    "sacrebleu>=2.3",
+    "fastBPE==0.1.0",
+    "safetensors>=0.4",
+]
+
+TRANSFORMERS = "transformers>=4.40"
+
+EXTRAS = {
+    "test": ["pytest>=7.0", "pytest-xdist>=3.2", TRANSFORMERS],  # transformers: only to compare logits with it
+    "check": ["ruff>=0.5", "mypy>=1.8"],
+    "huggingface": [TRANSFORMERS],
+    "lexicon": ["gensim>=4.3"],
+    "plots": ["matplotlib>=3.5"],
+    "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
+}
+
+setup(
+    name="fairseq-plugins",
+    version=VERSION,
+    description="fairseq --user-dir plugins that bridge multilingual language understanding and generation",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    author="The fairseq_plugins authors",
+    license="MIT",
+    license_files=["LICENSE", "NOTICE"],
+    python_requires=">=3.9",
+    packages=find_packages(include=["fairseq_plugins", "fairseq_plugins.*"]),
+    install_requires=REQUIREMENTS,
+    extras_require=EXTRAS,
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
+    zip_safe=False,
+)

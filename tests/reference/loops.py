@@ -1,0 +1,137 @@
+"""The masked LM and SGA written out one sentence, one position and one key at a time, without padding or masks.
+
+Vectors are 1-D tensors; a sentence is a list of vectors; prefixes are lists of (key, value) vectors a layer. Everything is
+differentiable, and nothing here calls the package: only the weights of its modules are read.
+"""
+
+import math
+from typing import Any, List, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+Vectors = List[Tensor]
+LayerPrefix = Sequence[Tuple[Tensor, Tensor]]
+
+
+def affine(linear: Any, x: Tensor) -> Tensor:
+    """W x + b."""
+    return linear.weight @ x + linear.bias
+
+
+def layer_norm(norm: Any, x: Tensor) -> Tensor:
+    """Ba et al. 2016: zero mean, unit (biased) variance, then scale and shift."""
+    centred = x - x.mean()
+    return centred / torch.sqrt((centred * centred).mean() + norm.eps) * norm.weight + norm.bias
+
+
+def gelu(x: Tensor) -> Tensor:
+    """Hendrycks and Gimpel 2016, the exact form: x Phi(x)."""
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def attention(module: Any, sentence: Vectors, prefix: LayerPrefix, heads: int) -> Vectors:
+    """Vaswani et al. 2017, section 3.2, with the prompts of SGA section 3: (K, V) pairs concatenated with the own ones."""
+    keys = [key for key, _ in prefix] + [affine(module.k_proj, x) for x in sentence]
+    values = [value for _, value in prefix] + [affine(module.v_proj, x) for x in sentence]
+    size = len(sentence[0]) // heads
+    outputs = []
+    for x in sentence:
+        query, parts = affine(module.q_proj, x), []
+        for head in range(heads):
+            part = slice(head * size, (head + 1) * size)
+            scores = torch.stack([query[part].dot(key[part]) / math.sqrt(size) for key in keys])
+            weights = (scores - scores.max()).exp()
+            weights = weights / weights.sum()
+            parts.append(sum(weight * value[part] for weight, value in zip(weights, values)))
+        outputs.append(affine(module.out_proj, torch.cat(parts)))
+    return outputs
+
+
+def encode(
+    encoder: Any, tokens: Sequence[int], positions: Sequence[int], prefixes: Sequence[LayerPrefix], heads: int
+) -> List[Vectors]:
+    """h^1 .. h^L of one sentence: post-norm layers (XLM-R); ``prefixes`` holds one entry a layer."""
+    sentence = [
+        layer_norm(encoder.layernorm_embedding, encoder.embed_tokens.weight[token] + encoder.embed_positions.weight[row])
+        for token, row in zip(tokens, positions)
+    ]
+    outputs = []
+    for layer, prefix in zip(encoder.layers, prefixes):
+        attended = attention(layer.self_attn, sentence, prefix, heads)
+        sentence = [layer_norm(layer.self_attn_layer_norm, x + y) for x, y in zip(sentence, attended)]
+        inner = [affine(layer.fc2, gelu(affine(layer.fc1, x))) for x in sentence]
+        sentence = [layer_norm(layer.final_layer_norm, x + y) for x, y in zip(sentence, inner)]
+        outputs.append(sentence)
+    return outputs
+
+
+def logits(masked_lm: Any, sentence: Vectors) -> Tensor:
+    """(T, V): dense, GELU, layer norm, then the token embedding as output matrix (XLM-R's head)."""
+    head = masked_lm.lm_head
+    rows = []
+    for x in sentence:
+        hidden = layer_norm(head.layer_norm, gelu(affine(head.dense, x)))
+        rows.append(masked_lm.sentence_encoder.embed_tokens.weight @ hidden + head.bias)
+    return torch.stack(rows)
+
+
+def prompt_prefix(prompts: Any, layer: int) -> LayerPrefix:
+    """Key and value prompts of one layer, times max(1, scale) where the unit has a scale."""
+    scale = getattr(prompts, "scale", None)
+    factor = scale if scale is not None and float(scale.detach()) > 1 else 1.0
+    return [(factor * key, factor * value) for key, value in zip(prompts.key[layer], prompts.value[layer])]
+
+
+class SGALoops:
+    """Equations 1 to 7 for one sentence.
+
+    Args:
+        model: an SGAModel, for its weights.
+        heads: attention heads.
+        upsample: slots per source token.
+        padding_idx: positions start one after it.
+    """
+
+    def __init__(self, model: Any, heads: int, upsample: int, padding_idx: int) -> None:
+        self.model, self.heads, self.upsample = model, heads, upsample
+        self.first = padding_idx + 1
+        self.lm = model.frozen.module
+        self.layers = len(self.lm.sentence_encoder.layers)
+
+    def _run(self, tokens: Sequence[int], prefixes: Sequence[LayerPrefix]) -> List[Vectors]:
+        positions = [self.first + place for place in range(len(tokens))]
+        return encode(self.lm.sentence_encoder, tokens, positions, prefixes, self.heads)
+
+    def guidance(self, source: Sequence[int]) -> List[LayerPrefix]:
+        """Eq. 1: h^1..h^L = f_LM(theta_s, X). Eq. 2: K^l = h^l W_K and V^l = h^l W_V, one pair for every layer."""
+        prompts = [prompt_prefix(self.model.encoder_prompts, layer) for layer in range(self.layers)]
+        hidden = self._run(source, prompts)
+        semantic = self.model.semantic
+        return [[(affine(semantic.key, x), affine(semantic.value, x)) for x in hidden[layer]] for layer in range(self.layers)]
+
+    def unit(self, prompts: Any, tokens: Sequence[int], guidance: Sequence[LayerPrefix]) -> Tensor:
+        """Eq. 3 and 4, Eq. 5 and 6: f_LM(concat[semantic, prompt], tokens), as (T, V) logits."""
+        prefixes = [
+            list(guidance[layer]) + list(prompt_prefix(prompts, layer)) for layer in range(self.layers)
+        ]
+        return logits(self.lm, self._run(tokens, prefixes)[-1])
+
+    def alignment(self, source: Sequence[int]) -> Tensor:
+        """T_0's logits (Eq. 4): the input is a row of ``<mask>``, upsample x source length."""
+        blank_sentence = [self.model.mask] * (self.upsample * len(source))
+        return self.unit(self.model.alignment_prompts, blank_sentence, self.guidance(source))
+
+    def denoiser_input(self, alignment: Tensor, fill_blanks: bool = False) -> List[int]:
+        """T_0, not collapsed; where asked for, blanks are replaced by the second-best token."""
+        tokens = []
+        for row in alignment.detach():
+            best = int(row.argmax())
+            if fill_blanks and best == self.model.blank:
+                best = int(row.argsort(descending=True)[1])
+            tokens.append(best)
+        return tokens
+
+    def denoising(self, source: Sequence[int], tokens: Sequence[int]) -> Tensor:
+        """T_1's logits (Eq. 6)."""
+        return self.unit(self.model.denoiser_prompts, tokens, self.guidance(source))

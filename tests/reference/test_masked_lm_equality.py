@@ -1,0 +1,179 @@
+"""MaskedLM on weights read from files equals stock fairseq and Hugging Face on the same weights (float32, 1e-5).
+
+Source: SGA section 3 (the frozen model is XLM-R); "logits equal" is what makes any released XLM-R usable here.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models.roberta import RobertaModel, XLMRModel
+from torch import Tensor, nn
+
+from fairseq_plugins.checkpoints import load, read_masked_lm, write_masked_lm
+from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from tests.unit.checkpoints.builders import old_state
+
+SIZES: Dict[str, int] = {
+    "vocab_size": 30,
+    "layers": 12,
+    "embed_dim": 16,
+    "ffn_dim": 24,
+    "heads": 4,
+    "max_positions": 20,
+    "padding_idx": 1,
+}
+TOLERANCE = 1e-5
+
+
+def _randomise(model: nn.Module, seed: int = 5) -> nn.Module:
+    """Every parameter random, so that exchanging any two changes the logits.
+
+    The scales keep the positions apart (else twelve random layers make all alike, and nothing is compared) and the
+    rounding errors small.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if re.search(r"(?i)layer_?norm(_embedding)?\.weight$", name):
+                parameter.copy_(1.0 + 0.1 * noise)
+            elif re.search(r"embed.*\.weight$|decoder\.weight$", name):  # Hugging Face may list the tie by the output
+                parameter.copy_(0.5 * noise)
+            elif re.search(r"\.(q_proj|k_proj|query|key)\.weight$", name):
+                parameter.copy_(0.4 * noise)
+            else:
+                parameter.copy_(0.1 * noise)
+    return model.eval()
+
+
+def _tokens(left_pad: bool = False) -> Tensor:
+    """Three sentences of 20, 7 and 1 tokens; the first fills every position."""
+    generator = torch.Generator().manual_seed(6)
+    tokens = torch.randint(2, SIZES["vocab_size"], (3, SIZES["max_positions"]), generator=generator)
+    for row, length in ((1, 7), (2, 1)):
+        if left_pad:
+            tokens[row, :-length] = SIZES["padding_idx"]
+        else:
+            tokens[row, length:] = SIZES["padding_idx"]
+    return tokens
+
+
+def _stock(model_class: Any) -> nn.Module:
+    dictionary = Dictionary()
+    while len(dictionary) < SIZES["vocab_size"]:
+        dictionary.add_symbol(f"piece{len(dictionary)}")
+    options = argparse.Namespace(
+        encoder_layers=SIZES["layers"],
+        encoder_embed_dim=SIZES["embed_dim"],
+        encoder_ffn_embed_dim=SIZES["ffn_dim"],
+        encoder_attention_heads=SIZES["heads"],
+        max_positions=SIZES["max_positions"],
+    )
+    return _randomise(model_class.build_model(options, argparse.Namespace(source_dictionary=dictionary)))
+
+
+def _ours(path: Path) -> MaskedLM:
+    found = read_masked_lm(path)
+    assert found.sizes == SIZES
+    module = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
+    load(module, found.tensors)
+    return module
+
+
+def _assert_equal(logits: Tensor, expected: Tensor, tokens: Tensor) -> None:
+    kept = tokens.ne(SIZES["padding_idx"])
+    assert expected[kept].std(dim=0).mean() > 0.5
+    torch.testing.assert_close(logits[kept], expected[kept], rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("left_pad", [False, True])
+@pytest.mark.parametrize("model_class", [XLMRModel, RobertaModel])
+@torch.no_grad()
+def test_equals_stock_fairseq(tmp_path: Path, model_class: Any, left_pad: bool) -> None:
+    stock, tokens = _stock(model_class), _tokens(left_pad)
+    expected, extra = stock(tokens, return_all_hiddens=True)
+    old = old_state(stock.state_dict())
+    for name, state in (("current", stock.state_dict()), ("old", old)):
+        torch.save({"args": stock.args, "model": state}, tmp_path / f"{name}.pt")
+        ours = _ours(tmp_path / f"{name}.pt")
+        _assert_equal(ours(tokens), expected, tokens)
+        hidden = ours.sentence_encoder(tokens)
+        for found, wanted in zip(hidden, extra["inner_states"][1:]):
+            _assert_equal(found, wanted.transpose(0, 1), tokens)
+    again = _randomise(_stock(model_class), seed=7)
+    again.load_state_dict(old)  # stock fairseq reads the old layout written here: it is the true one
+    torch.testing.assert_close(again(tokens)[0], expected)
+
+
+@pytest.mark.parametrize("parts", [("q_proj", "k_proj"), ("k_proj", "v_proj"), ("layers.1.", "layers.11.")])
+@torch.no_grad()
+def test_a_wrong_rename_is_seen(tmp_path: Path, parts: Any) -> None:
+    stock, tokens = _stock(XLMRModel), _tokens()
+    swapped = {
+        name.replace(parts[0], "#").replace(parts[1], parts[0]).replace("#", parts[1]): tensor
+        for name, tensor in stock.state_dict().items()
+    }
+    torch.save({"args": stock.args, "model": swapped}, tmp_path / "model.pt")
+    assert (_ours(tmp_path / "model.pt")(tokens) - stock(tokens)[0])[0].abs().max() > 100 * TOLERANCE
+
+
+@pytest.fixture
+def transformers(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The package, kept from importing torchaudio: fairseq requires it, and it cannot load beside torch 2.13."""
+    monkeypatch.setitem(sys.modules, "torchaudio", None)
+    return pytest.importorskip("transformers", reason="transformers is an extra")
+
+
+def _huggingface(transformers: Any, model_type: str, **changes: Any) -> Any:
+    config_class, model_class = {
+        "xlm-roberta": (transformers.XLMRobertaConfig, transformers.XLMRobertaForMaskedLM),
+        "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM),
+        "camembert": (transformers.CamembertConfig, transformers.CamembertForMaskedLM),
+    }[model_type]
+    config = config_class(
+        vocab_size=SIZES["vocab_size"],
+        hidden_size=SIZES["embed_dim"],
+        num_hidden_layers=SIZES["layers"],
+        num_attention_heads=SIZES["heads"],
+        intermediate_size=SIZES["ffn_dim"],
+        max_position_embeddings=SIZES["max_positions"] + 2,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        **changes,
+    )
+    return _randomise(model_class(config))
+
+
+@pytest.mark.parametrize("model_type", ["xlm-roberta", "roberta", "camembert"])
+@torch.no_grad()
+def test_equals_hugging_face(tmp_path: Path, transformers: Any, model_type: str) -> None:
+    """With a token-type row that is not zero; padding at the end, as Hugging Face's tokenizers do."""
+    model, tokens = _huggingface(transformers, model_type), _tokens()
+    expected = model(tokens, attention_mask=tokens.ne(SIZES["padding_idx"]).long()).logits
+    model.save_pretrained(tmp_path / "hf")
+    ours = _ours(tmp_path / "hf")
+    _assert_equal(ours(tokens), expected, tokens)
+    torch.save(model.state_dict(), tmp_path / "hf" / "pytorch_model.bin")
+    (tmp_path / "hf" / "model.safetensors").unlink()
+    _assert_equal(_ours(tmp_path / "hf")(tokens), expected, tokens)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@torch.no_grad()
+def test_hugging_face_reads_what_is_written(tmp_path: Path, transformers: Any, dtype: torch.dtype) -> None:
+    module, tokens = _randomise(MaskedLM(MaskedLMSizes(**SIZES))), _tokens()
+    write_masked_lm(tmp_path, module.sizes, module.state_dict(), dtype)
+    theirs, loading = transformers.XLMRobertaForMaskedLM.from_pretrained(
+        tmp_path, dtype=torch.float32, output_loading_info=True
+    )
+    assert not any(loading.values()), loading
+    logits = theirs.eval()(tokens, attention_mask=tokens.ne(SIZES["padding_idx"]).long()).logits
+    _assert_equal(_ours(tmp_path)(tokens), logits, tokens)
+    if dtype == torch.float32:
+        _assert_equal(module(tokens), logits, tokens)

@@ -1,0 +1,166 @@
+"""Tiny masked LMs on disk in every layout, with names written out by hand (independently of the package's tables)."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+SIZES = {
+    "vocab_size": 23,
+    "layers": 12,  # one-digit and two-digit layer numbers
+    "embed_dim": 8,
+    "ffn_dim": 12,
+    "heads": 2,
+    "max_positions": 10,
+    "padding_idx": 1,
+}
+ARGS = {
+    "arch": "xlmr_base",
+    "encoder_layers": 12,
+    "encoder_embed_dim": 8,
+    "encoder_ffn_embed_dim": 12,
+    "encoder_attention_heads": 2,
+    "max_positions": 10,
+    "activation_fn": "gelu",
+}
+CONFIG = {
+    "model_type": "xlm-roberta",
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-05,
+    "vocab_size": 23,
+    "num_hidden_layers": 12,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 12,
+    "pad_token_id": 1,
+    "type_vocab_size": 1,
+}
+
+
+def masked_lm_tensors(seed: int = 1) -> Dict[str, Tensor]:
+    """Random tensors in the package's layout (no two alike), without the tied ``lm_head.weight``."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    tensors = {
+        "sentence_encoder.embed_tokens.weight": random(23, 8),
+        "sentence_encoder.embed_positions.weight": random(12, 8),
+        "sentence_encoder.layernorm_embedding.weight": random(8),
+        "sentence_encoder.layernorm_embedding.bias": random(8),
+        "lm_head.dense.weight": random(8, 8),
+        "lm_head.dense.bias": random(8),
+        "lm_head.layer_norm.weight": random(8),
+        "lm_head.layer_norm.bias": random(8),
+        "lm_head.bias": random(23),
+    }
+    for layer in range(12):
+        start = f"sentence_encoder.layers.{layer}."
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            tensors[f"{start}self_attn.{name}.weight"] = random(8, 8)
+            tensors[f"{start}self_attn.{name}.bias"] = random(8)
+        tensors[start + "fc1.weight"], tensors[start + "fc1.bias"] = random(12, 8), random(12)
+        tensors[start + "fc2.weight"], tensors[start + "fc2.bias"] = random(8, 12), random(8)
+        for name in ("self_attn_layer_norm", "final_layer_norm"):
+            tensors[f"{start}{name}.weight"], tensors[f"{start}{name}.bias"] = random(8), random(8)
+    return tensors
+
+
+def current_state(tensors: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """State dict of fairseq 0.12."""
+    state = {f"encoder.{name}": tensor for name, tensor in tensors.items()}
+    state["encoder.lm_head.weight"] = tensors["sentence_encoder.embed_tokens.weight"]
+    state["encoder.sentence_encoder.version"] = torch.tensor([3.0])
+    return state
+
+
+def old_state(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """The same in the layout of fairseq < 0.10: ``decoder.``, ``emb_layer_norm``, ``in_proj_*``."""
+    old: Dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        name = name.replace("encoder.", "decoder.", 1).replace("layernorm_embedding", "emb_layer_norm")
+        if ".q_proj." in name:
+            start, kind = name.split("q_proj.")
+            parts = [state[_current(start) + f"{part}_proj.{kind}"] for part in "qkv"]
+            old[f"{start}in_proj_{kind}"] = torch.cat(parts)
+        elif ".k_proj." not in name and ".v_proj." not in name:
+            old[name] = tensor
+    return old
+
+
+def _current(old_start: str) -> str:
+    return old_start.replace("decoder.", "encoder.", 1)
+
+
+def huggingface_state(tensors: Dict[str, Tensor], prefix: str = "roberta.") -> Dict[str, Tensor]:
+    """Names of ``XLMRobertaForMaskedLM``; the token type is zero."""
+    state = {
+        "embeddings.word_embeddings.weight": tensors["sentence_encoder.embed_tokens.weight"],
+        "embeddings.position_embeddings.weight": tensors["sentence_encoder.embed_positions.weight"],
+        "embeddings.token_type_embeddings.weight": torch.zeros(1, 8),
+        "embeddings.LayerNorm.weight": tensors["sentence_encoder.layernorm_embedding.weight"],
+        "embeddings.LayerNorm.bias": tensors["sentence_encoder.layernorm_embedding.bias"],
+    }
+    inside = {
+        "attention.self.query": "self_attn.q_proj",
+        "attention.self.key": "self_attn.k_proj",
+        "attention.self.value": "self_attn.v_proj",
+        "attention.output.dense": "self_attn.out_proj",
+        "attention.output.LayerNorm": "self_attn_layer_norm",
+        "intermediate.dense": "fc1",
+        "output.dense": "fc2",
+        "output.LayerNorm": "final_layer_norm",
+    }
+    for layer in range(12):
+        for theirs, ours in inside.items():
+            for kind in ("weight", "bias"):
+                name = f"encoder.layer.{layer}.{theirs}.{kind}"
+                state[name] = tensors[f"sentence_encoder.layers.{layer}.{ours}.{kind}"]
+    state = {prefix + name: tensor for name, tensor in state.items()}
+    state.update({name: tensor for name, tensor in tensors.items() if name.startswith("lm_head.")})
+    return state
+
+
+def write_fairseq(path: Path, state: Dict[str, Tensor], as_cfg: bool = False, **changes: Any) -> Path:
+    """A fairseq checkpoint with ``args`` (or ``cfg``); an option changed to None is left out."""
+    options = {key: value for key, value in {**ARGS, **changes}.items() if value is not None}
+    saved: Dict[str, Any] = {"model": state, "optimizer_history": [{"num_updates": 3}], "extra_state": {"epoch": 1}}
+    if as_cfg:
+        saved.update(args=None, cfg={"model": {"_name": "xlmr_base", **options}, "task": {"_name": "masked_lm"}})
+    else:
+        saved["args"] = argparse.Namespace(**options)
+    torch.save(saved, path)
+    return path
+
+
+def write_huggingface(folder: Path, state: Dict[str, Tensor], pickled: bool = False, **changes: Any) -> Path:
+    """A Hugging Face folder; an entry of the configuration changed to None is left out."""
+    folder.mkdir(exist_ok=True)
+    config = {key: value for key, value in {**CONFIG, **changes}.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    if pickled:
+        torch.save(state, folder / "pytorch_model.bin")
+    else:
+        safetensors.torch.save_file(
+            {name: tensor.clone() for name, tensor in state.items()}, folder / "model.safetensors"
+        )
+    return folder
+
+
+def edited(state: Dict[str, Tensor], change: Callable[[Dict[str, Tensor]], Any]) -> Dict[str, Tensor]:
+    """A changed copy."""
+    copy = dict(state)
+    change(copy)
+    return copy
+
+
+def assert_same(found: Dict[str, Tensor], expected: Dict[str, Tensor]) -> None:
+    """Same names, and bit-equal tensors."""
+    assert set(found) == set(expected)
+    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []

@@ -1,0 +1,105 @@
+"""load, LoadReport and fingerprint."""
+
+from typing import Dict
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_plugins.checkpoints import LoadReport, fingerprint, load
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(5, 3)
+        self.output = nn.Linear(3, 5)
+        self.output.weight = self.words.weight
+        self.register_buffer("steps", torch.zeros(1, dtype=torch.long))
+
+
+def _tensors() -> Dict[str, Tensor]:
+    return {"words.weight": torch.randn(5, 3), "output.bias": torch.randn(5), "steps": torch.tensor([7])}
+
+
+def test_everything_is_loaded_and_reported() -> None:
+    module, tensors = Tied(), _tensors()
+    report = load(module, tensors)
+    assert report == LoadReport(tuple(module.state_dict()), reasons={"output.weight": "tied"})
+    assert set(report.loaded) == {"words.weight", "output.weight", "output.bias", "steps"}
+    assert torch.equal(module.words.weight, tensors["words.weight"])
+    assert module.output.weight is module.words.weight
+    assert int(module.steps) == 7
+
+
+def test_half_precision_is_loaded_into_float32() -> None:
+    module = nn.Linear(3, 2)
+    tensors = {"weight": torch.randn(2, 3).half(), "bias": torch.randn(2).bfloat16()}
+    load(module, tensors)
+    assert module.weight.dtype == torch.float32
+    assert torch.equal(module.weight, tensors["weight"].float())
+
+
+def test_anything_unaccounted_for_is_refused_and_nothing_changes() -> None:
+    module = Tied()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    tensors = {"words.weight": torch.randn(4, 3), "steps": torch.tensor([7]), "extra.weight": torch.ones(2, 2)}
+    message = (
+        r"missing in the source: output\.bias \(5,\); unknown to the module: extra\.weight \(2, 2\); "
+        r"of another shape: words\.weight \(4, 3\) instead of \(5, 3\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        load(module, tensors, allow_missing=["output.bia"], allow_unused=["extra"])  # whole names only
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+
+
+def test_named_tolerances_are_reported() -> None:
+    module = Tied()
+    tensors = {**_tensors(), "extra.weight": torch.ones(2)}
+    bias = module.output.bias.detach().clone()
+    del tensors["output.bias"]
+    report = load(module, tensors, allow_missing=[r"output\..*"], allow_unused="extra.weight")
+    assert report.initialised == ("output.bias",)
+    assert report.dropped == ("extra.weight",)
+    assert torch.equal(module.output.bias, bias)
+
+
+def test_meta_module_is_refused() -> None:
+    with pytest.raises(ValueError, match="on the meta device, cannot be filled: weight"):
+        load(nn.Linear(2, 2, device="meta"), {"weight": torch.ones(2, 2), "bias": torch.ones(2)})
+
+
+def test_summary_folds_layers() -> None:
+    names = tuple(f"layers.{index}.fc1.bias" for index in range(12))
+    report = LoadReport((*names, "head.bias"), ("a.0.b", "a.2.b"), ("version",), {"version": "format counter"})
+    assert report.summary().splitlines() == [
+        "loaded 13: layers.{0..11}.fc1.bias, head.bias",
+        "initialised 2: a.{0,2}.b",
+        "dropped 1: version (format counter)",
+    ]
+
+
+def test_fingerprint() -> None:
+    tensors = _tensors()
+    found = fingerprint(tensors)
+    assert len(bytes.fromhex(found)) >= 16
+    assert fingerprint(dict(reversed(list(tensors.items())))) == found
+    flipped = tensors["words.weight"].clone()
+    flipped.view(torch.int32)[4, 2] ^= 1
+    assert fingerprint({**tensors, "words.weight": flipped}) != found
+    assert fingerprint({**tensors, "words.weight": tensors["words.weight"].reshape(3, 5)}) != found
+    renamed = dict(tensors)
+    renamed["word.weight"] = renamed.pop("words.weight")
+    assert fingerprint(renamed) != found
+    strided = tensors["words.weight"].t().contiguous().t()
+    assert fingerprint({**tensors, "words.weight": strided.double()}) == found
+    half = {name: tensor.half() for name, tensor in tensors.items()}
+    assert fingerprint(half) == fingerprint({name: tensor.float() for name, tensor in half.items()}) != found
+
+
+def test_fingerprint_of_nothing_and_of_many_values() -> None:
+    assert fingerprint({}) != fingerprint({"empty": torch.zeros(0)})
+    large = torch.zeros((1 << 22) + 5)
+    changed = large.clone()
+    changed[-1] = 1.0
+    assert fingerprint({"a": large}) != fingerprint({"a": changed})

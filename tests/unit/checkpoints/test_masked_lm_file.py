@@ -1,0 +1,311 @@
+"""read_masked_lm: every layout gives the same tensors, sizes and fingerprint; every wrong file a clear error."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.checkpoints import CheckpointError, fingerprint, load, read_masked_lm
+from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from tests.unit.checkpoints.builders import (
+    SIZES,
+    assert_same,
+    current_state,
+    edited,
+    huggingface_state,
+    masked_lm_tensors,
+    old_state,
+    write_fairseq,
+    write_huggingface,
+)
+
+TENSORS = masked_lm_tensors()
+WORDS = "sentence_encoder.embed_tokens.weight"
+POSITIONS = "sentence_encoder.embed_positions.weight"
+
+
+def _old_norm_names(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    old = {re.sub(r"(?i)(layer_?norm)\.weight$", r"\1.gamma", name): tensor for name, tensor in state.items()}
+    return {re.sub(r"(?i)(layer_?norm)\.bias$", r"\1.beta", name): tensor for name, tensor in old.items()}
+
+
+def _infoxlm(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    fast = {f"model_fast.{name}": tensor for name, tensor in state.items()}
+    slow = {f"model_slow.{name}": tensor + 1 for name, tensor in state.items()}
+    return {**fast, **slow, "queue": torch.zeros(2, 8), "queue_ptr": torch.zeros(1), "enqueue_cnt": torch.zeros(1)}
+
+
+FAIRSEQ_LAYOUTS: Dict[str, Callable[[Dict[str, Tensor]], Dict[str, Tensor]]] = {
+    "current": lambda state: state,
+    "old": old_state,
+    "old_without_output": lambda state: edited(old_state(state), lambda s: s.pop("decoder.lm_head.weight")),
+    "no_prefix": lambda state: {name.replace("encoder.", "", 1): tensor for name, tensor in state.items()},
+    "infoxlm_training": lambda state: _infoxlm(old_state(state)),
+    "float64": lambda state: {name: tensor.double() for name, tensor in state.items()},
+    "classification_head": lambda state: {
+        **state,
+        "classification_heads.nli.dense.weight": torch.zeros(8, 8),
+        "encoder.sentence_encoder.embed_positions._float_tensor": torch.zeros(1),
+    },
+}
+HUGGINGFACE_LAYOUTS: Dict[str, Callable[[Dict[str, Tensor]], Dict[str, Tensor]]] = {
+    "current": huggingface_state,
+    "no_prefix": lambda tensors: huggingface_state(tensors, prefix=""),
+    "old_norm_names": lambda tensors: _old_norm_names(huggingface_state(tensors)),
+    "tied_copies": lambda tensors: {
+        **huggingface_state(tensors),
+        "lm_head.decoder.weight": tensors[WORDS],
+        "lm_head.decoder.bias": tensors["lm_head.bias"],
+    },
+    "only_the_copies": lambda tensors: edited(
+        {**huggingface_state(tensors), "lm_head.decoder.weight": tensors[WORDS]},
+        lambda s: (
+            s.update({"lm_head.decoder.bias": s.pop("lm_head.bias")})
+            or s.pop("roberta.embeddings.word_embeddings.weight")
+        ),
+    ),
+    "buffers_and_pooler": lambda tensors: {
+        **huggingface_state(tensors),
+        "roberta.embeddings.position_ids": torch.arange(12)[None],
+        "roberta.pooler.dense.weight": torch.zeros(8, 8),
+    },
+}
+
+
+def _check(path: Path, source: Dict[str, Tensor]) -> None:
+    found = read_masked_lm(path)
+    assert found.sizes == SIZES
+    assert_same(found.tensors, TENSORS)
+    assert found.fingerprint == fingerprint(TENSORS)
+    assert sorted(found.report.loaded + found.report.dropped) == sorted(source)  # every tensor of the file, once
+    assert set(found.report.reasons) == set(found.report.dropped)
+
+
+@pytest.mark.parametrize("as_cfg", [False, True])
+@pytest.mark.parametrize("layout", list(FAIRSEQ_LAYOUTS))
+def test_fairseq_layouts(tmp_path: Path, layout: str, as_cfg: bool) -> None:
+    state = FAIRSEQ_LAYOUTS[layout](current_state(TENSORS))
+    file = write_fairseq(tmp_path / "model.pt", state, as_cfg)
+    _check(file, state)
+    assert read_masked_lm(tmp_path).sizes == SIZES  # the folder of a release: model.pt, dict.txt
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+@pytest.mark.parametrize("layout", list(HUGGINGFACE_LAYOUTS))
+def test_huggingface_layouts(tmp_path: Path, layout: str, pickled: bool) -> None:
+    state = HUGGINGFACE_LAYOUTS[layout](TENSORS)
+    folder = write_huggingface(tmp_path / "hf", state, pickled)
+    _check(folder, state)
+    _check(folder / ("pytorch_model.bin" if pickled else "model.safetensors"), state)
+
+
+def test_a_swapped_projection_does_not_pass(tmp_path: Path) -> None:
+    """The comparison above is worth something: q and k exchanged, or layers 1 and 11, are seen."""
+    for one, other in [("layers.3.self_attn.q_proj.", "layers.3.self_attn.k_proj."), ("layers.1.", "layers.11.")]:
+        swapped = {
+            name.replace(one, "#").replace(other, one).replace("#", other): tensor
+            for name, tensor in current_state(TENSORS).items()
+        }
+        file = write_fairseq(tmp_path / "model.pt", swapped)
+        assert fingerprint(read_masked_lm(file).tensors) != fingerprint(TENSORS)
+
+
+def test_half_precision_becomes_float32(tmp_path: Path) -> None:
+    half = {name: tensor.half() for name, tensor in current_state(TENSORS).items()}
+    found = read_masked_lm(write_fairseq(tmp_path / "model.pt", half))
+    assert_same(found.tensors, {name: tensor.half().float() for name, tensor in TENSORS.items()})
+
+
+def test_token_type_is_added_to_the_positions(tmp_path: Path) -> None:
+    state = huggingface_state(TENSORS)
+    state["roberta.embeddings.token_type_embeddings.weight"] = torch.randn(1, 8)
+    found = read_masked_lm(write_huggingface(tmp_path / "hf", state))
+    expected = TENSORS[POSITIONS] + state["roberta.embeddings.token_type_embeddings.weight"]
+    assert_same(found.tensors, {**TENSORS, POSITIONS: expected})
+
+
+def test_a_zero_token_type_changes_no_bit(tmp_path: Path) -> None:
+    positions = TENSORS[POSITIONS].clone()
+    positions[3, 4] = -0.0
+    tensors = {**TENSORS, POSITIONS: positions}
+    found = read_masked_lm(write_huggingface(tmp_path / "hf", huggingface_state(tensors)))
+    assert found.fingerprint == fingerprint(tensors)
+
+
+@pytest.mark.parametrize("name", ["encoder.lm_head.bias.old", "my.encoder.lm_head.bias", "encoder.lm_head.bias2"])
+def test_names_match_as_a_whole(tmp_path: Path, name: str) -> None:
+    state = {**current_state(TENSORS), name: torch.ones(2)}
+    with pytest.raises(CheckpointError, match=re.escape(f"unknown tensors {name} (2,)")):
+        read_masked_lm(write_fairseq(tmp_path / "model.pt", state))
+
+
+def test_dictionary_beside_the_file(tmp_path: Path) -> None:
+    file = write_fairseq(tmp_path / "model.pt", current_state(TENSORS))
+    assert read_masked_lm(file).dictionary_path is None
+    (tmp_path / "dict.txt").write_text("a 1\n")
+    assert read_masked_lm(file).dictionary_path == str(tmp_path / "dict.txt")
+
+
+def test_loads_into_the_module(tmp_path: Path) -> None:
+    found = read_masked_lm(write_fairseq(tmp_path / "model.pt", old_state(current_state(TENSORS))))
+    module = MaskedLM(MaskedLMSizes(**found.sizes))
+    report = load(module, found.tensors)
+    state = module.state_dict()
+    assert set(report.loaded) == set(state)
+    assert report.reasons == {"lm_head.weight": "tied"}
+    assert_same(state, {**TENSORS, "lm_head.weight": TENSORS[WORDS]})
+
+
+def test_heads(tmp_path: Path) -> None:
+    silent = write_fairseq(tmp_path / "silent.pt", current_state(TENSORS), encoder_attention_heads=None)
+    with pytest.raises(CheckpointError, match=r"silent\.pt: does not tell the number of attention heads.*pass heads="):
+        read_masked_lm(silent)
+    assert read_masked_lm(silent, heads=4).sizes["heads"] == 4
+    with pytest.raises(CheckpointError, match="heads = 3, expected a divisor of the width 8"):
+        read_masked_lm(silent, heads=3)
+    telling = write_fairseq(tmp_path / "telling.pt", current_state(TENSORS))
+    with pytest.raises(CheckpointError, match="heads = 4 was given, but the file says encoder_attention_heads = 2"):
+        read_masked_lm(telling, heads=4)
+
+
+PRE = "encoder.sentence_encoder."
+BAD_FAIRSEQ: Dict[str, Any] = {
+    "pre_norm_tensor": (lambda s: s.update({PRE + "layer_norm.weight": torch.ones(8)}), {}, "is a pre-norm model"),
+    "pre_norm_option": (None, {"encoder_normalize_before": True}, "encoder_normalize_before = True, expected False"),
+    "activation": (None, {"activation_fn": "relu"}, "activation_fn = 'relu', expected 'gelu'"),
+    "segments": (
+        lambda s: s.update({PRE + "segment_embeddings.weight": torch.ones(2, 8)}),
+        {},
+        "BERT with segment embeddings",
+    ),
+    "mbart": (
+        lambda s: s.update({"decoder.layers.0.encoder_attn.q_proj.weight": torch.ones(8, 8)}),
+        {},
+        "is an encoder-decoder or language model such as mBART",
+    ),
+    "untied": (
+        lambda s: s.update({"encoder.lm_head.weight": torch.ones(23, 8)}),
+        {},
+        "differs from the token embedding",
+    ),
+    "unknown": (lambda s: s.update({"adapter.weight": torch.ones(3)}), {}, r"unknown tensors adapter\.weight \(3,\)"),
+    "missing": (lambda s: s.pop(PRE + "layers.4.fc2.bias"), {}, r"missing tensors: .*layers\.4\.fc2\.bias \(8,\)"),
+    "no_head": (
+        lambda s: [s.pop(name) for name in list(s) if "lm_head" in name],
+        {},
+        r"missing tensors: lm_head\.dense\.weight",
+    ),
+    "layer_missing": (
+        lambda s: [s.pop(name) for name in list(s) if ".layers.5." in name],
+        {},
+        r"missing tensors: sentence_encoder\.layers\.5\.",
+    ),
+    "shape": (
+        lambda s: s.update({PRE + "layers.7.fc1.weight": torch.ones(13, 8)}),
+        {},
+        r"wrong shapes: sentence_encoder\.layers\.7\.fc1\.weight \(13, 8\) instead of \(12, 8\)",
+    ),
+    "twice": (
+        lambda s: s.update({PRE + "emb_layer_norm.bias": torch.ones(8)}),
+        {},
+        r"two tensors for sentence_encoder\.layernorm_embedding\.bias",
+    ),
+    "odd_rows": (
+        lambda s: s.update({PRE + "layers.0.self_attn.in_proj_bias": torch.ones(10)}),
+        {},
+        r"shape \(10,\); its rows must be a multiple of 3",
+    ),
+    "integers": (
+        lambda s: s.update({PRE + "layers.0.fc1.weight": torch.ones(12, 8, dtype=torch.int8)}),
+        {},
+        r"not floating-point: sentence_encoder\.layers\.0\.fc1\.weight torch\.int8",
+    ),
+    "no_positions": (lambda s: s.pop(PRE + "embed_positions.weight"), {}, "embed_positions.weight: no such tensor"),
+    "stated_layers": (None, {"encoder_layers": 6}, "options say layers = 6, its tensors 12"),
+    "stated_positions": (None, {"max_positions": 12}, "options say max_positions = 12, its tensors 10"),
+    "no_tensor": (lambda s: s.update({"encoder.lm_head.bias": [1.0]}), {}, "is of type list, expected a tensor"),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD_FAIRSEQ))
+def test_wrong_fairseq_files(tmp_path: Path, case: str) -> None:
+    change, options, message = BAD_FAIRSEQ[case]
+    state = edited(current_state(TENSORS), change or (lambda state: None))
+    file = write_fairseq(tmp_path / "model.pt", state, **options)
+    with pytest.raises(CheckpointError, match=rf"model\.pt: .*{message}"):
+        read_masked_lm(file)
+
+
+BAD_CONFIGS: Dict[str, Any] = {
+    "bert": ({"model_type": "bert"}, "model_type = 'bert', expected one of xlm-roberta, roberta, camembert"),
+    "no_model_type": ({"model_type": None}, "model_type = None, expected one of"),
+    "activation": ({"hidden_act": "gelu_new"}, "hidden_act = 'gelu_new', expected 'gelu'"),
+    "epsilon": ({"layer_norm_eps": 1e-12}, "layer_norm_eps = 1e-12, expected 1e-05"),
+    "no_epsilon": ({"layer_norm_eps": None}, r"layer_norm_eps = 1e-12 \(the default when the entry is missing\)"),
+    "positions": ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
+    "decoder": ({"is_decoder": True}, "is_decoder = True, expected false"),
+    "padding": ({"pad_token_id": "one"}, "pad_token_id = 'one', expected the index of <pad>"),
+    "heads": ({"num_attention_heads": None}, r"no num_attention_heads.*pass heads="),
+    "stated": ({"vocab_size": 24}, "options say vocab_size = 24, its tensors 23"),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD_CONFIGS))
+def test_wrong_configurations(tmp_path: Path, case: str) -> None:
+    changes, message = BAD_CONFIGS[case]
+    folder = write_huggingface(tmp_path / "hf", huggingface_state(TENSORS), **changes)
+    with pytest.raises(CheckpointError, match=rf"checkpoint .*hf.*{message}"):
+        read_masked_lm(folder)
+
+
+BAD_HUGGINGFACE: Dict[str, Any] = {
+    "token_types": (
+        lambda s: s.update({"roberta.embeddings.token_type_embeddings.weight": torch.ones(2, 8)}),
+        r"token_type_embeddings\.weight has shape \(2, 8\), expected one row",
+    ),
+    "untied_bias": (lambda s: s.update({"lm_head.decoder.bias": torch.ones(23)}), "expected them to be tied"),
+    "untied": (lambda s: s.update({"lm_head.decoder.weight": torch.ones(23, 8)}), "differs from the token embedding"),
+    "classifier": (lambda s: s.update({"classifier.out_proj.bias": torch.ones(3)}), "unknown tensors classifier"),
+    "no_head": (lambda s: [s.pop(name) for name in list(s) if "lm_head" in name], "missing tensors: lm_head"),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD_HUGGINGFACE))
+def test_wrong_huggingface_tensors(tmp_path: Path, case: str) -> None:
+    change, message = BAD_HUGGINGFACE[case]
+    folder = write_huggingface(tmp_path / "hf", edited(huggingface_state(TENSORS), change))
+    with pytest.raises(CheckpointError, match=rf"model\.safetensors: .*{message}"):
+        read_masked_lm(folder)
+
+
+def test_wrong_folders_and_files(tmp_path: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match="the folder holds none of model.safetensors, pytorch_model.bin, model.pt"
+    ):
+        read_masked_lm(tmp_path)
+    with pytest.raises(CheckpointError, match=r"absent\.pt: no such file"):
+        read_masked_lm(tmp_path / "absent.pt")
+    torch.save({"weights": {}}, tmp_path / "deltalm.pt")
+    with pytest.raises(CheckpointError, match="holds the entries weights, expected 'model'"):
+        read_masked_lm(tmp_path / "deltalm.pt")
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="split over several files"):
+        read_masked_lm(tmp_path)
+    folder = write_huggingface(tmp_path / "hf", huggingface_state(TENSORS))
+    (folder / "model.pt").write_bytes((tmp_path / "deltalm.pt").read_bytes())
+    with pytest.raises(CheckpointError, match=r"holds model\.safetensors and model\.pt; name the file"):
+        read_masked_lm(folder)
+    (folder / "model.pt").unlink()
+    (folder / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"config\.json: is no readable JSON"):
+        read_masked_lm(folder)
+    (folder / "config.json").write_text(json.dumps([]))
+    with pytest.raises(CheckpointError, match="expected a JSON object, found list"):
+        read_masked_lm(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"has no config\.json"):
+        read_masked_lm(folder)

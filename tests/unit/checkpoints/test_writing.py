@@ -1,0 +1,40 @@
+"""write_masked_lm: what is written is what is read."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_masked_lm, write_masked_lm
+from fairseq_plugins.modules.masked_lm import MaskedLMSizes
+from tests.unit.checkpoints.builders import SIZES, assert_same, masked_lm_tensors
+
+TENSORS = masked_lm_tensors()
+WORDS = "sentence_encoder.embed_tokens.weight"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_round_trip(tmp_path: Path, dtype: torch.dtype) -> None:
+    given = {**TENSORS, "lm_head.weight": TENSORS[WORDS]}
+    written = write_masked_lm(tmp_path / "made" / "here", MaskedLMSizes(**SIZES), given, dtype)
+    found = read_masked_lm(tmp_path / "made" / "here")
+    assert found.sizes == SIZES
+    assert_same(found.tensors, {name: tensor.to(dtype).float() for name, tensor in TENSORS.items()})
+    assert found.fingerprint == written
+    assert (written == fingerprint(TENSORS)) == (dtype == torch.float32)
+    size = (tmp_path / "made" / "here" / "model.safetensors").stat().st_size
+    values = sum(tensor.numel() for tensor in TENSORS.values()) * dtype.itemsize
+    assert values < size < values + 40_000  # the embedding is stored once
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    bias = TENSORS["lm_head.bias"]
+    with pytest.raises(CheckpointError, match=r"values that are not finite in torch\.float16: lm_head\.bias"):
+        write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.bias": bias + 1e6})
+    with pytest.raises(CheckpointError, match=r"wrong shapes: lm_head\.bias \(22,\) instead of \(23,\)"):
+        write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.bias": bias[1:]})
+    with pytest.raises(CheckpointError, match=r"surplus tensors: extra \(1,\)"):
+        write_masked_lm(tmp_path, SIZES, {**TENSORS, "extra": torch.ones(1)})
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight differs from the token embedding"):
+        write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.weight": TENSORS[WORDS] + 1})
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,202 @@
+"""Binary files of a pair: made once, made again after any change or kill, never from a mixture.
+
+fairseq-preprocess is replaced here by a function that writes the same files; tests/cli runs the real one.
+"""
+
+import os
+
+import pytest
+from fairseq.data import Dictionary, data_utils, indexed_dataset
+
+from data_prep import binarize, manifest
+from data_prep.io import InputError, read_json, sha256
+from data_prep.steps import Step
+
+SPLITS = ["train", "test1", "held"]
+
+
+def fake_fairseq(sources, pair, splits, dictionary, folder, workers, label):
+    vocabulary = Dictionary.load(str(dictionary))
+    folder.mkdir()
+    for _, split, written in binarize._given_and_written(splits):
+        for lang in pair:
+            stem = str(folder / f"{written}.{pair[0]}-{pair[1]}.{lang}")
+            builder = indexed_dataset.make_builder(stem + ".bin", impl="mmap", vocab_size=len(vocabulary))
+            for line in sources[f"{split}.{lang}"].read_text().splitlines():
+                builder.add_item(vocabulary.encode_line(line, add_if_not_exist=False))
+            builder.finalize(stem + ".idx")
+    for lang in pair:
+        vocabulary.save(str(folder / f"dict.{lang}.txt"))
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """Pieces of three languages and three splits, and a list that grows with every run of fairseq-preprocess."""
+    runs = []
+
+    def counted(sources, pair, *rest):
+        runs.append(pair)
+        fake_fairseq(sources, pair, *rest)
+
+    monkeypatch.setattr(binarize, "_run_fairseq", counted)
+    (tmp_path / "pieces").mkdir()
+    for number, split in enumerate(SPLITS):
+        for lang in ("en", "de", "fr"):
+            lines = [f"a {lang} " + "b " * i for i in range(3 + number)]
+            (tmp_path / "pieces" / f"{split}.{lang}").write_text("\n".join(lines) + "\n")
+    (tmp_path / "dict.txt").write_text("a 1\nb 1\nen 1\nde 1\nfr 1\n")
+    return tmp_path, runs
+
+
+def run(folder, pairs="en-de", splits="train,test1,held", dictionary="dict.txt"):
+    binarize.main(
+        ["--pieces", f"{folder}/pieces", "--pairs", pairs, "--splits", splits]
+        + ["--dict", f"{folder}/{dictionary}", "--output", f"{folder}/out"]
+    )
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_files_have_the_names_of_their_splits_and_the_pieces(work):
+    folder, _ = work
+    run(folder)
+    names = [f"{s}.en-de.{lang}.{part}" for s in SPLITS for lang in ("en", "de") for part in ("bin", "idx")]
+    assert sorted(contents(folder / "out")) == sorted([*names, "dict.de.txt", "dict.en.txt", "dict.txt"])
+    for name in ("dict.txt", "dict.en.txt", "dict.de.txt"):
+        assert (folder / "out" / name).read_bytes() == (folder / "dict.txt").read_bytes()
+    dictionary = Dictionary.load(str(folder / "out" / "dict.de.txt"))
+    for split in SPLITS:
+        data = data_utils.load_indexed_dataset(str(folder / "out" / f"{split}.en-de.de"), dictionary)
+        lines = (folder / "pieces" / f"{split}.de").read_text().splitlines()
+        assert [dictionary.string(data[i]) for i in range(len(data))] == [line.strip() for line in lines]
+    assert binarize.count_index(folder / "out" / "held.en-de.de.idx") == (5, 5 * 3 + 10)
+
+
+def test_unchanged_pairs_are_skipped_and_changed_ones_made_again(work):
+    folder, runs = work
+    run(folder, "en-de,en-fr")
+    run(folder, "en-de,en-fr")
+    assert runs == [("en", "de"), ("en", "fr")]
+    before = contents(folder / "out")
+    (folder / "pieces" / "held.fr").write_text("fr\n" * 5)
+    run(folder, "en-de,en-fr")
+    assert runs[2:] == [("en", "fr")]
+    changed = {name for name, content in contents(folder / "out").items() if content != before[name]}
+    assert changed == {"held.en-fr.fr.bin", "held.en-fr.fr.idx"}
+    (folder / "out" / "train.en-de.en.bin").write_bytes(b"damaged")
+    run(folder, "en-de,en-fr")
+    assert runs[3:] == [("en", "de")]
+    assert contents(folder / "out")["train.en-de.en.bin"] == before["train.en-de.en.bin"]
+
+
+@pytest.mark.parametrize("moment", range(1, 30, 4))
+def test_a_kill_at_any_move_is_made_good_by_the_next_run(work, monkeypatch, moment):
+    folder, runs = work
+    run(folder)
+    expected = contents(folder / "out")
+    for lang in ("en", "de"):
+        (folder / "pieces" / f"train.{lang}").write_text("b\n" * 9)
+    replace, moves = os.replace, []
+
+    def killed(source, target):
+        moves.append(target)
+        if len(moves) == moment:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder)
+    monkeypatch.setattr(os, "replace", replace)
+    (folder / "out" / ".tmp-en-de-left").mkdir()
+    run(folder)
+    after = contents(folder / "out")
+    assert after.keys() == expected.keys()
+    assert not list((folder / "out").glob(".tmp-*"))
+    assert binarize.count_index(folder / "out" / "train.en-de.en.idx") == (9, 18)
+    assert after["held.en-de.en.bin"] == expected["held.en-de.en.bin"]
+    assert 2 <= len(runs) <= 3
+
+
+def test_lost_sentences_are_noticed(work, monkeypatch):
+    folder, _ = work
+
+    def lossy(sources, pair, splits, dictionary, output, workers, label):
+        fake_fairseq(sources, pair, splits, dictionary, output, workers, label)
+        for ending in (".en.bin", ".en.idx"):  # the smaller set under the name of the larger one
+            os.replace(output / f"train.en-de{ending}", output / f"test1.en-de{ending}")
+            os.link(output / f"test1.en-de{ending}", output / f"train.en-de{ending}")
+
+    run(folder)
+    (folder / "out" / "held.en-de.en.bin").unlink()
+    monkeypatch.setattr(binarize, "_run_fairseq", lossy)
+    with pytest.raises(
+        InputError, match=r"wrote 3 sentences and 12 tokens of held\.en, which has 5 lines and 20 piece"
+    ):
+        run(folder)
+    assert not (folder / "out" / "held.en-de.en.bin").exists()
+    assert not (folder / "out" / ".steps" / "pair.en-de.json").exists()
+
+
+def test_one_folder_holds_one_dictionary(work):
+    folder, runs = work
+    run(folder, "en-de")
+    (folder / "other.txt").write_text("b 1\na 1\nen 1\nde 1\nfr 1\n")
+    with pytest.raises(
+        InputError, match=r"--output .*out: holds en-de, made with another dictionary than --dict .*other"
+    ):
+        run(folder, "en-fr", dictionary="other.txt")
+    assert (folder / "out" / "dict.txt").read_bytes() == (folder / "dict.txt").read_bytes()
+    run(folder, "en-de,en-fr", dictionary="other.txt")
+    assert runs == [("en", "de"), ("en", "de"), ("en", "fr")]
+    assert (folder / "out" / "dict.fr.txt").read_bytes() == (folder / "other.txt").read_bytes()
+
+
+def test_bad_input(work, tmp_path):
+    folder, runs = work
+    with pytest.raises(InputError, match="--workers 0: valid: 1 or more"):
+        binarize.main(["--pieces", "x", "--pairs", "en-de", "--dict", "x", "--output", "x", "--workers", "0"])
+    (tmp_path / "a,b").mkdir()
+    with pytest.raises(InputError, match="--pieces .*a,b: valid: a path without commas"):
+        binarize.main(["--pieces", f"{tmp_path}/a,b", "--pairs", "en-de", "--dict", "x", "--output", "x"])
+    (folder / "pieces" / "test1.de").write_text("a\n")
+    with pytest.raises(InputError, match=r"--pieces: unequal line counts: test1\.en has 4, test1\.de has 1"):
+        run(folder)
+    with pytest.raises(InputError, match=r"--pieces .*train\.xx: no such file"):
+        run(folder, "en-xx")
+    (tmp_path / "bad.idx").write_bytes(b"MMIDIDX")
+    with pytest.raises(InputError, match=r"bad\.idx: not an index"):
+        binarize.count_index(tmp_path / "bad.idx")
+    assert runs == []
+
+
+def test_failure_of_fairseq_shows_its_last_lines(work, monkeypatch, tmp_path):
+    folder, _ = work
+    monkeypatch.undo()
+    (tmp_path / "broken").write_text("#!/bin/sh\necho reason on standard error >&2\nexit 3\n")
+    (tmp_path / "broken").chmod(0o755)
+    monkeypatch.setattr(binarize.sys, "executable", str(tmp_path / "broken"))
+    with pytest.raises(InputError, match=r"(?s)ended with status 3; its last lines:.*reason on standard error"):
+        run(folder)
+
+
+def test_manifest_needs_every_step_and_holds_every_hash(work):
+    folder, _ = work
+    run(folder)
+    with pytest.raises(InputError, match=r"--data: no usable record .*apply\.train\.en\.json; valid: a folder that"):
+        manifest.collect(folder / "out", [("en", "de")], SPLITS)
+    (folder / "out" / "sentencepiece.bpe.model").write_bytes(b"model")
+    for path in (folder / "pieces").iterdir():
+        step = Step(folder / f"out/.steps/apply.{path.name}.json", {"text": path}, {}, [path])
+        step.finish({"lines": 1, "pieces": 2})
+    manifest.main(["--data", f"{folder}/out", "--pairs", "en-de", "--splits", ",".join(SPLITS)])
+    content = read_json(folder / "out" / "manifest.json")
+    files = {row["file"]: row["sha256"] for row in content["data"]["en-de"]["files"]}
+    assert files == {name: sha256(folder / "out" / name) for name in files}
+    assert len(files) == 14
+    assert content["pieces"]["held.de"]["sha256"] == sha256(folder / "pieces" / "held.de")
+    assert content["data"]["en-de"]["counts"]["held.de"] == {"lines": 5, "tokens": 25}
+    assert content["dict"]["sha256"] == sha256(folder / "dict.txt")
+    assert sorted(content["text"]) == sorted(f"{split}.{lang}" for split in SPLITS for lang in ("en", "de"))

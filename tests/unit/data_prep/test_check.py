@@ -1,0 +1,79 @@
+"""The check before anything is made, and the names of files."""
+
+import pytest
+
+from data_prep import check, layout
+from data_prep.io import InputError
+
+PAIRS = [("en", "de"), ("en", "fr")]
+
+
+@pytest.fixture
+def text(tmp_path):
+    for split, count in (("train", 3), ("test", 2)):
+        for lang in ("en", "de", "fr"):
+            (tmp_path / f"{split}.{lang}").write_text("".join(f"{lang} {i}\n" for i in range(count)))
+    return tmp_path
+
+
+def test_names_are_printed_and_counts_returned(text, capsys):
+    check.main(["--text", str(text), "--pairs", "en-de,en-fr", "--splits", "train,test"])
+    names = ["train.en", "train.de", "train.fr", "test.en", "test.de", "test.fr"]
+    assert capsys.readouterr().out.split() == names
+    assert list(check.check_text(text, PAIRS, ["train", "test"]).values()) == [3, 3, 3, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "train.de",
+            b"a\nb\n",
+            r"--text: unequal line counts: train\.en has 3, train\.de has 2; line 3 has no counter",
+        ),
+        ("test.fr", b"a\n\xc3\n", r"--text .*test\.fr, line 2: not UTF-8"),
+        ("test.fr", b"a\r\nb\r\n", r"test\.fr, line 1: character U\+000D"),
+        ("test.fr", b"", r"test\.fr: the file is empty"),
+        ("test.fr", b"a\n \n", r"test\.fr, line 2: no text \(1 such lines in all\); valid: .*--allow-empty-lines"),
+        ("test.fr", None, r"test\.fr: no such file"),
+    ],
+)
+def test_bad_files(text, name, content, message):
+    (text / name).unlink()
+    if content is not None:
+        (text / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        check.check_text(text, PAIRS, ["train", "test"])
+
+
+def test_empty_lines_can_be_allowed_and_languages_of_other_pairs_may_differ(text):
+    (text / "test.de").write_text("a\n\n")
+    assert check.check_text(text, PAIRS[:1], ["test"], allow_empty_lines=True) == {"test.en": 2, "test.de": 2}
+    with pytest.raises(InputError, match="--text .*nowhere: no such folder"):
+        check.check_text(text / "nowhere", PAIRS, ["test"])
+
+
+def test_names():
+    assert layout.parse_pairs("en-de,de-en,en_XX-zh_CN") == [("en", "de"), ("de", "en"), ("en_XX", "zh_CN")]
+    assert layout.parse_splits("train,test_2016") == ["train", "test_2016"]
+    assert layout.text_names([("en", "de"), ("de", "en")], ["a"]) == ["a.en", "a.de"]
+    assert layout.data_names(("en", "de"), ["a"]) == [
+        "a.en-de.en.bin",
+        "a.en-de.en.idx",
+        "a.en-de.de.bin",
+        "a.en-de.de.idx",
+        "dict.en.txt",
+        "dict.de.txt",
+    ]
+
+
+@pytest.mark.parametrize("pairs", ["", "en", "en-", "en-en", "en-de,en-de", "en-de,", "en-d/e", "a-b-c", "en - de"])
+def test_bad_pairs(pairs):
+    with pytest.raises(InputError, match="--pairs .*valid: different pairs of two languages, as en-de,en-fr"):
+        layout.parse_pairs(pairs)
+
+
+@pytest.mark.parametrize("splits", ["", "train,", "train,train", "a b", "a/b", "a.b"])
+def test_bad_splits(splits):
+    with pytest.raises(InputError, match="--splits .*valid: different names, as train,valid,test"):
+        layout.parse_splits(splits)

@@ -1,0 +1,153 @@
+"""Text files: every kind of bad input is refused with its place, outputs appear whole or not at all."""
+
+import errno
+import os
+
+import pytest
+
+from data_prep import io
+from data_prep.io import InputError
+
+GOOD = b"one\ntwo\n"
+
+
+def write(path, content):
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"fine\ncaf\xe9\n", r"--inputs .*text, line 2: not UTF-8 \(byte 0xe9 at byte 4 of the line\); valid: UTF-8"),
+        ("hi\n".encode("utf-16"), "line 1: not UTF-8 .*looks like UTF-16"),
+        (b"\x1f\x8b\x08\x00\xff", "line 1: not UTF-8 .*compressed file: unpack it first"),
+        (b"cut in a character \xc3", "line 1: not UTF-8"),
+        (b"", r"--inputs .*text: the file is empty; valid: at least one line"),
+        (b"one\r\ntwo\r\n", r"line 1: character U\+000D at position 4.*data_prep\.clean"),
+        (b"one\nt\rwo\n", r"line 2: character U\+000D at position 2"),
+        ("one\u2028two\n".encode(), r"line 1: character U\+2028 at position 4"),
+        ("one\x85\n".encode(), r"line 1: character U\+0085"),
+        (b"one\x0ctwo\n", r"line 1: character U\+000C"),
+        (b"\x00\n", r"line 1: character U\+0000"),
+        ("\ufeffone\n".encode(), "line 1: starts with a byte order mark"),
+    ],
+)
+def test_bad_text_is_refused_with_option_file_and_line(tmp_path, content, message):
+    with pytest.raises(InputError, match=message):
+        list(io.read_lines(write(tmp_path / "text", content), "--inputs"))
+
+
+def test_missing_file_and_folder_are_named(tmp_path):
+    with pytest.raises(InputError, match=r"--inputs .*absent: no such file"):
+        list(io.read_lines(tmp_path / "absent", "--inputs"))
+    with pytest.raises(InputError, match="a folder; valid: a text file"):
+        list(io.read_lines(tmp_path, "--inputs"))
+
+
+def test_lines_end_at_lf_only(tmp_path):
+    text = "a\u2028b\x85c\x0bd\x1ee\rf\n\ttab, nbsp\u00a0 \nlast without LF"
+    path = write(tmp_path / "text", text.encode())
+    assert list(io.read_lines(path, "--inputs", strict=False)) == text.split("\n")
+    assert io.count_lines(path, "--inputs") == 3
+
+
+def test_reading_is_lazy(tmp_path):
+    lines = io.read_lines(write(tmp_path / "text", b"good\n\xff\n"), "--inputs")
+    assert next(lines) == "good"
+
+
+def test_parallel_lines_and_unequal_counts(tmp_path):
+    first, second = write(tmp_path / "a", b"1\n2\n3\n"), write(tmp_path / "b", b"x\ny\nz")
+    assert list(io.read_parallel([first, second], "--inputs")) == [("1", "x"), ("2", "y"), ("3", "z")]
+    shorter = write(tmp_path / "c", b"x\n")
+    with pytest.raises(InputError, match=r"--inputs: unequal line counts: .*a has 3, .*c has 1; line 2 has no counter"):
+        list(io.read_parallel([first, shorter], "--inputs"))
+
+
+def left_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_outputs_appear_together_with_lf_and_utf8(tmp_path):
+    with io.atomic_writers([tmp_path / "new" / "a", tmp_path / "b"], "--outputs") as files:
+        files.pop().write("x\n")  # what the caller does with its list loses no file
+        files.pop().write("é\n")
+        assert not (tmp_path / "new" / "a").exists()
+        assert not (tmp_path / "b").exists()
+    assert (tmp_path / "new" / "a").read_bytes() == "é\n".encode()
+    assert left_in(tmp_path) == ["b", "new"]
+
+
+def test_an_error_keeps_the_old_output(tmp_path):
+    old = write(tmp_path / "a", GOOD)
+
+    def fail_halfway():
+        with io.atomic_writers([old, tmp_path / "b"], "--outputs") as (file, _):
+            file.write("half")
+            raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError, match="halfway"):
+        fail_halfway()
+    assert old.read_bytes() == GOOD
+    assert left_in(tmp_path) == ["a"]
+
+
+def test_a_full_disk_keeps_the_old_output(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    old = write(tmp_path / "a", GOOD)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"), io.atomic_writers([old], "--outputs") as (file,):
+        file.write("new\n")
+    with pytest.raises(OSError, match="No space"):
+        io.write_bytes(old, b"new\n")
+    assert old.read_bytes() == GOOD
+    assert left_in(tmp_path) == ["a"]
+
+
+def test_an_output_without_text_is_refused(tmp_path):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    with (
+        pytest.raises(InputError, match=r"--outputs .*b: no line was left"),
+        io.atomic_writers(paths, "--outputs") as (
+            file,
+            _,
+        ),
+    ):
+        file.write("only here\n")
+    assert left_in(tmp_path) == []
+    with io.atomic_writers(paths, "--outputs", empty_ok=True):
+        pass
+    assert left_in(tmp_path) == ["a", "b"]
+
+
+def test_outputs_must_be_new_and_different(tmp_path):
+    source = write(tmp_path / "a", GOOD)
+    (tmp_path / "folder").mkdir()
+    for paths, message in (
+        ([tmp_path / "folder" / ".." / "a"], "would overwrite an input"),
+        ([tmp_path / "b", tmp_path / "b"], "named twice"),
+        ([tmp_path / "folder"], "a folder"),
+    ):
+        with pytest.raises(InputError, match=message), io.atomic_writers(paths, "--outputs", [source]):
+            pass
+    assert source.read_bytes() == GOOD
+    with pytest.raises(InputError, match="2 files for 1 of --inputs"):
+        io.same_number([source], ["x", "y"])
+
+
+def test_json_is_the_same_bytes_for_the_same_content(tmp_path):
+    io.write_json(tmp_path / "a", {"b": 1, "a": "é"})
+    io.write_json(tmp_path / "b", {"a": "é", "b": 1})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert io.read_json(tmp_path / "a") == {"a": "é", "b": 1}
+    assert io.read_json(tmp_path / "absent") is None
+    assert io.read_json(write(tmp_path / "c", b'{"a": ')) is None
+    assert io.read_json(write(tmp_path / "d", b"[1]")) is None
+
+
+def test_sha256_of_a_known_text(tmp_path):
+    path = write(tmp_path / "a", b"abc")
+    assert io.sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

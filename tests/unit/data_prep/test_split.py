@@ -1,0 +1,125 @@
+"""Splitting: a sentence never moves, shares are kept, bad shares are refused."""
+
+import random
+
+import pytest
+
+from data_prep.io import InputError, read_json
+from data_prep.split import Shares, main, shares_from_ratios, split_files, split_of
+
+SHARES = Shares(buckets=10, valid=2, test=1)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """600 pairs; every tenth source sentence occurs twice, with two translations."""
+    rng = random.Random(3)
+    sources = [f"sentence {rng.randrange(10**9)}" for _ in range(550)]
+    rows = [(text, f"Satz {i}") for i, text in enumerate(sources + sources[::11])]
+    rng.shuffle(rows)
+    paths = [tmp_path / "all.en", tmp_path / "all.de"]
+    for column, path in enumerate(paths):
+        path.write_text("".join(row[column] + "\n" for row in rows))
+    return rows, paths
+
+
+def read_split(folder, name):
+    return list(zip((folder / f"{name}.en").read_text().splitlines(), (folder / f"{name}.de").read_text().splitlines()))
+
+
+def test_these_sentences_never_move():
+    """The hash is part of the interface: these values may never change."""
+    pinned = {"a": "valid", "b": "valid", "c": "test", "e": "train", "g": "train", "h": "test"}
+    assert {text: split_of([text], SHARES) for text in pinned} == pinned
+
+
+def test_every_pair_lands_once_and_repetitions_stay_together(corpus, tmp_path):
+    rows, paths = corpus
+    counts = split_files(paths, ["en", "de"], tmp_path / "out", SHARES)
+    parts = {name: read_split(tmp_path / "out", name) for name in ("train", "valid", "test")}
+    assert sorted(pair for part in parts.values() for pair in part) == sorted(rows)
+    sources = [{source for source, _ in part} for part in parts.values()]
+    assert sum(map(len, sources)) == len(set().union(*sources))
+    assert (
+        counts == {name: len(part) for name, part in parts.items()} == read_json(tmp_path / "out/split.json")["counts"]
+    )
+    assert [pair for pair in rows if pair in set(parts["test"])] == parts["test"]
+
+
+def test_split_depends_on_the_sentence_alone(corpus, tmp_path):
+    rows, _ = corpus
+    where = {row: split_of(row, SHARES) for row in rows}
+    assert all(split_of((source, "another translation"), SHARES) == name for (source, _), name in where.items())
+    whole = Shares(10, 2, 1, hash_on="tuple")
+    assert any(split_of(row, whole) != split_of((row[0], "another"), whole) for row in rows)
+    assert any(split_of(row, Shares(10, 2, 1, salt="x")) != name for row, name in where.items())
+
+
+def test_larger_shares_only_take_from_train(corpus):
+    rows, _ = corpus
+    for row in rows:
+        before, after = split_of(row, shares_from_ratios(0.1, 0.1)), split_of(row, shares_from_ratios(0.2, 0.3))
+        assert before in ("train", after)
+
+
+def test_shares_are_kept():
+    texts = [[f"line {i}"] for i in range(20000)]
+    for shares in (shares_from_ratios(0.1, 0.05), Shares(1000, 100, 50)):
+        names = [split_of(text, shares) for text in texts]
+        assert abs(names.count("valid") - 2000) < 4 * (20000 * 0.1 * 0.9) ** 0.5
+        assert abs(names.count("test") - 1000) < 4 * (20000 * 0.05 * 0.95) ** 0.5
+    exact = shares_from_ratios(0.1, 0.05)
+    rounded = Shares(100, 10, 5)
+    assert all(split_of(text, exact) == split_of(text, rounded) for text in texts)
+
+
+def test_a_share_of_zero_writes_no_file(corpus, tmp_path):
+    _, paths = corpus
+    main(["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), "--valid-ratio", "0.5"])
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == [
+        "split.json",
+        "train.de",
+        "train.en",
+        "valid.de",
+        "valid.en",
+    ]
+
+
+def test_an_empty_split_is_refused(tmp_path):
+    (tmp_path / "a.en").write_text("e\n")
+    with pytest.raises(InputError, match=r"no line of 1 fell into valid.*larger share for valid, or 0"):
+        split_files([tmp_path / "a.en"], ["en"], tmp_path / "o", Shares(10, 1, 0))
+    assert list((tmp_path / "o").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give either --valid-ratio"),
+        (["--valid-ratio", "0.1", "--buckets", "9"], "give either --valid-ratio"),
+        (["--valid-ratio", "1.5"], r"--valid-ratio 1\.5: valid: 0 or more, less than 1"),
+        (["--valid-ratio", "0.5", "--test-ratio", "0.5"], "together less than 1"),
+        (["--valid-buckets", "1"], "--buckets: missing"),
+        (["--buckets", "0", "--valid-buckets", "1"], "--buckets 0: valid: 1 to"),
+        (["--buckets", "9", "--test-buckets", "-1"], "--test-buckets -1: valid: 0 or more"),
+        (["--buckets", "9", "--valid-buckets", "5", "--test-buckets", "4"], r"number of buckets \(9\)"),
+        (["--valid-ratio", "0.1", "--langs", "en"], "1 names for 2 files"),
+        (["--valid-ratio", "0.1", "--langs", "en", "en"], "--langs: 'en'; valid: different names"),
+    ],
+)
+def test_bad_options(corpus, tmp_path, arguments, message):
+    _, paths = corpus
+    with pytest.raises(InputError, match=message):
+        main(["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), *arguments])
+    with pytest.raises(InputError, match="--hash-on x"):
+        Shares(10, 1, 1, hash_on="x")
+
+
+def test_bad_files(corpus, tmp_path):
+    _, paths = corpus
+    (tmp_path / "crlf.de").write_bytes(b"x\r\n" * 600)
+    with pytest.raises(InputError, match=r"crlf.de, line 1: character U\+000D"):
+        split_files([paths[0], tmp_path / "crlf.de"], ["en", "de"], tmp_path / "o", SHARES)
+    (tmp_path / "short.de").write_bytes(b"x\n" * 599)
+    with pytest.raises(InputError, match="has 600, .*has 599; line 600"):
+        split_files([paths[0], tmp_path / "short.de"], ["en", "de"], tmp_path / "o", SHARES)
