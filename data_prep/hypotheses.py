@@ -27,13 +27,17 @@ def read_hypotheses(path: PathLike, option: str = "--input") -> List[str]:
             continue
         number = int(match[1])
         if number in found:
-            raise InputError(f"{option} {path}: sentence {number} twice; valid: the log of one fairseq-generate run, --nbest 1")
+            raise InputError(
+                f"{option} {path}: sentence {number} twice; valid: the log of one fairseq-generate run, --nbest 1"
+            )
         found[number] = match[2]
     if not found:
         raise InputError(f"{option} {path}: no line D-<number>; valid: what fairseq-generate prints without --quiet")
     missing = set(range(len(found))) - set(found)
     if missing:
-        raise InputError(f"{option} {path}: sentence {min(missing)} is missing, {max(found)} is there; the log is not whole")
+        raise InputError(
+            f"{option} {path}: sentence {min(missing)} is missing, {max(found)} is there; the log is not whole"
+        )
     return [found[number] for number in range(len(found))]
 
 

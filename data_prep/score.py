@@ -36,7 +36,9 @@ def read_systems(options: Sequence[str]) -> List[System]:
     return systems
 
 
-def score_systems(systems: Sequence[System], reference: List[str], samples: int = 1000, seed: int = 12345) -> Dict[str, Any]:
+def score_systems(
+    systems: Sequence[System], reference: List[str], samples: int = 1000, seed: int = 12345
+) -> Dict[str, Any]:
     """Score every system; compare each with the first by paired bootstrap resampling (Koehn 2004).
 
     Args:
@@ -46,7 +48,7 @@ def score_systems(systems: Sequence[System], reference: List[str], samples: int 
         seed: of the bootstrap.
 
     Returns:
-        ``{"systems": [{"name", "bleu", "chrf", "length_ratio", "p_value" (two-sided, None for the first)}], "signatures"}``.
+        ``systems``: a row each with name, bleu, chrf, length_ratio, p_value (None for the first); ``signatures``; ``bootstrap``.
 
     Raises:
         InputError: line counts differ.
@@ -83,10 +85,11 @@ def _p_values(systems: Sequence[System], reference: List[str], samples: int, see
     if len(systems) < 2:
         return []
     os.environ["SACREBLEU_SEED"] = str(seed)
-    named = [(system.name, system.lines) for system in systems]
+    named: Any = [(system.name, system.lines) for system in systems]
     test = PairedTest(named, {"BLEU": BLEU()}, [reference], test_type="bs", n_samples=samples)
     _, results = test()
-    return [result.p_value for result in results["BLEU"][1:]]
+    rows: List[Any] = list(results["BLEU"])
+    return [row.p_value for row in rows[1:]]
 
 
 def table(result: Dict[str, Any]) -> str:
@@ -94,7 +97,9 @@ def table(result: Dict[str, Any]) -> str:
     lines = ["| system | BLEU | chrF | length ratio | p against the first |", "|---|---|---|---|---|"]
     for row in result["systems"]:
         p_value = "" if row["p_value"] is None else f"{row['p_value']:.3f}"
-        lines.append(f"| {row['name']} | {row['bleu']:.1f} | {row['chrf']:.1f} | {row['length_ratio']:.3f} | {p_value} |")
+        lines.append(
+            f"| {row['name']} | {row['bleu']:.1f} | {row['chrf']:.1f} | {row['length_ratio']:.3f} | {p_value} |"
+        )
     lines += ["", f"BLEU: {result['signatures']['bleu']}", f"chrF: {result['signatures']['chrf']}"]
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """fairseq user-dir plugins for bridging multilingual language understanding and generation.
 
-Shape letters used in every docstring: B batch, S source tokens, T target (or slot) tokens, P prompt length, L layers, H heads,
-C model width, V vocabulary. Mask polarity everywhere: True = padding, may not be attended.
+Shape letters used in every docstring: B batch, S source tokens, T target (or slot) tokens, P prompt length, L layers,
+H heads, C model width, V vocabulary. Mask polarity everywhere: True = padding, may not be attended.
 """
 
 from . import compat

@@ -1,4 +1,4 @@
-"""``python -m fairseq_plugins`` or ``python path/to/fairseq_plugins``: the path to give as ``--user-dir``, and versions."""
+"""``python -m fairseq_plugins``, or ``python path/to/fairseq_plugins``: the ``--user-dir`` path and the versions."""
 
 import argparse
 import importlib

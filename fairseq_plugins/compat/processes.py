@@ -58,8 +58,8 @@ def refuse_to_train_alone(cfg: Any) -> None:
         f"WORLD_SIZE={size} in the environment, but this process would train alone, as the others would: give "
         f"--distributed-world-size {size} to fairseq-train; fairseq-hydra-train needs distributed_training."
         f"{{distributed_init_method=env://,distributed_world_size={size},distributed_rank='${{oc.env:RANK}}',"
-        "distributed_no_spawn=true} and on CPU distributed_training.distributed_backend=gloo. Unset WORLD_SIZE to train "
-        "with one process"
+        "distributed_no_spawn=true} and on CPU distributed_training.distributed_backend=gloo. Unset WORLD_SIZE to "
+        "train with one process"
     )
 
 

@@ -21,11 +21,14 @@ class SGACTCConfig(FairseqDataclass):
     """Options of the SGA loss."""
 
     denoise_noise: float = field(
-        default=0.2, metadata={"help": "up to this share of the denoiser's input slots is disturbed in training, in [0, 1]"}
+        default=0.2,
+        metadata={"help": "up to this share of the denoiser's input slots is disturbed in training, in [0, 1]"},
     )
     denoise_noise_mix: str = field(
         default="blank=0.4,random=0.3,sentence=0.3",
-        metadata={"help": "shares of the noise: blank (deletion), random piece, sentence (another token of it), repeat"},
+        metadata={
+            "help": "shares of the noise: blank (deletion), random piece, sentence (another token of it), repeat"
+        },
     )
     denoise_unroll: int = field(default=1, metadata={"help": "denoising steps that are trained, at least 1"})
     ctc_chunk_size: int = field(
@@ -116,5 +119,3 @@ class SGACTCCriterion(FairseqCriterion):
 def _unwrapped(model: Any) -> Any:
     """The model inside a distributed wrapper."""
     return model.module if hasattr(model, "module") and not hasattr(model, "blank") else model
-
-

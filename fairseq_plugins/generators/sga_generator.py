@@ -85,7 +85,13 @@ class SGAGenerator:
         return self._hypotheses(path, lengths, steps, model.blank, history)
 
     def _denoise(
-        self, model: Any, guidance: Any, lengths: Tensor, path: BestPath, steps: Tensor, history: Optional[List[BestPath]]
+        self,
+        model: Any,
+        guidance: Any,
+        lengths: Tensor,
+        path: BestPath,
+        steps: Tensor,
+        history: Optional[List[BestPath]],
     ) -> BestPath:
         """Run denoising passes on the sentences that still change; counts them in ``steps``."""
         active = torch.arange(lengths.size(0), device=lengths.device)

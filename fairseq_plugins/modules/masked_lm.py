@@ -1,7 +1,7 @@
 """XLM-R: encoder and masked-LM head, names as in fairseq's layout (``sentence_encoder.*``, ``lm_head.*``)."""
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
@@ -55,7 +55,8 @@ class MaskedLM(nn.Module):
         self.sizes = sizes
         encoder_sizes = EncoderSizes(*(getattr(sizes, name) for name in EncoderSizes._fields))
         self.sentence_encoder = PrefixEncoder(encoder_sizes, dropout, attention_dropout)
-        self.lm_head = MaskedLMHead(sizes.embed_dim, self.sentence_encoder.embed_tokens.weight)
+        tied: Any = self.sentence_encoder.embed_tokens.weight
+        self.lm_head = MaskedLMHead(sizes.embed_dim, tied)
 
     def reset_parameters(self) -> None:
         """BERT's initialisation: N(0, 0.02) for every matrix, zero biases, zero padding rows."""

@@ -230,7 +230,7 @@ class _LinearCTC(torch.autograd.Function):
     """See :func:`linear_ctc_loss`."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
@@ -276,7 +276,7 @@ class _LinearCTC(torch.autograd.Function):
         return (loss, *best)
 
     @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_loss: Tensor, *_: Any) -> Tuple[Optional[Tensor], ...]:
         if ctx.trained:
             return (*_trained_gradients(ctx, grad_loss), None, None, None, None, None, None)
         inside, per_slot = ctx.saved_tensors

@@ -78,9 +78,7 @@ def scan_vocabulary(
         See :class:`VocabScan`.
     """
     check_chunk_size(chunk_size)
-    blocks = [
-        _scan_block(block, weight, bias, chunk_size, expected, blank) for block in hidden.split(TOKEN_BLOCK)
-    ]
+    blocks = [_scan_block(block, weight, bias, chunk_size, expected, blank) for block in hidden.split(TOKEN_BLOCK)]
     columns = [[part for part in parts if part is not None] for parts in zip(*blocks)]
     return VocabScan(*(torch.cat(parts) if parts else None for parts in columns))  # type: ignore[arg-type]
 

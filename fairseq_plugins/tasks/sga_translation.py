@@ -19,7 +19,9 @@ logger = logging.getLogger(__name__)
 class SGATranslationConfig(TranslationConfig):
     """fairseq's translation options; the source is padded on the right."""
 
-    left_pad_source: bool = field(default=False, metadata={"help": "not supported: XLM-R's input is padded on the right"})
+    left_pad_source: bool = field(
+        default=False, metadata={"help": "not supported: XLM-R's input is padded on the right"}
+    )
 
 
 @register_task("sga_translation", dataclass=SGATranslationConfig)
@@ -59,7 +61,9 @@ class SGATranslationTask(TranslationTask):
         dataset = self.datasets[split]
         dataset.src = PrependTokenDataset(dataset.src, self.source_dictionary.bos())
         dataset.src_sizes = dataset.src_sizes + 1
-        dataset.sizes = dataset.src_sizes if dataset.tgt_sizes is None else np.stack([dataset.src_sizes, dataset.tgt_sizes], 1)
+        dataset.sizes = (
+            dataset.src_sizes if dataset.tgt_sizes is None else np.stack([dataset.src_sizes, dataset.tgt_sizes], 1)
+        )
 
     def build_dataset_for_inference(
         self, src_tokens: List[Any], src_lengths: List[int], constraints: Optional[Any] = None

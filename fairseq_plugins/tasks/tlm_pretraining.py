@@ -26,7 +26,9 @@ class TLMPretrainingConfig(FairseqDataclass):
     mask_prob: float = field(default=0.15, metadata={"help": "share of tokens predicted, in (0, 1]"})
     one_side_prob: float = field(
         default=0.0,
-        metadata={"help": "probability, in [0, 1], that a pair is masked on one side only, at a ratio from U(mask_prob, 1)"},
+        metadata={
+            "help": "probability, in [0, 1], that a pair is masked on one side only, at a ratio from U(mask_prob, 1)"
+        },
     )
     tokens_per_sample: int = field(default=512, metadata={"help": "longest input in tokens; longer pairs are left out"})
     seed: int = II("common.seed")
@@ -60,13 +62,17 @@ class TLMPretrainingTask(FairseqTask):
         pairs = [pair for pair in cfg.pairs.split(",") if pair]
         languages = [language for language in cfg.monolingual.split(",") if language]
         if not pairs:
-            raise ValueError("--pairs needs at least one pair, for example en-de (monolingual text is read from the pairs too)")
+            raise ValueError(
+                "--pairs needs at least one pair, for example en-de (monolingual text is read from the pairs too)"
+            )
         for pair in pairs:
             if len(pair.split("-")) != 2:
                 raise ValueError(f"--pairs must look like en-de,en-fr; got {pair!r}")
         known = {language for pair in pairs for language in pair.split("-")}
         if set(languages) - known:
-            raise ValueError(f"--monolingual must be languages of --pairs ({sorted(known)}); got {sorted(set(languages) - known)}")
+            raise ValueError(
+                f"--monolingual must be languages of --pairs ({sorted(known)}); got {sorted(set(languages) - known)}"
+            )
         path = os.path.join(cfg.data, f"dict.{pairs[0].split('-')[0]}.txt")
         if not os.path.isfile(path):
             raise ValueError(f"no dictionary {path}: give the folder that fairseq-preprocess wrote")

@@ -31,16 +31,16 @@ def make_config(world: World, arch: str = "sga_tiny", **options: Any) -> SGAConf
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    ("options", "message"),
     [
-        (dict(pretrained_mlm=None), "--pretrained-mlm is needed"),
-        (dict(pretrained_mlm="nowhere"), "--pretrained-mlm nowhere: no such file or folder"),
-        (dict(ctc_blank="<nothing>"), "--ctc-blank '<nothing>' is not in the dictionary"),
-        (dict(ctc_upsample=0), "--ctc-upsample must be at least 1 slot per source token; got 0"),
-        (dict(prompt_length=-1), "--prompt-length must be 0 or more; got -1"),
-        (dict(frozen_dropout=1.0), r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
-        (dict(encoder_layers=3), "--encoder-layers .* asks for 3, but --pretrained-mlm .* has 2"),
-        (dict(arch="sga_xlmr_base"), "12"),
+        ({"pretrained_mlm": None}, "--pretrained-mlm is needed"),
+        ({"pretrained_mlm": "nowhere"}, "--pretrained-mlm nowhere: no such file or folder"),
+        ({"ctc_blank": "<nothing>"}, "--ctc-blank '<nothing>' is not in the dictionary"),
+        ({"ctc_upsample": 0}, "--ctc-upsample must be at least 1 slot per source token; got 0"),
+        ({"prompt_length": -1}, "--prompt-length must be 0 or more; got -1"),
+        ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
+        ({"encoder_layers": 3}, "--encoder-layers .* asks for 3, but --pretrained-mlm .* has 2"),
+        ({"arch": "sga_xlmr_base"}, "12"),
     ],
 )
 def test_bad_options_are_named(world: World, options: Dict[str, Any], message: str) -> None:
@@ -84,5 +84,3 @@ def test_left_padding_and_generator_options_are_refused(world: World) -> None:
         )
         with pytest.raises(ValueError, match="--" + key.replace("_", "-")):
             task.build_generator([], type("Args", (), {key: value})())
-
-

@@ -47,7 +47,11 @@ def trained(world: World, run_cli: Run, user_dir: str, tmp_path_factory: Any) ->
 
 
 def test_training_logs_losses_bleu_and_unalignable_targets(trained: Path) -> None:
-    records = [json.loads(line[line.index(' | {"') + 3 :]) for line in (trained / "train.log").read_text().splitlines() if ' | {"' in line]
+    records = [
+        json.loads(line[line.index(' | {"') + 3 :])
+        for line in (trained / "train.log").read_text().splitlines()
+        if ' | {"' in line
+    ]
     valid = [record for record in records if "valid_loss" in record]
     assert len(valid) == 2
     assert {"valid_alignment_loss", "valid_denoising_loss", "valid_bleu", "valid_unalignable"} <= valid[-1].keys()
@@ -57,14 +61,19 @@ def test_training_logs_losses_bleu_and_unalignable_targets(trained: Path) -> Non
 def test_checkpoints_hold_the_trained_part_only(trained: Path) -> None:
     model = model_of(trained / "checkpoint_best.pt")
     weights = [key for key, value in model.items() if value.numel()]
-    assert all(key.startswith(("encoder_prompts.", "alignment_prompts.", "denoiser_prompts.", "semantic.")) for key in weights)
+    assert all(
+        key.startswith(("encoder_prompts.", "alignment_prompts.", "denoiser_prompts.", "semantic.")) for key in weights
+    )
     markers = [key for key, value in model.items() if not value.numel()]
-    assert len(markers) == 1 and re.fullmatch(r"frozen\.fingerprint\.[0-9a-f]{32,}", markers[0])
+    assert len(markers) == 1
+    assert re.fullmatch(r"frozen\.fingerprint\.[0-9a-f]{32,}", markers[0])
     ema = torch.load(trained / "checkpoint_last.pt", weights_only=False)["extra_state"]["ema"]
     assert ema.keys() == model.keys()
 
 
-def test_resume_equals_an_uninterrupted_run(trained: Path, world: World, run_cli: Run, user_dir: str, tmp_path: Path) -> None:
+def test_resume_equals_an_uninterrupted_run(
+    trained: Path, world: World, run_cli: Run, user_dir: str, tmp_path: Path
+) -> None:
     more = ["--update-freq", 2, "--store-ema", "--ema-decay", 0.9, "--disable-validation", "--max-epoch"]
     run_cli("train", *train_arguments(world, user_dir, tmp_path, *more, 1))
     run_cli("train", *train_arguments(world, user_dir, tmp_path, *more, 2))
@@ -100,7 +109,8 @@ def test_generate_history_steps_and_moved_model(
     full = run_cli("generate", *base, *overrides, "--iter-decode-max-iter", 3, "--retain-iter-history", "--print-step")
     assert len(hypotheses(full.stdout)) == 12  # no sentence is lost
     steps = {key: int(value) for key, value in hypotheses(full.stdout, "I").items()}
-    assert set(steps) == set(hypotheses(full.stdout)) and all(1 <= step <= 3 for step in steps.values())
+    assert set(steps) == set(hypotheses(full.stdout))
+    assert all(1 <= step <= 3 for step in steps.values())
     history = hypotheses(full.stdout, "E")
     assert len(history) == sum(step + 1 for step in steps.values())
 
@@ -109,7 +119,8 @@ def test_generate_history_steps_and_moved_model(
 
     missing = ["--model-overrides", str({"pretrained_mlm": str(tmp_path / "nowhere")})]
     result = run_cli("generate", *base, *missing, check=False)
-    assert "--model-overrides" in result.stderr.splitlines()[-1] and "nowhere" in result.stderr
+    assert "--model-overrides" in result.stderr.splitlines()[-1]
+    assert "nowhere" in result.stderr
 
 
 def test_interactive_equals_generate(trained: Path, world: World, run_cli: Run, user_dir: str) -> None:
@@ -125,7 +136,9 @@ def test_full_checkpoint_decodes_without_the_pretrained_file(
     world: World, run_cli: Run, user_dir: str, tmp_path: Path
 ) -> None:
     other = write_random_masked_lm(tmp_path / "copy", world.pieces + 5, 1, world.root / "dict.txt")
-    arguments = train_arguments(world, user_dir, tmp_path, "--max-update", 2, "--save-full-model", "--pretrained-mlm", other)
+    arguments = train_arguments(
+        world, user_dir, tmp_path, "--max-update", 2, "--save-full-model", "--pretrained-mlm", other
+    )
     run_cli("train", *arguments, "--no-denoising", "--disable-validation")
     for path in other.iterdir():
         path.unlink()
@@ -134,7 +147,9 @@ def test_full_checkpoint_decodes_without_the_pretrained_file(
     assert len(hypotheses(result.stdout)) == 12
 
 
-def test_hydra_builds_what_argparse_builds(trained: Path, world: World, run_cli: Run, user_dir: str, tmp_path: Path) -> None:
+def test_hydra_builds_what_argparse_builds(
+    trained: Path, world: World, run_cli: Run, user_dir: str, tmp_path: Path
+) -> None:
     config = f"""
 common: {{user_dir: {user_dir}, cpu: true, seed: 5}}
 task: {{_name: sga_translation, data: {world.data}, source_lang: en, target_lang: de}}
@@ -165,5 +180,6 @@ def test_three_lines_of_python(trained: Path, world: World) -> None:
     model = SGAModel.from_pretrained(str(trained), "checkpoint_best.pt", str(world.data))
     sentences = (world.root / "test.en").read_text(encoding="utf-8").splitlines()[:3]
     translations = model.translate(sentences)
-    assert len(translations) == 3 and all(isinstance(text, str) and text for text in translations)
+    assert len(translations) == 3
+    assert all(isinstance(text, str) and text for text in translations)
     assert translations[1] == model.translate(sentences[1])  # what else is in the batch does not matter

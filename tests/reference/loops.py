@@ -53,7 +53,9 @@ def encode(
 ) -> List[Vectors]:
     """h^1 .. h^L of one sentence: post-norm layers (XLM-R); ``prefixes`` holds one entry a layer."""
     sentence = [
-        layer_norm(encoder.layernorm_embedding, encoder.embed_tokens.weight[token] + encoder.embed_positions.weight[row])
+        layer_norm(
+            encoder.layernorm_embedding, encoder.embed_tokens.weight[token] + encoder.embed_positions.weight[row]
+        )
         for token, row in zip(tokens, positions)
     ]
     outputs = []
@@ -108,13 +110,14 @@ class SGALoops:
         prompts = [prompt_prefix(self.model.encoder_prompts, layer) for layer in range(self.layers)]
         hidden = self._run(source, prompts)
         semantic = self.model.semantic
-        return [[(affine(semantic.key, x), affine(semantic.value, x)) for x in hidden[layer]] for layer in range(self.layers)]
+        return [
+            [(affine(semantic.key, x), affine(semantic.value, x)) for x in hidden[layer]]
+            for layer in range(self.layers)
+        ]
 
     def unit(self, prompts: Any, tokens: Sequence[int], guidance: Sequence[LayerPrefix]) -> Tensor:
         """Eq. 3 and 4, Eq. 5 and 6: f_LM(concat[semantic, prompt], tokens), as (T, V) logits."""
-        prefixes = [
-            list(guidance[layer]) + list(prompt_prefix(prompts, layer)) for layer in range(self.layers)
-        ]
+        prefixes = [list(guidance[layer]) + list(prompt_prefix(prompts, layer)) for layer in range(self.layers)]
         return logits(self.lm, self._run(tokens, prefixes)[-1])
 
     def alignment(self, source: Sequence[int]) -> Tensor:

@@ -43,9 +43,7 @@ def test_prefix_encoder_equals_the_loops(rows: int, masked: bool) -> None:
     hidden_entries = torch.zeros(3, 4, dtype=torch.bool)
     if masked:
         hidden_entries[0, 3], hidden_entries[1, 0], hidden_entries[2] = True, True, torch.tensor([1, 0, 1, 0]).bool()
-    found = encoder(
-        builders.pad(sources), prefix=prefix, prefix_padding_mask=hidden_entries if masked else None
-    )
+    found = encoder(builders.pad(sources), prefix=prefix, prefix_padding_mask=hidden_entries if masked else None)
     assert len(found) == builders.LAYERS
     for row, source in enumerate(sources):
         vectors = _as_vectors(prefix, row, keep=~hidden_entries[row])

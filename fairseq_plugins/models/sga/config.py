@@ -21,7 +21,8 @@ class SGAConfig(FairseqDataclass):
         default=None, metadata={"help": "P, key and value prompts a layer and unit; the paper has 128, sga_tiny 32"}
     )
     prompt_scale: bool = field(
-        default=False, metadata={"help": "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"}
+        default=False,
+        metadata={"help": "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"},
     )
     ctc_upsample: int = field(default=2, metadata={"help": "slots per source token, <s> and </s> counted; at least 1"})
     ctc_blank: str = field(
@@ -36,10 +37,12 @@ class SGAConfig(FairseqDataclass):
         metadata={"help": "the denoiser reads the best piece instead of the blank, as in the authors' code"},
     )
     frozen_dropout: float = field(
-        default=0.0, metadata={"help": "dropout inside the frozen model during training, in [0, 1); the authors leave it at 0.1"}
+        default=0.0,
+        metadata={"help": "dropout inside the frozen model during training, in [0, 1); the authors leave it at 0.1"},
     )
     save_full_model: bool = field(
-        default=False, metadata={"help": "write the frozen weights into checkpoints too; decoding then needs no other file"}
+        default=False,
+        metadata={"help": "write the frozen weights into checkpoints too; decoding then needs no other file"},
     )
     encoder_layers: Optional[int] = field(default=None, metadata={"help": "layers the pretrained model must have"})
     encoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "width the pretrained model must have"})
@@ -55,23 +58,23 @@ class SGAConfig(FairseqDataclass):
 
 
 ARCHITECTURES: Dict[str, Dict[str, int]] = {
-    "sga_tiny": dict(prompt_length=32),
-    "sga_xlmr_base": dict(
-        prompt_length=128,
-        encoder_layers=12,
-        encoder_embed_dim=768,
-        encoder_ffn_embed_dim=3072,
-        encoder_attention_heads=12,
-        max_positions=512,
-    ),
-    "sga_xlmr_large": dict(
-        prompt_length=128,
-        encoder_layers=24,
-        encoder_embed_dim=1024,
-        encoder_ffn_embed_dim=4096,
-        encoder_attention_heads=16,
-        max_positions=512,
-    ),
+    "sga_tiny": {"prompt_length": 32},
+    "sga_xlmr_base": {
+        "prompt_length": 128,
+        "encoder_layers": 12,
+        "encoder_embed_dim": 768,
+        "encoder_ffn_embed_dim": 3072,
+        "encoder_attention_heads": 12,
+        "max_positions": 512,
+    },
+    "sga_xlmr_large": {
+        "prompt_length": 128,
+        "encoder_layers": 24,
+        "encoder_embed_dim": 1024,
+        "encoder_ffn_embed_dim": 4096,
+        "encoder_attention_heads": 16,
+        "max_positions": 512,
+    },
 }
 """Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
 

@@ -240,7 +240,9 @@ def check_blank(symbol: str, dictionary: Any) -> int:
     """
     index = dictionary.index(symbol)
     if index == dictionary.unk() and symbol != dictionary[dictionary.unk()]:
-        raise ValueError(f"--ctc-blank {symbol!r} is not in the dictionary; valid: <s>, <mask>, or any other entry of dict.txt")
+        raise ValueError(
+            f"--ctc-blank {symbol!r} is not in the dictionary; valid: <s>, <mask>, or any other entry of dict.txt"
+        )
     if index not in (dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.index("<mask>")):
         logger.warning(
             "--ctc-blank %r is an ordinary piece: targets that contain it cannot be aligned (they are counted and left out), "

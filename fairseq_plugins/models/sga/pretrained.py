@@ -52,7 +52,9 @@ def build_empty(cfg: SGAConfig, dictionary: Dictionary, fingerprint: str = "") -
     """
     missing = [option for option in SIZE_OPTIONS.values() if getattr(cfg, option) is None]
     if missing:
-        raise ValueError(f"--save-full-model checkpoint without {', '.join(missing)}: it was not written by this package")
+        raise ValueError(
+            f"--save-full-model checkpoint without {', '.join(missing)}: it was not written by this package"
+        )
     sizes: Dict[str, Any] = {name: getattr(cfg, option) for name, option in SIZE_OPTIONS.items()}
     module = MaskedLM(MaskedLMSizes(vocab_size=len(dictionary), padding_idx=dictionary.pad(), **sizes))
     for parameter in module.parameters():

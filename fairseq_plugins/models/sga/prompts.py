@@ -32,10 +32,8 @@ class Prompts(nn.Module):
 
     def forward(self) -> Prefix:
         """One (keys, values) pair a layer, each (1, H, P, C / H)."""
-        key, value = self.key, self.value
-        if self.scale is not None:
-            factor = self.scale.clamp(min=1.0)
-            key, value = key * factor, value * factor
+        factor = 1.0 if self.scale is None else self.scale.clamp(min=1.0)
+        key, value = self.key * factor, self.value * factor
         return [(self._heads(key[layer]), self._heads(value[layer])) for layer in range(key.size(0))]
 
     def _heads(self, x: Tensor) -> Tensor:

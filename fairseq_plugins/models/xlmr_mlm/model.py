@@ -17,7 +17,9 @@ class XLMRMaskedLMConfig(FairseqDataclass):
 
     encoder_layers: Optional[int] = field(default=None, metadata={"help": "encoder layers"})
     encoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "width C"})
-    encoder_ffn_embed_dim: Optional[int] = field(default=None, metadata={"help": "inner width of the feed-forward blocks"})
+    encoder_ffn_embed_dim: Optional[int] = field(
+        default=None, metadata={"help": "inner width of the feed-forward blocks"}
+    )
     encoder_attention_heads: Optional[int] = field(default=None, metadata={"help": "attention heads"})
     max_positions: Optional[int] = field(default=None, metadata={"help": "longest input in tokens"})
     dropout: float = field(default=0.1, metadata={"help": "dropout after the embedding and after each block"})
@@ -39,10 +41,10 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         """Build from the config and the task's dictionary."""
         sizes = MaskedLMSizes(
             vocab_size=len(task.source_dictionary),
-            layers=cfg.encoder_layers,
-            embed_dim=cfg.encoder_embed_dim,
-            ffn_dim=cfg.encoder_ffn_embed_dim,
-            heads=cfg.encoder_attention_heads,
+            layers=_size(cfg, "encoder_layers"),
+            embed_dim=_size(cfg, "encoder_embed_dim"),
+            ffn_dim=_size(cfg, "encoder_ffn_embed_dim"),
+            heads=_size(cfg, "encoder_attention_heads"),
             max_positions=cfg.max_positions or cfg.tokens_per_sample,
             padding_idx=task.source_dictionary.pad(),
         )
@@ -77,12 +79,34 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         return sample["target"]
 
 
+def _size(cfg: Any, name: str) -> int:
+    value = getattr(cfg, name)
+    if value is None or value < 1:
+        raise ValueError(
+            f"--{name.replace('_', '-')} must be at least 1 (or left to an --arch such as xlmr_mlm_tiny); got {value}"
+        )
+    return int(value)
+
+
 SIZES = {
-    "xlmr_mlm_tiny": dict(encoder_layers=4, encoder_embed_dim=192, encoder_ffn_embed_dim=768, encoder_attention_heads=4),
-    "xlmr_mlm_small": dict(encoder_layers=6, encoder_embed_dim=256, encoder_ffn_embed_dim=1024, encoder_attention_heads=4),
-    "xlmr_mlm_base": dict(
-        encoder_layers=12, encoder_embed_dim=768, encoder_ffn_embed_dim=3072, encoder_attention_heads=12
-    ),
+    "xlmr_mlm_tiny": {
+        "encoder_layers": 4,
+        "encoder_embed_dim": 192,
+        "encoder_ffn_embed_dim": 768,
+        "encoder_attention_heads": 4,
+    },
+    "xlmr_mlm_small": {
+        "encoder_layers": 6,
+        "encoder_embed_dim": 256,
+        "encoder_ffn_embed_dim": 1024,
+        "encoder_attention_heads": 4,
+    },
+    "xlmr_mlm_base": {
+        "encoder_layers": 12,
+        "encoder_embed_dim": 768,
+        "encoder_ffn_embed_dim": 3072,
+        "encoder_attention_heads": 12,
+    },
 }
 
 

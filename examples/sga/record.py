@@ -1,0 +1,62 @@
+"""Facts of one training run, for the results table: updates, wall time, validation curve, seed, options, machine."""
+
+import argparse
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any, Dict, List
+
+import torch
+
+KEPT = ("arch", "criterion", "lr", "max_tokens", "batch_size", "seed", "no_denoising", "prompt_length")
+
+
+def read_log(path: Path) -> List[Dict[str, Any]]:
+    """The JSON records of a fairseq log, in order."""
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        start = line.find(' | {"')
+        if start >= 0:
+            records.append(json.loads(line[start + 3 :]))
+    return records
+
+
+def describe(run: Path) -> Dict[str, Any]:
+    """Facts of a run from its log and its last checkpoint."""
+    valid = [record for record in read_log(run / "train.log") if "valid_loss" in record]
+    curve = [
+        {key: float(record[f"valid_{key}"]) for key in ("num_updates", "loss", "bleu") if f"valid_{key}" in record}
+        for record in valid
+    ]
+    state = torch.load(run / "checkpoint_last.pt", weights_only=True, map_location="cpu")
+    options = {
+        **state["cfg"]["model"],
+        **state["cfg"]["optimization"],
+        **state["cfg"]["dataset"],
+        **state["cfg"]["common"],
+    }
+    trainable = sum(value.numel() for value in state["model"].values())
+    return {
+        "updates": int(state["optimizer_history"][-1]["num_updates"]),
+        "train_seconds": round(float(state["extra_state"]["previous_training_time"]), 1),
+        "trained_parameters": trainable,
+        "validation": curve,
+        "options": {key: options[key] for key in KEPT if key in options},
+        "machine": f"{os.cpu_count()} CPU cores, {platform.machine()}, torch {torch.__version__}",
+    }
+
+
+def main() -> None:
+    """Write the facts as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", required=True, type=Path, help="folder with train.log and checkpoint_last.pt")
+    parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
+    args = parser.parse_args()
+    import fairseq_plugins  # noqa: F401  (registers what checkpoints may hold)
+
+    args.output.write_text(json.dumps(describe(args.run), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Tiny dictionaries, masked LMs, SGA models and batches, built in memory: no file is read or written.
+
+The weights are far larger than those of an initialised model, so that attention is not uniform and every path through
+the model (prefix, guidance, position, mask) changes the output visibly.
+"""
+
+import argparse
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor, nn
+
+from fairseq_plugins import checkpoints
+from fairseq_plugins.models.sga import SGAConfig, SGAModel
+from fairseq_plugins.modules.frozen import Frozen
+from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
+
+BOS, PAD, EOS, UNK = 0, 1, 2, 3
+FIRST_PIECE = 4
+PIECES = 25
+MASK = FIRST_PIECE + PIECES
+VOCAB = MASK + 1
+LAYERS, WIDTH, FFN, HEADS, POSITIONS = 2, 16, 24, 2, 40
+
+
+def dictionary(pieces: int = PIECES) -> Dictionary:
+    """``<s> <pad> </s> <unk> p0 p1 ... <mask>``, as XLM-R orders its symbols."""
+    result = Dictionary()
+    for number in range(pieces):
+        result.add_symbol(f"p{number}")
+    result.add_symbol("<mask>")
+    return result
+
+
+def randomise(module: nn.Module, seed: int) -> None:
+    """Overwrite every parameter with random values that make each of them matter."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        values = torch.randn(parameter.shape, generator=generator)
+        if parameter.dim() == 1:
+            values = 0.3 * values + (1.0 if bool((parameter == 1).all()) else 0.0)
+        else:
+            values = values * 0.7 * (parameter.shape[-1] / WIDTH) ** -0.5
+        parameter.data.copy_(values)
+
+
+def masked_lm(seed: int = 1, vocab_size: int = VOCAB, **changes: Any) -> MaskedLM:
+    """A random masked LM of two layers."""
+    dropout = {name: changes.pop(name) for name in ("dropout", "attention_dropout") if name in changes}
+    sizes = dict(layers=LAYERS, embed_dim=WIDTH, ffn_dim=FFN, heads=HEADS, max_positions=POSITIONS, padding_idx=PAD)
+    sizes.update(changes)
+    module = MaskedLM(MaskedLMSizes(vocab_size=vocab_size, **sizes), **dropout)
+    randomise(module, seed)
+    return module
+
+
+def frozen(module: Optional[MaskedLM] = None, **options: Any) -> Frozen:
+    """Wrap a masked LM under its real fingerprint."""
+    module = masked_lm() if module is None else module
+    return Frozen(module, checkpoints.fingerprint(dict(module.named_parameters())), "tiny masked LM", **options)
+
+
+def sga_model(
+    module: Optional[MaskedLM] = None,
+    seed: int = 2,
+    blank: int = BOS,
+    frozen_options: Optional[Dict[str, Any]] = None,
+    **options: Any,
+) -> SGAModel:
+    """An SGA model with P = 3 and random prompts, in evaluation mode; ``options`` are those of SGAConfig."""
+    cfg = SGAConfig(**{"prompt_length": 3, **options})
+    model = SGAModel(frozen(module, **(frozen_options or {})), cfg, blank=blank, mask=MASK)
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and not name.endswith("scale"):
+            size = 0.7 if parameter.dim() > 1 else 0.3
+            parameter.data.copy_(size * torch.randn(parameter.shape, generator=generator))
+    return model.eval()
+
+
+def task(pieces: int = PIECES) -> SGATranslationTask:
+    """The translation task over one tiny dictionary."""
+    symbols = dictionary(pieces)
+    return SGATranslationTask(SGATranslationConfig(), symbols, symbols)
+
+
+def source_rows(lengths: Sequence[int], seed: int = 3) -> List[Tensor]:
+    """Random sources ``<s> pieces </s>``; ``lengths`` count the two symbols."""
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        torch.cat(
+            [
+                torch.tensor([BOS]),
+                torch.randint(FIRST_PIECE, MASK, (length - 2,), generator=generator),
+                torch.tensor([EOS]),
+            ]
+        )
+        for length in lengths
+    ]
+
+
+def target_rows(lengths: Sequence[int], seed: int = 4) -> List[Tensor]:
+    """Random targets ``pieces </s>`` without adjacent repeats; ``lengths`` do not count ``</s>``."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    for length in lengths:
+        order = torch.randperm(PIECES, generator=generator)[:length] + FIRST_PIECE
+        rows.append(torch.cat([order, torch.tensor([EOS])]))
+    return rows
+
+
+def pad(rows: Sequence[Tensor], value: int = PAD, extra: int = 0) -> Tensor:
+    """Stack rows, padded on the right; ``extra`` more columns of padding."""
+    width = max(len(row) for row in rows) + extra
+    result = torch.full((len(rows), width), value, dtype=torch.int64)
+    for number, row in enumerate(rows):
+        result[number, : len(row)] = row
+    return result
+
+
+def batch(sources: Sequence[Tensor], targets: Optional[Sequence[Tensor]] = None, extra: int = 0) -> Dict[str, Any]:
+    """A sample as the translation task's collater makes it; ``extra`` columns of padding more than needed."""
+    sample: Dict[str, Any] = {
+        "id": torch.arange(len(sources)),
+        "nsentences": len(sources),
+        "net_input": {
+            "src_tokens": pad(sources, extra=extra),
+            "src_lengths": torch.tensor([len(row) for row in sources]),
+        },
+    }
+    if targets is not None:
+        sample["target"] = pad(targets, extra=extra)
+        sample["ntokens"] = sum(len(row) for row in targets)
+        sample["net_input"]["prev_output_tokens"] = sample["target"].roll(1, 1)
+    return sample
+
+
+def to_device(value: Any, device: torch.device) -> Any:
+    """Move the tensors of a nested structure."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: to_device(item, device) for key, item in value.items()}
+    return value
+
+
+def forward_losses(model: SGAModel, sample: Dict[str, Any], corrupt: Optional[Callable] = None, unroll: int = 1) -> Any:
+    """The model's forward with the CTC that the criterion passes in: (B,) nats a part."""
+    from fairseq_plugins.ops.ctc import linear_ctc_with_best
+
+    targets = sample["target"]
+    lengths = (targets.ne(PAD) & targets.ne(EOS)).sum(1)
+
+    def reduce(hidden: Tensor, weight: Tensor, bias: Tensor, slots: Tensor, want_best: bool) -> Tuple[Tensor, Any]:
+        return linear_ctc_with_best(
+            hidden, weight, bias, targets, slots, lengths, blank=model.blank, want_best=want_best
+        )
+
+    net_input = {name: sample["net_input"][name] for name in ("src_tokens", "src_lengths")}
+    return model(**net_input, reduce=reduce, corrupt=corrupt, unroll=unroll)
+
+
+def namespace(config: Any, **changes: Any) -> argparse.Namespace:
+    """A dataclass config as argparse would give it."""
+    return argparse.Namespace(**{**vars(config), **changes})

@@ -1,0 +1,151 @@
+"""Building from options and a pretrained file: what is read, what is refused, and in which words."""
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict
+
+import pytest
+import torch
+
+from fairseq_plugins import checkpoints
+from fairseq_plugins.models.sga import SGAConfig, SGAModel
+from tests import builders
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny masked LM on disk."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    lm = builders.masked_lm()
+    checkpoints.write_masked_lm(folder, lm.sizes, lm.state_dict(), dtype=torch.float32)
+    return folder
+
+
+def build(path: Any, pieces: int = builders.PIECES, from_checkpoint: bool = False, **options: Any) -> SGAModel:
+    """What the task does, without the task."""
+    cfg = SGAConfig(pretrained_mlm=None if path is None else str(path), **options)
+    task = SimpleNamespace(
+        source_dictionary=builders.dictionary(pieces),
+        target_dictionary=builders.dictionary(pieces),
+        from_checkpoint=from_checkpoint,
+    )
+    return SGAModel.build_model(cfg, task)
+
+
+def test_weights_sizes_and_symbols_come_from_the_file_and_the_dictionary(pretrained: Path) -> None:
+    model = build(pretrained)
+    expected = dict(builders.masked_lm().named_parameters())
+    found = dict(model.frozen.module.named_parameters())
+    assert set(found) == set(expected)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert model.frozen.fingerprint == checkpoints.fingerprint(expected)
+    assert (model.blank, model.mask) == (builders.BOS, builders.MASK)
+    assert model.encoder_prompts.key.shape == (builders.LAYERS, 32, builders.WIDTH)
+    assert not any(parameter.requires_grad for parameter in model.frozen.parameters())
+
+
+def test_options_reach_the_model(pretrained: Path) -> None:
+    model = build(pretrained, prompt_length=5, ctc_upsample=4, ctc_blank="<mask>", no_denoising=True, prompt_scale=True)
+    assert model.encoder_prompts.key.shape[1] == 5
+    assert model.slot_lengths(torch.tensor([3])).tolist() == [12]
+    assert model.blank == builders.MASK
+    assert not model.has_denoiser
+    assert model.encoder_prompts.scale is not None
+    assert build(pretrained, fill_blanks=True).fill_blanks
+
+
+@pytest.mark.parametrize(("dropout", "random"), [(0.0, False), (0.4, True)])
+def test_frozen_dropout_is_an_option(pretrained: Path, dropout: float, random: bool) -> None:
+    model = build(pretrained, frozen_dropout=dropout).train()
+    tokens = builders.source_rows([8])[0][None]
+    first, second = (model.encode(tokens).prefix[-1][0] for _ in range(2))
+    assert torch.equal(first, second) is not random
+    model.eval()
+    assert torch.equal(model.encode(tokens).prefix[-1][0], model.encode(tokens).prefix[-1][0])
+
+
+def test_full_checkpoints_need_no_file(pretrained: Path) -> None:
+    """--save-full-model: the checkpoint is enough to decode, and its sizes come from the recorded config."""
+    sizes: Dict[str, int] = dict(
+        encoder_layers=builders.LAYERS,
+        encoder_embed_dim=builders.WIDTH,
+        encoder_ffn_embed_dim=builders.FFN,
+        encoder_attention_heads=builders.HEADS,
+        max_positions=builders.POSITIONS,
+    )
+    written = build(pretrained, save_full_model=True)
+    read = build("nowhere", from_checkpoint=True, save_full_model=True, **sizes)
+    read.load_state_dict(written.state_dict())
+    sample = builders.batch(builders.source_rows([5, 3]), builders.target_rows([2, 2]))
+    ours, theirs = builders.forward_losses(read, sample), builders.forward_losses(written, sample)
+    assert torch.equal(ours["denoising"], theirs["denoising"])
+
+
+# ---- Bad input: option, value, what is valid. ----
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ctc_upsample": 0}, ["--ctc-upsample", "0", "at least 1"]),
+        ({"prompt_length": -1}, ["--prompt-length", "-1"]),
+        ({"frozen_dropout": 1.0}, ["--frozen-dropout", "1.0", "[0, 1)"]),
+        ({"frozen_dropout": -0.1}, ["--frozen-dropout", "-0.1"]),
+        ({"ctc_blank": "nowhere"}, ["--ctc-blank", "nowhere", "<s>"]),
+        ({"encoder_layers": 7}, ["--encoder-layers", "7", str(builders.LAYERS)]),
+        ({"encoder_embed_dim": 99}, ["--encoder-embed-dim", "99", str(builders.WIDTH)]),
+        ({"max_positions": 512}, ["--max-positions", "512", str(builders.POSITIONS)]),
+    ],
+)
+def test_wrong_options_are_named(pretrained: Path, options: Dict[str, Any], words: Any) -> None:
+    with pytest.raises(ValueError) as error:
+        build(pretrained, **options)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_missing_and_wrong_pretrained_files_are_named(pretrained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--pretrained-mlm"):
+        build(None)
+    with pytest.raises(ValueError, match="--pretrained-mlm .*nowhere.*model-overrides"):
+        build(tmp_path / "nowhere")
+    (tmp_path / "model.pt").write_bytes(b"no checkpoint")
+    with pytest.raises(ValueError, match="model.pt"):
+        build(tmp_path / "model.pt")
+
+
+def test_a_dictionary_that_does_not_match_is_refused(pretrained: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError) as error:
+        build(pretrained, pieces=builders.PIECES + 2)
+    assert str(builders.VOCAB + 2) in str(error.value)
+    assert str(builders.VOCAB) in str(error.value)
+    # The same number of entries in another order, told by the dict.txt beside the weights.
+    lm = builders.masked_lm()
+    checkpoints.write_masked_lm(tmp_path, lm.sizes, lm.state_dict(), dtype=torch.float32)
+    symbols = [f"p{number} 1" for number in range(builders.PIECES)]
+    (tmp_path / "dict.txt").write_text("\n".join(symbols) + "\n", encoding="utf-8")
+    build(tmp_path)
+    symbols[3], symbols[4] = symbols[4], symbols[3]
+    (tmp_path / "dict.txt").write_text("\n".join(symbols) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="p3.*p4|p4.*p3"):
+        build(tmp_path)
+
+
+def test_a_dictionary_without_mask_at_the_end_is_refused(pretrained: Path) -> None:
+    symbols = builders.dictionary(builders.PIECES - 1)
+    symbols.add_symbol("late")
+    with pytest.raises(ValueError, match="<mask>"):
+        SGAModel.build_model(SGAConfig(pretrained_mlm=str(pretrained)), SimpleNamespace(source_dictionary=symbols))
+
+
+@pytest.mark.parametrize(
+    ("blank", "reported"), [("<s>", False), ("<mask>", False), ("<pad>", False), ("p7", True), ("<unk>", True)]
+)
+def test_a_blank_that_can_be_an_output_piece_is_reported(
+    pretrained: Path, blank: str, reported: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        build(pretrained, ctc_blank=blank)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert any(blank in message for message in warnings) is reported

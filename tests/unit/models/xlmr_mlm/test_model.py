@@ -1,0 +1,136 @@
+"""The trainable masked LM: sizes, masked positions, the stock criterion, and a checkpoint SGA can read."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Tuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq import models, options
+from fairseq.criterions.masked_lm import MaskedLmLoss
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
+
+from fairseq_plugins import checkpoints
+from fairseq_plugins.models.xlmr_mlm import XLMRMaskedLMConfig, XLMRMaskedLMModel
+from tests import builders
+
+SIZES = {
+    "xlmr_mlm_tiny": (4, 192, 768, 4),
+    "xlmr_mlm_small": (6, 256, 1024, 4),
+    "xlmr_mlm_base": (12, 768, 3072, 12),
+}
+
+
+def _task() -> Any:
+    return SimpleNamespace(source_dictionary=builders.dictionary(), target_dictionary=builders.dictionary())
+
+
+def small(**changes: Any) -> XLMRMaskedLMModel:
+    """Two layers, from options, as a task would build it."""
+    cfg = XLMRMaskedLMConfig(
+        encoder_layers=2,
+        encoder_embed_dim=16,
+        encoder_ffn_embed_dim=24,
+        encoder_attention_heads=2,
+        tokens_per_sample=40,
+        **changes,
+    )
+    return XLMRMaskedLMModel.build_model(cfg, _task())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("arch", sorted(SIZES))
+def test_architectures_are_the_same_from_argparse_and_from_hydra(arch: str) -> None:
+    parser = options.get_training_parser()
+    arguments = ["data", "--task", "tlm_pretraining", "--criterion", "masked_lm", "--arch", arch, "--pairs", "en-de"]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, [*arguments, "--tokens-per-sample", "64"]))
+    hydra = OmegaConf.create(
+        {"model": {"_name": arch}, "task": {"_name": "tlm_pretraining", "data": "data", "tokens_per_sample": 64}}
+    )
+    add_defaults(hydra)
+    with torch.device("meta"):
+        first, second = (models.build_model(each.model, _task()) for each in (cfg, hydra))
+    shapes = [{name: list(p.shape) for name, p in model.named_parameters()} for model in (first, second)]
+    assert shapes[0] == shapes[1]
+    sizes = first.encoder.sizes
+    assert (sizes.layers, sizes.embed_dim, sizes.ffn_dim, sizes.heads) == SIZES[arch]
+    assert sizes.max_positions == 64
+    assert sizes.vocab_size == builders.VOCAB
+
+
+def test_it_starts_from_berts_initialisation() -> None:
+    model = small()
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            assert 0.015 < float(parameter.detach().std()) < 0.025, name
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def _batch() -> Tuple[Any, Any]:
+    rows = builders.source_rows([7, 5])
+    sample = builders.batch(rows)
+    target = torch.full((2, 7), builders.PAD)
+    target[0, 2], target[0, 3], target[1, 1] = 5, 6, 7
+    sample.update(target=target, ntokens=12)
+    sample["net_input"]["positions"] = torch.arange(2, 9).repeat(2, 1)
+    return sample, target
+
+
+def test_only_masked_positions_are_projected() -> None:
+    model = small().eval()
+    sample, target = _batch()
+    masked = target.ne(builders.PAD)
+    every = model(**sample["net_input"])[0]
+    assert every.shape == (2, 7, builders.VOCAB)
+    torch.testing.assert_close(model(**sample["net_input"], masked_tokens=masked)[0], every[masked])
+
+
+def test_stock_criterion_gives_the_cross_entropy_of_the_masked_tokens() -> None:
+    model = small().eval()
+    sample, target = _batch()
+    loss, size, _ = MaskedLmLoss(SimpleNamespace(tpu=False), _task())(model, sample)
+    masked = target.ne(builders.PAD)
+    logits = model(**sample["net_input"])[0]
+    torch.testing.assert_close(loss, F.cross_entropy(logits[masked], target[masked], reduction="sum"))
+    assert size == 3
+    loss.backward()
+    untouched = [name for name, p in model.named_parameters() if p.grad is None]
+    assert untouched == []
+
+
+def test_positions_that_restart_change_the_output() -> None:
+    model = small()
+    builders.randomise(model, 1)
+    model.eval()
+    tokens = builders.source_rows([8])[0][None]
+    restarted = torch.tensor([[2, 3, 4, 5, 2, 3, 4, 5]])
+    counted = model(tokens)[0]
+    torch.testing.assert_close(model(tokens, positions=torch.arange(2, 10)[None])[0], counted)
+    assert float((model(tokens, positions=restarted)[0] - counted).detach().abs().max()) > 1e-2
+
+
+def test_dropout_acts_in_training_only() -> None:
+    tokens = builders.source_rows([8])[0][None]
+    model = small(dropout=0.3, attention_dropout=0.0)
+    builders.randomise(model, 1)
+    assert not torch.equal(model.train()(tokens)[0], model(tokens)[0])
+    assert torch.equal(model.eval()(tokens)[0], model(tokens)[0])
+
+
+def test_its_checkpoint_can_be_read_as_a_frozen_model(tmp_path: Path) -> None:
+    """fairseq's XLM-R layout: what SGA's --pretrained-mlm takes."""
+    model = small()
+    builders.randomise(model, 3)
+    cfg = {"_name": "xlmr_mlm_tiny", "encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24}
+    cfg.update(encoder_attention_heads=2, max_positions=40)
+    torch.save({"model": model.state_dict(), "args": None, "cfg": {"model": cfg}}, tmp_path / "model.pt")
+    found = checkpoints.read_masked_lm(tmp_path / "model.pt")
+    expected = dict(model.encoder.named_parameters())
+    assert set(found.tensors) == set(expected)
+    assert all(torch.equal(found.tensors[name], expected[name]) for name in expected)
+    assert found.sizes["heads"] == 2
+    assert found.sizes["max_positions"] == 40
+    assert model.max_positions() == 40

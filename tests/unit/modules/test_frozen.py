@@ -1,0 +1,126 @@
+"""Frozen: no gradients, no dropout unless asked for, checkpoints without the weights, refusal of other weights."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_plugins.modules.frozen import Frozen
+
+
+class Model(nn.Module):
+    """A trained layer over a frozen one."""
+
+    def __init__(self, fingerprint: str = "aa11", **options: bool) -> None:
+        super().__init__()
+        module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.BatchNorm1d(4))
+        self.frozen = Frozen(module, fingerprint, "weights of the test", **options)
+        self.top = nn.Linear(4, 2)
+
+
+def test_no_gradient_reaches_the_weights_but_it_passes_through() -> None:
+    model = Model()
+    assert [name for name, p in model.named_parameters() if p.requires_grad] == ["top.weight", "top.bias"]
+    inputs = torch.randn(5, 3, requires_grad=True)
+    model.eval()
+    model.top(model.frozen.module(inputs)).sum().backward()
+    assert all(parameter.grad is None for parameter in model.frozen.parameters())
+    assert bool((inputs.grad != 0).any())
+
+
+def test_frozen_stays_frozen() -> None:
+    model = Model()
+    model.frozen.requires_grad_(True)
+    assert not any(parameter.requires_grad for parameter in model.frozen.parameters())
+    assert model.top.weight.requires_grad
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_training_mode_reaches_the_module_only_when_its_dropout_is_wanted(wanted: bool) -> None:
+    model = Model(train_dropout=wanted)
+    model.train()
+    assert model.top.training
+    assert model.frozen.module[1].training is wanted
+    model.eval()
+    assert not model.frozen.module[1].training
+    assert not model.training
+
+
+def test_state_dict_holds_the_trained_part_and_an_empty_marker() -> None:
+    state = Model().state_dict()
+    markers = [name for name in state if not name.startswith("top.")]
+    assert len(markers) == 1
+    assert "aa11" in markers[0]
+    assert state[markers[0]].numel() == 0
+    assert sorted(set(state) - set(markers)) == ["top.bias", "top.weight"]
+
+
+def test_state_dict_loads_strictly_and_leaves_the_weights_alone() -> None:
+    first, second = Model(), Model()
+    kept = copy.deepcopy({name: tensor.clone() for name, tensor in second.frozen.module.state_dict().items()})
+    result = second.load_state_dict(first.state_dict(), strict=True)
+    assert result.missing_keys == []
+    assert result.unexpected_keys == []
+    assert torch.equal(second.top.weight, first.top.weight)
+    for name, tensor in second.frozen.module.state_dict().items():
+        assert torch.equal(tensor, kept[name])
+
+
+def test_other_weights_are_refused_by_name() -> None:
+    state = Model("aa11").state_dict()
+    with pytest.raises((ValueError, RuntimeError)) as error:
+        Model("bb22").load_state_dict(state)
+    assert "aa11" in str(error.value)
+    assert "bb22" in str(error.value)
+    assert "weights of the test" in str(error.value)
+
+
+def test_what_else_is_missing_is_still_an_error() -> None:
+    state = Model().state_dict()
+    del state["top.bias"]
+    with pytest.raises(RuntimeError, match="top.bias"):
+        Model().load_state_dict(state)
+    state = Model().state_dict()
+    state["other"] = torch.zeros(1)
+    with pytest.raises(RuntimeError, match="other"):
+        Model().load_state_dict(state)
+
+
+def test_a_state_dict_without_marker_is_refused() -> None:
+    """Otherwise a checkpoint of unknown origin would load silently."""
+    state = {name: tensor for name, tensor in Model().state_dict().items() if name.startswith("top.")}
+    with pytest.raises((ValueError, RuntimeError)):
+        Model().load_state_dict(state)
+
+
+def test_saved_weights_are_in_the_state_dict_and_load() -> None:
+    full, other = Model(save_weights=True), Model(save_weights=True)
+    state = full.state_dict()
+    assert "frozen.module.0.weight" in state
+    assert any("aa11" in name for name in state)
+    assert not torch.equal(other.frozen.module[0].weight, full.frozen.module[0].weight)
+    other.load_state_dict(state)
+    assert torch.equal(other.frozen.module[0].weight, full.frozen.module[0].weight)
+
+
+def test_partly_saved_weights_are_refused() -> None:
+    state = Model(save_weights=True).state_dict()
+    del state["frozen.module.0.weight"]
+    with pytest.raises((ValueError, RuntimeError), match="0.weight"):
+        Model(save_weights=True).load_state_dict(state)
+
+
+def test_copies_share_the_weights_and_own_the_trained_part() -> None:
+    model = Model()
+    twin = copy.deepcopy(model)
+    assert twin.frozen.module[0].weight.data_ptr() == model.frozen.module[0].weight.data_ptr()
+    assert twin.top.weight.data_ptr() != model.top.weight.data_ptr()
+    assert sorted(twin.state_dict()) == sorted(model.state_dict())
+
+
+def test_moves_with_the_model() -> None:
+    """It is a child like any other: .to() and .half() reach it."""
+    model = Model().to(torch.float64)
+    assert model.frozen.module[0].weight.dtype == torch.float64
+    assert len(list(model.frozen.parameters())) == 4

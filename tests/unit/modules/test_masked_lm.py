@@ -1,0 +1,54 @@
+"""MaskedLM: tied output, selected positions, initialisation, names of the state dict."""
+
+import torch
+import torch.nn.functional as F
+
+from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from tests import builders
+
+
+def test_output_is_tied_to_the_embedding(device: torch.device) -> None:
+    lm = builders.masked_lm().to(device)
+    tokens = builders.source_rows([6])[0][None].to(device)
+    hidden = lm.head(lm.sentence_encoder(tokens)[-1])
+    assert lm.output_weight is lm.sentence_encoder.embed_tokens.weight
+    torch.testing.assert_close(lm(tokens), F.linear(hidden, lm.sentence_encoder.embed_tokens.weight, lm.lm_head.bias))
+    names = [name for name, _ in lm.named_parameters()]
+    assert "lm_head.bias" in names
+    assert "lm_head.weight" not in names, "the projection is shared with the embedding, not a parameter of its own"
+
+
+def test_only_selected_positions_are_projected(device: torch.device) -> None:
+    lm = builders.masked_lm().to(device)
+    tokens = builders.pad(builders.source_rows([6, 4])).to(device)
+    select = torch.zeros(2, 6, dtype=torch.bool, device=device)
+    select[0, 1] = select[1, 3] = True
+    torch.testing.assert_close(lm(tokens, select=select), lm(tokens)[select])
+    assert lm(tokens, select=torch.zeros_like(select)).shape == (0, builders.VOCAB)
+
+
+def test_positions_reach_the_encoder(device: torch.device) -> None:
+    lm = builders.masked_lm().to(device)
+    tokens = builders.source_rows([6])[0][None].to(device)
+    positions = torch.arange(4, 10, device=device)[None]
+    expected = lm.head(lm.sentence_encoder(tokens, positions=positions)[-1]) @ lm.output_weight.T + lm.output_bias
+    torch.testing.assert_close(lm(tokens, positions=positions), expected)
+    assert not torch.allclose(lm(tokens), expected)
+
+
+def test_position_table_has_two_rows_more_than_positions() -> None:
+    """XLM-R: 512 positions in a table of 514 rows."""
+    lm = MaskedLM(MaskedLMSizes(vocab_size=9, layers=1, embed_dim=4, ffn_dim=4, heads=1, max_positions=512))
+    assert lm.sentence_encoder.embed_positions.weight.shape == (514, 4)
+
+
+def test_initialisation_is_berts() -> None:
+    lm = MaskedLM(MaskedLMSizes(vocab_size=500, layers=1, embed_dim=64, ffn_dim=128, heads=2, max_positions=50))
+    lm.reset_parameters()
+    for name, parameter in lm.named_parameters():
+        if parameter.dim() == 1:
+            norm_weight = "norm" in name and name.endswith("weight")
+            assert bool((parameter == (1.0 if norm_weight else 0.0)).all()), name
+        else:
+            assert 0.018 < float(parameter.detach().std()) < 0.022, name
+    assert bool((lm.sentence_encoder.embed_tokens.weight[1] == 0).all())

@@ -1,0 +1,386 @@
+"""linear_ctc_loss against torch's ctc_loss over materialised logits; best path; collapse; memory."""
+
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fairseq_plugins.ops.ctc import (
+    alignable,
+    collapse,
+    linear_best_path,
+    linear_ctc_loss,
+    linear_ctc_with_best,
+)
+
+VOCAB, WIDTH = 11, 6
+BLANK = 4
+CHUNKS = [1, 3, VOCAB, VOCAB + 5]
+
+
+class Case(NamedTuple):
+    """Arguments of linear_ctc_loss."""
+
+    hidden: Tensor
+    weight: Tensor
+    bias: Optional[Tensor]
+    targets: Tensor
+    input_lengths: Tensor
+    target_lengths: Tensor
+
+
+def case(device: torch.device, dtype: torch.dtype = torch.float64, bias: bool = True) -> Case:
+    """Repeats, an empty target, two targets that cannot be aligned, different lengths."""
+    generator = torch.Generator().manual_seed(7)
+    labels: List[List[int]] = [[1, 2, 3], [5, 5], [], [7, 7, 7], [1, 2, 1, 2, 1, 2, 1], [9, 3, 3, 9], [6]]
+    slots = [8, 3, 5, 4, 6, 5, 1]
+    targets = torch.full((len(labels), 8), 2, dtype=torch.int64)
+    for row, ids in enumerate(labels):
+        targets[row, : len(ids)] = torch.tensor(ids, dtype=torch.int64)
+    tensors = (
+        torch.randn(len(labels), 9, WIDTH, generator=generator, dtype=torch.float64).to(dtype),
+        torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64).to(dtype),
+        torch.randn(VOCAB, generator=generator, dtype=torch.float64).to(dtype) if bias else None,
+        targets,
+        torch.tensor(slots),
+        torch.tensor([len(ids) for ids in labels]),
+    )
+    return Case(*(None if tensor is None else tensor.to(device) for tensor in tensors))
+
+
+def materialised(inputs: Case) -> Tensor:
+    """torch's own loss over B x T x V log-probabilities, zero where the target cannot be aligned."""
+    logits = F.linear(inputs.hidden, inputs.weight, inputs.bias)
+    log_probs = logits.log_softmax(-1).transpose(0, 1)
+    return F.ctc_loss(
+        log_probs,
+        inputs.targets,
+        inputs.input_lengths,
+        inputs.target_lengths,
+        blank=BLANK,
+        reduction="none",
+        zero_infinity=True,
+    )
+
+
+def double(inputs: Case) -> Case:
+    """The same numbers in float64."""
+    return Case(*(t.double() if t is not None and t.is_floating_point() else t for t in inputs))
+
+
+def _leaves(inputs: Case, trained: bool) -> Case:
+    hidden = inputs.hidden.clone().requires_grad_()
+    weight = inputs.weight.clone().requires_grad_(trained)
+    bias = None if inputs.bias is None else inputs.bias.clone().requires_grad_(trained)
+    return inputs._replace(hidden=hidden, weight=weight, bias=bias)
+
+
+@pytest.mark.parametrize("chunk_size", CHUNKS)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("trained", [True, False])
+def test_value_and_gradients_equal_torch(chunk_size: int, bias: bool, trained: bool, device: torch.device) -> None:
+    inputs = case(device, bias=bias)
+    fast, slow = _leaves(inputs, trained), _leaves(inputs, trained)
+    upstream = torch.tensor([1.0, -0.5, 2.0, 3.0, 0.0, 0.25, 1.5], dtype=torch.float64, device=device)
+
+    loss = linear_ctc_loss(*fast, blank=BLANK, chunk_size=chunk_size)
+    expected = materialised(slow)
+    assert loss.shape == (7,)
+    assert loss.dtype == torch.float64
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-12)
+
+    (loss * upstream).sum().backward()
+    (expected * upstream).sum().backward()
+    torch.testing.assert_close(fast.hidden.grad, slow.hidden.grad, rtol=1e-10, atol=1e-12)
+    for ours, theirs in ((fast.weight, slow.weight), (fast.bias, slow.bias)):
+        if ours is None:
+            continue
+        if trained:
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-10, atol=1e-12)
+        else:
+            assert ours.grad is None
+
+
+@pytest.mark.parametrize("trained_names", [("weight",), ("bias",)])
+def test_weight_or_bias_may_be_trained_alone(trained_names: Tuple[str, ...], device: torch.device) -> None:
+    inputs = case(device)
+    fast, slow = _leaves(inputs, False), _leaves(inputs, False)
+    for leaves in (fast, slow):
+        leaves.hidden.requires_grad_(False)
+        for name in trained_names:
+            getattr(leaves, name).requires_grad_()
+    linear_ctc_loss(*fast, blank=BLANK, chunk_size=3).sum().backward()
+    materialised(slow).sum().backward()
+    assert fast.hidden.grad is None
+    for name in ("weight", "bias"):
+        if name in trained_names:
+            torch.testing.assert_close(getattr(fast, name).grad, getattr(slow, name).grad, rtol=1e-10, atol=1e-12)
+        else:
+            assert getattr(fast, name).grad is None
+
+
+def test_gradcheck_by_finite_differences() -> None:
+    inputs = case(torch.device("cpu"))
+
+    def loss(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return linear_ctc_loss(hidden, weight, bias, *inputs[3:], blank=BLANK, chunk_size=4)
+
+    leaves = [tensor.clone().requires_grad_() for tensor in (inputs.hidden, inputs.weight, inputs.bias)]
+    assert torch.autograd.gradcheck(loss, leaves)
+
+
+def test_infeasible_targets_have_zero_loss_and_zero_gradient(device: torch.device) -> None:
+    """'a a a' needs five slots (S + adjacent repeats): four are not enough, five are."""
+    hidden = torch.randn(3, 5, WIDTH, device=device, requires_grad=True)
+    weight = torch.randn(VOCAB, WIDTH, device=device, requires_grad=True)
+    targets = torch.tensor([[1, 1, 1], [1, 1, 1], [1, BLANK, 2]], device=device)
+    slots = torch.tensor([4, 5, 5], device=device)
+    labels = torch.tensor([3, 3, 3], device=device)
+    assert alignable(targets, slots, labels, BLANK).tolist() == [False, True, False]
+    loss = linear_ctc_loss(hidden, weight, None, targets, slots, labels, blank=BLANK)
+    loss.sum().backward()
+    assert loss[0] == 0
+    assert loss[2] == 0
+    assert loss[1] > 0
+    assert bool(hidden.grad.isfinite().all())
+    assert bool(weight.grad.isfinite().all())
+    assert bool((hidden.grad[[0, 2]] == 0).all())
+    assert bool((hidden.grad[1] != 0).any())
+
+
+def test_a_batch_without_any_feasible_target(device: torch.device) -> None:
+    hidden = torch.randn(2, 2, WIDTH, device=device, requires_grad=True)
+    weight = torch.randn(VOCAB, WIDTH, device=device)
+    targets = torch.tensor([[1, 1], [1, 2]], device=device)
+    loss = linear_ctc_loss(
+        hidden, weight, None, targets, torch.tensor([2, 0], device=device), torch.tensor([2, 2], device=device), BLANK
+    )
+    loss.sum().backward()
+    assert loss.tolist() == [0, 0]
+    assert bool((hidden.grad == 0).all())
+
+
+def test_empty_target_costs_the_blanks(device: torch.device) -> None:
+    inputs = case(device)
+    log_probs = F.linear(inputs.hidden, inputs.weight, inputs.bias).log_softmax(-1)
+    loss = linear_ctc_loss(*inputs, blank=BLANK)
+    torch.testing.assert_close(loss[2], -log_probs[2, :5, BLANK].sum())
+    none = torch.empty(7, 0, dtype=torch.int64, device=device)
+    loss = linear_ctc_loss(
+        *inputs[:3], none, inputs.input_lengths, torch.zeros_like(inputs.target_lengths), blank=BLANK
+    )
+    inside = torch.arange(9, device=device) < inputs.input_lengths[:, None]
+    torch.testing.assert_close(loss, -(log_probs[..., BLANK] * inside).sum(1))
+
+
+@pytest.mark.parametrize("filler", [0, BLANK, -100, 10**6])
+def test_what_lies_behind_the_lengths_never_counts(filler: int, device: torch.device) -> None:
+    """Slots, labels: wider padding with anything in it changes neither losses nor gradients."""
+    inputs = case(device)
+    wide_hidden = torch.full((7, 13, WIDTH), 50.0, dtype=torch.float64, device=device)
+    wide_targets = torch.full((7, 12), filler, dtype=torch.int64, device=device)
+    for row in range(7):
+        slots, labels = int(inputs.input_lengths[row]), int(inputs.target_lengths[row])
+        wide_hidden[row, :slots] = inputs.hidden[row, :slots]
+        wide_targets[row, :labels] = inputs.targets[row, :labels]
+    plain = _leaves(inputs, True)
+    wide = _leaves(inputs._replace(hidden=wide_hidden, targets=wide_targets), True)
+    first, second = linear_ctc_loss(*plain, blank=BLANK), linear_ctc_loss(*wide, blank=BLANK)
+    first.sum().backward()
+    second.sum().backward()
+    torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(plain.hidden.grad, wide.hidden.grad[:, :9], rtol=1e-10, atol=1e-12)
+    assert bool((wide.hidden.grad[:, 9:] == 0).all())
+    torch.testing.assert_close(plain.weight.grad, wide.weight.grad, rtol=1e-10, atol=1e-12)
+
+
+def test_each_sentence_alone_gives_the_same(device: torch.device) -> None:
+    inputs = case(device)
+    together = linear_ctc_loss(*inputs, blank=BLANK, chunk_size=3)
+    for row in range(7):
+        slots, labels = inputs.input_lengths[row : row + 1], inputs.target_lengths[row : row + 1]
+        alone = linear_ctc_loss(
+            inputs.hidden[row : row + 1, : int(slots)],
+            inputs.weight,
+            inputs.bias,
+            inputs.targets[row : row + 1, : int(labels)],
+            slots,
+            labels,
+            blank=BLANK,
+            chunk_size=3,
+        )
+        torch.testing.assert_close(alone[0], together[row], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("trained", [True, False])
+def test_half_precision_hidden_is_accumulated_in_float32(
+    dtype: torch.dtype, trained: bool, device: torch.device
+) -> None:
+    half = _leaves(case(device, dtype=dtype), trained)
+    exact = _leaves(double(case(device, dtype=dtype)), trained)
+    loss = linear_ctc_loss(*half, blank=BLANK, chunk_size=3)
+    expected = materialised(exact)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss.double(), expected, rtol=2e-3, atol=2e-3)
+    loss.sum().backward()
+    expected.sum().backward()
+    assert half.hidden.grad.dtype == dtype
+    torch.testing.assert_close(half.hidden.grad.double(), exact.hidden.grad, rtol=2e-2, atol=2e-2)
+    if trained:
+        torch.testing.assert_close(half.weight.grad.double(), exact.weight.grad, rtol=2e-2, atol=3e-2)
+
+
+def test_large_logits_do_not_overflow(device: torch.device) -> None:
+    inputs = case(device, dtype=torch.float32)
+    inputs = inputs._replace(hidden=inputs.hidden * 200, bias=inputs.bias * 100)
+    fast, slow = _leaves(inputs, True), _leaves(double(inputs), True)
+    loss, expected = linear_ctc_loss(*fast, blank=BLANK, chunk_size=2), materialised(slow)
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-3)
+    loss.sum().backward()
+    assert bool(fast.hidden.grad.isfinite().all())
+
+
+@pytest.mark.parametrize(("option", "value"), [("blank", VOCAB), ("blank", -1), ("chunk_size", 0), ("chunk_size", -3)])
+def test_wrong_options_are_named(option: str, value: int) -> None:
+    options = {"blank": BLANK, "chunk_size": 4, option: value}
+    with pytest.raises(ValueError, match=f"{option}.*{value}"):
+        linear_ctc_loss(*case(torch.device("cpu")), **options)
+
+
+# ---- Memory: neither B x T x V numbers nor, with a frozen projection, a second pass over V. ----
+
+
+class TensorSizes(TorchDispatchMode):
+    """Records the shape of every tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: List[Tuple[int, ...]] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for item in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(item, Tensor):
+                self.shapes.append(tuple(item.shape))
+        return result
+
+    def largest(self) -> int:
+        """Elements of the largest tensor."""
+        return max(torch.Size(shape).numel() for shape in self.shapes)
+
+
+def _large_case() -> Case:
+    """B T V = 81,920 against V C = 4,096 and B T C = 640."""
+    generator = torch.Generator().manual_seed(3)
+    return Case(
+        torch.randn(4, 20, 4, generator=generator, dtype=torch.float64),
+        torch.randn(1024, 4, generator=generator, dtype=torch.float64),
+        torch.randn(1024, generator=generator, dtype=torch.float64),
+        torch.randint(5, 1024, (4, 6), generator=generator),
+        torch.tensor([20, 18, 12, 20]),
+        torch.tensor([6, 6, 3, 1]),
+    )
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_training_never_holds_a_tensor_of_slots_times_vocabulary(trained: bool) -> None:
+    inputs = _leaves(_large_case(), trained)
+    with TensorSizes() as forward:
+        loss, best = linear_ctc_with_best(*inputs, blank=BLANK, chunk_size=37)
+    with TensorSizes() as backward:
+        loss.sum().backward()
+    assert backward.shapes
+    assert inputs.hidden.grad is not None
+    # 70 real slots x 37 columns = 2,590 logits; 80 x 37 when padding is computed as well; V x C = 4,096 weights.
+    assert max(forward.largest(), backward.largest()) <= 4096
+
+
+def test_the_recorder_sees_the_materialised_loss() -> None:
+    inputs = _leaves(_large_case(), True)
+    with TensorSizes() as sizes:
+        materialised(inputs).sum().backward()
+    assert sizes.largest() == 4 * 20 * 1024
+
+
+def test_frozen_projection_needs_no_second_pass_over_the_vocabulary() -> None:
+    for trained, expected in ((True, True), (False, False)):
+        inputs = _leaves(_large_case(), trained)
+        loss = linear_ctc_loss(*inputs, blank=BLANK, chunk_size=37)
+        with TensorSizes() as sizes:
+            loss.sum().backward()
+        chunks = [shape for shape in sizes.shapes if 37 in shape or 1024 in shape]
+        assert bool(chunks) == expected
+
+
+# ---- Best path. ----
+
+
+@pytest.mark.parametrize("chunk_size", CHUNKS)
+@pytest.mark.parametrize("blank", [0, BLANK, VOCAB - 1])
+def test_best_path_is_argmax_and_pieces_are_the_best_without_the_blank(
+    chunk_size: int, blank: int, device: torch.device
+) -> None:
+    inputs = case(device)
+    bias = inputs.bias.clone()
+    bias[blank] += 3  # the blank wins in many slots, as it does in a trained model
+    lengths = inputs.input_lengths
+    log_probs = F.linear(inputs.hidden, inputs.weight, bias).log_softmax(-1)
+    inside = torch.arange(9, device=device) < lengths[:, None]
+    without_blank = log_probs.clone()
+    without_blank[..., blank] = -torch.inf
+    targets = torch.zeros_like(inputs.targets).fill_((blank + 1) % VOCAB)
+    _, fused = linear_ctc_with_best(
+        inputs.hidden, inputs.weight, bias, targets, lengths, lengths.new_ones(7), blank=blank, chunk_size=chunk_size
+    )
+    path = linear_best_path(inputs.hidden, inputs.weight, bias, lengths, blank=blank, chunk_size=chunk_size)
+    for found in (fused, path):
+        expected = log_probs.argmax(-1)
+        assert 0 < int((expected[inside] == blank).sum()) < int(inside.sum())
+        assert torch.equal(found.tokens[inside], expected[inside])
+        assert torch.equal(found.pieces[inside], without_blank.argmax(-1)[inside])
+        torch.testing.assert_close(found.log_probs[inside], log_probs.max(-1).values[inside])
+        assert bool((found.tokens[~inside] == blank).all())
+        assert bool((found.log_probs[~inside] == 0).all())
+
+
+def test_best_path_can_be_left_out() -> None:
+    inputs = case(torch.device("cpu"))
+    loss, best = linear_ctc_with_best(*inputs, blank=BLANK, want_best=False)
+    assert best is None
+    torch.testing.assert_close(loss, linear_ctc_loss(*inputs, blank=BLANK))
+
+
+# ---- Collapse. ----
+
+
+@pytest.mark.parametrize(
+    ("slots", "expected"),
+    [
+        ([5, 5, 0, 5, 6, 6, 0, 0], [5, 5, 6]),
+        ([0, 0, 0, 0, 0, 0, 0, 0], []),
+        ([5, 5, 5, 5, 5, 5, 5, 5], [5]),
+        ([5, 0, 5, 0, 5, 0, 5, 0], [5, 5, 5, 5]),
+        ([1, 2, 3, 2, 1, 2, 2, 0], [1, 2, 3, 2, 1, 2]),
+        ([0, 7, 0, 0, 7, 7, 0, 8], [7, 7, 8]),
+    ],
+)
+def test_collapse_by_hand(slots: List[int], expected: List[int], device: torch.device) -> None:
+    tokens, lengths = collapse(torch.tensor([slots], device=device), torch.tensor([8], device=device), blank=0)
+    assert tokens.tolist() == [expected]
+    assert lengths.tolist() == [len(expected)]
+
+
+def test_collapse_pads_ignores_what_lies_behind_and_takes_any_blank(device: torch.device) -> None:
+    slots = torch.tensor([[3, 3, 1, 3, 2, 2], [2, 1, 2, 9, 9, 9], [8, 8, 8, 8, 8, 8]], device=device)
+    tokens, lengths = collapse(slots, torch.tensor([6, 3, 0], device=device), blank=1, pad=7)
+    assert tokens.tolist() == [[3, 3, 2], [2, 2, 7], [7, 7, 7]]
+    assert lengths.tolist() == [3, 2, 0]
+    tokens, _ = collapse(slots, torch.tensor([6, 3, 0], device=device), blank=1)
+    assert tokens.tolist() == [[3, 3, 2], [2, 2, 1], [1, 1, 1]]
+    tokens, lengths = collapse(slots, torch.tensor([0, 0, 0], device=device), blank=1)
+    assert tokens.shape == (3, 0)
+    assert lengths.tolist() == [0, 0, 0]

@@ -1,0 +1,45 @@
+"""One pass over the vocabulary against the whole projection."""
+
+from typing import Optional
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from fairseq_plugins.ops.vocab_scan import TOKEN_BLOCK, scan_vocabulary
+
+VOCAB, WIDTH = 13, 4
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, VOCAB, 50])
+@pytest.mark.parametrize("tokens", [0, 1, 7, TOKEN_BLOCK + 5])
+@pytest.mark.parametrize("blank", [0, 12])
+def test_scan_equals_the_whole_projection(chunk_size: int, tokens: int, blank: int, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(1)
+    hidden = (3 * torch.randn(tokens, WIDTH, generator=generator, dtype=torch.float64)).to(device)
+    weight = torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64).to(device)
+    bias: Optional[torch.Tensor] = torch.randn(VOCAB, generator=generator, dtype=torch.float64).to(device)
+    for used in (bias, None):
+        logits = F.linear(hidden, weight, used)
+        scan = scan_vocabulary(hidden, weight, used, chunk_size=chunk_size, expected=True, blank=blank)
+        torch.testing.assert_close(scan.log_sum_exp, logits.logsumexp(-1))
+        torch.testing.assert_close(scan.expected_row, logits.softmax(-1) @ weight)
+        torch.testing.assert_close(scan.blank_logit, logits[:, blank])
+        others = logits.clone()
+        others[:, blank] = -torch.inf
+        torch.testing.assert_close(scan.piece_logit, others.amax(-1))
+        assert torch.equal(scan.piece, others.argmax(-1))
+
+
+def test_fields_that_were_not_asked_for_are_none() -> None:
+    scan = scan_vocabulary(torch.ones(2, WIDTH), torch.ones(VOCAB, WIDTH), None)
+    assert scan[1:] == (None, None, None, None)
+
+
+def test_rising_and_falling_logits_do_not_overflow(device: torch.device) -> None:
+    """The running maximum moves from chunk to chunk by hundreds, upwards and downwards."""
+    hidden = torch.tensor([[1.0], [-1.0]], device=device)
+    weight = torch.linspace(-500, 500, VOCAB, device=device)[:, None]
+    scan = scan_vocabulary(hidden, weight, None, chunk_size=1, expected=True)
+    assert scan.log_sum_exp.tolist() == [500.0, 500.0]
+    assert scan.expected_row.flatten().tolist() == [500.0, -500.0]

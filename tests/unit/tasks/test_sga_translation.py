@@ -1,0 +1,153 @@
+"""Task sga_translation: XLM-R's input format from a stock data-bin, its generator, its errors."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from fairseq_plugins.generators.sga_generator import SGAGenerator
+from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
+from tests import builders, data_bins
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data-bin de-en with a training set."""
+    path = tmp_path_factory.mktemp("data-bin")
+    data_bins.write_pair(path, "train", "de", "en")
+    return path
+
+
+def setup(folder: Path, **options: Any) -> SGATranslationTask:
+    """As the trainer does."""
+    shared = {
+        "dataset_impl": "mmap",
+        "required_seq_len_multiple": 1,
+    }  # interpolated from the dataset's options otherwise
+    names = {"data": str(folder), "source_lang": "de", "target_lang": "en"}
+    return SGATranslationTask.setup_task(SGATranslationConfig(**{**shared, **names, **options}))
+
+
+def rows(folder: Path) -> Dict[str, List[List[int]]]:
+    """What was written, from the same seed."""
+    return {"de": data_bins.sentences(12, 1), "en": data_bins.sentences(12, 101)}
+
+
+def test_dictionary_ends_with_mask(folder: Path) -> None:
+    task = setup(folder)
+    assert len(task.source_dictionary) == builders.VOCAB
+    assert task.source_dictionary.index("<mask>") == builders.MASK
+    assert task.target_dictionary.symbols == task.source_dictionary.symbols
+    assert task.source_dictionary.symbols == builders.dictionary().symbols
+
+
+def test_batches_have_xlmrs_input_format(folder: Path) -> None:
+    """<s> x </s>, padded on the right; the target is y </s>."""
+    task = setup(folder)
+    task.load_dataset("train")
+    dataset, expected = task.dataset("train"), rows(folder)
+    batch = dataset.collater([dataset[index] for index in range(12)])
+    order = batch["id"].tolist()
+    assert sorted(order) == list(range(12))
+    sources, lengths = batch["net_input"]["src_tokens"], batch["net_input"]["src_lengths"].tolist()
+    for row, index in enumerate(order):
+        source = [builders.BOS, *expected["de"][index], builders.EOS]
+        assert lengths[row] == len(source)
+        assert sources[row].tolist() == source + [builders.PAD] * (sources.size(1) - len(source))
+        target = [*expected["en"][index], builders.EOS]
+        assert batch["target"][row].tolist() == target + [builders.PAD] * (batch["target"].size(1) - len(target))
+
+
+def test_sizes_count_the_symbol_that_is_prepended(folder: Path) -> None:
+    """Otherwise --max-tokens and --max-source-positions are off by one a sentence."""
+    task = setup(folder)
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    for index, (source, target) in enumerate(zip(rows(folder)["de"], rows(folder)["en"])):
+        assert tuple(dataset.size(index)) == (len(source) + 2, len(target) + 1)
+        assert dataset.num_tokens(index) == max(len(source) + 2, len(target) + 1)
+        assert tuple(dataset.sizes[index]) == (len(source) + 2, len(target) + 1)
+    longest = max(len(row) for row in rows(folder)["de"]) + 2
+    kept, dropped = dataset.filter_indices_by_size(dataset.ordered_indices(), (longest - 1, 1000))
+    assert len(dropped) >= 1
+    assert len(kept) + len(dropped) == 12
+
+
+def test_truncated_sources_fit_with_the_symbol_that_is_prepended(folder: Path) -> None:
+    """--truncate-source --max-source-positions 6: six tokens, <s> and </s> counted, and not seven."""
+    task = setup(folder, truncate_source=True, max_source_positions=6)
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    lengths = [len(dataset[index]["source"]) for index in range(12)]
+    assert max(lengths) == 6
+    assert [int(dataset.size(index)[0]) for index in range(12)] == lengths
+    assert all(int(dataset[index]["source"][-1]) == builders.EOS for index in range(12))
+
+
+def test_raw_sentences_for_interactive_look_the_same(folder: Path) -> None:
+    task = setup(folder)
+    tokens = [torch.tensor([5, 6, 7, builders.EOS]), torch.tensor([8, builders.EOS])]
+    dataset = task.build_dataset_for_inference(tokens, [4, 2])
+    batch = dataset.collater([dataset[0], dataset[1]])
+    found = {int(i): row.tolist() for i, row in zip(batch["id"], batch["net_input"]["src_tokens"])}
+    assert found == {0: [0, 5, 6, 7, 2], 1: [0, 8, 2, 1, 1]}
+    assert sorted(batch["net_input"]["src_lengths"].tolist()) == [3, 5]
+    assert [int(size) for size in dataset.src_sizes] == [5, 3]
+
+
+def _generator(task: Any, **options: Any) -> SGAGenerator:
+    return task.build_generator([], argparse.Namespace(**options))
+
+
+def test_fairseqs_iteration_options_reach_the_generator() -> None:
+    task = builders.task()
+    chosen = _generator(
+        task, iter_decode_max_iter=4, iter_decode_force_max_iter=True, retain_iter_history=True, iter_decode_with_beam=1
+    )
+    assert chosen.options == (4, False, True)
+    assert _generator(task, iter_decode_max_iter=0).options == (0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"iter_decode_with_beam": 3}, "--iter-decode-with-beam.*3"),
+        ({"iter_decode_eos_penalty": 0.5}, "--iter-decode-eos-penalty"),
+        ({"iter_decode_with_external_reranker": True}, "--iter-decode-with-external-reranker"),
+        ({"iter_decode_max_iter": -1}, "--iter-decode-max-iter.*-1"),
+    ],
+)
+def test_options_without_a_meaning_are_refused(options: Dict[str, Any], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        _generator(builders.task(), **options)
+
+
+def test_inference_step_gives_text() -> None:
+    """The generator as fairseq's commands call it: ids the dictionary can print."""
+    task, model = builders.task(), builders.sga_model()
+    sample = builders.batch(builders.source_rows([6, 4]))
+    hypotheses = task.inference_step(_generator(task, iter_decode_max_iter=2), [model], sample)
+    for sentence in hypotheses:
+        text = task.target_dictionary.string(sentence[0]["tokens"].int().cpu())
+        assert len(text.split()) <= len(sentence[0]["tokens"])
+
+
+def test_padding_on_the_left_is_refused(folder: Path) -> None:
+    for value in (True, "True"):
+        with pytest.raises(ValueError, match="--left-pad-source"):
+            setup(folder, left_pad_source=value)
+
+
+def test_target_padding_on_the_left_is_refused(folder: Path) -> None:
+    """The criterion would cut labels off: </s> and padding are expected at the end."""
+    with pytest.raises(ValueError, match="--left-pad-target"):
+        setup(folder, left_pad_target="True")
+
+
+def test_two_dictionaries_are_refused(tmp_path: Path) -> None:
+    data_bins.write_pair(tmp_path, "train", "de", "en")
+    data_bins.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
+    with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
+        setup(tmp_path)

@@ -1,0 +1,128 @@
+"""Task tlm_pretraining: which data it reads, that parts are masked independently, epochs, errors."""
+
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+
+from fairseq_plugins.tasks.tlm_pretraining import TLMPretrainingConfig, TLMPretrainingTask
+from tests import builders, data_bins
+
+COUNT = 12
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """en-de and en-fr over the same sentences: only the masking can differ."""
+    path = tmp_path_factory.mktemp("data-bin")
+    data_bins.write_pair(path, "train", "en", "de")
+    data_bins.write_pair(path, "train", "en", "fr")
+    return path
+
+
+def setup(folder: Path, **options: Any) -> TLMPretrainingTask:
+    """As the trainer does."""
+    cfg = TLMPretrainingConfig(**{"data": str(folder), "pairs": "en-de,en-fr", "seed": 1, **options})
+    return TLMPretrainingTask.setup_task(cfg)
+
+
+def _items(task: TLMPretrainingTask) -> List[Dict[str, Any]]:
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    return [dataset[index] for index in range(len(dataset))]
+
+
+def _whole(item: Dict[str, Any]) -> List[int]:
+    """The tokens before masking."""
+    return [int(t if p == builders.PAD else p) for t, p in zip(item["tokens"], item["target"])]
+
+
+def test_pairs_and_languages_are_concatenated(folder: Path) -> None:
+    items = _items(setup(folder, monolingual="de,fr"))
+    assert len(items) == 4 * COUNT
+    en, de = data_bins.sentences(COUNT, 1), data_bins.sentences(COUNT, 101)
+    for index in range(COUNT):
+        pair = [builders.BOS, *en[index], builders.EOS, builders.BOS, *de[index], builders.EOS]
+        assert _whole(items[index]) == _whole(items[COUNT + index]) == pair
+        single = [builders.BOS, *de[index], builders.EOS]
+        assert _whole(items[2 * COUNT + index]) == _whole(items[3 * COUNT + index]) == single
+
+
+def test_two_pairs_do_not_mask_the_same_line_in_the_same_way(folder: Path) -> None:
+    items = _items(setup(folder))
+    same = [items[i]["target"].tolist() == items[COUNT + i]["target"].tolist() for i in range(COUNT)]
+    assert sum(same) < COUNT // 2
+
+
+def test_epochs_reach_every_part(folder: Path) -> None:
+    task = setup(folder, monolingual="en")
+    first = [item["target"].tolist() for item in _items(task)]
+    dataset = task.dataset("train")
+    dataset.set_epoch(2)
+    second = [dataset[index]["target"].tolist() for index in range(len(dataset))]
+    for start in range(0, 3 * COUNT, COUNT):
+        changed = sum(a != b for a, b in zip(first[start : start + COUNT], second[start : start + COUNT]))
+        assert changed > COUNT // 2
+    dataset.set_epoch(1)
+    assert [dataset[index]["target"].tolist() for index in range(len(dataset))] == first
+
+
+def test_sizes_are_the_real_lengths(folder: Path) -> None:
+    task = setup(folder, monolingual="de")
+    items, dataset = _items(task), task.dataset("train")
+    lengths = [len(item["tokens"]) for item in items]
+    assert dataset.sizes.tolist() == lengths
+    assert [dataset.size(index) for index in range(len(items))] == lengths
+    assert [dataset.num_tokens(index) for index in range(len(items))] == lengths
+    assert dataset.num_tokens_vec(np.arange(len(items))).tolist() == lengths
+    order = dataset.ordered_indices()
+    assert sorted(order.tolist()) == list(range(len(items)))
+    assert all(lengths[a] <= lengths[b] for a, b in zip(order, order[1:]))
+
+
+def test_batches_respect_max_tokens_and_leave_long_pairs_out(folder: Path) -> None:
+    task = setup(folder, tokens_per_sample=15)
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    batches = task.get_batch_iterator(
+        dataset, max_tokens=40, max_positions=task.max_positions(), ignore_invalid_inputs=True, seed=1
+    ).next_epoch_itr(shuffle=False)
+    seen = []
+    for batch in batches:
+        assert batch["net_input"]["src_tokens"].numel() <= 40
+        seen += batch["id"].tolist()
+    short = int((dataset.sizes <= 15).sum())
+    assert 0 < short < len(dataset)
+    assert len(seen) == short
+
+
+def test_dictionary_ends_with_mask(folder: Path) -> None:
+    task = setup(folder)
+    assert task.source_dictionary.symbols == task.target_dictionary.symbols == builders.dictionary().symbols
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mask_prob": 0.0}, ["--mask-prob", "0.0"]),
+        ({"mask_prob": 1.5}, ["--mask-prob", "1.5"]),
+        ({"one_side_prob": -0.1}, ["--one-side-prob", "-0.1"]),
+        ({"one_side_prob": 1.1}, ["--one-side-prob", "1.1"]),
+        ({"pairs": ""}, ["--pairs"]),
+        ({"pairs": "en"}, ["--pairs", "en"]),
+        ({"pairs": "en-de-fr"}, ["--pairs", "en-de-fr"]),
+        ({"monolingual": "en,es"}, ["--monolingual", "es"]),
+        ({"pairs": "it-de"}, ["dict.it.txt"]),
+    ],
+)
+def test_wrong_options_are_named(folder: Path, options: Dict[str, Any], words: List[str]) -> None:
+    with pytest.raises(ValueError) as error:
+        setup(folder, **options)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_a_missing_split_is_named(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="valid.en-de.en"):
+        setup(folder).load_dataset("valid")
