@@ -102,9 +102,11 @@ $(STAMPS)/builders: $(CONSTRAINTS)
 	@$(PIP_INSTALL) -c $(CONSTRAINTS) numpy cython setuptools wheel
 	@touch $@
 
+# fairseq 0.12.2 (older Pythons) alone is built in isolation: beside torch it asks for sources that its release lacks.
 $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(SAY) "3/3 fairseq, fastBPE (both compiled: a minute or two on two cores), sentencepiece, sacrebleu, fairseq_plugins"
 	@printf '[build_ext]\nparallel = 2\n' >$(STAMPS)/build.cfg
+	@$(TESTED_PYTHON) || $(COMPILING) $(PIP_INSTALL) -c $(CONSTRAINTS) "$$(grep -o 'fairseq==[0-9.]*' setup.py)"
 	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e .
 	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"
 	@touch $@

@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; two test processes share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for the network
 
+import logging
 import random
 import signal
 import subprocess
@@ -15,6 +16,10 @@ from typing import Callable, List, Mapping, Optional, Union
 import numpy as np
 import pytest
 import torch
+
+# Some fairseq modules configure logging when imported, onto a stream that pytest shows after its closing line. pytest
+# keeps its own record of every log line, so this process needs no other handler.
+logging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fairseq_plugins"

@@ -23,7 +23,7 @@ step() { printf '\n[%3d s] %s\n' "$((SECONDS - start))" "$*"; }
 
 step "1/6 toy corpus: English and German, seed $TOY_SEED"
 "$PYTHON" -m data_prep.toy --out "$OUT/text" --seed "$TOY_SEED" --train 20000 --valid 200 --test 500 --langs en,de
-paste -d '|' "$OUT/text/train.en" "$OUT/text/train.de" | head -n 3
+for language in en de; do head -n 2 "$OUT/text/train.$language"; done
 
 step "2/6 sentencepiece and fairseq-preprocess, with the frozen model's pieces and dictionary"
 bash data_prep/preprocess.sh --text "$OUT/text" --model "$MLM/sentencepiece.bpe.model" --dict "$MLM/dict.txt" \

@@ -22,6 +22,16 @@ def read_log(path: Path) -> List[Dict[str, Any]]:
     return records
 
 
+def mean_passes(run: Path) -> Dict[str, float]:
+    """Mean denoising passes a sentence of each generate log, by the largest number allowed."""
+    means = {}
+    for path in sorted(run.glob("generate-[0-9]*.log")):
+        steps = [int(line.split("\t")[1]) for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("I-")]
+        if steps:
+            means[path.stem.partition("-")[2]] = sum(steps) / len(steps)
+    return means
+
+
 def describe(run: Path) -> Dict[str, Any]:
     """Facts of a run from its log and its last checkpoint."""
     valid = [record for record in read_log(run / "train.log") if "valid_loss" in record]
@@ -42,6 +52,7 @@ def describe(run: Path) -> Dict[str, Any]:
         "train_seconds": round(float(state["extra_state"]["previous_training_time"]), 1),
         "trained_parameters": trainable,
         "validation": curve,
+        "mean_passes": mean_passes(run),
         "options": {key: options[key] for key in KEPT if key in options},
         "machine": f"{os.cpu_count()} CPU cores, {platform.machine()}, torch {torch.__version__}",
     }

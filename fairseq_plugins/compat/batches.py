@@ -1,5 +1,6 @@
 """Batches: none is lost, and a resumed run sees the same ones as an uninterrupted run."""
 
+import gc
 import logging
 from argparse import ArgumentParser
 from pathlib import Path
@@ -66,8 +67,9 @@ def _resume_changes_batches() -> bool:
     from fairseq import options
     from fairseq.tasks import FairseqTask
 
-    return not is_mended(options.parse_args_and_arch, "epoch_resume") and source_has(
-        FairseqTask.get_batch_iterator, "numpy_seed(seed + epoch)"
+    causes = ("numpy_seed(seed + epoch)", "reuse_dataloader=reuse_dataloader")
+    return not is_mended(options.parse_args_and_arch, "epoch_resume") and any(
+        source_has(FairseqTask.get_batch_iterator, cause) for cause in causes
     )
 
 
@@ -76,7 +78,7 @@ def _renew_batches_by_default() -> None:
     from fairseq.trainer import Trainer
 
     parse = options.parse_args_and_arch
-    init = Trainer.__init__
+    init, begin = Trainer.__init__, Trainer.begin_epoch
 
     @instead_of(parse, "epoch_resume")
     def parse_args_and_arch(parser: ArgumentParser, *args: Any, **kwargs: Any) -> Any:
@@ -93,8 +95,15 @@ def _renew_batches_by_default() -> None:
             logger.info(f"dataset.{OPTION} is not set: using true, so that a resumed run equals an uninterrupted one")
         init(self, cfg, *args, **kwargs)
 
+    @instead_of(begin, "epoch_resume")
+    def begin_epoch(self: Any, epoch: int) -> None:
+        if self.cfg.dataset.num_workers > 0:
+            gc.collect()  # ends the workers of the last epoch, whose iterator holds itself through a cycle
+        begin(self, epoch)
+
     options.parse_args_and_arch = parse_args_and_arch
     Trainer.__init__ = __init__
+    Trainer.begin_epoch = begin_epoch
 
 
 def _hydra_left_unset(cfg: Any) -> bool:
@@ -123,9 +132,9 @@ LOST_SENTENCES = Mend(
 )
 EPOCH_RESUME = Mend(
     name="epoch_resume",
-    reason="batches are cached from the epoch a process starts in, so a run resumed in a later epoch trains on others; "
-    "makes --update-epoch-batch-itr True the default (False keeps the cache)",
-    upstream="no report found; FairseqTask.get_batch_iterator, numpy_seed(seed + epoch)",
+    reason="batches, and the noise drawn by data-loading workers, stay those of the epoch in which the process started, so "
+    "a resumed run is another one; makes --update-epoch-batch-itr True the default (False keeps the cache)",
+    upstream="facebookresearch/fairseq#1156, #2525 (the cache); no report of the defect found",
     needed=_resume_changes_batches,
     apply=_renew_batches_by_default,
 )

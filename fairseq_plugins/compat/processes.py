@@ -51,7 +51,8 @@ def join_job(cfg: Any) -> None:
 
 def refuse_to_train_alone(cfg: Any) -> None:
     """Raise ValueError in one of several processes that would each train a model of its own into the same folder."""
-    if not _started_by_torchrun() or cfg.distributed_training.distributed_world_size > 1 or dist.is_initialized():
+    training = getattr(cfg, "distributed_training", cfg)  # the trainer still takes an argparse namespace
+    if not _started_by_torchrun() or training.distributed_world_size > 1 or dist.is_initialized():
         return
     size = os.environ["WORLD_SIZE"]
     raise ValueError(

@@ -18,10 +18,13 @@ def _alias_args() -> None:
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
 
     def args(self: Any) -> Any:
-        """The task's configuration, under the name that this task still uses."""
-        return self.cfg
+        """The task's configuration, under the name that this task still uses (a subclass may set another)."""
+        return self.__dict__.get("args", self.cfg)
 
-    Task.args = property(args)
+    def set_args(self: Any, value: Any) -> None:
+        self.__dict__["args"] = value
+
+    Task.args = property(args, set_args)
 
 
 def _permute_sentences_is_int() -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -164,6 +165,15 @@ checkpoint: {{save_dir: {tmp_path / "hydra"}}}
     (tmp_path / "sga.yaml").write_text(config)
     run_cli("hydra_train", "--config-dir", tmp_path, "--config-name", "sga", cwd=tmp_path)
     assert largest_difference(trained / "checkpoint1.pt", tmp_path / "hydra" / "checkpoint1.pt") == 0.0
+
+
+def test_two_processes_equal_one_with_accumulation(world: World, run_cli: Run, user_dir: str, tmp_path: Path) -> None:
+    more = ["--max-update", 3, "--disable-validation", "--denoise-noise", 0]
+    train = Path(sys.executable).with_name("fairseq-train")
+    arguments = train_arguments(world, user_dir, tmp_path / "two", *more)
+    run_cli("torch.distributed.run", "--standalone", "--nproc_per_node", 2, train, *arguments)
+    run_cli("train", *train_arguments(world, user_dir, tmp_path / "one", *more, "--update-freq", 2))
+    assert largest_difference(tmp_path / "two/checkpoint_last.pt", tmp_path / "one/checkpoint_last.pt") < 1e-4
 
 
 def test_bf16_trains(world: World, run_cli: Run, user_dir: str, tmp_path: Path) -> None:

@@ -234,6 +234,24 @@ def test_half_precision_hidden_is_accumulated_in_float32(
         torch.testing.assert_close(half.weight.grad.double(), exact.weight.grad, rtol=2e-2, atol=3e-2)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("bias", [True, False])
+def test_half_precision_loss_of_confident_slots_is_not_negative(
+    dtype: torch.dtype, bias: bool, device: torch.device
+) -> None:
+    """A probability above one: labels' logits and log-sum-exp must come from equally rounded logits."""
+    generator = torch.Generator().manual_seed(1)
+    weight = 0.5 * torch.randn(1000, 64, generator=generator)
+    offsets = torch.randn(1000, generator=generator)
+    targets = torch.randint(1, 1000, (16, 5), generator=generator)
+    path = torch.zeros(16, 10, dtype=torch.int64)
+    path[:, ::2] = targets
+    tensors = [tensor.to(device, dtype) for tensor in (2.0 * weight[path], weight, offsets)]
+    lengths = torch.full((16,), 10, device=device), torch.full((16,), 5, device=device)
+    loss = linear_ctc_loss(tensors[0], tensors[1], tensors[2] if bias else None, targets.to(device), *lengths, blank=0)
+    assert float(loss.min()) >= -1e-3
+
+
 def test_large_logits_do_not_overflow(device: torch.device) -> None:
     inputs = case(device, dtype=torch.float32)
     inputs = inputs._replace(hidden=inputs.hidden * 200, bias=inputs.bias * 100)

@@ -1,0 +1,43 @@
+"""Write a trained masked LM as a Hugging Face XLM-RoBERTa folder in half precision, with its dictionary and pieces."""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch  # noqa: E402
+
+from fairseq_plugins import checkpoints  # noqa: E402
+
+
+def export(checkpoint: Path, dictionary: Path, sentencepiece: Path, output: Path) -> str:
+    """Convert; returns the fingerprint of the rounded weights, the one SGA checkpoints carry.
+
+    Raises:
+        ValueError: the checkpoint is not a masked LM of XLM-R's shape.
+    """
+    found = checkpoints.read_masked_lm(checkpoint)
+    output.mkdir(parents=True, exist_ok=True)
+    fingerprint = checkpoints.write_masked_lm(output, found.sizes, found.tensors, dtype=torch.float16)
+    shutil.copyfile(dictionary, output / "dict.txt")
+    shutil.copyfile(sentencepiece, output / "sentencepiece.bpe.model")
+    return fingerprint
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--checkpoint", required=True, type=Path, help="fairseq checkpoint of an xlmr_mlm model")
+    parser.add_argument("--dict", required=True, type=Path, help="its dict.txt")
+    parser.add_argument("--sentencepiece", required=True, type=Path, help="its sentencepiece model")
+    parser.add_argument("--output", required=True, type=Path, help="folder to write")
+    args = parser.parse_args()
+    fingerprint = export(args.checkpoint, args.dict, args.sentencepiece, args.output)
+    size = sum(path.stat().st_size for path in args.output.iterdir())
+    print(f"{args.output}: fingerprint {fingerprint}, {size / 1e6:.1f} MB in all")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The files of the checkout, as the contract tests read them."""
+
+import ast
+import subprocess
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Tuple, Union
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "fairseq_plugins"
+CODE_FOLDERS = (PACKAGE, "data_prep", "examples", "benchmarks", "tests")
+IGNORED_PARTS = {".git", "__pycache__", "runs", "build", "dist"}
+
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+
+
+class Source(NamedTuple):
+    """A Python file: its path below the root with forward slashes, its text, and the tree of it."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> "Source":
+        """Parse ``text`` as the file ``name``; tests of the rules themselves pass made-up files."""
+        return cls(name, text, ast.parse(text, filename=name))
+
+
+def listed_files() -> List[str]:
+    """Every file that git tracks or would track; in a copy without git, every file outside the ignored folders."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True) if (ROOT / ".git").exists() else None
+    if done is not None and done.returncode == 0:
+        names = [name for name in done.stdout.split("\0") if name]
+    else:
+        names = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*")]
+        names = [name for name in names if not _ignored(name)]
+    return sorted(name for name in names if (ROOT / name).is_file())
+
+
+def _ignored(name: str) -> bool:
+    parts = name.split("/")
+    return any(part in IGNORED_PARTS or part.startswith(".venv") or part.endswith("_cache") for part in parts)
+
+
+def texts() -> Iterator[Tuple[str, str]]:
+    """Name and text of every listed file that is UTF-8 text."""
+    for name in listed_files():
+        try:
+            yield name, (ROOT / name).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+def sources(*folders: str) -> List[Source]:
+    """Every listed Python file below the folders."""
+    found = []
+    for name, text in texts():
+        if name.endswith(".py") and name.split("/")[0] in folders:
+            found.append(Source.parse(name, text))
+    return found
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    """Every function and method in a tree, nested ones too."""
+    return (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+
+def dotted(node: ast.AST) -> str:
+    """``a.b.c`` for the expression a.b.c, "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        inner = dotted(node.value)
+        return f"{inner}.{node.attr}" if inner else ""
+    return ""
+
+
+def table_rows(text: str, first_header: str) -> List[Dict[str, str]]:
+    """Rows of the first Markdown table whose first column is called ``first_header``, as dicts by header."""
+    lines = iter(text.splitlines())
+    for line in lines:
+        header = _cells(line)
+        if header and header[0] == first_header:
+            next(lines)  # the rule below the header
+            break
+    else:
+        return []
+    rows = []
+    for line in lines:
+        cells = _cells(line)
+        if not cells:
+            break
+        rows.append(dict(zip(header, cells)))
+    return rows
+
+
+def _cells(line: str) -> List[str]:
+    line = line.strip()
+    return [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []

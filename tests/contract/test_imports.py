@@ -1,0 +1,138 @@
+"""The arrows of the design: who may import whom inside the package."""
+
+import ast
+import sys
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
+
+import pytest
+
+from tests.contract.repository import PACKAGE, ROOT, Source, sources
+
+# Component -> what it may import from its siblings. Arrows go only down; anything else moves down to modules/ or ops/.
+ARROWS: Dict[str, FrozenSet[str]] = {
+    "ops": frozenset(),
+    "checkpoints": frozenset(),
+    "compat": frozenset(),
+    "scoring": frozenset(),
+    "modules": frozenset({"ops"}),
+    "data": frozenset({"ops"}),
+    "generators": frozenset({"modules", "ops"}),
+    "criterions": frozenset({"ops"}),
+    "models": frozenset({"modules", "ops", "checkpoints"}),
+    "analysis": frozenset({"models", "modules", "ops"}),
+    "tasks": frozenset({"data", "generators", "models", "modules", "ops", "checkpoints"}),
+}
+METHODS = ("sga", "csr", "deltalm", "veco", "nlu")
+# Outside the package: what these components may import besides the standard library (None: anything but the second).
+ONLY = {"checkpoints": {"torch", "safetensors", "numpy"}}
+NEVER = {"ops": {"fairseq", "fairseq_cli"}, "checkpoints": {"fairseq", "fairseq_cli"}}
+STANDARD_LIBRARY = getattr(sys, "stdlib_module_names", frozenset())
+
+
+class Import(NamedTuple):
+    """One imported name: ``inside`` holds its parts below the package, or None for another package's name."""
+
+    line: int
+    name: str
+    inside: Optional[Tuple[str, ...]]
+    relative: bool
+
+
+def imports(source: Source) -> Iterator[Import]:
+    """Every import of a file of the package, at any depth of the code."""
+    folder = source.name.split("/")[1:-1]
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                parts = alias.name.split(".")
+                yield Import(node.lineno, alias.name, tuple(parts[1:]) if parts[0] == PACKAGE else None, False)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module.split(".") if node.module else []
+            for alias in node.names:
+                if node.level:
+                    base = folder[: len(folder) - (node.level - 1)]
+                    parts = [*base, *module, alias.name]
+                    yield Import(node.lineno, ".".join(parts), tuple(parts), True)
+                else:
+                    inside = (*module[1:], alias.name) if module[0] == PACKAGE else None
+                    yield Import(node.lineno, ".".join([*module, alias.name]), inside, False)
+
+
+def method_of(parts: Tuple[str, ...]) -> Optional[str]:
+    """The method that a path below a component belongs to, by its stem; None for shared code."""
+    for part in parts[1:]:
+        for method in METHODS:
+            if part == method or part.startswith((f"{method}_", f"{method}.")):
+                return method
+    return None
+
+
+def violations(source: Source) -> List[str]:
+    """Each breach of the arrows in one file, as text with file and line."""
+    parts = tuple(source.name.split("/")[1:])
+    component = parts[0]
+    if component in ("__init__.py", "__main__.py"):
+        allowed = frozenset(ARROWS)
+    elif component not in ARROWS:
+        return [f"{source.name}: {component} is no component of the design; valid: {', '.join(sorted(ARROWS))}"]
+    else:
+        allowed = ARROWS[component]
+    found = []
+    for item in imports(source):
+        where = f"{source.name}:{item.line}: {item.name}"
+        if item.inside is None:
+            top = item.name.split(".")[0]
+            if top in NEVER.get(component, ()):
+                found.append(f"{where}: {component} must not import {top}")
+            elif component in ONLY and top not in ONLY[component] and top not in STANDARD_LIBRARY:
+                found.append(f"{where}: {component} may import {', '.join(sorted(ONLY[component]))} only")
+            continue
+        if not item.relative:
+            found.append(f"{where}: relative imports only, or the file is run twice under --user-dir")
+        target = item.inside[0] if item.inside else ""
+        if target in ARROWS and target != component and target not in allowed:
+            found.append(f"{where}: {component} must not import {target}")
+        methods = {method_of(parts), method_of(item.inside)} - {None}
+        if len(methods) > 1:
+            found.append(f"{where}: one method imports another ({', '.join(sorted(map(str, methods)))})")
+    return found
+
+
+def test_the_package_obeys_the_arrows():
+    files = sources(PACKAGE)
+    assert len(files) > 10
+    assert [text for source in files for text in violations(source)] == []
+
+
+def test_every_component_is_in_the_table():
+    folders = {path.name for path in (ROOT / PACKAGE).iterdir() if (path / "__init__.py").is_file()}
+    assert folders <= set(ARROWS)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("ops/ctc.py", "from ..modules.masked_lm import MaskedLM", "ops must not import modules"),
+        ("ops/ctc.py", "def f():\n    from fairseq import utils", "ops must not import fairseq"),
+        ("modules/frozen.py", "from .. import models", "modules must not import models"),
+        ("models/sga/model.py", "from ...tasks.sga_translation import Task", "models must not import tasks"),
+        ("models/sga/model.py", "from ..deltalm.decoder import Decoder", "one method imports another (deltalm, sga)"),
+        ("tasks/sga_translation.py", "from ..data import veco_dataset", "one method imports another (sga, veco)"),
+        ("tasks/sga_translation.py", "from fairseq_plugins.models import sga", "relative imports only"),
+        ("tasks/sga_translation.py", "import fairseq_plugins.ops.ctc", "relative imports only"),
+        ("criterions/sga_ctc.py", "from ..models.sga import SGAModel", "criterions must not import models"),
+        ("compat/reading.py", "from ..checkpoints import reading", "compat must not import checkpoints"),
+        ("checkpoints/reading.py", "import transformers", "checkpoints may import numpy, safetensors, torch only"),
+        ("helpers/text.py", "import os", "helpers is no component"),
+    ],
+)
+def test_a_breach_is_found(name: str, code: str, message: str):
+    found = violations(Source.parse(f"{PACKAGE}/{name}", code))
+    assert len(found) == 1
+    assert message in found[0]
+
+
+def test_what_the_design_allows_passes():
+    code = "import os\nimport torch\nfrom ..generators.sga_generator import SGAGenerator\nfrom .. import checkpoints\n"
+    assert violations(Source.parse(f"{PACKAGE}/tasks/sga_translation.py", code)) == []
+    assert violations(Source.parse(f"{PACKAGE}/checkpoints/a.py", "import torch\nfrom .reading import read")) == []

@@ -1,0 +1,131 @@
+"""SGA learns to translate: a tiny masked LM is pre-trained on pairs, frozen, and prompted into a translator.
+
+The language pair is a word-for-word code of twelve words; sentences have two to five different words, and those that are
+tested were never trained on. One slot per source token is enough, and keeps the test short.
+"""
+
+from typing import List, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fairseq_plugins import checkpoints
+from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
+from fairseq_plugins.data.tlm_dataset import MaskingConfig, TLMDataset
+from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
+from fairseq_plugins.models.sga import SGAConfig, SGAModel
+from fairseq_plugins.modules.frozen import Frozen
+from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from tests import builders
+
+WORDS = 12
+PRETRAINING, UPDATES, ROWS = 600, 300, 32
+EOS = torch.tensor([builders.EOS])
+BOS = torch.tensor([builders.BOS])
+
+
+class Corpus(NamedTuple):
+    """Sentences that end with </s>; the target is the source with every word moved by WORDS."""
+
+    source: List[Tensor]
+    target: List[Tensor]
+
+
+def corpus(count: int, seed: int) -> Corpus:
+    """Two to five different words a sentence."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(2, 6, (count,), generator=generator).tolist()
+    words = [torch.randperm(WORDS, generator=generator)[:length] + builders.FIRST_PIECE for length in lengths]
+    return Corpus([torch.cat([row, EOS]) for row in words], [torch.cat([row + WORDS, EOS]) for row in words])
+
+
+def unseen(train: Corpus, test: Corpus) -> Corpus:
+    """The sentences of ``test`` that ``train`` lacks."""
+    known = {tuple(row.tolist()) for row in train.source}
+    kept = [n for n, row in enumerate(test.source) if tuple(row.tolist()) not in known]
+    return Corpus([test.source[n] for n in kept], [test.target[n] for n in kept])
+
+
+def _updates(parameters: List[Tensor], learning_rate: float, count: int):
+    optimizer = torch.optim.Adam(parameters, lr=learning_rate, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=count)
+    for _ in range(count):
+        yield optimizer
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+
+
+def pretrain(train: Corpus) -> MaskedLM:
+    """Mostly translation LM with one side masked: the masked LM learns to look across."""
+    sizes = [np.array([len(row) for row in side]) for side in train]
+    data = TLMDataset(list(train), sizes, builders.dictionary(), MaskingConfig(0.15, 0.8, seed=1))
+    lm = MaskedLM(MaskedLMSizes(builders.VOCAB, layers=2, embed_dim=48, ffn_dim=96, heads=4, max_positions=20))
+    lm.reset_parameters()
+    for epoch, _ in enumerate(_updates(list(lm.parameters()), 3e-3, PRETRAINING)):
+        data.set_epoch(epoch + 1)
+        batch = data.collater([data[index] for index in torch.randint(len(data), (ROWS,)).tolist()])
+        masked = batch["target"].ne(builders.PAD)
+        logits = lm(batch["net_input"]["src_tokens"], batch["net_input"]["positions"], masked)
+        F.cross_entropy(logits, batch["target"][masked]).backward()
+    return lm
+
+
+def train_sga(model: SGAModel, train: Corpus) -> List[float]:
+    """Nats a token, by update."""
+    criterion = SGACTCCriterion(builders.task(), SGACTCConfig(sentence_avg=False))
+    losses = []
+    model.train()
+    for _ in _updates([p for p in model.parameters() if p.requires_grad], 5e-2, UPDATES):
+        rows = torch.randint(len(train.source), (ROWS,)).tolist()
+        sources = [torch.cat([BOS, train.source[row]]) for row in rows]
+        loss, size, _ = criterion(model, builders.batch(sources, [train.target[row] for row in rows]))
+        (loss / size).backward()
+        losses.append(loss.item() / size)
+    return losses
+
+
+def exact(model: SGAModel, test: Corpus, max_iter: int) -> float:
+    """Share of sentences translated without an error."""
+    sample = builders.batch([torch.cat([BOS, row]) for row in test.source])
+    found = SGAGenerator(builders.dictionary(), IterationOptions(max_iter)).generate([model], sample)
+    right = [s[0]["tokens"].tolist() == row[:-1].tolist() for s, row in zip(found, test.target)]
+    return sum(right) / len(right)
+
+
+def repaired(model: SGAModel, test: Corpus) -> float:
+    """Share of sentences that one denoising pass makes right after one word was replaced by another one."""
+    sample = builders.batch([torch.cat([BOS, row]) for row in test.source])["net_input"]
+    with torch.no_grad():
+        guidance, slots = model.encode(sample["src_tokens"]), model.slot_lengths(sample["src_lengths"])
+        path = model.best_path(model.align(guidance, slots), slots)
+        rows, place = torch.arange(len(slots)), (path.tokens != model.blank).int().argmax(1)
+        damaged = path.tokens.clone()
+        first = builders.FIRST_PIECE + WORDS
+        damaged[rows, place] = (damaged[rows, place] - first + 5) % WORDS + first
+        result = model.best_path(model.denoise(damaged, guidance, slots), slots).tokens
+    assert bool((damaged != path.tokens).any(1).all())
+    return float((result == path.tokens).all(1).float().mean())
+
+
+@pytest.mark.slow
+def test_prompts_turn_a_frozen_masked_lm_into_a_translator() -> None:
+    train = corpus(4000, seed=1)
+    test = unseen(train, corpus(150, seed=2))
+    assert len(test.source) >= 50
+    lm = pretrain(train)
+    before = {name: tensor.clone() for name, tensor in lm.state_dict().items()}
+    frozen = Frozen(lm, checkpoints.fingerprint(dict(lm.named_parameters())), "learning test")
+    model = SGAModel(frozen, SGAConfig(prompt_length=16, ctc_upsample=1), builders.BOS, builders.MASK)
+    assert exact(model, test, max_iter=3) <= 0.05
+
+    losses = train_sga(model, train)
+
+    assert losses[-1] < 0.15 * losses[0]
+    assert exact(model, test, max_iter=0) >= 0.7
+    assert exact(model, test, max_iter=3) >= 0.7
+    assert repaired(model, test) >= 0.3
+    assert [name for name, tensor in lm.state_dict().items() if not torch.equal(tensor, before[name])] == []

@@ -1,0 +1,107 @@
+"""Probes that train: resuming, mBART, bf16, errors of loading. Used by ``probes.py``."""
+
+import gc
+import io
+import multiprocessing
+import re
+import shutil
+import sys
+from typing import Any
+
+import fairseq_cli.generate
+import fairseq_cli.hydra_train
+import fairseq_cli.interactive
+import fairseq_cli.train
+import torch
+from fairseq import checkpoint_utils, options
+from probe_tools import RUN, USER_DIR, at, attempt, command, is_off, read, train
+
+
+def epoch_resume() -> dict:
+    """Greatest difference between the parameters of 2 epochs in one run, and of the second one resumed after the first.
+
+    Also the difference that a data-loading worker makes to noise which depends on the epoch, how many workers are left
+    after 3 epochs, and what the option is when left alone and when given, on the command line and in hydra runs.
+    """
+    whole = train(at("whole"), "--max-epoch", 2)
+    (at("parts")).mkdir()
+    shutil.copy(at("whole") / "checkpoint1.pt", at("parts") / "checkpoint_last.pt")
+    checkpoint_utils.save_checkpoint.__dict__.pop("best", None)
+    parts = train(at("parts"), "--max-epoch", 2)
+    assert parts["extra_state"]["train_iterator"] == whole["extra_state"]["train_iterator"]
+    gc.disable()
+    arguments = [str(at("bin")), "--arch", "transformer", "--update-epoch-batch-itr", "False"]
+    given = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    overrides = [] if is_off("epoch_resume") else [[], ["dataset.update_epoch_batch_itr=false"]]
+    return {
+        "difference": _difference(whole["model"], parts["model"]),
+        "noise": _difference(_train_masked(workers=0), _train_masked(workers=1)),
+        "workers": len(multiprocessing.active_children()),  # before any collection that might come by chance
+        "option": [whole["cfg"]["dataset"]["update_epoch_batch_itr"], given.update_epoch_batch_itr],
+        "hydra": [hydra_train(*some)["cfg"]["dataset"]["update_epoch_batch_itr"] for some in overrides],
+    }
+
+
+def _train_masked(workers: int) -> dict:
+    """Three epochs of a tiny masked LM, whose masks depend on the epoch. Returns the parameters."""
+    save_dir = at(f"masked{workers}")
+    widths = [f"--encoder-{name}={value}" for name, value in (("layers", 1), ("embed-dim", 8), ("ffn-embed-dim", 8))]
+    command(
+        fairseq_cli.train.cli_main,
+        *(at("mono"), "--user-dir", USER_DIR, "--save-dir", save_dir, *RUN, "--num-workers", workers),
+        *("--task", "masked_lm", "--criterion", "masked_lm", "--mask-prob", 0.5, "--tokens-per-sample", 16),
+        *("--sample-break-mode", "complete", "--max-epoch", 3, "--disable-validation"),
+        *("--arch", "roberta_base", "--encoder-attention-heads", 1, *widths),
+    )
+    return read(save_dir / "checkpoint_last.pt")["model"]
+
+
+def _difference(one: dict, other: dict) -> float:
+    """Greatest difference between two models' tensors, but for 0.12.2's placeholders and second copies of weights."""
+    unused = re.compile(r"_float_tensor$|layers\.\d+\.(in_proj|out_proj|fc\d)_(weight|bias)$")
+    return max(float((one[name] - other[name]).abs().max()) for name in one if not unused.search(name))
+
+
+def hydra_train(*overrides: str) -> dict:
+    """``fairseq-hydra-train`` for one update of a tiny language model. Returns the checkpoint."""
+    save_dir = at(f"hydra{len(overrides)}")
+    widths = [f"model.decoder_{name}=8" for name in ("embed_dim", "input_dim", "output_dim", "ffn_embed_dim")]
+    command(
+        fairseq_cli.hydra_train.cli_main,
+        *("task=language_modeling", f"task.data={at('mono')}", "criterion=cross_entropy", "lr_scheduler=fixed"),
+        *("model=transformer_lm", "model.decoder_layers=1", "model.decoder_attention_heads=1", *widths),
+        *("optimizer=adam", "optimization.lr=[0.01]", "optimization.max_update=1", "dataset.batch_size=4"),
+        *("common.cpu=true", f"common.user_dir={USER_DIR}", "dataset.num_workers=0"),
+        *(f"checkpoint.save_dir={save_dir}", f"hydra.run.dir={save_dir}", *overrides),
+    )
+    return read(save_dir / "checkpoint_last.pt")
+
+
+def mbart_task() -> dict:
+    """Fine-tune a tiny mBART and decode with it, from files and interactively."""
+    task = ["--task", "translation_from_pretrained_bart", "--langs", "de,en"]
+    train(at("mbart"), "--max-update", 1, *task, "--share-decoder-input-output-embed")
+    model = [*task, "--user-dir", USER_DIR, "--path", at("mbart") / "checkpoint_last.pt", "--cpu", "--beam", 1]
+    model += ["--source-lang", "de", "--target-lang", "en", "--max-len-b", 3]
+    output = command(fairseq_cli.generate.cli_main, at("bin"), *model, "--gen-subset", "valid")
+    sys.stdin = io.StringIO("a b\n")
+    interactive = command(fairseq_cli.interactive.cli_main, at("bin"), *model)
+    return {"decoded": output.count("\nH-"), "interactive": interactive.count("\nH-")}
+
+
+def bf16() -> dict:
+    """Whether parameters trained with --bf16 are bfloat16 numbers (fairseq saves them as float32)."""
+    state = train(at("bf16"), "--max-epoch", 1, "--bf16")
+    rounded = [bool(torch.equal(tensor, tensor.bfloat16().float())) for tensor in state["model"].values()]
+    return {"bfloat16": all(rounded), "updates": state["optimizer_history"][-1]["num_updates"]}
+
+
+def checkpoint_errors() -> dict:
+    """What a user reads when the model's own load_state_dict refuses a checkpoint."""
+    from fairseq.models.transformer import TransformerModel
+
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> None:
+        raise ValueError("trained on another frozen model")
+
+    TransformerModel.load_state_dict = refuse
+    return {"shown": attempt(lambda: train(at("model"), "--max-epoch", 2))}

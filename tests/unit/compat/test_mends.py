@@ -1,0 +1,119 @@
+"""Each mend: the stock command works with it, and shows upstream's defect when only this mend is switched off."""
+
+from typing import Any, Dict
+
+import fairseq
+import pytest
+
+from fairseq_plugins import compat
+
+Probes = Dict[str, Dict[str, Any]]
+ABSENT = {  # defects that a fairseq does not have
+    "0.12.2": {"lost_sentences", "permute_sentences"},
+    "0.12.3.1": {"encoder_fast_path"},
+}
+NAMES = [mend.name for mend in compat.MENDS if mend.name not in ABSENT.get(fairseq.__version__, set())]
+
+
+@pytest.fixture(autouse=True)
+def _has_the_defect(request: pytest.FixtureRequest) -> None:
+    for name in ABSENT.get(fairseq.__version__, set()):
+        if request.node.name == f"test_{name}":
+            pytest.skip(f"fairseq {fairseq.__version__} does not have this defect")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "encoder_fast_path"])
+def test_applied_unless_switched_off(probes: Probes, name: str) -> None:
+    assert "error" not in probes[name]["on"], probes[name]["on"]
+    assert set(probes[name]["on"]["applied"]) == set(NAMES)
+    assert set(probes[name]["off"]["applied"]) == set(NAMES) - {name}
+
+
+def test_lost_sentences(probes: Probes) -> None:
+    on, off = probes["lost_sentences"]["on"], probes["lost_sentences"]["off"]
+    assert (on["decoded"], on["few"], on["none"]) == (20, [0, 1, 2], [])
+    assert (off["decoded"], off["few"]) == (16, [])
+    assert "IndexError" in off["none"]
+
+
+def test_safe_loading(probes: Probes) -> None:
+    on, off = probes["safe_loading"]["on"], probes["safe_loading"]["off"]
+    assert on["namespaces"] >= 1  # else the probe shows nothing
+    assert on["loaded"] == {name: [[0, 1, 2], 0.5, "AverageMeter"] for name in ("numpy1", "numpy2")}
+    assert "UnpicklingError" in off["error"]
+
+
+def test_distributed_objects(probes: Probes) -> None:
+    assert probes["distributed_objects"]["on"]["lr"] == 0.5
+    assert "UnpicklingError" in probes["distributed_objects"]["off"]["error"]
+
+
+def test_epoch_resume(probes: Probes) -> None:
+    on, off = probes["epoch_resume"]["on"], probes["epoch_resume"]["off"]
+    assert on["difference"] == 0.0
+    assert off["difference"] > 1e-4 or fairseq.__version__ == "0.12.2"  # there the noise alone is not renewed
+    assert on["noise"] == 0.0
+    assert off["noise"] > 1e-4
+    assert on["workers"] <= 1  # those of earlier epochs have ended
+    assert on["option"] == [True, "False"]  # unset, given
+    assert on["hydra"] == [True, False]
+    assert off["option"][0] is False
+
+
+def test_mbart_task(probes: Probes) -> None:
+    on, off = probes["mbart_task"]["on"], probes["mbart_task"]["off"]
+    assert (on["decoded"], on["interactive"]) == (20, 1)
+    assert "has no attribute 'args'" in off["error"]
+
+
+def test_numpy2(probes: Probes) -> None:
+    on, off = probes["numpy2"]["on"], probes["numpy2"]["off"]
+    assert (on["eos"], on["crf"], on["buckets"]) == (2, 1, True)
+    assert on["untouched"]
+    assert "'compat'" in off["eos"]
+    assert "'float'" in off["crf"]
+    assert "interpolation" in off["buckets"]
+
+
+def test_bf16(probes: Probes) -> None:
+    assert probes["bf16"]["on"]["bfloat16"]
+    assert probes["bf16"]["on"]["updates"] == 5
+    assert "xla_device" in probes["bf16"]["off"]["error"]
+
+
+def test_permute_sentences(probes: Probes) -> None:
+    on, off = probes["permute_sentences"]["on"], probes["permute_sentences"]["off"]
+    assert (on["denoising"], on["multilingual_denoising"]) == (0.5, 0.5)
+    assert "invalid int value: '0.5'" in off["log"]
+
+
+def test_checkpoint_errors(probes: Probes) -> None:
+    assert probes["checkpoint_errors"]["on"]["shown"] == "ValueError: trained on another frozen model"
+    assert probes["checkpoint_errors"]["off"]["shown"].startswith("Exception: Cannot load model parameters")
+
+
+def test_cpu_processes(probes: Probes) -> None:
+    on, off = probes["cpu_processes"]["on"], probes["cpu_processes"]["off"]
+    assert on["updates"] == {"pytorch_ddp": [3, 3], "legacy_ddp": [3, 3]}
+    assert off["updates"]["pytorch_ddp"] in ([5, 5], [])  # two models, each on the whole set; 0.12.2 fails
+    assert "--distributed-init-method tcp://127.0.0.1:1" in on["tcp"]
+    assert off["tcp"] is None  # nothing trained, nothing said
+    if fairseq.__version__ != "0.12.2":
+        assert "WORLD_SIZE=2" in on["hydra"]
+        assert "distributed_init_method=env://" in on["hydra"]
+        assert off["hydra"] > 0  # a model of its own
+
+
+def test_atomic_copies_on_a_full_disk(probes: Probes) -> None:
+    on, off = probes["atomic_copies"]["on"], probes["atomic_copies"]["off"]
+    for report in (on["copied"], on["saved"]):
+        assert report.startswith("OSError")
+        assert "The previous checkpoint_last.pt is untouched" in report
+    assert on["left"] == "checkpoint_last.pt"
+    assert on["files"] == ["checkpoint_last.pt", "new.pt"]  # no temporary file
+    assert on["seconds"] < 2.0  # no pause, no further try
+    assert off["left"].startswith("RuntimeError")
+
+
+def test_kills_while_saving_leave_a_whole_checkpoint(probes: Probes) -> None:
+    assert probes["atomic_copies"]["on"]["kills"] == [None] * 10

@@ -1,0 +1,114 @@
+"""The registry: switches, unknown versions, failing mends, applying twice."""
+
+import logging
+from typing import Any, List
+
+import fairseq
+import numpy as np
+import pytest
+
+from fairseq_plugins import compat
+from fairseq_plugins.compat.mend import Mend, ModuleProxy, instead_of, is_mended, source_has
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> List[str]:
+    """Three mends in place of the real ones: one needed, one not, one that fails. Returns what was applied."""
+    done: List[str] = []
+
+    def fail() -> None:
+        raise AttributeError("no such function")
+
+    mends = (
+        Mend("fails", "it fails", "#1", lambda: True, fail),
+        Mend("works", "it works", "#2", lambda: True, lambda: done.append("works")),
+        Mend("absent", "no defect", "#3", lambda: False, lambda: done.append("absent")),
+        Mend("unclear", "cannot look", "#4", lambda: 1 / 0 > 0, lambda: done.append("unclear")),
+    )
+    monkeypatch.setattr(compat, "MENDS", mends)
+    monkeypatch.setattr(compat, "_applied", {})
+    monkeypatch.delenv(compat.VARIABLE, raising=False)
+    return done
+
+
+def test_needed_ones_are_applied_once(calls: List[str], caplog: pytest.LogCaptureFixture) -> None:
+    assert compat.apply() == ("works",)
+    assert compat.apply() == compat.applied() == ("works",)
+    assert calls == ["works"]
+
+
+def test_a_failing_mend_costs_a_warning_only(calls: List[str], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        compat.apply()
+    assert "mend fails (it fails) could not be applied: AttributeError('no such function')" in caplog.text
+    assert "mend unclear (cannot look) could not be applied: ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["works", "all", " absent, works ,"])
+def test_switching_off(calls: List[str], monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(compat.VARIABLE, value)
+    assert compat.apply() == ()
+    assert calls == []
+
+
+def test_unknown_names_are_reported(
+    calls: List[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(compat.VARIABLE, "wroks,fails")
+    with caplog.at_level(logging.WARNING):
+        assert compat.apply() == ("works",)
+    assert "no mend is called wroks; valid: all, fails, works, absent, unclear" in caplog.text
+    assert "could not be applied: AttributeError" not in caplog.text  # the known one is off
+
+
+def test_unknown_fairseq_is_a_warning(
+    calls: List[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fairseq, "__version__", "9.9")
+    with caplog.at_level(logging.WARNING):
+        assert compat.apply() == ("works",)
+    assert "fairseq 9.9 was not tested" in caplog.text
+
+
+def test_every_mend_is_described_and_no_longer_needed() -> None:
+    names = [mend.name for mend in compat.MENDS]
+    assert len(set(names)) == len(names)
+    for mend in compat.MENDS:
+        assert mend.name.isidentifier()
+        assert mend.reason
+        assert "\n" not in mend.reason
+        assert mend.upstream
+    assert len(compat.applied()) >= 8
+    assert [mend.name for mend in compat.MENDS if mend.needed()] == []
+
+
+def test_module_proxy() -> None:
+    proxy = ModuleProxy(np, float=float)
+    assert proxy.float is float
+    assert proxy.array is np.array
+    assert not hasattr(np, "float")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = proxy.no_such_name
+
+
+def test_marks_and_source() -> None:
+    def stock(x: int) -> Any:
+        """Stock text."""
+        return [x,
+                x]  # fmt: skip
+
+    @instead_of(stock, "one")
+    def first(x: int) -> Any:
+        return stock(x)
+
+    @instead_of(first, "two")
+    def second(x: int) -> Any:
+        return first(x)
+
+    assert is_mended(second, "one")
+    assert is_mended(second, "two")
+    assert not is_mended(first, "two")
+    assert not is_mended(stock, "one")
+    assert second.__doc__ == "Stock text."
+    assert source_has(stock, "[x, x]")
+    assert not source_has(stock, "[x, y]")
