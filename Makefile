@@ -21,8 +21,9 @@ STAMPS := $(VENV)/.stamps
 CONSTRAINTS := $(STAMPS)/constraints.txt
 TORCH_STAMP := $(STAMPS)/torch$(if $(TORCH),-$(notdir $(TORCH)))
 PIP_INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet
-# Compiles fairseq's extensions two at a time, without debugging symbols (they take 40 % of the time) and without nvcc.
-COMPILING := env -u CUDA_HOME CFLAGS="-g0 $${CFLAGS:-}" CXXFLAGS="-g0 $${CXXFLAGS:-}" DIST_EXTRA_CONFIG='$(abspath $(STAMPS))/build.cfg'
+# Compiles without debugging symbols (they take 40 % of the time) and without nvcc. One extension at a time: two at once share
+# torch's build.ninja and sometimes destroy each other's build.
+COMPILING := env -u CUDA_HOME CFLAGS="-g0 $${CFLAGS:-}" CXXFLAGS="-g0 $${CXXFLAGS:-}"
 SAY := printf '[install] %s\n'
 # Older Pythons get fairseq 0.12.2 and whatever versions suit it: the tested set needs 3.11.
 TESTED_PYTHON := $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
@@ -105,7 +106,6 @@ $(STAMPS)/builders: $(CONSTRAINTS)
 # fairseq 0.12.2 (older Pythons) alone is built in isolation: beside torch it asks for sources that its release lacks.
 $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(SAY) "3/3 fairseq, fastBPE (both compiled: a minute or two on two cores), sentencepiece, sacrebleu, fairseq_plugins"
-	@printf '[build_ext]\nparallel = 2\n' >$(STAMPS)/build.cfg
 	@$(TESTED_PYTHON) || $(COMPILING) $(PIP_INSTALL) -c $(CONSTRAINTS) "$$(grep -o 'fairseq==[0-9.]*' setup.py)"
 	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e .
 	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"

@@ -24,8 +24,9 @@ from probe_training import hydra_train
 def cpu_processes() -> dict:
     """Updates of one epoch of 5 batches by two processes started as torchrun starts them: 3 together, 5 alone."""
     alone = is_off("cpu_processes")  # then two models, which would also overwrite each other's files
+    old = fairseq.__version__ == "0.12.2"  # looks at the environment, then waits for NCCL
     updates = {}
-    for backend in ("pytorch_ddp",) if alone else ("pytorch_ddp", "legacy_ddp"):
+    for backend in ([] if old else ["pytorch_ddp"]) if alone else ["pytorch_ddp", "legacy_ddp"]:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -36,8 +37,8 @@ def cpu_processes() -> dict:
     before = dict(os.environ)
     _torchrun_environment(rank=1, port=1)
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    # Imports the user dir after fairseq has looked at the environment; 0.12.2 would wait for rank 0.
-    hydra = attempt(lambda: len(hydra_train())) if fairseq.__version__ != "0.12.2" else None
+    # Imports the user dir after fairseq has looked at the environment.
+    hydra = None if old else attempt(lambda: len(hydra_train()))
     os.environ.clear()
     os.environ.update(before)
     load_user_dir()

@@ -95,10 +95,10 @@ def test_checkpoint_errors(probes: Probes) -> None:
 def test_cpu_processes(probes: Probes) -> None:
     on, off = probes["cpu_processes"]["on"], probes["cpu_processes"]["off"]
     assert on["updates"] == {"pytorch_ddp": [3, 3], "legacy_ddp": [3, 3]}
-    assert off["updates"]["pytorch_ddp"] in ([5, 5], [])  # two models, each on the whole set; 0.12.2 fails
     assert "--distributed-init-method tcp://127.0.0.1:1" in on["tcp"]
     assert off["tcp"] is None  # nothing trained, nothing said
-    if fairseq.__version__ != "0.12.2":
+    if fairseq.__version__ != "0.12.2":  # which waits for NCCL instead
+        assert off["updates"] == {"pytorch_ddp": [5, 5]}  # two models, each on the whole set
         assert "WORLD_SIZE=2" in on["hydra"]
         assert "distributed_init_method=env://" in on["hydra"]
         assert off["hydra"] > 0  # a model of its own
