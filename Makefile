@@ -28,7 +28,7 @@ SAY := printf '[install] %s\n'
 # Older Pythons get fairseq 0.12.2 and whatever versions suit it: the tested set needs 3.11.
 TESTED_PYTHON := $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
-.PHONY: help install quickstart test check format results bench clean
+.PHONY: help install quickstart test check format results clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,9 +53,6 @@ format: $(STAMPS)/check  ## let ruff mend and format the code
 
 results: install  ## rebuild examples/sga/RESULTS.md from the committed hypotheses, logs and JSON
 	$(PY) examples/sga/results.py
-
-bench: install  ## speed and memory against the stock baselines; prints a table, writes JSON
-	$(PY) benchmarks/run.py
 
 clean:  ## remove caches and build folders (not .venv, not runs/)
 	rm -rf build dist fairseq_plugins.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -26,7 +26,9 @@ def mean_passes(run: Path) -> Dict[str, float]:
     """Mean denoising passes a sentence of each generate log, by the largest number allowed."""
     means = {}
     for path in sorted(run.glob("generate-[0-9]*.log")):
-        steps = [int(line.split("\t")[1]) for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("I-")]
+        steps = [
+            int(line.split("\t")[1]) for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("I-")
+        ]
         if steps:
             means[path.stem.partition("-")[2]] = sum(steps) / len(steps)
     return means

@@ -49,16 +49,22 @@ def render(runs: Path, scores: Dict[str, Any]) -> str:
     """The whole page."""
     facts = {path.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(runs.glob("*/run.json"))}
     lines = [(HERE / "results_head.md").read_text(encoding="utf-8").rstrip(), ""]
-    lines.append("| run | decoding | trained parameters | updates | training minutes | BLEU | chrF | length ratio | p against the first |")
+    lines.append(
+        "| run | decoding | trained parameters | updates | training minutes | BLEU | chrF | length ratio | p against the first |"
+    )
     lines.append("|---|---|---:|---:|---:|---:|---:|---:|---:|")
     lines += [row(score, facts[score["name"].rsplit("/", 1)[0]]) for score in scores["systems"]]
     lines += ["", f"- BLEU: `{scores['signatures']['bleu']}`", f"- chrF: `{scores['signatures']['chrf']}`"]
-    lines.append(f"- p: paired bootstrap, {scores['bootstrap']['samples']} samples, seed {scores['bootstrap']['seed']}.")
+    lines.append(
+        f"- p: paired bootstrap, {scores['bootstrap']['samples']} samples, seed {scores['bootstrap']['seed']}."
+    )
     machines = sorted({fact["machine"] for fact in facts.values()})
     lines.append(f"- Machine: {'; '.join(machines)}.")
     lines += ["", "Validation BLEU by update (greedy or at most 3 denoising passes):", ""]
     for name, fact in facts.items():
-        points = [f"{int(point['num_updates'])}: {point['bleu']:.1f}" for point in fact["validation"] if "bleu" in point]
+        points = [
+            f"{int(point['num_updates'])}: {point['bleu']:.1f}" for point in fact["validation"] if "bleu" in point
+        ]
         lines.append(f"- {name}: " + ", ".join(points))
     return "\n".join(lines) + "\n"
 
@@ -69,6 +75,10 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--data", type=Path, help=f"folder with {TEST}; scores the hypotheses again")
     args = parser.parse_args(argv)
     runs = HERE / "runs"
+    if not list(runs.glob("*/run.json")):
+        sys.exit(
+            f"results: no run in {runs.relative_to(HERE.parent.parent)}; train and evaluate first, see examples/sga/README.md"
+        )
     if args.data is not None:
         scores = rescore(runs, args.data)
     else:

@@ -112,10 +112,10 @@ def _hydra_left_unset(cfg: Any) -> bool:
 
     if not HydraConfig.initialized() or cfg.dataset.get(OPTION, True):
         return False
-    hydra = HydraConfig.get()
+    hydra: Any = HydraConfig.get()
     if any(override.lstrip("+").startswith(f"dataset.{OPTION}=") for override in hydra.overrides.task):
         return False
-    for source in hydra.runtime.config_sources:
+    for source in hydra.runtime.config_sources if "config_sources" in hydra.runtime else []:  # hydra >= 1.1
         file = Path(source.path) / f"{hydra.job.config_name}.yaml"
         if source.schema == "file" and file.is_file():
             if OmegaConf.select(OmegaConf.load(file), f"dataset.{OPTION}") is not None:

@@ -1,4 +1,4 @@
-"""What a mend is, and the tools most of them use: marked wrappers, and a module as one importer sees it."""
+"""What a mend is, and what most of them use: marked wrappers, and a module as one importer sees it."""
 
 import inspect
 import types

@@ -107,7 +107,7 @@ class SGACTCCriterion(FairseqCriterion):
         for key in ("loss", "alignment_loss", "denoising_loss"):
             if any(key in log for log in logging_outputs):
                 total = sum(float(log.get(key, 0)) for log in logging_outputs)
-                metrics.log_scalar(key, total / size / math.log(2), size, round=3)
+                metrics.log_scalar(key, total / max(size, 1) / math.log(2), size, round=3)
         metrics.log_scalar_sum("unalignable", sum(int(log.get("unalignable", 0)) for log in logging_outputs))
 
     @staticmethod

@@ -191,6 +191,8 @@ def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple
         ids (B, 1 + S): vocabulary id of each column; columns (B, S): column of each label, where a label that occurs again
         points to its first column.
     """
+    if targets.size(1) == 0:  # the reductions below need at least one label
+        targets = targets.new_full((targets.size(0), 1), blank)
     targets = targets.masked_fill(lengths_to_padding_mask(target_lengths, targets.size(1)), blank)
     ids = torch.cat([torch.full_like(targets[:, :1], blank), targets], dim=1)  # B 1+S
     same = ids[:, 1:, None] == ids[:, None, :]  # B S 1+S
@@ -198,7 +200,7 @@ def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple
 
 
 def _posteriors(
-    label_logits: Tensor, log_sum_exp: Tensor, columns: Tensor, input_lengths: Tensor, target_lengths: Tensor
+    log_probs: Tensor, columns: Tensor, input_lengths: Tensor, target_lengths: Tensor
 ) -> Tuple[Tensor, Tensor]:
     """CTC over the sentence's own alphabet.
 
@@ -206,8 +208,7 @@ def _posteriors(
     posterior gamma itself, from which the true gradient over the whole vocabulary is made.
 
     Args:
-        label_logits: (B, T, 1 + S).
-        log_sum_exp: (B, T), over the whole vocabulary.
+        log_probs: (B, T, 1 + S), normalised over the whole vocabulary.
         columns: (B, S), see :func:`_label_columns`.
         input_lengths: (B,) slots, at least one.
         target_lengths: (B,) labels.
@@ -215,7 +216,7 @@ def _posteriors(
     Returns:
         loss (B,), gamma (B, T, 1 + S).
     """
-    log_probs = (label_logits - log_sum_exp[..., None]).transpose(0, 1).contiguous()  # T B 1+S
+    log_probs = log_probs.transpose(0, 1).contiguous()  # T B 1+S
     with torch.enable_grad():
         log_probs.requires_grad_()
         # int64 targets: the native kernel, as cuDNN's needs int32 and handles infinities differently between versions.
@@ -242,31 +243,27 @@ class _LinearCTC(torch.autograd.Function):
         chunk_size: int,
         want_best: bool,
     ) -> Tuple[Tensor, ...]:
-        dtype = accumulation_dtype(hidden.dtype)
         feasible = alignable(targets, input_lengths, target_lengths, blank)
         # An unalignable target would give inf and NaN gradients: treat it as empty here, and zero it below.
         target_lengths = target_lengths.masked_fill(~feasible, 0)
         inside = ~lengths_to_padding_mask(input_lengths, hidden.size(1))  # B T
         trained = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
         expected = ctx.needs_input_grad[0] and not trained
-        flat = hidden[inside]  # N C
-        scan = scan_vocabulary(flat, weight, bias, chunk_size, expected, blank if want_best else None)
-        log_sum_exp = hidden.new_zeros(inside.shape, dtype=dtype)
-        log_sum_exp[inside] = scan.log_sum_exp
-
         ids, columns = _label_columns(targets, target_lengths, blank)
-        rows = weight[ids]  # B 1+S C
-        label_logits = torch.matmul(hidden, rows.transpose(1, 2)).to(dtype)  # B T 1+S
-        if bias is not None:
-            label_logits += bias[ids][:, None, :].to(dtype)
-        loss, gamma = _posteriors(label_logits, log_sum_exp, columns, input_lengths, target_lengths)
+        pick = ids[:, None, :].expand(-1, hidden.size(1), -1)[inside]  # N 1+S
+        scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, expected, blank if want_best else None, pick)
+        log_probs = hidden.new_zeros(*inside.shape, ids.size(1), dtype=scan.log_sum_exp.dtype)
+        log_probs[inside] = scan.picked - scan.log_sum_exp[:, None]  # type: ignore[operator]
+        loss, gamma = _posteriors(log_probs, columns, input_lengths, target_lengths)
         loss = loss.masked_fill(~feasible, 0.0)
         gamma = gamma * feasible[:, None, None]
 
         if expected:
-            own = torch.matmul(gamma.to(rows.dtype), rows).to(dtype)[inside]
-            per_slot = (scan.expected_row - own) * feasible[:, None].expand_as(inside)[inside][:, None]  # type: ignore[operator]
-            ctx.save_for_backward(inside, per_slot.to(hidden.dtype))
+            assert scan.expected_row is not None
+            rows = weight[ids]  # B 1+S C
+            own = torch.matmul(gamma.to(rows.dtype), rows)[inside]
+            kept = feasible[:, None].expand_as(inside)[inside]
+            ctx.save_for_backward(inside, ((scan.expected_row - own) * kept[:, None]).to(hidden.dtype))
         elif trained:
             ctx.save_for_backward(inside, hidden, weight, bias, scan.log_sum_exp, gamma, ids, feasible)
         ctx.trained, ctx.chunk_size = trained, chunk_size

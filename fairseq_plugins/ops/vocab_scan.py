@@ -21,6 +21,7 @@ class VocabScan(NamedTuple):
     Attributes:
         log_sum_exp: (N,) float.
         expected_row: (N, C) float, sum over v of softmax(z)_v W_v: the part of the gradient that spans the vocabulary.
+        picked: (N, U) float, the logits of the tokens that were asked for.
         blank_logit: (N,) float.
         piece_logit: (N,) float, best logit among all tokens but the blank.
         piece: (N,) int64, that token.
@@ -28,6 +29,7 @@ class VocabScan(NamedTuple):
 
     log_sum_exp: Tensor
     expected_row: Optional[Tensor]
+    picked: Optional[Tensor]
     blank_logit: Optional[Tensor]
     piece_logit: Optional[Tensor]
     piece: Optional[Tensor]
@@ -61,6 +63,7 @@ def scan_vocabulary(
     chunk_size: int = DEFAULT_CHUNK_SIZE,
     expected: bool = False,
     blank: Optional[int] = None,
+    pick: Optional[Tensor] = None,
 ) -> VocabScan:
     """Scan ``linear(hidden, weight, bias)`` once.
 
@@ -73,52 +76,85 @@ def scan_vocabulary(
         chunk_size: vocabulary rows a chunk.
         expected: also return the expected output row.
         blank: also return the blank's logit and the best other token.
+        pick: (N, U) int64, tokens whose logits are returned as well. They are the very numbers that enter the log-sum-exp: in
+            half precision, logits from another matrix product are rounded differently and give probabilities above one.
 
     Returns:
         See :class:`VocabScan`.
     """
     check_chunk_size(chunk_size)
-    blocks = [_scan_block(block, weight, bias, chunk_size, expected, blank) for block in hidden.split(TOKEN_BLOCK)]
+    blocks = []
+    for first in range(0, max(hidden.size(0), 1), TOKEN_BLOCK):
+        rows = slice(first, first + TOKEN_BLOCK)
+        block = _Block(hidden[rows], weight, bias, expected, blank, None if pick is None else pick[rows])
+        for start in range(0, weight.size(0), chunk_size):
+            block.add(start, min(start + chunk_size, weight.size(0)))
+        blocks.append(block.result())
     columns = [[part for part in parts if part is not None] for parts in zip(*blocks)]
     return VocabScan(*(torch.cat(parts) if parts else None for parts in columns))  # type: ignore[arg-type]
 
 
-def _scan_block(
-    hidden: Tensor, weight: Tensor, bias: Optional[Tensor], chunk_size: int, expected: bool, blank: Optional[int]
-) -> VocabScan:
-    dtype = accumulation_dtype(hidden.dtype)
-    tokens = hidden.size(0)
-    maximum = hidden.new_full((tokens,), float("-inf"), dtype=dtype)
-    total = hidden.new_zeros(tokens, dtype=dtype)
-    row = hidden.new_zeros(tokens, hidden.size(1), dtype=dtype) if expected else None
-    piece_logit = maximum.clone()
-    piece = torch.zeros(tokens, dtype=torch.int64, device=hidden.device)
-    blank_logit: Optional[Tensor] = None
-    for start in range(0, weight.size(0), chunk_size):
-        end = min(start + chunk_size, weight.size(0))
-        logits = chunk_logits(hidden, weight, bias, start, end)
-        has_blank = blank is not None and start <= blank < end
-        if has_blank:
-            blank_logit = logits[:, blank - start].clone()  # type: ignore[operator]
-            logits[:, blank - start] = float("-inf")  # type: ignore[operator]
+class _Block:
+    """The running values of one block of tokens; see :func:`scan_vocabulary`."""
+
+    def __init__(
+        self,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Optional[Tensor],
+        expected: bool,
+        blank: Optional[int],
+        pick: Optional[Tensor],
+    ):
+        dtype = accumulation_dtype(hidden.dtype)
+        tokens = hidden.size(0)
+        self.hidden, self.weight, self.bias, self.blank, self.pick = hidden, weight, bias, blank, pick
+        self.maximum = hidden.new_full((tokens,), float("-inf"), dtype=dtype)
+        self.total = hidden.new_zeros(tokens, dtype=dtype)
+        self.row = hidden.new_zeros(tokens, hidden.size(1), dtype=dtype) if expected else None
+        self.picked = None if pick is None else hidden.new_zeros(pick.shape, dtype=dtype)
+        self.piece_logit = self.maximum.clone()
+        self.blank_logit = self.maximum.clone()
+        self.piece = torch.zeros(tokens, dtype=torch.int64, device=hidden.device)
+
+    def add(self, start: int, end: int) -> None:
+        """Take in vocabulary rows ``start`` to ``end``."""
+        logits = chunk_logits(self.hidden, self.weight, self.bias, start, end)
+        if self.pick is not None and self.picked is not None:
+            here = (self.pick >= start) & (self.pick < end)
+            found = logits.gather(1, (self.pick - start).clamp(0, end - start - 1))
+            self.picked = torch.where(here, found, self.picked)
+        best = self._best(logits, start, end)
+        maximum = torch.maximum(self.maximum, best)
+        rescale = torch.exp(self.maximum - maximum)
+        share = logits.sub_(maximum[:, None]).exp_()
+        self.total = self.total * rescale + share.sum(dim=1)
+        if self.row is not None:
+            self.row.mul_(rescale[:, None])
+            self.row += share.to(self.weight.dtype) @ self.weight[start:end]
+        self.maximum = maximum
+
+    def _best(self, logits: Tensor, start: int, end: int) -> Tensor:
+        """Keep the blank's logit and the best other token; returns the largest logit of the chunk, (N,)."""
+        if self.blank is None:
+            return logits.max(dim=1).values
+        column = self.blank - start if start <= self.blank < end else None
+        if column is not None:
+            self.blank_logit = logits[:, column].clone()
+            logits[:, column] = float("-inf")
         best, index = logits.max(dim=1)
-        better = best > piece_logit
-        piece_logit = torch.where(better, best, piece_logit)
-        piece = torch.where(better, index + start, piece)
-        if has_blank:
-            logits[:, blank - start] = blank_logit  # type: ignore[operator,assignment]
-            best = torch.maximum(best, blank_logit)  # type: ignore[arg-type]
-        new_maximum = torch.maximum(maximum, best)
-        rescale = torch.exp(maximum - new_maximum)
-        share = logits.sub_(new_maximum[:, None]).exp_()
-        total = total * rescale + share.sum(dim=1)
-        if row is not None:
-            row.mul_(rescale[:, None])
-            row += share.to(weight.dtype) @ weight[start:end]
-        maximum = new_maximum
-    if row is not None:
-        row /= total[:, None]
-    log_sum_exp = maximum + total.log()
-    if blank is None:
-        return VocabScan(log_sum_exp, row, None, None, None)
-    return VocabScan(log_sum_exp, row, blank_logit, piece_logit, piece)
+        better = best > self.piece_logit
+        self.piece_logit = torch.where(better, best, self.piece_logit)
+        self.piece = torch.where(better, index + start, self.piece)
+        if column is not None:
+            logits[:, column] = self.blank_logit
+            best = torch.maximum(best, self.blank_logit)
+        return best
+
+    def result(self) -> VocabScan:
+        """The values after the last chunk."""
+        row = None if self.row is None else self.row / self.total[:, None]
+        log_sum_exp = self.maximum + self.total.log()
+        if self.blank is None:
+            return VocabScan(log_sum_exp, row, self.picked, None, None, None)
+        return VocabScan(log_sum_exp, row, self.picked, self.blank_logit, self.piece_logit, self.piece)

@@ -38,8 +38,11 @@ class SGATranslationTask(TranslationTask):
         Raises:
             ValueError: padding on the left, or source and target dictionaries that differ.
         """
-        if cfg.left_pad_source:
-            raise ValueError("--left-pad-source must be False: slots and positions are counted from the left")
+        for name in ("left_pad_source", "left_pad_target"):
+            if str(getattr(cfg, name)) == "True":
+                raise ValueError(
+                    f"--{name.replace('_', '-')} must be False: slots, positions and labels are counted from the left"
+                )
         task = super().setup_task(cfg, **kwargs)
         if task.src_dict.symbols != task.tgt_dict.symbols:
             raise ValueError(
@@ -57,7 +60,12 @@ class SGATranslationTask(TranslationTask):
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Stock language pairs, with ``<s>`` before the source."""
-        super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        longest = self.cfg.max_source_positions
+        self.cfg.max_source_positions = longest - 1  # what --truncate-source leaves must have room for <s>
+        try:
+            super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        finally:
+            self.cfg.max_source_positions = longest
         dataset = self.datasets[split]
         dataset.src = PrependTokenDataset(dataset.src, self.source_dictionary.bos())
         dataset.src_sizes = dataset.src_sizes + 1

@@ -32,6 +32,7 @@ def data_bin(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_torchrun_trains_and_resumes_one_model(
     run_cli: Callable[..., Any], data_bin: Path, user_dir: str, tmp_path: Path
 ) -> None:

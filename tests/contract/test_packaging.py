@@ -80,7 +80,7 @@ def test_documents_link_only_to_what_exists():
 def test_documented_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    assert {"install", "quickstart", "test", "check", "format", "results", "bench", "clean", "help"} <= targets
+    assert {"install", "quickstart", "test", "check", "format", "results", "clean", "help"} <= targets
     for name in ("README.md", "CONTRIBUTING.md", ".ci/run"):
         used = set(re.findall(r"(?:`|^|exec )make ([a-z]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
         assert used <= targets, f"{name}: {used - targets}"

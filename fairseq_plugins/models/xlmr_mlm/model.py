@@ -1,5 +1,6 @@
 """``xlmr_mlm``: an XLM-R-shaped masked LM that also takes positions, so that translation pairs can restart them."""
 
+import logging
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
 
@@ -8,7 +9,10 @@ from fairseq.models import BaseFairseqModel, register_model, register_model_arch
 from omegaconf import II
 from torch import Tensor
 
+from ... import checkpoints
 from ...modules.masked_lm import MaskedLM, MaskedLMSizes
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -24,6 +28,12 @@ class XLMRMaskedLMConfig(FairseqDataclass):
     max_positions: Optional[int] = field(default=None, metadata={"help": "longest input in tokens"})
     dropout: float = field(default=0.1, metadata={"help": "dropout after the embedding and after each block"})
     attention_dropout: float = field(default=0.1, metadata={"help": "dropout on attention weights"})
+    init_from_mlm: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "start from this masked LM (fairseq model.pt or Hugging Face folder) of the same sizes and dictionary"
+        },
+    )
     tokens_per_sample: int = II("task.tokens_per_sample")
 
 
@@ -48,7 +58,26 @@ class XLMRMaskedLMModel(BaseFairseqModel):
             max_positions=cfg.max_positions or cfg.tokens_per_sample,
             padding_idx=task.source_dictionary.pad(),
         )
-        return cls(sizes, cfg.dropout, cfg.attention_dropout)
+        model = cls(sizes, cfg.dropout, cfg.attention_dropout)
+        if cfg.init_from_mlm and not getattr(task, "from_checkpoint", False):
+            model.load_masked_lm(cfg.init_from_mlm)
+        return model
+
+    def load_masked_lm(self, path: str) -> None:
+        """Take over the weights of another masked LM, to go on with its pre-training.
+
+        Raises:
+            ValueError: the sizes differ; the message names each.
+        """
+        found = checkpoints.read_masked_lm(path)
+        for name, size in found.sizes.items():
+            if size != getattr(self.encoder.sizes, name):
+                raise ValueError(
+                    f"--init-from-mlm {path} has {name} = {size}, this model {getattr(self.encoder.sizes, name)}; "
+                    "valid: a masked LM of the sizes given by --arch and the command line, and of the data's dictionary"
+                )
+        checkpoints.load(self.encoder, found.tensors)
+        logger.info("started from %s, fingerprint %s", path, found.fingerprint)
 
     def max_positions(self) -> int:
         """Longest input in tokens."""

@@ -17,7 +17,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
-from probe_tools import at, attempt, is_off, load_user_dir, read, start, train
+from probe_base import at, attempt, is_off, load_user_dir, read, start, train
 from probe_training import hydra_train
 
 

@@ -14,7 +14,7 @@ import fairseq_cli.interactive
 import fairseq_cli.train
 import torch
 from fairseq import checkpoint_utils, options
-from probe_tools import RUN, USER_DIR, at, attempt, command, is_off, read, train
+from probe_base import RUN, USER_DIR, at, attempt, command, is_off, read, train
 
 
 def epoch_resume() -> dict:

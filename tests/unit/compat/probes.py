@@ -26,8 +26,8 @@ from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
+from probe_base import USER_DIR, at, attempt, command, load_user_dir, prepare, read, start, train
 from probe_processes import atomic_copies, cpu_processes
-from probe_tools import USER_DIR, at, attempt, command, load_user_dir, prepare, read, start, train
 from probe_training import bf16, checkpoint_errors, epoch_resume, mbart_task
 
 

@@ -1,8 +1,15 @@
-"""batch_by_size: the same batches as stock fairseq, with none missing."""
+"""Batches: none is missing, and new ones for each epoch are the default wherever the user says nothing."""
+
+from pathlib import Path
+from typing import Any, List, Optional
 
 import numpy as np
 import pytest
 from fairseq.data import data_utils
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+from fairseq_plugins.compat import batches
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -32,3 +39,39 @@ def test_fixed_shapes_are_left_alone() -> None:
     ours = data_utils.batch_by_size(np.arange(10), lambda i: 5, **options)
     theirs = data_utils.batch_by_size.__wrapped__(np.arange(10), lambda i: 5, **options)
     assert [list(batch) for batch in ours] == [list(batch) for batch in theirs]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "yaml", "unset"),
+    [
+        ([], None, True),
+        (["dataset.batch_size=4"], "dataset: {batch_size: 4}", True),
+        (["dataset.update_epoch_batch_itr=false"], None, False),
+        (["++dataset.update_epoch_batch_itr=false"], None, False),
+        ([], "dataset: {update_epoch_batch_itr: false}", False),
+    ],
+)
+@pytest.mark.parametrize("has_sources", [True, False])
+def test_a_hydra_run_that_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    overrides: List[str],
+    yaml: Optional[str],
+    unset: bool,
+    has_sources: bool,
+) -> None:
+    run: Any = {"overrides": {"task": overrides}, "job": {"config_name": "mine"}, "runtime": {"version": "1"}}
+    if has_sources:  # hydra >= 1.1
+        sources = [{"schema": "pkg", "path": "fairseq.config"}, {"schema": "file", "path": str(tmp_path)}]
+        run["runtime"]["config_sources"] = sources
+    if yaml is not None:
+        (tmp_path / "mine.yaml").write_text(yaml)
+    run = OmegaConf.create(run)
+    OmegaConf.set_struct(run, True)
+    monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(HydraConfig, "get", lambda: run)
+    cfg = OmegaConf.create({"dataset": {"update_epoch_batch_itr": False}})
+    known = has_sources or yaml is None or overrides != []
+    assert batches._hydra_left_unset(cfg) == (unset if known else True)
+    cfg.dataset.update_epoch_batch_itr = True
+    assert not batches._hydra_left_unset(cfg)

@@ -7,6 +7,7 @@ import pytest
 
 from fairseq_plugins import compat
 
+pytestmark = pytest.mark.slow  # one subprocess for all of them, about 45 seconds of one core
 Probes = Dict[str, Dict[str, Any]]
 ABSENT = {  # defects that a fairseq does not have
     "0.12.2": {"lost_sentences", "permute_sentences"},
@@ -70,9 +71,9 @@ def test_numpy2(probes: Probes) -> None:
     on, off = probes["numpy2"]["on"], probes["numpy2"]["off"]
     assert (on["eos"], on["crf"], on["buckets"]) == (2, 1, True)
     assert on["untouched"]
-    assert "'compat'" in off["eos"]
+    assert "compat" in off["eos"]
     assert "'float'" in off["crf"]
-    assert "interpolation" in off["buckets"]
+    assert off["buckets"].startswith(("TypeError", "AttributeError"))  # numpy 2.4 refuses interpolation= first
 
 
 def test_bf16(probes: Probes) -> None:

@@ -8,13 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_plugins.ops.ctc import (
-    alignable,
-    collapse,
-    linear_best_path,
-    linear_ctc_loss,
-    linear_ctc_with_best,
-)
+from fairseq_plugins.ops.ctc import alignable, collapse, linear_best_path, linear_ctc_loss, linear_ctc_with_best
 
 VOCAB, WIDTH = 11, 6
 BLANK = 4

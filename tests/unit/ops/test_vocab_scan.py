@@ -33,7 +33,7 @@ def test_scan_equals_the_whole_projection(chunk_size: int, tokens: int, blank: i
 
 def test_fields_that_were_not_asked_for_are_none() -> None:
     scan = scan_vocabulary(torch.ones(2, WIDTH), torch.ones(VOCAB, WIDTH), None)
-    assert scan[1:] == (None, None, None, None)
+    assert scan[1:] == (None,) * 5
 
 
 def test_rising_and_falling_logits_do_not_overflow(device: torch.device) -> None:

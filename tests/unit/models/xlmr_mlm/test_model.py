@@ -134,3 +134,23 @@ def test_its_checkpoint_can_be_read_as_a_frozen_model(tmp_path: Path) -> None:
     assert found.sizes["heads"] == 2
     assert found.sizes["max_positions"] == 40
     assert model.max_positions() == 40
+
+
+def test_init_from_mlm_takes_over_the_weights_and_checks_sizes(tmp_path: Path) -> None:
+    source = builders.masked_lm(seed=4, vocab_size=builders.VOCAB)
+    sizes = vars(source.sizes)
+    checkpoints.write_masked_lm(tmp_path, sizes, source.state_dict(), dtype=torch.float32)
+    options = dict(
+        encoder_layers=builders.LAYERS,
+        encoder_embed_dim=builders.WIDTH,
+        encoder_ffn_embed_dim=builders.FFN,
+        encoder_attention_heads=builders.HEADS,
+        max_positions=builders.POSITIONS,
+    )
+    cfg = XLMRMaskedLMConfig(**options, init_from_mlm=str(tmp_path))
+    model = XLMRMaskedLMModel.build_model(cfg, _task())
+    tokens = torch.tensor([[builders.BOS, 5, 9, builders.EOS]])
+    torch.testing.assert_close(model.eval()(tokens)[0], source.eval()(tokens), rtol=0, atol=0)
+    cfg.encoder_layers = builders.LAYERS + 1
+    with pytest.raises(ValueError, match=r"--init-from-mlm .* has layers = 2, this model 3"):
+        XLMRMaskedLMModel.build_model(cfg, _task())
