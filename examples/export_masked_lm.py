@@ -7,9 +7,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import torch  # noqa: E402
+import torch
 
-from fairseq_plugins import checkpoints  # noqa: E402
+from fairseq_plugins import checkpoints
 
 
 def export(checkpoint: Path, dictionary: Path, sentencepiece: Path, output: Path) -> str:
