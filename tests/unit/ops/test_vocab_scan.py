@@ -21,7 +21,9 @@ def test_scan_equals_the_whole_projection(chunk_size: int, tokens: int, blank: i
     bias: Optional[torch.Tensor] = torch.randn(VOCAB, generator=generator, dtype=torch.float64).to(device)
     for used in (bias, None):
         logits = F.linear(hidden, weight, used)
-        scan = scan_vocabulary(hidden, weight, used, chunk_size=chunk_size, expected=True, blank=blank)
+        pick = torch.randint(VOCAB, (tokens, 3), generator=generator).to(device)
+        scan = scan_vocabulary(hidden, weight, used, chunk_size=chunk_size, expected=True, blank=blank, pick=pick)
+        torch.testing.assert_close(scan.picked, logits.gather(1, pick))
         torch.testing.assert_close(scan.log_sum_exp, logits.logsumexp(-1))
         torch.testing.assert_close(scan.expected_row, logits.softmax(-1) @ weight)
         torch.testing.assert_close(scan.blank_logit, logits[:, blank])

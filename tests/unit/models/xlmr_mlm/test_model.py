@@ -61,6 +61,12 @@ def test_architectures_are_the_same_from_argparse_and_from_hydra(arch: str) -> N
     assert sizes.vocab_size == builders.VOCAB
 
 
+def test_options_win_over_the_architecture() -> None:
+    args = SimpleNamespace(encoder_layers=3, encoder_embed_dim=None, encoder_ffn_embed_dim=None)
+    models.ARCH_CONFIG_REGISTRY["xlmr_mlm_small"](args)
+    assert (args.encoder_layers, args.encoder_embed_dim, args.encoder_attention_heads) == (3, 256, 4)
+
+
 def test_it_starts_from_berts_initialisation() -> None:
     model = small()
     for name, parameter in model.named_parameters():
