@@ -4,7 +4,6 @@ The weights are far larger than those of an initialised model, so that attention
 the model (prefix, guidance, position, mask) changes the output visibly.
 """
 
-import argparse
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -160,8 +159,3 @@ def forward_losses(model: SGAModel, sample: Dict[str, Any], corrupt: Optional[Ca
 
     net_input = {name: sample["net_input"][name] for name in ("src_tokens", "src_lengths")}
     return model(**net_input, reduce=reduce, corrupt=corrupt, unroll=unroll)
-
-
-def namespace(config: Any, **changes: Any) -> argparse.Namespace:
-    """A dataclass config as argparse would give it."""
-    return argparse.Namespace(**{**vars(config), **changes})

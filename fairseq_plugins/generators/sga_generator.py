@@ -28,7 +28,7 @@ class IterationOptions(NamedTuple):
 class SGAGenerator:
     """Batched decoding with the interface of fairseq's generators.
 
-    A sentence leaves the batch as soon as a denoising pass returns its input slots unchanged: its result does not depend on
+    A sentence leaves the batch as soon as a denoising pass leaves its output slots unchanged: its result does not depend on
     what else is in the batch.
 
     Args:

@@ -52,7 +52,8 @@ def corrupt_slots(
 ) -> Tensor:
     """Disturb up to ``ratio`` of the slots of each row; the length stays.
 
-    Each sentence draws its own ratio from U(0, ``ratio``); each slot is then disturbed with that probability. Randomness comes
+    Each sentence draws its own ratio from U(0, ``ratio``); each slot is then disturbed with that probability, so that the cap
+    holds in expectation, not for every short row. Randomness comes
     from torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same noise.
 
     Args:

@@ -4,7 +4,7 @@ The language pair is a word-for-word code of twelve words; sentences have two to
 tested were never trained on. One slot per source token is enough, and keeps the test short.
 """
 
-from typing import List, NamedTuple
+from typing import Iterator, List, NamedTuple
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def unseen(train: Corpus, test: Corpus) -> Corpus:
     return Corpus([test.source[n] for n in kept], [test.target[n] for n in kept])
 
 
-def _updates(parameters: List[Tensor], learning_rate: float, count: int):
+def _updates(parameters: List[Tensor], learning_rate: float, count: int) -> Iterator[torch.optim.Optimizer]:
     optimizer = torch.optim.Adam(parameters, lr=learning_rate, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=count)
     for _ in range(count):
