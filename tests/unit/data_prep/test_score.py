@@ -63,7 +63,7 @@ def test_hypotheses_are_sorted_by_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "lines, message",
+    ("lines", "message"),
     [
         (["H-0\t-1\tx"], "no line D-<number>"),
         (["D-0\t-1\tx", "D-2\t-1\ty"], "sentence 1 is missing"),
