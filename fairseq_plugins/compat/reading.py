@@ -6,11 +6,11 @@ import os
 import re
 import zipfile
 from pathlib import Path
-from typing import Any, Iterator, List, Tuple
+from typing import Any, List
 
-import numpy as np
 import torch
 
+from ..checkpoints.reading import allowed_globals
 from .mend import Mend, ModuleProxy, instead_of, is_mended, source_has
 
 logger = logging.getLogger(__name__)
@@ -20,28 +20,8 @@ REFUSED = re.compile(r"GLOBAL ([\w.]+) (?:was not an allowed|whose module)")
 SAFE_LOADING_IS_SOUND = (2, 10)  # earlier torch has a known flaw in weights_only loading
 
 
-def trusted_globals() -> Iterator[Tuple[Any, str]]:
-    """The classes and functions a fairseq checkpoint may hold besides tensors: (object, name in the file)."""
-    from fairseq.logging import meters
-
-    yield argparse.Namespace, "argparse.Namespace"  # cfg of models and tasks without a dataclass
-    core = getattr(np, "_core", None) or np.core  # numpy 2 renamed numpy.core; a file keeps the name of its writer
-    for package in ("numpy.core", "numpy._core"):  # BLEU statistics of --eval-bleu
-        yield core.multiarray._reconstruct, f"{package}.multiarray._reconstruct"
-        yield core.multiarray.scalar, f"{package}.multiarray.scalar"
-    yield np.ndarray, "numpy.ndarray"
-    yield np.dtype, "numpy.dtype"
-    for code in np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?":
-        kind = type(np.dtype(code))
-        yield kind, f"{kind.__module__}.{kind.__qualname__}"
-    for name in ("AverageMeter", "TimeMeter", "StopwatchMeter"):  # files from before fairseq 0.10
-        meter = getattr(meters, name)
-        yield meter, f"fairseq.meters.{name}"
-        yield meter, f"{meter.__module__}.{name}"
-
-
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """``torch.load`` that never unpickles more than tensors and ``trusted_globals``.
+    """``torch.load`` that never unpickles more than tensors and what ``checkpoints.reading.allowed_globals`` lists.
 
     ``file``: an open binary file or a path. Raises ValueError that names the file and either the object it may not
     hold or the state the file is in.
@@ -107,7 +87,7 @@ def _load_safely() -> None:
     from fairseq import checkpoint_utils
 
     checkpoint_utils.torch = ModuleProxy(torch, load=load)  # covers every torch.load of that module, with any arguments
-    torch.serialization.add_safe_globals(list(trusted_globals()))  # tuples need torch 2.6
+    torch.serialization.add_safe_globals(list(allowed_globals()))  # tuples need torch 2.6
     version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
     if version < SAFE_LOADING_IS_SOUND:
         logger.warning(f"torch {torch.__version__}: loading of untrusted files has a known flaw before torch 2.10")
