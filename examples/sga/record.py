@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -34,6 +35,11 @@ def mean_passes(run: Path) -> Dict[str, float]:
     return means
 
 
+def count_parameters(tensors: Dict[str, torch.Tensor]) -> int:
+    """Values in a state dict; tensors that share their memory (tied embeddings) count once."""
+    return sum({value.data_ptr(): value.numel() for value in tensors.values() if value.numel()}.values())
+
+
 def describe(run: Path) -> Dict[str, Any]:
     """Facts of a run from its log and its last checkpoint."""
     valid = [record for record in read_log(run / "train.log") if "valid_loss" in record]
@@ -42,13 +48,11 @@ def describe(run: Path) -> Dict[str, Any]:
         for record in valid
     ]
     state = torch.load(run / "checkpoint_last.pt", weights_only=True, map_location="cpu")
-    options = {
-        **state["cfg"]["model"],
-        **state["cfg"]["optimization"],
-        **state["cfg"]["dataset"],
-        **state["cfg"]["common"],
-    }
-    trainable = sum(value.numel() for value in state["model"].values())
+    options: Dict[str, Any] = {}
+    for section in ("model", "optimization", "dataset", "common"):
+        part = state["cfg"][section]
+        options.update(part if isinstance(part, dict) else vars(part))  # models without a dataclass keep a Namespace
+    trainable = count_parameters(state["model"])
     return {
         "updates": int(state["optimizer_history"][-1]["num_updates"]),
         "train_seconds": round(float(state["extra_state"]["previous_training_time"]), 1),
@@ -66,6 +70,7 @@ def main() -> None:
     parser.add_argument("--run", required=True, type=Path, help="folder with train.log and checkpoint_last.pt")
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
     args = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
     import fairseq_plugins  # noqa: F401  (registers what checkpoints may hold)
 
     args.output.write_text(json.dumps(describe(args.run), indent=1) + "\n", encoding="utf-8")

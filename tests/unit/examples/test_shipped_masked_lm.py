@@ -9,7 +9,7 @@ import torch
 
 from data_prep.toy.corpus import generate
 from examples import export_masked_lm
-from examples.sga import results
+from examples.sga import record, results
 from fairseq_plugins import checkpoints
 from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
 
@@ -70,3 +70,9 @@ def test_results_page_is_built_from_scores_and_run_facts(tmp_path: Path) -> None
     page = results.render(tmp_path, scores)
     assert "| sga | 3 denoising passes at most (mean 1.50) | 1,234,567 | 10 | 2 | 12.3 | 40.0 | 0.950 | 0.040 |" in page
     assert "- sga: 5: 7.2" in page and "- Machine: 2 CPU cores." in page
+
+
+def test_tied_tensors_count_once(tmp_path: Path) -> None:
+    embedding = torch.randn(5, 3)
+    torch.save({"a": embedding, "b": embedding, "c": torch.zeros(2), "marker": torch.empty(0)}, tmp_path / "state.pt")
+    assert record.count_parameters(torch.load(tmp_path / "state.pt", weights_only=True)) == 17
