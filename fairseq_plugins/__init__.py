@@ -8,9 +8,18 @@ from . import compat
 
 compat.apply()
 
-from .criterions import sga_ctc  # noqa: E402
-from .models import sga, xlmr_mlm  # noqa: E402
+from .criterions import label_smoothed_linear_cross_entropy, sga_ctc  # noqa: E402
+from .models import baselines, sga, xlmr_mlm  # noqa: E402
 from .tasks import sga_translation, tlm_pretraining  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "sga", "sga_ctc", "sga_translation", "tlm_pretraining", "xlmr_mlm"]
+__all__ = [
+    "__version__",
+    "baselines",
+    "label_smoothed_linear_cross_entropy",
+    "sga",
+    "sga_ctc",
+    "sga_translation",
+    "tlm_pretraining",
+    "xlmr_mlm",
+]

@@ -8,6 +8,7 @@ from fairseq.models import BaseFairseqModel, register_model, register_model_arch
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
+from ...modules.blank import check_blank
 from ...modules.frozen import MARKER, Frozen
 from ...modules.masked_lm import MaskedLM
 from ...modules.prefix_encoder import Prefix
@@ -230,26 +231,6 @@ class SGAModel(BaseFairseqModel):
         if len(markers) == 1 and not self.frozen.fingerprint:
             self.frozen.fingerprint = markers[0][len("frozen." + MARKER) :]
         return super().load_state_dict(state_dict, strict, **kwargs)
-
-
-def check_blank(symbol: str, dictionary: Any) -> int:
-    """Id of the blank.
-
-    Raises:
-        ValueError: the symbol is not in the dictionary.
-    """
-    index = dictionary.index(symbol)
-    if index == dictionary.unk() and symbol != dictionary[dictionary.unk()]:
-        raise ValueError(
-            f"--ctc-blank {symbol!r} is not in the dictionary; valid: <s>, <mask>, or any other entry of dict.txt"
-        )
-    if index not in (dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.index("<mask>")):
-        logger.warning(
-            "--ctc-blank %r is an ordinary piece: targets that contain it cannot be aligned (they are counted and left out), "
-            "and it can never be produced; <s> never occurs inside a target",
-            symbol,
-        )
-    return index
 
 
 def record_sizes(cfg: Any, model: SGAModel) -> None:

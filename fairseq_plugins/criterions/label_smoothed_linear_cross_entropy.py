@@ -1,0 +1,125 @@
+"""Criterion ``label_smoothed_linear_cross_entropy``: stock label smoothing without ever holding B x T x V."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from torch import Tensor, nn
+
+from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, label_smoothed, linear_token_losses
+
+PROJECTIONS = ("output_projection", "fc_out")
+"""Where stock decoders keep the output projection: transformer, BART and light convolutions; LSTM."""
+
+
+@dataclass
+class LabelSmoothedLinearCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    """fairseq's options, and the size of a chunk."""
+
+    loss_chunk_size: int = field(
+        default=DEFAULT_TOKEN_CHUNK,
+        metadata={"help": "tokens projected to the vocabulary at a time; less needs less memory"},
+    )
+
+
+@register_criterion("label_smoothed_linear_cross_entropy", dataclass=LabelSmoothedLinearCrossEntropyConfig)
+class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
+    """Value and gradient of stock ``label_smoothed_cross_entropy``, for any model whose decoder ends in a linear projection.
+
+    During the forward pass of a batch the projection is replaced by the chunked loss, so that it still runs inside the wrapped
+    model (DistributedDataParallel sees the weights used) and decoding for ``--eval-bleu`` is untouched.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        sentence_avg: bool,
+        label_smoothing: float,
+        ignore_prefix_size: int = 0,
+        report_accuracy: bool = False,
+        loss_chunk_size: int = DEFAULT_TOKEN_CHUNK,
+    ):
+        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
+        if not 0.0 <= label_smoothing < 1.0:
+            raise ValueError(f"--label-smoothing must lie in [0, 1); got {label_smoothing}")
+        if loss_chunk_size < 1:
+            raise ValueError(f"--loss-chunk-size must be at least 1 token; got {loss_chunk_size}")
+        if ignore_prefix_size < 0:
+            raise ValueError(f"--ignore-prefix-size must be 0 or more tokens; got {ignore_prefix_size}")
+        self.chunk_size = loss_chunk_size
+
+    def forward(
+        self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True
+    ) -> Tuple[Tensor, Any, Dict[str, Any]]:
+        """Loss of a batch in nats, sample size, and what stock logs."""
+        target = sample["target"].clone()
+        target[:, : self.ignore_prefix_size] = self.padding_idx
+        projection = find_projection(model)
+
+        def reduction(features: Tensor) -> Tensor:
+            """(B, T, C) -> (B, T, 3): nll, smooth, best token; takes the place of the logits."""
+            losses = linear_token_losses(
+                features, projection.weight, projection.bias, target, self.eps, self.chunk_size, self.padding_idx, True
+            )
+            assert losses.best is not None
+            return torch.stack([losses.nll, losses.smooth, losses.best.to(losses.nll.dtype)], dim=-1)
+
+        with replaced_forward(projection, reduction):
+            nll, smooth, best = model(**sample["net_input"])[0].unbind(dim=-1)
+        loss = label_smoothed(nll, smooth, self.eps, projection.weight.size(0))
+        if reduce:
+            loss, nll = loss.sum(), nll.sum()
+        sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
+        logged = {
+            "loss": loss.data,
+            "nll_loss": nll.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["target"].size(0),
+            "sample_size": sample_size,
+        }
+        if self.report_accuracy:
+            counted = target.ne(self.padding_idx)
+            logged["n_correct"] = utils.item((best.eq(target) & counted).sum())
+            logged["total"] = utils.item(counted.sum())
+        return loss, sample_size, logged
+
+
+def find_projection(model: Any) -> nn.Linear:
+    """The output projection of a model's decoder.
+
+    Raises:
+        ValueError: no single linear projection (adaptive softmax, shared LSTM embeddings, encoder-only models …).
+    """
+    decoder = getattr(_unwrapped(model), "decoder", None)
+    found: Optional[nn.Module] = None
+    if getattr(decoder, "adaptive_softmax", None) is None:
+        found = next((getattr(decoder, name) for name in PROJECTIONS if getattr(decoder, name, None) is not None), None)
+    if not isinstance(found, nn.Linear):
+        raise ValueError(
+            "--criterion label_smoothed_linear_cross_entropy needs a decoder with a linear output projection "
+            f"({', '.join(PROJECTIONS)}) and no adaptive softmax; {type(_unwrapped(model)).__name__} has "
+            f"{type(found).__name__}: use label_smoothed_cross_entropy"
+        )
+    return found
+
+
+@contextmanager
+def replaced_forward(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Let ``module(x)`` call ``forward`` for a while."""
+    module.forward = forward  # an instance attribute shadows the class's method
+    try:
+        yield
+    finally:
+        del module.forward
+
+
+def _unwrapped(model: Any) -> Any:
+    """The model inside a distributed wrapper."""
+    return model.module if hasattr(model, "module") and not hasattr(model, "decoder") else model

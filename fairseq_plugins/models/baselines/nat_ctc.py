@@ -1,0 +1,232 @@
+"""``nat_ctc``: a non-autoregressive transformer trained from scratch with CTC, the comparison system of SGA's Table 1."""
+
+from argparse import Namespace
+from dataclasses import dataclass, field, fields
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from fairseq.models.transformer import Embedding, TransformerDecoder, TransformerEncoder, base_architecture
+from torch import Tensor
+
+from ...modules.blank import check_blank
+from ...ops.ctc import BestPath, linear_best_path
+from ...ops.masks import lengths_to_padding_mask
+
+
+@dataclass
+class NATCTCConfig(FairseqDataclass):
+    """Sizes; None means the architecture's default, so that argparse and hydra build the same model."""
+
+    encoder_layers: Optional[int] = field(default=None, metadata={"help": "encoder layers"})
+    decoder_layers: Optional[int] = field(default=None, metadata={"help": "decoder layers"})
+    embed_dim: Optional[int] = field(default=None, metadata={"help": "width C of encoder and decoder"})
+    ffn_embed_dim: Optional[int] = field(default=None, metadata={"help": "inner width of the feed-forward blocks"})
+    attention_heads: Optional[int] = field(default=None, metadata={"help": "attention heads"})
+    dropout: Optional[float] = field(default=None, metadata={"help": "dropout after embeddings and blocks, in [0, 1)"})
+    attention_dropout: float = field(default=0.0, metadata={"help": "dropout on attention weights, in [0, 1)"})
+    activation_dropout: float = field(
+        default=0.0, metadata={"help": "dropout inside the feed-forward blocks, in [0, 1)"}
+    )
+    normalize_before: bool = field(default=False, metadata={"help": "layer norm before each block"})
+    max_source_positions: int = field(default=1024, metadata={"help": "longest source in tokens"})
+    ctc_upsample: int = field(default=2, metadata={"help": "slots per source token; at least 1"})
+    ctc_blank: str = field(default="<s>", metadata={"help": "dictionary symbol used as CTC blank"})
+
+
+ARCHITECTURES: Dict[str, Dict[str, Any]] = {
+    "nat_ctc_tiny": {
+        "encoder_layers": 3,
+        "decoder_layers": 3,
+        "embed_dim": 128,
+        "ffn_embed_dim": 512,
+        "attention_heads": 4,
+        "dropout": 0.1,
+    },
+    "nat_ctc": {
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "embed_dim": 512,
+        "ffn_embed_dim": 2048,
+        "attention_heads": 8,
+        "dropout": 0.1,
+    },
+    "nat_ctc_big": {
+        "encoder_layers": 6,
+        "decoder_layers": 6,
+        "embed_dim": 1024,
+        "ffn_embed_dim": 4096,
+        "attention_heads": 16,
+        "dropout": 0.3,
+    },
+}
+"""Defaults of each --arch; nat_ctc_big is Transformer-big with the paper's dropout."""
+
+
+class SlotDecoder(TransformerDecoder):
+    """Stock decoder layers without the triangular mask, over slots copied from the encoder."""
+
+    def forward_slots(self, encoder_out: Dict[str, List[Tensor]], upsample: int, lengths: Tensor) -> Tensor:
+        """Every slot at once.
+
+        Args:
+            encoder_out: of the stock encoder; ``encoder_out[0]`` (S, B, C), ``encoder_padding_mask[0]`` (B, S), True = padding.
+            upsample: slots per source token.
+            lengths: (B,) int64, slots.
+
+        Returns:
+            (B, T, C), ready for the output projection.
+        """
+        states = encoder_out["encoder_out"][0]
+        source_mask = encoder_out["encoder_padding_mask"][0] if encoder_out["encoder_padding_mask"] else None
+        slots = states.repeat_interleave(upsample, dim=0)[: int(lengths.max())]  # T B C
+        mask = lengths_to_padding_mask(lengths, slots.size(0))
+        # Positions are counted from what is no padding: any other id will do.
+        positions = self.embed_positions(mask.long() * self.padding_idx + (~mask).long() * (self.padding_idx + 1))
+        hidden = self.dropout_module(slots + positions.transpose(0, 1))
+        for layer in self.layers:
+            hidden = layer(hidden, states, source_mask, self_attn_padding_mask=mask)[0]
+        if self.layer_norm is not None:
+            hidden = self.layer_norm(hidden)
+        return hidden.transpose(0, 1)
+
+
+@register_model("nat_ctc", dataclass=NATCTCConfig)
+class NATCTCModel(BaseFairseqModel):
+    """Transformer encoder, bidirectional decoder over the upsampled encoder output, CTC; one embedding for everything.
+
+    Has the interface of the SGA model, so that task ``sga_translation``, criterion ``sga_ctc`` and its generator serve both.
+
+    Source: the "Transformer (NAT) + CTC" rows of SGA's Table 1; Libovicky and Helcl 2018, section 3.
+    """
+
+    has_denoiser = False
+
+    def __init__(self, encoder: TransformerEncoder, decoder: SlotDecoder, upsample: int, blank: int, positions: int):
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+        self.upsample, self.blank, self.positions = upsample, blank, positions
+
+    @classmethod
+    def build_model(cls, cfg: NATCTCConfig, task: Any) -> "NATCTCModel":
+        """Build from the config and the task's dictionary.
+
+        Raises:
+            ValueError: an option outside its range, or a blank that is not in the dictionary.
+        """
+        dictionary = task.source_dictionary
+        set_architecture(cfg, ARCHITECTURES["nat_ctc"])
+        check_config(cfg)
+        args = stock_options(cfg)
+        embedding = Embedding(len(dictionary), cfg.embed_dim, dictionary.pad())
+        encoder = TransformerEncoder(args, dictionary, embedding)
+        decoder = SlotDecoder(args, dictionary, embedding)
+        blank = check_blank(cfg.ctc_blank, dictionary)
+        return cls(encoder, decoder, cfg.ctc_upsample, blank, cfg.max_source_positions)
+
+    def max_positions(self) -> Tuple[int, int]:
+        """Longest source, and the most slots it gives."""
+        return self.positions, self.positions * self.upsample
+
+    def encode(self, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
+        """Run the encoder. src_tokens: (B, S) int64."""
+        padding = src_tokens.eq(self.encoder.padding_idx)
+        return self.encoder(src_tokens, (~padding).sum(dim=1))
+
+    def slot_lengths(self, src_lengths: Tensor) -> Tensor:
+        """Slots of each sentence, (B,): upsample x source length."""
+        return src_lengths * self.upsample
+
+    def align(self, encoder_out: Dict[str, List[Tensor]], lengths: Tensor) -> Tensor:
+        """Decode all slots. lengths: (B,). Returns (B, T, C)."""
+        return self.decoder.forward_slots(encoder_out, self.upsample, lengths)
+
+    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
+        """Best token of every slot. hidden: (B, T, C)."""
+        return linear_best_path(hidden, self.decoder.output_projection.weight, None, lengths, self.blank)
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        reduce: Callable[..., Tuple[Tensor, Optional[BestPath]]],
+        corrupt: Any = None,
+        unroll: int = 1,
+        prev_output_tokens: Optional[Tensor] = None,
+    ) -> Dict[str, Tensor]:
+        """CTC loss of a batch.
+
+        Args:
+            src_tokens: (B, S) int64.
+            src_lengths: (B,) int64.
+            reduce: the criterion's loss on (hidden, weight, bias, lengths, want best).
+            corrupt: unused, there is no denoiser.
+            unroll: unused, there is no denoiser.
+            prev_output_tokens: unused, part of fairseq's batches.
+
+        Returns:
+            ``alignment``: (B,) nats.
+        """
+        lengths = self.slot_lengths(src_lengths)
+        hidden = self.align(self.encode(src_tokens), lengths)
+        loss, _ = reduce(hidden, self.decoder.output_projection.weight, None, lengths, False)
+        return {"alignment": loss}
+
+    def get_targets(self, sample: Dict[str, Any], net_output: Any) -> Tensor:
+        """The sample's targets. (B, S)."""
+        return sample["target"]
+
+
+def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
+    """Fill what the command line left open (argparse namespace or hydra config)."""
+    for key, value in defaults.items():
+        if getattr(args, key, None) is None:
+            setattr(args, key, value)
+
+
+def check_config(cfg: NATCTCConfig) -> None:
+    """Validate the options of a run.
+
+    Raises:
+        ValueError: naming option, value and valid range.
+    """
+    for option in fields(NATCTCConfig):
+        value, name = getattr(cfg, option.name), "--" + option.name.replace("_", "-")
+        if option.name.endswith("dropout") and not 0.0 <= value < 1.0:
+            raise ValueError(f"{name} must lie in [0, 1); got {value}")
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1 and not option.name.endswith("dropout"):
+            raise ValueError(f"{name} must be at least 1; got {value}")
+    if cfg.embed_dim % cfg.attention_heads:  # type: ignore[operator]
+        raise ValueError(
+            f"--embed-dim must be a multiple of --attention-heads; got {cfg.embed_dim} and {cfg.attention_heads}"
+        )
+
+
+def stock_options(cfg: NATCTCConfig) -> Namespace:
+    """The options of fairseq's transformer, filled from ours."""
+    args = Namespace(
+        share_all_embeddings=True,
+        share_decoder_input_output_embed=True,
+        max_source_positions=cfg.max_source_positions,
+        max_target_positions=cfg.max_source_positions * cfg.ctc_upsample,
+        dropout=cfg.dropout,
+        attention_dropout=cfg.attention_dropout,
+        activation_dropout=cfg.activation_dropout,
+    )
+    for side in ("encoder", "decoder"):
+        for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
+            setattr(args, f"{side}_{name}", getattr(cfg, name))
+        setattr(args, f"{side}_layers", getattr(cfg, f"{side}_layers"))
+    base_architecture(args)
+    return args
+
+
+def _register(name: str, defaults: Dict[str, Any]) -> None:
+    @register_model_architecture("nat_ctc", name)
+    def architecture(args: Any) -> None:
+        set_architecture(args, defaults)
+
+
+for _name, _defaults in ARCHITECTURES.items():
+    if _name != "nat_ctc":
+        _register(_name, _defaults)

@@ -1,0 +1,230 @@
+"""Cross-entropy over a vocabulary-sized projection, a chunk of tokens at a time.
+
+With z the logits of a token, t its target, p = softmax(z) and fairseq's two terms
+
+    nll = -log p_t,    smooth = -sum_v log p_v,
+    d nll / d z = p - 1_t,    d smooth / d z = V p - 1,
+
+every gradient is made of p, the target's row and constants. The rows sum_v p_v W_v are kept from the forward pass (N x C); the
+weight's share sum_n p_n h_n needs the factor g_nll + V g_smooth of each token, which is one number for all tokens whenever the
+loss is a sum: (1 - e - e_i) + V e_i = 1 for fairseq's label smoothing, e_i = e / (V - 1). So it is summed in the forward pass as
+well and only scaled in backward: 6 units of N*C*V for a trained weight and 4 for a frozen one, as many as materialised logits
+need. Where the factor differs between tokens (a weighted loss), the logits are computed again in backward: 8 units.
+"""
+
+from typing import Any, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .vocab_scan import accumulation_dtype, chunk_logits
+
+DEFAULT_TOKEN_CHUNK = 256
+"""Tokens projected at a time: at V = 250,002, 256 MB of float32 logits."""
+
+
+class TokenLosses(NamedTuple):
+    """Per-token values in nats, all of the target's shape.
+
+    Attributes:
+        nll: float, -log p of the target; 0 where the target is ignored.
+        smooth: float, -sum over the vocabulary of log p; 0 where ignored, and everywhere unless it was asked for.
+        best: int64, most probable token; -1 where ignored. None unless it was asked for.
+    """
+
+    nll: Tensor
+    smooth: Tensor
+    best: Optional[Tensor]
+
+
+def linear_nll(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    target: Tensor,
+    label_smoothing: float = 0.0,
+    chunk_size: int = DEFAULT_TOKEN_CHUNK,
+    ignore_index: Optional[int] = None,
+) -> Tuple[Tensor, Tensor]:
+    """The two terms of fairseq's label-smoothed cross-entropy of ``linear(hidden, weight, bias)``, a token.
+
+    Same values and gradients as with materialised logits, holding ``chunk_size`` x V of them at a time.
+
+    Args:
+        hidden: (..., C).
+        weight: (V, C), frozen or trained.
+        bias: (V,) or None.
+        target: (...) int64.
+        label_smoothing: epsilon in [0, 1); when 0 the smooth term is not computed.
+        chunk_size: tokens projected at a time.
+        ignore_index: target that counts nothing; none when None.
+
+    Returns:
+        nll and smooth, each (...), float32 (float64 for float64 input); :func:`label_smoothed` puts them together.
+
+    Raises:
+        ValueError: an option outside its range, or shapes that do not agree.
+    """
+    losses = linear_token_losses(hidden, weight, bias, target, label_smoothing, chunk_size, ignore_index)
+    return losses.nll, losses.smooth
+
+
+def label_smoothed(nll: Tensor, smooth: Tensor, label_smoothing: float, vocab_size: int) -> Tensor:
+    """fairseq's smoothed loss: (1 - e - e_i) nll + e_i smooth with e_i = e / (V - 1)."""
+    share = label_smoothing / (vocab_size - 1)
+    return (1.0 - label_smoothing - share) * nll + share * smooth
+
+
+def linear_token_losses(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    target: Tensor,
+    label_smoothing: float = 0.0,
+    chunk_size: int = DEFAULT_TOKEN_CHUNK,
+    ignore_index: Optional[int] = None,
+    want_best: bool = False,
+) -> TokenLosses:
+    """:func:`linear_nll`, and the most probable token from the same pass when ``want_best``."""
+    if not 0.0 <= label_smoothing < 1.0:
+        raise ValueError(f"label_smoothing must lie in [0, 1); got {label_smoothing}")
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1 token; got {chunk_size}")
+    if hidden.shape[:-1] != target.shape or hidden.size(-1) != weight.size(1):
+        raise ValueError(
+            f"hidden must be (..., C), target (...) and weight (V, C); got {tuple(hidden.shape)}, {tuple(target.shape)} "
+            f"and {tuple(weight.shape)}"
+        )
+    counted = torch.ones_like(target, dtype=torch.bool) if ignore_index is None else target.ne(ignore_index)
+    terms = _LinearNLL.apply(
+        hidden[counted],
+        weight,
+        bias,
+        target[counted],
+        label_smoothing > 0,
+        chunk_size,
+        want_best,
+        torch.is_grad_enabled(),
+    )
+
+    def spread(values: Tensor, filler: int) -> Tensor:
+        return values.new_full(target.shape, filler).masked_scatter(counted, values)
+
+    return TokenLosses(spread(terms[0], 0), spread(terms[1], 0), spread(terms[2], -1) if want_best else None)
+
+
+class _LinearNLL(torch.autograd.Function):
+    """See :func:`linear_nll`; hidden (N, C), target (N,)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Optional[Tensor],
+        target: Tensor,
+        want_smooth: bool,
+        chunk_size: int,
+        want_best: bool,
+        grad_enabled: bool,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        trained = grad_enabled and (ctx.needs_input_grad[1] or ctx.needs_input_grad[2])
+        scan = _TokenScan(weight, bias, grad_enabled and ctx.needs_input_grad[0], trained)
+        parts = [
+            scan.block(hidden[first : first + chunk_size], target[first : first + chunk_size], want_smooth, want_best)
+            for first in range(0, max(hidden.size(0), 1), chunk_size)
+        ]
+        nll, smooth, best, log_sum_exp, expected = (torch.cat(column) for column in zip(*parts))
+        ctx.save_for_backward(hidden, weight, bias, target, log_sum_exp, expected)
+        # Not saved tensors: they are scaled in place, once.
+        ctx.sums = (scan.weight_sum, scan.bias_sum) if trained else None
+        ctx.want_smooth, ctx.chunk_size = want_smooth, chunk_size
+        ctx.mark_non_differentiable(best)
+        return nll, smooth, best
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_nll: Tensor, grad_smooth: Tensor, _: Any) -> Tuple[Optional[Tensor], ...]:
+        hidden, weight, bias, target, log_sum_exp, expected = ctx.saved_tensors
+        dtype = log_sum_exp.dtype
+        factor = grad_nll + weight.size(0) * grad_smooth if ctx.want_smooth else grad_nll  # N, of p
+        grad_hidden = grad_weight = grad_bias = None
+        if ctx.needs_input_grad[0]:
+            grad_hidden = factor[:, None] * expected - grad_nll[:, None] * weight[target].to(dtype)
+            if ctx.want_smooth:
+                grad_hidden -= grad_smooth[:, None] * weight.sum(dim=0, dtype=dtype)
+            grad_hidden = grad_hidden.to(hidden.dtype)
+        if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+            if ctx.sums is not None and len(factor) and bool(factor.min() == factor.max()):
+                grad_weight, grad_bias = (part.mul_(factor[0]) for part in ctx.sums)
+            else:
+                grad_weight, grad_bias = _probability_sums(hidden, weight, bias, log_sum_exp, factor, ctx.chunk_size)
+            ctx.sums = None  # a second backward (retain_graph) computes them again
+            flat = hidden.to(dtype)
+            grad_weight.index_add_(0, target, -grad_nll[:, None] * flat)
+            grad_bias.index_add_(0, target, -grad_nll)
+            if ctx.want_smooth:
+                grad_weight -= grad_smooth @ flat
+                grad_bias -= grad_smooth.sum()
+            grad_weight = grad_weight.to(weight.dtype)
+            grad_bias = None if bias is None else grad_bias.to(bias.dtype)
+        return (grad_hidden, grad_weight, grad_bias) + (None,) * 5
+
+
+class _TokenScan:
+    """Projects blocks of tokens; sums the weight's and bias's share of the gradient over the blocks."""
+
+    def __init__(self, weight: Tensor, bias: Optional[Tensor], want_expected: bool, trained: bool):
+        self.weight, self.bias, self.want_expected = weight, bias, want_expected
+        self.dtype = accumulation_dtype(weight.dtype)
+        self.trained = trained
+        if trained:
+            self.weight_sum = torch.zeros_like(weight, dtype=self.dtype)
+            self.bias_sum = weight.new_zeros(weight.size(0), dtype=self.dtype)
+
+    def block(
+        self, hidden: Tensor, target: Tensor, want_smooth: bool, want_best: bool
+    ) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """nll, smooth, best, log-sum-exp (n,) and expected output rows (n, C), empty where not asked for."""
+        logits = chunk_logits(hidden, self.weight, self.bias, 0, self.weight.size(0))  # n V
+        maximum, best = logits.max(dim=1)
+        picked = logits.gather(1, target[:, None])[:, 0]
+        total = logits.sum(dim=1) if want_smooth else None
+        share = logits.sub_(maximum[:, None]).exp_()
+        mass = share.sum(dim=1)
+        log_sum_exp = maximum + mass.log()
+        smooth = logits.new_zeros(len(hidden)) if total is None else self.weight.size(0) * log_sum_exp - total
+        expected = logits.new_empty(len(hidden), 0)
+        if self.want_expected or self.trained:
+            share = share.to(self.weight.dtype)
+        if self.want_expected:
+            expected = (share @ self.weight).to(self.dtype) / mass[:, None]
+        if self.trained:
+            scaled = hidden.to(self.dtype) / mass[:, None]
+            add_product(self.weight_sum, share.t(), scaled.to(share.dtype))
+            self.bias_sum += share.t().to(self.dtype) @ mass.reciprocal()
+        return log_sum_exp - picked, smooth, best if want_best else target, log_sum_exp, expected
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left @ right, in place, without a second buffer when the dtypes agree."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
+
+
+def _probability_sums(
+    hidden: Tensor, weight: Tensor, bias: Optional[Tensor], log_sum_exp: Tensor, factor: Tensor, chunk_size: int
+) -> Tuple[Tensor, Tensor]:
+    """sum_n factor_n p_n h_n (V, C) and sum_n factor_n p_n (V,), the logits computed again."""
+    weight_sum = torch.zeros_like(weight, dtype=log_sum_exp.dtype)
+    bias_sum = weight_sum.new_zeros(weight.size(0))
+    for first in range(0, hidden.size(0), chunk_size):
+        rows = slice(first, first + chunk_size)
+        share = chunk_logits(hidden[rows], weight, bias, 0, weight.size(0))
+        share = share.sub_(log_sum_exp[rows, None]).exp_().mul_(factor[rows, None])
+        bias_sum += share.sum(dim=0)
+        add_product(weight_sum, share.to(weight.dtype).t(), hidden[rows])
+    return weight_sum, bias_sum

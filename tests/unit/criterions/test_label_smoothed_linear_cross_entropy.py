@@ -1,0 +1,180 @@
+"""The chunked criterion against fairseq's own, on stock models."""
+
+from argparse import Namespace
+from typing import Any, Dict
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.models.bart import BARTModel
+from fairseq.models.bart.model import mbart_base_architecture
+from fairseq.models.lightconv import LightConvModel
+from fairseq.models.lightconv import base_architecture as lightconv_architecture
+from fairseq.models.lstm import LSTMModel
+from fairseq.models.lstm import base_architecture as lstm_architecture
+from fairseq.models.transformer import TransformerModel
+from fairseq.models.transformer import base_architecture as transformer_architecture
+from torch import nn
+
+from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import (
+    LabelSmoothedLinearCrossEntropyCriterion,
+    find_projection,
+)
+from tests import builders
+
+SIZES: Dict[str, Any] = {
+    f"{side}_{name}": value
+    for side in ("encoder", "decoder")
+    for name, value in {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 1, "attention_heads": 2}.items()
+}
+SHARED = {"share_all_embeddings": True}
+POSITIONS = {"max_source_positions": 40, "max_target_positions": 40}
+CASES = {
+    "transformer": (TransformerModel, transformer_architecture, {}),
+    "transformer, shared embeddings": (TransformerModel, transformer_architecture, SHARED),
+    "BART": (BARTModel, mbart_base_architecture, {**SHARED, **POSITIONS, "activation_fn": "gelu"}),
+    "LSTM": (LSTMModel, lstm_architecture, {"decoder_out_embed_dim": 16, "criterion": "any"}),
+    "light convolutions": (
+        LightConvModel,
+        lightconv_architecture,
+        {
+            **POSITIONS,
+            "encoder_conv_type": "lightweight",
+            "decoder_conv_type": "lightweight",
+            "encoder_conv_dim": 16,
+            "decoder_conv_dim": 16,
+            "encoder_kernel_size_list": [3],
+            "decoder_kernel_size_list": [3],
+            "decoder_output_dim": 16,
+            "decoder_input_dim": 16,
+            "share_decoder_input_output_embed": False,
+            "adaptive_input": False,
+            "weight_dropout": 0.0,
+            "weight_softmax": True,
+        },
+    ),
+}
+
+
+def build(case: str, **changes: Any) -> nn.Module:
+    """A stock model with random weights, in evaluation mode."""
+    model_class, architecture, special = CASES[case]
+    args = Namespace(**{**SIZES, **special, **changes})
+    architecture(args)
+    task = builders.task()
+    if case == "BART":
+        task.args = args
+    torch.manual_seed(2)
+    return model_class.build_model(args, task).eval()
+
+
+def batch(device: torch.device) -> Any:
+    rows = builders.source_rows([6, 5, 3]), builders.target_rows([4, 2, 3])
+    return builders.to_device(builders.batch(*rows), device)
+
+
+def both(**options: Any) -> Any:
+    """Our criterion and fairseq's with the same options."""
+    chosen = {"sentence_avg": False, "label_smoothing": 0.1, **options}
+    task = builders.task()
+    chunk = chosen.pop("loss_chunk_size", 4)
+    return (
+        LabelSmoothedLinearCrossEntropyCriterion(task, loss_chunk_size=chunk, **chosen),
+        LabelSmoothedCrossEntropyCriterion(task, **chosen),
+    )
+
+
+def gradients(criterion: Any, model: nn.Module, sample: Any) -> Any:
+    model.zero_grad()
+    loss, size, logged = criterion(model, sample)
+    loss.backward()
+    return (
+        loss,
+        size,
+        logged,
+        {name: part.grad.clone() for name, part in model.named_parameters() if part.grad is not None},
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_value_and_gradient_are_stock(case: str, device: torch.device) -> None:
+    model, sample = build(case).to(device), batch(device)
+    ours, theirs = (gradients(criterion, model, sample) for criterion in both(report_accuracy=True))
+    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-5, atol=1e-5)
+    assert ours[1] == theirs[1]
+    torch.testing.assert_close(ours[2], theirs[2], rtol=1e-5, atol=1e-5)
+    assert ours[3].keys() == theirs[3].keys()
+    for name, part in theirs[3].items():
+        torch.testing.assert_close(
+            ours[3][name], part, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@pytest.mark.parametrize(
+    "options", [{"label_smoothing": 0.0}, {"sentence_avg": True}, {"ignore_prefix_size": 2}, {"loss_chunk_size": 100}]
+)
+def test_options_do_what_they_do_in_stock(options: Dict[str, Any], device: torch.device) -> None:
+    model, sample = build("transformer").to(device), batch(device)
+    ours, theirs = (gradients(criterion, model, sample) for criterion in both(**options))
+    torch.testing.assert_close(ours[:2], theirs[:2], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours[3], theirs[3], rtol=1e-5, atol=1e-5)
+
+
+def test_validation_without_reduction(device: torch.device) -> None:
+    model, sample = build("transformer").to(device), batch(device)
+    with torch.no_grad():
+        ours, theirs = (criterion(model, sample, reduce=False)[0] for criterion in both())
+    torch.testing.assert_close(ours.flatten(), theirs.flatten(), rtol=1e-5, atol=1e-5)
+
+
+def test_the_projection_is_itself_again_afterwards(device: torch.device) -> None:
+    model, sample = build("transformer").to(device), batch(device)
+    before = model(**sample["net_input"])[0]
+    both()[0](model, sample)
+    assert torch.equal(model(**sample["net_input"])[0], before)
+    with pytest.raises(TypeError):
+        both()[0](model, {**sample, "net_input": {**sample["net_input"], "nonsense": 1}})
+    assert torch.equal(model(**sample["net_input"])[0], before)
+
+
+def test_the_projection_runs_inside_the_wrapped_model(device: torch.device) -> None:
+    """A wrapper sees (B, T, 3), made by its own forward: what DistributedDataParallel needs."""
+
+    class Wrapper(nn.Module):
+        def __init__(self, module: nn.Module):
+            super().__init__()
+            self.module = module
+
+        def forward(self, **net_input: Any) -> Any:
+            self.seen = self.module(**net_input)
+            return self.seen
+
+    model, sample = build("transformer").to(device), batch(device)
+    wrapper = Wrapper(model)
+    ours, theirs = (criterion(each, sample)[0] for criterion, each in zip(both(), (wrapper, model)))
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert wrapper.seen[0].shape == (*sample["target"].shape, 3)
+
+
+def test_models_without_a_single_linear_projection_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match="needs a decoder with a linear output projection.*TransformerModel has NoneType"
+    ):
+        find_projection(build("transformer", adaptive_softmax_cutoff=[10]))
+    with pytest.raises(ValueError, match="LSTMModel has NoneType: use label_smoothed_cross_entropy"):
+        find_projection(build("LSTM", share_decoder_input_output_embed=True))
+    with pytest.raises(ValueError, match="needs a decoder"):
+        find_projection(builders.masked_lm())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label_smoothing": 1.0}, r"--label-smoothing must lie in \[0, 1\); got 1.0"),
+        ({"loss_chunk_size": 0}, "--loss-chunk-size must be at least 1 token; got 0"),
+        ({"ignore_prefix_size": -1}, "--ignore-prefix-size must be 0 or more tokens; got -1"),
+    ],
+)
+def test_bad_options(options: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        both(**options)
