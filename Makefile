@@ -15,6 +15,8 @@ TOY_SEED ?= 1
 DEVICE ?= cpu
 TEST_JOBS ?= 2
 PYTEST_ARGS ?=
+MUTANTS ?=
+BENCH_ARGS ?=
 
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/.stamps
@@ -28,7 +30,7 @@ SAY := printf '[install] %s\n'
 # Older Pythons get fairseq 0.12.2 and whatever versions suit it: the tested set needs 3.11.
 TESTED_PYTHON := $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
-.PHONY: help install quickstart test check format results clean
+.PHONY: help install quickstart test mutants check format bench results clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +44,9 @@ quickstart: install  ## the whole job at tiny size: toy corpus, training, BLEU t
 test: $(STAMPS)/test  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
 
+mutants: $(STAMPS)/test  ## put one-line defects into a copy: each must turn a test red (MUTANTS='--only sga_ctc')
+	$(PY) tests/mutants/run.py --jobs $(TEST_JOBS) $(MUTANTS)
+
 check: $(STAMPS)/check  ## ruff (lint and format) and mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -51,8 +56,16 @@ format: $(STAMPS)/check  ## let ruff mend and format the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-results: install  ## rebuild examples/sga/RESULTS.md from the committed hypotheses, logs and JSON
+bench: install  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (half an hour; a quiet machine)
+	$(PY) -m benchmarks.vocab_losses $(BENCH_ARGS)
+	$(PY) -m benchmarks.sga_training_step $(BENCH_ARGS)
+	$(PY) -m benchmarks.decoding $(BENCH_ARGS)
+	$(PY) -m benchmarks.results
+
+results: install  ## rebuild every RESULTS*.md from the committed hypotheses, ledgers and JSON
 	$(PY) examples/sga/results.py
+	for plan in examples/miniature/*.yaml; do $(PY) examples/miniature/sweep.py results $$plan; done
+	$(PY) -m benchmarks.results
 
 clean:  ## remove caches and build folders (not .venv, not runs/)
 	rm -rf build dist fairseq_plugins.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -62,8 +62,8 @@ class SGAGenerator:
             constraints: not supported.
 
         Returns:
-            One hypothesis a sentence: ``tokens`` (T,), ``score`` (mean log-probability of the slots, nats),
-            ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
+            One hypothesis a sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of the
+            slots, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
 
         Raises:
             ValueError: several models, target prefixes or constraints.
@@ -121,10 +121,13 @@ class SGAGenerator:
         score = path.log_probs.sum(dim=1) / lengths
         hypotheses = []
         for row in range(path.tokens.size(0)):
+            tokens, scores = path.tokens[row, kept[row]], path.log_probs[row, kept[row]]
+            if len(tokens) == 0:  # stock hypotheses hold at least </s>; fairseq's BLEU crashes on one without tokens
+                tokens, scores = tokens.new_tensor([self.eos]), score[row : row + 1]
             hypothesis = {
-                "tokens": path.tokens[row, kept[row]],
+                "tokens": tokens,
                 "score": score[row],
-                "positional_scores": path.log_probs[row, kept[row]],
+                "positional_scores": scores,
                 "steps": int(steps[row]),
                 "attention": None,
                 "alignment": None,

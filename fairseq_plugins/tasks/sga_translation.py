@@ -2,13 +2,15 @@
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary, LanguagePairDataset, PrependTokenDataset
+from fairseq.logging import metrics
 from fairseq.tasks import register_task
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationConfig, TranslationTask
+from sacrebleu.metrics import BLEU
 
 from ..generators.sga_generator import IterationOptions, SGAGenerator
 
@@ -92,6 +94,21 @@ class SGATranslationTask(TranslationTask):
         self.from_checkpoint = from_checkpoint
         return super().build_model(cfg, from_checkpoint)
 
+    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+        """Stock metrics, and BLEU also where nothing was produced.
+
+        A young CTC model emits blanks only. Stock then logs no BLEU, so that ``--best-checkpoint-metric bleu`` stops the training
+        with a KeyError, and leaves the references of such a batch out of the brevity penalty.
+        """
+        validated = [log for log in logging_outputs if "_bleu_sys_len" in log]
+        if validated and not any(log.get("_bleu_totals_0", 0) for log in validated):
+            nothing = np.zeros(EVAL_BLEU_ORDER)
+            lengths = [sum(int(log[f"_bleu_{name}"]) for log in validated) for name in ("sys_len", "ref_len")]
+            for name, value in zip(("counts", "totals", "sys_len", "ref_len"), (nothing, nothing, *lengths)):
+                metrics.log_scalar(f"_bleu_{name}", value)
+            metrics.log_derived("bleu", _bleu)
+        super().reduce_metrics(logging_outputs, criterion)
+
     def build_generator(
         self, models: List[Any], args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **kwargs: Any
     ) -> SGAGenerator:
@@ -112,3 +129,11 @@ class SGATranslationTask(TranslationTask):
             retain_history=getattr(args, "retain_iter_history", False),
         )
         return SGAGenerator(self.target_dictionary, options)
+
+
+def _bleu(meters: Any) -> float:
+    """BLEU of the sums that validation has logged, 0 without a single token."""
+    sums = [meters[f"_bleu_{name}"].sum for name in ("counts", "totals")]
+    lengths = [int(meters[f"_bleu_{name}"].sum) for name in ("sys_len", "ref_len")]
+    score = BLEU.compute_bleu(*(part.tolist() for part in sums), *lengths, smooth_method="exp").score
+    return round(float(score), 2)

@@ -191,12 +191,14 @@ def test_decoding_equals_a_plain_loop(device: torch.device) -> None:
         assert found["steps"] == steps
 
 
-def test_nothing_but_blanks_is_an_empty_sentence(device: torch.device) -> None:
+def test_nothing_but_blanks_is_an_empty_sentence_as_in_stock(device: torch.device) -> None:
+    """``</s>`` alone: fairseq's BLEU scorer crashes on a hypothesis without tokens."""
     lm = builders.masked_lm(5)
     lm.lm_head.bias.data[builders.BOS] += 100.0
     model = builders.sga_model(lm).to(device)
     for hypothesis in _decode(model, builders.source_rows([4, 6]), device):
-        assert hypothesis[0]["tokens"].tolist() == []
+        assert hypothesis[0]["tokens"].tolist() == [builders.EOS]
+        assert hypothesis[0]["positional_scores"].shape == (1,)
         assert bool(torch.as_tensor(hypothesis[0]["score"]).isfinite())
 
 

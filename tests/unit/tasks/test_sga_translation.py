@@ -6,7 +6,10 @@ from typing import Any, Dict, List
 
 import pytest
 import torch
+from fairseq.logging import metrics
+from sacrebleu.metrics import BLEU
 
+from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.generators.sga_generator import SGAGenerator
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from tests import builders, data_bins
@@ -153,3 +156,32 @@ def test_two_dictionaries_are_refused(tmp_path: Path) -> None:
     data_bins.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
         setup(tmp_path)
+
+
+def bleu_log(*hypotheses: str) -> Dict[str, Any]:
+    """What a validation batch logs for BLEU, against one reference."""
+    score = BLEU().corpus_score(list(hypotheses), [["a b c d e f"] * len(hypotheses)])
+    log = {"_bleu_sys_len": score.sys_len, "_bleu_ref_len": score.ref_len}
+    for order in range(4):
+        log.update({f"_bleu_counts_{order}": score.counts[order], f"_bleu_totals_{order}": score.totals[order]})
+    return log
+
+
+@pytest.mark.parametrize("batches", [[("",)], [("",), ("a b c d x y",)], [("a b c d x y",), ("",)]])
+def test_bleu_is_logged_even_when_nothing_was_produced(folder: Path, batches: List[Any]) -> None:
+    task = setup(folder, eval_bleu=True)
+    criterion = SGACTCCriterion(task, SGACTCConfig(sentence_avg=False))
+    with metrics.aggregate() as found:
+        for texts in batches:
+            task.reduce_metrics([{"sample_size": 1, "nsentences": 1, "ntokens": 1, **bleu_log(*texts)}], criterion)
+    texts = [text for batch in batches for text in batch]
+    expected = BLEU().corpus_score(texts, [["a b c d e f"] * len(texts)]).score
+    assert found.get_smoothed_value("bleu") == pytest.approx(expected, abs=0.01)
+
+
+def test_no_bleu_is_logged_in_training(folder: Path) -> None:
+    task = setup(folder, eval_bleu=True)
+    criterion = SGACTCCriterion(task, SGACTCConfig(sentence_avg=False))
+    with metrics.aggregate() as found:
+        task.reduce_metrics([{"sample_size": 1, "nsentences": 1, "ntokens": 1}], criterion)
+    assert "bleu" not in found.get_smoothed_values()

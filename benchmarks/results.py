@@ -1,0 +1,98 @@
+"""Rebuild ``benchmarks/RESULTS.md`` from the committed JSON files: ``python -m benchmarks.results``, or ``make results``."""
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+from . import decoding, report, sga_training_step, trained, vocab_losses
+
+PAGE = Path(__file__).resolve().parent / "RESULTS.md"
+
+Bar = Tuple[str, Callable[[Dict[str, Any]], List[float]], float]
+"""Text, the values that must stay below the limit, the limit."""
+
+
+def chunked(loss: str, weight: str, key: str) -> Callable[[Dict[str, Any]], List[float]]:
+    """Ratios of our chunked variant in the vocabulary losses."""
+
+    def values(content: Dict[str, Any]) -> List[float]:
+        rows = [row for row in content["results"] if (row["loss"], row["variant"]) == (loss, "chunked")]
+        found = [row[key] for row in rows if weight in ("any", row["weight"])]
+        return [value[0] if isinstance(value, list) else value for value in found]
+
+    return values
+
+
+def speedups(system: str) -> Callable[[Dict[str, Any]], List[float]]:
+    """Inverse speed-ups at batch 1 with the largest vocabulary, so that smaller is better like every other bar."""
+
+    def values(content: Dict[str, Any]) -> List[float]:
+        largest = max(row["vocab"] for row in content["results"])
+        rows = [row for row in content["results"] if row["vocab"] == largest and row["system"] == system]
+        return [1 / row["speedup"][0] for row in rows]
+
+    return values
+
+
+BARS: Dict[str, List[Bar]] = {
+    "vocab_losses": [
+        ("CTC, frozen weight: time at most 1.1 of the materialised one", chunked("ctc", "frozen", "time_ratio"), 1.1),
+        ("CTC, frozen weight: extra memory at most 1/10", chunked("ctc", "frozen", "memory_ratio"), 0.1),
+        ("CTC, trained weight: time at most 1.35", chunked("ctc", "trained", "time_ratio"), 1.35),
+        ("smoothed cross-entropy: time at most 1.0", chunked("smoothed cross-entropy", "any", "time_ratio"), 1.0),
+        (
+            "smoothed cross-entropy: extra memory at most 1/3",
+            chunked("smoothed cross-entropy", "any", "memory_ratio"),
+            1 / 3,
+        ),
+    ],
+    "decoding": [
+        (
+            "alignment alone, batch 1, largest V: at most 1/6.8 of the time of AT beam 5",
+            speedups("SGA alignment"),
+            1 / 6.8,
+        ),
+    ],
+}
+RENDERERS = {
+    module.__name__.rsplit(".", 1)[1]: module for module in (vocab_losses, sga_training_step, decoding, trained)
+}
+
+
+def section(name: str) -> str:
+    """One benchmark: what it measures, then a table and the bars for every machine."""
+    module = RENDERERS[name]
+    parts = [f"## {name}", (module.__doc__ or "").strip().split("\n\n    ")[0], f"`python -m benchmarks.{name}`"]
+    for content in report.load(name):
+        machine = ", ".join(f"{key} {value}" for key, value in content["machine"].items() if key != "device")
+        options = ", ".join(f"{key} {value}" for key, value in content["options"].items())
+        parts += [f"**{content['machine']['device']}** ({machine}); {options}", module.render(content)]
+        parts += ["\n".join(verdict(content, bar) for bar in BARS.get(name, []))]
+    return "\n\n".join(part for part in parts if part)
+
+
+def verdict(content: Dict[str, Any], bar: Bar) -> str:
+    """A line that says whether a bar holds."""
+    text, values, limit = bar
+    found = values(content)
+    if not found:
+        return f"- {text}: not measured"
+    return (
+        f"- {text}: {'holds' if max(found) <= limit else '**missed**'} ({', '.join(f'{value:.3f}' for value in found)})"
+    )
+
+
+def render() -> str:
+    """The whole page."""
+    made = "Made by `python -m benchmarks.results` from `results/*.json`. Ratios are within one run, round by round."
+    head = f"# Speed and memory\n\n{made}"
+    found = [name for name in RENDERERS if report.load(name)]
+    return "\n\n".join([head, *(section(name) for name in found)]) + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

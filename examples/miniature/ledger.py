@@ -1,0 +1,71 @@
+"""The ledger of a sweep: every run with its commands, facts and scores, written whole after every step."""
+
+import hashlib
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+from data_prep.io import read_json, sha256, write_json
+
+FORMAT = 1
+
+
+class Ledger:
+    """Entries by key, on disk as JSON.
+
+    Entries made with other code than today's (see :func:`digest`) stay in the file and are listed, but never counted with today's.
+
+    Args:
+        path: the JSON file, made when missing.
+        code: digest of the code that the results depend on.
+    """
+
+    def __init__(self, path: Path, code: str):
+        self.path, self.code = path, code
+        content = read_json(path) or {"format": FORMAT, "entries": []}
+        if content.get("format") != FORMAT:
+            raise ValueError(f"{path}: format {content.get('format')}; valid: {FORMAT}")
+        self.entries: List[Dict[str, Any]] = content["entries"]
+
+    def get(self, key: str) -> Dict[str, Any]:
+        """Today's entry of a run, empty when there is none."""
+        return next((entry for entry in self.entries if entry["key"] == key and entry["code"] == self.code), {})
+
+    def current(self) -> List[Dict[str, Any]]:
+        """Entries made with today's code."""
+        return [entry for entry in self.entries if entry["code"] == self.code]
+
+    def foreign(self) -> List[Dict[str, Any]]:
+        """Entries made with other code."""
+        return [entry for entry in self.entries if entry["code"] != self.code]
+
+    def put(self, entry: Dict[str, Any]) -> None:
+        """Add or replace today's entry of a run, and write the file."""
+        entry = {**entry, "code": self.code}
+        kept = [old for old in self.entries if (old["key"], old["code"]) != (entry["key"], self.code)]
+        self.entries = sorted([*kept, entry], key=lambda one: (one["code"] != self.code, one["key"], one["code"]))
+        write_json(self.path, {"format": FORMAT, "entries": self.entries})
+
+
+def digest(root: Path, patterns: Sequence[str]) -> str:
+    """Digest of the files that the results depend on, by content and name.
+
+    Raises:
+        ValueError: a pattern that names no file.
+    """
+    total = hashlib.sha256()
+    for pattern in patterns:
+        found = sorted(path for path in root.glob(pattern) if path.is_file())
+        if not found:
+            raise ValueError(f"code: {pattern} names no file under {root.name}/")
+        for path in found:
+            total.update(f"{path.relative_to(root).as_posix()} {sha256(path)}\n".encode())
+    return total.hexdigest()[:16]
+
+
+def commit(root: Path) -> str:
+    """Commit of the checkout, marked when files differ from it; ``unknown`` outside a repository."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"

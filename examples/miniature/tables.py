@@ -1,0 +1,151 @@
+"""Tables of a sweep, from the ledger alone: the same ledger gives the same bytes."""
+
+import statistics
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ledger import Ledger
+from plan import Claim, Plan
+
+SIGNIFICANT = 0.05
+
+
+def choose(plan: Plan, ledger: Ledger) -> Dict[str, Tuple[str, ...]]:
+    """The point of each arm's grid with the best validation BLEU in the tuning phase; arms that are not complete are left out."""
+    chosen = {}
+    for arm in plan.arms:
+        scores = []
+        for job in (job for job in plan.tuning() if job.arm is arm):
+            entry = ledger.get(job.key)
+            if entry.get("status"):
+                scores.append((best_validation(entry), job.options))
+        if len(scores) == len(arm.grid) and any(score is not None for score, _ in scores):
+            chosen[arm.name] = max(scores, key=lambda pair: -1.0 if pair[0] is None else pair[0])[1]
+    return chosen
+
+
+def best_validation(entry: Dict[str, Any]) -> Optional[float]:
+    """Best validation BLEU of a run."""
+    scores = [point["bleu"] for point in entry.get("validation", []) if "bleu" in point]
+    return max(scores) if scores else None
+
+
+def render(plan: Plan, ledger: Ledger) -> str:
+    """The whole page."""
+    finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
+    parts = [
+        f"# {plan.title}",
+        _head(plan, ledger),
+        "## Test BLEU",
+        _scores(plan, finals),
+        "## Claims",
+        _claims(plan, ledger),
+    ]
+    parts += ["## Every run", _runs(ledger)]
+    if ledger.foreign():
+        parts += [
+            "## Runs with other code, not counted",
+            "\n".join(f"- {one['key']} ({one['commit']})" for one in ledger.foreign()),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(plan: Plan, ledger: Ledger) -> str:
+    entries = [entry for entry in ledger.current() if entry.get("phase")]
+    machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
+    signatures = sorted({one["signature"]["bleu"] for entry in entries for one in entry.get("outputs", {}).values()})
+    lines = [
+        f"Made by `examples/miniature/sweep.py results` from `ledger-{plan.name}.json`. Training: {plan.minutes['tune']:g} "
+        f"minutes a tuning run, {plan.minutes['final']:g} a final run, the same for every arm; {len(plan.arms[0].grid)} settings "
+        f"an arm are tried on {plan.directions[0]} with seed {plan.seeds[0]} and chosen by validation BLEU.",
+        "",
+        f"- Machine: {'; '.join(machines) or 'no run yet'}",
+        f"- BLEU: `{'`, `'.join(signatures) or 'no run yet'}`",
+        f"- Code: `{ledger.code}`; commits: {', '.join(sorted({entry['commit'] for entry in entries})) or 'none'}",
+    ]
+    assets = ledger.get("assets")
+    lines += [f"- `{path}`: sha256 `{value[:16]}`" for path, value in sorted(assets.get("hashes", {}).items())]
+    return "\n".join(lines)
+
+
+def _scores(plan: Plan, finals: Sequence[Dict[str, Any]]) -> str:
+    """Arm and output down, direction and seed across, mean and standard deviation at the end of each direction."""
+    columns = ["system", "decoding"]
+    for pair in plan.directions:
+        columns += [f"{pair}, seed {seed}" for seed in plan.seeds] + [f"{pair}, mean ± sd"]
+    rows = []
+    for arm in plan.arms:
+        for output, text in arm.outputs.items():
+            cells = [arm.name, text]
+            for pair in plan.directions:
+                values = [_bleu(finals, arm.name, output, pair, seed) for seed in plan.seeds]
+                cells += ["" if value is None else f"{value:.1f}" for value in values]
+                cells.append(_mean([value for value in values if value is not None]))
+            rows.append(cells)
+    return _table(columns, rows)
+
+
+def _bleu(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Optional[float]:
+    for entry in finals:
+        if (entry["arm"], entry["pair"], entry["seed"]) == (arm, pair, seed) and output in entry.get("outputs", {}):
+            return float(entry["outputs"][output]["bleu"])
+    return None
+
+
+def _mean(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread} (n = {len(values)})"
+
+
+def _claims(plan: Plan, ledger: Ledger) -> str:
+    """A claim is shown where the sign agrees in every seed and p < 0.05 in all but one at most, with at least three seeds."""
+    rows = []
+    for number, claim in enumerate(plan.claims):
+        for pair in plan.directions:
+            found = []
+            for seed in plan.seeds:
+                results = ledger.get(f"claims/{pair}/seed{seed}").get("results", [])
+                found += [result for result in results if result["claim"] == number]
+            rows.append([_title(claim), pair, *_verdict(found, len(plan.seeds))])
+    note = f"Shown: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} in all but one at most."
+    return _table(["claim", "direction", "BLEU difference by seed (p)", "verdict"], rows) + "\n\n" + note
+
+
+def _title(claim: Claim) -> str:
+    return f"{claim.better[0]} ({claim.better[1]}) better than {claim.worse[0]} ({claim.worse[1]})"
+
+
+def _verdict(found: Sequence[Dict[str, Any]], seeds: int) -> List[str]:
+    text = ", ".join(f"{one['difference']:+.1f} ({one['p']:.3f})" for one in found)
+    if len(found) < max(seeds, 3):
+        return [text, f"open, {len(found)} of {seeds} seeds"]
+    significant = sum(one["p"] < SIGNIFICANT for one in found) >= len(found) - 1
+    if all(one["difference"] > 0 for one in found):
+        return [text, "shown" if significant else "not shown: not significant"]
+    if all(one["difference"] < 0 for one in found):
+        return [text, "refuted" if significant else "not shown: the other way, not significant"]
+    return [text, "not shown: signs differ"]
+
+
+def _runs(ledger: Ledger) -> str:
+    rows = []
+    for entry in ledger.current():
+        if not entry.get("phase"):
+            continue
+        best = best_validation(entry)
+        cells = [
+            entry["key"],
+            " ".join(entry["options"]) or "defaults",
+            entry["status"],
+            f"{entry.get('updates', 0):,}",
+        ]
+        cells += [f"{entry.get('train_seconds', 0) / 60:.1f}", f"{entry.get('trained_parameters', 0):,}"]
+        rows.append([*cells, "" if best is None else f"{best:.1f}", entry["commit"]])
+    return _table(
+        ["run", "options", "status", "updates", "minutes", "trained parameters", "best validation BLEU", "commit"], rows
+    )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [list(columns), ["---"] * len(columns), *rows])

@@ -1,0 +1,197 @@
+"""The sweep runner: equal grids, resuming, failures that are listed, other code never mixed in, verdicts, same bytes."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+
+sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
+
+import ledger as ledgers  # noqa: E402
+import record  # noqa: E402
+import sweep  # noqa: E402
+import tables  # noqa: E402
+from plan import Claim, read_plan  # noqa: E402
+
+# Training leaves one line a call; the score of a run is that of its --lr, so that 0.2 wins in tuning.
+TRAIN = 'mkdir -p {out}/{run}; set -- {options}; echo "$2" >> {out}/{run}/calls'
+EVALUATE = 'mkdir -p {keep}; for n in 1 2 3 4; do echo "a b c d {word}"; done > {keep}/best.de'
+
+
+def entry(word: str = "e", **changes: Any) -> Dict[str, Any]:
+    """An arm of the YAML."""
+    evaluate = EVALUATE.replace("{word}", word)
+    return {
+        "train": TRAIN,
+        "evaluate": evaluate,
+        "outputs": {"best": "greedy"},
+        "grid": [["--lr", 0.1], ["--lr", 0.2]],
+        **changes,
+    }
+
+
+def write_plan(folder: Path, **changes: Any) -> Path:
+    """A sweep of two arms; ``good`` gives the reference itself."""
+    content = {
+        "name": "probe",
+        "title": "Probe",
+        "prepare": ["mkdir -p {out}; echo asset > {out}/dict.txt"],
+        "assets": ["{out}/dict.txt"],
+        "code": ["examples/miniature/*.py"],
+        "reference": "{data}/test.{target}",
+        "directions": ["en-de"],
+        "seeds": [1, 2, 3],
+        "minutes": {"tune": 1, "final": 2},
+        "arms": {"good": entry("e"), "bad": entry("x")},
+        "claims": [{"better": ["good", "best"], "worse": ["bad", "best"]}],
+        **changes,
+    }
+    path = folder / "probe.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes runners over one folder; the facts of a run come from what its command wrote."""
+    monkeypatch.setattr(sweep, "HERE", tmp_path)
+    monkeypatch.setattr(ledgers, "commit", lambda root: "abc1234")
+
+    def describe(folder: Path) -> Dict[str, Any]:
+        calls = (folder / "calls").read_text().split()
+        return {
+            "updates": len(calls),
+            "machine": "none",
+            "validation": [{"num_updates": 1, "bleu": 10 * float(calls[0])}],
+        }
+
+    monkeypatch.setattr(record, "describe", describe)
+    (tmp_path / "test.de").write_text("a b c d e\n" * 4, encoding="utf-8")
+
+    def make(**changes: Any) -> sweep.Runner:
+        return sweep.Runner(read_plan(write_plan(tmp_path, **changes)), tmp_path, tmp_path / "out", [], jobs=2)
+
+    return make
+
+
+def statuses(runner: sweep.Runner, phase: str) -> List[str]:
+    return [one["status"] for one in runner.ledger.current() if one.get("phase") == phase]
+
+
+def test_a_whole_sweep(runner: Any) -> None:
+    made = runner()
+    made.run("")
+    assert statuses(made, "tune") == ["done"] * 4
+    assert statuses(made, "final") == ["done"] * 6
+    finals = [one for one in made.ledger.current() if one.get("phase") == "final"]
+    assert {tuple(one["options"]) for one in finals} == {("--lr", "0.2")}, "the better point of the grid is chosen"
+    by_arm = {one["arm"]: one["outputs"]["best"]["bleu"] for one in finals}
+    assert by_arm["good"] == pytest.approx(100.0) and by_arm["bad"] < 100
+    page = tables.render(made.plan, made.ledger)
+    assert "| good (best) better than bad (best) | en-de |" in page
+    assert "100.0 ± 0.0 (n = 3)" in page
+
+
+def test_what_is_done_is_not_done_again(runner: Any, tmp_path: Path) -> None:
+    runner().run("good")
+    calls = {path: path.read_text() for path in tmp_path.glob("out/*/*/good*/*/calls")}
+    assert len(calls) == 2, "tuning is not complete: no final run"
+    runner().run("")
+    assert {path: path.read_text() for path in calls} == calls
+    assert len(list(tmp_path.glob("out/final/*/*/*/calls"))) == 6
+
+
+def test_a_failed_run_is_listed_and_tried_again(runner: Any, tmp_path: Path) -> None:
+    failing = entry(train='[ -e {out}/mended ] || { echo "no space left" >&2; exit 3; }; ' + TRAIN)
+    failing["train"] = failing["train"].replace("|| { echo", "|| {{ echo").replace("exit 3; }", "exit 3; }}")
+    arms = {"good": entry(), "bad": failing}
+    made = runner(arms=arms)
+    made.run("")
+    assert sorted(statuses(made, "tune")) == ["done", "done", "failed", "failed"]
+    assert "no space left" in (tmp_path / "out/tune/en-de/bad-0/seed1/console.log").read_text()
+    assert "| failed |" in tables.render(made.plan, made.ledger)
+    (tmp_path / "out" / "mended").touch()
+    made = runner(arms=arms)
+    made.run("")
+    assert statuses(made, "tune") == ["done"] * 4
+
+
+def test_other_code_is_warned_about_and_never_mixed(runner: Any, capsys: pytest.CaptureFixture) -> None:
+    first = runner()
+    first.run("")
+    second = runner(code=["examples/miniature/plan.py"])
+    assert "final/en-de/good-1/seed1 was run with other code (abc1234)" in capsys.readouterr().err
+    assert second.ledger.current() == [] and len(second.ledger.foreign()) == len(first.ledger.entries)
+    page = tables.render(second.plan, second.ledger)
+    assert "Runs with other code, not counted" in page and "100.0" not in page
+    second.run("")
+    assert statuses(second, "final") == ["done"] * 6
+
+
+def test_changed_assets_are_refused(runner: Any, tmp_path: Path) -> None:
+    runner().prepare()
+    (tmp_path / "out" / "dict.txt").write_text("another", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"--out .*dict.txt differ from the ledger's"):
+        runner().prepare()
+
+
+def test_no_path_of_the_machine_in_the_ledger(runner: Any, tmp_path: Path) -> None:
+    made = runner()
+    made.run("")
+    text = made.ledger.path.read_text(encoding="utf-8")
+    assert str(tmp_path) not in text and str(ROOT) not in text
+    assert json.loads(text)["format"] == ledgers.FORMAT
+
+
+def test_the_same_ledger_gives_the_same_bytes(runner: Any, tmp_path: Path) -> None:
+    made = runner()
+    made.run("")
+    (first, text), (_, again) = (sweep.show(tmp_path / "probe.yaml") for _ in range(2))
+    assert first.name == "RESULTS-probe.md" and text == again == tables.render(made.plan, made.ledger)
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([(1, 0.01), (1, 0.04), (2, 0.3)], "shown"),
+        ([(1, 0.01), (1, 0.06), (2, 0.3)], "not shown: not significant"),
+        ([(1, 0.01), (-0.1, 0.01), (2, 0.01)], "not shown: signs differ"),
+        ([(-1, 0.01), (-1, 0.01), (-2, 0.2)], "refuted"),
+        ([(1, 0.01), (1, 0.01)], "open, 2 of 3 seeds"),
+    ],
+)
+def test_verdicts(differences: List, verdict: str) -> None:
+    found = [{"difference": difference, "p": p} for difference, p in differences]
+    assert tables._verdict(found, 3)[1] == verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arms": {"good": entry(), "bad": entry(grid=[["--lr", 0.1]])}}, "tuned as hard.*'good': 2, 'bad': 1"),
+        (
+            {"claims": [{"better": ["good", "worst"], "worse": ["bad", "best"]}]},
+            r"better is \['good', 'worst'\]; valid",
+        ),
+        ({"minutes": {"tune": 0, "final": 1}}, "both above 0"),
+        ({"nonsense": 1}, r"unknown \['nonsense'\]"),
+        ({"code": ["examples/nothing/*.py"]}, "examples/nothing/\\*.py names no file"),
+    ],
+)
+def test_bad_plans(tmp_path: Path, changes: Dict[str, Any], message: str) -> None:
+    path = write_plan(tmp_path, **changes)
+    with pytest.raises(ValueError, match=message):
+        ledgers.digest(ROOT, read_plan(path).code)
+
+
+def test_the_shipped_plans_are_valid() -> None:
+    for path in sorted((ROOT / "examples" / "miniature").glob("*.yaml")):
+        plan = read_plan(path)
+        assert ledgers.digest(ROOT, plan.code)
+        assert len(plan.seeds) >= 3
+        assert all(isinstance(claim, Claim) for claim in plan.claims)
