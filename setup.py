@@ -18,6 +18,7 @@ REQUIREMENTS = [
     "numpy>=1.21.3",
     "sentencepiece>=0.1.99",
     "sacrebleu>=2.3",
+    "regex>=2021.8.3",
     "fastBPE==0.1.0",
     "safetensors>=0.4",
 ]

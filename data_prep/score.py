@@ -1,10 +1,27 @@
-"""Score translations with sacreBLEU: BLEU and chrF with signatures, and paired bootstrap against the first system."""
+"""Score translations: BLEU, chrF, TER, ROUGE, METEOR with signatures, repetition, paired bootstrap; files for COMET."""
 
 import argparse
+import logging
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from .cli import parser, run, say
 from .io import InputError, check_same_counts, read_lines, write_json
+from .score_comet import file_names, write_comet_files
+from .score_metrics import DEFAULT_METRICS, METRICS, build_bleu, build_metrics, check_metrics, evaluate
+from .score_text import text_statistics
+
+# Titles of the columns, by the key of the score.
+TITLES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "ter": "TER",
+    "rouge_1": "ROUGE-1",
+    "rouge_2": "ROUGE-2",
+    "rouge_l": "ROUGE-L",
+    "meteor_exact": "METEOR-exact",
+    "meteor_stem": "METEOR-stem",
+}
+ALL_METRICS = tuple(name for name in METRICS if name != "meteor_stem")
 
 
 class System(NamedTuple):
@@ -37,7 +54,12 @@ def read_systems(options: Sequence[str]) -> List[System]:
 
 
 def score_systems(
-    systems: Sequence[System], reference: List[str], samples: int = 1000, seed: int = 12345
+    systems: Sequence[System],
+    reference: List[str],
+    samples: int = 1000,
+    seed: int = 12345,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    tokenize: str = "13a",
 ) -> Dict[str, Any]:
     """Score every system; compare each with the first by paired bootstrap resampling (Koehn 2004).
 
@@ -46,64 +68,66 @@ def score_systems(
         reference: one sentence a line.
         samples: bootstrap samples.
         seed: of the bootstrap.
+        metrics: names of :data:`.score_metrics.METRICS`.
+        tokenize: sacreBLEU's tokenizer of BLEU, also for lengths and repetitions.
 
     Returns:
-        ``systems``: a row each with name, bleu, chrf, length_ratio, p_value (None for the first); ``signatures``; ``bootstrap``.
+        ``systems``: a row each with name, a score for every metric, length_ratio, repetition, repeated_4grams, p_values (by
+        metric) and p_value (that of BLEU; None for the first, or without BLEU); ``reference``: its repetition;
+        ``signatures``; ``bootstrap``.
 
     Raises:
-        InputError: line counts differ.
+        InputError: line counts differ, the reference has no token, or a metric or tokenizer is unknown.
     """
-    from sacrebleu.metrics import BLEU, CHRF
-
     check_same_counts("--system", {"--reference": len(reference), **{s.name: len(s.lines) for s in systems}})
-    bleu, chrf = BLEU(), CHRF()
+    built = build_metrics(metrics, tokenize)
+    tokenizer = (built["bleu"] if "bleu" in built else build_bleu(tokenize)).tokenizer
+    expected = text_statistics(reference, tokenizer)
+    if expected.tokens == 0:
+        raise InputError("--reference: every line is empty; valid: at least one token")
+    outcomes = evaluate([system.lines for system in systems], reference, built, samples, seed)
     rows = []
-    for system in systems:
-        result = bleu.corpus_score(system.lines, [reference])
-        rows.append(
-            {
-                "name": system.name,
-                "bleu": result.score,
-                "chrf": chrf.corpus_score(system.lines, [reference]).score,
-                "length_ratio": result.sys_len / result.ref_len,
-                "p_value": None,
-            }
-        )
-    for row, value in zip(rows[1:], _p_values(systems, reference, samples, seed)):
-        row["p_value"] = value
-    signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
-    return {"systems": rows, "signatures": signatures, "bootstrap": {"samples": samples, "seed": seed}}
-
-
-def _p_values(systems: Sequence[System], reference: List[str], samples: int, seed: int) -> List[float]:
-    """Two-sided p-values of BLEU against the first system, by sacreBLEU's paired bootstrap."""
-    import os
-
-    from sacrebleu.metrics import BLEU
-    from sacrebleu.significance import PairedTest
-
-    if len(systems) < 2:
-        return []
-    os.environ["SACREBLEU_SEED"] = str(seed)
-    named: Any = [(system.name, system.lines) for system in systems]
-    test = PairedTest(named, {"BLEU": BLEU()}, [reference], test_type="bs", n_samples=samples)
-    _, results = test()
-    rows: List[Any] = list(results["BLEU"])
-    # sacreBLEU reports the smallest p for an output that is the first system's own: no difference, no variance.
-    same = [system.lines == systems[0].lines for system in systems]
-    return [1.0 if equal else row.p_value for row, equal in zip(rows[1:], same[1:])]
+    for index, system in enumerate(systems):
+        found = text_statistics(system.lines, tokenizer)
+        row: Dict[str, Any] = {"name": system.name, "length_ratio": found.tokens / expected.tokens, **found.shares()}
+        row.update({key: outcome.scores[index] for key, outcome in outcomes.items()})
+        row["p_values"] = {key: outcome.p_values[index] for key, outcome in outcomes.items()}
+        row["p_value"] = row["p_values"].get("bleu")
+        rows.append(row)
+    return {
+        "systems": rows,
+        "reference": expected.shares(),
+        "signatures": {key: outcome.signature for key, outcome in outcomes.items()},
+        "bootstrap": {"samples": samples, "seed": seed},
+    }
 
 
 def table(result: Dict[str, Any]) -> str:
-    """The result as a Markdown table with the signatures below."""
-    lines = ["| system | BLEU | chrF | length ratio | p against the first |", "|---|---|---|---|---|"]
+    """The result of :func:`score_systems` as a Markdown table with the signatures below."""
+    keys = list(result["signatures"])
+    titles = ["system", *(TITLES[key] for key in keys), "length ratio", "repeated tokens", "repeated 4-grams"]
+    lines = [_line(titles), "|" + "---|" * len(titles)]
     for row in result["systems"]:
-        p_value = "" if row["p_value"] is None else f"{row['p_value']:.3f}"
-        lines.append(
-            f"| {row['name']} | {row['bleu']:.1f} | {row['chrf']:.1f} | {row['length_ratio']:.3f} | {p_value} |"
-        )
-    lines += ["", f"BLEU: {result['signatures']['bleu']}", f"chrF: {result['signatures']['chrf']}"]
+        cells = [_cell(row[key], row["p_values"][key]) for key in keys]
+        lines.append(_line([row["name"], *cells, f"{row['length_ratio']:.3f}", *_shares(row)]))
+    lines.append(_line(["*reference*", *([""] * len(keys)), "1.000", *_shares(result["reference"])]))
+    lines += ["", *(f"{TITLES[key]}: {signature}" for key, signature in result["signatures"].items())]
+    if len(result["systems"]) > 1:
+        first, bootstrap = result["systems"][0]["name"], result["bootstrap"]
+        lines.append(f"p: paired bootstrap against {first}, {bootstrap['samples']} samples, seed {bootstrap['seed']}")
     return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(score: float, p_value: Optional[float]) -> str:
+    return f"{score:.1f}" if p_value is None else f"{score:.1f} (p {p_value:.3f})"
+
+
+def _shares(row: Dict[str, float]) -> List[str]:
+    return [f"{100 * row['repetition']:.2f} %", f"{100 * row['repeated_4grams']:.2f} %"]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -111,23 +135,61 @@ def build_parser() -> argparse.ArgumentParser:
     out = parser("score", __doc__)
     out.add_argument("--reference", required=True, help="reference, one sentence a line")
     out.add_argument("--system", required=True, action="append", help="NAME=FILE, one sentence a line; may be repeated")
+    out.add_argument(
+        "--metrics",
+        default=",".join(DEFAULT_METRICS),
+        help=f"of {', '.join(METRICS)}, separated by commas; all: {', '.join(ALL_METRICS)}. TER takes the longest",
+    )
+    out.add_argument(
+        "--tokenize",
+        default="13a",
+        help="sacreBLEU's tokenizer for BLEU, lengths and repetitions: zh, ja-mecab, ko-mecab, char, intl ...; "
+        "flores101, flores200 and spm make sacreBLEU download a model",
+    )
     out.add_argument("--json", help="write the result here as well")
     out.add_argument("--samples", type=int, default=1000, help="bootstrap samples")
     out.add_argument("--seed", type=int, default=12345, help="seed of the bootstrap")
+    out.add_argument("--comet-files", metavar="DIR", help="write the files that COMET's commands read; needs --source")
+    out.add_argument("--source", help="source text of --comet-files, one sentence a line")
     return out
+
+
+def _check(args: argparse.Namespace) -> List[str]:
+    """Check the options before a file is read; return the names of the metrics."""
+    if args.samples < 1:
+        raise InputError(f"--samples {args.samples}: valid: 1 or more")
+    if args.seed < 0:
+        raise InputError(f"--seed {args.seed}: valid: 0 or more")
+    if args.comet_files and not args.source:
+        raise InputError(f"--comet-files {args.comet_files}: needs --source, the text that was translated")
+    if args.source and not args.comet_files:
+        raise InputError(f"--source {args.source}: only --comet-files DIR uses it")
+    names = list(ALL_METRICS) if args.metrics == "all" else args.metrics.split(",")
+    check_metrics(names)
+    return names
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Print the table."""
     args = build_parser().parse_args(argv)
-    if args.samples < 1:
-        raise InputError(f"--samples {args.samples}: valid: 1 or more")
+    metrics = _check(args)
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # importing fairseq makes its notes visible
     reference = list(read_lines(args.reference, "--reference", strict=False))
-    result = score_systems(read_systems(args.system), reference, args.samples, args.seed)
+    systems = read_systems(args.system)
+    source: List[str] = []
+    if args.comet_files:
+        source = list(read_lines(args.source, "--source", strict=False))
+        check_same_counts("--source", {"--reference": len(reference), "--source": len(source)})
+        file_names([system.name for system in systems])
+    result = score_systems(systems, reference, args.samples, args.seed, metrics, args.tokenize)
     if args.json:
         write_json(args.json, result)
         say(f"score: wrote {args.json}")
     print(table(result))
+    if args.comet_files:
+        commands = write_comet_files(args.comet_files, source, {s.name: s.lines for s in systems}, reference)
+        say(f"score: wrote the files of COMET to {args.comet_files}")
+        print("\nCOMET, in an environment of its own (extra comet; --gpus 0 for the CPU):\n" + "\n".join(commands))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ compat.apply()
 
 from .criterions import label_smoothed_linear_cross_entropy, sga_ctc  # noqa: E402
 from .models import baselines, sga, xlmr_mlm  # noqa: E402
+from .scoring import scorers  # noqa: E402
 from .tasks import sga_translation, tlm_pretraining  # noqa: E402
 
 __version__ = "0.1.0"
@@ -17,6 +18,7 @@ __all__ = [
     "__version__",
     "baselines",
     "label_smoothed_linear_cross_entropy",
+    "scorers",
     "sga",
     "sga_ctc",
     "sga_translation",

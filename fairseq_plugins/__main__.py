@@ -1,4 +1,7 @@
-"""``python -m fairseq_plugins``, or ``python path/to/fairseq_plugins``: the ``--user-dir`` path and the versions."""
+"""``python -m fairseq_plugins``, or ``python path/to/fairseq_plugins``: the ``--user-dir`` path and the versions.
+
+``python -m fairseq_plugins options`` prints the reference of all options that the package adds, which is ``OPTIONS.md``.
+"""
 
 import argparse
 import importlib
@@ -7,7 +10,7 @@ import platform
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 FOLDER = Path(__file__).resolve().parent
 # What is printed, as (shown name, names of the distribution: the first one installed counts).
@@ -81,18 +84,143 @@ def report(package: ModuleType) -> str:
     return "".join(f"{name:<{width}}  {value}\n" for name, value in rows)
 
 
-def main() -> None:
-    """Print the report, or only the path with ``--path``."""
+class Option(NamedTuple):
+    """One option that the package adds to fairseq's.
+
+    Attributes:
+        where: kind and registered name, as in ``model sga``.
+        name: attribute of the configuration, as in ``prompt_length``.
+        flag: what is typed, as in ``--prompt-length``; the name itself where it is positional.
+        kind: its type or choices.
+        default: as shown; of each architecture where they differ.
+        help: one line.
+    """
+
+    where: str
+    name: str
+    flag: str
+    kind: str
+    default: str
+    help: str
+
+
+def registrations(package: str) -> Iterator[Tuple[str, str, Any, Any]]:
+    """(kind, name, class, dataclass or None) of everything that ``package`` registered with fairseq, each class once."""
+    from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+    from fairseq.registry import REGISTRIES
+    from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
+
+    kinds = {"task": (TASK_REGISTRY, TASK_DATACLASS_REGISTRY), "model": (MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY)}
+    kinds.update({kind: (entry["registry"], entry["dataclass_registry"]) for kind, entry in REGISTRIES.items()})
+    for kind, (registry, dataclasses) in kinds.items():
+        for name in ours(registry, package):
+            yield kind, name, registry[name], dataclasses.get(name)
+
+
+def options(package: str) -> List[Option]:
+    """Every option that is declared in ``package``; what its classes inherit from fairseq is fairseq's."""
+    found = []
+    for kind, name, cls, dataclass in registrations(package):
+        architectures = _architectures(name, cls) if kind == "model" else {}
+        for action in _actions(cls, dataclass, package):
+            defaults = {arch: values.get(action.dest, action.default) for arch, values in architectures.items()}
+            flag = action.option_strings[0] if action.option_strings else action.dest
+            text = " ".join((action.help or "").replace("%%", "%").split())
+            shown = _shown_default(action, defaults)
+            found.append(Option(f"{kind} {name}", action.dest, flag, _shown_type(action), shown, text))
+    return found
+
+
+def _actions(cls: Any, dataclass: Any, package: str) -> List[argparse.Action]:
+    """What ``package`` itself adds to the parser for a class, by a dataclass or by ``add_args``."""
+    from fairseq.dataclass.utils import gen_parser_from_dataclass
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    if dataclass is not None:
+        gen_parser_from_dataclass(parser, dataclass())
+        bases = [base for base in dataclass.__mro__ if base.__module__.split(".")[0] == package]
+        declared = {name for base in bases for name in vars(base).get("__annotations__", {})}
+        return [action for action in parser._actions if action.dest in declared]
+    stock = next(base for base in cls.__mro__ if base.__module__.split(".")[0] != package)
+    inherited = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for owner, target in ((cls, parser), (stock, inherited)):
+        if hasattr(owner, "add_args"):
+            owner.add_args(target)
+    known = {action.dest for action in inherited._actions}
+    return [action for action in parser._actions if action.dest not in known]
+
+
+def _architectures(model: str, cls: Any) -> Dict[str, Dict[str, Any]]:
+    """Architecture -> the values that it gives. What ``build_model`` itself fills in stands in ``ARCHITECTURES``."""
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
+
+    found = {}
+    for arch in ARCH_MODEL_INV_REGISTRY.get(model, []):
+        values = argparse.Namespace(**getattr(sys.modules[cls.__module__], "ARCHITECTURES", {}).get(arch, {}))
+        if arch in ARCH_CONFIG_REGISTRY:
+            ARCH_CONFIG_REGISTRY[arch](values)
+        if arch != model or vars(values):
+            found[arch] = vars(values)
+    return found
+
+
+def _shown_type(action: argparse.Action) -> str:
+    if action.choices is not None:
+        return ", ".join(f"`{choice}`" for choice in action.choices)
+    if action.nargs == 0:
+        return "flag" if action.const is not False else "flag that turns it off"
+    name = getattr(action.type, "__name__", "str")
+    return {"<lambda>": "list", "eval_bool": "bool"}.get(name, name)
+
+
+def _shown_default(action: argparse.Action, defaults: Mapping[str, Any]) -> str:
+    """The default, or each architecture's."""
+
+    def show(value: Any) -> str:
+        return {None: "none", "": "empty"}.get(value) or f"`{value}`"
+
+    if action.required:
+        return "required"
+    if len(set(map(str, defaults.values()))) <= 1:
+        return show(next(iter(defaults.values()), action.default))
+    return ", ".join(f"{arch} {show(value)}" for arch, value in defaults.items())
+
+
+def reference(package: str) -> str:
+    """``OPTIONS.md``: every option of the package, as a Markdown table."""
+    lines = [
+        "# Options",
+        "",
+        "What this package adds to fairseq's own options. Made by `python -m fairseq_plugins options >fairseq_plugins/OPTIONS.md`;",
+        "a test compares it with the code. In a YAML for `fairseq-hydra-train` the names have underscores and no dashes in front.",
+        "",
+        "Architectures (`--arch`) of the models:",
+        "",
+    ]
+    for kind, name, cls, _ in registrations(package):
+        if kind == "model":
+            lines.append(f"- `{name}`: {', '.join(f'`{arch}`' for arch in _architectures(name, cls))}")
+    lines += ["", "| option | where | type or choices | default | what it does |", "|---|---|---|---|---|"]
+    for option in options(package):
+        cells = (f"`{option.flag}`", option.where, option.kind, option.default, option.help)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    """Print the report, only the path with ``--path``, or the reference of the options with ``options``."""
     parser = argparse.ArgumentParser(prog="python -m fairseq_plugins", description="Path, versions, registered names.")
+    parser.add_argument("what", nargs="?", choices=["options"], help="print the reference of all options (Markdown)")
     parser.add_argument("--path", action="store_true", help="print only what to give as --user-dir")
-    if parser.parse_args().path:
+    args = parser.parse_args(argv)
+    if args.path:
         sys.stdout.write(f"{FOLDER}\n")
         return
     try:
         package = load_package()
     except ImportError as error:
         sys.exit(f"fairseq_plugins cannot be imported: {error}. Install what setup.py lists, or run `make install`.")
-    sys.stdout.write(report(package))
+    sys.stdout.write(reference(package.__name__) if args.what == "options" else report(package))
 
 
 if __name__ == "__main__":

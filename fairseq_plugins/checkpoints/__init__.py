@@ -1,4 +1,4 @@
-"""Reading, converting, loading and averaging checkpoints. Imports torch and safetensors only.
+"""Reading, converting, loading, averaging and exporting checkpoints. Imports torch and safetensors only.
 
 Every file is read without running code from it, every tensor is accounted for, and every refusal names the file.
 """
@@ -6,6 +6,7 @@ Every file is read without running code from it, every tensor is accounted for, 
 from .fingerprints import fingerprint
 from .loading import LoadReport, load
 from .masked_lm import MaskedLMFile, read_masked_lm
+from .portable import export_checkpoint, import_checkpoint
 from .reading import CheckpointError, read_checkpoint
 from .writing import atomic_path, write_masked_lm
 
@@ -14,7 +15,9 @@ __all__ = [
     "LoadReport",
     "MaskedLMFile",
     "atomic_path",
+    "export_checkpoint",
     "fingerprint",
+    "import_checkpoint",
     "load",
     "read_checkpoint",
     "read_masked_lm",

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .reading import CheckpointError, PathLike, read_checkpoint
 from .renames import listing
+from .versions import stamped
 from .writing import atomic_path
 
 logger = logging.getLogger(__name__)
@@ -207,7 +208,7 @@ def _without_optimizer(state: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
-    """Average files into ``output``, which is replaced at once when everything is on disk.
+    """Average files into ``output``, which is replaced at once when everything is on disk; it names the versions of this run.
 
     Raises:
         CheckpointError: see :func:`average_checkpoints`; or ``output`` is one of the inputs.
@@ -215,7 +216,7 @@ def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
     if Path(output).resolve() in [Path(path).resolve() for path in paths]:
         raise CheckpointError(f"--output {output}: is one of the inputs, expected another file")
     with atomic_path(output) as temporary:
-        torch.save(average_checkpoints(paths), temporary)
+        torch.save(stamped(average_checkpoints(paths)), temporary)
     logger.info("wrote %s, the average of %d", output, len(paths))
 
 

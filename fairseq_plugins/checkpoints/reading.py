@@ -16,6 +16,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from .errors import CheckpointError
+from .versions import migrated
+
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]
 
@@ -24,10 +27,6 @@ _NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFDSUMm"
 _METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
 _REFUSED = re.compile(r"GLOBAL (\S+)")
 _lock = threading.Lock()  # torch's allow-list is global to the process
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be read or does not have the expected content; the message names the file."""
 
 
 def allowed_globals() -> List[AllowedGlobal]:
@@ -77,18 +76,19 @@ def read_checkpoint(path: PathLike) -> Dict[str, Any]:
         path: a file of ``torch.save`` or a ``.safetensors`` file.
 
     Returns:
-        The dictionary in the file (for safetensors: name -> tensor).
+        The dictionary in the file (for safetensors: name -> tensor); a fairseq checkpoint in the current format.
 
     Raises:
-        CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, or holds an object outside
-            :func:`allowed_globals` (which is named). There is no fallback to full unpickling.
+        CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format than this package
+            knows, or holds an object outside :func:`allowed_globals` (which is named). There is no fallback to full
+            unpickling.
     """
     file = Path(path)
     _check_readable(file)
     content = read_safetensors(file) if file.suffix == ".safetensors" else _read_pickle(file)
     if not isinstance(content, dict):
         raise CheckpointError(f"checkpoint {file}: expected a dictionary, found {type(content).__name__}")
-    return content
+    return migrated(content, f"checkpoint {file}")
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:

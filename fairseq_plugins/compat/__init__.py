@@ -9,6 +9,8 @@ import logging
 import os
 from typing import Dict, Set, Tuple
 
+from ..checkpoints.versions import summary
+from . import versions
 from .batches import EPOCH_RESUME, LOST_SENTENCES
 from .layers import ENCODER_FAST_PATH
 from .mend import Mend
@@ -56,7 +58,10 @@ def disabled() -> Set[str]:
 
 
 def apply() -> Tuple[str, ...]:
-    """Apply every mend that is needed, not switched off and not applied yet. Returns ``applied()``. Never raises."""
+    """Apply every mend that is needed, not switched off and not applied yet; log the versions. Never raises.
+
+    Checkpoints carry versions from here on, whatever is switched off. Returns ``applied()``.
+    """
     off = disabled()
     try:
         import fairseq
@@ -70,7 +75,11 @@ def apply() -> Tuple[str, ...]:
     for mend in MENDS:
         if mend.name not in off and mend.name not in _applied:
             _apply_one(mend)
-    logger.info(f"fairseq {version}, mended: {', '.join(_applied) or 'nothing'}")
+    try:
+        versions.install()
+    except Exception as error:  # an unknown fairseq: its checkpoints stay as they are
+        logger.warning(f"checkpoints will not carry versions: {error!r}")
+    logger.info(f"{summary()}; mended: {', '.join(_applied) or 'nothing'}")
     return applied()
 
 

@@ -133,7 +133,8 @@ class SGATranslationTask(TranslationTask):
 
 def _bleu(meters: Any) -> float:
     """BLEU of the sums that validation has logged, 0 without a single token."""
-    sums = [meters[f"_bleu_{name}"].sum for name in ("counts", "totals")]
-    lengths = [int(meters[f"_bleu_{name}"].sum) for name in ("sys_len", "ref_len")]
-    score = BLEU.compute_bleu(*(part.tolist() for part in sums), *lengths, smooth_method="exp").score
+    counts, totals, sys_len, ref_len = (
+        meters[f"_bleu_{name}"].sum for name in ("counts", "totals", "sys_len", "ref_len")
+    )
+    score = BLEU.compute_bleu(counts.tolist(), totals.tolist(), int(sys_len), int(ref_len), smooth_method="exp").score
     return round(float(score), 2)

@@ -4,10 +4,14 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 import torch
+from sacrebleu import corpus_chrf
+
+from fairseq_plugins.scoring.meteor import Meteor
+from fairseq_plugins.scoring.rouge import Rouge
 
 from .conftest import World, write_random_masked_lm
 
@@ -97,6 +101,13 @@ def hypotheses(stdout: str, kind: str = "D") -> Dict[str, str]:
     return {row[0][len(kind) + 1 :]: row[-1] for row in rows}
 
 
+def last_line_and_texts(stdout: str) -> Tuple[str, List[str], List[str]]:
+    """The line "Generate test with beam=...: SCORE", the hypotheses and the references."""
+    found, references = hypotheses(stdout), hypotheses(stdout, "T")
+    line = next(line for line in reversed(stdout.splitlines()) if line.startswith("Generate test with beam="))
+    return line, list(found.values()), [references[key] for key in found]
+
+
 def test_generate_history_steps_and_moved_model(
     trained: Path, world: World, run_cli: Run, user_dir: str, tmp_path: Path
 ) -> None:
@@ -115,8 +126,11 @@ def test_generate_history_steps_and_moved_model(
     history = hypotheses(full.stdout, "E")
     assert len(history) == sum(step + 1 for step in steps.values())
 
-    alone = run_cli("generate", *base, "--iter-decode-max-iter", 0)
+    alone = run_cli("generate", *base, "--iter-decode-max-iter", 0, "--scoring", "rouge", "--rouge-tokens", "char")
     assert hypotheses(alone.stdout) == {key: history[f"{key}_0"] for key in steps}  # the alignment alone
+    line, texts, references = last_line_and_texts(alone.stdout)
+    assert Rouge("L", tokens="char").corpus_score(texts, [references]).format() in line
+    assert "tok:words-char|" in line
 
     missing = ["--model-overrides", str({"pretrained_mlm": str(tmp_path / "nowhere")})]
     result = run_cli("generate", *base, *missing, check=False)
@@ -129,8 +143,12 @@ def test_interactive_equals_generate(trained: Path, world: World, run_cli: Run, 
     common = [world.data, "--user-dir", user_dir, "--task", "sga_translation", "-s", "en", "-t", "de", "--cpu"]
     common += ["--path", trained / "checkpoint_best.pt", "--iter-decode-max-iter", 2]
     interactive = run_cli("interactive", *common, "--buffer-size", 20, "--max-sentences", 7, stdin=source)
-    generated = run_cli("generate", *common, "--max-sentences", 3)
+    scoring = ["--scoring", "meteor_stem", "--meteor-prefix", 2, "--meteor-gamma", 0.25]
+    generated = run_cli("generate", *common, "--max-sentences", 3, *scoring)
     assert hypotheses(interactive.stdout) == hypotheses(generated.stdout)
+    line, texts, references = last_line_and_texts(generated.stdout)
+    assert Meteor(prefix=2, gamma=0.25).corpus_score(texts, [references]).format() in line
+    assert "stem:prefix2|" in line and "gamma:0.25|" in line
 
 
 def test_full_checkpoint_decodes_without_the_pretrained_file(
@@ -144,8 +162,10 @@ def test_full_checkpoint_decodes_without_the_pretrained_file(
     for path in other.iterdir():
         path.unlink()
     base = [world.data, "--user-dir", user_dir, "--task", "sga_translation", "-s", "en", "-t", "de", "--cpu"]
-    result = run_cli("generate", *base, "--path", tmp_path / "checkpoint_last.pt")
-    assert len(hypotheses(result.stdout)) == 12
+    result = run_cli("generate", *base, "--path", tmp_path / "checkpoint_last.pt", "--scoring", "chrf")
+    line, texts, references = last_line_and_texts(result.stdout)
+    assert len(texts) == 12
+    assert line.endswith(corpus_chrf(texts, [references]).format())  # fairseq's own scorer
 
 
 def test_hydra_builds_what_argparse_builds(

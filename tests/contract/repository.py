@@ -98,3 +98,14 @@ def table_rows(text: str, first_header: str) -> List[Dict[str, str]]:
 def _cells(line: str) -> List[str]:
     line = line.strip()
     return [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+
+
+def missing_test(test: str) -> str:
+    """Why a pytest id (``FILE``, ``FILE::TEST`` or ``FILE::TEST[CASE]``) names no test of the checkout; "" if it does."""
+    name, _, rest = test.partition("::")
+    path = ROOT / name
+    if not path.is_file() or not path.name.startswith("test_"):
+        return f"{test}: there is no file {name} of tests"
+    wanted = rest.split("[")[0]
+    names = {function.name for function in functions(Source.parse(name, path.read_text(encoding="utf-8")).tree)}
+    return "" if not wanted or (wanted in names and wanted.startswith("test_")) else f"{test}: {name} has no {wanted}"

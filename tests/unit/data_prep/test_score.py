@@ -1,14 +1,19 @@
-"""Scores equal sacreBLEU's own command; hypotheses come out of generate logs in order, and damaged logs are refused."""
+"""Scores equal sacreBLEU's own command and the package's metrics; repetition, files for COMET, refused input; hypotheses
+come out of generate logs in order, and damaged logs are refused."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import List
 
 import pytest
 
-from data_prep import hypotheses, score
+from data_prep import hypotheses, score, score_comet
 from data_prep.io import InputError
+from data_prep.score_text import text_statistics
 
 REFERENCE = [
     "the cat sat on the mat today",
@@ -34,6 +39,86 @@ def test_scores_equal_the_sacrebleu_command(tmp_path: Path) -> None:
     assert [row["bleu"], row["chrf"]] == pytest.approx([each["score"] for each in printed], abs=1e-4)
     assert result["signatures"]["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert row["p_value"] is None
+    assert list(result["signatures"]) == ["bleu", "chrf"]
+
+
+def test_all_metrics_are_those_of_sacrebleu_and_of_the_package() -> None:
+    from sacrebleu.metrics import BLEU, TER
+
+    from fairseq_plugins.scoring.meteor import Meteor
+    from fairseq_plugins.scoring.rouge import Rouge
+
+    metrics = ("bleu", "chrf", "ter", "rouge", "meteor_exact", "meteor_stem")
+    worst = [line.replace("on mat", "on mat todays") for line in WORSE]  # todays ~ today, by stem only
+    systems = [score.System("better", BETTER), score.System("worse", worst)]
+    result = score.score_systems(systems, REFERENCE, samples=100, metrics=metrics)
+    own = {"ter": TER(), "rouge_1": Rouge("1"), "rouge_2": Rouge("2"), "rouge_l": Rouge("L")}
+    own.update({"meteor_exact": Meteor(), "meteor_stem": Meteor(prefix=5)})
+    for row, lines in zip(result["systems"], (BETTER, worst)):
+        for key, metric in own.items():
+            assert row[key] == pytest.approx(metric.corpus_score(lines, [REFERENCE]).score)
+            assert result["signatures"][key] == str(metric.get_signature())
+    worse = result["systems"][1]
+    assert set(worse["p_values"]) == {"bleu", "chrf", *own}
+    assert all(value < 0.05 for value in worse["p_values"].values())
+    assert worse["p_value"] == worse["p_values"]["bleu"]
+    assert worse["meteor_stem"] > worse["meteor_exact"]
+    bleu = BLEU().corpus_score(worst, [REFERENCE])
+    assert worse["length_ratio"] == pytest.approx(bleu.sys_len / bleu.ref_len)
+    alone = score.score_systems(systems[1:], REFERENCE, metrics=metrics)["systems"][0]
+    assert {key: alone[key] for key in own} == pytest.approx({key: worse[key] for key in own})
+    assert alone["p_values"] == dict.fromkeys(worse["p_values"])
+
+
+def test_the_table_shows_every_metric_its_signature_and_the_reference() -> None:
+    systems = [score.System("one", BETTER), score.System("two", WORSE)]
+    text = score.table(score.score_systems(systems, REFERENCE, samples=50, metrics=("rouge", "ter")))
+    lines = text.splitlines()
+    assert lines[0] == (
+        "| system | ROUGE-1 | ROUGE-2 | ROUGE-L | TER | length ratio | repeated tokens | repeated 4-grams |"
+    )
+    assert len({line.count("|") for line in lines[:5]}) == 1
+    assert lines[3].startswith("| two | ") and lines[3].count("(p 0.0") == 4
+    assert lines[4].startswith("| *reference* |  |  |  |  | 1.000 | 0.00 % |")
+    assert "TER: nrefs:1|case:lc|tok:tercom" in text
+    assert "ROUGE-L: nrefs:1|case:lc|tok:words-auto|stem:none|agg:mean" in text
+    assert lines[-1] == "p: paired bootstrap against one, 50 samples, seed 12345"
+
+
+def test_chinese_needs_its_tokenizer() -> None:
+    reference, output = ["我们今天去北京看长城。", "他喜欢喝茶。"] * 2, ["我们今天去北京看故宫。", "他喜欢茶。"] * 2
+    rows = {}
+    for tokenize in ("13a", "zh"):
+        result = score.score_systems(
+            [score.System("a", output)], reference, metrics=("bleu", "ter", "rouge"), tokenize=tokenize
+        )
+        rows[tokenize] = result["systems"][0]
+        assert f"tok:{tokenize}|" in result["signatures"]["bleu"]
+    assert rows["13a"]["bleu"] == 0 and rows["zh"]["bleu"] > 40
+    assert rows["13a"]["ter"] == 100 and rows["zh"]["ter"] < 30
+    assert rows["13a"]["rouge_1"] == rows["zh"]["rouge_1"] > 70
+    assert rows["13a"]["length_ratio"] == 1 and rows["zh"]["length_ratio"] < 1
+
+
+def test_repetition_counts_neighbours_and_4grams() -> None:
+    found = text_statistics(["a a b b b c", "a", "", "b c"], str)
+    assert found.tokens == 9 and found.repetition == pytest.approx(3 / 9) and found.repeated_4grams == 0
+    found = text_statistics(["a b c d a b c d a b", "x y z"], str)  # 7 4-grams, 3 of them seen before; not across lines
+    assert found.repetition == 0 and found.repeated_4grams == pytest.approx(3 / 7)
+    assert text_statistics([""], str) == (0, 0.0, 0.0)
+
+
+def test_repetition_is_reported_for_output_and_reference() -> None:
+    result = score.score_systems([score.System("a", ["the the cat sat"])], ["the cat sat sat there"])
+    assert result["systems"][0]["repetition"] == pytest.approx(1 / 4)
+    assert result["reference"] == {"repetition": pytest.approx(1 / 5), "repeated_4grams": 0}
+
+
+def test_an_output_without_words_scores_zero() -> None:
+    metrics = ("bleu", "chrf", "ter", "rouge", "meteor_exact")
+    row = score.score_systems([score.System("mute", [""] * 4)], REFERENCE[:4], metrics=metrics)["systems"][0]
+    assert [row[key] for key in ("bleu", "chrf", "rouge_1", "rouge_l", "meteor_exact")] == [0] * 5
+    assert row["ter"] == 100 and row["length_ratio"] == 0 and row["repetition"] == 0
 
 
 def test_bootstrap_tells_a_worse_system_from_an_equal_one() -> None:
@@ -51,8 +136,103 @@ def test_malformed_systems_are_refused(option: str) -> None:
 
 
 def test_different_line_counts_are_refused() -> None:
-    with pytest.raises(InputError, match="20"):
+    with pytest.raises(InputError, match="--reference has 20, short has 19; line 20 has no counterpart"):
         score.score_systems([score.System("short", BETTER[:-1])], REFERENCE)
+    with pytest.raises(InputError, match="whole has 20, short has 19"):
+        score.score_systems([score.System("whole", BETTER), score.System("short", BETTER[:-1])], REFERENCE)
+
+
+def test_a_reference_without_tokens_is_refused() -> None:
+    with pytest.raises(InputError, match="--reference: every line is empty"):
+        score.score_systems([score.System("a", ["x", "y"])], ["", " "])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> List[str]:
+    """The options that name a reference and two systems."""
+    reference = write(tmp_path / "ref", REFERENCE)
+    systems = [f"A={write(tmp_path / 'a', BETTER)}", f"B/10 x={write(tmp_path / 'b', WORSE)}"]
+    return ["--reference", str(reference), *(word for system in systems for word in ("--system", system))]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--metrics", "bleu,bert"], "--metrics bleu,bert: bert is unknown; valid: bleu, chrf, ter, rouge"),
+        (["--metrics", "bleu,bleu"], "each name once"),
+        (["--metrics", ""], "an empty name is unknown"),
+        (["--tokenize", "mecab"], "--tokenize mecab: valid: .*zh"),
+        (["--samples", "0"], "--samples 0: valid: 1 or more"),
+        (["--seed", "-1"], "--seed -1: valid: 0 or more"),
+        (["--comet-files", "out"], "--comet-files out: needs --source"),
+        (["--source", "src"], "--source src: only --comet-files DIR uses it"),
+    ],
+)
+def test_bad_options_are_refused(files: List[str], options: List[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        score.main([*files, *options])
+
+
+def test_the_command_writes_json_and_the_files_of_comet(files: List[str], tmp_path: Path, capsys) -> None:
+    source = write(tmp_path / "src", [f"Quelle {number}" for number in range(20)])
+    folder = tmp_path / "for comet"
+    options = ["--samples", "20", "--json", str(tmp_path / "out.json"), "--metrics", "chrf", "--source", str(source)]
+    score.main([*files, *options, "--comet-files", str(folder)])
+    printed = capsys.readouterr().out.splitlines()
+    result = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert [row["name"] for row in result["systems"]] == ["A", "B/10 x"]
+    assert set(result) == {"systems", "reference", "signatures", "bootstrap"}
+    assert result["systems"][1]["p_value"] is None and result["systems"][1]["p_values"]["chrf"] < 0.1
+
+    expected = {"source.txt": source, "reference.txt": tmp_path / "ref", "A.txt": tmp_path / "a"}
+    expected["B_10_x.txt"] = tmp_path / "b"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        name: path.read_bytes() for name, path in expected.items()
+    }
+    inputs = [
+        "-s",
+        f"{folder}/source.txt",
+        "-t",
+        f"{folder}/A.txt",
+        f"{folder}/B_10_x.txt",
+        "-r",
+        f"{folder}/reference.txt",
+    ]
+    model = ["--model", "Unbabel/wmt22-comet-da"]
+    assert shlex.split(printed[-2]) == ["comet-score", *inputs, *model, "--quiet", "--only_system"]
+    assert shlex.split(printed[-1]) == ["comet-compare", *inputs, *model]
+
+
+def test_one_system_is_not_compared_by_comet() -> None:
+    commands = score_comet.comet_commands(Path("x"), ["a.txt"])
+    assert [command.split()[0] for command in commands] == ["comet-score"]
+
+
+def test_what_would_shift_comets_lines_is_refused(files: List[str], tmp_path: Path) -> None:
+    short = write(tmp_path / "short", ["x"] * 19)
+    with pytest.raises(InputError, match="--source: unequal line counts: --reference has 20, --source has 19"):
+        score.main([*files, "--source", str(short), "--comet-files", str(tmp_path / "out")])
+    with pytest.raises(InputError, match=r"line 2 of A.txt holds U\+000D"):
+        score_comet.write_comet_files(tmp_path / "out", ["a", "b"], {"A": ["x", "y\rz"]}, ["a", "b"])
+    for names in (["a/b", "a:b"], ["Source"], ["reference"]):
+        with pytest.raises(InputError, match="rename it"):
+            score_comet.file_names(names)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_seed_leaves_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    systems = [score.System("a", BETTER), score.System("b", WORSE)]
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    score.score_systems(systems, REFERENCE, samples=10)
+    assert os.environ["SACREBLEU_SEED"] == "7"
+    monkeypatch.delenv("SACREBLEU_SEED")
+    score.score_systems(systems, REFERENCE, samples=10)
+    assert "SACREBLEU_SEED" not in os.environ
+
+
+def test_scoring_with_sacrebleu_alone_does_not_wait_for_fairseq(files: List[str], repo_root: Path) -> None:
+    code = "import sys; from data_prep.score import main; main(sys.argv[1:]); sys.exit('fairseq' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code, *files, "--metrics", "bleu,chrf,ter"], check=True, cwd=repo_root)
 
 
 def test_hypotheses_are_sorted_by_sentence(tmp_path: Path) -> None:

@@ -178,6 +178,25 @@ def test_any_symbol_may_be_the_blank(blank: int, device: torch.device) -> None:
         assert float((changed[0, 0] - alone[0, 0]).detach().abs().max()) > 1e-6, "a slot with a blank is attended"
 
 
+def test_positions_count_slots_and_not_tokens(device: torch.device) -> None:
+    """A blank <pad> takes a position like any other slot; padding has the padding position."""
+    model = builders.sga_model(blank=builders.PAD).to(device)
+    tokens = torch.tensor([[5, builders.PAD, builders.PAD, 6], [builders.PAD, 7, 5, 5]], device=device)
+    positions = model._slot_positions(tokens, torch.tensor([4, 2], device=device))
+    assert positions.tolist() == [[2, 3, 4, 5], [2, 3, builders.PAD, builders.PAD]]
+    seen: List[Tensor] = []
+    encoder = model.masked_lm.sentence_encoder
+    encoder.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append(kwargs.get("positions")), with_kwargs=True
+    )
+    sample = builders.to_device(builders.batch(builders.source_rows([4, 3])), device)["net_input"]
+    guidance = model.encode(sample["src_tokens"])
+    seen.clear()
+    lengths = torch.tensor([4, 2], device=device)
+    model.denoise(tokens, guidance, lengths)
+    assert [part.tolist() for part in seen] == [positions.tolist()]
+
+
 def test_noise_is_what_the_denoiser_reads(model: SGAModel, device: torch.device) -> None:
     """corrupt gets T_0 and the slot lengths; its result is the denoiser's input, and loss 1 is not touched."""
     sample, seen = _sample(device), []

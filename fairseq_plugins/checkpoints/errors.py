@@ -1,0 +1,5 @@
+"""The error of everything that reads or writes checkpoints."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or does not have the expected content; the message names the file."""

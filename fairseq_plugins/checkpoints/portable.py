@@ -1,0 +1,247 @@
+"""A fairseq checkpoint as a folder that any program can read: ``model.safetensors``, ``config.json``, dictionaries.
+
+What a model needs is there: tensors, options of model, task and decoding, versions, hashes. What only training needs is not:
+optimizer, moving averages, metrics.
+"""
+
+import argparse
+import hashlib
+import json
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from .errors import CheckpointError
+from .fingerprints import fingerprint
+from .plain import from_json, to_json
+from .reading import PathLike, read_checkpoint, read_safetensors
+from .renames import listing
+from .versions import KEY, check_format, migrated, stamp, stamped
+from .writing import atomic_path
+
+logger = logging.getLogger(__name__)
+
+WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
+SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
+"""What is kept of a run's configuration; the rest (optimizer, distributed training, folders ...) tells nothing of the model."""
+_REQUIRED = (KEY, "layout", "fingerprint", "tied", "types", "training", "task_state", "dictionaries")
+_FROZEN = re.compile(r"(?:(.*)\.)?fingerprint\.([0-9a-f]{32})")
+
+
+def export_checkpoint(
+    checkpoint: PathLike, folder: PathLike, data: Optional[PathLike] = None, dictionaries: bool = True
+) -> Dict[str, Any]:
+    """Write the folder of a checkpoint; its files are replaced one by one, each atomically, ``config.json`` last.
+
+    Args:
+        checkpoint: any fairseq checkpoint, whole or with the trained part only.
+        folder: made when missing.
+        data: where ``dict*.txt`` lie; when None the run's own data folder, or else the checkpoint's.
+        dictionaries: False leaves them out.
+
+    Returns:
+        The content of ``config.json``.
+
+    Raises:
+        CheckpointError: an unreadable checkpoint, no dictionaries, options that are no plain values, tensors of a dtype that
+            safetensors does not know.
+    """
+    state = read_checkpoint(checkpoint)
+    model = state.get("model")
+    if not isinstance(model, Mapping) or not all(isinstance(tensor, Tensor) for tensor in model.values()):
+        raise CheckpointError(
+            f"checkpoint {checkpoint}: expected an entry 'model' with tensors, found {listing(list(state))}"
+        )
+    stored, tied = _separate(model)
+    files = _dictionaries(state, checkpoint, data) if dictionaries else []
+    config = _config(state, f"checkpoint {checkpoint}")
+    config.update(fingerprint=fingerprint(model), frozen=_frozen_parts(model), tied=tied)
+    config["dictionaries"] = {file.name: _sha256(file) for file in files}
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        with atomic_path(target / file.name) as temporary:
+            temporary.write_bytes(file.read_bytes())
+    with atomic_path(target / WEIGHTS) as temporary:
+        try:
+            safetensors.torch.save_file(stored, str(temporary), metadata={"format": "pt"})
+        except (safetensors.SafetensorError, KeyError, ValueError) as error:
+            raise CheckpointError(f"checkpoint {checkpoint}: cannot be written as safetensors: {error}") from error
+        _permit_like_other_files(temporary)
+    with atomic_path(target / CONFIG) as temporary:
+        temporary.write_text(json.dumps(config, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
+    logger.info("wrote %s: %d tensors, %d tied, fingerprint %s", folder, len(stored), len(tied), config["fingerprint"])
+    return config
+
+
+def _permit_like_other_files(file: Path) -> None:
+    """safetensors makes files that only their owner may read."""
+    mask = os.umask(0)
+    os.umask(mask)
+    file.chmod(0o666 & ~mask)
+
+
+def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
+    """Tensors that own their memory, and alias -> name for those that are another one."""
+    stored: Dict[str, Tensor] = {}
+    tied: Dict[str, str] = {}
+    first: Dict[Tuple[Any, ...], str] = {}
+    storages = set()
+    for name, tensor in model.items():
+        storage = tensor.untyped_storage()
+        place = (storage.data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if tensor.numel() and place in first:
+            tied[name] = first[place]
+            continue
+        first[place] = name
+        whole = tensor.is_contiguous() and storage.nbytes() == tensor.numel() * tensor.element_size()
+        shared = storage.data_ptr() in storages
+        storages.add(storage.data_ptr())
+        stored[name] = tensor.detach() if whole and not shared else tensor.detach().clone().contiguous()
+    return stored, tied
+
+
+def _frozen_parts(model: Mapping[str, Tensor]) -> Dict[str, str]:
+    """Fingerprint of each part whose weights a checkpoint may leave out, by its name in the model."""
+    found = {name: _FROZEN.fullmatch(name) for name, tensor in model.items() if not tensor.numel()}
+    return {match.group(1) or "": match.group(2) for match in found.values() if match}
+
+
+def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
+    """Everything in ``config.json`` but what depends on the tensors and on other files."""
+    history = (state.get("optimizer_history") or [{}])[-1]
+    iterator = (state.get("extra_state") or {}).get("train_iterator") or {}
+    training = {name: history.get(name) for name in ("criterion_name", "optimizer_name", "num_updates")}
+    training["epoch"] = iterator.get("epoch")
+    kept: Dict[str, Any] = {"training": training, "task_state": state.get("task_state") or {}}
+    if state.get("args") is not None:
+        kept["args"] = state["args"]
+    elif isinstance(state.get("cfg"), Mapping):
+        kept["cfg"] = {name: state["cfg"][name] for name in SECTIONS if name in state["cfg"]}
+    else:
+        raise CheckpointError(f"{origin}: has neither 'cfg' nor 'args', so nobody knows which model it is")
+    dropped = [name for name in ("last_optimizer_state", "criterion") if state.get(name)]
+    dropped += [
+        f"extra_state.{name}" for name in ("ema", "ema_fp32_params") if name in (state.get("extra_state") or {})
+    ]
+    if dropped:
+        logger.info("left out: %s", ", ".join(dropped))
+    types: Dict[str, str] = {}
+    try:
+        config = to_json(kept, types)
+    except CheckpointError as error:
+        raise CheckpointError(f"{origin}: {error}") from error
+    return {**config, "types": types, "layout": LAYOUT, KEY: stamp(), "written_by": state.get(KEY)}
+
+
+def _dictionaries(state: Mapping[str, Any], checkpoint: PathLike, data: Optional[PathLike]) -> List[Path]:
+    recorded = _data_folder(state)
+    places = [Path(data)] if data is not None else [*([Path(recorded)] if recorded else []), Path(checkpoint).parent]
+    for place in places:
+        files = sorted(place.glob("dict*.txt"))
+        if files:
+            return files
+    raise CheckpointError(
+        f"checkpoint {checkpoint}: no dict*.txt in {' or '.join(map(str, places))}; give the data folder with --data, or "
+        "--no-dictionaries to leave them out"
+    )
+
+
+def _data_folder(state: Mapping[str, Any]) -> Optional[str]:
+    owner = state["args"] if state.get("args") is not None else (state.get("cfg") or {}).get("task")
+    data = owner.get("data") if isinstance(owner, Mapping) else getattr(owner, "data", None)
+    return data.split(os.pathsep)[0] if isinstance(data, str) else None
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
+    """Make a fairseq checkpoint of an exported folder: the stock commands read it, and its tensors are those of the original.
+
+    The dictionaries stay in the folder, which becomes the task's data folder; the number of updates and the epoch are kept.
+
+    Raises:
+        CheckpointError: a file is missing, damaged, of a newer format, or not the one that ``config.json`` describes.
+    """
+    source = Path(folder)
+    config = _read_config(source)
+    for name, digest in config["dictionaries"].items():
+        file = source / Path(name).name
+        if not file.is_file() or _sha256(file) != digest:
+            raise CheckpointError(f"{file}: is missing or not the dictionary that {CONFIG} describes (sha256 {digest})")
+    model = _restored(source, config)
+    kept = from_json(
+        {name: config[name] for name in ("training", "task_state", "cfg", "args") if name in config}, config["types"]
+    )
+    training = kept["training"]
+    history = {name: training[name] for name in ("criterion_name", "optimizer_name") if training.get(name)}
+    history.update(num_updates=training.get("num_updates") or 0, lr_scheduler_state={})
+    iterator = {"epoch": training.get("epoch") or 1, "iterations_in_epoch": 0, "version": 2}
+    state: Dict[str, Any] = {
+        "args": kept.get("args"),
+        "cfg": kept.get("cfg"),
+        "model": model,
+        "criterion": None,
+        "optimizer_history": [history],
+        "task_state": kept["task_state"],
+        "extra_state": {"train_iterator": iterator},
+        KEY: config[KEY],
+    }
+    if config["dictionaries"]:
+        _set_data_folder(state, str(source.resolve()))
+    with atomic_path(checkpoint) as temporary:
+        torch.save(stamped(migrated(state, f"export {source}")), temporary)
+    logger.info("wrote %s: %d tensors, fingerprint %s", checkpoint, len(model), config["fingerprint"])
+
+
+def _read_config(folder: Path) -> Dict[str, Any]:
+    file = folder / CONFIG
+    if not file.is_file() or not (folder / WEIGHTS).is_file():
+        raise CheckpointError(f"export {folder}: expected a folder with {CONFIG} and {WEIGHTS}")
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{file}: is no JSON ({error})") from error
+    if not isinstance(config, dict) or KEY not in config:
+        raise CheckpointError(
+            f"{file}: was not written by this package, {KEY} is missing; --pretrained-mlm reads other folders"
+        )
+    check_format(config[KEY], str(file))
+    missing = [name for name in _REQUIRED if name not in config]
+    if missing or not ("cfg" in config or "args" in config) or config["layout"] != LAYOUT:
+        raise CheckpointError(
+            f"{file}: expected layout {LAYOUT} with {', '.join(_REQUIRED)} and cfg or args; lacks {listing(missing)}"
+        )
+    return config
+
+
+def _restored(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
+    """The tensors, tied again, after a comparison with the fingerprint."""
+    model = read_safetensors(folder / WEIGHTS)
+    absent = sorted(name for name in config["tied"].values() if name not in model)
+    if absent:
+        raise CheckpointError(f"{folder / WEIGHTS}: lacks {listing(absent)}, to which {CONFIG} ties other tensors")
+    model.update({alias: model[name] for alias, name in config["tied"].items()})
+    found = fingerprint(model)
+    if found != config["fingerprint"]:
+        raise CheckpointError(
+            f"{folder / WEIGHTS}: its tensors have the fingerprint {found}, {CONFIG} describes {config['fingerprint']}; one of "
+            "the two files is not the one that was exported"
+        )
+    return model
+
+
+def _set_data_folder(state: Mapping[str, Any], folder: str) -> None:
+    owner = state["args"] if state.get("args") is not None else state["cfg"].get("task")
+    if isinstance(owner, argparse.Namespace):
+        owner.data = folder
+    elif isinstance(owner, dict):
+        owner["data"] = folder

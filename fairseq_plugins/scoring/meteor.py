@@ -1,0 +1,109 @@
+"""METEOR without any file to download: words that are equal, or begin alike, on either side.
+
+METEOR programs differ by up to ten points on the same text, so this variant has names of its own, METEOR-exact and
+METEOR-stem, and states what it does in its signature.
+"""
+
+from typing import Any, Dict, List, Optional
+
+from sacrebleu.metrics.base import Score
+
+from .chunks import align
+from .metric import WordMetric, WordSignature
+
+
+class MeteorScore(Score):
+    """Score in percent, with what it is made of (ratios)."""
+
+    def __init__(self, name: str, score: float, precision: float, recall: float, fragmentation: float):
+        super().__init__(name, score)
+        self.precision = precision
+        self.recall = recall
+        self.fragmentation = fragmentation
+        self._verbose = f"(P = {100 * precision:.2f} R = {100 * recall:.2f} frag = {fragmentation:.3f})"
+
+
+class MeteorSignature(WordSignature):
+    """Names the matchers, the parameters and the aggregation."""
+
+    def __init__(self, args: Dict[str, Any]):
+        super().__init__(args)
+        stem = "none" if args["prefix"] is None else f"prefix{args['prefix']}"
+        self.add(stem=stem, syn="none", alpha=args["alpha"], beta=args["beta"], gamma=args["gamma"])
+        self.add(agg="sum", beam=args["beam"])
+
+
+class Meteor(WordMetric):
+    """METEOR from matches m, chunks ch and the numbers of words h and r of hypothesis and reference.
+
+    P = m / h, R = m / r, Fmean = P R / (alpha P + (1 - alpha) R), score = Fmean (1 - gamma (ch / m) ** beta). The corpus score
+    is that of the summed m, ch, h, r, as METEOR's own program computes it, not the mean of sentence scores. The defaults
+    are the parameters of 2005, which were not tuned to a language. Two words match if they are equal, or with ``prefix``
+    if their first letters are; both kinds weigh 1.
+
+    Differs from the published programs: no synonyms, no paraphrases, no function words, no Snowball stemmer (a prefix
+    stands for the stem in every language), punctuation is dropped, and one search over all matches minimises the
+    chunks where the program of 2005 counted crossings, matcher by matcher. A sentence that equals its reference scores
+    1 - gamma / m ** beta, as in the paper, not 1.
+
+    Args:
+        prefix: letters that make the stem of a longer word; None compares whole words.
+        alpha: weight of recall in Fmean, 0 to 1.
+        beta: exponent of the penalty, 0 or more.
+        gamma: largest penalty, 0 to 1.
+        beam: see :func:`.chunks.align`.
+        tokens: what a word is, see :func:`.words.words`.
+        lower: ignore case.
+
+    Raises:
+        ValueError: a parameter is out of its range; later, hypotheses and references of different number, or none.
+
+    Source: Banerjee and Lavie 2005, section 2.2; parameters: Lavie and Agarwal 2007, section 2.
+    """
+
+    _SIGNATURE_TYPE = MeteorSignature
+
+    def __init__(
+        self,
+        prefix: Optional[int] = None,
+        alpha: float = 0.9,
+        beta: float = 3.0,
+        gamma: float = 0.5,
+        beam: int = 100,
+        tokens: str = "auto",
+        lower: bool = True,
+    ):
+        super().__init__(tokens, lower)
+        for name, value in (("alpha", alpha), ("gamma", gamma)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"--meteor-{name} {value}: valid: 0 to 1")
+        if not beta >= 0:
+            raise ValueError(f"--meteor-beta {beta}: valid: 0 or more")
+        if prefix is not None and prefix < 1:
+            raise ValueError(f"--meteor-prefix {prefix}: valid: 1 or more")
+        if beam < 1:
+            raise ValueError(f"METEOR beam {beam}: valid: 1 or more")
+        self.prefix = prefix
+        self.alpha, self.beta, self.gamma = float(alpha), float(beta), float(gamma)
+        self.beam = beam
+        self.name = "METEOR-exact" if prefix is None else "METEOR-stem"
+
+    def segment_statistics(self, hypothesis: List[str], reference: List[str]) -> List[float]:
+        """Matches, chunks, words of the hypothesis, words of the reference.
+
+        Equal words have equal prefixes, so matching prefixes alone finds as many matches as exact words first.
+        """
+        first = [word[: self.prefix] for word in hypothesis]
+        second = [word[: self.prefix] for word in reference]
+        found = align(first, second, self.beam)
+        return [found.matches, found.chunks, len(hypothesis), len(reference)]
+
+    def _compute_score_from_stats(self, stats: List[Any]) -> MeteorScore:
+        matches, chunks, in_hypothesis, in_reference = map(float, stats)
+        if matches == 0:
+            return MeteorScore(self.name, 0.0, 0.0, 0.0, 0.0)
+        precision, recall = matches / in_hypothesis, matches / in_reference
+        f_mean = precision * recall / (self.alpha * precision + (1 - self.alpha) * recall)
+        fragmentation = chunks / matches
+        score = f_mean * (1 - self.gamma * fragmentation**self.beta)
+        return MeteorScore(self.name, 100 * score, precision, recall, fragmentation)

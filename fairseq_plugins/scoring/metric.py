@@ -1,0 +1,86 @@
+"""What ROUGE and METEOR share: words in, sums of sentence statistics, one signature; on sacreBLEU's metric classes."""
+
+from typing import Any, Dict, List, Optional, Sequence
+
+from sacrebleu.metrics.base import Metric, Score, Signature
+
+from .words import words
+
+
+class WordSignature(Signature):
+    """Signature of a metric on words; its version is that of this package."""
+
+    def __init__(self, args: Dict[str, Any]):
+        from .. import __version__  # set after this module was imported
+
+        super().__init__(args)
+        self.info.update(case="lc" if args["lower"] else "mixed", tok=f"words-{args['tokens']}")
+        self.info["version"] = f"fairseq_plugins-{__version__}"
+        self._abbr.update(case="c", tok="tok")
+
+    def add(self, **items: Any) -> None:
+        """Append items that belong to one metric."""
+        self.info.update(items)
+        self._abbr.update({name: name for name in items})
+
+
+class WordMetric(Metric):
+    """A sacreBLEU metric that compares lists of words and adds up statistics of sentences.
+
+    Args:
+        tokens: what a word is, see :func:`.words.words`.
+        lower: ignore case.
+
+    Raises:
+        ValueError: ``tokens`` is unknown; later, hypotheses and references of different number, or none at all.
+    """
+
+    _SIGNATURE_TYPE = WordSignature
+
+    def __init__(self, tokens: str = "auto", lower: bool = True):
+        super().__init__()
+        words("", tokens)
+        self.tokens = tokens
+        self.lower = lower
+
+    def segment_statistics(self, hypothesis: List[str], reference: List[str]) -> List[float]:
+        """Statistics of one pair of word lists; they are summed over the sentences."""
+        raise NotImplementedError
+
+    def _compute_score_from_stats(self, stats: List[Any]) -> Score:
+        raise NotImplementedError
+
+    def _aggregate_and_compute(self, stats: List[List[Any]]) -> Score:
+        return self._compute_score_from_stats([sum(column) for column in zip(*stats)])
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return " ".join(words(sent, self.tokens, self.lower))
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> Dict[str, Any]:
+        return {"references": [line.split() for line in refs]}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: Dict) -> List[Any]:
+        """Statistics against the reference that gives the best score."""
+        found = [self.segment_statistics(hypothesis.split(), reference) for reference in ref_kwargs["references"]]
+        return max(found, key=lambda stats: self._compute_score_from_stats(stats).score)
+
+    def _check_corpus_score_args(self, hyps: Sequence[str], refs: Optional[Sequence[Sequence[str]]]) -> None:
+        if not hyps:
+            raise ValueError(f"{type(self).__name__}: no sentence to score; valid: at least one")
+        self._check_counts(hyps, refs)
+        super()._check_corpus_score_args(hyps, refs)
+
+    def _check_counts(self, hyps: Sequence[str], refs: Optional[Sequence[Sequence[str]]]) -> None:
+        """sacreBLEU would drop what has no counterpart without a word."""
+        for number, lines in enumerate(refs or (), start=1):
+            if len(lines) != len(hyps):
+                raise ValueError(
+                    f"{type(self).__name__}: {len(hyps)} hypotheses, but {len(lines)} lines in reference {number}; "
+                    "valid: one hypothesis for each line"
+                )
+
+    def _extract_corpus_statistics(
+        self, hypotheses: Sequence[str], references: Optional[Sequence[Sequence[str]]]
+    ) -> List[List[Any]]:
+        self._check_counts(hypotheses, references)
+        return super()._extract_corpus_statistics(hypotheses, references)

@@ -1,0 +1,44 @@
+"""Words of a text in any script, for the metrics that compare words."""
+
+import unicodedata
+from typing import Dict, List
+
+import regex
+
+# Scripts that put no space between words; the last is the Japanese length mark, which belongs to no script.
+_SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\u30fc"
+_WORD = r"\p{L}\p{M}\p{N}"
+_JOINERS = r"\u200c\u200d"  # zero width (non-)joiner: inside words of Persian, Hindi and others, never an edge
+
+_SPACED = rf"[[{_WORD}]--[{_SPACELESS}]]"
+_PATTERNS: Dict[str, "regex.Pattern[str]"] = {
+    name: regex.compile(pattern, flags=regex.V1)
+    for name, pattern in {
+        "auto": rf"[[{_SPACELESS}]&&[{_WORD}]]\p{{M}}*|{_SPACED}+(?:[{_JOINERS}]+{_SPACED}+)*",
+        "word": rf"[{_WORD}]+(?:[{_JOINERS}]+[{_WORD}]+)*",
+        "char": rf"[{_WORD}]\p{{M}}*",
+    }.items()
+}
+KINDS = tuple(_PATTERNS)
+
+
+def words(text: str, kind: str = "auto", lower: bool = True) -> List[str]:
+    """Split a text into words: runs of letters, marks and digits; everything else separates and is dropped.
+
+    Args:
+        text: one sentence.
+        kind: ``auto`` takes scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) by character and all
+            others by word; ``word`` never splits a run; ``char`` takes every script by character. A character keeps
+            the marks that follow it.
+        lower: lower-case first.
+
+    Returns:
+        The words in Unicode form NFC, so that both spellings of an accent are equal. For ASCII text they are those of
+        rouge_score's default tokenizer; that one drops every letter outside a-z.
+
+    Raises:
+        ValueError: ``kind`` is unknown.
+    """
+    if kind not in _PATTERNS:
+        raise ValueError(f"tokens {kind}: valid: {', '.join(KINDS)}")
+    return _PATTERNS[kind].findall(unicodedata.normalize("NFC", text.lower() if lower else text))

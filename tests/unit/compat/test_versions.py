@@ -1,0 +1,123 @@
+"""Every checkpoint that fairseq writes carries versions, every one that it reads is looked at; whatever is switched off."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_plugins import compat
+from fairseq_plugins.checkpoints import versions
+from fairseq_plugins.compat.mend import ModuleProxy
+from tests import data_bins
+
+# Without the package: what anybody's fairseq makes of the file. Only options of argparse are allowed in it.
+STOCK = """
+import argparse, sys, torch
+from fairseq import checkpoint_utils
+torch.serialization.add_safe_globals([argparse.Namespace])
+models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([sys.argv[1]])
+assert "fairseq_plugins" not in sys.modules
+print(type(models[0]).__name__)
+"""
+
+
+def state(**entries: Any) -> Dict[str, Any]:
+    """What fairseq's reader accepts."""
+    history = [{"criterion_name": "C", "optimizer_name": "O", "lr_scheduler_state": {}, "num_updates": 1}]
+    extra = {"train_iterator": {"epoch": 1}}
+    cfg = {"model": {"_name": "transformer", "dropout": 0.1}, "task": {"_name": "translation"}}
+    return {"model": {}, "args": None, "cfg": cfg, "optimizer_history": history, "extra_state": extra, **entries}
+
+
+def test_what_is_saved_carries_the_versions(tmp_path: Path) -> None:
+    content = state()
+    checkpoint_utils.torch_persistent_save(content, str(tmp_path / "model.pt"))
+    checkpoint_utils.torch_persistent_save({"step": 1}, str(tmp_path / "other.pt"))
+    assert torch.load(tmp_path / "model.pt")[versions.KEY] == versions.stamp()
+    assert torch.load(tmp_path / "other.pt") == {"step": 1}
+    assert versions.KEY not in content
+    assert checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "model.pt"))[versions.KEY] == versions.stamp()
+
+
+@pytest.mark.parametrize("read", ["load_checkpoint_to_cpu", "load_ema_from_checkpoint"])
+def test_a_newer_format_is_refused(tmp_path: Path, read: str) -> None:
+    entry = {**versions.stamp(), "format": versions.FORMAT + 1, "version": "9.8.7"}
+    torch.save(state(fairseq_plugins=entry), tmp_path / "model.pt")
+    with pytest.raises(ValueError, match=rf"model\.pt: was written in format {versions.FORMAT + 1} by .* 9\.8\.7"):
+        getattr(checkpoint_utils, read)(str(tmp_path / "model.pt"))
+
+
+def test_migrations_come_before_the_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option that a migration adds can be overridden, and a migration sees plain dictionaries."""
+
+    def rename(content: Dict[str, Any]) -> None:
+        model = content["cfg"]["model"]
+        assert type(model) is dict
+        model["dropout_rate"] = model.pop("dropout")
+
+    monkeypatch.setitem(versions.MIGRATIONS, 1, rename)
+    torch.save(state(), tmp_path / "model.pt")
+    read = checkpoint_utils.load_checkpoint_to_cpu
+    assert read(str(tmp_path / "model.pt"))["cfg"].model.dropout_rate == 0.1
+    assert read(str(tmp_path / "model.pt"), {"dropout_rate": 0.3})["cfg"].model.dropout_rate == 0.3
+
+
+def test_it_is_installed_once_whatever_is_switched_off(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setenv(compat.VARIABLE, "all")
+    saves = []
+    stock = checkpoint_utils.torch_persistent_save.__wrapped__
+    monkeypatch.setattr(checkpoint_utils, "torch_persistent_save", stock)
+    monkeypatch.setattr(checkpoint_utils, "torch", torch)
+    monkeypatch.setattr(compat, "_applied", {})
+    with caplog.at_level(logging.INFO):
+        compat.apply()
+        saves.append(checkpoint_utils.torch_persistent_save)
+        compat.apply()
+        saves.append(checkpoint_utils.torch_persistent_save)
+    assert saves[0] is saves[1] is not stock
+    assert isinstance(checkpoint_utils.torch, ModuleProxy)
+    assert checkpoint_utils.torch.load is not torch.load
+    assert versions.summary() in caplog.text
+
+
+def test_an_unknown_fairseq_costs_a_warning_only(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.delattr(checkpoint_utils, "torch_persistent_save")
+    monkeypatch.setattr(compat, "MENDS", ())
+    with caplog.at_level(logging.WARNING):
+        compat.apply()
+    assert "checkpoints will not carry versions" in caplog.text
+
+
+@pytest.mark.slow
+def test_training_a_stock_model(tmp_path: Path, run_cli: Callable[..., Any], user_dir: str) -> None:
+    """In the log once, in every file, through a resume and moving averages; and read by a fairseq without the package."""
+    for seed, split in enumerate(("train", "valid"), start=1):
+        data_bins.write_pair(tmp_path, split, "de", "en", seed=seed)
+    sizes = [
+        f"--{side}-{name}={number}"
+        for side in ("encoder", "decoder")
+        for name, number in (("layers", 1), ("embed-dim", 8), ("ffn-embed-dim", 8), ("attention-heads", 1))
+    ]
+    line = [tmp_path, "--user-dir", user_dir, "--arch", "transformer", "--optimizer", "adam", "--max-sentences", 6]
+    line += ["--store-ema", "--num-workers", 0, "--cpu", "--save-dir", tmp_path / "save", "--lr", "0.01", *sizes]
+    log = run_cli("train", *line, "--max-epoch", 1)
+    assert (log.stdout + log.stderr).count(versions.summary()) == 1
+    run_cli("train", *line, "--max-epoch", 2)
+    files = sorted((tmp_path / "save").glob("*.pt"))
+    assert [file.name for file in files] == [
+        "checkpoint1.pt", "checkpoint2.pt", "checkpoint_best.pt", "checkpoint_last.pt",
+    ]  # fmt: skip
+    for file in files:
+        content = torch.load(file)
+        assert content[versions.KEY] == versions.stamp(), file.name
+        assert content["extra_state"]["ema"].keys() == content["model"].keys()
+    (tmp_path / "stock.py").write_text(STOCK)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "stock.py"), str(files[-1])], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1:] == ["TransformerModel"], done.stderr[-2000:]

@@ -1,0 +1,131 @@
+"""METEOR equals hand-computed numbers, the alignment equals a search over all alignments, and the beam says when it cuts."""
+
+import random
+from typing import Any, Dict
+
+import pytest
+
+from fairseq_plugins.scoring.chunks import align
+from fairseq_plugins.scoring.meteor import Meteor
+from tests.reference.scoring_loops import fewest_chunks
+
+
+def sentence(hypothesis: str, reference: str, **options: Any) -> float:
+    return Meteor(**options).corpus_score([hypothesis], [[reference]]).score
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "expected"),
+    [
+        # m = 6, ch = 2, P = 1, R = 6/7: Fmean = 10 P R / (R + 9 P) = 60/69, penalty = 0.5 (2/6)^3 = 1/54
+        ("the president spoke to the audience", "the president then spoke to the audience", 60 / 69 * 53 / 54),
+        # the cat | sat | on the mat: m = 6, ch = 3
+        ("the cat sat on the mat", "on the mat sat the cat", 1 - 0.5 / 8),
+        ("one two three four", "one two three four", 1 - 0.5 / 64),  # nltk 3.10: 0.9921875
+        ("a", "a", 0.5),  # the formula, not a special case
+        ("a b", "c d", 0.0),
+        ("", "a b", 0.0),
+        ("a b", "", 0.0),
+        ("", "", 0.0),
+        ("他在北京", "他在北京。", 1 - 0.5 / 64),
+        ("यह हिन्दी है", "यह हिन्दी है", 1 - 0.5 / 27),
+        ("МИР и дом", "мир и дом", 1 - 0.5 / 27),
+    ],
+)
+def test_hand_computed_scores(hypothesis: str, reference: str, expected: float) -> None:
+    assert sentence(hypothesis, reference) == pytest.approx(100 * expected)
+
+
+def test_alpha_weighs_recall_and_beta_gamma_the_chunks() -> None:
+    pair = "a b x", "a b c d e f"  # m = 2, ch = 1, P = 2/3, R = 1/3
+    assert sentence(*pair, alpha=1, gamma=0) == pytest.approx(100 / 3)
+    assert sentence(*pair, alpha=0, gamma=0) == pytest.approx(200 / 3)
+    assert sentence(*pair, alpha=0.5, gamma=0) == pytest.approx(100 * 4 / 9)
+    assert sentence(*pair, alpha=1, beta=1, gamma=0.8) == pytest.approx(100 / 3 * 0.6)
+    assert sentence(*pair, alpha=1, beta=0, gamma=0.25) == pytest.approx(25)
+
+
+def test_the_corpus_score_is_that_of_summed_statistics() -> None:
+    hypotheses, references = (
+        ["a b c", "x", "a c"],
+        ["a b c d", "y", "c a"],
+    )  # m = 3 + 0 + 2, ch = 1 + 0 + 2, h = 6, r = 7
+    score = Meteor().corpus_score(hypotheses, [references])
+    precision, recall = 5 / 6, 5 / 7
+    f_mean = precision * recall / (0.9 * precision + 0.1 * recall)
+    assert score.score == pytest.approx(100 * f_mean * (1 - 0.5 * (3 / 5) ** 3))
+    assert (score.precision, score.recall, score.fragmentation) == pytest.approx((5 / 6, 5 / 7, 3 / 5))
+
+
+def test_stems_match_by_prefix() -> None:
+    pair = "die Häuser brannten", "ein Haus brannte"
+    assert sentence(*pair) == 0
+    # brannten ~ brannte (brann): m = 1, ch = 1, P = R = 1/3
+    assert sentence(*pair, prefix=5) == pytest.approx(100 / 6)
+    assert sentence(*pair, prefix=6) == pytest.approx(100 / 6)
+    assert sentence(*pair, prefix=8) == 0
+    assert sentence("cat cats", "cats cat", prefix=3) == pytest.approx(100 * (1 - 0.5 / 8))  # one chunk, not two
+
+
+@pytest.mark.parametrize(("letters", "longest"), [("ab", 5), ("abcd", 6), ("abcdefgh", 8)])
+def test_the_alignment_has_the_fewest_chunks_of_all(letters: str, longest: int) -> None:
+    generator = random.Random(7)
+    for _ in range(200):
+        first, second = (generator.choices(letters, k=generator.randint(0, longest)) for _ in range(2))
+        found = align(first, second, beam=1000)
+        assert (found.matches, found.chunks) == fewest_chunks(first, second), (first, second)
+        assert found.exact
+
+
+def test_the_beam_keeps_all_matches_and_says_that_it_cut() -> None:
+    generator = random.Random(8)
+    first, second = (generator.choices("abcdefghij", k=40) for _ in range(2))
+    wide, narrow = align(first, second, beam=5000), align(first, second, beam=1)
+    assert narrow.matches == wide.matches == sum(min(first.count(w), second.count(w)) for w in set(first))
+    assert wide.chunks < narrow.chunks
+    assert not narrow.exact
+    assert align(first, second, beam=100).chunks <= wide.chunks + 1  # it keeps the best
+
+
+def test_a_continued_chunk_is_not_always_best() -> None:
+    # Greedy matching takes "a b" first and then breaks "b c d"; the best alignment keeps "b c d" whole.
+    first, second = "a b b c d".split(), "a b c d b".split()
+    assert align(first, second, beam=1000)[:2] == (5, 3) == fewest_chunks(first, second)
+
+
+def test_degenerate_repetition_is_quick_and_exact() -> None:
+    found = align(["ein", "hund"] * 200, "ein mann und ein hund".split(), beam=100)
+    assert found == (3, 2, True)
+
+
+def test_signature_names_the_variant() -> None:
+    metric = Meteor(prefix=4, alpha=0.85)
+    metric.corpus_score(["a"], [["a"]])
+    signature = str(metric.get_signature())
+    assert signature.startswith(
+        "nrefs:1|case:lc|tok:words-auto|stem:prefix4|syn:none|alpha:0.85|beta:3.0|gamma:0.5|agg:sum|beam:100|version:fair"
+    )
+    assert metric.name == "METEOR-stem"
+    assert Meteor().name == "METEOR-exact"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 1.5}, "--meteor-alpha 1.5: valid: 0 to 1"),
+        ({"gamma": -0.1}, "--meteor-gamma -0.1: valid: 0 to 1"),
+        ({"beta": -1}, "--meteor-beta -1: valid: 0 or more"),
+        ({"beta": float("nan")}, "--meteor-beta nan: valid: 0 or more"),
+        ({"prefix": 0}, "--meteor-prefix 0: valid: 1 or more"),
+        ({"beam": 0}, "METEOR beam 0: valid: 1 or more"),
+        ({"tokens": "bpe"}, "tokens bpe: valid: auto, word, char"),
+    ],
+)
+def test_bad_parameters_are_refused(options: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Meteor(**options)
+
+
+def test_unequal_counts_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 hypotheses, but 2 lines in reference 1"):
+        Meteor().corpus_score(["a"], [["a", "b"]])

@@ -1,0 +1,43 @@
+"""Words in any script: marks stay with their letters, scripts without spaces go by character."""
+
+import pytest
+
+from fairseq_plugins.scoring.words import words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don't stop: 3.5 km, U_V!", ["don", "t", "stop", "3", "5", "km", "u", "v"]),  # as rouge_score on ASCII
+        ("Die Häuser, naïve Café.", ["die", "häuser", "naïve", "café"]),
+        ("Привет, мир! Ёлка", ["привет", "мир", "ёлка"]),
+        ("हिन्दी में लिखा।", ["हिन्दी", "में", "लिखा"]),
+        ("می\u200cخواهم بروم؟", ["می\u200cخواهم", "بروم"]),
+        ("他在北京2023年。", ["他", "在", "北", "京", "2023", "年"]),
+        ("カレーを食べた", ["カ", "レ", "ー", "を", "食", "べ", "た"]),
+        ("สวัสดี", ["ส", "วั", "ส", "ดี"]),
+        ("서울에 갑니다", ["서울에", "갑니다"]),
+        ("用GPU训练", ["用", "gpu", "训", "练"]),
+        ("", []),
+        (" -- ... 。", []),
+    ],
+)
+def test_words_of_many_scripts(text: str, expected: "list[str]") -> None:
+    assert words(text) == expected
+
+
+def test_kinds_and_case() -> None:
+    assert words("Zug 北京", "word") == ["zug", "北京"]
+    assert words("Zug ดี", "char") == ["z", "u", "g", "ดี"]
+    assert words("北京ABC", "word") == ["北京abc"]
+    assert words("Der Zug", lower=False) == ["Der", "Zug"]
+
+
+def test_both_spellings_of_an_accent_are_one_word() -> None:
+    assert words("Cafe\u0301") == words("Caf\u00e9")
+    assert len(words("Cafe\u0301")[0]) == 4
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="tokens bpe: valid: auto, word, char"):
+        words("a", "bpe")
