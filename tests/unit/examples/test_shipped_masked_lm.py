@@ -1,9 +1,10 @@
-"""The quickstart's frozen model: readable, small, described truly, and with matching pieces; export and results pages."""
+"""The shipped frozen models: readable, small, described truly, and with matching pieces; export and results pages."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sentencepiece
 import torch
 
@@ -13,15 +14,18 @@ from examples.sga import record, results
 from fairseq_plugins import checkpoints
 from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
 
-FOLDER = Path(__file__).resolve().parents[3] / "examples" / "quickstart" / "masked_lm"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+FOLDER = EXAMPLES / "quickstart" / "masked_lm"
+LIMITS = {FOLDER: 5_000_000, EXAMPLES / "sga" / "masked_lm": 10_500_000}
 
 
-def test_card_size_and_dictionary_are_true() -> None:
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 5_000_000
-    found = checkpoints.read_masked_lm(FOLDER)
-    assert f"`{found.fingerprint}`" in (FOLDER / "README.md").read_text(encoding="utf-8")
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(FOLDER / "sentencepiece.bpe.model"))
-    entries = [line.split(" ")[0] for line in (FOLDER / "dict.txt").read_text(encoding="utf-8").splitlines()]
+@pytest.mark.parametrize("folder", LIMITS, ids=lambda folder: folder.parent.name)
+def test_card_size_and_dictionary_are_true(folder: Path) -> None:
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= LIMITS[folder]
+    found = checkpoints.read_masked_lm(folder)
+    assert f"`{found.fingerprint}`" in (folder / "README.md").read_text(encoding="utf-8")
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sentencepiece.bpe.model"))
+    entries = [line.split(" ")[0] for line in (folder / "dict.txt").read_text(encoding="utf-8").splitlines()]
     assert entries == [pieces.id_to_piece(index) for index in range(3, pieces.get_piece_size())]
     assert found.sizes["vocab_size"] == len(entries) + 5
 
