@@ -18,7 +18,7 @@ class Arm:
     Attributes:
         name: shown in tables.
         train: command; ``{out} {run} {hours} {seed} {pair} {options}`` are filled in.
-        evaluate: command that writes the outputs; ``{out} {run} {keep} {pair}`` are filled in.
+        evaluate: command that writes the outputs; ``{out} {run} {keep} {seed} {pair}`` are filled in.
         outputs: file stem that ``evaluate`` writes -> how it is decoded, for the table.
         grid: one tuple of options a point, in order; the first one is the default.
     """
@@ -82,9 +82,10 @@ class Plan:
     claims: Tuple[Claim, ...]
 
     def tuning(self) -> List[Job]:
-        """Every point of every arm's grid, on the first direction and seed."""
+        """Every point of every arm's grid, on the first direction and seed; nothing where there is only one point."""
         pair, seed, minutes = self.directions[0], self.seeds[0], self.minutes["tune"]
-        return [Job("tune", arm, pair, seed, point, minutes) for arm in self.arms for point in arm.grid]
+        arms = [arm for arm in self.arms if len(arm.grid) > 1]
+        return [Job("tune", arm, pair, seed, point, minutes) for arm in arms for point in arm.grid]
 
     def final(self, chosen: Dict[str, Tuple[str, ...]]) -> List[Job]:
         """Every arm in every direction with every seed, seeds outermost: a sweep that ends early has whole rows.

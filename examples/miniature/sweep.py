@@ -90,7 +90,8 @@ class Runner:
 
     def _all(self, jobs: List[Job], only: str) -> None:
         waiting = [job for job in jobs if only in job.key and self.ledger.get(job.key).get("status") != "done"]
-        say(f"{len(jobs) - len(waiting)} of {len(jobs)} {jobs[0].phase} runs need nothing")
+        if jobs:
+            say(f"{len(jobs) - len(waiting)} of {len(jobs)} {jobs[0].phase} runs need nothing")
         with ThreadPoolExecutor(self.jobs) as pool:
             list(pool.map(self.one, waiting))
 
@@ -132,15 +133,16 @@ class Runner:
         """Score what was decoded; the reference is not part of the project."""
         paths = {stem: self.keep / job.key / f"{stem}.{target}" for stem in job.arm.outputs}
         systems = [System(stem, list(read_lines(path, "output", strict=False))) for stem, path in paths.items()]
-        result = score_systems(systems, self._reference(job.pair))
+        result = score_systems(systems, self._reference(job.pair, job.seed))
         scores = {row["name"]: {key: row[key] for key in ("bleu", "chrf", "length_ratio")} for row in result["systems"]}
         return {
             stem: {**scores[stem], "sha256": sha256(path), "signature": result["signatures"]}
             for stem, path in paths.items()
         }
 
-    def _reference(self, pair: str) -> List[str]:
-        return list(read_lines(self.plan.reference.format(data=self.data, target=pair.split("-")[1]), "--data"))
+    def _reference(self, pair: str, seed: int) -> List[str]:
+        path = self.plan.reference.format(data=self.data, out=self.out, seed=seed, target=pair.split("-")[1])
+        return list(read_lines(path, "reference"))
 
     def compare(self, pair: str, seed: int) -> None:
         """Paired bootstrap of every claim whose two outputs are there."""
@@ -154,7 +156,7 @@ class Runner:
                 System(str(number), list(read_lines(str(path), "output", strict=False)))
                 for number, path in enumerate(files)
             ]
-            rows = score_systems(systems, self._reference(pair))["systems"]
+            rows = score_systems(systems, self._reference(pair, seed))["systems"]
             results.append(
                 {
                     "claim": self.plan.claims.index(claim),

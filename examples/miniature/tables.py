@@ -11,8 +11,8 @@ SIGNIFICANT = 0.05
 
 def choose(plan: Plan, ledger: Ledger) -> Dict[str, Tuple[str, ...]]:
     """The point of each arm's grid with the best validation BLEU in the tuning phase; arms that are not complete are left out."""
-    chosen = {}
-    for arm in plan.arms:
+    chosen = {arm.name: arm.grid[0] for arm in plan.arms if len(arm.grid) == 1}
+    for arm in (arm for arm in plan.arms if len(arm.grid) > 1):
         scores = []
         for job in (job for job in plan.tuning() if job.arm is arm):
             entry = ledger.get(job.key)
@@ -54,9 +54,7 @@ def _head(plan: Plan, ledger: Ledger) -> str:
     machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
     signatures = sorted({one["signature"]["bleu"] for entry in entries for one in entry.get("outputs", {}).values()})
     lines = [
-        f"Made by `examples/miniature/sweep.py results` from `ledger-{plan.name}.json`. Training: {plan.minutes['tune']:g} "
-        f"minutes a tuning run, {plan.minutes['final']:g} a final run, the same for every arm; {len(plan.arms[0].grid)} settings "
-        f"an arm are tried on {plan.directions[0]} with seed {plan.seeds[0]} and chosen by validation BLEU.",
+        f"Made by `examples/miniature/sweep.py results` from `ledger-{plan.name}.json`. {_budget(plan)}",
         "",
         f"- Machine: {'; '.join(machines) or 'no run yet'}",
         f"- BLEU: `{'`, `'.join(signatures) or 'no run yet'}`",
@@ -65,6 +63,16 @@ def _head(plan: Plan, ledger: Ledger) -> str:
     assets = ledger.get("assets")
     lines += [f"- `{path}`: sha256 `{value[:16]}`" for path, value in sorted(assets.get("hashes", {}).items())]
     return "\n".join(lines)
+
+
+def _budget(plan: Plan) -> str:
+    points, final = len(plan.arms[0].grid), f"{plan.minutes['final']:g} minutes at most"
+    if points == 1:
+        return f"Every training run has {final}; nothing is tuned."
+    return (
+        f"Training: {plan.minutes['tune']:g} minutes a tuning run, {final} a final run, the same for every arm; {points} settings "
+        f"an arm are tried on {plan.directions[0]} with seed {plan.seeds[0]} and chosen by validation BLEU."
+    )
 
 
 def _scores(plan: Plan, finals: Sequence[Dict[str, Any]]) -> str:
