@@ -8,7 +8,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
@@ -21,7 +21,13 @@ TEST = "test_2016_flickr.de"
 
 def hypotheses(runs: Path) -> List[System]:
     """Every committed output, named RUN/PASSES."""
-    paths = sorted(runs.glob("*/*.de"), key=lambda path: (not path.parent.name.startswith("at"), str(path)))
+
+    def order(path: Path) -> Tuple[bool, str, int]:
+        """The AT baseline first, then by run and number of passes."""
+        run = path.parent.name
+        return not run.startswith("at"), run, int(path.stem) if path.stem.isdigit() else 0
+
+    paths = sorted(runs.glob("*/*.de"), key=order)
     return [System(f"{path.parent.name}/{path.stem}", list(read_lines(path, "runs", strict=False))) for path in paths]
 
 
