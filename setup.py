@@ -20,6 +20,7 @@ REQUIREMENTS = [
     "sacrebleu>=2.3",
     "regex>=2021.8.3",
     "fastBPE==0.1.0",
+    "subword-nmt>=0.3.8",
     "safetensors>=0.4",
 ]
 

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import cli
 from .check import DEFAULT_SPLITS
 from .io import InputError, PathLike, check_same_counts, read_json, read_lines, sha256, write_bytes
-from .layout import PARTS, Pair, data_names, pair_record, parse_pairs, parse_splits
+from .layout import PARTS, Pair, data_names, pair_record, parse_pairs, parse_splits, text_name
+from .parallel import for_each
 from .pieces import read_dictionary
 from .steps import Step
 
@@ -53,7 +54,9 @@ def count_index(path: PathLike) -> Tuple[int, int]:
     return sequences, sum(sizes)
 
 
-def binarize_pair(pieces: Path, pair: Pair, splits: List[str], dictionary: Path, output: Path, workers: int) -> Dict:
+def binarize_pair(
+    pieces: Path, pair: Pair, splits: List[str], dictionary: Path, output: Path, workers: int, per_pair: bool = False
+) -> Dict:
     """Make the binary files of one language pair, unless they are there and made from the same pieces.
 
     Args:
@@ -63,6 +66,7 @@ def binarize_pair(pieces: Path, pair: Pair, splits: List[str], dictionary: Path,
         dictionary: dict.txt for both sides.
         output: data-bin folder.
         workers: processes of fairseq-preprocess; the result does not depend on it.
+        per_pair: the pieces are in a folder SRC-TGT of their own.
 
     Returns:
         SPLIT.LANG to {lines, tokens}, tokens with the end of sentence.
@@ -71,7 +75,7 @@ def binarize_pair(pieces: Path, pair: Pair, splits: List[str], dictionary: Path,
         InputError: bad input, unequal line counts, fairseq-preprocess failed or lost something.
     """
     label = f"binarize {pair[0]}-{pair[1]}"
-    sources = {f"{split}.{lang}": pieces / f"{split}.{lang}" for split in splits for lang in pair}
+    sources = {f"{s}.{lang}": pieces / text_name(pair, s, lang, per_pair) for s in splits for lang in pair}
     expected = {name: count_pieces(path) for name, path in sources.items()}
     for split in splits:
         check_same_counts("--pieces", {f"{split}.{lang}": expected[f"{split}.{lang}"][0] for lang in pair})
@@ -191,8 +195,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--splits", default=DEFAULT_SPLITS, metavar="NAMES", help="splits, separated by commas")
     parser.add_argument("--dict", required=True, metavar="FILE", help="dict.txt for both sides of every pair")
     parser.add_argument("--output", required=True, metavar="DIR", help="data-bin folder")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, shared by the pairs")
+    parser.add_argument("--per-pair", action="store_true", help="the pieces are SRC-TGT/SPLIT.LANG")
     return parser
+
+
+def _one_pair(job: Tuple[Any, ...]) -> Dict:
+    return binarize_pair(*job)
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -209,9 +218,12 @@ def main(argv: Optional[List[str]] = None) -> None:
     (output / STEPS_FOLDER).mkdir(parents=True, exist_ok=True)
     write_bytes(output / "dict.txt", dictionary.read_bytes())
     cli.say(f"binarize: dictionary of {count:,} pieces")
-    for number, pair in enumerate(pairs, start=1):
-        cli.say(f"binarize: pair {number} of {len(pairs)}")
-        binarize_pair(pieces, pair, splits, dictionary, output, args.workers)
+    at_once = min(args.workers, len(pairs))
+    cli.say(f"binarize: {len(pairs)} pairs, {at_once} at a time")
+    each = args.workers // at_once
+    for_each(
+        _one_pair, [(pieces, p, splits, dictionary, output, each, args.per_pair) for p in pairs], at_once, "binarize"
+    )
 
 
 if __name__ == "__main__":

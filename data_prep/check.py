@@ -6,7 +6,7 @@ from typing import Dict, List, Optional
 
 from . import cli
 from .io import InputError, PathLike, check_same_counts, read_lines
-from .layout import Pair, parse_pairs, parse_splits, text_names
+from .layout import Pair, parse_pairs, parse_splits, text_name, text_names
 
 DEFAULT_SPLITS = "train,valid,test"
 
@@ -34,7 +34,9 @@ def check_file(path: PathLike, option: str, allow_empty_lines: bool = False) -> 
     return count
 
 
-def check_text(text: PathLike, pairs: List[Pair], splits: List[str], allow_empty_lines: bool = False) -> Dict[str, int]:
+def check_text(
+    text: PathLike, pairs: List[Pair], splits: List[str], allow_empty_lines: bool = False, per_pair: bool = False
+) -> Dict[str, int]:
     """Check the files SPLIT.LANG of a folder.
 
     Args:
@@ -42,6 +44,7 @@ def check_text(text: PathLike, pairs: List[Pair], splits: List[str], allow_empty
         pairs: language pairs; the two files of a pair must have equally many lines.
         splits: names of the splits.
         allow_empty_lines: accept lines without text.
+        per_pair: the files of each pair are in a folder SRC-TGT of its own.
 
     Returns:
         File name to number of lines.
@@ -51,10 +54,12 @@ def check_text(text: PathLike, pairs: List[Pair], splits: List[str], allow_empty
     """
     if not Path(text).is_dir():
         raise InputError(f"--text {text}: no such folder; valid: a folder with files named SPLIT.LANG, as train.en")
-    counts = {name: check_file(Path(text) / name, "--text", allow_empty_lines) for name in text_names(pairs, splits)}
+    names = text_names(pairs, splits, per_pair)
+    counts = {name: check_file(Path(text) / name, "--text", allow_empty_lines) for name in names}
     for split in splits:
         for pair in pairs:
-            check_same_counts("--text", {f"{split}.{lang}": counts[f"{split}.{lang}"] for lang in pair})
+            of_pair = [text_name(pair, split, lang, per_pair) for lang in pair]
+            check_same_counts("--text", {name: counts[name] for name in of_pair})
     return counts
 
 
@@ -65,13 +70,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--pairs", required=True, metavar="PAIRS", help="language pairs, as en-de,en-fr")
     parser.add_argument("--splits", default=DEFAULT_SPLITS, metavar="NAMES", help="splits, separated by commas")
     parser.add_argument("--allow-empty-lines", action="store_true", help="accept lines without text")
+    parser.add_argument("--per-pair", action="store_true", help="the files are SRC-TGT/SPLIT.LANG")
     return parser
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
-    counts = check_text(args.text, parse_pairs(args.pairs), parse_splits(args.splits), args.allow_empty_lines)
+    pairs, splits = parse_pairs(args.pairs), parse_splits(args.splits)
+    counts = check_text(args.text, pairs, splits, args.allow_empty_lines, args.per_pair)
     for name, count in counts.items():
         cli.say(f"check: {name}: {count:,} lines")
         print(name)

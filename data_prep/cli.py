@@ -19,12 +19,13 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 def say(text: str) -> None:
     """Print one line on standard error: standard output is for results."""
-    print(text, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{text}\n")  # one call: lines of several workers must not mix
+    sys.stderr.flush()
 
 
 def run(verb: str, main: Callable[[Optional[List[str]]], None]) -> NoReturn:
     """Run a verb's main and exit: 0 done, 1 bad input or a file that cannot be read or written, 2 wrong usage."""
-    signal.signal(signal.SIGTERM, _terminate)  # unfinished outputs are removed on the way out
+    end_on_terminate()
     try:
         main(None)
     except (InputError, OSError) as error:
@@ -34,6 +35,11 @@ def run(verb: str, main: Callable[[Optional[List[str]]], None]) -> NoReturn:
         say(f"{verb}: interrupted")
         sys.exit(EXIT_INTERRUPTED)
     sys.exit(0)
+
+
+def end_on_terminate() -> None:
+    """Let SIGTERM end the process as an exception does: unfinished outputs are removed on the way out."""
+    signal.signal(signal.SIGTERM, _terminate)
 
 
 def _terminate(number: int, frame: object) -> NoReturn:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import List, Tuple
 
-from .io import InputError
+from .io import InputError, PathLike
 
 Pair = Tuple[str, str]
 LANG = r"[^\s,/-]+"
@@ -42,10 +42,22 @@ def parse_splits(text: str) -> List[str]:
     return splits
 
 
-def text_names(pairs: List[Pair], splits: List[str]) -> List[str]:
-    """Return the names SPLIT.LANG that these pairs and splits need, each once."""
-    names = [f"{split}.{lang}" for split in splits for pair in pairs for lang in pair]
+def text_name(pair: Pair, split: str, lang: str, per_pair: bool = False) -> str:
+    """Return SPLIT.LANG, or SRC-TGT/SPLIT.LANG where every pair has sentences of its own."""
+    return f"{pair[0]}-{pair[1]}/{split}.{lang}" if per_pair else f"{split}.{lang}"
+
+
+def text_names(pairs: List[Pair], splits: List[str], per_pair: bool = False) -> List[str]:
+    """Return the names that these pairs and splits need, each once."""
+    names = [text_name(pair, split, lang, per_pair) for split in splits for pair in pairs for lang in pair]
     return list(dict.fromkeys(names))
+
+
+def piece_name(path: PathLike) -> str:
+    """Return the name of a file of pieces: SPLIT.LANG, with SRC-TGT/ before it in a folder of that pair."""
+    file = Path(path)
+    match = re.fullmatch(f"({LANG})-({LANG})", file.parent.name)
+    return f"{file.parent.name}/{file.name}" if match and file.suffix[1:] in match.groups() else file.name
 
 
 def data_names(pair: Pair, splits: List[str]) -> List[str]:
@@ -56,7 +68,7 @@ def data_names(pair: Pair, splits: List[str]) -> List[str]:
 
 def apply_record(steps: Path, name: str) -> Path:
     """Return where the record of the pieces file ``name`` is kept."""
-    return steps / f"apply.{name}.json"
+    return steps / f"apply.{name.replace('/', '.')}.json"
 
 
 def pair_record(steps: Path, pair: Pair) -> Path:

@@ -1,8 +1,7 @@
 """A sentencepiece model at work: its fairseq dictionary, text to pieces, pieces to text."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Collection, Dict, Iterable, Iterator, List, Optional, Sequence, Set
+from typing import Any, Iterable, Iterator, List, Optional, Set
 
 import sentencepiece
 
@@ -89,25 +88,6 @@ def read_dictionary(path: PathLike, option: str = "--dict") -> List[str]:
     return pieces
 
 
-@dataclass
-class PieceCounts:
-    """What encoding a file counted."""
-
-    lines: int = 0
-    pieces: int = 0
-    longest: int = 0
-    without_pieces: int = 0
-    unknown: int = 0
-
-    def add(self, pieces: Sequence[str], vocabulary: Collection[str]) -> None:
-        """Count one line."""
-        self.lines += 1
-        self.pieces += len(pieces)
-        self.longest = max(self.longest, len(pieces))
-        self.without_pieces += not pieces
-        self.unknown += sum(piece not in vocabulary for piece in pieces)
-
-
 def encode_lines(model: Any, lines: Iterable[str]) -> Iterator[List[str]]:
     """Yield the pieces of each line, in the order of the lines."""
     batch: List[str] = []
@@ -120,64 +100,9 @@ def encode_lines(model: Any, lines: Iterable[str]) -> Iterator[List[str]]:
         yield from model.encode(batch, out_type=str)
 
 
-def encode_file(
-    model: Any, source: PathLike, target: PathLike, vocabulary: Collection[str], max_unknown: float = 1.0
-) -> Dict[str, int]:
-    """Write the pieces of every line, separated by spaces.
-
-    Args:
-        model: from :func:`load_model`.
-        source: text.
-        target: pieces; the same number of lines.
-        vocabulary: the pieces that the dictionary knows; others are counted as unknown.
-        max_unknown: largest share of unknown pieces, in [0, 1].
-
-    Returns:
-        The fields of :class:`PieceCounts`.
-
-    Raises:
-        InputError: bad input, as in :func:`read_lines`; more unknown pieces than allowed; a piece that fairseq would
-            read as another one (it splits at any white space) or as one of its own symbols.
-    """
-    counts = PieceCounts()
-    with atomic_writers([target], "--outputs", [source]) as (file,):
-        lines = cli.with_progress(read_lines(source, "--inputs"), f"spm apply {Path(source).name}")
-        for number, pieces in enumerate(encode_lines(model, lines), start=1):
-            text = " ".join(pieces)
-            if text.split() != pieces or not RESERVED.isdisjoint(pieces):
-                lost = next(piece for piece in pieces if piece.split() != [piece] or piece in RESERVED)
-                raise InputError(
-                    f"--inputs {source}, line {number}: gives the piece {lost!r}, which fairseq would read as "
-                    f"something else; valid: text from python -m data_prep.clean without {' '.join(sorted(RESERVED))}"
-                )
-            file.write(text + "\n")
-            counts.add(pieces, vocabulary)
-        if counts.unknown > max_unknown * counts.pieces:
-            raise InputError(
-                f"--inputs {source}: {counts.unknown} of {counts.pieces} pieces "
-                f"({100 * counts.unknown / counts.pieces:.1f} %) are unknown; valid: at most --max-unknown "
-                f"{max_unknown}; do the model, the dictionary and the text belong together?"
-            )
-    return vars(counts)
-
-
 def decode_line(model: Any, line: str) -> str:
     """Return the text of a line of pieces."""
     return model.decode(line.split()).replace(WORD_START, " ").strip()
-
-
-def decode_file(model: Any, source: PathLike, target: PathLike) -> int:
-    """Write the text of every line of pieces.
-
-    Returns:
-        Number of lines.
-    """
-    count = 0
-    with atomic_writers([target], "--outputs", [source]) as (file,):
-        for line in cli.with_progress(read_lines(source, "--inputs"), f"spm decode {Path(source).name}"):
-            file.write(decode_line(model, line) + "\n")
-            count += 1
-    return count
 
 
 def vocabulary_of(model: Any, dictionary: Optional[PathLike]) -> Set[str]:

@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Raw text -> sentencepiece pieces -> fairseq-preprocess -> data-bin folder with a manifest.
+# Raw text -> pieces (sentencepiece or BPE codes) -> fairseq-preprocess -> data-bin folder with a manifest.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: bash data_prep/preprocess.sh --text DIR --model FILE --dict FILE --pairs en-de,en-fr --out DIR [options]
+usage: bash data_prep/preprocess.sh --text DIR (--model FILE | --codes FILE) --dict FILE --pairs en-de,en-fr --out DIR [options]
 
   --text DIR            raw text: files SPLIT.LANG, as train.en (UTF-8, one sentence a line)
   --model FILE          sentencepiece model
+  --codes FILE          BPE codes instead of a model (fastBPE, subword-nmt, GPT); words are what spaces separate
   --dict FILE           fairseq dictionary, used for both sides of every pair
   --pairs PAIRS         language pairs SRC-TGT, separated by commas
-  --out DIR             gets the binary files, dict.txt, the model, the pieces (in DIR/pieces) and, last, manifest.json
-  --workers N           processes of fairseq-preprocess (default: 1)
+  --out DIR             gets the binary files, dict.txt, the model or codes, the pieces (in DIR/pieces) and, last,
+                        manifest.json
+  --per-pair            every pair has sentences of its own: the text is in SRC-TGT/SPLIT.LANG, as de-en/train.de
+  --workers N           files and pairs at a time, processes of fairseq-preprocess (default: 1)
   --splits NAMES        splits, separated by commas (default: train,valid,test)
   --max-unknown R       largest share of unknown pieces in a file (default: 0.2)
   --allow-empty-lines   accept lines without text
@@ -26,18 +29,20 @@ fail() {
     exit 2
 }
 
-text= model= dict= pairs= out= workers=1 splits=train,valid,test max_unknown=0.2 allow_empty=
+text= model= codes= dict= pairs= out= workers=1 splits=train,valid,test max_unknown=0.2 allow_empty= per_pair=
 while [ $# -gt 0 ]; do
     case "$1" in
         --help | -h) usage; exit 0 ;;
         --allow-empty-lines) allow_empty=--allow-empty-lines; shift; continue ;;
-        --text | --model | --dict | --pairs | --out | --workers | --splits | --max-unknown) ;;
+        --per-pair) per_pair=--per-pair; shift; continue ;;
+        --text | --model | --codes | --dict | --pairs | --out | --workers | --splits | --max-unknown) ;;
         *) fail "$1: unknown option; valid options are listed by --help" ;;
     esac
     [ $# -ge 2 ] || fail "$1: its value is missing"
     case "$1" in
         --text) text=$2 ;;
         --model) model=$2 ;;
+        --codes) codes=$2 ;;
         --dict) dict=$2 ;;
         --pairs) pairs=$2 ;;
         --out) out=$2 ;;
@@ -47,12 +52,21 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-for option in text model dict pairs out; do
+for option in text dict pairs out; do
     [ -n "${!option}" ] || fail "--$option: missing; see --help"
 done
+[ -n "$model$codes" ] || fail "--model: missing; valid: --model or --codes, see --help"
+[ -z "$model" ] || [ -z "$codes" ] || fail "--codes $codes: given together with --model; valid: one of them"
 case "$workers" in '' | *[!0-9]* | 0*) fail "--workers $workers: valid: a whole number, 1 or more" ;; esac
-for file in "$model" "$dict"; do
-    [ -f "$file" ] || fail "$file: no such file; --model and --dict come from: python -m data_prep.spm train"
+if [ -n "$codes" ]; then
+    verb=bpe option=codes segmenter=$codes kept=codes.bpe
+    origin="--codes comes from: python -m data_prep.bpe learn, --dict from: python -m data_prep.bpe dict"
+else
+    verb=spm option=model segmenter=$model kept=sentencepiece.bpe.model
+    origin="--model and --dict come from: python -m data_prep.spm train"
+fi
+for file in "$segmenter" "$dict"; do
+    [ -f "$file" ] || fail "$file: no such file; $origin"
 done
 
 PYTHON=${PYTHON:-python}
@@ -60,7 +74,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 
 echo "preprocess: [1/4] checking the text in $text" >&2
-names=$("$PYTHON" -m data_prep.check --text "$text" --pairs "$pairs" --splits "$splits" $allow_empty)
+names=$("$PYTHON" -m data_prep.check --text "$text" --pairs "$pairs" --splits "$splits" $allow_empty $per_pair)
 inputs=() outputs=()
 while IFS= read -r name; do
     inputs+=("$text/$name")
@@ -70,18 +84,18 @@ done <<<"$names"
 echo "preprocess: [2/4] text to pieces in $out/pieces" >&2
 mkdir -p "$out/pieces" "$out/.steps"
 # A manifest stands for a complete folder. The others are what a kill left behind.
-rm -f "$out/manifest.json" "$out"/pieces/.*.tmp-* "$out"/.*.tmp-*
-"$PYTHON" -m data_prep.spm apply --model "$model" --dict "$dict" --inputs "${inputs[@]}" --outputs "${outputs[@]}" \
-    --max-unknown "$max_unknown" --steps "$out/.steps"
+rm -f "$out/manifest.json" "$out"/pieces/.*.tmp-* "$out"/pieces/*/.*.tmp-* "$out"/.*.tmp-*
+"$PYTHON" -m "data_prep.$verb" apply "--$option" "$segmenter" --dict "$dict" --inputs "${inputs[@]}" --outputs "${outputs[@]}" \
+    --max-unknown "$max_unknown" --steps "$out/.steps" --workers "$workers"
 
 echo "preprocess: [3/4] pieces to binary files in $out" >&2
 "$PYTHON" -m data_prep.binarize --pieces "$out/pieces" --pairs "$pairs" --splits "$splits" --dict "$dict" \
-    --output "$out" --workers "$workers"
+    --output "$out" --workers "$workers" $per_pair
 
 echo "preprocess: [4/4] $out/manifest.json" >&2
-if [ ! "$model" -ef "$out/sentencepiece.bpe.model" ]; then
-    cp "$model" "$out/.model.tmp-$$"
-    mv "$out/.model.tmp-$$" "$out/sentencepiece.bpe.model"
+if [ ! "$segmenter" -ef "$out/$kept" ]; then
+    cp "$segmenter" "$out/.model.tmp-$$"
+    mv "$out/.model.tmp-$$" "$out/$kept"
 fi
-"$PYTHON" -m data_prep.manifest --data "$out" --pairs "$pairs" --splits "$splits"
+"$PYTHON" -m data_prep.manifest --data "$out" --pairs "$pairs" --splits "$splits" $per_pair
 echo "preprocess: done: $out" >&2

@@ -1,15 +1,12 @@
 """Sentencepiece: train a model and its fairseq dictionary, text to pieces, pieces to text, dictionary of a model."""
 
 import argparse
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from . import cli, pieces
-from .io import InputError, PathLike, same_number
+from .encode import DEFAULT_MAX_UNKNOWN, SentencePieceSegmenter, add_apply_options, apply_files, decode_files
+from .io import PathLike
 from .spm_train import MODEL_TYPES, NORMALISATIONS, TrainOptions, train
-from .steps import Step
-
-DEFAULT_MAX_UNKNOWN = 0.2
 
 
 def apply(
@@ -19,43 +16,10 @@ def apply(
     dictionary: Optional[PathLike] = None,
     max_unknown: float = DEFAULT_MAX_UNKNOWN,
     steps: Optional[PathLike] = None,
+    workers: int = 1,
 ) -> Dict[str, Dict[str, int]]:
-    """Write the pieces of text files.
-
-    Args:
-        model: sentencepiece model.
-        inputs: text files.
-        outputs: one for each input.
-        dictionary: dict.txt to count unknown pieces by; default: the model's pieces.
-        max_unknown: largest share of unknown pieces in a file, in [0, 1].
-        steps: folder of step records; files that were made from the same text and model are then not made again.
-
-    Returns:
-        Output name to the counts of :class:`pieces.PieceCounts`.
-    """
-    same_number(inputs, outputs)
-    if not 0 <= max_unknown <= 1:
-        raise InputError(f"--max-unknown {max_unknown}: valid: 0 to 1")
-    processor = pieces.load_model(model)
-    known = pieces.vocabulary_of(processor, dictionary)
-    counts = {}
-    for source, target in zip(inputs, outputs):
-        name = Path(target).name
-        step = None
-        if steps is not None and Path(source).is_file():
-            made_from = {"text": source, "model": model, **({"dict": dictionary} if dictionary is not None else {})}
-            step = Step(Path(steps) / f"apply.{name}.json", made_from, {"max_unknown": max_unknown}, [target])
-            done = step.done()
-            if done is not None:
-                cli.say(f"spm apply: {name}: unchanged, skipped")
-                counts[name] = done
-                continue
-            step.begin()
-        counts[name] = pieces.encode_file(processor, source, target, known, max_unknown)
-        if step is not None:
-            step.finish(counts[name])
-        cli.say(f"spm apply: {name}: " + ", ".join(f"{key} {value:,}" for key, value in counts[name].items()))
-    return counts
+    """Write the pieces of text files: :func:`encode.apply_files` with a sentencepiece model."""
+    return apply_files("spm", model, inputs, outputs, dictionary, max_unknown, steps, workers)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -86,17 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     fit.add_argument("--seed", type=int, default=TrainOptions.seed, help="of the random sample")
 
-    for name, text in (("apply", "text to pieces"), ("decode", "pieces to text")):
-        command = commands.add_parser(name, help=text)
-        command.add_argument("--model", required=True, metavar="FILE", help="sentencepiece model")
-        command.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="UTF-8 files")
-        command.add_argument("--outputs", nargs="+", required=True, metavar="FILE", help="one for each input")
-        if name == "apply":
-            command.add_argument("--dict", metavar="FILE", help="count unknown pieces by this dict.txt")
-            command.add_argument(
-                "--max-unknown", type=float, default=DEFAULT_MAX_UNKNOWN, metavar="R", help="most unknown pieces"
-            )
-            command.add_argument("--steps", metavar="DIR", help="keep records there; skip files that are unchanged")
+    add_apply_options(commands, "model", "sentencepiece model")
 
     listing = commands.add_parser("dict", help="write the fairseq dictionary of an existing model")
     listing.add_argument("--model", required=True, metavar="FILE", help="sentencepiece model")
@@ -126,14 +80,11 @@ def _train_command(args: argparse.Namespace) -> None:
 
 
 def _apply_command(args: argparse.Namespace) -> None:
-    apply(args.model, args.inputs, args.outputs, args.dict, args.max_unknown, args.steps)
+    apply(args.model, args.inputs, args.outputs, args.dict, args.max_unknown, args.steps, args.workers)
 
 
 def _decode_command(args: argparse.Namespace) -> None:
-    same_number(args.inputs, args.outputs)
-    model = pieces.load_model(args.model)
-    for source, target in zip(args.inputs, args.outputs):
-        cli.say(f"spm decode: {target}: {pieces.decode_file(model, source, target):,} lines")
+    decode_files(SentencePieceSegmenter(args.model), args.inputs, args.outputs)
 
 
 def _dict_command(args: argparse.Namespace) -> None:

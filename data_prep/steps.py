@@ -22,9 +22,15 @@ def versions() -> Dict[str, str]:
     return found
 
 
-def facts(paths: Sequence[PathLike]) -> List[Dict[str, Any]]:
-    """Return name, size and SHA-256 of each file. Names carry no folder, so that a manifest moves with its files."""
-    return [{"file": Path(p).name, "bytes": Path(p).stat().st_size, "sha256": sha256(p)} for p in paths]
+def facts(paths: Sequence[PathLike], below: Optional[PathLike] = None) -> List[Dict[str, Any]]:
+    """Return name, size and SHA-256 of each file.
+
+    Args:
+        paths: the files.
+        below: names are relative to this folder; default: no folder at all, so that a manifest moves with its files.
+    """
+    named = [(Path(p).relative_to(below).as_posix() if below is not None else Path(p).name, Path(p)) for p in paths]
+    return [{"file": name, "bytes": path.stat().st_size, "sha256": sha256(path)} for name, path in named]
 
 
 def write_manifest(
@@ -34,8 +40,12 @@ def write_manifest(
     counts: Mapping[str, Any],
     inputs: Sequence[PathLike],
     outputs: Sequence[PathLike],
+    below: Optional[PathLike] = None,
 ) -> None:
-    """Write the manifest of one verb's run as JSON; the same run gives the same bytes (no times, no folders)."""
+    """Write the manifest of one verb's run as JSON; the same run gives the same bytes (no times, no folders).
+
+    With ``below``, the outputs are named relative to that folder, which should be the manifest's own.
+    """
     write_json(
         path,
         {
@@ -44,7 +54,7 @@ def write_manifest(
             "options": dict(options),
             "counts": dict(counts),
             "inputs": facts(inputs),
-            "outputs": facts(outputs),
+            "outputs": facts(outputs, below),
             "versions": versions(),
         },
     )
@@ -58,6 +68,7 @@ class Step:
         inputs: name to file; the files are compared by hash.
         options: everything else that shapes the outputs.
         outputs: the files the step makes; a missing or changed one undoes the step.
+        below: the record names the outputs relative to this folder; default: by their names alone.
     """
 
     def __init__(
@@ -66,8 +77,10 @@ class Step:
         inputs: Mapping[str, PathLike],
         options: Mapping[str, Any],
         outputs: Sequence[PathLike],
+        below: Optional[PathLike] = None,
     ):
         self.record = Path(record)
+        self.below = below
         self.outputs = [Path(path) for path in outputs]
         self.key = {
             "format": FORMAT,
@@ -81,7 +94,7 @@ class Step:
         record = read_json(self.record)
         if record is None or any(record.get(name) != value for name, value in self.key.items()):
             return None
-        if not all(path.is_file() for path in self.outputs) or record.get("outputs") != facts(self.outputs):
+        if not all(path.is_file() for path in self.outputs) or record.get("outputs") != facts(self.outputs, self.below):
             return None
         return record.get("counts")
 
@@ -91,4 +104,10 @@ class Step:
 
     def finish(self, counts: Mapping[str, Any]) -> None:
         """Record that every output is in place."""
-        write_json(self.record, {**self.key, "outputs": facts(self.outputs), "counts": dict(counts)})
+        write_json(self.record, {**self.key, "outputs": facts(self.outputs, self.below), "counts": dict(counts)})
+
+    @staticmethod
+    def outputs_of(record: PathLike, below: PathLike) -> List[Path]:
+        """Return the outputs that a record names, for steps that learn their outputs from their inputs."""
+        rows = (read_json(record) or {}).get("outputs", [])
+        return [Path(below) / row["file"] for row in rows if isinstance(row, dict) and isinstance(row.get("file"), str)]

@@ -189,7 +189,8 @@ def test_manifest_needs_every_step_and_holds_every_hash(work):
         manifest.collect(folder / "out", [("en", "de")], SPLITS)
     (folder / "out" / "sentencepiece.bpe.model").write_bytes(b"model")
     for path in (folder / "pieces").iterdir():
-        step = Step(folder / f"out/.steps/apply.{path.name}.json", {"text": path}, {}, [path])
+        made_from = {"text": path, "model": folder / "out" / "sentencepiece.bpe.model"}
+        step = Step(folder / f"out/.steps/apply.{path.name}.json", made_from, {}, [path])
         step.finish({"lines": 1, "pieces": 2})
     manifest.main(["--data", f"{folder}/out", "--pairs", "en-de", "--splits", ",".join(SPLITS)])
     content = read_json(folder / "out" / "manifest.json")

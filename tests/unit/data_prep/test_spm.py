@@ -8,6 +8,7 @@ import sentencepiece
 from fairseq.data import Dictionary
 
 from data_prep import pieces, spm
+from data_prep.encode import SentencePieceSegmenter, decode_files
 from data_prep.io import InputError, read_json
 from data_prep.spm_train import TrainOptions, train
 
@@ -165,7 +166,7 @@ def test_bad_text_keeps_its_message_in_training_and_application(trained, tmp_pat
     with pytest.raises(InputError, match=message):
         spm.apply(trained / "text.model", [tmp_path / "bad"], [tmp_path / "out"])
     with pytest.raises(InputError, match=message):
-        pieces.decode_file(pieces.load_model(trained / "text.model"), tmp_path / "bad", tmp_path / "out")
+        decode_files(SentencePieceSegmenter(trained / "text.model"), [tmp_path / "bad"], [tmp_path / "out"])
     assert [path.name for path in tmp_path.iterdir()] == ["bad"]
 
 

@@ -1,0 +1,188 @@
+"""BPE: fastBPE gives subword-nmt's pieces, every released form of codes is read, text survives the way there and back."""
+
+import io
+import random
+import subprocess
+import sys
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.data.encoders.fastbpe import fastBPE as StockFastBPE
+from subword_nmt import apply_bpe, learn_bpe
+
+from data_prep import bpe, bpe_codes
+from data_prep.io import InputError, read_json, sha256
+from data_prep.pieces import read_dictionary
+
+SYLLABLES = ("ka", "lo", "mi", "tu", "ré", "ßa", "не", "to")
+
+
+def sentences(count=200, seed=5):
+    rng = random.Random(seed)
+    words = ["".join(rng.choices(SYLLABLES, k=rng.randint(1, 4))) for _ in range(80)]
+    return [" ".join(rng.choices(words, k=rng.randint(2, 7))) for _ in range(count)]
+
+
+def write(path, lines):
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A folder with text and codes."""
+    folder = tmp_path_factory.mktemp("bpe")
+    write(folder / "text", sentences())
+    bpe.main(["learn", "--inputs", f"{folder}/text", "--codes", f"{folder}/codes", "--merges", "40"])
+    return folder
+
+
+def test_learning_repeats_itself_and_leaves_a_manifest(learned, tmp_path):
+    counts = bpe.learn([learned / "text"], tmp_path / "codes", 40)
+    assert (tmp_path / "codes").read_bytes() == (learned / "codes").read_bytes()
+    assert counts == {"lines": 200, "words": counts["words"], "merges": 40}
+    plain = io.StringIO()
+    learn_bpe.learn_bpe(sentences(), plain, 40)
+    assert bpe_codes.read_codes(learned / "codes") == [
+        tuple(line.split()) for line in plain.getvalue().split("\n")[1:-1]
+    ]
+    manifest = read_json(tmp_path / "codes.json")
+    assert manifest["counts"] == counts
+    assert manifest["options"]["subword-nmt"]
+    assert manifest["outputs"][0]["sha256"] == sha256(tmp_path / "codes")
+
+
+def test_pieces_are_those_of_subword_nmt_and_of_fairseq(learned, tmp_path):
+    lines = [*sentences(50, seed=9), "Unseen wörds 42 \u4f60\u597d", "", "a", "spaced   out \u00a0 words"]
+    write(tmp_path / "in", lines)
+    counts = bpe.apply(learned / "codes", [tmp_path / "in"], [tmp_path / "out"])["out"]
+    found = (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
+    merges = [" ".join(merge) for merge in bpe_codes.read_codes(learned / "codes")]
+    peer = apply_bpe.BPE(io.StringIO("\n".join(["#version: 0.2", *merges]) + "\n"))
+    assert found == [peer.process_line(" ".join(line.split())) for line in lines]
+    stock = StockFastBPE(type("cfg", (), {"bpe_codes": str(learned / "codes")}))  # fairseq's --bpe fastbpe
+    assert found == [stock.encode(" ".join(line.split())) for line in lines]
+    assert counts["lines"] == len(lines)
+    assert counts["without_pieces"] == 1
+    assert counts["pieces"] == sum(len(line.split()) for line in found)
+    bpe.main(["decode", "--codes", f"{learned}/codes", "--inputs", f"{tmp_path}/out", "--outputs", f"{tmp_path}/back"])
+    assert (tmp_path / "back").read_text(encoding="utf-8").split("\n")[:-1] == [
+        " ".join(line.split()) for line in lines
+    ]
+
+
+def test_every_released_form_gives_the_same_pieces(learned, tmp_path):
+    merges = bpe_codes.read_codes(learned / "codes")
+    forms = {
+        "xlm": [f"{a} {b} {1000 - i}" for i, (a, b) in enumerate(merges)],
+        "subword-nmt": ["#version: 0.2", *(f"{a} {b}" for a, b in merges)],
+        "gpt": ["#version: 0.2", *(f"{a} {b}" for a, b in merges), ""],
+        "no header": [f"{a} {b}" for a, b in merges],
+    }
+    for name, lines in forms.items():
+        assert bpe_codes.read_codes(write(tmp_path / name, lines)) == merges
+        bpe.apply(tmp_path / name, [learned / "text"], [tmp_path / f"{name}.pieces"])
+    results = {(tmp_path / f"{name}.pieces").read_bytes() for name in forms}
+    assert len(results) == 1
+    assert b"@@ " in results.pop()
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["#version: 0.1", "a b"], "line 1: codes of version 0.1; valid: version 0.2"),
+        (["a </w>"], "the end of a word is a symbol of its own"),
+        (["\u0120t he"], "byte-level codes, as GPT-2's"),
+        (["a b 3", "a b 2"], "line 2: a b is listed twice"),
+        (["a b 3", "b c"], "line 2: 'b c'; valid: two symbols and a count"),
+        (["a b c"], "line 1: 'a b c'; valid"),
+        (["ab"], "line 1: 'ab'; valid"),
+        (["a  b"], "line 1: 'a  b'; valid"),
+        (["#version: 0.2"], "lists no merge"),
+    ],
+)
+def test_codes_that_fastbpe_would_misread_are_refused(tmp_path, lines, message):
+    with pytest.raises(InputError, match=message):
+        bpe_codes.load_codes(write(tmp_path / "codes", lines))
+
+
+def test_dictionary_is_fairseqs(learned, tmp_path):
+    bpe.apply(learned / "codes", [learned / "text"], [tmp_path / "p"])
+    bpe.main(["dict", "--inputs", f"{tmp_path}/p", "--output", f"{tmp_path}/dict.txt"])
+    dictionary = Dictionary.load(str(tmp_path / "dict.txt"))
+    lines = (tmp_path / "p").read_text(encoding="utf-8").splitlines()
+    assert {word for line in lines for word in line.split()} == set(read_dictionary(tmp_path / "dict.txt"))
+    assert all(dictionary.unk() not in dictionary.encode_line(line, add_if_not_exist=False).tolist() for line in lines)
+    counts = [int(line.split()[1]) for line in (tmp_path / "dict.txt").read_text(encoding="utf-8").splitlines()]
+    assert counts == sorted(counts, reverse=True)
+    assert sum(counts) == sum(len(line.split()) for line in lines)
+    assert bpe.write_dictionary([tmp_path / "p"], tmp_path / "few", counts[0])["kept"] < len(counts)
+    write(tmp_path / "bad", ["a <pad> b"])
+    with pytest.raises(InputError, match="holds the piece <pad>"):
+        bpe.write_dictionary([tmp_path / "bad"], tmp_path / "x")
+
+
+def test_errors_leave_no_output(learned, tmp_path):
+    write(tmp_path / "joined", ["fine", "odd@@ word"])
+    write(tmp_path / "whole", ["x @ 3", "x@ @</w> 2"])
+    write(tmp_path / "odd", ["fine", "x@@ word"])
+    write(tmp_path / "special", ["a </s> b"])
+    write(tmp_path / "dict.txt", ["zz 1"])
+    write(tmp_path / "keep", ["< / 9", "</ s 8", "</s ></w> 7"])
+    for codes, name, more, message in (
+        (tmp_path / "whole", "odd", {}, r"odd, line 2: the word 'x@@' would not come back from its pieces"),
+        (
+            tmp_path / "keep",
+            "special",
+            {},
+            r"line 1: gives the piece '</s>', which fairseq would read as something else",
+        ),
+        (
+            learned / "codes",
+            "joined",
+            {"dictionary": tmp_path / "dict.txt"},
+            r"pieces \(100\.0 %\) are unknown; valid: at most",
+        ),
+        (learned / "codes", "joined", {"max_unknown": 2}, "--max-unknown 2: valid: 0 to 1"),
+        (learned / "codes", "joined", {"workers": 0}, "--workers 0: valid: 1 or more"),
+        (learned / "codes", "missing", {}, r"missing: no such file"),
+    ):
+        with pytest.raises(InputError, match=message):
+            bpe.apply(codes, [tmp_path / name], [tmp_path / "out"], **more)
+    for text, options, message in (
+        (["a b"], {"merges": 5}, "no word has two characters"),
+        (["ab cd"], {"merges": 5}, "--min-frequency 2: no pair of this text is so frequent"),
+        (["ab"], {"merges": 0}, "--merges 0: valid: 1 or more"),
+        (["ab"], {"merges": 1, "min_frequency": 0}, "--min-frequency 0: valid: 1 or more"),
+    ):
+        with pytest.raises(InputError, match=message):
+            bpe.learn([write(tmp_path / "t", text)], tmp_path / "out", **options)
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_several_files_at_a_time_and_unchanged_ones_skipped(learned, tmp_path, capfd):
+    inputs = [write(tmp_path / f"train.{i}", sentences(30, seed=i)) for i in range(4)]
+    outputs = [tmp_path / "pieces" / path.name for path in inputs]
+    alone = bpe.apply(learned / "codes", inputs, [tmp_path / "alone" / path.name for path in inputs])
+    together = bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)
+    assert together == alone
+    assert all(path.read_bytes() == (tmp_path / "alone" / path.name).read_bytes() for path in outputs)
+    assert "bpe apply: 4 of 4 done" in capfd.readouterr().err
+    write(inputs[1], sentences(30, seed=8))
+    inodes = [path.stat().st_ino for path in outputs]
+    bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)
+    assert capfd.readouterr().err.count("unchanged, skipped") == 3
+    assert [path.stat().st_ino == inode for path, inode in zip(outputs, inodes)] == [True, False, True, True]
+    inputs[2].write_bytes(b"\xff\n")
+    with pytest.raises(InputError, match=r"train\.2, line 1: not UTF-8"):
+        bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)
+
+
+def test_as_a_command(learned, tmp_path, repo_root):
+    line = [sys.executable, "-m", "data_prep", "bpe", "apply", "--codes", f"{learned}/codes", "--inputs"]
+    line += [f"{learned}/text", "--outputs", f"{tmp_path}/out"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=repo_root, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("bpe apply: out: lines 200")  # nothing of what fastBPE prints
+    done = subprocess.run([*line[:5], "--codes", "none"], capture_output=True, text=True, cwd=repo_root, timeout=60)
+    assert done.returncode == 2

@@ -1,0 +1,234 @@
+"""The papers' corpora in their real layouts, at tiny size, through the scripts that a user runs."""
+
+import gzip
+import os
+import subprocess
+import sys
+
+import pytest
+
+from data_prep import iwslt14, ml50, ted, wmt14
+from data_prep.io import InputError, read_json, sha256
+from tests.unit.data_prep.test_extract import tar, tree
+
+
+def script(repo_root, name, *arguments, status=0, path=None):
+    """Run data_prep/NAME.sh; returns what it said."""
+    environment = dict(os.environ, PYTHON=sys.executable)
+    if path is not None:
+        environment["PATH"] = f"{path}:{environment['PATH']}"
+    line = ["bash", str(repo_root / "data_prep" / f"{name}.sh"), *map(str, arguments)]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, done.stderr
+    return done.stderr
+
+
+def table(rows):
+    """A table of TED in its layout: talk_name, then a column a language."""
+    header = ["talk_name", "en", "de", "zh-cn"]
+    return "".join("\t".join(row) + "\n" for row in [header, *rows]).encode()
+
+
+@pytest.fixture
+def ted_archive(tmp_path):
+    train = [[f"talk{i}", f"hello {i} &apos;s", f"hallo {i}" if i % 3 else "__NULL__", f"ni {i}"] for i in range(9)]
+    train += [["talk9", "a\u2028b", "", "x"], ["talk9", "c  d", "e", "__NULL__ "]]
+    small = [["talk", "good day", "guten tag", "__NULL__"], ["talk", "one", "eins", "yi"]]
+    files = {"all_talks_train.tsv": table(train), "all_talks_dev.tsv": table(small), "all_talks_test.tsv": table(small)}
+    return tar(tmp_path / "ted_talks.tar.gz", files)
+
+
+def test_ted(ted_archive, repo_root, tmp_path):
+    out = tmp_path / "out"
+    line = ["--out", out, "--pairs", "de-en,en-zh_cn", "--archive", ted_archive, "--workers", "2"]
+    assert "next: bash data_prep/preprocess.sh --per-pair" in script(repo_root, "ted", *line)
+    text = tree(out / "text")
+    assert text["de-en/train.en"].decode().splitlines() == [f"hello {i} 's" for i in (1, 2, 4, 5, 7, 8)] + ["c d"]
+    assert text["de-en/train.de"].decode().splitlines()[-1] == "e"
+    assert text["en-zh_cn/train.en"].decode().splitlines()[-1] == "a b"
+    assert text["en-zh_cn/test.zh_cn"] == b"yi\n"
+    manifest = read_json(out / "text" / "manifest.json")
+    rows = {row["file"]: row["sha256"] for row in manifest["outputs"]}
+    assert rows == {name: sha256(out / "text" / name) for name in rows}
+    assert len(rows) == 12
+    assert manifest["counts"]["de-en"]["train"] == 7
+    assert manifest["options"]["archives"][0]["sha256"] == sha256(ted_archive)
+    said = script(repo_root, "ted", *line)
+    assert said.count("unchanged, skipped") == 3
+    assert tree(out / "text") == text
+
+
+def test_ted_refuses_what_is_not_there(ted_archive, repo_root, tmp_path):
+    script(repo_root, "ted", "--out", tmp_path / "out", "--pairs", "de-en", "--archive", ted_archive)
+    line = ["--raw", f"{tmp_path}/out/raw", "--output", f"{tmp_path}/other", "--pairs"]
+    with pytest.raises(InputError, match="--pairs: fr is no language of .*; valid: en, de, zh-cn"):
+        ted.main([*line, "fr-en"])
+    path = tmp_path / "out/raw/all_talks_dev.tsv"
+    path.write_bytes(path.read_bytes() + b"talk\tonly\n")
+    with pytest.raises(InputError, match=r"all_talks_dev\.tsv, line 4: 2 columns; valid: 4"):
+        ted.main([*line, "de-en"])
+    path.unlink()
+    with pytest.raises(InputError, match=r"no file all_talks_dev\.tsv \(the table of valid\); is its archive among"):
+        ted.main([*line, "de-en"])
+    assert not [name for name in tree(tmp_path / "other") if "train" in name]
+
+
+def iwslt_files(count=46, sets=("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")):
+    files = {}
+    for lang in ("de", "en"):
+        lines = ["<url>http://www.ted.com/x</url>", "<keywords>talks</keywords>", "<talkid>1</talkid>"]
+        lines += [f"<title>A title {lang}</title>", f"<description>TED &amp; me {lang}</description>", " "]
+        lines += [f"sentence {i} {lang}" for i in range(count)] + ["<reviewer></reviewer>"]
+        files[f"de-en/train.tags.de-en.{lang}"] = ("\n".join(lines) + "\n").encode()
+        for name in sets:
+            segments = "".join(f'<seg id="{i}"> {name} {i} &quot;{lang}&quot; </seg>\n' for i in (1, 2))
+            body = f'<?xml version="1.0"?>\n<mteval>\n<doc docid="1">\n{segments}</doc>\n</mteval>\n'
+            files[f"de-en/IWSLT14.{name}.de-en.{lang}.xml"] = body.encode()
+    return files
+
+
+def test_iwslt14(repo_root, tmp_path):
+    archive = tar(tmp_path / "de-en.tgz", iwslt_files())
+    out = tmp_path / "out"
+    script(repo_root, "iwslt14", "--out", out, "--archive", archive)
+    text = {name: content.decode().splitlines() for name, content in tree(out / "text" / "de-en").items()}
+    train = ["A title en", "TED & me en", *(f"sentence {i} en" for i in range(46))]
+    assert text["valid.en"] == [train[22], train[45]]
+    assert text["train.en"] == [line for line in train if line not in text["valid.en"]]
+    assert [line.replace("de", "en") for line in text["train.de"]] == text["train.en"]
+    assert text["test.de"][0] == 'TED.dev2010 1 "de"'
+    assert [line.split()[0] for line in text["test.en"][::2]] == [
+        "TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012",
+    ]  # fmt: skip
+    raw = ["--raw", f"{out}/raw", "--output", f"{tmp_path}/en-de", "--pairs", "en-de"]
+    iwslt14.main([*raw, "--test-sets", "tst2012", "--valid-sets", "tst2010,tst2011"])
+    assert len((tmp_path / "en-de/en-de/valid.en").read_text().splitlines()) == 4
+    with pytest.raises(InputError, match="no file IWSLT.*tst2099.*among --archive"):
+        iwslt14.main([*raw, "--test-sets", "tst2099"])
+    with pytest.raises(InputError, match="--valid-every 0: valid: 2 or more, or --valid-sets"):
+        iwslt14.main([*raw, "--valid-every", "0"])
+
+
+def test_iwslt14_refuses_sides_that_do_not_match(tmp_path):
+    files = iwslt_files()
+    files["de-en/train.tags.de-en.de"] += b"one more\n"
+    files["de-en/IWSLT14.TED.tst2010.de-en.en.xml"] = b'<seg id="1"> a </seg>\n<seg id="3"> b </seg>\n'
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    line = ["--raw", str(tmp_path / "de-en"), "--output", str(tmp_path / "out")]
+    with pytest.raises(InputError, match=r"unequal line counts: .*train\.tags\.de-en\.de has 50, .* has 49"):
+        iwslt14.main(line)
+    (tmp_path / "de-en/train.tags.de-en.de").write_bytes(iwslt_files()["de-en/train.tags.de-en.de"])
+    with pytest.raises(InputError, match="segment 2 has id 3, but 2 in"):
+        iwslt14.main(line)
+    assert tree(tmp_path / "out") == {}
+    (tmp_path / "de-en/IWSLT14.TED.tst2010.de-en.en.xml").write_bytes(b'<seg id="1"> a\n</seg>\n')
+    with pytest.raises(InputError, match=r"tst2010.*line 1: .*valid: <seg id=\"1\">text</seg> on one line"):
+        iwslt14.main(line)
+
+
+def wmt_archives(tmp_path, lang, code):
+    def plain(name, count):
+        return {f"{name}.{x}": "".join(f"{name} {i} {x}\r\n" for i in range(count)).encode() for x in (lang, "en")}
+
+    sgm = {}
+    for x in (lang, "en"):
+        for role in ("src", "ref"):
+            body = f'<srcset setid="newstest2014">\n<seg id="1">{role} {x}</seg>\n</srcset>\n'
+            sgm[f"test-full/newstest2014-{code}-{role}.{x}.sgm"] = body.encode()
+    archives = [
+        tar(tmp_path / "training-parallel-europarl-v7.tgz", plain(f"training/europarl-v7.{lang}-en", 150)),
+        tar(tmp_path / "training-parallel-commoncrawl.tgz", plain(f"commoncrawl.{lang}-en", 40)),
+        tar(tmp_path / "training-parallel-nc-v9.tgz", plain(f"training/news-commentary-v9.{lang}-en", 10)),
+        tar(tmp_path / "test-full.tgz", sgm),
+        tar(tmp_path / "dev.tgz", plain("dev/newstest2013", 3)),
+    ]
+    if lang == "fr":
+        archives.append(tar(tmp_path / "training-parallel-un.tgz", plain("un/undoc.2000.fr-en", 5)))
+        giga = {f"{name}.gz": gzip.compress(text) for name, text in plain("giga-fren.release2.fixed", 1200).items()}
+        archives.append(tar(tmp_path / "training-giga-fren.tar", giga, "w"))
+    return archives
+
+
+def test_wmt14_english_german(repo_root, tmp_path):
+    archives = wmt_archives(tmp_path, "de", "deen")
+    script(repo_root, "wmt14", "--out", tmp_path / "out", "--archive", *archives)
+    text = {name: content.decode().splitlines() for name, content in tree(tmp_path / "out/text/en-de").items()}
+    assert len(text["train.de"]) == 198
+    assert text["valid.de"] == ["training/europarl-v7.de-en 99 de", "training/news-commentary-v9.de-en 9 de"]
+    assert (text["test.en"], text["test.de"]) == (["src en"], ["ref de"])
+    raw = ["--raw", f"{tmp_path}/out/raw", "--output", f"{tmp_path}/other", "--pairs", "de-en"]
+    wmt14.main([*raw, "--valid-set", "newstest2013"])
+    assert len((tmp_path / "other/de-en/valid.de").read_text().splitlines()) == 3
+    assert (tmp_path / "other/de-en/test.de").read_text() == "src de\n"
+
+
+def test_wmt14_english_french_and_bad_pairs(repo_root, tmp_path):
+    archives = wmt_archives(tmp_path, "fr", "fren")
+    script(repo_root, "wmt14", "--out", tmp_path / "out", "--pairs", "en-fr", "--archive", *archives)
+    text = {name: content.decode().splitlines() for name, content in tree(tmp_path / "out/text/en-fr").items()}
+    assert len(text["train.fr"]) == 1405 - 1
+    assert text["valid.fr"] == ["giga-fren.release2.fixed 1127 fr"]
+    line = ["--raw", f"{tmp_path}/out/raw", "--output", f"{tmp_path}/x", "--pairs"]
+    with pytest.raises(InputError, match="--pairs en-cs: valid: en-de, de-en, en-fr, fr-en"):
+        wmt14.main([*line, "en-cs"])
+    with pytest.raises(InputError, match="cut differently; valid: one run a pair"):
+        wmt14.main([*line, "en-fr,en-de"])
+    with pytest.raises(InputError, match=r"no file europarl-v7\.de-en\.en \(the corpus europarl"):
+        wmt14.main([*line, "en-de"])
+
+
+def test_ml50(repo_root, tmp_path):
+    files = {}
+    for pair, lang in (("de_DE-en_XX", "de_DE"), ("en_XX-fr_XX", "fr_XX")):
+        for split, count in (("train", 6), ("valid", 2), ("test", 1)):
+            for side in (lang, "en_XX"):
+                lines = [f"{split} {pair} {i} {side}" for i in range(count)]
+                if split == "train":  # a duplicate, and a sentence of the other direction's test set
+                    lines += [lines[0], "test en_XX-fr_XX 0 en_XX" if side == "en_XX" else "held out"]
+                files[f"raw/{split}.{pair}.{side}"] = ("\n".join(lines) + "\n").encode()
+    archive = tar(tmp_path / "ml50.tar.gz", files)
+    script(repo_root, "ml50", "--out", tmp_path / "out", "--archive", archive)
+    text = {name: content.decode().splitlines() for name, content in tree(tmp_path / "out/text").items()}
+    assert sorted(name for name in text if name.endswith("en_XX"))[0] == "de_DE-en_XX/test.en_XX"
+    for pair, lang in (("de_DE-en_XX", "de_DE"), ("en_XX-fr_XX", "fr_XX")):
+        assert text[f"{pair}/train.{lang}"] == [f"train {pair} {i} {lang}" for i in range(6)]
+    counts = read_json(tmp_path / "out/text/manifest.json")["counts"]["de_DE-en_XX"]
+    assert counts["dropped"] == {"train: duplicate": 1, "train: in valid or test": 1}
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"no file train\.SRC-TGT\.LANG"):
+        ml50.main(["--raw", str(tmp_path / "empty"), "--output", str(tmp_path / "x")])
+
+
+def fake_curl(folder, body):
+    folder.mkdir()
+    (folder / "curl").write_text(
+        f"#!/bin/bash\nwhile [ $# -gt 1 ]; do [ $1 = --output ] && part=$2; shift; done\n{body}\n"
+    )
+    (folder / "curl").chmod(0o755)
+    return folder
+
+
+def test_offline_is_said_in_one_line(repo_root, tmp_path):
+    curl = fake_curl(tmp_path / "bin", "echo 'curl: (6) Could not resolve host' >&2; exit 6")
+    for name, host in (("ted", "phontron"), ("iwslt14", "de-en.tgz"), ("wmt14", "europarl")):
+        said = script(repo_root, name, "--out", tmp_path / name, status=2, path=curl)
+        errors = [line for line in said.splitlines() if "error" in line]
+        assert len(errors) == 1
+        assert host in errors[0]
+        assert "Could not resolve host" in errors[0]
+        assert "--archive FILE..." in errors[0]
+    said = script(repo_root, "ml50", "--out", tmp_path / "ml50", status=2, path=curl)
+    assert "ml50: error: ML50 cannot be fetched as a whole; valid: --archive" in said
+    assert "no such file" in script(repo_root, "ted", "--out", "x", "--archive", "missing", status=2)
+
+
+def test_fetching_goes_on_where_it_stopped(ted_archive, repo_root, tmp_path):
+    curl = fake_curl(tmp_path / "bin", f'echo "$1" >>{tmp_path}/urls; cat {ted_archive} >"$part"')
+    line = ["--out", tmp_path / "out", "--pairs", "de-en"]
+    for _ in range(2):
+        script(repo_root, "ted", *line, path=curl)
+    assert (tmp_path / "urls").read_text() == "http://phontron.com/data/ted_talks.tar.gz\n"
+    assert (tmp_path / "out/archives/ted_talks.tar.gz").read_bytes() == ted_archive.read_bytes()
+    assert (tmp_path / "out/text/de-en/test.de").is_file()

@@ -1,0 +1,283 @@
+"""A cut checkpoint is the same model on the rows that stay, in every layout, and loads in stock fairseq."""
+
+import argparse
+import json
+import os
+import random
+from collections import OrderedDict
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from fairseq.models.bart import BARTModel
+from fairseq.models.bart.model import bart_large_architecture
+from fairseq.models.roberta import RobertaModel
+from fairseq.models.roberta.model import base_architecture
+
+import fairseq_plugins  # noqa: F401  makes stock fairseq read checkpoints with options
+from data_prep import cut_vocabulary as verb
+from data_prep import spm
+from data_prep.cut_rows import SYMBOL
+from data_prep.io import InputError, read_json
+from data_prep.verify import check_manifest
+from fairseq_plugins import checkpoints
+from tests import builders
+
+PIECES = 30
+LANGS = ("[en_XX]", "[de_DE]")
+USED = (3, 4, 7, 20, 29)  # pieces of the corpus
+TAG = 11  # a tag in dict.txt, not in the corpus
+KEPT = [0, 1, 2, 3, *sorted(4 + i for i in (*USED, TAG))]  # and every row after dict.txt
+
+
+def piece(number):
+    return "<2de>" if number == TAG else f"p{number}"
+
+
+@pytest.fixture
+def files(tmp_path):
+    """dict.txt and a corpus of pieces that holds some of them."""
+    (tmp_path / "dict.txt").write_text("".join(f"{piece(i)} {100 - i}\n" for i in range(PIECES)))
+    rng = random.Random(3)
+    lines = [" ".join(f"p{i}" for i in rng.choices(USED, k=5)) for _ in range(20)] + [" ".join(f"p{i}" for i in USED)]
+    (tmp_path / "pieces").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def cut(folder, checkpoint, *more):
+    line = ["--checkpoint", str(checkpoint), "--dict", f"{folder}/dict.txt", "--output", f"{folder}/out"]
+    verb.main([*line, *([] if "--text" in more else ["--pieces", f"{folder}/pieces"]), *more])
+    return folder / "out"
+
+
+def dictionary(path, extra):
+    result = Dictionary.load(str(path))
+    for symbol in extra:
+        result.add_symbol(symbol)
+    return result
+
+
+def small(**more):
+    sizes = dict(
+        encoder_layers=1, encoder_embed_dim=8, encoder_ffn_embed_dim=12, encoder_attention_heads=2, dropout=0.0
+    )
+    sizes.update(attention_dropout=0.0, activation_dropout=0.0, optimizer="adam", lr_scheduler="fixed", **more)
+    return argparse.Namespace(**sizes)
+
+
+def roberta(symbols):
+    names = dict(arch="roberta", task="masked_lm", criterion="masked_lm")
+    args = small(max_positions=20, tokens_per_sample=20, **names)
+    base_architecture(args)
+    return RobertaModel.build_model(args, SimpleNamespace(source_dictionary=symbols)).eval(), args
+
+
+def bart(symbols):
+    names = dict(arch="bart_large", task="translation", criterion="label_smoothed_cross_entropy")
+    names.update(max_source_positions=20, max_target_positions=20)
+    args = small(decoder_layers=1, decoder_attention_heads=2, **names)
+    args.share_all_embeddings = True
+    bart_large_architecture(args)
+    task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols)
+    return BARTModel.build_model(args, task).eval(), args
+
+
+def logits(model, tokens):
+    with torch.no_grad():
+        if isinstance(model, BARTModel):
+            lengths = torch.full((len(tokens),), tokens.shape[1])
+            return model(tokens, lengths, tokens.roll(1, 1))[0]
+        return model(tokens)[0]
+
+
+@pytest.mark.parametrize(("build", "extra"), [(roberta, ("<mask>",)), (bart, (*LANGS, "<mask>"))])
+def test_stock_models_give_the_same_logits(files, build, extra):
+    model, args = build(dictionary(files / "dict.txt", extra))
+    builders.randomise(model, seed=5)
+    state = {"args": args, "model": model.state_dict(), "last_optimizer_state": {"m": torch.zeros(34 + len(extra), 8)}}
+    state["optimizer_history"] = [{"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 3}]
+    state["extra_state"] = {
+        "train_iterator": {"epoch": 1},
+        "ema": {name: tensor.clone() for name, tensor in model.state_dict().items()},
+    }
+    torch.save(state, files / "model.pt")
+    out = cut(files, files / "model.pt")
+
+    kept = [*KEPT, *range(34, 34 + len(extra))]
+    symbols = dictionary(out / "dict.txt", extra)
+    assert [symbols[i] for i in range(len(symbols))][4:10] == ["p3", "p4", "p7", "<2de>", "p20", "p29"]
+    loaded = checkpoint_utils.load_checkpoint_to_cpu(str(out / "model.pt"))
+    smaller, _ = build(symbols)
+    assert smaller.load_state_dict(loaded["model"], strict=True).missing_keys == []
+    new = torch.tensor([[0, 4, 8, len(symbols) - 1, 9, 7, 2], [0, 5, 6, 2, 1, 1, 1]])
+    old = torch.tensor(kept)[new]
+    torch.testing.assert_close(logits(smaller, new), logits(model, old)[..., kept], rtol=0, atol=1e-5)
+
+    words = "encoder.sentence_encoder.embed_tokens.weight" if build is roberta else "encoder.embed_tokens.weight"
+    assert torch.equal(loaded["model"][words], model.state_dict()[words][kept])
+    assert torch.equal(loaded["extra_state"]["ema"][words], model.state_dict()[words][kept])
+    assert "last_optimizer_state" not in loaded or not loaded["last_optimizer_state"]
+    other = "encoder.lm_head.weight" if build is roberta else "decoder.embed_tokens.weight"
+    assert loaded["model"][words].data_ptr() == loaded["model"][other].data_ptr()  # tied tensors stay tied
+    untouched = [name for name, tensor in loaded["model"].items() if torch.equal(tensor, model.state_dict()[name])]
+    changed = set(loaded["model"]) - set(untouched)
+    bias = (
+        {"encoder.lm_head.bias"}
+        if build is roberta
+        else {"decoder.embed_tokens.weight", "decoder.output_projection.weight"}
+    )
+    assert changed == bias | {words, other}
+
+
+def test_files_beside_the_checkpoint(files):
+    model, args = roberta(dictionary(files / "dict.txt", ("<mask>",)))
+    torch.save({"args": args, "model": model.state_dict()}, files / "model.pt")
+    out = cut(files, files / "model.pt")
+    assert (out / "dict.txt").read_text() == "".join(f"{piece(i)} {100 - i}\n" for i in (3, 4, 7, TAG, 20, 29))
+    # The format that the authors of VECO read: four symbols, one line a piece of the old dict.txt, <mask>.
+    flags = (
+        [True] * 4 + [bool(int(line)) for line in (out / "resized_dict_map.txt").read_text().split("\n")[:-1]] + [True]
+    )
+    assert [i for i, stays in enumerate(flags) if stays] == [*KEPT, 34]
+    rows = [line.split("\t") for line in (out / "rows.tsv").read_text().splitlines()]
+    assert rows[0] == ["0", "0", "<s>"]
+    assert rows[7] == ["7", "15", "<2de>"]
+    assert rows[-1] == ["10", "34", "+1"]
+    manifest = read_json(out / "cut_vocabulary.json")
+    assert manifest["counts"]["rows_before"] == 35
+    assert manifest["counts"]["rows_after"] == 11
+    assert manifest["counts"]["symbols_kept"] == 1
+    assert manifest["options"]["tensors"] == [
+        "encoder.sentence_encoder.embed_tokens.weight", "encoder.lm_head.weight", "encoder.lm_head.bias",
+    ]  # fmt: skip
+    assert check_manifest(out) == 4
+
+
+def test_released_deltalm_and_veco_names(files):
+    deltalm = {f"{side}_embedding.embed_tokens.weight": torch.randn(35, 8).half() for side in ("src", "tgt")}
+    veco = OrderedDict((f"{s}.{n}.weight", torch.randn(35, 8)) for s in ("encoder", "decoder")
+                       for n in ("embed_tokens", "output_projection"))  # fmt: skip
+    understanding = {"roberta.embeddings.word_embeddings.weight": torch.randn(35, 8), "lm_head.decoder.bias": torch.randn(35),
+                     "lm_head.bias": torch.randn(35), "lm_head.decoder.weight": torch.randn(35, 8)}  # fmt: skip
+    for state, top in ((deltalm, "weights"), (veco, "model"), (understanding, None)):
+        more = {"encoder.layers.0.fc1.weight": torch.randn(12, 8)}
+        content = {**state, **more}
+        torch.save({top: content} if top else content, files / "x.pt")
+        read = checkpoints.read_checkpoint(cut(files, files / "x.pt") / "x.pt")
+        read = read[top] if top else read
+        assert read.keys() == content.keys()
+        for name, tensor in state.items():
+            assert torch.equal(read[name], tensor[[*KEPT, 34]])
+            assert read[name].dtype == tensor.dtype
+        assert torch.equal(read["encoder.layers.0.fc1.weight"], more["encoder.layers.0.fc1.weight"])
+
+
+def test_hugging_face_folder(files):
+    module = builders.masked_lm(vocab_size=35)
+    sizes = {name: getattr(module.sizes, name) for name in module.sizes.__dataclass_fields__}
+    checkpoints.write_masked_lm(files / "hf", sizes, dict(module.named_parameters()), torch.float32)
+    out = cut(files, files / "hf")
+    assert json.loads((out / "config.json").read_text())["vocab_size"] == 11
+    before, after = checkpoints.read_masked_lm(files / "hf"), checkpoints.read_masked_lm(out)
+    assert after.sizes == {**before.sizes, "vocab_size": 11}
+    for name, tensor in before.tensors.items():
+        cut_here = name in ("sentence_encoder.embed_tokens.weight", "lm_head.bias")
+        assert torch.equal(after.tensors[name], tensor[[*KEPT, 34]] if cut_here else tensor)
+    (files / "hf" / "config.json").unlink()
+    with pytest.raises(InputError, match=r"--checkpoint .*hf: valid: a \.pt file, or a folder with config\.json"):
+        cut(files, files / "hf")
+
+
+def test_text_with_its_sentencepiece_model(tmp_path):
+    rng = random.Random(1)
+    words = ["".join(rng.choices(["ka", "lo", "mi", "tu"], k=3)) for _ in range(40)]
+    (tmp_path / "all").write_text("".join(" ".join(rng.choices(words, k=6)) + "\n" for _ in range(200)))
+    (tmp_path / "some").write_text("".join(" ".join(rng.choices(words[:3], k=6)) + "\n" for _ in range(20)))
+    model = ["--model", f"{tmp_path}/m"]
+    spm.main(["train", "--inputs", f"{tmp_path}/all", *model, "--dict", f"{tmp_path}/dict.txt", "--vocab-size", "40"])
+    torch.save({"model": {"encoder.embed_tokens.weight": torch.randn(42, 4)}}, tmp_path / "x.pt")
+    out = cut(tmp_path, tmp_path / "x.pt", "--text", f"{tmp_path}/some", *model)
+    assert (out / "sentencepiece.bpe.model").read_bytes() == (tmp_path / "m").read_bytes()
+    lines = (out / "dict.txt").read_text().splitlines()
+    assert 1 < len(lines) < 37
+    counts = spm.apply(tmp_path / "m", [tmp_path / "some"], [tmp_path / "p"], out / "dict.txt")["p"]
+    assert counts["unknown"] == 0
+    with pytest.raises(InputError, match="--model: valid: a sentencepiece model together with --text"):
+        cut(tmp_path, tmp_path / "x.pt", "--text", f"{tmp_path}/some")
+
+
+def test_rare_pieces_and_wanted_ones(files):
+    torch.save({"model": {"encoder.embed_tokens.weight": torch.randn(34, 4)}}, files / "x.pt")
+    (files / "pieces").write_text("p3 p3 p3 p4 p4 p4\n" * 3 + "p7\n")
+    out = cut(files, files / "x.pt", "--min-count", "2", "--keep", "p9")
+    assert [line.split()[0] for line in (out / "dict.txt").read_text().splitlines()] == ["p3", "p4", "p9", "<2de>"]
+    assert read_json(out / "cut_vocabulary.json")["counts"]["unknown"] == 1
+    (files / "pieces").write_text("p3 zz\n")
+    for more, message in (
+        ([], r"1 of 2 pieces of the corpus \(50\.0 %\) would become <unk>; valid: at most --max-unknown 0\.2"),
+        (["--min-count", "0"], "--min-count 0: valid: 1 or more"),
+        (["--keep", "none"], "--keep none: not in --dict"),
+        (["--min-count", "2"], "the corpus holds none of its pieces"),
+        (["--max-unknown", "2"], "--max-unknown 2.0: valid: 0 to 1"),
+        (["--text", "x"], "--model: valid: a sentencepiece model together with --text"),
+    ):
+        with pytest.raises(InputError, match=message):
+            cut(files, files / "x.pt", *more)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"encoder.fc.weight": (3, 4)}, "no tensor with a row for each symbol; valid: the layouts of XLM-R"),
+        (
+            {"encoder.embed_tokens.weight": (35, 4), "decoder.embed_tokens.weight": (36, 4)},
+            "different numbers of rows: encoder.embed_tokens.weight has 35, decoder.embed_tokens.weight has 36",
+        ),
+        (
+            {"encoder.embed_tokens.weight": (35, 4), "decoder.copy.weight": (4, 35)},
+            r"not known: decoder\.copy\.weight \(4, 35\)",
+        ),
+        (
+            {"encoder.embed_tokens.weight": (35, 4), "decoder.adaptive_softmax.x": (3, 4)},
+            "not known: decoder.adaptive_softmax",
+        ),
+        ({"encoder.embed_tokens.weight": (33, 4)}, "the checkpoint has 33 rows; valid: as many rows, or up to"),
+        ({"encoder.embed_tokens.weight": (350, 4)}, "the checkpoint has 350 rows; valid: as many rows, or up to"),
+    ],
+)
+def test_what_is_not_known_is_refused_and_nothing_written(files, tensors, message):
+    torch.save({"model": {name: torch.zeros(shape) for name, shape in tensors.items()}}, files / "x.pt")
+    with pytest.raises(InputError, match=message):
+        cut(files, files / "x.pt")
+    assert not (files / "out").exists()
+
+
+def test_untrusted_checkpoints_are_refused(files):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(files / "trap"),)
+
+    torch.save({"model": {"encoder.embed_tokens.weight": torch.zeros(35, 4)}, "x": Trap()}, files / "x.pt")
+    with pytest.raises(InputError, match="could run code"):
+        cut(files, files / "x.pt")
+    assert not (files / "trap").exists()
+
+
+def test_inputs_are_never_overwritten(files):
+    torch.save({"model": {"encoder.embed_tokens.weight": torch.zeros(35, 4)}}, files / "x.pt")
+    (files / "out").mkdir()
+    for name in ("dict.txt", "x.pt"):
+        (files / name).replace(files / "out" / name)
+        options = {"checkpoint": files / "x.pt", "dictionary": files / "dict.txt"}
+        options["dictionary" if name == "dict.txt" else "checkpoint"] = files / "out" / name
+        with pytest.raises(InputError, match="--output .*: would overwrite --"):
+            verb.cut_vocabulary(output=files / "out", pieces=[str(files / "pieces")], **options)
+        (files / "out" / name).replace(files / name)
+
+
+def test_what_counts_as_a_symbol():
+    symbols = ("<mask>", "<2de>", "[en_XX]", "[en]", "__de__", "<special_1>", "__en_XX__", "[zh_CN]")
+    assert all(SYMBOL.fullmatch(symbol) for symbol in symbols)
+    assert not any(SYMBOL.fullmatch(text) for text in ("\u2581the", "[", "<", "__", "a", "[12]", "\u2581<a>", "____"))

@@ -1,0 +1,89 @@
+"""preprocess.sh as a whole, with BPE codes and a folder for each pair; a stub stands for fairseq-preprocess (tests/cli runs it)."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from data_prep.io import read_json, sha256
+from data_prep.verify import check_manifest
+
+# Writes index files with the right counts and empty contents, under fairseq's names.
+STUB = """
+import struct, sys
+from pathlib import Path
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+source, target, folder = (options[f"--{name}"] for name in ("source-lang", "target-lang", "destdir"))
+Path(folder).mkdir()
+for split in ("train", "valid"):
+    for lang in (source, target):
+        lines = Path(options[f"--{split}pref"] + "." + lang).read_text().splitlines()
+        sizes = [len(line.split()) + 1 for line in lines]
+        stem = f"{folder}/{split}.{source}-{target}.{lang}"
+        head = b"MMIDIDX\\x00\\x00" + struct.pack("<QBQ", 1, 4, len(sizes))
+        Path(stem + ".idx").write_bytes(head + struct.pack(f"<{len(sizes)}i", *sizes))
+        Path(stem + ".bin").write_bytes(b"x")
+for lang in (source, target):
+    Path(f"{folder}/dict.{lang}.txt").write_text(Path(options["--srcdict"]).read_text())
+"""
+
+
+@pytest.fixture
+def work(tmp_path):
+    for pair, size in (("de-en", 4), ("fr-en", 6)):
+        (tmp_path / "text" / pair).mkdir(parents=True)
+        for name in ("train", "valid"):
+            for lang in pair.split("-"):
+                (tmp_path / "text" / pair / f"{name}.{lang}").write_text(f"ab {lang}\n" * size)
+    (tmp_path / "codes").write_text("#version: 0.2\na b</w>\n")
+    (tmp_path / "dict.txt").write_text("".join(f"{piece} 1\n" for piece in ("ab", "d@@", "e@@", "e", "n", "f@@", "r")))
+    (tmp_path / "stub" / "fairseq_cli").mkdir(parents=True)
+    (tmp_path / "stub" / "fairseq_cli" / "__init__.py").write_text("")
+    (tmp_path / "stub" / "fairseq_cli" / "preprocess.py").write_text(STUB)
+    return tmp_path
+
+
+def preprocess(repo_root, folder, *more, status=0):
+    line = [
+        "bash",
+        str(repo_root / "data_prep" / "preprocess.sh"),
+        "--text",
+        "text",
+        "--dict",
+        "dict.txt",
+        "--out",
+        "bin",
+    ]
+    line += ["--splits", "train,valid", "--pairs", "de-en,fr-en", *more]
+    environment = dict(os.environ, PYTHON=sys.executable, PYTHONPATH=str(folder / "stub"))
+    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stderr
+    return done.stderr
+
+
+def test_codes_and_a_folder_for_each_pair(work, repo_root):
+    said = preprocess(repo_root, work, "--codes", "codes", "--per-pair", "--workers", "2")
+    assert "bpe apply: 8 of 8 done" in said
+    assert "binarize: 2 of 2 done" in said
+    manifest = read_json(work / "bin" / "manifest.json")
+    assert manifest["codes"]["sha256"] == sha256(work / "codes") == sha256(work / "bin" / "codes.bpe")
+    assert manifest["data"]["fr-en"]["counts"]["train.fr"] == {"lines": 6, "tokens": 24}
+    assert (work / "bin/pieces/de-en/train.de").read_text() == "ab d@@ e\n" * 4
+    assert check_manifest(work / "bin", work / "text")
+    before = (work / "bin" / "manifest.json").read_bytes()
+    said = preprocess(repo_root, work, "--codes", "codes", "--per-pair", "--workers", "3")
+    assert said.count("unchanged, skipped") == 8 + 2
+    assert (work / "bin" / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "--model: missing; valid: --model or --codes"),
+        (("--codes", "codes", "--model", "codes"), "--codes codes: given together with --model; valid: one of them"),
+        (("--codes", "none"), "none: no such file; --codes comes from: python -m data_prep.bpe learn"),
+    ],
+)
+def test_one_of_model_and_codes(work, repo_root, options, message):
+    assert message in preprocess(repo_root, work, *options, status=2)
