@@ -122,7 +122,9 @@ class Runner:
                 entry["outputs"] = self._outputs(job, target)
             from record import describe  # needs torch
 
-            entry.update(describe(folder), status="done")
+            facts = describe(folder)
+            facts["settings"] = facts.pop("options", {})  # what the checkpoint says; "options" is the point of the grid
+            entry.update(facts, status="done")
         except (subprocess.CalledProcessError, OSError, ValueError) as error:
             say(f"{job.key} FAILED: {self._portable(str(error))}; see {folder / 'console.log'}")
             entry.update(status="failed", error=self._portable(str(error)))

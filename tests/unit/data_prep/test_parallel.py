@@ -1,11 +1,12 @@
 """Several jobs at a time: results in order, the first error ends the others."""
 
 import os
+import signal
 import time
 
 import pytest
 
-from data_prep.io import InputError
+from data_prep.io import InputError, atomic_writers
 from data_prep.parallel import for_each
 
 
@@ -44,3 +45,28 @@ def test_the_first_error_ends_the_others(tmp_path):
         for_each(slow, [tmp_path / "a", None], 2, "slow")
     assert time.monotonic() - start < 10
     assert not (tmp_path / "a").exists()
+
+
+def killed(number):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def with_output(path):
+    if path.name == "bad":
+        while not list(path.parent.glob(".good.tmp-*")):
+            time.sleep(0.01)
+        raise InputError("--inputs: bad")
+    with atomic_writers([path], "--outputs") as (file,):
+        file.write("half")
+        time.sleep(20)
+
+
+def test_a_killed_worker_is_reported():
+    with pytest.raises(OSError, match="squares: a process ended without a result, status -9"):
+        for_each(killed, [1, 2], 2, "squares")
+
+
+def test_unfinished_outputs_of_the_others_are_removed(tmp_path):
+    with pytest.raises(InputError, match="--inputs: bad"):
+        for_each(with_output, [tmp_path / "good", tmp_path / "bad"], 2, "files")
+    assert list(tmp_path.iterdir()) == []

@@ -65,6 +65,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def describe(folder: Path) -> Dict[str, Any]:
         calls = (folder / "calls").read_text().split()
         return {
+            "options": {"lr": calls[0]},
             "updates": len(calls),
             "machine": "none",
             "validation": [{"num_updates": 1, "bleu": 10 * float(calls[0])}],
@@ -95,6 +96,7 @@ def test_a_whole_sweep(runner: Any) -> None:
     page = tables.render(made.plan, made.ledger)
     assert "| good (best) better than bad (best) | en-de |" in page
     assert "100.0 ± 0.0 (n = 3)" in page
+    assert "| final/en-de/good-1/seed1 | --lr 0.2 | done |" in page
 
 
 def test_what_is_done_is_not_done_again(runner: Any, tmp_path: Path) -> None:
