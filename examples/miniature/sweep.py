@@ -63,7 +63,7 @@ class Runner:
         missing = [path for path in self.plan.assets if not self._asset(path).exists()]
         if missing:
             for command in self.plan.prepare:
-                self._call(command.format(data=self.data, out=self.out), self.out / "prepare.log", {})
+                self._call(command.format(data=self.data, out=self.out), self.out / "prepare.log")
         hashes = {path: sha256(self._asset(path)) for path in self.plan.assets}
         if entry and entry["hashes"] != hashes:
             changed = [path for path in hashes if entry["hashes"].get(path) != hashes[path]]
@@ -98,9 +98,10 @@ class Runner:
     def one(self, job: Job) -> None:
         """Train, evaluate and record one run; a failure is recorded and the sweep goes on."""
         say(f"{job.key}: {job.minutes:g} minutes, {' '.join(job.options) or 'defaults'}")
-        folder = self.out / job.key
+        run = f"{self.ledger.code}/{job.key}"  # never continues the checkpoints of other code
+        folder = self.out / run
         folder.mkdir(parents=True, exist_ok=True)
-        names = {"out": self.out, "run": job.key, "hours": job.minutes / 60, "seed": job.seed, "pair": job.pair}
+        names = {"out": self.out, "run": run, "hours": job.minutes / 60, "seed": job.seed, "pair": job.pair}
         train = job.arm.train.format(**names, options=" ".join([*job.options, *self.options]))
         source, target = job.pair.split("-")
         entry: Dict[str, Any] = {
@@ -115,10 +116,10 @@ class Runner:
             "train": self._portable(train),
         }
         try:
-            self._call(train, folder / "console.log", {})
+            self._call(train, folder / "console.log")
             if job.phase == "final":
                 evaluate = job.arm.evaluate.format(**names, keep=self.keep / job.key)
-                self._call(evaluate, folder / "console.log", {})
+                self._call(evaluate, folder / "console.log")
                 entry["outputs"] = self._outputs(job, target)
             from record import describe  # needs torch
 
@@ -178,9 +179,9 @@ class Runner:
                 return self.keep / entry["key"] / f"{output}.{target}"
         return None
 
-    def _call(self, command: str, log: Path, extra: Dict[str, str]) -> None:
+    def _call(self, command: str, log: Path) -> None:
         threads = str(max((os.cpu_count() or 1) // self.jobs, 1))
-        environment = {"OMP_NUM_THREADS": threads, "PYTHON": sys.executable, **os.environ, **extra}
+        environment = {"OMP_NUM_THREADS": threads, "PYTHON": sys.executable, **os.environ}
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "a", encoding="utf-8") as file:

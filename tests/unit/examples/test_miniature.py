@@ -101,11 +101,11 @@ def test_a_whole_sweep(runner: Any) -> None:
 
 def test_what_is_done_is_not_done_again(runner: Any, tmp_path: Path) -> None:
     runner().run("good")
-    calls = {path: path.read_text() for path in tmp_path.glob("out/*/*/good*/*/calls")}
+    calls = {path: path.read_text() for path in tmp_path.glob("out/*/*/*/good*/*/calls")}
     assert len(calls) == 2, "tuning is not complete: no final run"
     runner().run("")
     assert {path: path.read_text() for path in calls} == calls
-    assert len(list(tmp_path.glob("out/final/*/*/*/calls"))) == 6
+    assert len(list(tmp_path.glob("out/*/final/*/*/*/calls"))) == 6
 
 
 def test_a_failed_run_is_listed_and_tried_again(runner: Any, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_failed_run_is_listed_and_tried_again(runner: Any, tmp_path: Path) -> 
     made = runner(arms=arms)
     made.run("")
     assert sorted(statuses(made, "tune")) == ["done", "done", "failed", "failed"]
-    assert "no space left" in (tmp_path / "out/tune/en-de/bad-0/seed1/console.log").read_text()
+    assert "no space left" in (tmp_path / "out" / made.ledger.code / "tune/en-de/bad-0/seed1/console.log").read_text()
     assert "| failed |" in tables.render(made.plan, made.ledger)
     (tmp_path / "out" / "mended").touch()
     made = runner(arms=arms)
@@ -133,6 +133,8 @@ def test_other_code_is_warned_about_and_never_mixed(runner: Any, capsys: pytest.
     assert "Runs with other code, not counted" in page and "100.0" not in page
     second.run("")
     assert statuses(second, "final") == ["done"] * 6
+    updates = [one["updates"] for one in second.ledger.current() if one.get("phase")]
+    assert set(updates) == {1}, "a run with other code starts anew, it does not continue the other's checkpoints"
 
 
 def test_changed_assets_are_refused(runner: Any, tmp_path: Path) -> None:
