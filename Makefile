@@ -62,7 +62,7 @@ bench: install  ## speed and memory against peers: ratios in one run, tables and
 	$(PY) -m benchmarks.decoding $(BENCH_ARGS)
 	$(PY) -m benchmarks.results
 
-results: install  ## rebuild every RESULTS*.md from the committed hypotheses, ledgers and JSON
+results: $(STAMPS)/plots  ## rebuild every RESULTS*.md from the committed hypotheses, ledgers and JSON
 	$(PY) examples/sga/results.py
 	for plan in examples/miniature/*.yaml; do $(PY) examples/miniature/sweep.py results $$plan; done
 	$(PY) -m benchmarks.results
@@ -121,7 +121,7 @@ $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/check: $(STAMPS)/package
+$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots: $(STAMPS)/package
 	@$(SAY) "what 'make $(@F)' needs"
 	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]'
 	@touch $@

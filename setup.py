@@ -24,14 +24,15 @@ REQUIREMENTS = [
     "safetensors>=0.4",
 ]
 
+MATPLOTLIB = "matplotlib>=3.5"
 TRANSFORMERS = "transformers>=4.40"
 
 EXTRAS = {
-    "test": ["pytest>=7.0", "pytest-xdist>=3.2", TRANSFORMERS],  # transformers: only to compare logits with it
+    "test": ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS],  # transformers: only to compare logits with it
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "huggingface": [TRANSFORMERS],
     "lexicon": ["gensim>=4.3"],
-    "plots": ["matplotlib>=3.5"],
+    "plots": [MATPLOTLIB],
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }
 

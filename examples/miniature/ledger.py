@@ -1,6 +1,7 @@
 """The ledger of a sweep: every run with its commands, facts and scores, written whole after every step."""
 
 import hashlib
+import json
 import subprocess
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
@@ -39,6 +40,14 @@ class Ledger:
         """Entries made with other code."""
         return [entry for entry in self.entries if entry["code"] != self.code]
 
+    def largest(self) -> "Ledger":
+        """The same file, seen by the code with the most finished final runs; of equals, the one written last."""
+        finished: Dict[str, int] = {}
+        for entry in self.entries:
+            done = entry.get("phase") == "final" and entry["status"] == "done"
+            finished[entry["code"]] = finished.get(entry["code"], 0) + done
+        return Ledger(self.path, max(finished, key=lambda code: finished[code], default=self.code))
+
     def put(self, entry: Dict[str, Any]) -> None:
         """Add or replace today's entry of a run, and write the file."""
         entry = {**entry, "code": self.code}
@@ -47,13 +56,18 @@ class Ledger:
         write_json(self.path, {"format": FORMAT, "entries": self.entries})
 
 
-def digest(root: Path, patterns: Sequence[str]) -> str:
-    """Digest of the files that the results depend on, by content and name.
+def digest(root: Path, patterns: Sequence[str], settings: Dict[str, Any]) -> str:
+    """Digest of what the results depend on.
+
+    Args:
+        root: the checkout.
+        patterns: of files under it, taken by name and content.
+        settings: see ``Plan.settings``.
 
     Raises:
         ValueError: a pattern that names no file.
     """
-    total = hashlib.sha256()
+    total = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for pattern in patterns:
         found = sorted(path for path in root.glob(pattern) if path.is_file())
         if not found:

@@ -81,6 +81,11 @@ class Plan:
     arms: Tuple[Arm, ...]
     claims: Tuple[Claim, ...]
 
+    def settings(self) -> Dict[str, Any]:
+        """What the plan itself gives to a result: part of the code's digest. Seeds, claims and texts may change freely."""
+        commands = {arm.name: [arm.train, arm.evaluate, arm.grid] for arm in self.arms}
+        return {"arms": commands, "prepare": self.prepare, "reference": self.reference, "minutes": self.minutes}
+
     def tuning(self) -> List[Job]:
         """Every point of every arm's grid, on the first direction and seed; nothing where there is only one point."""
         pair, seed, minutes = self.directions[0], self.seeds[0], self.minutes["tune"]

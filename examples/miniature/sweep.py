@@ -12,13 +12,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "sga"), str(HERE)]
 
 import ledger as ledgers  # noqa: E402
+import plots  # noqa: E402
 import tables  # noqa: E402
 from plan import Job, Plan, read_plan  # noqa: E402
 
@@ -49,7 +50,7 @@ class Runner:
     def __init__(self, plan: Plan, data: Path, out: Path, options: Sequence[str], jobs: int):
         self.plan, self.data, self.out, self.options, self.jobs = plan, data, out, list(options), jobs
         self.keep = HERE / "outputs" / plan.name
-        self.ledger = ledgers.Ledger(ledger_path(plan), ledgers.digest(ROOT, plan.code))
+        self.ledger = ledgers.Ledger(ledger_path(plan), ledgers.digest(ROOT, plan.code, plan.settings()))
         self.commit = ledgers.commit(ROOT)
         self.writing = Lock()
         for entry in self.ledger.foreign():
@@ -203,13 +204,19 @@ def ledger_path(plan: Plan) -> Path:
     return HERE / f"ledger-{plan.name}.json"
 
 
-def show(path: Path) -> Tuple[Path, str]:
-    """The page of a sweep, from its ledger alone."""
+def show(path: Path) -> Dict[Path, str]:
+    """The page and the plot of a sweep, from its ledger alone: whatever happened to the code since, the same ledger gives the same bytes."""
     plan = read_plan(path)
-    ledger = ledgers.Ledger(ledger_path(plan), ledgers.digest(ROOT, plan.code))
+    today = ledgers.digest(ROOT, plan.code, plan.settings())
+    ledger = ledgers.Ledger(ledger_path(plan), today).largest()
+    if ledger.entries and ledger.code != today:
+        say(f"warning: {path.name}: these runs were made with other code ({ledger.code}) than today's ({today})")
     for entry in ledger.foreign():
         say(f"warning: {entry['key']} was run with other code ({entry['commit']}): not in the tables")
-    return HERE / f"RESULTS-{plan.name}.md", tables.render(plan, ledger)
+    return {
+        HERE / f"RESULTS-{plan.name}.md": tables.render(plan, ledger),
+        HERE / "plots" / f"{plan.name}.svg": plots.render(plan, ledger),
+    }
 
 
 def main(argv: Optional[List[str]] = None) -> None:
@@ -225,20 +232,29 @@ def main(argv: Optional[List[str]] = None) -> None:
     )
     run.add_argument("--only", default="", help="only runs whose key contains this text")
     run.add_argument("--cpu", action="store_true", help="train on the CPU")
-    results = verbs.add_parser("results", help="write RESULTS-NAME.md from the ledger")
+    results = verbs.add_parser("results", help="write RESULTS-NAME.md and plots/NAME.svg from the ledger")
     results.add_argument("plan", type=Path)
     args = parser.parse_args(argv)
-    if args.verb == "results":
-        page, text = show(args.plan)
-        page.write_text(text, encoding="utf-8")
-        say(f"wrote {page.relative_to(ROOT)}")
-        return
-    if args.jobs < 1:
+    if args.verb == "run" and args.jobs < 1:
         parser.error(f"--jobs must be at least 1; got {args.jobs}")
+    try:
+        _write_results(args.plan) if args.verb == "results" else _run(args)
+    except (ValueError, OSError, plots.MissingLibrary) as error:
+        parser.error(str(error))
+
+
+def _write_results(plan: Path) -> None:
+    for path, text in show(plan).items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        say(f"wrote {path.relative_to(HERE)}")
+
+
+def _run(args: argparse.Namespace) -> None:
     import fairseq_plugins  # noqa: F401  (registers what checkpoints may hold)
 
-    runner = Runner(read_plan(args.plan), args.data.resolve(), args.out.resolve(), ["--cpu"] * args.cpu, args.jobs)
-    runner.run(args.only)
+    options = ["--cpu"] * args.cpu
+    Runner(read_plan(args.plan), args.data.resolve(), args.out.resolve(), options, args.jobs).run(args.only)
 
 
 if __name__ == "__main__":

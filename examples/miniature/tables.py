@@ -37,6 +37,7 @@ def render(plan: Plan, ledger: Ledger) -> str:
         _head(plan, ledger),
         "## Test BLEU",
         _scores(plan, finals),
+        f"![Test BLEU and validation curves](plots/{plan.name}.svg)",
         "## Claims",
         _claims(plan, ledger),
     ]
@@ -85,14 +86,15 @@ def _scores(plan: Plan, finals: Sequence[Dict[str, Any]]) -> str:
         for output, text in arm.outputs.items():
             cells = [arm.name, text]
             for pair in plan.directions:
-                values = [_bleu(finals, arm.name, output, pair, seed) for seed in plan.seeds]
+                values = [bleu(finals, arm.name, output, pair, seed) for seed in plan.seeds]
                 cells += ["" if value is None else f"{value:.1f}" for value in values]
                 cells.append(_mean([value for value in values if value is not None]))
             rows.append(cells)
     return _table(columns, rows)
 
 
-def _bleu(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Optional[float]:
+def bleu(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Optional[float]:
+    """Test BLEU of one run and output, if it is there."""
     for entry in finals:
         if (entry["arm"], entry["pair"], entry["seed"]) == (arm, pair, seed) and output in entry.get("outputs", {}):
             return float(entry["outputs"][output]["bleu"])

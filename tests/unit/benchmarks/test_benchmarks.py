@@ -3,7 +3,7 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 import torch
@@ -120,3 +120,20 @@ def test_the_page_is_made_of_the_committed_files(tmp_path: Path, monkeypatch: py
     assert page.count("| ctc | frozen |") == 2 and "## decoding" not in page
     assert "yet: `sga_training_step`, `decoding`, `trained`." in page
     assert page == results.render()
+
+
+@pytest.mark.parametrize(
+    ("mean_passes", "expected"), [(None, []), (0.5, [0.25]), (2.0, [0.4]), (3.0, [0.5]), (9.0, [])]
+)
+def test_the_trained_models_passes_are_looked_up_between_the_forced_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mean_passes: Any, expected: List[float]
+) -> None:
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    report.write("trained", CPU, {}, [{"mean_passes": 0.0 if mean_passes is None else mean_passes}, {"mean_passes": None}])
+    speeds = {"SGA alignment": 5.0, "SGA 1 passes": 1 / 0.3, "SGA 2 passes": 2.5, "SGA 4 passes": 1 / 0.6, "AT 2+2 beam 5": 1.0}
+    rows = [
+        {"vocab": vocab, "system": name, "speedup": [speed * factor]}
+        for vocab, factor in ((9, 1.0), (3, 7.0))
+        for name, speed in speeds.items()
+    ]
+    assert results.speedups_at_trained_stopping({"results": rows}) == pytest.approx(expected)

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from tests.conftest import ROOT
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
 import ledger as ledgers  # noqa: E402
+import plots  # noqa: E402
 import record  # noqa: E402
 import sweep  # noqa: E402
 import tables  # noqa: E402
@@ -137,6 +139,34 @@ def test_other_code_is_warned_about_and_never_mixed(runner: Any, capsys: pytest.
     assert set(updates) == {1}, "a run with other code starts anew, it does not continue the other's checkpoints"
 
 
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({"seeds": [1, 2, 3, 4], "title": "Another title", "claims": []}, True),
+        ({"minutes": {"tune": 1, "final": 3}}, False),
+        ({"arms": {"good": entry("e"), "bad": entry("y")}}, False),
+        ({"arms": {"good": entry("e"), "bad": entry("x", grid=[["--lr", 0.1], ["--lr", 0.3]])}}, False),
+    ],
+)
+def test_what_counts_as_other_code(runner: Any, changes: Dict[str, Any], same: bool) -> None:
+    assert (runner(**changes).ledger.code == runner().ledger.code) is same
+
+
+def test_the_page_outlives_a_change_of_the_code(
+    runner: Any, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    first = runner()
+    first.run("")
+    before = sweep.show(tmp_path / "probe.yaml")
+    runner(code=["examples/miniature/plan.py"])
+    after = sweep.show(tmp_path / "probe.yaml")
+    assert after == before and "100.0" in after[tmp_path / "RESULTS-probe.md"]
+    assert f"made with other code ({first.ledger.code}) than today's" in capsys.readouterr().err
+    runner(code=["examples/miniature/plan.py"]).run("")
+    again = sweep.show(tmp_path / "probe.yaml")[tmp_path / "RESULTS-probe.md"]
+    assert "Runs with other code, not counted" in again and first.ledger.code not in again
+
+
 def test_changed_assets_are_refused(runner: Any, tmp_path: Path) -> None:
     runner().prepare()
     (tmp_path / "out" / "dict.txt").write_text("another", encoding="utf-8")
@@ -155,8 +185,35 @@ def test_no_path_of_the_machine_in_the_ledger(runner: Any, tmp_path: Path) -> No
 def test_the_same_ledger_gives_the_same_bytes(runner: Any, tmp_path: Path) -> None:
     made = runner()
     made.run("")
-    (first, text), (_, again) = (sweep.show(tmp_path / "probe.yaml") for _ in range(2))
-    assert first.name == "RESULTS-probe.md" and text == again == tables.render(made.plan, made.ledger)
+    first, again = (sweep.show(tmp_path / "probe.yaml") for _ in range(2))
+    assert first == again and [path.relative_to(tmp_path).as_posix() for path in first] == ["RESULTS-probe.md", "plots/probe.svg"]
+    assert first[tmp_path / "RESULTS-probe.md"] == tables.render(made.plan, made.ledger)
+
+
+def test_the_plot_shows_every_run(runner: Any) -> None:
+    made = runner()
+    made.run("")
+    ElementTree.fromstring(plots.render(made.plan, made.ledger))
+    drawn: Dict[str, Any] = {}
+
+    class Axis:
+        """Notes what is drawn on it."""
+
+        lines: List = []
+
+        def plot(self, xs: List[float], ys: List[float], style: str, **options: Any) -> None:
+            drawn.setdefault(style, []).append((xs, ys))
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: None
+
+    finals = [one for one in made.ledger.current() if one.get("phase") == "final"]
+    finals[0].update(train_seconds=90.0, updates=2)
+    plots._strip(Axis(), made.plan, finals, "en-de")
+    plots._curves(Axis(), made.plan, finals, "en-de")
+    (good, rows), (bad, _) = drawn["o"]
+    assert good == [pytest.approx(100.0)] * 3 and rows == [0, 0, 0] and max(bad) < 100 and len(bad) == 3
+    assert len(drawn["-"]) == 6 and ([0.75], [2.0]) in drawn["-"]
 
 
 @pytest.mark.parametrize(
@@ -190,12 +247,13 @@ def test_verdicts(differences: List, verdict: str) -> None:
 def test_bad_plans(tmp_path: Path, changes: Dict[str, Any], message: str) -> None:
     path = write_plan(tmp_path, **changes)
     with pytest.raises(ValueError, match=message):
-        ledgers.digest(ROOT, read_plan(path).code)
+        plan = read_plan(path)
+        ledgers.digest(ROOT, plan.code, plan.settings())
 
 
 def test_the_shipped_plans_are_valid() -> None:
     for path in sorted((ROOT / "examples" / "miniature").glob("*.yaml")):
         plan = read_plan(path)
-        assert ledgers.digest(ROOT, plan.code)
+        assert ledgers.digest(ROOT, plan.code, plan.settings())
         assert len(plan.seeds) >= 3
         assert all(isinstance(claim, Claim) for claim in plan.claims)

@@ -1,0 +1,91 @@
+"""The plot of a sweep, from its ledger alone: test BLEU a run, and how validation BLEU rose. The same ledger gives the same bytes."""
+
+import io
+from typing import Any, Dict, List, Sequence, Tuple
+
+import tables
+from ledger import Ledger
+from plan import Plan
+
+
+class MissingLibrary(RuntimeError):
+    """matplotlib is not installed."""
+
+
+STYLE = {
+    "svg.hashsalt": "fairseq_plugins",  # ids in the file come from this instead of a random number
+    "svg.fonttype": "none",
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": "cycler('color', ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#000000', '#999999'])",
+}
+
+
+def render(plan: Plan, ledger: Ledger) -> str:
+    """One SVG: a row of two panels a direction.
+
+    Raises:
+        MissingLibrary: no matplotlib.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingLibrary("plots need matplotlib: pip install -e '.[plots]'") from error
+    matplotlib.use("svg")
+    finals = [one for one in ledger.current() if one.get("phase") == "final" and one["status"] == "done"]
+    with matplotlib.rc_context(STYLE):
+        from matplotlib import pyplot
+
+        rows = len(plan.directions)
+        height = 0.8 + 0.28 * sum(len(arm.outputs) for arm in plan.arms)
+        figure, axes = pyplot.subplots(rows, 2, figsize=(9, max(height, 2.4) * rows), squeeze=False)
+        for (left, right), pair in zip(axes, plan.directions):
+            here = [one for one in finals if one["pair"] == pair]
+            _strip(left, plan, here, pair)
+            _curves(right, plan, here, pair)
+        figure.tight_layout()
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        pyplot.close(figure)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def _strip(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
+    """Test BLEU: a dot a seed, a bar at the mean; systems from top to bottom as in the table."""
+    labels: List[str] = []
+    for number, arm in enumerate(plan.arms):
+        for output, text in arm.outputs.items():
+            scores = [tables.bleu(finals, arm.name, output, pair, seed) for seed in plan.seeds]
+            found = [score for score in scores if score is not None]
+            place, colour = len(labels), f"C{number % 8}"
+            labels.append(f"{arm.name}, {text}")
+            axis.plot(found, [place] * len(found), "o", color=colour, markersize=4, alpha=0.7)
+            if found:
+                axis.plot([sum(found) / len(found)], [place], "|", color=colour, markersize=14)
+    axis.set_yticks(range(len(labels)), labels)
+    axis.set_ylim(len(labels) - 0.5, -0.5)
+    axis.set_xlabel(f"test BLEU, {pair}: dots are seeds, the bar their mean")
+    axis.grid(axis="x", linewidth=0.3)
+
+
+def _curves(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
+    """Validation BLEU over the minutes of training, a line a run, a colour a system."""
+    for number, arm in enumerate(plan.arms):
+        label = arm.name
+        for entry in (one for one in finals if one["arm"] == arm.name):
+            minutes, scores = curve(entry)
+            axis.plot(minutes, scores, "-", color=f"C{number % 8}", linewidth=0.9, label=label)
+            label = "_"  # one line of the legend a system
+    axis.set_xlabel("minutes of training (updates × mean time of an update)")
+    axis.set_ylabel(f"validation BLEU, {pair}")
+    if axis.lines:
+        axis.legend(frameon=False, fontsize=7)
+    axis.grid(linewidth=0.3)
+
+
+def curve(entry: Dict[str, Any]) -> Tuple[List[float], List[float]]:
+    """Minutes and validation BLEU of a run."""
+    points = [point for point in entry.get("validation", []) if "bleu" in point]
+    minute = entry.get("train_seconds", 0.0) / 60 / max(entry.get("updates", 0), 1)
+    return [point["num_updates"] * minute for point in points], [point["bleu"] for point in points]

@@ -1,0 +1,86 @@
+"""The sweep runner as a user runs it: tiny real trainings, called twice, tables and plots, mistakes."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+
+from .conftest import World
+
+Run = Callable[..., Any]
+SWEEP = "examples.miniature.sweep"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout whose ledgers may be written: the runner copied, the rest linked."""
+    root = tmp_path / "checkout"
+    miniature = root / "examples" / "miniature"
+    miniature.mkdir(parents=True)
+    for path in (ROOT / "examples" / "miniature").glob("*.py"):
+        shutil.copy(path, miniature)
+    (root / "examples" / "sga").symlink_to(ROOT / "examples" / "sga")
+    for name in ("data_prep", "fairseq_plugins"):
+        (root / name).symlink_to(ROOT / name)
+    return root
+
+
+def plan(world: World) -> Dict[str, Any]:
+    """Two stock transformers, one update and four, on one seed."""
+    train = (
+        f"mkdir -p {{out}}/{{run}}; fairseq-train {world.data} -s en -t de --arch transformer_tiny --optimizer adam --lr 0.01 "
+        "--max-sentences 8 --seed {seed} --stop-time-hours {hours} --eval-bleu --no-epoch-checkpoints --log-format json "
+        "--save-dir {out}/{run} {options} 2>&1 | tee -a {out}/{run}/train.log"
+    )
+    arm = {
+        "train": train,
+        "evaluate": f"BIN={world.data} SUBSET=test KEEP={{keep}} bash examples/sga/evaluate.sh {{out}} {{run}} beam",
+        "outputs": {"beam": "beam 5"},
+    }
+    return {
+        "name": "tiny",
+        "title": "Tiny",
+        "prepare": [],
+        "assets": [],
+        "code": ["examples/miniature/*.py"],
+        "reference": "{data}/test.{target}",
+        "directions": ["en-de"],
+        "seeds": [1],
+        "minutes": {"tune": 1, "final": 1},
+        "arms": {name: {**arm, "grid": [["--max-update", count]]} for name, count in (("one", 1), ("four", 4))},
+        "claims": [{"better": ["four", "beam"], "worse": ["one", "beam"]}],
+    }
+
+
+def test_run_again_and_show(world: World, run_cli: Run, checkout: Path, tmp_path: Path) -> None:
+    miniature = checkout / "examples" / "miniature"
+    (miniature / "tiny.yaml").write_text(yaml.safe_dump(plan(world)), encoding="utf-8")
+    command = ["run", miniature / "tiny.yaml", "--data", world.root, "--out", tmp_path / "out", "--cpu"]
+    done = run_cli(SWEEP, *command, cwd=checkout)
+    assert "0 of 2 final runs need nothing" in done.stderr and "FAILED" not in done.stderr, done.stderr
+    ledger = json.loads((miniature / "ledger-tiny.json").read_text(encoding="utf-8"))
+    finals = [entry for entry in ledger["entries"] if entry.get("phase") == "final"]
+    assert {entry["arm"]: (entry["status"], entry["updates"]) for entry in finals} == {"one": ("done", 1), "four": ("done", 4)}
+    assert all(point["bleu"] >= 0 for entry in finals for point in entry["validation"])
+    assert "2 of 2 final runs need nothing" in run_cli(SWEEP, *command, cwd=checkout).stderr
+    pages = []
+    for _ in range(2):
+        run_cli(SWEEP, "results", miniature / "tiny.yaml", cwd=checkout)
+        pages.append([(miniature / name).read_bytes() for name in ("RESULTS-tiny.md", "plots/tiny.svg")])
+    assert pages[0] == pages[1]
+    assert b"| four (beam) better than one (beam) | en-de |" in pages[0][0]
+    assert b"open, 1 of 1 seeds" in pages[0][0]
+
+
+def test_mistakes_are_named(world: World, run_cli: Run, checkout: Path, tmp_path: Path) -> None:
+    path = checkout / "examples" / "miniature" / "tiny.yaml"
+    path.write_text(yaml.safe_dump({**plan(world), "minutes": {"tune": 0, "final": 1}}), encoding="utf-8")
+    places = ["--data", world.root, "--out", tmp_path / "out"]
+    for more, message in (([], "minutes must give tune and final, both above 0"), (["--jobs", 0], "--jobs must be at least 1; got 0")):
+        failed = run_cli(SWEEP, "run", path, *places, *more, cwd=checkout, check=False)
+        assert failed.returncode == 2 and message in failed.stderr and "Traceback" not in failed.stderr
