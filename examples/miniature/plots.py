@@ -1,4 +1,4 @@
-"""The plot of a sweep, from its ledger alone: test BLEU a run, and how validation BLEU rose. The same ledger gives the same bytes."""
+"""The plot of a sweep, from its ledger alone: test BLEU of every run, and how validation BLEU rose; same ledger, same bytes."""
 
 import io
 from typing import Any, Dict, List, Sequence, Tuple

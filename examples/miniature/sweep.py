@@ -205,7 +205,7 @@ def ledger_path(plan: Plan) -> Path:
 
 
 def show(path: Path) -> Dict[Path, str]:
-    """The page and the plot of a sweep, from its ledger alone: whatever happened to the code since, the same ledger gives the same bytes."""
+    """The page and the plot of a sweep, from its ledger alone: the same bytes, whatever happened to the code since."""
     plan = read_plan(path)
     today = ledgers.digest(ROOT, plan.code, plan.settings())
     ledger = ledgers.Ledger(ledger_path(plan), today).largest()

@@ -34,7 +34,8 @@ def plan(world: World) -> Dict[str, Any]:
     """Two stock transformers, one update and four, on one seed."""
     train = (
         f"mkdir -p {{out}}/{{run}}; fairseq-train {world.data} -s en -t de --arch transformer_tiny --optimizer adam --lr 0.01 "
-        "--max-sentences 8 --seed {seed} --stop-time-hours {hours} --eval-bleu --no-epoch-checkpoints --log-format json "
+        "--max-sentences 8 --seed {seed} --stop-time-hours {hours} --no-epoch-checkpoints --log-format json "
+        "--eval-bleu --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --keep-best-checkpoints 5 "
         "--save-dir {out}/{run} {options} 2>&1 | tee -a {out}/{run}/train.log"
     )
     arm = {
@@ -65,7 +66,10 @@ def test_run_again_and_show(world: World, run_cli: Run, checkout: Path, tmp_path
     assert "0 of 2 final runs need nothing" in done.stderr and "FAILED" not in done.stderr, done.stderr
     ledger = json.loads((miniature / "ledger-tiny.json").read_text(encoding="utf-8"))
     finals = [entry for entry in ledger["entries"] if entry.get("phase") == "final"]
-    assert {entry["arm"]: (entry["status"], entry["updates"]) for entry in finals} == {"one": ("done", 1), "four": ("done", 4)}
+    assert {entry["arm"]: (entry["status"], entry["updates"]) for entry in finals} == {
+        "one": ("done", 1),
+        "four": ("done", 4),
+    }
     assert all(point["bleu"] >= 0 for entry in finals for point in entry["validation"])
     assert "2 of 2 final runs need nothing" in run_cli(SWEEP, *command, cwd=checkout).stderr
     pages = []
@@ -81,6 +85,9 @@ def test_mistakes_are_named(world: World, run_cli: Run, checkout: Path, tmp_path
     path = checkout / "examples" / "miniature" / "tiny.yaml"
     path.write_text(yaml.safe_dump({**plan(world), "minutes": {"tune": 0, "final": 1}}), encoding="utf-8")
     places = ["--data", world.root, "--out", tmp_path / "out"]
-    for more, message in (([], "minutes must give tune and final, both above 0"), (["--jobs", 0], "--jobs must be at least 1; got 0")):
+    for more, message in (
+        ([], "minutes must give tune and final, both above 0"),
+        (["--jobs", 0], "--jobs must be at least 1; got 0"),
+    ):
         failed = run_cli(SWEEP, "run", path, *places, *more, cwd=checkout, check=False)
         assert failed.returncode == 2 and message in failed.stderr and "Traceback" not in failed.stderr

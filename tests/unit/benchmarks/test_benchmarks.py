@@ -129,8 +129,16 @@ def test_the_trained_models_passes_are_looked_up_between_the_forced_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mean_passes: Any, expected: List[float]
 ) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)
-    report.write("trained", CPU, {}, [{"mean_passes": 0.0 if mean_passes is None else mean_passes}, {"mean_passes": None}])
-    speeds = {"SGA alignment": 5.0, "SGA 1 passes": 1 / 0.3, "SGA 2 passes": 2.5, "SGA 4 passes": 1 / 0.6, "AT 2+2 beam 5": 1.0}
+    report.write(
+        "trained", CPU, {}, [{"mean_passes": 0.0 if mean_passes is None else mean_passes}, {"mean_passes": None}]
+    )
+    speeds = {
+        "SGA alignment": 5.0,
+        "SGA 1 passes": 1 / 0.3,
+        "SGA 2 passes": 2.5,
+        "SGA 4 passes": 1 / 0.6,
+        "AT 2+2 beam 5": 1.0,
+    }
     rows = [
         {"vocab": vocab, "system": name, "speedup": [speed * factor]}
         for vocab, factor in ((9, 1.0), (3, 7.0))
