@@ -28,7 +28,8 @@ MATPLOTLIB = "matplotlib>=3.5"
 TRANSFORMERS = "transformers>=4.40"
 
 EXTRAS = {
-    "test": ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS],  # transformers: only to compare logits with it
+    # transformers: only to compare logits with it; matplotlib: the plots of the sweeps
+    "test": ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS],
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "huggingface": [TRANSFORMERS],
     "lexicon": ["gensim>=4.3"],

@@ -60,6 +60,7 @@ def score_systems(
     seed: int = 12345,
     metrics: Sequence[str] = DEFAULT_METRICS,
     tokenize: str = "13a",
+    more_references: Sequence[List[str]] = (),
 ) -> Dict[str, Any]:
     """Score every system; compare each with the first by paired bootstrap resampling (Koehn 2004).
 
@@ -70,6 +71,8 @@ def score_systems(
         seed: of the bootstrap.
         metrics: names of :data:`.score_metrics.METRICS`.
         tokenize: sacreBLEU's tokenizer of BLEU, also for lengths and repetitions.
+        more_references: other translations of the same sentences; an empty line is a missing one. BLEU counts what any of them
+            has, the other metrics take the best one of each sentence. The length ratio is that to ``reference``.
 
     Returns:
         ``systems``: a row each with name, a score for every metric, length_ratio, repetition, repeated_4grams, p_values (by
@@ -79,13 +82,14 @@ def score_systems(
     Raises:
         InputError: line counts differ, the reference has no token, or a metric or tokenizer is unknown.
     """
-    check_same_counts("--system", {"--reference": len(reference), **{s.name: len(s.lines) for s in systems}})
+    counts = {f"--reference number {number}": len(lines) for number, lines in enumerate(more_references, start=2)}
+    check_same_counts("--system", {"--reference": len(reference), **counts, **{s.name: len(s.lines) for s in systems}})
     built = build_metrics(metrics, tokenize)
     tokenizer = (built["bleu"] if "bleu" in built else build_bleu(tokenize)).tokenizer
     expected = text_statistics(reference, tokenizer)
     if expected.tokens == 0:
         raise InputError("--reference: every line is empty; valid: at least one token")
-    outcomes = evaluate([system.lines for system in systems], reference, built, samples, seed)
+    outcomes = evaluate([system.lines for system in systems], [reference, *more_references], built, samples, seed)
     rows = []
     for index, system in enumerate(systems):
         found = text_statistics(system.lines, tokenizer)
@@ -133,7 +137,13 @@ def _shares(row: Dict[str, float]) -> List[str]:
 def build_parser() -> argparse.ArgumentParser:
     """Command line of the verb."""
     out = parser("score", __doc__)
-    out.add_argument("--reference", required=True, help="reference, one sentence a line")
+    out.add_argument(
+        "--reference",
+        required=True,
+        nargs="+",
+        metavar="FILE",
+        help="reference, one sentence a line; more files are more references, an empty line a missing one",
+    )
     out.add_argument("--system", required=True, action="append", help="NAME=FILE, one sentence a line; may be repeated")
     out.add_argument(
         "--metrics",
@@ -174,14 +184,14 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = build_parser().parse_args(argv)
     metrics = _check(args)
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # importing fairseq makes its notes visible
-    reference = list(read_lines(args.reference, "--reference", strict=False))
+    reference, *more = [list(read_lines(path, "--reference", strict=False)) for path in args.reference]
     systems = read_systems(args.system)
     source: List[str] = []
     if args.comet_files:
         source = list(read_lines(args.source, "--source", strict=False))
         check_same_counts("--source", {"--reference": len(reference), "--source": len(source)})
         file_names([system.name for system in systems])
-    result = score_systems(systems, reference, args.samples, args.seed, metrics, args.tokenize)
+    result = score_systems(systems, reference, args.samples, args.seed, metrics, args.tokenize, more)
     if args.json:
         write_json(args.json, result)
         say(f"score: wrote {args.json}")

@@ -114,13 +114,13 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def evaluate(
-    outputs: Sequence[List[str]], reference: List[str], metrics: Dict[str, Any], samples: int, seed: int
+    outputs: Sequence[List[str]], references: Sequence[List[str]], metrics: Dict[str, Any], samples: int, seed: int
 ) -> Dict[str, Outcome]:
     """Score every output with every metric, and compare it with the first by paired bootstrap resampling.
 
     Args:
         outputs: one sentence a line of the reference each.
-        reference: one sentence a line.
+        references: one sentence a line each; an empty line of the second or a later one is missing.
         metrics: from :func:`build_metrics`.
         samples: bootstrap samples.
         seed: of the bootstrap.
@@ -128,8 +128,10 @@ def evaluate(
     Source: Koehn 2004; sacreBLEU's implementation. An output equal to the first has p = 1, where sacreBLEU, which takes no
         difference without variance for significant, reports the smallest p.
     """
+    # sacreBLEU counts None, not an empty line, as missing. The first reference is always there.
+    references = [references[0], *([line or None for line in lines] for lines in references[1:])]  # type: ignore[misc]
     if len(outputs) == 1:
-        found = {key: metric.corpus_score(outputs[0], [reference]) for key, metric in metrics.items()}
+        found = {key: metric.corpus_score(outputs[0], references) for key, metric in metrics.items()}
         return {
             key: Outcome(score.name, [float(score.score)], [None], str(metrics[key].get_signature()))
             for key, score in found.items()
@@ -140,7 +142,7 @@ def evaluate(
     outcomes = {}
     for key, metric in metrics.items():
         with _seeded(seed):
-            _, table = PairedTest(named, {key: metric}, [reference], test_type="bs", n_samples=samples)()
+            _, table = PairedTest(named, {key: metric}, references, test_type="bs", n_samples=samples)()
         name = next(column for column in table if column != "System")
         results: List[Any] = list(table[name])
         p_values: List[Optional[float]] = [None]

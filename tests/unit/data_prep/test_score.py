@@ -253,3 +253,20 @@ def test_hypotheses_are_sorted_by_sentence(tmp_path: Path) -> None:
 def test_damaged_logs_are_refused(tmp_path: Path, lines: "list[str]", message: str) -> None:
     with pytest.raises(InputError, match=message):
         hypotheses.read_hypotheses(write(tmp_path / "log", lines))
+
+
+def test_several_references() -> None:
+    first = ["a small cat sits here", "the dog runs fast now", "one two three four five"]
+    second = ["a little cat is here", "", "five four three two one"]
+    outputs = [score.System("second", ["a little cat is here", "the dog runs fast now", "five four three two one"])]
+    systems = [*outputs, score.System("first", list(first))]
+    metrics = ("bleu", "chrf", "rouge", "meteor_exact")
+    for found in (outputs, systems):
+        rows = score.score_systems(found, first, samples=20, metrics=metrics, more_references=[second])["systems"]
+        assert all(row[key] == pytest.approx(100.0) for row in rows for key in ("bleu", "chrf", "rouge_l")), rows
+    alone = score.score_systems(outputs, first, metrics=metrics)["systems"][0]
+    assert alone["bleu"] < 70 and alone["rouge_2"] < 70
+    result = score.score_systems(outputs, first, metrics=metrics, more_references=[second])
+    assert result["signatures"]["bleu"].startswith("nrefs:var|")
+    with pytest.raises(InputError, match="--reference number 2 has 2"):
+        score.score_systems(outputs, first, more_references=[second[:2]])

@@ -1,0 +1,333 @@
+"""Question generation, summaries and data to text: lines by hand, splits by article, references, limits, errors."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from data_prep import question_generation, summaries, triples
+from data_prep.io import InputError, read_json
+from data_prep.split import shares_from_ratios, split_of
+from data_prep.spm_train import TrainOptions, train
+
+
+def lines(path: Path) -> List[str]:
+    """The lines of an output."""
+    text = path.read_text(encoding="utf-8")
+    assert text.endswith("\n")
+    return text[:-1].split("\n")
+
+
+def write_lines(path: Path, rows: List[str]) -> str:
+    """A text file; returns its name."""
+    path.write_text("".join(row + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def squad(articles: Dict[str, List[Any]]) -> str:
+    """SQuAD's layout of title -> (passage, [(question, answers)])."""
+    return json.dumps(
+        {
+            "data": [
+                {
+                    "title": title,
+                    "paragraphs": [
+                        {
+                            "context": passage,
+                            "qas": [
+                                {
+                                    "question": question,
+                                    "answers": [{"text": text, "answer_start": 0} for text in answers],
+                                }
+                                for question, answers in questions
+                            ],
+                        }
+                        for passage, questions in paragraphs
+                    ],
+                }
+                for title, paragraphs in articles.items()
+            ]
+        },
+        indent=1,
+    )
+
+
+@pytest.fixture
+def articles(tmp_path: Path) -> Path:
+    """Twenty articles of two paragraphs with two questions each."""
+    rows = {
+        f"Title_{a}": [
+            (f"passage  {a} {p}\nwith words", [(f"what {a} {p} {q}?", [f"{a} {p}", "other"]) for q in "xy"])
+            for p in "ab"
+        ]
+        for a in range(20)
+    }
+    path = tmp_path / "squad.json"
+    path.write_text(squad(rows), encoding="utf-8")
+    return path
+
+
+# ---- Questions. ----
+
+
+def ask(path: Path, out: Path, *more: str) -> Dict[str, Any]:
+    """Run the verb; returns the counts of the manifest."""
+    question_generation.main(["--inputs", str(path), "--output-dir", str(out), *more])
+    manifest = read_json(out / "question_generation.json")
+    assert manifest is not None
+    return manifest["counts"]
+
+
+def test_passage_answer_and_question(articles: Path, tmp_path: Path) -> None:
+    counts = ask(articles, tmp_path / "out", "--valid-ratio", "0", "--test-ratio", "0")
+    assert lines(tmp_path / "out/train.passage")[1:4] == [
+        "passage 0 a with words [S] 0 a",
+        "passage 0 b with words [S] 0 b",
+        "passage 0 b with words [S] 0 b",
+    ]
+    assert lines(tmp_path / "out/train.question")[:3] == ["what 0 a x?", "what 0 a y?", "what 0 b x?"]
+    assert counts == {"train": 80, "articles": {"train": 20}, "dropped or cut": {}}
+
+
+def test_no_article_is_in_two_splits(articles: Path, tmp_path: Path) -> None:
+    """And an article goes where its title goes, whatever the language of its text."""
+    counts = ask(articles, tmp_path / "out", "--valid-ratio", "0.3", "--test-ratio", "0.3", "--langs", "p", "q")
+    of: Dict[str, set] = {}
+    for split in ("train", "valid", "test"):
+        for source in lines(tmp_path / f"out/{split}.p"):
+            of.setdefault(source.split()[1], set()).add(split)
+    assert len(of) == 20
+    shares = shares_from_ratios(0.3, 0.3)
+    assert of == {str(a): {split_of([f"Title_{a}"], shares)} for a in range(20)}
+    assert sum(counts["articles"].values()) == 20
+    assert all(counts[split] == 4 * number for split, number in counts["articles"].items())
+
+
+def test_questions_without_an_answer_and_long_passages(tmp_path: Path) -> None:
+    path = tmp_path / "squad.json"
+    questions = [("one?", ["b"]), ("two?", ["f g"]), ("none?", []), (" ", ["b"]), ("q " * 81, ["b"])]
+    path.write_text(squad({"T": [("a b c d e f g", questions)]}), encoding="utf-8")
+    counts = ask(path, tmp_path / "out", "--valid-ratio", "0", "--test-ratio", "0", "--max-source", "6")
+    assert lines(tmp_path / "out/train.passage") == ["a b c d [S] b"]
+    assert counts["dropped or cut"] == {
+        "train: answer beyond the cut": 1,
+        "train: empty": 1,
+        "train: no answer": 1,
+        "train: source cut": 2,
+        "train: target too long": 1,
+    }
+    whole = ask(
+        path, tmp_path / "whole", "--valid-ratio", "0", "--test-ratio", "0", "--max-source", "0", "--max-target", "0"
+    )
+    assert lines(tmp_path / "whole/train.passage")[1] == "a b c d e f g [S] f g"
+    assert whole["train"] == 3
+
+
+def test_an_article_without_a_title_is_its_first_passage(tmp_path: Path) -> None:
+    content = json.loads(squad({"": [("first", [("q?", ["first"])]), ("second", [("r?", ["second"])])]}))
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert {question.article for question in question_generation.read_questions(path)} == {"first"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"data": [\n{"title": "T",,}]}', ["line 2", "not JSON"]),
+        ('{"version": 1}', ["no list under 'data'", "found: version"]),
+        ('{"data": [{"title": "T"}]}', ["data[0]", "'paragraphs'"]),
+        ('{"data": [{"paragraphs": [{"context": "c"}]}]}', ["data[0].paragraphs[0]", "'qas'"]),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', ["data[0].paragraphs[0]", "'context'"]),
+        (
+            squad({"T": [("c", [("q", ["c"])])]}).replace('"question"', '"frage"'),
+            ["data[0].paragraphs[0].qas[0]", "'question'"],
+        ),
+        (squad({"T": [("a [S] b", [("q", ["b"])])]}), ["data[0].paragraphs[0].qas[0]", "--separator"]),
+    ],
+)
+def test_bad_question_files_are_named(tmp_path: Path, text: str, words: List[str]) -> None:
+    path = tmp_path / "squad.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as error:
+        ask(path, tmp_path / "out")
+    for word in (str(path), *words):
+        assert word in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_split_without_an_article_is_refused(articles: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no example for valid"):
+        ask(articles, tmp_path / "out", "--valid-ratio", "0.0001", "--test-ratio", "0")
+    path = tmp_path / "latin.json"
+    path.write_bytes('{"data":\n "é"}'.encode("latin-1"))
+    with pytest.raises(InputError, match=r"latin\.json, line 2: not UTF-8"):
+        ask(path, tmp_path / "out")
+
+
+# ---- Summaries. ----
+
+
+def test_dialogues_and_a_file_a_reference(tmp_path: Path) -> None:
+    dialogue = "#A#: hello\n#B#: you\u2028\n"
+    dev = write_lines(tmp_path / "dev.jsonl", [json.dumps({"dialogue": dialogue, "summary": "they  greet"})])
+    many = [{"dialogue": f"d{i}", "summary1": f"one {i}", "summary2": f"two {i}", "topic1": "t"} for i in range(2)]
+    test = write_lines(tmp_path / "test.jsonl", [json.dumps(row) for row in many])
+    summaries.main(["--inputs", dev, test, "--splits", "train", "test", "--output-dir", str(tmp_path / "out")])
+    found = {path.name: lines(path) for path in (tmp_path / "out").iterdir() if path.suffix != ".json"}
+    assert found == {
+        "train.dialogue": ["#A#: hello #B#: you"],
+        "train.summary": ["they greet"],
+        "test.dialogue": ["d0", "d1"],
+        "test.summary": ["one 0", "one 1"],
+        "test.summary.ref1": ["one 0", "one 1"],
+        "test.summary.ref2": ["two 0", "two 1"],
+    }
+    options = [
+        "--splits",
+        "test",
+        "--output-dir",
+        str(tmp_path / "keys"),
+        "--turn-separator",
+        "|",
+        "--source-key",
+        "summary",
+    ]
+    summaries.main(["--inputs", dev, *options, "--target-key", "dialogue"])
+    assert lines(tmp_path / "keys/test.summary") == ["#A#: hello #B#: you"]
+    summaries.main(["--inputs", dev, *options, "--source-key", "dialogue"])
+    assert lines(tmp_path / "keys/test.dialogue") == ["#A#: hello | #B#: you"]
+
+
+def test_only_targets_of_train_are_dropped(tmp_path: Path) -> None:
+    rows = [json.dumps({"dialogue": "a b c d", "summary": text}) for text in ("one two three", "one")]
+    file = write_lines(tmp_path / "a.jsonl", rows)
+    options = ["--output-dir", str(tmp_path / "out"), "--max-target", "2", "--max-source", "3"]
+    other = write_lines(tmp_path / "b.jsonl", rows)
+    summaries.main(["--inputs", file, other, "--splits", "train", "valid", *options])
+    assert lines(tmp_path / "out/train.summary") == ["one"]
+    assert lines(tmp_path / "out/valid.summary") == ["one two three", "one"]
+    assert lines(tmp_path / "out/valid.dialogue") == ["a b c"] * 2
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("{", ["line 2", "not JSON"]),
+        ("[1]", ["line 2", "no text under 'dialogue'", "list"]),
+        ('{"dialogue": "d"}', ["line 2", "no text under 'summary'", "found: dialogue"]),
+        ('{"dialogue": 3, "summary": "s"}', ["line 2", "'dialogue'"]),
+        ('{"dialogue": "d", "summary1": "s", "summary2": "t"}', ["line 2", "2 references", "valid: 1"]),
+    ],
+)
+def test_bad_records_are_named(tmp_path: Path, row: str, words: List[str]) -> None:
+    file = write_lines(tmp_path / "dev.jsonl", ['{"dialogue": "d", "summary": "s"}', row])
+    with pytest.raises(InputError) as error:
+        summaries.main(["--inputs", file, "--splits", "dev", "--output-dir", str(tmp_path / "out")])
+    for word in (file, *words):
+        assert word in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--splits", "a", "b"], ["--splits a b", "2 names for 1"]),
+        (["--splits", "a.b"], ["--splits a.b"]),
+        (["--splits", "a", "--langs", "x", "x"], ["--langs x x"]),
+        (["--splits", "a", "--max-source", "-1"], ["--max-source -1"]),
+        (["--splits", "a", "--unit", "pieces"], ["--unit pieces without --model"]),
+        (["--splits", "a", "--unit", "words", "--model", "m"], ["--unit words with --model"]),
+        (["--splits", "a", "--model", "nowhere.model"], ["--model nowhere.model"]),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, options: List[str], words: List[str]) -> None:
+    file = write_lines(tmp_path / "dev.jsonl", ['{"dialogue": "d", "summary": "s"}'])
+    with pytest.raises(InputError) as error:
+        summaries.main(["--inputs", file, "--output-dir", str(tmp_path / "out"), *options])
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_lengths_in_pieces_count_the_end(tmp_path: Path) -> None:
+    text = write_lines(tmp_path / "text", ["ab cd ef gh ij kl mn"] * 20)
+    train([text], tmp_path / "m.model", tmp_path / "dict.txt", TrainOptions(vocab_size=19))
+    import sentencepiece
+
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
+    full = model.encode("ab cd ef gh", out_type=str)
+    for limit in (len(full), len(full) + 1):
+        file = write_lines(tmp_path / "dev.jsonl", [json.dumps({"dialogue": "ab cd ef gh", "summary": "ab"})])
+        options = [
+            "--model",
+            str(tmp_path / "m.model"),
+            "--max-source",
+            str(limit),
+            "--output-dir",
+            str(tmp_path / "out"),
+        ]
+        summaries.main(["--inputs", file, "--splits", "dev", *options])
+        (source,) = lines(tmp_path / "out/dev.dialogue")
+        assert len(model.encode(source)) + 1 <= limit
+        assert (source == "ab cd ef gh") is (limit > len(full))
+
+
+# ---- Triples. ----
+
+
+def test_triples_by_hand(tmp_path: Path) -> None:
+    rows = [
+        'Aarhus_Airport | runwayLength | "2702.0" <SEP> Aarhus | ICAOLocationIdentifier | EKAH',
+        "A (b) | elevationAboveTheSeaLevel (in metres) | 25.0",
+        'Aarhus_Airport | runwayLength | "2702.0" <SEP> Aarhus | ICAOLocationIdentifier | EKAH',
+    ]
+    one, two = write_lines(tmp_path / "t", rows), write_lines(tmp_path / "x", ["First text.", "Second.", "Third."])
+    files = ["--triples", one, one, "--texts", two, two, "--splits", "train", "valid"]
+    triples.main([*files, "--grouped", "valid", "--output-dir", str(tmp_path / "out")])
+    first = "Aarhus Airport | runway length | 2702.0 [S] Aarhus | ICAO location identifier | EKAH"
+    second = "A (b) | elevation above the sea level (in metres) | 25.0"
+    assert lines(tmp_path / "out/train.triples") == [first, second, first]
+    assert lines(tmp_path / "out/train.text") == ["First text.", "Second.", "Third."]
+    assert lines(tmp_path / "out/valid.triples") == [first, second]
+    assert lines(tmp_path / "out/valid.text") == lines(tmp_path / "out/valid.text.ref1") == ["First text.", "Second."]
+    assert lines(tmp_path / "out/valid.text.ref2") == ["Third.", ""]
+    assert not (tmp_path / "out/train.text.ref1").exists()
+    form = ["--predicates", "plain", "--triple-separator", ";", "--field-separator", ":"]
+    triples.main([*files, *form, "--output-dir", str(tmp_path / "out2")])
+    assert lines(tmp_path / "out2/train.triples")[0] == (
+        "Aarhus Airport : runwayLength : 2702.0 ; Aarhus : ICAOLocationIdentifier : EKAH"
+    )
+
+
+@pytest.mark.parametrize("row", ["a | b", "a | b | c | d", "a | b | c <SEP> d | e", "a |  | c"])
+def test_bad_triples_are_named(tmp_path: Path, row: str) -> None:
+    one, two = write_lines(tmp_path / "t", ["a | b | c", row]), write_lines(tmp_path / "x", ["x", "y"])
+    with pytest.raises(InputError, match=r"/t, line 2: .* has \d fields; valid: .subject \| predicate \| object"):
+        triples.main(["--triples", one, "--texts", two, "--splits", "dev", "--output-dir", str(tmp_path / "out")])
+
+
+def test_triples_without_a_text_are_refused(tmp_path: Path) -> None:
+    one, two = write_lines(tmp_path / "t", ["a | b | c"] * 2), write_lines(tmp_path / "x", ["x"])
+    with pytest.raises(InputError, match="unequal line counts"):
+        triples.main(["--triples", one, "--texts", two, "--splits", "dev", "--output-dir", str(tmp_path / "out")])
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--splits", "train", "--grouped", "train"], "--grouped train"),
+        (["--splits", "dev", "--grouped", "test"], "--grouped test"),
+        (["--splits", "dev", "test"], "--splits dev test"),
+    ],
+)
+def test_wrong_options_of_triples_are_named(tmp_path: Path, options: List[str], word: str) -> None:
+    one = write_lines(tmp_path / "t", ["a | b | c"])
+    with pytest.raises(InputError, match=word):
+        triples.main(["--triples", one, "--texts", one, "--output-dir", str(tmp_path / "out"), *options])
+
+
+def test_equal_inputs_give_equal_bytes(articles: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        ask(articles, tmp_path / name)
+    first, second = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
+    assert first == second
