@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
-from . import decoding, report, sga_training_step, trained, vocab_losses
+from . import data_path, decoding, report, sga_training_step, trained, vocab_losses
 
 PAGE = Path(__file__).resolve().parent / "RESULTS.md"
 
@@ -78,7 +78,8 @@ BARS: Dict[str, List[Bar]] = {
     ],
 }
 RENDERERS = {
-    module.__name__.rsplit(".", 1)[1]: module for module in (vocab_losses, sga_training_step, decoding, trained)
+    module.__name__.rsplit(".", 1)[1]: module
+    for module in (vocab_losses, sga_training_step, decoding, trained, data_path)
 }
 
 

@@ -129,9 +129,9 @@ def evaluate(
         difference without variance for significant, reports the smallest p.
     """
     # sacreBLEU counts None, not an empty line, as missing. The first reference is always there.
-    references = [references[0], *([line or None for line in lines] for lines in references[1:])]  # type: ignore[misc]
+    known: List[Any] = [references[0], *([line or None for line in lines] for lines in references[1:])]
     if len(outputs) == 1:
-        found = {key: metric.corpus_score(outputs[0], references) for key, metric in metrics.items()}
+        found = {key: metric.corpus_score(outputs[0], known) for key, metric in metrics.items()}
         return {
             key: Outcome(score.name, [float(score.score)], [None], str(metrics[key].get_signature()))
             for key, score in found.items()
@@ -142,7 +142,7 @@ def evaluate(
     outcomes = {}
     for key, metric in metrics.items():
         with _seeded(seed):
-            _, table = PairedTest(named, {key: metric}, references, test_type="bs", n_samples=samples)()
+            _, table = PairedTest(named, {key: metric}, known, test_type="bs", n_samples=samples)()
         name = next(column for column in table if column != "System")
         results: List[Any] = list(table[name])
         p_values: List[Optional[float]] = [None]

@@ -6,7 +6,7 @@ import torch
 
 from fairseq_plugins.ops.ctc import BestPath
 from tests import builders
-from tests.contract.effects import BASES, Run, flips, outcome
+from tests.contract.effects import BASES, Run, flips, outcome, seen_by
 
 PAIR = ["{data}", "--source-lang", "en", "--target-lang", "de"]
 BASES["model sga"] = [
@@ -21,6 +21,37 @@ BASES["model xlmr_mlm"] = [
     *("{data}", "--task", "tlm_pretraining", "--pairs", "en-de", "--arch", "xlmr_mlm_tiny", "--criterion", "masked_lm"),
     *("--encoder-layers", "2", "--encoder-embed-dim", "16", "--encoder-ffn-embed-dim", "24"),
     *("--encoder-attention-heads", "2", "--tokens-per-sample", "40"),
+]
+
+_WIDTHS = [
+    word
+    for side in ("encoder", "decoder")
+    for name, value in (
+        ("embed-dim", builders.WIDTH),
+        ("ffn-embed-dim", builders.FFN),
+        ("attention-heads", builders.HEADS),
+    )
+    for word in (f"--{side}-{name}", str(value))
+]
+BASES["model deltalm"] = [
+    *(
+        *PAIR,
+        "--task",
+        "translation",
+        "--arch",
+        "deltalm_tiny",
+        "--criterion",
+        "label_smoothed_cross_entropy",
+        *_WIDTHS,
+    ),
+    *(
+        "--encoder-layers",
+        str(builders.LAYERS),
+        "--decoder-layers",
+        str(builders.LAYERS // 2),
+        "--share-all-embeddings",
+    ),
+    *("--max-source-positions", str(builders.POSITIONS), "--max-target-positions", str(builders.POSITIONS)),
 ]
 
 
@@ -119,6 +150,26 @@ XLMR_MLM: Dict[str, Any] = {
     "init_from_mlm": (["--init-from-mlm", "{mlm}"], _first_weights),
 }
 
-for _model, _table in (("sga", SGA), ("nat_ctc", NAT_CTC), ("xlmr_mlm", XLMR_MLM)):
+# ---- DeltaLM. ----
+
+
+def _first_embedding(run: Run) -> Any:
+    """Before the run makes the weights random."""
+    torch.manual_seed(1)
+    return run.task.build_model(run.model_options()).encoder.embed_tokens.weight[5].tolist()
+
+
+DELTALM: Dict[str, Any] = {
+    # The world has no DeltaLM: the masked LM is refused, and the message names the option's file.
+    "pretrained_deltalm_checkpoint": (["--pretrained-deltalm-checkpoint", "{mlm}/model.safetensors"], _built),
+    "init_from_mlm": (["--init-from-mlm", "{mlm}"], _first_embedding),
+    "decoder_block": (["--decoder-block", "vanilla"], Run.shapes),
+}
+seen_by(
+    "model deltalm: embedding_mismatch",
+    "tests/unit/models/test_deltalm_released.py::test_truncate_keeps_the_first_rows",
+)
+
+for _model, _table in (("sga", SGA), ("nat_ctc", NAT_CTC), ("xlmr_mlm", XLMR_MLM), ("deltalm", DELTALM)):
     for _name, (_flip, _observe) in _table.items():
         flips(f"model {_model}: {_name}", _flip, _observe)

@@ -36,6 +36,16 @@ flips("task tlm_pretraining: monolingual", ["--monolingual", "de"], lambda run: 
 flips("task tlm_pretraining: mask_prob", ["--mask-prob", "0.9"], _items)
 flips("task tlm_pretraining: one_side_prob", ["--one-side-prob", "1.0"], _items)
 flips("task tlm_pretraining: tokens_per_sample", ["--tokens-per-sample", "15"], lambda run: run.task.max_positions())
+BASES["task translation_multi_temperature"] = [
+    *("{data}", "--task", "translation_multi_temperature", "--lang-pairs", "en-de,en-fr", "--arch", "transformer"),
+    *("--max-source-positions", "90", "--max-target-positions", "90"),
+]
+flips(
+    "task translation_multi_temperature: sampling_temperature_schedule",
+    ["--sampling-temperature-schedule", "1:5:2"],
+    lambda run: len(run.dataset),  # pairs in a row have their own sizes, drawn ones that of the base
+    base=["--virtual-data-size", "9"],
+)
 
 
 # ---- Criterions. ----

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
-from benchmarks import decoding, floor, measure, report, results, sga_training_step, vocab_losses
+from benchmarks import data_path, decoding, floor, measure, report, results, sga_training_step, vocab_losses
 from benchmarks.systems import Sizes, autoregressive, batch, dictionary, sga
 
 SIZES = Sizes(vocab=60, layers=2, width=16, heads=2, prompts=3)
@@ -98,6 +98,25 @@ def test_training_steps_have_the_same_loss_and_gradient() -> None:
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=1e-5)
 
 
+def test_data_paths_have_the_same_blocks_and_all_their_tokens() -> None:
+    options = argparse.Namespace(tokens=3000, batch_tokens=1024, vocab=300, rounds=1)
+    found = data_path.cases(options)
+    stock, ours, pairs = found.values()
+    assert len(stock.dataset) == len(ours.dataset) >= 5
+    for index in range(len(ours.dataset)):
+        block = stock.dataset[index]["target"].tolist()
+        assert block[1:] == ours.dataset.streams[0].read(index, None)[0].tolist()
+    assert (
+        stock.tokens
+        == ours.tokens
+        == sum(len(stock.dataset[index]["target"]) - 1 for index in range(len(stock.dataset)))
+    )
+    assert pairs.tokens == int(pairs.dataset.sizes[:, 0].sum())
+    assert stock.run() == stock.tokens + len(stock.dataset), "the stock target is the whole block with its <s>"
+    table = data_path.render({"results": data_path.compare(options)})
+    assert table.count("\n") == 4 and "1.00 (1.00 to 1.00)" in table
+
+
 def test_verdicts_name_what_is_missed() -> None:
     row = {"loss": "ctc", "weight": "frozen", "variant": "chunked", "time_ratio": [1.2, 1.1, 1.3], "memory_ratio": 0.05}
     lines = [results.verdict({"results": [row]}, bar) for bar in results.BARS["vocab_losses"]]
@@ -118,7 +137,7 @@ def test_the_page_is_made_of_the_committed_files(tmp_path: Path, monkeypatch: py
     assert {"device", "torch", "fairseq", "threads"} <= set(content["machine"])
     page = results.render()
     assert page.count("| ctc | frozen |") == 2 and "## decoding" not in page
-    assert "yet: `sga_training_step`, `decoding`, `trained`." in page
+    assert "yet: `sga_training_step`, `decoding`, `trained`, `data_path`." in page
     assert page == results.render()
 
 

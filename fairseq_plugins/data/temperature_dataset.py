@@ -1,0 +1,127 @@
+"""Language pairs sampled at a temperature that changes from epoch to epoch."""
+
+import logging
+import math
+from collections import OrderedDict
+from typing import Any, NamedTuple, Optional, Sequence
+
+import numpy as np
+from fairseq.data import SampledMultiDataset
+from fairseq.data.multilingual.sampling_method import temperature_sampling
+
+logger = logging.getLogger(__name__)
+
+LOWEST = 1.0  # below it the largest pair gets even more than its share of the data
+
+
+class TemperatureSchedule(NamedTuple):
+    """The sampling temperature as a function of the epoch.
+
+    Attributes:
+        start: temperature of epoch 1.
+        end: temperature of epoch ``epochs`` + 1 and of every later one.
+        epochs: how many epochs the way from start to end takes, at least 1.
+
+    Source: DeltaLM section 3.2, "the sampling temperature increases from 1.0 to 5.0 gradually"; linear is ours.
+    """
+
+    start: float
+    end: float
+    epochs: int
+
+    @classmethod
+    def parse(cls, text: str, option: str = "--sampling-temperature-schedule") -> "TemperatureSchedule":
+        """Read ``START:END:EPOCHS``, as in ``1:5:10``. The temperature may rise or fall.
+
+        Raises:
+            ValueError: not three numbers, a temperature below 1 or infinite, a schedule that ends before it starts.
+        """
+        parts = str(text).split(":")
+        try:
+            start, end = (float(part) for part in parts[:2])
+            (epochs,) = (int(part) for part in parts[2:])
+        except ValueError:
+            raise ValueError(
+                f"{option} must be START:END:EPOCHS, two temperatures and a whole number, as 1:5:10; got {text!r}"
+            ) from None
+        for name, value in (("START", start), ("END", end)):
+            if not LOWEST <= value < math.inf:  # also refuses nan
+                raise ValueError(
+                    f"{option} {text}: {name} must be a temperature of at least 1 (1 = sizes as they are, larger = more equal "
+                    f"shares); got {value:g}"
+                )
+        if epochs < 1:
+            raise ValueError(
+                f"{option} {text}: EPOCHS must be at least 1, or the schedule ends before it starts; got {epochs}. For one and "
+                "the same temperature use --sampling-method temperature --sampling-temperature"
+            )
+        return cls(start, end, epochs)
+
+    def at(self, epoch: int) -> float:
+        """Temperature of an epoch, counted from 1; it depends on nothing else."""
+        return self.start + (self.end - self.start) * min((epoch - 1) / self.epochs, 1.0)
+
+
+def sampling_shares(sizes: Sequence[int], temperature: float) -> np.ndarray:
+    """Share of every pair in an epoch, p ∝ n^(1/T).
+
+    Args:
+        sizes: sentences of each pair, at least one each.
+        temperature: T, at least 1.
+
+    Returns:
+        (pairs,) float64, sums to 1.
+    """
+    weights = np.asarray(temperature_sampling(list(sizes), temperature), dtype=np.float64)
+    return weights / weights.sum()
+
+
+class TemperatureDataset(SampledMultiDataset):
+    """fairseq's sampled pairs, drawn anew for every epoch at the temperature of that epoch.
+
+    fairseq's own class keeps the ratios it was made with; and with ``--virtual-epoch-size`` it draws once for several epochs, from
+    a seed that depends on the epoch in which the process started. Here everything is a function of (seed, epoch). And a direction
+    that is drawn more often than it has sentences gives every sentence before any of them again.
+
+    Args:
+        datasets: key -> pairs of one direction.
+        sizes: sentences of each direction in all of its data, which may be more than what is loaded.
+        schedule: the temperature.
+        seed: of the drawing.
+        epoch: the first epoch, counted from 1.
+        virtual_size: sentences an epoch; None = as many as leave the largest direction at its size, at most 1.5 times all.
+        split: name for the log.
+        shared_collater: all directions are collated alike.
+    """
+
+    def __init__(
+        self,
+        datasets: "OrderedDict[str, Any]",
+        sizes: Sequence[int],
+        schedule: TemperatureSchedule,
+        seed: int,
+        epoch: int = 1,
+        virtual_size: Optional[int] = None,
+        split: str = "train",
+        shared_collater: bool = True,
+    ):
+        self.pair_sizes, self.schedule, self.wanted_size = list(sizes), schedule, virtual_size
+        super().__init__(datasets, None, seed=seed, epoch=epoch, split=split, shared_collater=shared_collater)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the sentences of an epoch, unless they are those at hand."""
+        if epoch != self._cur_epoch:
+            temperature = self.schedule.at(epoch)
+            self.setup_sampling(sampling_shares(self.pair_sizes, temperature), self.wanted_size)
+            shares = ", ".join(f"{key} {share:.4f}" for key, share in zip(self.keys, self.sample_ratios))
+            logger.info(
+                f"[{self.split}] epoch {epoch}: sampling temperature {temperature:.4g}, {len(self)} sentences, "
+                f"probabilities: {shares}"
+            )
+        super().set_epoch(epoch)
+
+    def random_choice_in_dataset(self, rng: np.random.RandomState, dataset: Any, choice_size: int) -> np.ndarray:
+        """Which sentences of a direction an epoch holds. (choice_size,) int64."""
+        times, rest = divmod(int(choice_size), len(dataset))
+        whole = np.tile(np.arange(len(dataset)), times)
+        return np.concatenate([whole, rng.choice(len(dataset), rest, replace=False)])

@@ -1,0 +1,122 @@
+"""DeltaLM (Ma et al. 2021): a stock transformer of XLM-R's shape whose decoder interleaves attention and feed-forward networks."""
+
+import os
+from argparse import Namespace
+from contextlib import nullcontext
+from dataclasses import fields
+from typing import Any, Dict, Optional
+
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerModel
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from omegaconf import OmegaConf, open_dict
+from torch import nn
+
+from ...modules.interleaved_layer import InterleavedDecoderLayer
+from . import pretrained
+from .config import ARCHITECTURES, DECODER_BLOCKS, EMBEDDING_POLICIES, DeltaLMOptions, set_architecture
+
+OPTIONS = [one.name for one in fields(DeltaLMOptions) if one.name != "_name"]
+CHOICES = {
+    "embedding_mismatch": [str(one) for one in EMBEDDING_POLICIES],
+    "decoder_block": [str(one) for one in DECODER_BLOCKS],
+}
+SOURCES = ("pretrained_deltalm_checkpoint", "init_from_mlm")
+
+
+class InterleavedDecoder(TransformerDecoderBase):
+    """The stock decoder with :class:`InterleavedDecoderLayer`."""
+
+    def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
+        """One block, wrapped for ``--checkpoint-activations`` and FSDP as the stock one."""
+        layer: nn.Module = InterleavedDecoderLayer(cfg, no_encoder_attn)
+        if cfg.checkpoint_activations:
+            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+
+
+@register_model("deltalm")
+class DeltaLMModel(TransformerModel):
+    """Encoder of XLM-R's shape and interleaved decoder; every option of the stock transformer holds."""
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Options of the stock transformer and :class:`DeltaLMOptions`."""
+        TransformerModel.add_args(parser)
+        gen_parser_from_dataclass(parser, DeltaLMOptions())
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "DeltaLMModel":
+        """Build, then fill from the pretrained file that ``args`` names.
+
+        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other file.
+
+        Raises:
+            ValueError: sizes, positions or dictionary that do not fit the file; naming option, value and what is valid.
+        """
+        with _writable(args):
+            set_architecture(args, {name: getattr(DeltaLMOptions, name) for name in OPTIONS})
+        for name, valid in CHOICES.items():
+            if str(getattr(args, name)) not in valid:
+                option = f"--{name.replace('_', '-')}"
+                raise ValueError(f"{option} must be one of {', '.join(valid)}; got {getattr(args, name)}")
+        chosen = [name for name in SOURCES if getattr(args, name)]
+        if len(chosen) > 1:
+            raise ValueError("--pretrained-deltalm-checkpoint and --init-from-mlm exclude each other: give one")
+        # A namespace in any case: the stock model loses what it does not know of a hydra configuration.
+        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
+        model: DeltaLMModel = super().build_model(plain, task)
+        for name in chosen:
+            path = getattr(args, name)
+            if os.path.exists(path):
+                pretrained.fill(model, plain, name)
+            else:
+                model.absent_source = f"--{name.replace('_', '-')} {path}: no such file"
+            with _writable(args):
+                args.initialised_from = path
+                setattr(args, name, None)
+        return model
+
+    @classmethod
+    def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Module) -> nn.Module:
+        """The interleaved decoder, or the stock one with ``--decoder-block vanilla``."""
+        cfg = TransformerConfig.from_namespace(args)
+        kind = TransformerDecoderBase if str(args.decoder_block) == "vanilla" else InterleavedDecoder
+        return kind(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
+
+    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__(args, encoder, decoder)
+        self.absent_source: Optional[str] = None
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """A checkpoint of a run holds everything: the pretrained file need not be there to resume."""
+        done = super().load_state_dict(*args, **kwargs)
+        self.absent_source = None
+        return done
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As the stock model.
+
+        Raises:
+            ValueError: the pretrained file was not there, and no checkpoint of the run was loaded since.
+        """
+        if self.absent_source is not None:
+            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
+        return super().forward(*args, **kwargs)
+
+
+def _writable(args: Any) -> Any:
+    """A context in which new names may be set, in an argparse namespace or a hydra configuration."""
+    return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
+
+
+def _register(name: str, defaults: Dict[str, Any]) -> None:
+    @register_model_architecture("deltalm", name)
+    def architecture(args: Any) -> None:
+        set_architecture(args, defaults)
+
+
+for _name, _defaults in ARCHITECTURES.items():
+    _register(_name, _defaults)

@@ -1,0 +1,130 @@
+"""Span corruption (T5): which tokens are cut out of a text, and the source and target made of it."""
+
+from typing import Any, Sequence, Tuple
+
+import numpy as np
+
+
+def check_span_options(ratio: float, mean_span: float, ratio_option: str = "--mask-prob") -> None:
+    """Refuse what no span mask can be drawn for.
+
+    Args:
+        ratio: share of tokens corrupted.
+        mean_span: mean length of a span, in tokens.
+        ratio_option: the option that ``ratio`` comes from, for the message.
+
+    Raises:
+        ValueError: naming option, value and valid range.
+    """
+    if not 0.0 < ratio < 1.0:
+        raise ValueError(f"{ratio_option} must lie in (0, 1); got {ratio}")
+    if not 1.0 <= mean_span < float("inf"):
+        raise ValueError(f"--mean-span must be at least 1 token; got {mean_span}")
+
+
+def count_spans(lengths: Any, ratio: float, mean_span: float) -> Tuple[np.ndarray, np.ndarray]:
+    """How many tokens and spans of a text are corrupted: a function of its length alone, as in T5.
+
+    Args:
+        lengths: () or (N,) int, tokens that may be corrupted; at least 2.
+        ratio: share of tokens corrupted, in (0, 1).
+        mean_span: mean length of a span in tokens, at least 1.
+
+    Returns:
+        Noise tokens, round(ratio · length) and at least 1 and at most length − 1; and spans, round(noise / mean_span), at least 1
+        and at most as many as have a token each and one kept token between two of them. Halves are rounded to the even number.
+        Neither ever falls as the length grows.
+
+    Source: Raffel et al. 2020, section 3.1.4; DeltaLM section 2.3 (ratio 0.15 and 0.5, mean 3).
+    """
+    lengths = np.asarray(lengths, dtype=np.int64)
+    noise = np.minimum(np.maximum(np.round(lengths * ratio).astype(np.int64), 1), lengths - 1)
+    spans = np.maximum(np.round(noise / mean_span).astype(np.int64), 1)
+    return noise, np.minimum(spans, np.minimum(noise, lengths - noise + 1))
+
+
+def most_spans(length: int, ratio: float, mean_span: float, separators: int) -> int:
+    """Sentinels that the worst text needs, separators cutting spans in two.
+
+    Args:
+        length: tokens of the longest text, separators counted, its last ``</s>`` not.
+        ratio, mean_span: see :func:`count_spans`.
+        separators: tokens among them that may be separators, at most; a separator is never corrupted.
+
+    Returns:
+        The largest number of maximal spans.
+    """
+    cuts = np.arange(max(min(separators, length - 2), 0) + 1)
+    noise, spans = count_spans(length - cuts, ratio, mean_span)
+    return int(np.minimum(spans + cuts, noise).max())
+
+
+def draw_span_mask(length: int, ratio: float, mean_span: float, rng: Any) -> np.ndarray:
+    """Draw which tokens are corrupted, uniformly among all masks with the given numbers of tokens and spans.
+
+    Spans have at least one token, gaps between two spans as well; the gaps before the first and after the last one may be empty.
+
+    Args:
+        length: tokens S, at least 2.
+        ratio, mean_span: see :func:`count_spans`.
+        rng: numpy Generator or RandomState.
+
+    Returns:
+        (S,) bool, True = corrupted.
+
+    Raises:
+        ValueError: fewer than 2 tokens: one must be corrupted and one stay.
+
+    Differs from T5's code, which always keeps the first token and corrupts the last.
+    """
+    if length < 2:
+        raise ValueError(f"span corruption needs at least 2 tokens; got {length}")
+    noise, spans = (int(count) for count in count_spans(length, ratio, mean_span))
+    runs = np.empty(2 * spans + 1, dtype=np.int64)  # gap, span, gap, ..., span, gap
+    runs[1::2] = _draw_parts(noise, spans, rng)
+    runs[0::2] = _draw_parts(length - noise + 2, spans + 1, rng)
+    runs[[0, -1]] -= 1  # the outer gaps may be empty
+    return np.repeat(np.arange(len(runs)) % 2 == 1, runs)
+
+
+def _draw_parts(total: int, parts: int, rng: Any) -> np.ndarray:
+    """(parts,) positive integers with the given sum, uniformly among all such rows."""
+    cuts = np.sort(rng.choice(total - 1, parts - 1, replace=False)) + 1
+    return np.diff(np.concatenate([[0], cuts, [total]]))
+
+
+def corrupt_spans(
+    tokens: np.ndarray, mask: np.ndarray, sentinels: Sequence[int], target_sentinels: bool = True
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Replace each span by a sentinel; the target tells what was there.
+
+    ``a b c d e f`` with ``b c`` and ``e`` corrupted gives the source ``a <0> d <1> f`` and the target ``<0> b c <1> e``. No
+    sentinel follows the last span: the T5 paper closes the target with one more, its code does not, and DeltaLM's Figure 3 leaves
+    it open; ``</s>``, which the dataset appends, says the same.
+
+    Args:
+        tokens: (S,) int64.
+        mask: (S,) bool, True = corrupted; neighbouring tokens are one span.
+        sentinels: ids of the sentinels, in order of use.
+        target_sentinels: write the sentinels into the target; without them it is the corrupted tokens alone (DeltaLM's mixing
+            against accidental translation, section 3.3).
+
+    Returns:
+        Source and target, int64.
+
+    Raises:
+        ValueError: more spans than sentinels.
+    """
+    first = mask.copy()
+    first[1:] &= ~mask[:-1]
+    spans = int(first.sum())
+    if spans > len(sentinels):
+        raise ValueError(f"{spans} spans need as many sentinels; there are {len(sentinels)}")
+    used = np.asarray(sentinels[:spans], dtype=tokens.dtype)
+    source = tokens.copy()
+    source[first] = used
+    source = source[first | ~mask]
+    target = tokens[mask]
+    if target_sentinels:
+        target = np.insert(target, np.flatnonzero(first[mask]), used)
+    return source, target

@@ -1,0 +1,194 @@
+"""Tiny DeltaLM models, released files and masked LMs, with names written out by hand (not with the package's tables)."""
+
+import argparse
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, Optional, Tuple
+
+import pytest
+import torch
+from fairseq import models
+from fairseq.data import Dictionary
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from fairseq_plugins import checkpoints
+from fairseq_plugins.models.deltalm import DeltaLMModel
+from tests import builders
+
+LAYERS, BLOCKS = 4, 2
+SIZES: Dict[str, int] = {
+    "encoder_layers": LAYERS,
+    "decoder_layers": BLOCKS,
+    "encoder_embed_dim": builders.WIDTH,
+    "decoder_embed_dim": builders.WIDTH,
+    "encoder_ffn_embed_dim": builders.FFN,
+    "decoder_ffn_embed_dim": builders.FFN,
+    "encoder_attention_heads": builders.HEADS,
+    "decoder_attention_heads": builders.HEADS,
+    "max_source_positions": builders.POSITIONS,
+    "max_target_positions": builders.POSITIONS,
+}
+KINDS = ("argparse", "omegaconf")
+ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
+
+
+def dictionary(pieces: int = builders.PIECES, mask: bool = True, tags: int = 0) -> Dictionary:
+    """4 symbols, the pieces p0 p1 …, ``<mask>`` (stock tasks have none), and language tags t0 t1 … at the end."""
+    result = Dictionary()
+    for symbol in [f"p{n}" for n in range(pieces)] + ["<mask>"] * mask + [f"t{n}" for n in range(tags)]:
+        result.add_symbol(symbol)
+    return result
+
+
+def task(**symbols: Any) -> Any:
+    """What building a model needs of a task: one dictionary for both sides."""
+    return SimpleNamespace(source_dictionary=dictionary(**symbols), target_dictionary=dictionary(**symbols))
+
+
+def arguments(kind: str = "argparse", arch: str = "deltalm_tiny", **options: Any) -> Any:
+    """Options as the command line (a Namespace) or a YAML (a DictConfig) gives them, before the architecture's."""
+    values = {"share_all_embeddings": True, **SIZES, **options}
+    if kind == "omegaconf":
+        return OmegaConf.create({"_name": arch, **values})
+    return argparse.Namespace(arch=arch, **values)
+
+
+def with_defaults(args: Any) -> Any:
+    """The same options after the architecture has set those that were not given."""
+    models.ARCH_CONFIG_REGISTRY[args.arch](args)
+    return args
+
+
+def build(args: Any = None, symbols: Optional[Dict[str, Any]] = None, **options: Any) -> DeltaLMModel:
+    """What a task's build_model does, with the values of the initialisation or of a pretrained file."""
+    return models.build_model(arguments(**options) if args is None else args, task(**(symbols or {})))
+
+
+def randomise(module: nn.Module, seed: int) -> None:
+    """Random weights under which every path matters and the positions stay apart (larger ones make them alike)."""
+    builders.randomise(module, seed)
+    for name, parameter in module.named_parameters():
+        if parameter.dim() == 2 and not re.search(r"embed_|output_projection|q_proj|k_proj", name):
+            parameter.data.mul_(0.3)
+
+
+def random_model(seed: int = 5, **options: Any) -> DeltaLMModel:
+    """In evaluation mode."""
+    model = build(**options)
+    randomise(model, seed)
+    return model.eval()
+
+
+def in_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq takes the softmax of its attention and GELU in float32 whatever the dtype; now in that of the input."""
+    monkeypatch.setattr("fairseq.utils.softmax", lambda x, dim, onnx_trace=False: x.softmax(dim))
+    monkeypatch.setattr("fairseq.modules.gelu", nn.functional.gelu)
+
+
+def state_of(model: Any) -> Dict[str, Tensor]:
+    """The weights: the state dict without fairseq's version buffers."""
+    return {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(".version")}
+
+
+def assert_nothing_random(report: Any, model: Any) -> None:
+    """The report of a pretrained file names a source for every weight, and calls nothing random."""
+    weights = set(state_of(model))
+    assert weights - set(report.reasons) == set()
+    assert [name for name in report.initialised if name in weights] == []
+    assert [name for name, reason in report.reasons.items() if not reason or reason == "random"] == []
+
+
+def _block_tensors(norms: Tuple[str, ...], attentions: Tuple[str, ...], ffns: Tuple[str, ...]) -> Dict[str, Tuple]:
+    width, inner = builders.WIDTH, builders.FFN
+    shapes: Dict[str, Tuple] = {}
+    for name in attentions:
+        for projection in ATTENTION:
+            shapes[f"{name}.{projection}.weight"], shapes[f"{name}.{projection}.bias"] = (width, width), (width,)
+    for name in ffns:
+        shapes[f"{name}.fc1.weight"], shapes[f"{name}.fc1.bias"] = (inner, width), (inner,)
+        shapes[f"{name}.fc2.weight"], shapes[f"{name}.fc2.bias"] = (width, inner), (width,)
+    for name in norms:
+        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (width,)
+    return shapes
+
+
+def released_tensors(
+    seed: int = 1, rows: int = builders.VOCAB, layers: int = LAYERS, blocks: int = BLOCKS, embedding_norm: bool = True
+) -> Dict[str, Tensor]:
+    """Random tensors, no two alike but the two token embeddings, under the names of the authors' release."""
+    shapes: Dict[str, Tuple] = {}
+    for side in ("src_embedding", "tgt_embedding"):
+        shapes[f"{side}.embed_tokens.weight"] = (rows, builders.WIDTH)
+        shapes[f"{side}.embed_positions.weight"] = (builders.POSITIONS + 2, builders.WIDTH)
+        if embedding_norm:
+            shapes[f"{side}.emb_layer_norm.weight"] = shapes[f"{side}.emb_layer_norm.bias"] = (builders.WIDTH,)
+    layer = _block_tensors(("self_attn_layer_norm", "final_layer_norm"), ("self_attn",), ("ffn",))
+    block = _block_tensors(
+        ("self_attn_layer_norm", "ffn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+        ("self_attn", "encoder_attn"),
+        ("ffn_1", "ffn_2"),
+    )
+    for number in range(layers):
+        shapes.update({f"encoder.layers.{number}.{name}": shape for name, shape in layer.items()})
+    for number in range(blocks):
+        shapes.update({f"decoder.layers.{number}.{name}": shape for name, shape in block.items()})
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {name: 0.5 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    tensors["tgt_embedding.embed_tokens.weight"] = tensors["src_embedding.embed_tokens.weight"].clone()
+    return tensors
+
+
+def in_names_of_the_model(released: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """The state that a released file stands for: ``ffn_1`` is the bottom FFN (fc3, fc4), ``ffn_2`` the top one."""
+    sides = {"src_embedding": "encoder", "tgt_embedding": "decoder", "encoder": "encoder", "decoder": "decoder"}
+    inside = {"ffn_1.fc1": "fc3", "ffn_1.fc2": "fc4", "ffn_2.": "", "ffn.": "", "emb_layer_norm": "layernorm_embedding"}
+    state = {}
+    for name, tensor in released.items():
+        side, _, rest = name.partition(".")
+        for theirs, ours in inside.items():
+            rest = rest.replace(theirs, ours)
+        state[f"{sides[side]}.{rest}"] = tensor
+    state["decoder.output_projection.weight"] = released["tgt_embedding.embed_tokens.weight"]
+    return state
+
+
+def write_released(path: Path, tensors: Optional[Dict[str, Tensor]] = None) -> Path:
+    """A file as the authors released theirs."""
+    torch.save({"weights": released_tensors() if tensors is None else tensors}, path)
+    return path
+
+
+def write_mlm(folder: Path, seed: int = 1, layers: int = LAYERS, **changes: Any) -> Dict[str, Tensor]:
+    """A random masked LM as a Hugging Face folder. Returns its tensors without the part before the layer's number."""
+    module = builders.masked_lm(seed, layers=layers, **changes)
+    checkpoints.write_masked_lm(folder, module.sizes, module.state_dict(), dtype=torch.float32)
+    start = "sentence_encoder."
+    return {
+        name[len(start) :]: tensor.detach() for name, tensor in module.state_dict().items() if name.startswith(start)
+    }
+
+
+def write_dictionary(path: Path, pieces: int = builders.PIECES, swapped: bool = False) -> None:
+    """``dict.txt``, without ``<mask>``; ``swapped``: two entries change places."""
+    symbols = [f"p{number}" for number in range(pieces)]
+    if swapped:
+        symbols[3], symbols[4] = symbols[4], symbols[3]
+    path.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
+
+
+def sample(extra: int = 0) -> Dict[str, Any]:
+    """Three ragged pairs; ``extra`` columns of padding more than needed."""
+    return builders.batch(builders.source_rows([6, 3, 5]), builders.target_rows([4, 2, 3]), extra=extra)
+
+
+def net_input(extra: int = 0) -> Dict[str, Tensor]:
+    """The model's input of :func:`sample`, shifted as the translation task does: ``</s>`` first, padding last."""
+    batch = sample(extra)
+    shifted = batch["target"].roll(1, 1)
+    shifted[:, 0] = builders.EOS
+    for row, target in zip(shifted, batch["target"]):
+        length = int(target.ne(builders.PAD).sum())
+        row[length:] = builders.PAD
+    return {**batch["net_input"], "prev_output_tokens": shifted}

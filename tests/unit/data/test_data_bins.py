@@ -1,0 +1,78 @@
+"""Reading data-bins of several languages: which file is taken, and what is said about one that is missing."""
+
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from fairseq_plugins.data.data_bins import load_dictionary, load_monolingual, load_pair_side
+from tests import builders, data_bins
+
+SYMBOLS = builders.dictionary()
+
+
+def first(text: object) -> int:
+    """The first token of the first sentence."""
+    return int(text[0][0])  # type: ignore[index]
+
+
+def write(folder: Path, name: str, token: int, count: int = 2) -> None:
+    """``train.NAME``, whose sentences begin with a token."""
+    pair, _, language = name.rpartition(".")
+    data_bins.write_side(folder, "train", pair or language, language, [[token, 5]] * count)
+    if not pair:
+        for ending in ("bin", "idx"):
+            (folder / f"train.{language}.{language}.{ending}").rename(folder / f"train.{language}.{ending}")
+
+
+@pytest.mark.parametrize(
+    ("names", "taken"),
+    [
+        (["de-None.de", "de", "en-de.de", "de-fr.de"], "de-None.de"),
+        (["de", "en-de.de", "de-fr.de"], "de"),
+        (["en-de.de", "de-fr.de"], "de-fr.de"),  # the first of the pairs
+        (["en-de.de"], "en-de.de"),
+    ],
+)
+def test_which_monolingual_text_is_read(tmp_path: Path, names: List[str], taken: str) -> None:
+    tokens = {name: 6 + number for number, name in enumerate(names)}
+    for name, token in tokens.items():
+        write(tmp_path, name, token)
+    text = load_monolingual(str(tmp_path / "train"), "de", ["fr-es", "de-fr", "en-de"], SYMBOLS, "--monolingual")
+    assert first(text) == tokens[taken]
+
+
+def test_pairs_are_read_by_side(tmp_path: Path) -> None:
+    write(tmp_path, "en-de.en", 6)
+    write(tmp_path, "en-de.de", 7)
+    sides = [load_pair_side(str(tmp_path / "train"), "en-de", side, SYMBOLS, "--pairs") for side in ("en", "de")]
+    assert [first(side) for side in sides] == [6, 7]
+
+
+def test_missing_and_empty_files_are_named_with_the_command(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "train")
+    command = f"fairseq-preprocess --only-source --source-lang de .*--trainpref TEXT --destdir {tmp_path}"
+    with pytest.raises(ValueError, match=rf"--monolingual de: .*train\.de-None\.de\.bin is missing; run {command}"):
+        load_monolingual(prefix, "de", ["en-fr"], SYMBOLS, "--monolingual")
+    command = f"fairseq-preprocess --source-lang en --target-lang de --trainpref TEXT --destdir {tmp_path}"
+    with pytest.raises(ValueError, match=rf"--pairs en-de: .*train\.en-de\.en\.bin is missing; run {command}"):
+        load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
+    write(tmp_path, "en-de.en", 6, count=0)
+    with pytest.raises(ValueError, match=r"train\.en-de\.en\.bin is empty"):
+        load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
+
+
+def test_one_dictionary_for_all_languages(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no dictionary .*dict\.en\.txt"):
+        load_dictionary(str(tmp_path), ["en", "de"])
+    data_bins.write_dictionary(tmp_path, "de")
+    assert load_dictionary(str(tmp_path), ["en", "de"]).symbols[4:] == [
+        f"p{number}" for number in range(builders.PIECES)
+    ]
+    # Other counts of the same symbols are the same dictionary.
+    text = (tmp_path / "dict.de.txt").read_text()
+    (tmp_path / "dict.en.txt").write_text(text.replace(" 1\n", " 9\n"))
+    load_dictionary(str(tmp_path), ["en", "de"])
+    data_bins.write_dictionary(tmp_path, "fr", pieces=builders.PIECES - 1)
+    with pytest.raises(ValueError, match=r"dict\.fr\.txt differs from .*dict\.en\.txt"):
+        load_dictionary(str(tmp_path), ["en", "de", "fr"])

@@ -1,0 +1,374 @@
+"""DeltaLM: the authors' numbers, sizes, identities with stock layers, decoding step by step, and what training changes."""
+
+import copy
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+import torch
+from fairseq import models, options
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+from fairseq.sequence_generator import SequenceGenerator
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from fairseq_plugins.models.deltalm import ARCHITECTURES, DeltaLMModel, InterleavedDecoder
+from fairseq_plugins.modules.interleaved_layer import InterleavedDecoderLayer
+from tests import builders, deltalm_builders
+from tests.deltalm_builders import KINDS, net_input, random_model
+
+# hydra's own deprecations, called by fairseq.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+CLOSE = dict(rtol=0, atol=1e-5)
+# Layers of the encoder and of the decoder, width, feed-forward width, heads: the paper's base and its released sizes.
+ARCHS = {
+    "deltalm_tiny": (4, 2, 256, 1024, 4),
+    "deltalm_base": (12, 6, 768, 3072, 12),
+    "deltalm_large": (24, 12, 1024, 4096, 16),
+}
+
+
+# ---- The authors' implementation. ----
+
+
+@pytest.fixture
+def golden(repo_root: Path) -> Tuple[Path, Dict[str, Any]]:
+    """A random model in the released layout, and what the authors' implementation gives for it."""
+    folder = repo_root.parent / "shared" / "golden"
+    released, expected = (folder / f"deltalm_tiny_{name}.pt" for name in ("released", "expected"))
+    if not (released.is_file() and expected.is_file()):
+        pytest.skip("needs ../shared/golden/deltalm_tiny_*.pt, which are not part of the repository")
+    return released, torch.load(expected, weights_only=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("arch", ["deltalm_tiny", "deltalm_base"])
+@torch.no_grad()
+def test_a_released_model_gives_the_authors_numbers(golden: Any, kind: str, arch: str, device: torch.device) -> None:
+    released, expected = golden
+    config = expected["config"]
+    sizes: Dict[str, Any] = {f"max_{side}_positions": config["max_positions"] for side in ("source", "target")}
+    for side in ("encoder", "decoder"):
+        sizes[f"{side}_layers"] = config[f"{side}_layers"]
+        sizes.update({f"{side}_{name}": config[name] for name in ("embed_dim", "ffn_embed_dim", "attention_heads")})
+    args = deltalm_builders.arguments(kind, arch, pretrained_deltalm_checkpoint=str(released), **sizes)
+    model = deltalm_builders.build(args, dict(pieces=config["dictionary_size"] - 5)).eval().to(device)
+    tokens, shifted = (expected[name].to(device) for name in ("src_tokens", "prev_output_tokens"))
+    assert bool(tokens.eq(builders.PAD).any()) and bool(shifted.eq(builders.PAD).any())
+    encoded = model.encoder(tokens, src_lengths=expected["src_lengths"].to(device))["encoder_out"][0].cpu()
+    logits = model(tokens, expected["src_lengths"].to(device), shifted)[0].cpu()
+    kept = expected["src_tokens"].t().ne(builders.PAD), expected["prev_output_tokens"].ne(builders.PAD)
+    for found, wanted, mask in zip((encoded, logits), (expected["encoder_out"], expected["logits"]), kept):
+        assert float(wanted[mask].std(dim=0).mean()) > 0.05
+        torch.testing.assert_close(found[mask], wanted[mask], rtol=0, atol=1e-4)
+
+
+# ---- Sizes and names. ----
+
+
+def from_argparse(arch: str, *line: str) -> DeltaLMModel:
+    """On the meta device, from a command line."""
+    arguments = ["data", "--task", "translation", "--arch", arch, *line]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
+    with torch.device("meta"):
+        return models.build_model(cfg.model, deltalm_builders.task())
+
+
+def from_hydra(arch: str, **entries: Any) -> DeltaLMModel:
+    """On the meta device, from what fairseq-hydra-train makes of a YAML."""
+    cfg = OmegaConf.create({"model": {"_name": arch, **entries}, "task": {"_name": "translation", "data": "data"}})
+    add_defaults(cfg)
+    with torch.device("meta"):
+        return models.build_model(cfg.model, deltalm_builders.task())
+
+
+def shapes(model: nn.Module) -> Dict[str, Tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def sizes_of(model: DeltaLMModel) -> Tuple[int, ...]:
+    """As in ARCHS; both sides must agree."""
+    encoder, decoder = model.encoder.layers[0], model.decoder.layers[0]
+    found = []
+    for layer, attention in (
+        (encoder, encoder.self_attn),
+        (decoder, decoder.self_attn),
+        (decoder, decoder.encoder_attn),
+    ):
+        found.append((layer.fc1.in_features, layer.fc1.out_features, attention.num_heads))
+    assert len(set(found)) == 1
+    assert (decoder.fc3.in_features, decoder.fc3.out_features) == found[0][:2]
+    assert (decoder.fc4.out_features, decoder.fc4.in_features) == found[0][:2]
+    return (len(model.encoder.layers), len(model.decoder.layers), *found[0])
+
+
+@pytest.mark.parametrize("arch", list(ARCHS))
+def test_architectures_are_the_same_from_argparse_and_from_hydra(arch: str) -> None:
+    first, second = from_argparse(arch, "--share-all-embeddings"), from_hydra(arch, share_all_embeddings=True)
+    assert shapes(first) == shapes(second)
+    for model in (first, second):
+        assert isinstance(model, DeltaLMModel)
+        assert sizes_of(model) == ARCHS[arch]
+        for side in (model.encoder, model.decoder):
+            assert (side.layernorm_embedding is None) is (arch == "deltalm_large")
+            assert side.embed_scale == 1.0
+            assert isinstance(side.embed_positions, nn.Embedding)  # learned
+            assert side.embed_tokens.weight.shape == (builders.VOCAB, ARCHS[arch][2])
+            assert side.layer_norm is None  # post-norm
+            assert side.layers[0].activation_fn(torch.tensor(-1.0)).item() == pytest.approx(-0.1587, abs=1e-4)  # GELU
+        assert isinstance(model.decoder, InterleavedDecoder)
+        assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
+
+
+def test_registered_names_give_our_class() -> None:
+    assert set(ARCHITECTURES) == set(ARCHS)
+    assert issubclass(DeltaLMModel, TransformerModel)
+    assert models.MODEL_REGISTRY["deltalm"] is DeltaLMModel
+    assert all(models.ARCH_MODEL_REGISTRY[arch] is DeltaLMModel for arch in ARCHS)
+
+
+@pytest.mark.parametrize("arch", list(ARCHS))
+def test_given_sizes_win_over_the_architecture(arch: str) -> None:
+    values = dict(deltalm_builders.SIZES, dropout=0.3, attention_dropout=0.2, activation_dropout=0.25)
+    values.update(max_source_positions=17, max_target_positions=13, encoder_layers=3, decoder_layers=1)
+    line = [text for name, value in values.items() for text in ("--" + name.replace("_", "-"), str(value))]
+    first = from_argparse(arch, *line, "--activation-fn", "relu", "--share-decoder-input-output-embed")
+    second = from_hydra(arch, activation_fn="relu", share_decoder_input_output_embed=True, **values)
+    assert shapes(first) == shapes(second)
+    for model in (first, second):
+        assert sizes_of(model) == (3, 1, builders.WIDTH, builders.FFN, builders.HEADS)
+        assert model.max_positions() == (17, 13)
+        assert model.encoder.embed_positions.weight.shape == (17 + builders.PAD + 1, builders.WIDTH)
+        assert model.decoder.embed_tokens.weight is not model.encoder.embed_tokens.weight
+        assert model.decoder.output_projection.weight is model.decoder.embed_tokens.weight
+        for layer in (model.encoder.layers[0], model.decoder.layers[0]):
+            assert layer.activation_fn(torch.tensor(-1.0)).item() == 0.0
+            assert (layer.dropout_module.p, layer.self_attn.dropout_module.p) == (0.3, 0.2)
+            assert layer.activation_dropout_module.p == 0.25
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_switches_of_the_architecture_can_be_turned(kind: str) -> None:
+    off = dict(
+        layernorm_embedding=False, no_scale_embedding=False, encoder_learned_pos=False, decoder_learned_pos=False
+    )
+    model = deltalm_builders.build(kind=kind, arch="deltalm_base", **off)
+    for side in (model.encoder, model.decoder):
+        assert side.layernorm_embedding is None
+        assert side.embed_scale == builders.WIDTH**0.5
+        assert not isinstance(side.embed_positions, nn.Embedding)
+    large = deltalm_builders.build(
+        kind=kind, arch="deltalm_large", layernorm_embedding=True, decoder_normalize_before=True
+    )
+    assert large.encoder.layernorm_embedding is not None
+    assert large.decoder.layer_norm is not None and large.encoder.layer_norm is None
+
+
+def stock(model: DeltaLMModel, **changes: Any) -> TransformerModel:
+    """fairseq's own transformer of the same options."""
+    args = copy.deepcopy(model.args)
+    for name, value in changes.items():
+        setattr(args, name, value)
+    return TransformerModel.build_model(args, deltalm_builders.task()).eval()
+
+
+def test_names_are_the_stock_ones_and_the_bottom_ffn() -> None:
+    model = deltalm_builders.build()
+    found, known = shapes(model), shapes(stock(model))
+    assert known.items() <= found.items()
+    width, inner = builders.WIDTH, builders.FFN
+    added = {"fc3.weight": (inner, width), "fc3.bias": (inner,), "fc4.weight": (width, inner), "fc4.bias": (width,)}
+    added.update({"ffn_layer_norm.weight": (width,), "ffn_layer_norm.bias": (width,)})
+    extra = {f"decoder.layers.{block}.{name}": shape for block in (0, 1) for name, shape in added.items()}
+    assert {name: found[name] for name in found.keys() - known.keys()} == extra
+
+
+@torch.no_grad()
+def test_vanilla_is_the_stock_transformer() -> None:
+    model = random_model(decoder_block="vanilla")
+    twin = stock(model)
+    twin.load_state_dict(model.state_dict())
+    assert torch.equal(model(**net_input())[0], twin(**net_input())[0])
+    assert shapes(model) == shapes(twin)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unknown_block_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match="--decoder-block.*sandwich"):
+        deltalm_builders.build(kind=kind, decoder_block="sandwich")
+
+
+# ---- Identities with the stock layer. ----
+
+
+def layers(pre_norm: bool) -> Tuple[InterleavedDecoderLayer, TransformerDecoderLayerBase]:
+    """An interleaved layer whose bottom FFN gives zero, and a stock layer with the same weights."""
+    args = deltalm_builders.arguments(decoder_normalize_before=pre_norm, dropout=0.0)
+    cfg = TransformerConfig.from_namespace(args)
+    ours, theirs = InterleavedDecoderLayer(cfg).eval(), TransformerDecoderLayerBase(cfg).eval()
+    deltalm_builders.randomise(ours, 6)
+    ours.fc4.weight.data.zero_()
+    ours.fc4.bias.data.zero_()
+    bottom = ("fc3.", "fc4.", "ffn_layer_norm.")
+    theirs.load_state_dict({name: t for name, t in ours.state_dict().items() if not name.startswith(bottom)})
+    return ours, theirs
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("needs", [{}, {"need_attn": True}, {"need_head_weights": True}])
+@pytest.mark.parametrize("train", [False, True])
+def test_without_its_bottom_ffn_a_layer_is_the_stock_layer(pre_norm: bool, needs: Dict[str, bool], train: bool) -> None:
+    """Post-norm, its layer norm remains: the stock layer whose first norm is the two in a row. All return values."""
+    ours, theirs = layers(pre_norm)
+    if not pre_norm:
+        theirs.self_attn_layer_norm = nn.Sequential(theirs.self_attn_layer_norm, ours.ffn_layer_norm)
+    generator = torch.Generator().manual_seed(9)
+    states, source = (torch.randn(n, 3, builders.WIDTH, generator=generator) for n in (5, 4))
+    future = torch.full((5, 5), float("-inf")).triu(1)
+    hidden = torch.zeros(3, 4, dtype=torch.bool)
+    hidden[1, 2:] = True
+    results = []
+    for layer in (ours, theirs):
+        layer.train(train)
+        results.append(layer(states, source, hidden, self_attn_mask=future, **needs))
+    assert len(results[0]) == len(results[1]) == 3
+    assert torch.equal(results[0][0], results[1][0])
+    assert results[0][2] is results[1][2] is None
+    assert (results[0][1] is None) is (results[1][1] is None)
+    if results[1][1] is not None:
+        assert torch.equal(results[0][1], results[1][1])
+        assert results[1][1].dim() == (4 if "need_head_weights" in needs else 3)
+    ours.fc4.weight.data.copy_(ours.fc3.weight.t())  # with its bottom FFN it is another function
+    assert float((ours(states, source, hidden, self_attn_mask=future)[0] - results[1][0]).abs().max()) > 1e-2
+
+
+@torch.no_grad()
+def test_target_padding_is_not_attended() -> None:
+    layer, _ = layers(pre_norm=False)
+    generator = torch.Generator().manual_seed(9)
+    states, source = (torch.randn(n, 2, builders.WIDTH, generator=generator) for n in (5, 4))
+    padding = torch.tensor([[False] * 5, [True, True, False, False, False]])
+    future = torch.full((5, 5), float("-inf")).triu(1)
+    found = layer(states, source, self_attn_mask=future, self_attn_padding_mask=padding)[0]
+    alone = layer(states[2:, 1:], source[:, 1:], self_attn_mask=future[:3, :3])[0]
+    torch.testing.assert_close(found[2:, 1:], alone, **CLOSE)
+    assert float((layer(states, source, self_attn_mask=future)[0][2:, 1:] - alone).abs().max()) > 1e-2
+
+
+def test_steps_of_a_layer_are_those_of_the_stock_layer() -> None:
+    ours, theirs = layers(pre_norm=True)
+    generator = torch.Generator().manual_seed(9)
+    states, source = (torch.randn(n, 3, builders.WIDTH, generator=generator) for n in (3, 4))
+    memories: List[Dict[str, Any]] = [{}, {}]
+    for step in range(3):
+        found, expected = (
+            layer(states[step : step + 1], source, None, memory) for layer, memory in zip((ours, theirs), memories)
+        )
+        assert torch.equal(found[0], expected[0])
+        assert torch.equal(found[1], expected[1])
+    assert len(memories[0]) == len(memories[1]) == 2
+
+
+def test_a_decoder_without_cross_attention_does_not_see_the_source() -> None:
+    model = random_model(no_cross_attention=True)
+    assert not any("encoder_attn" in name for name in model.state_dict())
+    data = net_input()
+    first = model(**data)[0]
+    data["src_tokens"] = data["src_tokens"].roll(1, 0)
+    assert torch.equal(model(**data)[0], first)
+
+
+# ---- Decoding step by step. ----
+
+
+def encode(model: DeltaLMModel, data: Dict[str, Tensor]) -> Dict[str, List[Tensor]]:
+    return model.encoder(data["src_tokens"], src_lengths=data["src_lengths"])
+
+
+def targets(rows: int, length: int, seed: int = 4) -> Tensor:
+    """</s> and random pieces, without padding."""
+    tokens = torch.stack(builders.target_rows([length] * rows, seed))
+    return tokens.roll(1, 1)
+
+
+@torch.no_grad()
+def test_incremental_decoding_equals_full_decoding(device: torch.device) -> None:
+    """Sources of three lengths, with one more column of padding than needed; each sentence also alone."""
+    model = random_model().to(device)
+    data = builders.to_device(net_input(extra=1), device)
+    tokens = targets(3, 7).to(device)
+    encoder_out, state = encode(model, data), {}
+    full = model.decoder(tokens, encoder_out=encoder_out)[0]
+    for step in range(tokens.size(1)):
+        found = model.decoder(tokens[:, : step + 1], encoder_out=encoder_out, incremental_state=state)[0]
+        assert found.shape == (3, 1, builders.VOCAB)
+        torch.testing.assert_close(found[:, 0], full[:, step], **CLOSE)
+    assert float(full.std(dim=1).mean()) > 0.1
+    for row, length in enumerate(data["src_lengths"].tolist()):
+        alone = encode(model, {"src_tokens": data["src_tokens"][row : row + 1, :length], "src_lengths": None})
+        state = {}
+        for step in range(tokens.size(1)):
+            seen = tokens[row : row + 1, : step + 1]
+            found = model.decoder(seen, encoder_out=alone, incremental_state=state)[0]
+            torch.testing.assert_close(found[0, 0], full[row, step], **CLOSE)
+
+
+@torch.no_grad()
+def test_a_batch_gives_what_each_sentence_gives_alone(device: torch.device) -> None:
+    model = random_model().to(device)
+    data = builders.to_device(net_input(extra=2), device)
+    together = model(**data)[0]
+    for row, target in enumerate(data["prev_output_tokens"]):
+        source, length = int(data["src_lengths"][row]), int(target.ne(builders.PAD).sum())
+        alone = model(data["src_tokens"][row : row + 1, :source], None, target[None, :length])[0]
+        torch.testing.assert_close(together[row, :length], alone[0], **CLOSE)
+
+
+@pytest.mark.parametrize("order", [[1, 0, 3, 2, 5, 4], [1, 1, 2, 2, 5, 5], [2, 3, 5, 4]])
+@torch.no_grad()
+def test_states_follow_the_beam(order: List[int], device: torch.device) -> None:
+    """Beam 2 of three sources, three steps, reordered (or one sentence ended): the fourth step as from scratch."""
+    model = random_model().to(device)
+    data = builders.to_device(net_input(), device)
+    encoder_out = model.encoder.reorder_encoder_out(
+        encode(model, data), torch.tensor([0, 0, 1, 1, 2, 2], device=device)
+    )
+    tokens, state = targets(6, 5).to(device), {}
+    for step in range(3):
+        model.decoder(tokens[:, : step + 1], encoder_out=encoder_out, incremental_state=state)
+    chosen = torch.tensor(order, device=device)
+    forgotten = {name: dict(entry) for name, entry in state.items()}
+    model.decoder.reorder_incremental_state_scripting(state, chosen)
+    encoder_out = model.encoder.reorder_encoder_out(encoder_out, chosen)
+    expected = model.decoder(tokens[chosen][:, :4], encoder_out=encoder_out)[0][:, -1]
+    found = model.decoder(tokens[chosen][:, :4], encoder_out=encoder_out, incremental_state=state)[0][:, 0]
+    torch.testing.assert_close(found, expected, **CLOSE)
+    if len(order) == len(tokens):
+        wrong = model.decoder(tokens[chosen][:, :4], encoder_out=encoder_out, incremental_state=forgotten)[0][:, 0]
+        assert float((wrong - expected).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@torch.no_grad()
+def test_scores_of_beam_search_are_those_of_full_decoding(fast: bool) -> None:
+    model = random_model().double()
+    reference = copy.deepcopy(model)
+    if fast:
+        model.make_generation_fast_(beamable_mm_beam_size=5, need_attn=False)
+    dictionary = builders.dictionary()
+    generator = SequenceGenerator([model], dictionary, beam_size=5, max_len_b=9, min_len=3)
+    data = net_input(extra=1)
+    found = generator.generate([model], {"net_input": {name: data[name] for name in ("src_tokens", "src_lengths")}})
+    assert [len(hypotheses) for hypotheses in found] == [5, 5, 5]
+    for row, hypotheses in enumerate(found):
+        source = data["src_tokens"][row : row + 1, : data["src_lengths"][row]]
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"][None]
+            assert tokens.size(1) >= 4
+            scores = reference(source, None, tokens.roll(1, 1))[0].log_softmax(-1)
+            expected = scores.gather(2, tokens[..., None])[0, :, 0]
+            torch.testing.assert_close(hypothesis["positional_scores"].double(), expected, rtol=0, atol=1e-5)

@@ -1,0 +1,131 @@
+"""DeltaLM without its pretrained file, and with files that are damaged, foreign, incomplete or dangerous."""
+
+import argparse
+import copy
+import re
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import torch
+
+from fairseq_plugins.checkpoints import CheckpointError
+from tests import deltalm_builders
+from tests.deltalm_builders import KINDS, arguments, build, net_input, released_tensors, write_released
+
+RELEASED, FROM_MLM = "pretrained_deltalm_checkpoint", "init_from_mlm"
+
+
+# ---- Absent files. ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("option", [RELEASED, FROM_MLM])
+@torch.no_grad()
+def test_without_its_file_a_model_needs_a_checkpoint(tmp_path: Path, option: str, kind: str) -> None:
+    absent = str(tmp_path / "gone" / "model.pt")
+    model = build(arguments(kind, **{option: absent})).eval()
+    flag = "--" + option.replace("_", "-")
+    for again in (model, copy.deepcopy(model), model.train()):
+        with pytest.raises(ValueError, match=f"{flag} .*{re.escape(absent)}"):
+            again(**net_input())
+    trained = deltalm_builders.random_model(seed=8)
+    model.load_state_dict(trained.state_dict())
+    assert torch.equal(model.eval()(**net_input())[0], trained(**net_input())[0])
+
+
+@torch.no_grad()
+def test_an_absent_file_is_no_reason_to_accept_part_of_a_checkpoint(tmp_path: Path) -> None:
+    model = build(pretrained_deltalm_checkpoint=str(tmp_path / "gone.pt"))
+    state = deltalm_builders.random_model(seed=8).state_dict()
+    del state["decoder.layers.1.fc3.weight"]
+    with pytest.raises(RuntimeError, match=r"decoder\.layers\.1\.fc3\.weight"):
+        model.load_state_dict(state)
+    with pytest.raises(ValueError, match="--pretrained-deltalm-checkpoint"):
+        model(**net_input())
+
+
+# ---- Bad files. ----
+
+FC = "decoder.layers.1.ffn_1.fc2"
+BAD: Dict[str, Any] = {
+    "unknown": (lambda t: t.update({"decoder.adapter.weight": torch.ones(3)}), r"decoder\.adapter\.weight"),
+    "unknown_part": (lambda t: t.update({"encoder.layers.0.ffn_1.fc1.bias": torch.ones(3)}), r"layers\.0\.ffn_1\.fc1"),
+    "name_with_more": (lambda t: t.update({FC + ".bias.old": torch.ones(3)}), r"fc2\.bias\.old"),
+    "missing": (lambda t: t.pop(FC + ".bias"), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.bias"),
+    "missing_norm": (lambda t: t.pop("decoder.layers.0.ffn_layer_norm.weight"), r"layers\.0\.ffn_layer_norm\.weight"),
+    "missing_layer": (
+        lambda t: [t.pop(n) for n in list(t) if n.startswith("encoder.layers.2.")],
+        r"encoder\.layers\.2\.|encoder layers \[0, 1, 3\]",
+    ),
+    "missing_side": (lambda t: [t.pop(n) for n in list(t) if n.startswith("tgt_emb")], "embed_tokens|tgt_embedding"),
+    "shape": (
+        lambda t: t.update({FC + ".weight": torch.ones(16, 23)}),
+        r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.weight",
+    ),
+    "integers": (lambda t: t.update({FC + ".bias": torch.ones(16, dtype=torch.int8)}), r"(ffn_1\.fc2|fc4)\.bias"),
+    "no_tensor": (lambda t: t.update({FC + ".bias": [1.0]}), r"(ffn_1\.fc2|fc4)\.bias"),
+    "empty": (lambda t: t.clear(), "embed_tokens|no tensors"),
+}
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_unaccounted_tensors_are_refused_by_name(tmp_path: Path, case: str) -> None:
+    change, name = BAD[case]
+    tensors: Dict[str, Any] = released_tensors()
+    change(tensors)
+    path = write_released(tmp_path / "released.pt", tensors)
+    with pytest.raises(ValueError, match=name):
+        build(pretrained_deltalm_checkpoint=str(path))
+
+
+@pytest.mark.parametrize("case", list(BAD))
+def test_every_refusal_names_the_file(tmp_path: Path, case: str) -> None:
+    tensors: Dict[str, Any] = released_tensors()
+    BAD[case][0](tensors)
+    path = write_released(tmp_path / "released.pt", tensors)
+    with pytest.raises(ValueError, match=r"released\.pt"):
+        build(pretrained_deltalm_checkpoint=str(path))
+
+
+def test_other_layouts_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file.pt"
+    stock = argparse.Namespace(arch="transformer")
+    vanilla = deltalm_builders.random_model(decoder_block="vanilla").state_dict()
+    for content, message in (
+        ({"tensors": {}}, "tensors"),
+        ({"model": vanilla, "args": stock}, "vanilla decoder blocks; give --decoder-block vanilla"),
+        ([1, 2], "list"),
+    ):
+        torch.save(content, path)
+        with pytest.raises(ValueError, match=message) as error:
+            build(pretrained_deltalm_checkpoint=str(path))
+        assert str(path) in str(error.value)
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(CheckpointError, match=r"file\.pt"):
+        build(pretrained_deltalm_checkpoint=str(path))
+    deltalm_builders.write_mlm(tmp_path / "mlm")
+    with pytest.raises(CheckpointError, match=r"mlm"):
+        build(pretrained_deltalm_checkpoint=str(tmp_path / "mlm" / "model.safetensors"))
+
+
+class Intruder:
+    """Pickles as a call that would create a file."""
+
+    def __init__(self, trace: Path):
+        self.trace = trace
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.trace,)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("option", [RELEASED, FROM_MLM])
+def test_code_in_a_file_is_refused_and_not_run(tmp_path: Path, option: str) -> None:
+    trace, path = tmp_path / "trace", tmp_path / "model.pt"
+    torch.save({"weights": released_tensors(), "model": {}, "extra": Intruder(trace)}, path)
+    with pytest.raises(CheckpointError, match=r"model\.pt: refused"):
+        build(**{option: str(path)})
+    assert not trace.exists()
+    torch.load(path, weights_only=False)  # the bait works
+    assert trace.exists()

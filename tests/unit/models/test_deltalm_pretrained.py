@@ -1,0 +1,297 @@
+"""DeltaLM from a masked LM: where every tensor comes from, what stays random (nothing), and what is refused."""
+
+import re
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.checkpoints import CheckpointError, write_masked_lm
+from fairseq_plugins.models.deltalm import pretrained
+from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from tests import builders, deltalm_builders
+from tests.deltalm_builders import ATTENTION, KINDS, LAYERS, arguments, build, state_of, write_mlm
+from tests.unit.checkpoints import builders as files
+
+# Decoder block -> layer of its self-attention and bottom FFN, layer of its cross-attention and top FFN ("odd" and "even"
+# in the paper, which counts from 1).
+BLOCKS_OF_4 = {0: (0, 1), 1: (2, 3)}
+BLOCKS_OF_12 = {0: (0, 1), 1: (2, 3), 2: (4, 5), 3: (6, 7), 4: (8, 9), 5: (10, 11)}
+BOTTOM = {
+    "self_attn_layer_norm": "self_attn_layer_norm",
+    "fc3": "fc1",
+    "fc4": "fc2",
+    "ffn_layer_norm": "final_layer_norm",
+}
+BOTTOM.update({f"self_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
+TOP = {
+    "encoder_attn_layer_norm": "self_attn_layer_norm",
+    "fc1": "fc1",
+    "fc2": "fc2",
+    "final_layer_norm": "final_layer_norm",
+}
+TOP.update({f"encoder_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
+LAYER = {name: name for name in ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")}
+LAYER.update({f"self_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
+
+
+def sources(blocks: Dict[int, Any]) -> Dict[str, str]:
+    """Name in the model -> name in the masked LM, of every weight of an interleaved model with tied embeddings."""
+    found = {"decoder.output_projection.weight": "embed_tokens.weight"}
+    for side in ("encoder", "decoder"):
+        for name in ("embed_tokens.weight", "embed_positions.weight"):
+            found[f"{side}.{name}"] = name
+        for kind in ("weight", "bias"):
+            found[f"{side}.layernorm_embedding.{kind}"] = f"layernorm_embedding.{kind}"
+    for kind in ("weight", "bias"):
+        for layer in range(2 * len(blocks)):
+            for name in LAYER:
+                found[f"encoder.layers.{layer}.{name}.{kind}"] = f"layers.{layer}.{name}.{kind}"
+        for block, (odd, even) in blocks.items():
+            for parts, layer in ((BOTTOM, odd), (TOP, even)):
+                for ours, theirs in parts.items():
+                    found[f"decoder.layers.{block}.{ours}.{kind}"] = f"layers.{layer}.{theirs}.{kind}"
+    return found
+
+
+def assert_taken_over(model: Any, mlm: Dict[str, Tensor], table: Dict[str, str]) -> None:
+    """Every weight of the model is bit-equal to its source, and no weight is missing in the table."""
+    state = state_of(model)
+    assert set(state) == set(table)
+    assert [name for name, source in table.items() if not torch.equal(state[name], mlm[source])] == []
+
+
+@pytest.fixture(scope="module")
+def mlm(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A folder with a random masked LM of four layers, and its tensors."""
+    folder = tmp_path_factory.mktemp("mlm")
+    return folder, write_mlm(folder)
+
+
+# ---- Where everything comes from. ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_four_layers_become_two_blocks(mlm: Any, kind: str) -> None:
+    args = arguments(kind, init_from_mlm=str(mlm[0]))
+    model = build(args)
+    assert_taken_over(model, mlm[1], sources(BLOCKS_OF_4))
+    assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
+    assert model.decoder.embed_positions.weight is not model.encoder.embed_positions.weight
+    assert (args.init_from_mlm, args.initialised_from) == (None, str(mlm[0]))
+
+
+def test_the_table_tells_every_two_tensors_apart(mlm: Any) -> None:
+    """Guards the comparison: no two tensors of one shape are equal in the file."""
+    tensors = list(mlm[1].values())
+    assert len(tensors) == 4 + 16 * LAYERS
+    for number, tensor in enumerate(tensors):
+        assert not any(torch.equal(tensor, other) for other in tensors[:number] if other.shape == tensor.shape)
+
+
+def test_nothing_is_random(mlm: Any) -> None:
+    states = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        states.append(state_of(build(init_from_mlm=str(mlm[0]))))
+    assert [name for name in states[0] if not torch.equal(states[0][name], states[1][name])] == []
+    torch.manual_seed(2)
+    random = state_of(build())
+    assert sum(not torch.equal(random[name], tensor) for name, tensor in states[0].items()) == len(random)
+
+
+def write_layout(layout: str, folder: Path, tensors: Dict[str, Tensor]) -> Path:
+    if layout.startswith("huggingface"):
+        return files.write_huggingface(folder / "hf", files.huggingface_state(tensors), layout.endswith("pickled"))
+    state = files.current_state(tensors)
+    return files.write_fairseq(folder / "model.pt", files.old_state(state) if layout == "old_fairseq" else state)
+
+
+SIZES_OF_12: Dict[str, Any] = {"encoder_layers": 12, "decoder_layers": 6}
+for _side in ("encoder", "decoder"):
+    SIZES_OF_12.update({f"{_side}_embed_dim": 8, f"{_side}_ffn_embed_dim": 12, f"{_side}_attention_heads": 2})
+SIZES_OF_12.update(max_source_positions=10, max_target_positions=10)
+
+
+@pytest.mark.parametrize("layout", ["fairseq", "old_fairseq", "huggingface", "huggingface_pickled"])
+def test_layer_numbers_of_one_and_two_digits_in_every_layout(tmp_path: Path, layout: str) -> None:
+    tensors = files.masked_lm_tensors()
+    path = write_layout(layout, tmp_path, tensors)
+    model = build(symbols=dict(pieces=files.SIZES["vocab_size"] - 5), init_from_mlm=str(path), **SIZES_OF_12)
+    start = "sentence_encoder."
+    plain = {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
+    assert_taken_over(model, plain, sources(BLOCKS_OF_12))
+
+
+@torch.no_grad()
+def test_a_block_computes_two_layers_of_the_masked_lm(mlm: Any) -> None:
+    """The point of the interleaved block: where its cross-attention sees its own states, it is two encoder layers."""
+    lm = builders.masked_lm(1, layers=LAYERS).eval()
+    model = build(init_from_mlm=str(mlm[0])).eval()
+    tokens = builders.source_rows([7])[0][None]
+    hidden = [state.transpose(0, 1) for state in lm.sentence_encoder(tokens)]
+    encoded = model.encoder(tokens, src_lengths=None, return_all_hiddens=True)["encoder_states"]
+    for layer in range(LAYERS):
+        torch.testing.assert_close(encoded[layer + 1], hidden[layer], rtol=0, atol=1e-4)
+    start = model.encoder.forward_embedding(tokens)[0].transpose(0, 1)
+    for block, states, between, expected in ((0, start, hidden[0], hidden[1]), (1, hidden[1], hidden[2], hidden[3])):
+        found = model.decoder.layers[block](states, between)[0]
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+        assert float((found - states).abs().max()) > 0.1
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_vanilla_takes_self_attention_and_ffn_and_leaves_cross_attention_random(mlm: Any, blocks: int) -> None:
+    table = {name: source for name, source in sources(BLOCKS_OF_4).items() if not name.startswith("decoder.layers.")}
+    for layer in range(blocks):
+        for kind in ("weight", "bias"):
+            table.update({f"decoder.layers.{layer}.{n}.{kind}": f"layers.{layer}.{n}.{kind}" for n in LAYER})
+    states = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        model = build(init_from_mlm=str(mlm[0]), decoder_block="vanilla", decoder_layers=blocks)
+        states.append(state_of(model))
+    cross = {name for name in states[0] if "encoder_attn" in name}
+    assert len(cross) == 10 * blocks
+    assert set(states[0]) == cross | set(table)
+    for state in states:
+        assert [name for name, source in table.items() if not torch.equal(state[name], mlm[1][source])] == []
+    for name in cross:
+        if name.endswith("proj.weight"):
+            assert not torch.equal(states[0][name], states[1][name])
+            assert not any(torch.equal(states[0][name], t) for t in mlm[1].values() if t.shape == states[0][name].shape)
+
+
+def test_half_precision_files_are_read_exactly(tmp_path: Path) -> None:
+    module = builders.masked_lm(3, layers=LAYERS)
+    write_masked_lm(tmp_path, module.sizes, module.state_dict(), dtype=torch.float16)
+    start = "sentence_encoder."
+    rounded = {n[len(start) :]: t.half().float() for n, t in module.state_dict().items() if n.startswith(start)}
+    model = build(init_from_mlm=str(tmp_path))
+    assert_taken_over(model, rounded, sources(BLOCKS_OF_4))
+    assert {tensor.dtype for tensor in state_of(model).values()} == {torch.float32}
+
+
+# ---- The report. ----
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_report_names_the_source_of_every_tensor(mlm: Any, tied: bool) -> None:
+    model = build(share_all_embeddings=tied)
+    args = deltalm_builders.with_defaults(
+        arguments(
+            decoder_block="interleaved",
+            embedding_mismatch="error",
+            init_from_mlm=str(mlm[0]),
+            share_all_embeddings=tied,
+        )
+    )
+    report = pretrained.fill(model, args, "init_from_mlm")
+    state = state_of(model)
+    deltalm_builders.assert_nothing_random(report, model)
+    for name, source in sources(BLOCKS_OF_4).items():
+        assert re.search(rf"(^|[\s.]){re.escape(source)}\b", report.reasons[name]), (name, report.reasons[name])
+        assert torch.equal(state[name], mlm[1][source]), name
+
+
+def test_the_log_says_what_came_from_where(mlm: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """In whatever form: behind a tensor's name, that of its source, whose name is another one."""
+    caplog.set_level("INFO")
+    build(init_from_mlm=str(mlm[0]))
+    assert str(mlm[0]) in caplog.text
+    for ours, theirs in (("fc3.weight", "fc1"), ("encoder_attn.k_proj.bias", "self_attn.k_proj")):
+        assert re.search(rf"{re.escape(ours)} from [^ ]*{re.escape(theirs)}", caplog.text), (ours, theirs)
+
+
+# ---- What is refused. ----
+
+
+def test_an_odd_number_of_layers_is_refused(tmp_path: Path) -> None:
+    write_mlm(tmp_path, layers=3)
+    with pytest.raises(ValueError, match=r"--init-from-mlm .*\b3\b.*(odd|even)"):
+        build(init_from_mlm=str(tmp_path), encoder_layers=3, decoder_layers=1)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "in_the_file"),
+    [
+        ("encoder_layers", 2, 4),
+        ("encoder_layers", 6, 4),
+        ("decoder_layers", 1, 2),
+        ("decoder_layers", 3, 2),
+        ("decoder_layers", 4, 2),
+        ("encoder_ffn_embed_dim", 32, builders.FFN),
+        ("decoder_ffn_embed_dim", 32, builders.FFN),
+        ("encoder_attention_heads", 4, builders.HEADS),
+        ("decoder_attention_heads", 4, builders.HEADS),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_sizes_are_refused_by_option(mlm: Any, option: str, value: int, in_the_file: int, kind: str) -> None:
+    with pytest.raises(ValueError) as error:
+        build(kind=kind, init_from_mlm=str(mlm[0]), **{option: value})
+    message = str(error.value)
+    assert "--" + option.replace("_", "-") in message
+    assert re.search(rf"\b{value}\b", message) and re.search(rf"\b{in_the_file}\b", message)
+    assert str(mlm[0]) in message
+
+
+def test_another_width_is_refused_by_option(mlm: Any) -> None:
+    with pytest.raises(ValueError, match=r"--encoder-embed-dim.*\b32\b.*\b16\b|--encoder-embed-dim.*\b16\b.*\b32\b"):
+        build(init_from_mlm=str(mlm[0]), encoder_embed_dim=32, decoder_embed_dim=32)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"layernorm_embedding": False}, "layernorm[-_]embedding"),
+        ({"encoder_learned_pos": False}, "encoder[-_]learned[-_]pos|encoder.embed_positions"),
+        ({"decoder_learned_pos": False}, "decoder[-_]learned[-_]pos|decoder.embed_positions"),
+        ({"encoder_normalize_before": True}, "normalize[-_]before|layer_norm"),
+    ],
+)
+def test_another_kind_of_model_is_refused(mlm: Any, options: Dict[str, Any], name: str) -> None:
+    """Tensors of the file that the model has no place for, or the other way round, are never left out silently."""
+    with pytest.raises(ValueError, match=name):
+        build(kind="omegaconf", init_from_mlm=str(mlm[0]), **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_files_at_once_are_refused(mlm: Any, tmp_path: Path, kind: str) -> None:
+    released = deltalm_builders.write_released(tmp_path / "released.pt")
+    with pytest.raises(ValueError) as error:
+        build(kind=kind, init_from_mlm=str(mlm[0]), pretrained_deltalm_checkpoint=str(released))
+    assert "--init-from-mlm" in str(error.value)
+    assert "--pretrained-deltalm-checkpoint" in str(error.value)
+
+
+def test_a_released_deltalm_is_no_masked_lm(tmp_path: Path) -> None:
+    released = deltalm_builders.write_released(tmp_path / "released.pt")
+    with pytest.raises(CheckpointError, match=r"released\.pt.*weights"):
+        build(init_from_mlm=str(released))
+
+
+def test_an_untied_masked_lm_is_refused(tmp_path: Path) -> None:
+    tensors = files.masked_lm_tensors()
+    state = {**files.current_state(tensors), "encoder.lm_head.weight": torch.ones(23, 8)}
+    path = files.write_fairseq(tmp_path / "model.pt", state)
+    with pytest.raises(CheckpointError, match="differs from the token embedding"):
+        build(symbols=dict(pieces=18), init_from_mlm=str(path), **SIZES_OF_12)
+
+
+def test_a_wider_vocabulary_of_its_own_sizes(tmp_path: Path) -> None:
+    """The sizes are those of the file at hand, not of the tiny one above."""
+    sizes = MaskedLMSizes(vocab_size=50, layers=2, embed_dim=12, ffn_dim=20, heads=3, max_positions=9)
+    module = MaskedLM(sizes)
+    builders.randomise(module, 4)
+    write_masked_lm(tmp_path, sizes, module.state_dict(), dtype=torch.float32)
+    options: Dict[str, Any] = dict(max_source_positions=9, max_target_positions=9, encoder_layers=2, decoder_layers=1)
+    for side in ("encoder", "decoder"):
+        options.update({f"{side}_embed_dim": 12, f"{side}_ffn_embed_dim": 20, f"{side}_attention_heads": 3})
+    start = "sentence_encoder."
+    plain = {n[len(start) :]: t for n, t in module.state_dict().items() if n.startswith(start)}
+    assert_taken_over(
+        build(symbols=dict(pieces=45), init_from_mlm=str(tmp_path), **options), plain, sources({0: (0, 1)})
+    )

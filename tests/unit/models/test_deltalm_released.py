@@ -1,0 +1,307 @@
+"""DeltaLM from a released file or a checkpoint, and what both kinds of file share: embeddings, positions, dictionaries."""
+
+import re
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import torch
+from fairseq import models
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from fairseq_plugins.checkpoints.deltalm import read_deltalm
+from fairseq_plugins.models.deltalm import pretrained
+from tests import builders, deltalm_builders
+from tests.deltalm_builders import KINDS, arguments, build, net_input, released_tensors, state_of, write_released
+
+RELEASED, FROM_MLM = "pretrained_deltalm_checkpoint", "init_from_mlm"
+
+
+def in_place(path: Path, **options: Any) -> Any:
+    """Write the released file, build from it."""
+    return build(pretrained_deltalm_checkpoint=str(write_released(path)), **options)
+
+
+def assert_state(found: Dict[str, Tensor], expected: Dict[str, Tensor]) -> None:
+    assert set(found) == set(expected)
+    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
+
+
+@pytest.fixture(params=[RELEASED, FROM_MLM])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Option, path and expected state of the four embeddings, for both kinds of file."""
+    if request.param == RELEASED:
+        path = write_released(tmp_path / "released.pt")
+        return RELEASED, path, deltalm_builders.in_names_of_the_model(released_tensors())
+    tensors = deltalm_builders.write_mlm(tmp_path)
+    names = ("embed_tokens.weight", "embed_positions.weight")
+    state = {f"{side}.{name}": tensors[name] for side in ("encoder", "decoder") for name in names}
+    return FROM_MLM, tmp_path, {**state, "decoder.output_projection.weight": tensors["embed_tokens.weight"]}
+
+
+# ---- Released files and checkpoints. ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_released_file_fills_every_tensor(tmp_path: Path, kind: str) -> None:
+    path = write_released(tmp_path / "released.pt")
+    states = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        args = arguments(kind, "deltalm_base", pretrained_deltalm_checkpoint=str(path))
+        states.append(state_of(build(args)))
+        assert (args.pretrained_deltalm_checkpoint, args.initialised_from) == (None, str(path))
+    for state in states:
+        assert_state(state, deltalm_builders.in_names_of_the_model(released_tensors()))
+
+
+def test_twelve_layers_and_no_norm_after_the_embedding(tmp_path: Path) -> None:
+    """One-digit and two-digit numbers, and the layout of the large model."""
+    tensors = released_tensors(layers=12, blocks=11, embedding_norm=False)
+    path = write_released(tmp_path / "large.pt", tensors)
+    model = build(arch="deltalm_large", pretrained_deltalm_checkpoint=str(path), encoder_layers=12, decoder_layers=11)
+    assert_state(state_of(model), deltalm_builders.in_names_of_the_model(tensors))
+    with pytest.raises(ValueError, match="layernorm[-_]embedding"):
+        build(arch="deltalm_base", pretrained_deltalm_checkpoint=str(path), encoder_layers=12, decoder_layers=11)
+    with pytest.raises(ValueError, match="layernorm[-_]embedding|emb_layer_norm"):
+        in_place(tmp_path / "base.pt", arch="deltalm_large")
+
+
+def test_half_precision_files_are_read_exactly(tmp_path: Path) -> None:
+    tensors = {name: tensor.half() for name, tensor in released_tensors().items()}
+    model = build(pretrained_deltalm_checkpoint=str(write_released(tmp_path / "half.pt", tensors)))
+    expected = {name: tensor.float() for name, tensor in tensors.items()}
+    assert_state(state_of(model), deltalm_builders.in_names_of_the_model(expected))
+
+
+@pytest.mark.parametrize("form", ["args", "cfg"])
+@pytest.mark.parametrize("block", ["interleaved", "vanilla"])
+def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path: Path, form: str, block: str) -> None:
+    first = deltalm_builders.random_model(seed=8, decoder_block=block)
+    args = arguments() if form == "args" else None
+    cfg = None if form == "args" else {"model": {"_name": "deltalm_tiny", **deltalm_builders.SIZES}}
+    torch.save({"model": first.state_dict(), "args": args, "cfg": cfg, "extra_state": {}}, tmp_path / "checkpoint.pt")
+    second = build(pretrained_deltalm_checkpoint=str(tmp_path / "checkpoint.pt"), decoder_block=block)
+    assert_state(state_of(second), state_of(first))
+
+
+def test_reading_gives_tensors_sizes_and_a_report(tmp_path: Path) -> None:
+    found = read_deltalm(write_released(tmp_path / "released.pt"))
+    expected = deltalm_builders.in_names_of_the_model(released_tensors())
+    tied = "decoder.output_projection.weight"
+    assert_state({**found.tensors, tied: expected[tied]}, expected)
+    sizes = {deltalm_builders.LAYERS, deltalm_builders.BLOCKS, builders.WIDTH, builders.FFN, builders.VOCAB}
+    assert sizes <= set(found.sizes.values())
+    assert set(found.report.loaded) | set(found.report.dropped) == set(released_tensors())
+
+
+def test_the_report_names_the_source_of_every_tensor(tmp_path: Path) -> None:
+    path = write_released(tmp_path / "released.pt")
+    model = build()
+    args = deltalm_builders.with_defaults(
+        arguments(decoder_block="interleaved", embedding_mismatch="error", pretrained_deltalm_checkpoint=str(path))
+    )
+    report = pretrained.fill(model, args, RELEASED)
+    deltalm_builders.assert_nothing_random(report, model)
+    assert_state(state_of(model), deltalm_builders.in_names_of_the_model(released_tensors()))
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_other_sizes_are_refused_by_option(tmp_path: Path, side: str) -> None:
+    for name, value in (("layers", 3), ("layers", 1), ("ffn_embed_dim", 32)):
+        option = f"{side}_{name}"
+        with pytest.raises(ValueError, match=f"--{option.replace('_', '-')}.*{value}"):
+            in_place(tmp_path / "released.pt", **{option: value})
+    with pytest.raises(ValueError, match=r"--(en|de)coder-embed-dim.*\b(32|16)\b"):
+        in_place(tmp_path / "released.pt", encoder_embed_dim=32, decoder_embed_dim=32)
+
+
+# ---- Embeddings. ----
+
+
+def embeddings(model: Any) -> Dict[str, Tensor]:
+    return {
+        "encoder.embed_tokens.weight": model.encoder.embed_tokens.weight.detach(),
+        "decoder.embed_tokens.weight": model.decoder.embed_tokens.weight.detach(),
+        "decoder.output_projection.weight": model.decoder.output_projection.weight.detach(),
+    }
+
+
+LONGER = [dict(tags=1), dict(tags=4)]
+SHORTER = [dict(pieces=22, mask=False), dict(pieces=23, mask=False)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("symbols", [*LONGER, *SHORTER], ids=str)
+def test_other_numbers_of_rows_are_refused_without_the_policy(source: Any, symbols: Any, kind: str) -> None:
+    option, path, _ = source
+    helpful, wrong = ("extend", "truncate") if symbols in LONGER else ("truncate", "extend")
+    for policy in (None, "error", wrong):
+        options = {} if policy is None else {"embedding_mismatch": policy}
+        with pytest.raises(ValueError, match="--embedding-mismatch") as error:
+            build(kind=kind, symbols=symbols, **{option: str(path)}, **options)
+        rows = rf"\b({builders.VOCAB}|{builders.VOCAB - 1}) rows"  # a masked LM's <mask> may be counted out
+        assert re.search(rows, str(error.value)), str(error.value)
+        assert re.search(rf"\b{len(deltalm_builders.dictionary(**symbols))}\b", str(error.value))
+        assert helpful in str(error.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("mask", [True, False])
+def test_extend_keeps_every_row_and_adds_random_ones(
+    source: Any, caplog: Any, kind: str, tied: bool, mask: bool
+) -> None:
+    """Tags behind all symbols; in a dictionary without ``<mask>``, also behind the rows of a masked LM but its last."""
+    option, path, expected = source
+    caplog.set_level("INFO")
+    options = {option: str(path), "embedding_mismatch": "extend", "share_all_embeddings": tied}
+    symbols = dict(tags=4, mask=mask)
+    length = len(deltalm_builders.dictionary(**symbols))
+    known = builders.MASK if option == FROM_MLM and not mask else builders.VOCAB
+    models = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        models.append(build(kind=kind, symbols=symbols, **options))
+    for name, tensor in embeddings(models[0]).items():
+        assert tensor.shape == (length, builders.WIDTH)
+        assert torch.equal(tensor[:known], expected[name][:known])
+        added = tensor[known:]
+        assert bool(added.isfinite().all()) and float(added.std(dim=1).min()) > 1e-3
+        assert len(torch.unique(added, dim=0)) == length - known > 0
+        assert torch.equal(embeddings(models[1])[name], tensor)
+        assert not torch.equal(embeddings(models[2])[name], tensor)
+    assert re.search(r"--embedding-mismatch extend", caplog.text)
+    assert re.search(rf"\b{length - known}\b", caplog.text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tied", [True, False])
+def test_truncate_keeps_the_first_rows(source: Any, caplog: Any, kind: str, tied: bool) -> None:
+    option, path, expected = source
+    caplog.set_level("INFO")
+    options = {option: str(path), "embedding_mismatch": "truncate", "share_all_embeddings": tied}
+    model = build(kind=kind, symbols=SHORTER[0], **options)
+    for name, tensor in embeddings(model).items():
+        assert torch.equal(tensor, expected[name][:26])
+    assert re.search(r"\b26 of (29|30) rows.*--embedding-mismatch truncate", caplog.text)
+
+
+def test_a_dictionary_without_mask_leaves_the_row_of_mask_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Stock tasks add no ``<mask>`` to the dictionary of a masked LM; nothing else is missing then."""
+    tensors = deltalm_builders.write_mlm(tmp_path)
+    caplog.set_level("INFO")
+    model = build(symbols=dict(mask=False), init_from_mlm=str(tmp_path))
+    assert torch.equal(model.encoder.embed_tokens.weight, tensors["embed_tokens.weight"][: builders.MASK])
+    assert "<mask>" in caplog.text
+
+
+@pytest.mark.parametrize("symbols", [dict(pieces=builders.PIECES - 1), dict(mask=False, tags=1)], ids=str)
+def test_mask_in_another_place_is_refused(tmp_path: Path, symbols: Any) -> None:
+    """Its row is the last one of a masked LM: ``<mask>`` would get that of a piece, a tag that of ``<mask>``."""
+    deltalm_builders.write_mlm(tmp_path)
+    if symbols.get("tags"):  # only the dictionary beside the file proves that its last row is <mask>
+        deltalm_builders.write_dictionary(tmp_path / "dict.txt")
+    with pytest.raises(ValueError, match="<mask>|--embedding-mismatch"):
+        build(symbols=symbols, init_from_mlm=str(tmp_path))
+
+
+@pytest.mark.parametrize("policy", ["error", "extend", "truncate"])
+def test_a_policy_changes_nothing_where_the_rows_agree(source: Any, policy: str) -> None:
+    option, path, expected = source
+    found = embeddings(build(**{option: str(path)}, embedding_mismatch=policy))
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unknown_policy_is_refused(source: Any, kind: str) -> None:
+    option, path, _ = source
+    with pytest.raises(ValueError, match="--embedding-mismatch.*shrink"):
+        build(symbols=LONGER[0], kind=kind, **{option: str(path)}, embedding_mismatch="shrink")
+
+
+def different_sides(path: Path) -> Dict[str, Tensor]:
+    tensors = released_tensors()
+    tensors["tgt_embedding.embed_tokens.weight"] = 1.0 + tensors["tgt_embedding.embed_tokens.weight"]
+    write_released(path, tensors)
+    return deltalm_builders.in_names_of_the_model(tensors)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_different_embeddings_cannot_be_shared(tmp_path: Path, kind: str) -> None:
+    expected = different_sides(tmp_path / "released.pt")
+    options = {RELEASED: str(tmp_path / "released.pt"), "kind": kind}
+    with pytest.raises(ValueError, match="--share-all-embeddings"):
+        build(**options)
+    for share in (True, False):
+        model = build(share_all_embeddings=False, share_decoder_input_output_embed=share, **options)
+        assert_state(state_of(model), expected)
+        assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) is share
+
+
+def test_an_output_projection_of_its_own(tmp_path: Path) -> None:
+    first = deltalm_builders.random_model(seed=8, share_all_embeddings=False)
+    assert not torch.equal(first.decoder.output_projection.weight, first.decoder.embed_tokens.weight)
+    torch.save({"model": first.state_dict(), "args": arguments()}, tmp_path / "checkpoint.pt")
+    option = {RELEASED: str(tmp_path / "checkpoint.pt")}
+    assert_state(state_of(build(share_all_embeddings=False, **option)), state_of(first))
+    with pytest.raises(ValueError, match="--share-(decoder-input-output-embed|all-embeddings)"):
+        build(share_all_embeddings=False, share_decoder_input_output_embed=True, **option)
+
+
+# ---- Positions. ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_positions_beyond_the_table_are_refused(source: Any, side: str, kind: str) -> None:
+    option, path, _ = source
+    with pytest.raises(ValueError) as error:
+        build(kind=kind, **{option: str(path), f"max_{side}_positions": builders.POSITIONS + 1})
+    for word in (f"--max-{side}-positions", str(builders.POSITIONS + 1), str(builders.POSITIONS), str(path)):
+        assert word in str(error.value)
+
+
+@torch.no_grad()
+def test_fewer_positions_are_the_first_rows(source: Any) -> None:
+    """Position 0 is the row after the padding's, whatever the number of positions."""
+    option, path, expected = source
+    model = build(**{option: str(path)}, max_source_positions=11, max_target_positions=7)
+    for side, count in (("encoder", 11), ("decoder", 7)):
+        found = getattr(model, side).embed_positions.weight
+        assert torch.equal(found, expected[f"{side}.embed_positions.weight"][: count + builders.PAD + 1])
+    whole = build(**{option: str(path)})
+    assert model.max_positions() == (11, 7) and whole.max_positions() == (builders.POSITIONS, builders.POSITIONS)
+    assert torch.equal(model.eval()(**net_input())[0], whole.eval()(**net_input())[0])
+
+
+# ---- Dictionaries beside the file. ----
+
+
+@pytest.mark.parametrize(
+    ("symbols", "policy"), [({}, "error"), (dict(tags=4), "extend"), (dict(pieces=22, mask=False), "truncate")]
+)
+def test_a_dictionary_in_another_order_is_refused(source: Any, tmp_path: Path, symbols: Any, policy: str) -> None:
+    option, path, _ = source
+    options = {option: str(path), "embedding_mismatch": policy}
+    deltalm_builders.write_dictionary(tmp_path / "dict.txt")
+    build(symbols=symbols, **options)
+    deltalm_builders.write_dictionary(tmp_path / "dict.txt", swapped=True)
+    with pytest.raises(ValueError, match="p3.*p4|p4.*p3") as error:
+        build(symbols=symbols, **options)
+    assert "dict.txt" in str(error.value)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_each_side_s_dictionary_is_compared(source: Any, tmp_path: Path, side: str) -> None:
+    """Embeddings that are not shared may go with two dictionaries; both must be the file's."""
+    option, path, _ = source
+    deltalm_builders.write_dictionary(tmp_path / "dict.txt")
+    task = deltalm_builders.task()
+    swapped = Dictionary()
+    for symbol in ["p1", "p0", *(f"p{number}" for number in range(2, builders.PIECES)), "<mask>"]:
+        swapped.add_symbol(symbol)
+    setattr(task, f"{side}_dictionary", swapped)
+    with pytest.raises(ValueError, match="p0.*p1|p1.*p0"):
+        models.build_model(arguments(**{option: str(path)}, share_all_embeddings=False), task)

@@ -1,0 +1,183 @@
+"""Span masks and what is made of them: by hand, by enumeration, and by the law of uniform compositions."""
+
+import itertools
+from collections import Counter
+from math import comb
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+
+from fairseq_plugins.ops.spans import check_span_options, corrupt_spans, count_spans, draw_span_mask, most_spans
+
+SENTINELS = [90, 91, 92]
+TEXT = np.arange(10, 16)
+
+
+def runs(mask: Any) -> List[int]:
+    """Lengths of the runs of True."""
+    return [len(list(group)) for value, group in itertools.groupby(mask) if value]
+
+
+# ---- From a mask to source and target. ----
+
+
+@pytest.mark.parametrize(
+    ("mask", "source", "target", "bare"),
+    [
+        ("011010", [10, 90, 13, 91, 15], [90, 11, 12, 91, 14], [11, 12, 14]),
+        ("100011", [90, 11, 12, 13, 91], [90, 10, 91, 14, 15], [10, 14, 15]),
+        ("111110", [90, 15], [90, 10, 11, 12, 13, 14], [10, 11, 12, 13, 14]),
+        ("101010", [90, 11, 91, 13, 92, 15], [90, 10, 91, 12, 92, 14], [10, 12, 14]),
+        ("000000", [10, 11, 12, 13, 14, 15], [], []),
+    ],
+)
+def test_corruption_by_hand(mask: str, source: List[int], target: List[int], bare: List[int]) -> None:
+    where = np.array([digit == "1" for digit in mask])
+    kept = where.copy(), TEXT.copy()
+    found = corrupt_spans(TEXT, where, SENTINELS)
+    assert (found[0].tolist(), found[1].tolist()) == (source, target)
+    assert found[0].dtype == found[1].dtype == np.int64
+    without = corrupt_spans(TEXT, where, SENTINELS, target_sentinels=False)
+    assert (without[0].tolist(), without[1].tolist()) == (source, bare)
+    assert (where == kept[0]).all() and (TEXT == kept[1]).all(), "the input is never written"
+
+
+def test_more_spans_than_sentinels_are_refused() -> None:
+    mask = np.array([True, False] * 4)
+    with pytest.raises(ValueError, match="4 spans need as many sentinels; there are 3"):
+        corrupt_spans(np.arange(8), mask, SENTINELS)
+
+
+# ---- How many tokens and spans. ----
+
+
+@pytest.mark.parametrize(
+    ("length", "ratio", "mean", "noise", "spans"),
+    [
+        (511, 0.15, 3.0, 77, 26),  # 76.65; 25.67
+        (100, 0.5, 3.0, 50, 17),  # 16.67
+        (10, 0.15, 3.0, 2, 1),  # 1.5 to the even number; 0.67
+        (2, 0.15, 3.0, 1, 1),  # at least one
+        (2, 0.99, 3.0, 1, 1),  # at least one stays
+        (3, 0.5, 1.0, 2, 2),  # x _ x
+        (10, 0.9, 1.0, 9, 2),  # one kept token parts two spans only
+        (20, 0.5, 100.0, 10, 1),
+    ],
+)
+def test_counts_by_hand(length: int, ratio: float, mean: float, noise: int, spans: int) -> None:
+    found = count_spans(length, ratio, mean)
+    assert (int(found[0]), int(found[1])) == (noise, spans)
+    mask = draw_span_mask(length, ratio, mean, np.random.default_rng(1))
+    assert (len(mask), mask.dtype, int(mask.sum()), len(runs(mask))) == (length, bool, noise, spans)
+
+
+@pytest.mark.parametrize("ratio", [0.01, 0.15, 0.5, 0.77, 0.99])
+@pytest.mark.parametrize("mean", [1.0, 2.5, 3.0, 10.0])
+def test_counts_never_fall_and_are_feasible(ratio: float, mean: float) -> None:
+    """The worst case of the shorter texts is that of the longest."""
+    lengths = np.arange(2, 1500)
+    noise, spans = count_spans(lengths, ratio, mean)
+    assert (np.diff(noise) >= 0).all() and (np.diff(spans) >= 0).all()
+    assert (noise >= 1).all() and (noise < lengths).all()
+    assert (spans >= 1).all() and (spans <= noise).all() and (spans <= lengths - noise + 1).all()
+
+
+# ---- Which mask. ----
+
+
+def masks(length: int, noise: int, spans: int) -> List[Tuple[bool, ...]]:
+    """Every mask with these numbers of tokens and spans, by enumeration."""
+    every = itertools.product([False, True], repeat=length)
+    return [mask for mask in every if sum(mask) == noise and len(runs(mask)) == spans]
+
+
+@pytest.mark.parametrize("rng", [np.random.default_rng(3), np.random.RandomState(3)])
+def test_every_mask_is_equally_likely(rng: Any) -> None:
+    """7 tokens, 3 of them noise in 2 spans: 2 ways to part 3, times C(5, 2) = 10 ways to place them."""
+    expected = masks(7, 3, 2)
+    assert len(expected) == 20
+    found = Counter(tuple(draw_span_mask(7, 0.45, 2.0, rng).tolist()) for _ in range(20 * 200))
+    assert set(found) == set(expected)
+    deviation = (200 * (1 - 1 / 20)) ** 0.5
+    assert max(abs(count - 200) for count in found.values()) < 5 * deviation
+
+
+def test_lengths_of_spans_follow_the_uniform_composition() -> None:
+    """Blocks of 512: 77 tokens in 26 spans, mean 77/26; P(l) = C(76 - l, 24) / C(76, 25)."""
+    rng, draws = np.random.default_rng(5), 1000
+    lengths = np.concatenate([runs(draw_span_mask(511, 0.15, 3.0, rng)) for _ in range(draws)])
+    assert len(lengths) == 26 * draws
+    assert lengths.mean() == pytest.approx(77 / 26, abs=1e-9)
+    for length in range(1, 12):
+        share = comb(76 - length, 24) / comb(76, 25)
+        # Spans of one mask are negatively correlated: the independent deviation is an upper bound.
+        deviation = (share * (1 - share) / len(lengths)) ** 0.5
+        assert abs((lengths == length).mean() - share) < 5 * deviation
+
+
+def test_outer_gaps_may_be_empty() -> None:
+    """C(rest, spans - 1) of C(rest + 1, spans) placements begin with a span: spans / (rest + 1)."""
+    rng, draws = np.random.default_rng(6), 2000
+    found = np.stack([draw_span_mask(40, 0.5, 3.0, rng) for _ in range(draws)])
+    noise, spans = (int(count) for count in count_spans(40, 0.5, 3.0))
+    share = comb(40 - noise, spans - 1) / comb(41 - noise, spans)
+    deviation = (share * (1 - share) / draws) ** 0.5
+    assert abs(found[:, 0].mean() - share) < 5 * deviation
+    assert abs(found[:, -1].mean() - share) < 5 * deviation
+
+
+def test_the_generator_decides() -> None:
+    drawn = [draw_span_mask(60, 0.5, 3.0, np.random.default_rng(seed)).tolist() for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_texts_that_are_too_short_are_refused(length: int) -> None:
+    with pytest.raises(ValueError, match=f"at least 2 tokens; got {length}"):
+        draw_span_mask(length, 0.5, 3.0, np.random.default_rng(1))
+
+
+# ---- The worst text. ----
+
+
+def worst(length: int, ratio: float, mean: float, separators: int) -> int:
+    """By enumeration of every place of the separators and every mask of the rest."""
+    most = 0
+    for count in range(min(separators, length - 2) + 1):
+        noise, spans = (int(value) for value in count_spans(length - count, ratio, mean))
+        for places in itertools.combinations(range(length), count):
+            for mask in masks(length - count, noise, spans):
+                values = iter(mask)
+                text = [False if place in places else next(values) for place in range(length)]
+                most = max(most, len(runs(text)))
+    return most
+
+
+@pytest.mark.parametrize(("ratio", "mean"), [(0.5, 3.0), (0.3, 2.0), (0.8, 4.0)])
+@pytest.mark.parametrize("separators", [0, 1, 3])
+def test_most_spans_is_the_worst_case(ratio: float, mean: float, separators: int) -> None:
+    assert most_spans(8, ratio, mean, separators) == worst(8, ratio, mean, separators)
+
+
+def test_most_spans_of_the_papers_sizes() -> None:
+    assert most_spans(511, 0.15, 3.0, separators=0) == 26
+    assert most_spans(511, 0.5, 3.0, separators=1) == 86  # 510 tokens: 255 noise, 85 spans, one of them cut
+    assert most_spans(511, 0.15, 3.0, separators=511) == 70
+    assert most_spans(3, 0.5, 3.0, separators=511) == 1
+
+
+# ---- Options. ----
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.0, -0.1, 1.5, float("nan")])
+def test_ratios_out_of_range_are_named(ratio: float) -> None:
+    with pytest.raises(ValueError, match=rf"--pair-mask-prob must lie in \(0, 1\); got {ratio}"):
+        check_span_options(ratio, 3.0, "--pair-mask-prob")
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.99, -1.0, float("nan"), float("inf")])
+def test_mean_spans_out_of_range_are_named(mean: float) -> None:
+    with pytest.raises(ValueError, match=f"--mean-span must be at least 1 token; got {mean}"):
+        check_span_options(0.15, mean)
+    check_span_options(0.15, 1.0)
