@@ -60,8 +60,8 @@ class InterleavedDecoderLayer(TransformerDecoderLayerBase):
     ) -> Tuple[Tensor, Optional[Tensor], Optional[List[Tensor]]]:
         """One block; arguments and results as those of the stock layer, whose third result serves ONNX.
 
-        (T, B, C) and ``encoder_out`` (S, B, C) -> (T, B, C), cross-attention weights or None, None. Padding masks: (B, T) and (B, S)
-        bool, True = padding; ``self_attn_mask``: (T, T) float, -inf = may not be attended.
+        (T, B, C) and ``encoder_out`` (S, B, C) -> (T, B, C), cross-attention weights or None, None. Padding masks: (B, T) and
+        (B, S) bool, True = padding; ``self_attn_mask``: (T, T) float, -inf = may not be attended.
         """
         query = self._before(self.self_attn_layer_norm, x)
         masks = {"key_padding_mask": self_attn_padding_mask, "attn_mask": self_attn_mask}

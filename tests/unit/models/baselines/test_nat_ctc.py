@@ -50,7 +50,8 @@ def test_a_batch_gives_what_each_sentence_gives_alone(model: NATCTCModel, device
     together = slots(model, sample(device, extra=3)["net_input"])
     for row, source in enumerate(builders.source_rows(SOURCES)):
         alone = slots(model, builders.to_device(builders.batch([source]), device)["net_input"])
-        torch.testing.assert_close(together[row, : 2 * len(source)], alone[0])
+        # fairseq's attention takes its softmax in float32, whatever the rest is in
+        torch.testing.assert_close(together[row, : 2 * len(source)], alone[0], rtol=1e-5, atol=1e-5)
 
 
 def test_every_slot_sees_every_other(model: NATCTCModel, device: torch.device) -> None:
