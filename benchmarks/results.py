@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
-from . import data_path, decoding, report, sga_training_step, trained, vocab_losses
+from . import data_path, decoding, deltalm, report, sga_training_step, trained, vocab_losses
 
 PAGE = Path(__file__).resolve().parent / "RESULTS.md"
 
@@ -52,7 +52,16 @@ def speedups_at_trained_stopping(content: Dict[str, Any]) -> List[float]:
     return [times[below][0] * (1 - share) + times[above][0] * share]
 
 
+def deltalm_decoding(content: Dict[str, Any]) -> List[float]:
+    """Inverse decoding speed of the interleaved decoder, each batch size."""
+    rows = [row for row in content["results"] if row["part"] == "decoding" and row["system"] == deltalm.OURS]
+    return [1 / row["speed_ratio"][0] for row in rows]
+
+
 BARS: Dict[str, List[Bar]] = {
+    "deltalm": [
+        ("decoding: at most 1/0.9 of the time of the stock decoder of the same size", deltalm_decoding, 1 / 0.9),
+    ],
     "vocab_losses": [
         ("CTC, frozen weight: time at most 1.1 of the materialised one", chunked("ctc", "frozen", "time_ratio"), 1.1),
         ("CTC, frozen weight: extra memory at most 1/10", chunked("ctc", "frozen", "memory_ratio"), 0.1),
@@ -79,7 +88,7 @@ BARS: Dict[str, List[Bar]] = {
 }
 RENDERERS = {
     module.__name__.rsplit(".", 1)[1]: module
-    for module in (vocab_losses, sga_training_step, decoding, trained, data_path)
+    for module in (vocab_losses, sga_training_step, decoding, trained, data_path, deltalm)
 }
 
 

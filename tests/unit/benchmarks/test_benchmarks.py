@@ -2,13 +2,14 @@
 
 import argparse
 import json
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 import torch
 
-from benchmarks import data_path, decoding, floor, measure, report, results, sga_training_step, vocab_losses
+from benchmarks import data_path, decoding, deltalm, floor, measure, report, results, sga_training_step, vocab_losses
 from benchmarks.systems import Sizes, autoregressive, batch, dictionary, sga
 
 SIZES = Sizes(vocab=60, layers=2, width=16, heads=2, prompts=3)
@@ -137,7 +138,7 @@ def test_the_page_is_made_of_the_committed_files(tmp_path: Path, monkeypatch: py
     assert {"device", "torch", "fairseq", "threads"} <= set(content["machine"])
     page = results.render()
     assert page.count("| ctc | frozen |") == 2 and "## decoding" not in page
-    assert "yet: `sga_training_step`, `decoding`, `trained`, `data_path`." in page
+    assert "yet: `sga_training_step`, `decoding`, `trained`, `data_path`, `deltalm`." in page
     assert page == results.render()
 
 
@@ -164,3 +165,22 @@ def test_the_trained_models_passes_are_looked_up_between_the_forced_ones(
         for name, speed in speeds.items()
     ]
     assert results.speedups_at_trained_stopping({"results": rows}) == pytest.approx(expected)
+
+
+def test_deltalm_against_stock() -> None:
+    options = Namespace(
+        vocab=60, decoding_vocab=60, layers=2, width=16, heads=2, batch=2, sentences=2, length=6, rounds=1
+    )
+    found = deltalm.decoding(options, CPU)
+    assert [(row["system"], row["sentences"]) for row in found] == [
+        (name, count) for count in (1, 2) for name in (deltalm.PEER, deltalm.OURS)
+    ]
+    sizes = {row["system"]: row["decoder_parameters"] for row in found}
+    assert sizes[deltalm.OURS] == pytest.approx(sizes[deltalm.PEER], rel=0.02), "the peer must be as large"
+    stock, chunked = deltalm.training(options, CPU)
+    assert stock["loss"] == pytest.approx(chunked["loss"], rel=1e-5) and stock["time_ratio"] == [1.0, 1.0, 1.0]
+    text = deltalm.render({"results": [*found, stock, chunked]})
+    assert text.count("DeltaLM, interleaved decoder") == 2 and "chunked criterion" in text
+    (bar,) = results.BARS["deltalm"]
+    slow = [{**row, "speed_ratio": [0.8, 0.8, 0.8]} for row in found]
+    assert "**missed**" in results.verdict({"results": slow}, bar)
