@@ -197,7 +197,11 @@ def test_a_dictionary_without_mask_leaves_the_row_of_mask_out(tmp_path: Path, ca
     assert "<mask>" in caplog.text
 
 
-@pytest.mark.parametrize("symbols", [dict(pieces=builders.PIECES - 1), dict(mask=False, tags=1)], ids=str)
+@pytest.mark.parametrize(
+    "symbols",
+    [dict(pieces=builders.PIECES - 1), dict(pieces=builders.PIECES - 1, tags=1), dict(mask=False, tags=1)],
+    ids=str,
+)
 def test_mask_in_another_place_is_refused(tmp_path: Path, symbols: Any) -> None:
     """Its row is the last one of a masked LM: ``<mask>`` would get that of a piece, a tag that of ``<mask>``."""
     deltalm_builders.write_mlm(tmp_path)
