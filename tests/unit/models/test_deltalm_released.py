@@ -205,7 +205,7 @@ def test_a_dictionary_without_mask_leaves_the_row_of_mask_out(tmp_path: Path, ca
 def test_mask_in_another_place_is_refused(tmp_path: Path, symbols: Any) -> None:
     """Its row is the last one of a masked LM: ``<mask>`` would get that of a piece, a tag that of ``<mask>``."""
     deltalm_builders.write_mlm(tmp_path)
-    if symbols.get("tags"):  # only the dictionary beside the file proves that its last row is <mask>
+    if not symbols.get("mask", True):  # only the dictionary beside the file proves that its last row is <mask>
         deltalm_builders.write_dictionary(tmp_path / "dict.txt")
     with pytest.raises(ValueError, match="<mask>|--embedding-mismatch"):
         build(symbols=symbols, init_from_mlm=str(tmp_path))
