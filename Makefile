@@ -61,6 +61,8 @@ bench: install  ## speed and memory against peers: ratios in one run, tables and
 	$(PY) -m benchmarks.sga_training_step $(BENCH_ARGS)
 	$(PY) -m benchmarks.decoding $(BENCH_ARGS)
 	$(PY) -m benchmarks.data_path
+	$(PY) -m benchmarks.nlu_data_path
+	$(PY) -m benchmarks.cka
 	$(PY) -m benchmarks.deltalm $(BENCH_ARGS)
 	$(PY) -m benchmarks.results
 

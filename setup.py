@@ -16,7 +16,7 @@ REQUIREMENTS = [
     'fairseq==0.12.2; python_version < "3.11"',
     "torch>=2.6",
     "numpy>=1.21.3",
-    "sentencepiece>=0.1.99",
+    "sentencepiece>=0.2.0",
     "sacrebleu>=2.3",
     "regex>=2021.8.3",
     "fastBPE==0.1.0",

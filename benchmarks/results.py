@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
-from . import data_path, decoding, deltalm, report, sga_training_step, trained, vocab_losses
+from . import cka, data_path, decoding, deltalm, nlu_data_path, report, sga_training_step, trained, vocab_losses
 
 PAGE = Path(__file__).resolve().parent / "RESULTS.md"
 
@@ -58,7 +58,14 @@ def deltalm_decoding(content: Dict[str, Any]) -> List[float]:
     return [1 / row["speed_ratio"][0] for row in rows]
 
 
+def cka_seconds(content: Dict[str, Any]) -> List[float]:
+    """Seconds without permutations, at the size of the bar alone."""
+    sizes = tuple(content["options"].get(name) for name in ("layers", "sentences", "width"))
+    return [row["seconds"] for row in content["results"] if sizes == cka.BAR_SIZES and not row["permutations"]]
+
+
 BARS: Dict[str, List[Bar]] = {
+    "cka": [("without permutations: seconds, at most 60", cka_seconds, cka.BAR_SECONDS)],
     "deltalm": [
         ("decoding: at most 1/0.9 of the time of the stock decoder of the same size", deltalm_decoding, 1 / 0.9),
     ],
@@ -88,7 +95,7 @@ BARS: Dict[str, List[Bar]] = {
 }
 RENDERERS = {
     module.__name__.rsplit(".", 1)[1]: module
-    for module in (vocab_losses, sga_training_step, decoding, trained, data_path, deltalm)
+    for module in (vocab_losses, sga_training_step, decoding, trained, data_path, deltalm, nlu_data_path, cka)
 }
 
 

@@ -3,70 +3,16 @@
 import argparse
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from . import cli
-from .generation_text import Collector, add_options, limits_from_args, read_json_text, text_of
-from .io import BYTE_ORDER_MARK, InputError, PathLike, open_input
+from .generation_text import Collector, add_options, limits_from_args
+from .io import InputError, PathLike
 from .split import Shares, shares_from_ratios, split_of
+from .squad import read_questions
 
 SEPARATOR = "[S]"
 LANGS = ("passage", "question")
-
-
-class Question(NamedTuple):
-    """A question with what it asks about.
-
-    Attributes:
-        article: what decides the split: the title, which is the same in all languages of XQuAD; without one, the first passage.
-        passage: the paragraph.
-        answer: the first answer, None where the passage has none (SQuAD 2).
-        question: the question.
-        place: where it stands in the file, for messages.
-    """
-
-    article: str
-    passage: str
-    answer: Optional[str]
-    question: str
-    place: str
-
-
-def read_questions(path: PathLike, option: str = "--inputs") -> Iterator[Question]:
-    """Yield the questions of a file in SQuAD's layout.
-
-    Raises:
-        InputError: no UTF-8, no JSON, or another layout; names the file and the line, or the place inside the JSON.
-    """
-    with open_input(path, option) as file:
-        raw = file.read()
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise InputError(f"{option} {path}, line {line}: not UTF-8; valid: a JSON file in UTF-8") from None
-    if text.startswith(BYTE_ORDER_MARK):
-        text = text[1:]
-    articles = _items(read_json_text(text, f"{option} {path}"), "data", f"{option} {path}")
-    for i, article in enumerate(articles):
-        where = f"{option} {path}, data[{i}]"
-        for j, paragraph in enumerate(_items(article, "paragraphs", where)):
-            passage = text_of(paragraph, "context", f"{where}.paragraphs[{j}]")
-            title = article.get("title") or article["paragraphs"][0]["context"]
-            for k, item in enumerate(_items(paragraph, "qas", f"{where}.paragraphs[{j}]")):
-                place = f"{where}.paragraphs[{j}].qas[{k}]"
-                answers = _items(item, "answers", place)
-                answer = text_of(answers[0], "text", f"{place}.answers[0]") if answers else None
-                yield Question(str(title), passage, answer, text_of(item, "question", place), place)
-
-
-def _items(record: Any, key: str, where: str) -> List[Any]:
-    if not isinstance(record, dict) or not isinstance(record.get(key), list):
-        keys = ", ".join(sorted(record)) if isinstance(record, dict) else type(record).__name__
-        raise InputError(
-            f"{where}: no list under {key!r} (found: {keys}); valid: SQuAD's layout, data > paragraphs > qas"
-        )
-    return record[key]
 
 
 def collect(inputs: Sequence[PathLike], collector: Collector, shares: Shares, separator: str) -> Dict[str, int]:
@@ -84,12 +30,13 @@ def collect(inputs: Sequence[PathLike], collector: Collector, shares: Shares, se
     for path in inputs:
         for question in cli.with_progress(read_questions(path), "question_generation"):
             split = articles.setdefault(question.article, split_of([question.article], shares))
-            if question.answer is None:
+            if not question.answers:
                 collector.drop(split, "no answer")
                 continue
-            if separator in question.passage or separator in question.answer:
+            first = question.answers[0].text
+            if separator in question.passage or separator in first:
                 raise InputError(f"{question.place}: holds the separator {separator!r}; valid: another --separator")
-            answer = collector.normal(question.answer)
+            answer = collector.normal(first)
             if not answer:
                 collector.drop(split, "no answer")
             elif collector.add(split, question.passage, [question.question], f"{separator} {answer}"):

@@ -9,12 +9,19 @@ from . import compat
 compat.apply()
 
 from .criterions import label_smoothed_linear_cross_entropy, sga_ctc  # noqa: E402
-from .models import baselines, deltalm, sga, xlmr_mlm  # noqa: E402
+from .criterions import relevance_ranking as relevance_ranking_criterion  # noqa: E402
+from .criterions import span_qa as span_qa_criterion  # noqa: E402
+from .criterions import token_classification as token_classification_criterion  # noqa: E402
+from .models import baselines, deltalm, nlu, sga, xlmr_mlm  # noqa: E402
 from .scoring import scorers  # noqa: E402
 from .tasks import (  # noqa: E402
+    cross_lingual_classification,
+    relevance_ranking,
     sga_translation,
     span_corruption,
+    span_qa,
     tlm_pretraining,
+    token_classification,
     translation_mixing,
     translation_multi_temperature,
 )
@@ -23,14 +30,22 @@ __version__ = "0.1.0"
 __all__ = [
     "__version__",
     "baselines",
+    "cross_lingual_classification",
     "deltalm",
     "label_smoothed_linear_cross_entropy",
+    "nlu",
+    "relevance_ranking",
+    "relevance_ranking_criterion",
     "scorers",
     "sga",
     "sga_ctc",
     "sga_translation",
     "span_corruption",
+    "span_qa",
+    "span_qa_criterion",
     "tlm_pretraining",
+    "token_classification",
+    "token_classification_criterion",
     "translation_mixing",
     "translation_multi_temperature",
     "xlmr_mlm",

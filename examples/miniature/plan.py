@@ -3,11 +3,12 @@
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from omegaconf import OmegaConf
 
 KEYS = {"name", "title", "prepare", "assets", "code", "reference", "directions", "seeds", "minutes", "arms", "claims"}
+OPTIONAL_KEYS = {"metrics"}
 ARM_KEYS = {"train", "evaluate", "outputs", "grid"}
 
 
@@ -45,7 +46,7 @@ class Job:
     Attributes:
         phase: ``tune`` or ``final``.
         arm: see :class:`Arm`.
-        pair: SOURCE-TARGET.
+        pair: SOURCE-TARGET, or the task where the plan has metrics.
         seed: of the training.
         options: the point of the grid.
         minutes: wall time of the training.
@@ -80,11 +81,25 @@ class Plan:
     minutes: Dict[str, float]
     arms: Tuple[Arm, ...]
     claims: Tuple[Claim, ...]
+    metrics: Optional[Dict[str, str]] = None
+
+    def metric(self, pair: str) -> str:
+        """What counts: BLEU, or the direction's metric in the logs of fairseq-validate."""
+        return self.metrics[pair] if self.metrics else "bleu"
+
+    def metric_title(self, pair: str) -> str:
+        """As a table shows it."""
+        return f"{self.metric(pair)}, mean over languages" if self.metrics else "BLEU"
+
+    def target(self, pair: str) -> str:
+        """Ending of the output files."""
+        return "log" if self.metrics else pair.split("-")[1]
 
     def settings(self) -> Dict[str, Any]:
         """What the plan itself gives to a result: part of the code's digest. Seeds, claims and texts may change freely."""
         commands = {arm.name: [arm.train, arm.evaluate, arm.grid] for arm in self.arms}
-        return {"arms": commands, "prepare": self.prepare, "reference": self.reference, "minutes": self.minutes}
+        settings = {"arms": commands, "prepare": self.prepare, "reference": self.reference, "minutes": self.minutes}
+        return {**settings, "metrics": self.metrics} if self.metrics else settings
 
     def tuning(self) -> List[Job]:
         """Every point of every arm's grid, on the first direction and seed; nothing where there is only one point."""
@@ -115,7 +130,10 @@ def read_plan(path: Path) -> Plan:
         ValueError: unknown or missing keys, grids of different size, claims about arms that are not there.
     """
     raw: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
-    _check_keys(path, "", raw, KEYS)
+    _check_keys(path, "", raw, KEYS | (OPTIONAL_KEYS & set(raw)))
+    metrics = raw.get("metrics")
+    if metrics is not None and set(metrics) != set(raw["directions"]):
+        raise ValueError(f"{path}: metrics must name one of each of the directions {raw['directions']}; got {metrics}")
     if set(raw["minutes"]) != {"tune", "final"} or min(raw["minutes"].values()) <= 0:
         raise ValueError(f"{path}: minutes must give tune and final, both above 0; got {raw['minutes']}")
     arms = tuple(_arm(path, name, entry) for name, entry in raw["arms"].items())
@@ -139,6 +157,7 @@ def read_plan(path: Path) -> Plan:
         minutes=raw["minutes"],
         arms=arms,
         claims=tuple(claims),
+        metrics=metrics,
         **lists,
     )
 

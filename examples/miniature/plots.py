@@ -56,7 +56,7 @@ def _strip(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -
     labels: List[str] = []
     for number, arm in enumerate(plan.arms):
         for output, text in arm.outputs.items():
-            scores = [tables.bleu(finals, arm.name, output, pair, seed) for seed in plan.seeds]
+            scores = [tables.score(finals, arm.name, output, pair, seed) for seed in plan.seeds]
             found = [score for score in scores if score is not None]
             place, colour = len(labels), f"C{number % 8}"
             labels.append(f"{arm.name}, {text}")
@@ -65,7 +65,7 @@ def _strip(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -
                 axis.plot([sum(found) / len(found)], [place], "|", color=colour, markersize=14)
     axis.set_yticks(range(len(labels)), labels)
     axis.set_ylim(len(labels) - 0.5, -0.5)
-    axis.set_xlabel(f"test BLEU, {pair}: dots are seeds, the bar their mean")
+    axis.set_xlabel(f"test {_named(plan, pair)}, {pair}: dots are seeds, the bar their mean")
     axis.grid(axis="x", linewidth=0.3)
 
 
@@ -74,18 +74,22 @@ def _curves(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) 
     for number, arm in enumerate(plan.arms):
         label = arm.name
         for entry in (one for one in finals if one["arm"] == arm.name):
-            minutes, scores = curve(entry)
+            minutes, scores = curve(entry, plan.metric(pair))
             axis.plot(minutes, scores, "-", color=f"C{number % 8}", linewidth=0.9, label=label)
             label = "_"  # one line of the legend a system
     axis.set_xlabel("minutes of training (updates × mean time of an update)")
-    axis.set_ylabel(f"validation BLEU, {pair}")
+    axis.set_ylabel(f"validation {_named(plan, pair)}, {pair}")
     if axis.lines:
         axis.legend(frameon=False, fontsize=7)
     axis.grid(linewidth=0.3)
 
 
-def curve(entry: Dict[str, Any]) -> Tuple[List[float], List[float]]:
-    """Minutes and validation BLEU of a run."""
-    points = [point for point in entry.get("validation", []) if "bleu" in point]
+def _named(plan: Plan, pair: str) -> str:
+    return plan.metric(pair) if plan.metrics else "BLEU"
+
+
+def curve(entry: Dict[str, Any], metric: str) -> Tuple[List[float], List[float]]:
+    """Minutes and validation score of a run."""
+    points = [point for point in entry.get("validation", []) if metric in point]
     minute = entry.get("train_seconds", 0.0) / 60 / max(entry.get("updates", 0), 1)
-    return [point["num_updates"] * minute for point in points], [point["bleu"] for point in points]
+    return [point["num_updates"] * minute for point in points], [point[metric] for point in points]

@@ -104,7 +104,6 @@ class Runner:
         folder.mkdir(parents=True, exist_ok=True)
         names = {"out": self.out, "run": run, "hours": job.minutes / 60, "seed": job.seed, "pair": job.pair}
         train = job.arm.train.format(**names, options=" ".join([*job.options, *self.options]))
-        source, target = job.pair.split("-")
         entry: Dict[str, Any] = {
             "key": job.key,
             "phase": job.phase,
@@ -121,7 +120,7 @@ class Runner:
             if job.phase == "final":
                 evaluate = job.arm.evaluate.format(**names, keep=self.keep / job.key)
                 self._call(evaluate, folder / "console.log")
-                entry["outputs"] = self._outputs(job, target)
+                entry["outputs"] = self._subsets(job) if self.plan.metrics else self._outputs(job)
             from record import describe  # needs torch
 
             facts = describe(folder)
@@ -133,8 +132,22 @@ class Runner:
         self._put(entry)
         say(f"{job.key}: {entry['status']}")
 
-    def _outputs(self, job: Job, target: str) -> Dict[str, Any]:
+    def _subsets(self, job: Job) -> Dict[str, Any]:
+        """What fairseq-validate found in every subset, by the metric of the direction."""
+        from fairseq_plugins.analysis.validation_logs import read_log
+
+        outputs, metric = {}, self.plan.metric(job.pair)
+        for stem in job.arm.outputs:
+            path = self.keep / job.key / f"{stem}.log"
+            subsets = {subset: numbers[metric] for subset, numbers in read_log(str(path)).items() if metric in numbers}
+            if not subsets:
+                raise ValueError(f"{path}: no {metric}")
+            outputs[stem] = {"subsets": subsets, "sha256": sha256(path)}
+        return outputs
+
+    def _outputs(self, job: Job) -> Dict[str, Any]:
         """Score what was decoded; the reference is not part of the project."""
+        target = self.plan.target(job.pair)
         paths = {stem: self.keep / job.key / f"{stem}.{target}" for stem in job.arm.outputs}
         systems = [System(stem, list(read_lines(path, "output", strict=False))) for stem, path in paths.items()]
         result = score_systems(systems, self._reference(job.pair, job.seed))
@@ -149,8 +162,10 @@ class Runner:
         return list(read_lines(path, "reference"))
 
     def compare(self, pair: str, seed: int) -> None:
-        """Paired bootstrap of every claim whose two outputs are there."""
-        target = pair.split("-")[1]
+        """Paired bootstrap of every claim whose two outputs are there; scores of subsets are compared by the tables alone."""
+        if self.plan.metrics:
+            return
+        target = self.plan.target(pair)
         results = []
         for claim in self.plan.claims:
             files = [self._file(arm, output, pair, seed, target) for arm, output in (claim.worse, claim.better)]

@@ -10,22 +10,22 @@ SIGNIFICANT = 0.05
 
 
 def choose(plan: Plan, ledger: Ledger) -> Dict[str, Tuple[str, ...]]:
-    """The point of each arm's grid with the best validation BLEU in the tuning phase; arms that are not complete are left out."""
+    """The point of each arm's grid with the best validation score in the tuning phase; arms that are not complete are left out."""
     chosen = {arm.name: arm.grid[0] for arm in plan.arms if len(arm.grid) == 1}
     for arm in (arm for arm in plan.arms if len(arm.grid) > 1):
         scores = []
         for job in (job for job in plan.tuning() if job.arm is arm):
             entry = ledger.get(job.key)
             if entry.get("status"):
-                scores.append((best_validation(entry), job.options))
+                scores.append((best_validation(entry, plan.metric(job.pair)), job.options))
         if len(scores) == len(arm.grid) and any(score is not None for score, _ in scores):
             chosen[arm.name] = max(scores, key=lambda pair: -1.0 if pair[0] is None else pair[0])[1]
     return chosen
 
 
-def best_validation(entry: Dict[str, Any]) -> Optional[float]:
-    """Best validation BLEU of a run."""
-    scores = [point["bleu"] for point in entry.get("validation", []) if "bleu" in point]
+def best_validation(entry: Dict[str, Any], metric: str) -> Optional[float]:
+    """Best validation score of a run."""
+    scores = [point[metric] for point in entry.get("validation", []) if metric in point]
     return max(scores) if scores else None
 
 
@@ -35,13 +35,13 @@ def render(plan: Plan, ledger: Ledger) -> str:
     parts = [
         f"# {plan.title}",
         _head(plan, ledger),
-        "## Test BLEU",
+        f"## Test {'scores' if plan.metrics else 'BLEU'}",
         _scores(plan, finals),
-        f"![Test BLEU and validation curves](plots/{plan.name}.svg)",
-        "## Claims",
-        _claims(plan, ledger),
+        f"![Test {'scores' if plan.metrics else 'BLEU'} and validation curves](plots/{plan.name}.svg)",
     ]
-    parts += ["## Every run", _runs(ledger)]
+    if plan.metrics:
+        parts += ["## By language", *_by_subset(plan, finals)]
+    parts += ["## Claims", _claims(plan, ledger), "## Every run", _runs(plan, ledger)]
     if ledger.foreign():
         parts += [
             "## Runs with other code, not counted",
@@ -53,12 +53,13 @@ def render(plan: Plan, ledger: Ledger) -> str:
 def _head(plan: Plan, ledger: Ledger) -> str:
     entries = [entry for entry in ledger.current() if entry.get("phase")]
     machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
-    signatures = sorted({one["signature"]["bleu"] for entry in entries for one in entry.get("outputs", {}).values()})
+    outputs = [one for entry in entries for one in entry.get("outputs", {}).values()]
+    signatures = sorted({one["signature"]["bleu"] for one in outputs if "signature" in one})
     lines = [
         f"Made by `examples/miniature/sweep.py results` from `ledger-{plan.name}.json`. {_budget(plan)}",
         "",
         f"- Machine: {'; '.join(machines) or 'no run yet'}",
-        f"- BLEU: `{'`, `'.join(signatures) or 'no run yet'}`",
+        _measures(plan) or f"- BLEU: `{'`, `'.join(signatures) or 'no run yet'}`",
         f"- Code: `{ledger.code}`; commits: {', '.join(sorted({entry['commit'] for entry in entries})) or 'none'}",
     ]
     assets = ledger.get("assets")
@@ -66,13 +67,22 @@ def _head(plan: Plan, ledger: Ledger) -> str:
     return "\n".join(lines)
 
 
+def _measures(plan: Plan) -> str:
+    return (
+        "- Scores in per cent: " + ", ".join(f"{pair} {plan.metric_title(pair)}" for pair in plan.directions)
+        if plan.metrics
+        else ""
+    )
+
+
 def _budget(plan: Plan) -> str:
     points, final = len(plan.arms[0].grid), f"{plan.minutes['final']:g} minutes at most"
     if points == 1:
         return f"Every training run has {final}; nothing is tuned."
+    by = "score" if plan.metrics else "BLEU"
     return (
         f"Training: {plan.minutes['tune']:g} minutes a tuning run, {final} a final run, the same for every arm; {points} settings "
-        f"an arm are tried on {plan.directions[0]} with seed {plan.seeds[0]} and chosen by validation BLEU."
+        f"an arm are tried on {plan.directions[0]} with seed {plan.seeds[0]} and chosen by validation {by}."
     )
 
 
@@ -86,19 +96,47 @@ def _scores(plan: Plan, finals: Sequence[Dict[str, Any]]) -> str:
         for output, text in arm.outputs.items():
             cells = [arm.name, text]
             for pair in plan.directions:
-                values = [bleu(finals, arm.name, output, pair, seed) for seed in plan.seeds]
+                values = [score(finals, arm.name, output, pair, seed) for seed in plan.seeds]
                 cells += ["" if value is None else f"{value:.1f}" for value in values]
                 cells.append(_mean([value for value in values if value is not None]))
             rows.append(cells)
     return _table(columns, rows)
 
 
-def bleu(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Optional[float]:
-    """Test BLEU of one run and output, if it is there."""
+def score(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Optional[float]:
+    """Test BLEU, or the mean over the subsets, of one run and output, if it is there."""
+    found = _output(finals, arm, output, pair, seed)
+    if not found:
+        return None
+    return statistics.mean(found["subsets"].values()) if "subsets" in found else float(found["bleu"])
+
+
+def _output(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Dict[str, Any]:
     for entry in finals:
-        if (entry["arm"], entry["pair"], entry["seed"]) == (arm, pair, seed) and output in entry.get("outputs", {}):
-            return float(entry["outputs"][output]["bleu"])
-    return None
+        if (entry["arm"], entry["pair"], entry["seed"]) == (arm, pair, seed):
+            return dict(entry.get("outputs", {}).get(output, {}))
+    return {}
+
+
+def _by_subset(plan: Plan, finals: Sequence[Dict[str, Any]]) -> List[str]:
+    """A table a direction: arm and output down, subsets across, mean and standard deviation over the seeds."""
+    parts = []
+    for pair in plan.directions:
+        found = {
+            (arm.name, output, seed): _output(finals, arm.name, output, pair, seed).get("subsets", {})
+            for arm in plan.arms
+            for output in arm.outputs
+            for seed in plan.seeds
+        }
+        subsets = list(dict.fromkeys(subset for scores in found.values() for subset in scores))
+        rows = []
+        for arm in plan.arms:
+            for output, text in arm.outputs.items():
+                scores = [found[arm.name, output, seed] for seed in plan.seeds]
+                cells = [_mean([one[subset] for one in scores if subset in one]) for subset in subsets]
+                rows.append([arm.name, text, *cells])
+        parts += [f"{pair}, {plan.metric(pair)}:", _table(["system", "output", *subsets], rows)]
+    return parts
 
 
 def _mean(values: Sequence[float]) -> str:
@@ -108,16 +146,45 @@ def _mean(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f}{spread} (n = {len(values)})"
 
 
+def _differences(claim: Claim, finals: Sequence[Dict[str, Any]], pair: str, seeds: Sequence[int]) -> List[float]:
+    """Better minus worse, of the seeds that have both."""
+    both = [[score(finals, *side, pair, seed) for side in (claim.better, claim.worse)] for seed in seeds]
+    return [better - worse for better, worse in both if better is not None and worse is not None]
+
+
+def _spread_verdict(differences: Sequence[float], seeds: int) -> List[str]:
+    text = ", ".join(f"{one:+.1f}" for one in differences)
+    if len(differences) < max(seeds, 3):
+        return [text, f"open, {len(differences)} of {seeds} seeds"]
+    error = statistics.stdev(differences) / len(differences) ** 0.5
+    significant = abs(statistics.mean(differences)) > 2 * error
+    if all(one > 0 for one in differences):
+        return [text, "shown" if significant else "not shown: within the spread of the seeds"]
+    if all(one < 0 for one in differences):
+        return [text, "refuted" if significant else "not shown: the other way, within the spread of the seeds"]
+    return [text, "not shown: signs differ"]
+
+
 def _claims(plan: Plan, ledger: Ledger) -> str:
     """A claim is shown where the sign agrees in every seed and p < 0.05 in all but one at most, with at least three seeds."""
     rows = []
+    finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
     for number, claim in enumerate(plan.claims):
         for pair in plan.directions:
             found = []
             for seed in plan.seeds:
                 results = ledger.get(f"claims/{pair}/seed{seed}").get("results", [])
                 found += [result for result in results if result["claim"] == number]
-            rows.append([_title(claim), pair, *_verdict(found, len(plan.seeds))])
+            if plan.metrics:
+                differences = _differences(claim, finals, pair, plan.seeds)
+                rows.append([_title(claim), pair, *_spread_verdict(differences, len(plan.seeds))])
+            else:
+                rows.append([_title(claim), pair, *_verdict(found, len(plan.seeds))])
+    if plan.metrics:
+        note = (
+            "Shown: the same sign in every one of the seeds (three at least) and a mean above twice its standard error."
+        )
+        return _table(["claim", "task", "difference by seed", "verdict"], rows) + "\n\n" + note
     note = f"Shown: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} in all but one at most."
     return _table(["claim", "direction", "BLEU difference by seed (p)", "verdict"], rows) + "\n\n" + note
 
@@ -138,12 +205,12 @@ def _verdict(found: Sequence[Dict[str, Any]], seeds: int) -> List[str]:
     return [text, "not shown: signs differ"]
 
 
-def _runs(ledger: Ledger) -> str:
+def _runs(plan: Plan, ledger: Ledger) -> str:
     rows = []
     for entry in ledger.current():
         if not entry.get("phase"):
             continue
-        best = best_validation(entry)
+        best = best_validation(entry, plan.metric(entry["pair"]))
         cells = [
             entry["key"],
             " ".join(entry["options"]) or "defaults",
@@ -153,7 +220,17 @@ def _runs(ledger: Ledger) -> str:
         cells += [f"{entry.get('train_seconds', 0) / 60:.1f}", f"{entry.get('trained_parameters', 0):,}"]
         rows.append([*cells, "" if best is None else f"{best:.1f}", entry["commit"]])
     return _table(
-        ["run", "options", "status", "updates", "minutes", "trained parameters", "best validation BLEU", "commit"], rows
+        [
+            "run",
+            "options",
+            "status",
+            "updates",
+            "minutes",
+            "trained parameters",
+            f"best validation {'score' if plan.metrics else 'BLEU'}",
+            "commit",
+        ],
+        rows,
     )
 
 

@@ -12,6 +12,8 @@ import torch
 
 KEPT = ("arch", "criterion", "lr", "max_tokens", "batch_size", "seed", "no_denoising", "prompt_length")
 
+VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1")
+
 
 def read_log(path: Path) -> List[Dict[str, Any]]:
     """The JSON records of a fairseq log, in order."""
@@ -40,13 +42,17 @@ def count_parameters(tensors: Dict[str, torch.Tensor]) -> int:
     return sum({value.data_ptr(): value.numel() for value in tensors.values() if value.numel()}.values())
 
 
+def validation_point(record: Dict[str, Any]) -> Dict[str, float]:
+    """The numbers that are kept of a validation; empty for other records. The first subset counts: ``valid``, ``valid.en``."""
+    prefix = next((key[: -len("loss")] for key in record if key.startswith("valid") and key.endswith("_loss")), None)
+    if prefix is None:
+        return {}
+    return {key: float(record[prefix + key]) for key in VALIDATION if prefix + key in record}
+
+
 def describe(run: Path) -> Dict[str, Any]:
     """Facts of a run from its log and its last checkpoint."""
-    valid = [record for record in read_log(run / "train.log") if "valid_loss" in record]
-    curve = [
-        {key: float(record[f"valid_{key}"]) for key in ("num_updates", "loss", "bleu") if f"valid_{key}" in record}
-        for record in valid
-    ]
+    curve = [point for point in map(validation_point, read_log(run / "train.log")) if point]
     state = torch.load(run / "checkpoint_last.pt", weights_only=True, map_location="cpu")
     options: Dict[str, Any] = {}
     for section in ("model", "optimization", "dataset", "common"):

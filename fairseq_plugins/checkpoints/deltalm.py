@@ -63,8 +63,11 @@ def read_deltalm(path: PathLike) -> DeltaLMFile:
     Raises:
         CheckpointError: unreadable, untrusted, of another layout, or with tensors that are not accounted for.
     """
-    origin = f"checkpoint {path}"
-    content = read_checkpoint(path)
+    return deltalm_from(read_checkpoint(path), f"checkpoint {path}")
+
+
+def deltalm_from(content: Mapping[str, Any], origin: str) -> DeltaLMFile:
+    """As :func:`read_deltalm`, from a file's content; ``origin`` is how messages call it."""
     found = content.get("weights", content.get("model"))
     if not isinstance(found, Mapping):
         keys = listing([str(key) for key in content]) or "(none)"

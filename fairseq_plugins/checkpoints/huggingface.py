@@ -30,7 +30,7 @@ OUTPUT_BIAS = "lm_head.bias"
 OUTPUT_BIAS_COPY = "lm_head.decoder.bias"
 
 _CONFIG_DEFAULTS = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
-_TOP = r"(?:roberta\.)?"
+_TOP = r"(?:(?:roberta|bert)\.)?"
 _EMBEDDINGS = _TOP + r"embeddings\."
 _LAYER = _TOP + r"encoder\.layer\.(\d+)\."
 
@@ -43,7 +43,7 @@ def _rename_norm(source: str, target: str) -> Tuple[Any, Any]:
     )
 
 
-RULES = (
+ENCODER_RULES = (
     rename(_EMBEDDINGS + r"word_embeddings\.weight", WORDS),
     rename(_EMBEDDINGS + r"position_embeddings\.weight", POSITIONS),
     rename(_EMBEDDINGS + r"token_type_embeddings\.weight", TOKEN_TYPES),
@@ -56,13 +56,18 @@ RULES = (
     rename(_LAYER + r"intermediate\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.fc1.\2"),
     rename(_LAYER + r"output\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.fc2.\2"),
     *_rename_norm(_LAYER + r"output\.LayerNorm", r"sentence_encoder.layers.\1.final_layer_norm"),
+    drop(_EMBEDDINGS + r"(?:position_ids|token_type_ids)", "buffer that is counted anew"),
+    drop(_TOP + r"pooler\.dense\.(?:weight|bias)", "pooler, unused by a masked LM"),
+)
+"""What XLM-R and BERT have in common."""
+
+RULES = (
+    *ENCODER_RULES,
     rename(r"lm_head\.dense\.(weight|bias)", r"lm_head.dense.\1"),
     *_rename_norm(r"lm_head\.layer_norm", "lm_head.layer_norm"),
     rename(r"lm_head\.bias", OUTPUT_BIAS),
     rename(r"lm_head\.decoder\.weight", OUTPUT_WEIGHT),
     rename(r"lm_head\.decoder\.bias", OUTPUT_BIAS_COPY),
-    drop(_EMBEDDINGS + r"(?:position_ids|token_type_ids)", "buffer that is counted anew"),
-    drop(_TOP + r"pooler\.dense\.(?:weight|bias)", "pooler, unused by a masked LM"),
 )
 
 
@@ -72,17 +77,26 @@ def read_config(folder: Path) -> Dict[str, Any]:
     Raises:
         CheckpointError: missing or damaged, or a model that computes something else; names entry and expected value.
     """
-    file = folder / CONFIG_NAME
+    config = read_json(folder / CONFIG_NAME, EXPECTED)
+    _check_config(config, folder / CONFIG_NAME)
+    return config
+
+
+def read_json(file: Path, expected: str) -> Dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        CheckpointError: missing, damaged or something else; ``expected`` says what the folder should hold.
+    """
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise CheckpointError(f"checkpoint {folder}: has no {CONFIG_NAME}; expected {EXPECTED}") from error
+        raise CheckpointError(f"checkpoint {file.parent}: has no {file.name}; expected {expected}") from error
     except (ValueError, OSError) as error:
         raise CheckpointError(f"checkpoint {file}: is no readable JSON ({error})") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {type(config).__name__}")
-    _check_config(config, file)
-    return config
+    if not isinstance(content, dict):
+        raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {type(content).__name__}")
+    return content
 
 
 def _check_config(config: Mapping[str, Any], file: Path) -> None:

@@ -44,7 +44,7 @@ class MaskedLMFile:
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """What one kind of file says: renamed tensors, the sizes it states, heads, and how it is named in messages."""
 
     renamed: Renamed
@@ -70,14 +70,14 @@ def read_masked_lm(path: PathLike, heads: Optional[int] = None) -> MaskedLMFile:
     Raises:
         CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
     """
-    file = _find_weights(Path(path))
+    file = find_weights(Path(path))
     origin = f"checkpoint {file}"
-    source = _read_source(file, origin)
+    source = read_source(read_checkpoint(file), file, origin)
     renamed = source.renamed
     _untie(renamed, origin)
     sizes = _infer_sizes(renamed.tensors, source, origin)
-    sizes["heads"] = _choose_heads(heads, source, sizes["embed_dim"], origin)
-    _check_stated(sizes, source.stated, origin)
+    sizes["heads"] = choose_heads(heads, source.heads, source.heads_entry, sizes["embed_dim"], origin)
+    check_stated(sizes, source.stated, origin)
     check_shapes(renamed.tensors, sizes, origin, source.expected)
     dictionary = file.parent / _DICTIONARY_NAME
     report = LoadReport(renamed.used(), dropped=tuple(renamed.dropped), reasons=renamed.dropped)
@@ -122,7 +122,13 @@ def check_shapes(tensors: Mapping[str, Tensor], sizes: Mapping[str, int], origin
     Raises:
         CheckpointError: lists missing tensors, surplus tensors, and shapes found and expected.
     """
-    shapes = expected_shapes(sizes)
+    compare_shapes(tensors, expected_shapes(sizes), origin, expected)
+
+
+def compare_shapes(
+    tensors: Mapping[str, Tensor], shapes: Mapping[str, Tuple[int, ...]], origin: str, expected: str
+) -> None:
+    """Compare names and shapes with those wanted; raises as :func:`check_shapes`."""
     missing = [f"{name} {shape}" for name, shape in shapes.items() if name not in tensors]
     surplus = [f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items() if name not in shapes]
     wrong = [
@@ -130,20 +136,24 @@ def check_shapes(tensors: Mapping[str, Tensor], sizes: Mapping[str, int], origin
         for name, shape in shapes.items()
         if name in tensors and tuple(tensors[name].shape) != shape
     ]
-    no_floats = [f"{name} {tensor.dtype}" for name, tensor in tensors.items() if not tensor.is_floating_point()]
+    nofloat_tensors = [f"{name} {tensor.dtype}" for name, tensor in tensors.items() if not tensor.is_floating_point()]
     kinds = (
         ("missing tensors", missing),
         ("surplus tensors", surplus),
         ("wrong shapes", wrong),
-        ("not floating-point", no_floats),
+        ("not floating-point", nofloat_tensors),
     )
     problems = [f"{title}: {listing(names)}" for title, names in kinds if names]
     if problems:
         raise CheckpointError(f"{origin}: {'; '.join(problems)}; expected {expected}")
 
 
-def _find_weights(path: Path) -> Path:
-    """The weights file that a path means."""
+def find_weights(path: Path) -> Path:
+    """The weights file that a path means: the file itself, or the one in a folder.
+
+    Raises:
+        CheckpointError: a folder without weights, with several, or with weights in parts.
+    """
     if not path.is_dir():
         return path
     present = [name for name in _WEIGHT_NAMES if (path / name).is_file()]
@@ -156,28 +166,41 @@ def _find_weights(path: Path) -> Path:
     raise CheckpointError(f"checkpoint {path}: the folder holds none of {', '.join(_WEIGHT_NAMES)}")
 
 
-def _read_source(file: Path, origin: str) -> _Source:
-    checkpoint = read_checkpoint(file)
+def read_source(checkpoint: Mapping[str, Any], file: Path, origin: str) -> Source:
+    """Recognise and rename a masked LM of XLM-R's shape; the head, where there is one, is ``lm_head.*``.
+
+    Args:
+        checkpoint: content of ``file``.
+        file: a ``config.json`` lies beside it where it is a Hugging Face model.
+        origin: how messages call it.
+
+    Raises:
+        CheckpointError: another layout or configuration, or tensors that are not accounted for.
+    """
     model = checkpoint.get("model")
     if isinstance(model, Mapping):
         settings = xlmr.find_settings(checkpoint)
-        renamed = apply_rules(_floats(model, origin), xlmr.RULES, origin, xlmr.EXPECTED)
+        renamed = apply_rules(float_tensors(model, origin), xlmr.RULES, origin, xlmr.EXPECTED)
         xlmr.check_settings(settings, origin)
         stated, heads = xlmr.stated_sizes(settings), xlmr.attention_heads(settings)
-        return _Source(renamed, stated, heads, 1, xlmr.EXPECTED, "encoder_attention_heads")
+        return Source(renamed, stated, heads, 1, xlmr.EXPECTED, "encoder_attention_heads")
     if not checkpoint or not all(isinstance(value, Tensor) for value in checkpoint.values()):
         keys = listing([str(key) for key in checkpoint]) or "(none)"
         raise CheckpointError(f"{origin}: holds the entries {keys}, expected 'model', as in {xlmr.EXPECTED}")
     config = huggingface.read_config(file.parent)
-    renamed = apply_rules(_floats(checkpoint, origin), huggingface.RULES, origin, huggingface.EXPECTED)
+    renamed = apply_rules(float_tensors(checkpoint, origin), huggingface.RULES, origin, huggingface.EXPECTED)
     huggingface.settle(renamed, origin)
     stated, heads = huggingface.stated_sizes(config), huggingface.attention_heads(config)
     padding_idx = huggingface.padding_idx(config)
-    return _Source(renamed, stated, heads, padding_idx, huggingface.EXPECTED, "num_attention_heads")
+    return Source(renamed, stated, heads, padding_idx, huggingface.EXPECTED, "num_attention_heads")
 
 
-def _floats(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
-    """Floating-point tensors as float32, others (dropped by name, or refused by shape or name later) as they are."""
+def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
+    """Floating-point tensors as float32, others (dropped by name, or refused by shape or name later) as they are.
+
+    Raises:
+        CheckpointError: something that is no tensor.
+    """
     result = {}
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
@@ -200,7 +223,7 @@ def _untie(renamed: Renamed, origin: str) -> None:
     renamed.discard(_TIED, "equal to the token embedding")
 
 
-def _infer_sizes(tensors: Mapping[str, Tensor], source: _Source, origin: str) -> Dict[str, int]:
+def _infer_sizes(tensors: Mapping[str, Tensor], source: Source, origin: str) -> Dict[str, int]:
     for name in (_WORDS, _POSITIONS, _FIRST_FC):
         if name not in tensors or tensors[name].dim() != 2:
             found = f"shape {tuple(tensors[name].shape)}" if name in tensors else "no such tensor"
@@ -218,22 +241,37 @@ def _infer_sizes(tensors: Mapping[str, Tensor], source: _Source, origin: str) ->
     }
 
 
-def _choose_heads(given: Optional[int], source: _Source, width: int, origin: str) -> int:
-    stated = source.heads
+def choose_heads(given: Optional[int], stated: Optional[int], entry: str, width: int, origin: str) -> int:
+    """Attention heads, which no shape tells.
+
+    Args:
+        given: by the caller; None = take the file's.
+        stated: by the file; None = it does not say.
+        entry: what the file calls them.
+        width: C, which they must divide.
+        origin: how messages call the file.
+
+    Raises:
+        CheckpointError: neither says, both do and differ, or no divisor of the width.
+    """
     if given is None and stated is None:
         raise CheckpointError(
-            f"{origin}: does not tell the number of attention heads (no {source.heads_entry}), and no shape does; "
-            "pass heads=…"
+            f"{origin}: does not tell the number of attention heads (no {entry}), and no shape does; pass heads=…"
         )
     if given is not None and stated is not None and given != stated:
-        raise CheckpointError(f"{origin}: heads = {given} was given, but the file says {source.heads_entry} = {stated}")
+        raise CheckpointError(f"{origin}: heads = {given} was given, but the file says {entry} = {stated}")
     heads = given if stated is None else stated
     if not isinstance(heads, int) or heads < 1 or width % heads:
         raise CheckpointError(f"{origin}: heads = {heads!r}, expected a divisor of the width {width}")
     return heads
 
 
-def _check_stated(sizes: Mapping[str, int], stated: Mapping[str, Optional[int]], origin: str) -> None:
+def check_stated(sizes: Mapping[str, int], stated: Mapping[str, Optional[int]], origin: str) -> None:
+    """Compare sizes of the tensors with those that the options state (None = they do not).
+
+    Raises:
+        CheckpointError: they contradict each other.
+    """
     for name, value in stated.items():
         if isinstance(value, int) and value != sizes[name]:
             raise CheckpointError(f"{origin}: its options say {name} = {value}, its tensors {sizes[name]}")

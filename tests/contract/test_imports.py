@@ -17,9 +17,9 @@ ARROWS: Dict[str, FrozenSet[str]] = {
     "modules": frozenset({"ops"}),
     "data": frozenset({"ops"}),
     "generators": frozenset({"modules", "ops"}),
-    "criterions": frozenset({"ops"}),
+    "criterions": frozenset({"ops", "scoring"}),
     "models": frozenset({"modules", "ops", "checkpoints"}),
-    "analysis": frozenset({"models", "modules", "ops"}),
+    "analysis": frozenset({"models", "modules", "ops", "data", "checkpoints"}),
     "tasks": frozenset({"data", "generators", "models", "modules", "ops", "checkpoints"}),
 }
 METHODS = ("sga", "csr", "deltalm", "veco", "nlu")

@@ -1,30 +1,20 @@
 #!/usr/bin/env bash
-# The small mBART of the miniatures: stock multilingual_denoising over en, de and fr, on the pieces of the Multi30k masked LM.
-#   bash examples/miniature/mbart/pretrain.sh OUT UPDATES [fairseq-train options]    OUT was made by examples/sga/prepare.sh
+# The small mBART of the miniatures: stock multilingual_denoising over en, de, fr and es.
+#   bash examples/miniature/mbart/pretrain.sh OUT UPDATES [fairseq-train options]    OUT was made by prepare.sh
 # Goes to OUT/mbart; run again to continue. The learning rate falls linearly to 0 at UPDATES.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n 2,4p "$0" >&2; exit 2; }
 out=$1 updates=$2
 shift 2
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
-data=$out/mbart-bin
-mkdir -p "$data" "$out/mbart"
-cp "$out/dict.txt" "$data/"
-# One folder a language, as the task wants it: the sides of two pairs, which prepare.sh has made.
-for side in en-de.en en-de.de en-fr.fr; do
-    lang=${side#*.}
-    mkdir -p "$data/$lang"
-    for split in train valid; do
-        for kind in bin idx; do cp "$out/bin/$split.$side.$kind" "$data/$lang/$split.$kind"; done
-    done
-done
-fairseq-train "$data" --user-dir fairseq_plugins --task multilingual_denoising --langs en,de,fr --add-lang-token \
-    --mask 0.35 --mask-random 0.1 --mask-length span-poisson --poisson-lambda 3.5 --replace-length 1 \
-    --tokens-per-sample 256 --sample-break-mode eos --max-source-positions 256 --max-target-positions 256 \
+mkdir -p "$out/mbart"
+fairseq-train "$out/bin" --user-dir fairseq_plugins --task multilingual_denoising --langs en,de,fr,es --add-lang-token \
+    --multilang-sampling-alpha 0.7 --mask 0.35 --mask-random 0.1 --mask-length span-poisson --poisson-lambda 3.5 --replace-length 1 \
+    --tokens-per-sample 128 --sample-break-mode complete --max-source-positions 256 --max-target-positions 256 \
     --arch mbart_base --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 192 --decoder-embed-dim 192 \
     --encoder-ffn-embed-dim 768 --decoder-ffn-embed-dim 768 --encoder-attention-heads 4 --decoder-attention-heads 4 \
     --layernorm-embedding --share-all-embeddings --dropout 0.1 \
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.002 --lr-scheduler polynomial_decay --warmup-updates 500 --total-num-update "$updates" --max-update "$updates" \
-    --max-tokens 2048 --seed 1 --num-workers 0 --validate-interval-updates 500 --save-interval-updates 500 \
+    --max-tokens 2048 --seed 1 --num-workers 0 --validate-interval-updates 500 --save-interval-updates 250 \
     --keep-interval-updates 1 --no-epoch-checkpoints --log-format simple --log-interval 50 --save-dir "$out/mbart" "$@"

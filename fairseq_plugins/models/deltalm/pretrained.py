@@ -13,7 +13,9 @@ from torch import Tensor
 
 from ... import checkpoints
 from ...checkpoints.deltalm import read_deltalm
+from ...checkpoints.embedding_rows import check_entries, fit_positions, fit_words
 from ...checkpoints.loading import LoadReport
+from ...checkpoints.vocabularies import read_dictionary
 
 logger = logging.getLogger(__name__)
 
@@ -188,14 +190,8 @@ def check_dictionary(path: str, dictionary: Dictionary, origin: str) -> Optional
     beside = Path(path) / "dict.txt" if os.path.isdir(path) else Path(path).parent / "dict.txt"
     if not beside.is_file():
         return None
-    own = Dictionary.load(str(beside))
-    for index in range(min(len(own), len(dictionary))):
-        if own[index] != dictionary[index]:
-            raise ValueError(
-                f"{origin}: the dict.txt beside it has {own[index]!r} as entry {index}, the data's dictionary "
-                f"{dictionary[index]!r}; run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols "
-                "at its end"
-            )
+    own = read_dictionary(beside)
+    check_entries(own, dictionary.symbols, origin, "the dict.txt beside it")
     return len(own)
 
 
@@ -251,35 +247,15 @@ class Fit:
         self.changes[name] = f"{self.changes[name]}; {change}" if name in self.changes else change
 
     def _words(self, name: str, tensor: Tensor, target: Tensor) -> Tensor:
-        have, want, policy = tensor.size(0), target.size(0), str(self.args.embedding_mismatch)
-        wanted = "extend" if want > have else "truncate"
-        if policy != wanted:
-            effect = (
-                "gives random values to the rows beyond the file's"
-                if want > have
-                else "leaves the file's last rows out"
-            )
-            raise ValueError(
-                f"the dictionary has {want:,} entries, {self.origin} {have:,} rows, and --embedding-mismatch is {policy}; valid "
-                f"here: {wanted}, which {effect}. Entries must mean the same: preprocess with the model's own dictionary, new "
-                "symbols at its end"
-            )
-        if want < have:
-            self._note(name, f"the first {want:,} of {have:,} rows (--embedding-mismatch truncate)")
-            return tensor[:want]
-        self._note(name, f"{want - have:,} random rows after the file's {have:,} (--embedding-mismatch extend)")
-        return torch.cat([tensor, target[have:].to(tensor.dtype)])
+        rows, change = fit_words(tensor, target, str(self.args.embedding_mismatch), self.origin)
+        self._note(name, change)
+        return rows
 
     def _positions(self, name: str, tensor: Tensor, want: int) -> Tensor:
         side, module = ("source", self.model.encoder) if name.startswith("encoder") else ("target", self.model.decoder)
-        unused = module.padding_idx + 1  # rows before the first position
-        if want > tensor.size(0):
-            raise ValueError(
-                f"--max-{side}-positions {want - unused}: {self.origin} has {tensor.size(0) - unused} learned positions; valid: at "
-                "most that"
-            )
-        self._note(name, f"the first {want - unused} of {tensor.size(0) - unused} positions (--max-{side}-positions)")
-        return tensor[:want]
+        rows, change = fit_positions(tensor, want, module.padding_idx + 1, self.origin, f"--max-{side}-positions")
+        self._note(name, change)
+        return rows
 
     def tie(self, tensors: Dict[str, Tensor]) -> None:
         """What the model ties must be equal in the file; an output projection of its own starts as the decoder's embedding.

@@ -262,3 +262,52 @@ def test_the_shipped_plans_are_valid() -> None:
         assert ledgers.digest(ROOT, plan.code, plan.settings())
         assert len(plan.seeds) >= 3
         assert all(isinstance(claim, Claim) for claim in plan.claims)
+
+
+def test_scores_of_subsets_instead_of_bleu(runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directions are tasks; what counts is a metric in the logs of fairseq-validate, its mean over the languages."""
+
+    def evaluate(*scores: int) -> str:
+        line = '0 | INFO | test.{language} | {{{{"test.{language}_accuracy": "{score}"}}}}'
+        lines = [line.format(language=language, score=score) for language, score in zip(("en", "de"), scores)]
+        return "mkdir -p {keep}; echo {seed}; " + "; ".join(f"echo '{text}' >> {{keep}}/best.log" for text in lines)
+
+    def arm(*scores: int) -> Dict[str, Any]:
+        return {**entry(), "evaluate": evaluate(*scores), "grid": [["--lr", 0.1]]}
+
+    arms = {"high": arm(60, 40), "low": arm(50, 20)}
+    claims = [{"better": ["high", "best"], "worse": ["low", "best"]}]
+    made = runner(directions=["xnli"], metrics={"xnli": "accuracy"}, arms=arms, claims=claims)
+    made.run("")
+    assert statuses(made, "final") == ["done"] * 6
+    page = tables.render(made.plan, made.ledger)
+    assert "| high | greedy | 50.0 | 50.0 | 50.0 | 50.0 ± 0.0 (n = 3) |" in page
+    assert "| low | greedy | 50.0 ± 0.0 (n = 3) | 20.0 ± 0.0 (n = 3) |" in page, "by language: test.en, test.de"
+    assert "| xnli | +15.0, +15.0, +15.0 | shown |" in page and "BLEU" not in page
+    assert "accuracy" in plots.render(made.plan, made.ledger)
+    with pytest.raises(ValueError, match="metrics must name one of each of the directions"):
+        read_plan(write_plan(tmp_path, directions=["xnli"], metrics={"ner": "f1"}))
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([1.0, 2.0, 3.0], "shown"),
+        ([0.1, 0.2, 3.0], "not shown: within the spread of the seeds"),
+        ([1.0, -1.0, 2.0], "not shown: signs differ"),
+        ([-1.0, -1.1, -0.9], "refuted"),
+        ([1.0, 1.0], "open, 2 of 3 seeds"),
+    ],
+)
+def test_verdicts_by_the_spread_of_the_seeds(differences: List[float], verdict: str) -> None:
+    assert tables._spread_verdict(differences, 3)[1] == verdict
+
+
+def test_validation_points_of_one_or_several_subsets() -> None:
+    assert record.validation_point({"valid_loss": "1", "valid_bleu": "30", "valid_num_updates": "5"}) == {
+        "num_updates": 5.0,
+        "loss": 1.0,
+        "bleu": 30.0,
+    }
+    assert record.validation_point({"valid.en_loss": "2", "valid.en_f1": "40"}) == {"loss": 2.0, "f1": 40.0}
+    assert record.validation_point({"train_loss": "2"}) == {}

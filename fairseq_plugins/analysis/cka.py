@@ -1,0 +1,315 @@
+"""CKA between models or between languages, layer by layer: ``python -m fairseq_plugins.analysis.cka``.
+
+    python -m fairseq_plugins.analysis.cka MODEL MODEL_B --text en=FILE de=FILE      two models, the same text
+    python -m fairseq_plugins.analysis.cka MODEL --text en=FILE de=FILE fr=FILE      languages of one model, parallel lines
+
+A vector is the mean over all tokens of a sentence but padding, special symbols included. Layer 0 is the embedding's output. The
+floor of an estimate is the largest of those with the sentences of one side in random order: what is not above it shows nothing.
+"""
+
+import argparse
+import itertools
+import logging
+import sys
+import time
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..ops.cka import Cka, check_count, cka_of_pairs
+from . import plots
+from .pretrained import (
+    Pretrained,
+    add_model_options,
+    add_text_options,
+    named_files,
+    pick_device,
+    row_parallel,
+    vector_folder,
+)
+from .report import add_output_options, log_to_stderr, run, say, short_names, table, write_json
+from .text import read_lines
+from .vectors import SECONDS, LayerVectors, read_vectors
+
+logger = logging.getLogger(__name__)
+
+MOST_LINES = 8
+"""Pairs of languages that are drawn as lines over the layers; more become a heat map a layer."""
+Texts = Dict[str, LayerVectors]
+
+
+class Row(NamedTuple):
+    """CKA of two sides.
+
+    Attributes:
+        text: the language, or the two languages.
+        layers: of the two sides.
+        sentences: N.
+        widths: of the two sides.
+        cka: estimates and floors.
+    """
+
+    text: Tuple[str, ...]
+    layers: Tuple[int, int]
+    sentences: int
+    widths: Tuple[int, int]
+    cka: Cka
+
+    def cells(self) -> List[Any]:
+        """As a row of the table."""
+        layer = str(self.layers[0]) if self.layers[0] == self.layers[1] else "{} × {}".format(*self.layers)
+        width = str(self.widths[0]) if self.widths[0] == self.widths[1] else "{} × {}".format(*self.widths)
+        found = self.cka
+        floors = [max(floor) if floor else "none" for floor in (found.floor_biased, found.floor_unbiased)]
+        pair = " × ".join(self.text)
+        return [pair, layer, self.sentences, width, found.biased, floors[0], found.unbiased, floors[1]]
+
+    def numbers(self) -> Dict[str, Any]:
+        """As an entry of the JSON file."""
+        return {
+            "text": list(self.text),
+            "layers": list(self.layers),
+            "n": self.sentences,
+            "widths": list(self.widths),
+            "biased": self.cka.biased,
+            "unbiased": self.cka.unbiased,
+            "floor_biased": list(self.cka.floor_biased),
+            "floor_unbiased": list(self.cka.floor_unbiased),
+        }
+
+
+COLUMNS = ("text", "layer", "n", "C", "biased", "its floor", "unbiased", "its floor")
+
+
+def compare_models(
+    first: Texts, second: Texts, all_layers: bool, names: Sequence[str], **options: Any
+) -> Iterator[Row]:
+    """CKA of two models on each text.
+
+    Args:
+        first, second: language -> vectors of the same sentences.
+        all_layers: every layer of one with every layer of the other, instead of equal numbers.
+        names: of the models.
+        options: of ``ops.cka.cka_of_pairs``.
+
+    Raises:
+        ValueError: other languages, other numbers of sentences or, without ``all_layers``, of layers.
+    """
+    if set(first) != set(second):
+        raise ValueError(
+            f"{names[0]} has vectors of {', '.join(first)}, {names[1]} of {', '.join(second)}; valid: the same"
+        )
+    for language, one in first.items():
+        other = second[language]
+        if one.layers != other.layers and not all_layers:
+            raise ValueError(
+                f"{names[0]} has layers {_span(one.layers)}, {names[1]} {_span(other.layers)}; --all-layers compares each with each"
+            )
+        layers = list(itertools.product(one.layers, other.layers)) if all_layers else [(k, k) for k in one.layers]
+        count = len(one.layers)
+        pairs = [(one.layers.index(a), count + other.layers.index(b)) for a, b in layers]
+        found = cka_of_pairs(
+            [*one.values, *other.values],
+            pairs,
+            names=[f"{names[0]}, {language}, layer {layer}" for layer in one.layers]
+            + [f"{names[1]}, {language}, layer {layer}" for layer in other.layers],
+            **options,
+        )
+        widths = (one.values.size(2), other.values.size(2))
+        for pair, value in zip(layers, found):
+            yield Row((language,), pair, len(one), widths, value)
+
+
+def compare_languages(texts: Texts, name: str, **options: Any) -> Iterator[Row]:
+    """CKA of every two languages in each layer of a model; see :func:`compare_models`.
+
+    Raises:
+        ValueError: fewer than two languages, texts that are not parallel.
+    """
+    if len(texts) < 2:
+        raise ValueError(f"one model needs two languages at least; got {', '.join(texts)}; or give a second model")
+    languages = list(texts)
+    pairs = list(itertools.combinations(range(len(languages)), 2))
+    for layer in texts[languages[0]].layers:
+        found = cka_of_pairs(
+            [texts[language].layer(layer) for language in languages],
+            pairs,
+            names=[f"{name}, {language}, layer {layer}" for language in languages],
+            **options,
+        )
+        for (a, b), value in zip(pairs, found):
+            sides = texts[languages[a]], texts[languages[b]]
+            widths = (sides[0].values.size(2), sides[1].values.size(2))
+            yield Row((languages[a], languages[b]), (layer, layer), len(sides[0]), widths, value)
+
+
+def warn_of_small(rows: Sequence[Row]) -> None:
+    """Say where the biased estimate means little."""
+    small = sorted({(row.sentences, max(row.widths)) for row in rows if row.sentences <= max(row.widths)})
+    for sentences, width in small:
+        logger.warning(
+            "n = %d sentences are not more than C = %d: biased CKA tends to 1 there for any vectors; read the unbiased one",
+            sentences, width,
+        )  # fmt: skip
+
+
+def draw(path: str, rows: Sequence[Row], all_layers: bool, title: str) -> None:
+    """Lines over the layers; heat maps of all layers, or of many languages."""
+    texts = list(dict.fromkeys(row.text for row in rows))
+    layers = list(dict.fromkeys(row.layers[0] for row in rows))
+    found = {(row.text, row.layers): row.cka for row in rows}
+    if all_layers:
+        others = list(dict.fromkeys(row.layers[1] for row in rows))
+        maps = [
+            plots.HeatMap(
+                " × ".join(text),
+                [str(layer) for layer in layers],
+                [str(layer) for layer in others],
+                [[found[text, (layer, other)].unbiased for other in others] for layer in layers],
+            )
+            for text in texts
+        ]
+        first, _, second = title.partition(" × ")
+        plots.draw_heat_maps(path, maps, f"layer of {second}", f"layer of {first}", f"unbiased CKA: {title}")
+    elif len(texts) > MOST_LINES and len(texts[0]) == 2:
+        _draw_languages(path, layers, found, title)
+    else:
+        panels = [_panel(kind, texts, layers, found) for kind in ("unbiased", "biased")]
+        plots.draw_lines(path, panels, layers, "layer (0: embedding)", f"CKA: {title}")
+
+
+def _draw_languages(path: str, layers: Sequence[int], found: Dict[Any, Cka], title: str) -> None:
+    """A matrix of languages for each layer: unbiased estimates below the diagonal, biased ones above."""
+    languages = list(dict.fromkeys(language for text, _ in found for language in text))
+    maps = []
+    for layer in layers:
+        values: List[List[Optional[float]]] = [[None] * len(languages) for _ in languages]
+        for a, b in itertools.combinations(range(len(languages)), 2):
+            one = found[(languages[a], languages[b]), (layer, layer)]
+            values[b][a], values[a][b] = one.unbiased, one.biased
+        maps.append(plots.HeatMap(f"layer {layer}", languages, languages, values))
+    plots.draw_heat_maps(path, maps, "", "", f"CKA of languages, {title}: unbiased below, biased above the diagonal")
+
+
+def _panel(kind: str, texts: Sequence[Tuple[str, ...]], layers: Sequence[int], found: Dict[Any, Cka]) -> plots.Panel:
+    """Estimates of a kind over the layers, with their floors."""
+    lines = []
+    for text in texts:
+        values = [found[text, (layer, layer)] for layer in layers]
+        label = " × ".join(text)
+        lines.append(plots.Line(label, [getattr(value, kind) for value in values]))
+        floors = [getattr(value, f"floor_{kind}") for value in values]
+        if all(floors):
+            lines.append(plots.Line(label, [max(floor) for floor in floors], ":", "floors (sentences permuted)"))
+    least = min(0.0, *(value for line in lines for value in line.values))
+    return plots.Panel(f"{kind} CKA", "CKA", lines, (least - 0.03, 1.03))
+
+
+def gather(args: argparse.Namespace, folder: str) -> Tuple[List[str], List[Texts]]:
+    """Names of the one or two models, and their vectors by language.
+
+    Raises:
+        ValueError: an unusable combination of options.
+    """
+    if args.vectors or args.vectors_b:
+        if args.models or args.text or not args.vectors:
+            raise ValueError("--vectors and --vectors-b take the place of models and --text; valid: one or the other")
+        given = [("A", args.vectors, "--vectors"), ("B", args.vectors_b, "--vectors-b")]
+        files = [(name, named_files(items, option), option) for name, items, option in given if items]
+        texts = [
+            {language: read_vectors(path, option).limited(args.limit) for language, path in paths.items()}
+            for _, paths, option in files
+        ]
+        return [name for name, _, _ in files], texts
+    if not 1 <= len(args.models) <= 2 or not args.text:
+        raise ValueError(f"one or two models and --text LANG=FILE … are needed; got {len(args.models)} models")
+    lines = {language: read_lines(path, args.limit) for language, path in named_files(args.text, "--text").items()}
+    if len(args.models) == 1:
+        row_parallel(lines, "--text")
+    for text in lines.values():
+        check_count(len(text))
+    names = short_names(args.models)
+    if len(set(names)) < len(names):  # the same model twice
+        names = [f"{name} {letter}" for name, letter in zip(names, "AB")]
+    found: List[Texts] = []
+    first: Optional[Pretrained] = None
+    for name, path in zip(names, args.models):
+        model = Pretrained(path, name, args, first)
+        found.append({language: model.vectors(text, language, language, folder) for language, text in lines.items()})
+        first = first or model
+    return names, found
+
+
+def work(args: argparse.Namespace) -> None:
+    """Compute, print and write."""
+    if args.permutations < 0:
+        raise ValueError(f"--permutations must be at least 0; got {args.permutations}")
+    options = {"permutations": args.permutations, "seed": args.seed, "device": pick_device(args.device)}
+    with vector_folder(args) as folder:
+        names, texts = gather(args, folder)
+        if len(texts) == 2:
+            found = compare_models(texts[0], texts[1], args.all_layers, names, **options)
+        elif args.all_layers:
+            raise ValueError("--all-layers compares two models; got one")
+        else:
+            found = compare_languages(texts[0], names[0], **options)
+        rows = list(_with_progress(found))
+    title = " × ".join(names)
+    warn_of_small(rows)
+    say(f"CKA of {title}\n\n{table(COLUMNS, [row.cells() for row in rows])}")
+    if args.json is not None:
+        content = {
+            "models": names,
+            "permutations": args.permutations,
+            "seed": args.seed,
+            "rows": [row.numbers() for row in rows],
+        }
+        write_json(args.json, content)
+    if args.plot is not None:
+        draw(args.plot, rows, args.all_layers, title)
+
+
+def _with_progress(rows: Iterator[Row]) -> Iterator[Row]:
+    said = time.monotonic()
+    for number, row in enumerate(rows, start=1):
+        if time.monotonic() - said > SECONDS:
+            said = time.monotonic()
+            logger.info("%d pairs, now %s, layers %s", number, " × ".join(row.text), " × ".join(map(str, row.layers)))
+        yield row
+
+
+def _span(layers: Sequence[int]) -> str:
+    return f"{min(layers)} to {max(layers)}"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.analysis.cka",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument(
+        "models", nargs="*", metavar="MODEL", help="one or two pretrained encoders, fairseq or Hugging Face"
+    )
+    result.add_argument("--text", nargs="+", metavar="LANG=FILE", help="a sentence a line; parallel for one model")
+    result.add_argument(
+        "--vectors", nargs="+", metavar="LANG=FILE.npy", help="vectors instead: (layers, sentences, width)"
+    )
+    result.add_argument("--vectors-b", nargs="+", metavar="LANG=FILE.npy", help="those of a second model")
+    result.add_argument("--all-layers", action="store_true", help="two models: each layer with each layer")
+    result.add_argument("--permutations", type=int, default=5, metavar="N", help="for the floor (default 5)")
+    result.add_argument("--seed", type=int, default=1, metavar="N", help="of the permutations")
+    add_text_options(result)
+    add_output_options(result)
+    add_model_options(result.add_argument_group("how the model reads text"))
+    add_model_options(result.add_argument_group("how the second model reads text"), "-b")
+    return result
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    return run(parser(), work, argv)
+
+
+if __name__ == "__main__":
+    log_to_stderr()
+    sys.exit(main())

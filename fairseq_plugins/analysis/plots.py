@@ -1,0 +1,214 @@
+"""Plots of an analysis: lines over the layers, heat maps. The same numbers give the same SVG, byte for byte.
+
+matplotlib is imported when a plot is drawn: it is an optional dependency, the extra ``plots``.
+"""
+
+import importlib
+import io
+import math
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..checkpoints import atomic_path
+
+KINDS = (".svg", ".png")
+STYLE = {
+    "svg.hashsalt": "fairseq_plugins",  # ids in the file come from this instead of a random number
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": "cycler('color', ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#000000', '#999999'])",
+}
+MARKERS = "os^Dv<>P"
+CELLS_WITH_NUMBERS = 17
+"""Rows or columns of a heat map up to which each cell shows its number."""
+
+
+UPRIGHT = 4
+"""Letters from which on the labels of columns are written upwards."""
+
+
+class MissingLibrary(ValueError):
+    """matplotlib is not installed."""
+
+
+class Line(NamedTuple):
+    """A line of a panel.
+
+    Attributes:
+        label: in the legend; lines of one label have one colour.
+        values: one a place of the x axis.
+        style: of matplotlib, as ``-`` or ``:``.
+        note: what lines of another style than ``-`` are, as ``floor``: one entry in the legend for all of them.
+    """
+
+    label: str
+    values: Sequence[float]
+    style: str = "-"
+    note: str = ""
+
+
+class Panel(NamedTuple):
+    """Lines over a common x axis.
+
+    Attributes:
+        title: above it.
+        y_label: of the y axis.
+        lines: drawn in this order.
+        y_range: of the y axis; what the lines need when None.
+    """
+
+    title: str
+    y_label: str
+    lines: Sequence[Line]
+    y_range: Optional[Tuple[float, float]] = None
+
+
+class HeatMap(NamedTuple):
+    """A matrix of numbers.
+
+    Attributes:
+        title: above it.
+        rows, columns: labels.
+        values: a list a row; None leaves a cell empty.
+    """
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Sequence[Optional[float]]]
+
+
+def check(path: str) -> None:
+    """Refuse what cannot be drawn, before the work.
+
+    Raises:
+        ValueError: another ending than .svg and .png.
+        MissingLibrary: no matplotlib.
+    """
+    if os.path.splitext(path)[1].lower() not in KINDS:
+        raise ValueError(f"--plot {path}: valid: a file that ends in {' or '.join(KINDS)}")
+    _matplotlib()
+
+
+def draw_lines(path: str, panels: Sequence[Panel], places: Sequence[int], x_label: str, title: str) -> None:
+    """Panels side by side, with one legend at the right for all of them."""
+    check(path)
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(STYLE):
+        figure = _figure((4.6 * len(panels) + 2.0, 4.0))
+        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        entries: Dict[str, Any] = {}
+        for axis, panel in zip(axes, panels):
+            entries.update(_draw_panel(axis, panel, places))
+            axis.set_xlabel(x_label)
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
+        axes[-1].legend(list(entries.values()), list(entries), frameon=False, fontsize=8, **beside)
+        figure.suptitle(title, fontsize=10)
+        _write(figure, path)
+
+
+def draw_heat_maps(
+    path: str, maps: Sequence[HeatMap], x_label: str, y_label: str, title: str, low: float = 0.0
+) -> None:
+    """Heat maps of one scale from ``low`` to 1, as many side by side as make a square of them."""
+    check(path)
+    matplotlib = _matplotlib()
+    columns = min(math.ceil(math.sqrt(len(maps))), 4)
+    rows = math.ceil(len(maps) / columns)
+    widest = max(len(label) for one in maps for label in one.rows)
+    tallest = max(len(label) for one in maps for label in one.columns)
+    size = max(2.2, 0.36 * max(len(one.columns) for one in maps)) + 0.08 * widest + 0.3
+    height = max(1.6, 0.3 * max(len(one.rows) for one in maps)) + (0.08 * tallest if tallest > UPRIGHT else 0.1) + 0.8
+    with matplotlib.rc_context(STYLE):
+        figure = _figure((size * columns + 1.0, height * rows + 0.5))
+        axes = figure.subplots(rows, columns, squeeze=False).flatten()
+        for axis, one in zip(axes, maps):
+            image = _draw_map(axis, one, low)
+        for axis in axes[len(maps) :]:
+            axis.set_axis_off()
+        figure.colorbar(image, ax=list(axes), shrink=0.8)
+        figure.supxlabel(x_label, fontsize=9)
+        figure.supylabel(y_label, fontsize=9)
+        figure.suptitle(title, fontsize=10)
+        _write(figure, path)
+
+
+def _draw_panel(axis: Any, panel: Panel, places: Sequence[int]) -> Dict[str, Any]:
+    """Draw a panel; label -> what stands for it in the legend."""
+    entries: Dict[str, Any] = {}
+    notes: Dict[str, Any] = {}
+    colours: Dict[str, int] = {}
+    for line in panel.lines:
+        number = colours.setdefault(line.label, len(colours))
+        solid = line.style == "-"
+        (drawn,) = axis.plot(
+            places,
+            line.values,
+            line.style,
+            color=f"C{number % 8}",
+            marker=MARKERS[number % 8] if solid else "",
+            markersize=4,
+            linewidth=1.4 if solid else 1.0,
+        )
+        if solid:
+            entries[line.label] = drawn
+        else:
+            notes[line.note] = axis.plot([], [], line.style, color="0.4", linewidth=1.0)[0]
+    axis.set_title(panel.title, fontsize=9)
+    axis.set_ylabel(panel.y_label)
+    axis.set_xticks(_ticks(places))
+    axis.grid(linewidth=0.3)
+    if panel.y_range is not None:
+        axis.set_ylim(*panel.y_range)
+    return {**entries, **notes}
+
+
+def _ticks(places: Sequence[int]) -> List[int]:
+    """Whole numbers, at most about 13 of them."""
+    step = max(1, math.ceil(len(places) / 13))
+    return list(places)[::step]
+
+
+def _draw_map(axis: Any, one: HeatMap, low: float) -> Any:
+    numbers = [[math.nan if value is None else value for value in row] for row in one.values]
+    image = axis.imshow(numbers, vmin=low, vmax=1.0, cmap="viridis", aspect="auto")
+    upright = max(map(len, one.columns)) > UPRIGHT
+    axis.set_xticks(range(len(one.columns)), one.columns, fontsize=7, rotation=90 if upright else 0)
+    axis.set_yticks(range(len(one.rows)), one.rows, fontsize=7)
+    axis.set_title(one.title, fontsize=9)
+    for side in ("left", "bottom"):
+        axis.spines[side].set_visible(False)
+    if max(len(one.rows), len(one.columns)) <= CELLS_WITH_NUMBERS:
+        for place, row in enumerate(numbers):
+            for column, value in enumerate(row):
+                if not math.isnan(value):
+                    colour = "black" if (value - low) / (1 - low) > 0.6 else "white"
+                    axis.text(column, place, f"{value:.2f}", ha="center", va="center", fontsize=6, color=colour)
+    return image
+
+
+def _figure(size: Tuple[float, float]) -> Any:
+    """A figure that is no part of pyplot's state."""
+    return importlib.import_module("matplotlib.figure").Figure(figsize=size, layout="constrained")
+
+
+def _matplotlib() -> Any:
+    try:
+        return importlib.import_module("matplotlib")
+    except ImportError as error:
+        raise MissingLibrary("--plot needs matplotlib: pip install 'fairseq-plugins[plots]'") from error
+
+
+def _write(figure: Any, path: str) -> None:
+    kind = os.path.splitext(path)[1].lower()[1:]
+    content = io.BytesIO()
+    names = {"svg": ("Date", "Creator"), "png": ("Software",)}[kind]
+    figure.savefig(content, format=kind, dpi=150, metadata=dict.fromkeys(names))
+    data = content.getvalue()
+    if kind == "svg":
+        lines = data.decode("utf-8").splitlines()
+        data = ("\n".join(line.rstrip() for line in lines) + "\n").encode("utf-8")
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)

@@ -1,0 +1,251 @@
+"""A pretrained encoder with its pieces, as the options of an analysis name it, and the vectors it gives."""
+
+import argparse
+import contextlib
+import logging
+import os
+import tempfile
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.data import Dictionary
+
+from ..checkpoints import load
+from ..checkpoints.embedding_rows import check_entries
+from ..checkpoints.encoders import EncoderFile, read_encoder
+from ..checkpoints.vocabularies import STYLES
+from ..data.nlu_inputs import INPUT_FORMATS
+from ..models.nlu.pretrained import MARKERS
+from ..modules.text_encoder import TextEncoder
+from .text import TextInputs, load_segmenter
+from .vectors import LayerVectors, sentence_vectors
+
+logger = logging.getLogger(__name__)
+
+SEGMENTERS = ("sentencepiece.bpe.model", "sentence.bpe.model", "sentencepiece.model", "spiece.model")
+NO_SEGMENTER = "none"
+FORMAT_NAMES = [str(name) for name in INPUT_FORMATS]
+FORMATS = {"xlmr": "xlmr", "bert": "bert", "nllb": "mbart50", "deltalm": "xlmr"}
+"""Input format of each family that has only one; mBART's files do not tell mbart from mbart50."""
+KEPT = "{}.{}.npy"
+"""File of the vectors of a model and a text."""
+
+
+def add_model_options(parser: Any, suffix: str = "") -> None:
+    """Add the options that say how a model reads text; ``suffix`` makes those of a second model."""
+    where = " of the second model (default: the first one's)" if suffix else ""
+    files = (
+        " of the second model (default: the one beside it, or the first model's)" if suffix else " (default: beside it)"
+    )
+
+    def add(name: str, metavar: Optional[str], text: str, **more: Any) -> None:
+        parser.add_argument(f"--{name}{suffix}", metavar=metavar, help=text, **more)
+
+    add("sentencepiece", "FILE", f"sentencepiece model{files}; {NO_SEGMENTER}: the text is in pieces")
+    add("dict", "FILE", f"dict.txt{files}, for models whose own files do not tell their vocabulary")
+    add("input-format", None, f"of the tokens{where}; mBART's files do not tell it", choices=FORMAT_NAMES)
+    add("langs", "LIST", f"languages{where} in the model's order, as en_XX,de_DE, where its files do not tell them")
+    add("language-template", "TEXT", f"symbol of a language{where}, as [{{}}] for mBART and __{{}}__ for NLLB")
+    add("language-codes", "LIST", f"languages of the text that the model names otherwise{where}, as de=deu_Latn")
+    add("heads", "N", f"attention heads{where}, for files that do not tell", type=int)
+
+
+def add_text_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how text becomes vectors."""
+    parser.add_argument("--limit", type=int, metavar="N", help="sentences of each text, from its beginning")
+    parser.add_argument("--max-tokens", type=int, default=4096, metavar="N", help="tokens of a batch with padding")
+    parser.add_argument("--max-unknown", type=float, default=0.2, metavar="R", help="most unknown pieces of a text")
+    parser.add_argument("--keep-vectors", metavar="DIR", help="keep the vectors there, as MODEL.LANG.npy")
+    device = parser.add_mutually_exclusive_group()
+    device.add_argument("--cpu", dest="device", action="store_const", const="cpu", help="the same as --device cpu")
+    device.add_argument("--device", help="as cuda:0 (default: the GPU where there is one)")
+
+
+def pick_device(name: Optional[str]) -> torch.device:
+    """The device named, or the GPU where there is one.
+
+    Raises:
+        ValueError: no such device here.
+    """
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise ValueError(f"--device {name}: {str(error).splitlines()[0]}") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"--device {name}: this torch sees {torch.cuda.device_count()} GPUs; valid: cpu")
+    return device
+
+
+@contextlib.contextmanager
+def vector_folder(args: argparse.Namespace) -> Iterator[str]:
+    """Where vectors lie while they are used: ``--keep-vectors``, or a temporary folder."""
+    if args.keep_vectors is not None:
+        os.makedirs(args.keep_vectors, exist_ok=True)
+        yield args.keep_vectors
+        return
+    with tempfile.TemporaryDirectory(prefix="vectors-") as folder:
+        yield folder
+
+
+class Pretrained:
+    """An encoder and the inputs that it takes.
+
+    Args:
+        path: whatever ``checkpoints.encoders.read_encoder`` reads.
+        name: for files and messages.
+        args: with the options of :func:`add_model_options` and :func:`add_text_options`.
+        first: the first model, where this one is the second: its options end in ``-b``. A file that no option names is the one
+            beside the model, or else the first model's.
+
+    Attributes:
+        encoder: in evaluation mode, on the device that ``--device`` names.
+        inputs: how text becomes tokens.
+
+    Raises:
+        ValueError: a file that is missing or does not fit.
+    """
+
+    def __init__(self, path: str, name: str, args: argparse.Namespace, first: Optional["Pretrained"] = None):
+        self.name, self.max_tokens = name, args.max_tokens
+        self._args, self._first = args, first
+        device = pick_device(args.device)
+        self.segmenter_file = self._find_segmenter(path if os.path.isdir(path) else os.path.dirname(path) or ".")
+        found = read_encoder(path, self._option("heads"))
+        dictionary = self._find_dictionary(found, path)
+        layout = found.layout
+        languages = self._option("langs")
+        self.encoder = TextEncoder(layout)
+        load(self.encoder, found.tensors, allow_missing=MARKERS)
+        self.encoder.eval().to(device)
+        self.inputs = TextInputs(
+            dictionary,
+            None if self.segmenter_file == NO_SEGMENTER else load_segmenter(self.segmenter_file),
+            self._format(layout.family),
+            layout.max_positions,
+            layout.vocab_size,
+            [one for one in languages.split(",") if one] if languages is not None else found.languages or (),
+            self._option("language-template") or STYLES.get(layout.family, "[{}]"),
+            read_codes(self._option("language-codes") or ""),
+            args.max_unknown,
+        )
+        logger.info("%s: %s, %d layers of width %d", name, layout.family, layout.layers, layout.embed_dim)
+
+    def vectors(
+        self, lines: Sequence[str], language: str, title: str, folder: str, layers: Optional[Sequence[int]] = None
+    ) -> LayerVectors:
+        """Vectors of the sentences of a language, kept in ``folder`` under ``title``; see :func:`vectors.sentence_vectors`."""
+        name = f"{self.name} {title}"
+        rows = self.inputs.rows(lines, language, name)
+        file = KEPT.format(self.name, title).replace("/", "_")
+        return sentence_vectors(self.encoder, rows, os.path.join(folder, file), layers, self.max_tokens, name)
+
+    def _option(self, name: str) -> Any:
+        """The value of an option; of a second model the first one's where it has none."""
+        key = name.replace("-", "_")
+        own = getattr(self._args, f"{key}_b") if self._first else None
+        return getattr(self._args, key) if own is None else own
+
+    def _own(self, name: str) -> Tuple[str, Optional[str]]:
+        """The option of this model, as it is typed and with its value."""
+        option = f"{name}-b" if self._first else name
+        return f"--{option}", getattr(self._args, option.replace("-", "_"))
+
+    def _find_segmenter(self, folder: str) -> str:
+        """The sentencepiece model that is named, lies beside the model, or is the first model's."""
+        option, given = self._own("sentencepiece")
+        first = self._first.segmenter_file if self._first else None
+        if given is None and first == NO_SEGMENTER:
+            return first  # whether the text is in pieces does not depend on the model
+        found = [path for path in (os.path.join(folder, one) for one in SEGMENTERS) if os.path.isfile(path)]
+        chosen = given or next(iter(found), first)
+        if chosen is None:
+            raise ValueError(
+                f"{option}: {folder} has no {' or '.join(SEGMENTERS)}; valid: the model's file, or {NO_SEGMENTER} for text that "
+                "is in pieces"
+            )
+        return chosen
+
+    def _find_dictionary(self, found: EncoderFile, path: str) -> Dictionary:
+        """What the rows mean: a file that is named, what the model's own files say, or the first model's entries."""
+        option, given = self._own("dict")
+        if given is not None:
+            result = _load_dictionary(given, option)
+            hint = f"{option} must be the dictionary of that model"
+            check_entries(found.entries, result.symbols, f"{option} {given}", f"the vocabulary of {path}", hint)
+            return result
+        entries = found.entries or (self._first.inputs.dictionary.symbols if self._first else ())
+        if not entries:
+            raise ValueError(f"{option}: no file beside {path} tells its vocabulary; valid: the model's dict.txt")
+        if not found.entries:
+            logger.info("%s: no vocabulary beside it: that of the first model is taken", path)
+        return _dictionary_of(entries, path)
+
+    def _format(self, family: str) -> str:
+        chosen = self._option("input-format")
+        if chosen is None and family not in FORMATS:
+            raise ValueError(
+                f"--input-format: {self.name} is of the family {family}, whose files do not tell it; valid: "
+                f"{', '.join(FORMAT_NAMES)} (mbart: A </s> LANG, mbart50: LANG A </s>)"
+            )
+        return str(chosen or FORMATS[family])
+
+
+def _load_dictionary(path: str, option: str) -> Dictionary:
+    if not os.path.isfile(path):
+        raise ValueError(f"{option} {path}: no such file")
+    try:
+        return Dictionary.load(path)
+    except (RuntimeError, ValueError) as error:  # a piece twice, a line without a count
+        raise ValueError(f"{option} {path}: {str(error).splitlines()[0]}") from None
+
+
+def _dictionary_of(entries: Sequence[str], origin: str) -> Dictionary:
+    """A fairseq dictionary with these entries, the four special ones first."""
+    result = Dictionary()
+    for entry in entries[result.nspecial :]:
+        result.add_symbol(entry)
+    if result.symbols != list(entries):
+        raise ValueError(f"{origin}: its vocabulary has an entry twice; valid: give its dict.txt as --dict")
+    return result
+
+
+def read_codes(text: str) -> Dict[str, str]:
+    """``de=deu_Latn,fr=fra_Latn`` as a dictionary.
+
+    Raises:
+        ValueError: a part without ``=``.
+    """
+    parts = [part.partition("=") for part in text.split(",") if part]
+    if not all(key and equals and value for key, equals, value in parts):
+        raise ValueError(f"--language-codes {text}: valid: as de=deu_Latn,fr=fra_Latn")
+    return {key: value for key, _, value in parts}
+
+
+def named_files(items: Sequence[str], option: str) -> Dict[str, str]:
+    """``en=FILE de=FILE`` as a dictionary, in that order.
+
+    Raises:
+        ValueError: a part without ``=``, a language twice.
+    """
+    found: Dict[str, str] = {}
+    for item in items:
+        language, equals, path = item.partition("=")
+        if not (language and equals and path) or language in found:
+            wrong = f"{language} is there twice" if language in found else "no LANG=FILE"
+            raise ValueError(f"{option} {item}: {wrong}; valid: as en=FILE de=FILE, each language once")
+        found[language] = path
+    return found
+
+
+def row_parallel(texts: Dict[str, List[str]], option: str) -> None:
+    """Refuse texts of different lengths.
+
+    Raises:
+        ValueError: naming the numbers of lines.
+    """
+    counts = {language: len(lines) for language, lines in texts.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{language} {count}" for language, count in counts.items())
+        raise ValueError(
+            f"{option}: the texts need equal numbers of lines, line i being the same sentence; got {listed}"
+        )

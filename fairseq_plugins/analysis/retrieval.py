@@ -1,0 +1,299 @@
+"""Retrieval of translations with averaged layer vectors, without training: ``python -m fairseq_plugins.analysis.retrieval``.
+
+    … tatoeba MODEL --pair deu-eng FILE.deu FILE.eng [--pair …] [--dev-pair …]     accuracy in both directions
+    … bucc MODEL --dev de-en FILE.de FILE.en GOLD --test de-en FILE.de FILE.en GOLD     F1
+
+A vector is the mean over all tokens of a sentence but padding, special symbols included. Layer 0 is the embedding's output; with
+``--layer all`` every layer is reported, and the one that is best on average on the development pairs is chosen for the last
+table. BUCC's threshold is found on ``--dev`` for each pair.
+"""
+
+import argparse
+import logging
+import sys
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+
+from ..ops.neighbours import MARGIN, SCORES, Matches, best_matches
+from . import bucc, plots
+from .pretrained import Pretrained, add_model_options, add_text_options, row_parallel, vector_folder
+from .report import add_output_options, log_to_stderr, run, say, short_names, table, write_json
+from .text import read_lines
+from .vectors import LayerVectors
+
+logger = logging.getLogger(__name__)
+
+ALL = "all"
+
+
+class Accuracy(NamedTuple):
+    """Share of sentences whose best partner is their translation, in [0, 1].
+
+    Attributes:
+        forward: the first language's sentences look for the second's.
+        backward: the other way.
+    """
+
+    forward: float
+    backward: float
+
+    @property
+    def mean(self) -> float:
+        """Of both directions."""
+        return (self.forward + self.backward) / 2
+
+
+class Found(NamedTuple):
+    """Results of a pair of languages in one layer; ``scores`` says on what, by name in the JSON file."""
+
+    pair: str
+    layer: int
+    scores: Dict[str, float]
+
+
+def accuracy(matches: Matches) -> Accuracy:
+    """Of row-parallel sides: sentence i belongs to sentence i."""
+    own = torch.arange(len(matches.forward), device=matches.forward.device)
+    return Accuracy(float(matches.forward.eq(own).double().mean()), float(matches.backward.eq(own).double().mean()))
+
+
+def languages_of(pair: str) -> Tuple[str, str]:
+    """``("deu", "eng")`` of ``deu-eng``.
+
+    Raises:
+        ValueError: a name of another form.
+    """
+    parts = pair.split("-")
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(f"pair {pair}: valid: two languages, as deu-eng")
+    return parts[0], parts[1]
+
+
+class Searcher:
+    """Finds best partners with a model's vectors.
+
+    Args:
+        args: of the command line.
+        folder: for vectors.
+    """
+
+    def __init__(self, args: argparse.Namespace, folder: str):
+        self.layers = None if args.layer == ALL else [_number(args.layer)]
+        self.model = Pretrained(args.model, short_names([args.model])[0], args)
+        self.args, self.folder = args, folder
+
+    def sides(self, pair: str, texts: Sequence[Sequence[str]], title: str) -> List[LayerVectors]:
+        """Vectors of the two texts of a pair."""
+        found = []
+        for language, lines in zip(languages_of(pair), texts):
+            name = f"{title}.{pair}.{language}"
+            found.append(self.model.vectors(lines, language, name, self.folder, self.layers))
+        return found
+
+    def matches(self, sides: Sequence[LayerVectors], layer: int) -> Matches:
+        """Best partners in one layer."""
+        device = next(self.model.encoder.parameters()).device
+        x, y = (side.layer(layer).to(device) for side in sides)
+        found = best_matches(x, y, self.args.score, self.args.neighbours)
+        return Matches(*(part.cpu() for part in found))
+
+
+def tatoeba(search: Searcher, pairs: Sequence[Sequence[str]], title: str) -> List[Found]:
+    """Accuracies of each pair ``(NAME, FILE, FILE)`` in each layer."""
+    found = []
+    for name, *paths in pairs:
+        languages = languages_of(name)
+        texts = [read_lines(path, search.args.limit) for path in paths]
+        row_parallel(dict(zip(languages, texts)), f"--{title} {name}")
+        sides = search.sides(name, texts, title)
+        for layer in sides[0].layers:
+            both = accuracy(search.matches(sides, layer))
+            scores = {"sentences": len(texts[0]), "forward": both.forward, "backward": both.backward, "mean": both.mean}
+            found.append(Found(name, layer, scores))
+        logger.info("%s %s: done", title, name)
+    return found
+
+
+Mined = Dict[Tuple[str, int], Tuple[List[bucc.Mined], Any]]
+
+
+def mined_pairs(search: Searcher, sets: Sequence[Sequence[str]], title: str) -> Mined:
+    """(pair, layer) -> what is mined there, and the gold pairs, of ``(NAME, FILE, FILE, GOLD)``."""
+    found: Mined = {}
+    for name, first, second, gold_path in sets:
+        texts = [bucc.read_sentences(path, search.args.limit) for path in (first, second)]
+        gold = bucc.read_gold(gold_path, list(texts[0]), list(texts[1]), cut=search.args.limit is not None)
+        sides = search.sides(name, [list(text.values()) for text in texts], title)
+        for layer in sides[0].layers:
+            found[name, layer] = bucc.mine(search.matches(sides, layer)), gold
+        logger.info("%s %s: done", title, name)
+    return found
+
+
+def bucc_scores(dev: Mined, test: Mined) -> List[Found]:
+    """F1 of each pair and layer, with the threshold of the development set."""
+    found = []
+    for (pair, layer), (mined, gold) in dev.items():
+        threshold = bucc.best_threshold(mined, gold)
+        scores = {"threshold": threshold, "dev_f1": bucc.quality(mined, gold, threshold).f1}
+        if (pair, layer) in test:
+            scores.update(bucc.quality(*test[pair, layer], threshold)._asdict())
+        found.append(Found(pair, layer, scores))
+    return found
+
+
+def best_layer(found: Sequence[Found], score: str) -> int:
+    """The layer whose mean over the pairs is largest; the lowest of several."""
+    layers = sorted({one.layer for one in found})
+    return max(layers, key=lambda layer: _mean([one.scores[score] for one in found if one.layer == layer]))
+
+
+def layers_table(found: Sequence[Found], shown: Callable[[Dict[str, float]], str]) -> str:
+    """A row a pair, a column a layer, and the averages."""
+    layers = sorted({one.layer for one in found})
+    by_place = {(one.pair, one.layer): one.scores for one in found}
+    pairs = list(dict.fromkeys(one.pair for one in found))
+    rows = [[pair, *(shown(by_place[pair, layer]) for layer in layers)] for pair in pairs]
+    rows.append(["average", *(shown(averages([one for one in found if one.layer == layer])) for layer in layers)])
+    return table(["layer", *map(str, layers)], rows)
+
+
+def scores_table(found: Sequence[Found], columns: Dict[str, Tuple[str, str]]) -> str:
+    """A row a pair, and the averages; ``columns``: score -> (header, format)."""
+    shown = {name: column for name, column in columns.items() if all(name in one.scores for one in found)}
+    rows = [[one.pair, *(form.format(one.scores[name]) for name, (_, form) in shown.items())] for one in found]
+    mean = averages(found)
+    rows.append(["average", *(form.format(mean[name]) for name, (_, form) in shown.items())])
+    return table(["pair", *(header for header, _ in shown.values())], rows)
+
+
+def averages(found: Sequence[Found]) -> Dict[str, float]:
+    """Mean of each score that all of them have."""
+    names = [name for name in found[0].scores if all(name in one.scores for one in found)]
+    return {name: _mean([one.scores[name] for one in found]) for name in names}
+
+
+def draw(path: str, found: Sequence[Found], score: str, label: str, title: str) -> None:
+    """A line a pair over the layers."""
+    layers = sorted({one.layer for one in found})
+    pairs = list(dict.fromkeys(one.pair for one in found))
+    lines = [plots.Line(pair, [100 * one.scores[score] for one in found if one.pair == pair]) for pair in pairs]
+    top = max(max(line.values) for line in lines) or 100.0
+    panel = plots.Panel(title, label, lines, (-0.03 * top, 1.08 * top))
+    plots.draw_lines(path, [panel], layers, "layer (0: embedding)", "retrieval of translations")
+
+
+PERCENT = "{:.1%}"
+TATOEBA = {
+    "sentences": ("n", "{:.0f}"),
+    "forward": ("→", PERCENT),
+    "backward": ("←", PERCENT),
+    "mean": ("mean", PERCENT),
+}
+BUCC = {
+    "threshold": ("threshold", "{:.4f}"),
+    "dev_f1": ("dev F1", PERCENT),
+    "precision": ("precision", PERCENT),
+    "recall": ("recall", PERCENT),
+    "f1": ("F1", PERCENT),
+}
+
+
+def work(args: argparse.Namespace) -> None:
+    """Compute, print and write."""
+    is_bucc = args.what == "bucc"
+    options = ("dev", "test") if is_bucc else ("dev-pair", "pair")
+    for option, items in zip(options, (args.dev, args.test)):
+        names = [item[0] for item in items]
+        for name in names:
+            languages_of(name)
+        if len(set(names)) < len(names):
+            raise ValueError(f"--{option}: a pair is there twice in {', '.join(names)}")
+    with vector_folder(args) as folder:
+        search = Searcher(args, folder)
+        if is_bucc:
+            lacking = sorted({item[0] for item in args.test} - {item[0] for item in args.dev})
+            if lacking:
+                raise ValueError(f"--test {lacking[0]}: its threshold needs a --dev of the same pair")
+            found = bucc_scores(mined_pairs(search, args.dev, "dev"), mined_pairs(search, args.test, "test"))
+            chosen: Optional[int] = best_layer(found, "dev_f1")
+        else:
+            dev, found = tatoeba(search, args.dev, "dev-pair"), tatoeba(search, args.test, "pair")
+            layers = {one.layer for one in found}
+            chosen = best_layer(dev, "mean") if dev else layers.pop() if len(layers) == 1 else None
+    report(args, found, chosen)
+
+
+def report(args: argparse.Namespace, found: Sequence[Found], chosen: Optional[int]) -> None:
+    """Print the tables and write the files."""
+    is_bucc = args.what == "bucc"
+    name, score = short_names([args.model])[0], "dev_f1" if is_bucc else "mean"
+    how = f"{name}, {args.score}" + (f" of {args.neighbours} neighbours" if args.score == MARGIN else "")
+    if len({one.layer for one in found}) > 1:
+        if is_bucc:
+            what, shown = "F1 on the development set", lambda scores: PERCENT.format(scores["dev_f1"])
+        else:
+            what = "accuracy → / ←"
+            shown = lambda scores: "{:.1%} / {:.1%}".format(scores["forward"], scores["backward"])  # noqa: E731
+        say(f"{what} by layer, {how}\n\n{layers_table(found, shown)}\n")
+    if chosen is not None:
+        say(f"layer {chosen}, {how}\n")
+        say(scores_table([one for one in found if one.layer == chosen], BUCC if is_bucc else TATOEBA))
+    if args.json is not None:
+        content = {"model": name, "score": args.score, "neighbours": args.neighbours, "layer": chosen}
+        write_json(
+            args.json, {**content, "rows": [{"pair": one.pair, "layer": one.layer, **one.scores} for one in found]}
+        )
+    if args.plot is not None:
+        label = "F1 on the development set, %" if is_bucc else "accuracy, mean of both directions, %"
+        draw(args.plot, found, score, label, how)
+
+
+def _number(text: str) -> int:
+    if not text.isdigit():
+        raise ValueError(f"--layer {text}: valid: {ALL}, or a number from 0 (the embedding's output)")
+    return int(text)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.analysis.retrieval",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = result.add_subparsers(dest="what", required=True)
+    pair: Dict[str, Any] = {"nargs": 3, "action": "append", "metavar": ("PAIR", "FILE", "FILE")}
+    mined: Dict[str, Any] = {"nargs": 4, "action": "append", "metavar": ("PAIR", "FILE", "FILE", "GOLD")}
+    command = commands.add_parser("tatoeba", help="accuracy of the best partner, two parallel files a pair")
+    command.add_argument(
+        "--pair", dest="test", required=True, help="as deu-eng FILE.deu FILE.eng; again for more", **pair
+    )
+    command.add_argument("--dev-pair", dest="dev", default=[], help="chooses the layer; again for more", **pair)
+    other = commands.add_parser("bucc", help="F1 of mined pairs; lines are id<TAB>sentence, gold lines id<TAB>id")
+    other.add_argument("--dev", required=True, help="finds the threshold; again for more", **mined)
+    other.add_argument("--test", default=[], help="the same pairs; again for more", **mined)
+    for one in (command, other):
+        one.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
+        one.add_argument("--layer", default=ALL, help=f"a number, 0 being the embedding's output, or {ALL} (default)")
+        one.add_argument("--score", choices=SCORES, default=MARGIN, help=f"of two vectors (default {MARGIN})")
+        one.add_argument("--neighbours", type=int, default=4, metavar="K", help="of the margin (default 4)")
+        add_text_options(one)
+        add_output_options(one)
+        add_model_options(one.add_argument_group("how the model reads text"))
+    return result
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    return run(parser(), work, argv)
+
+
+if __name__ == "__main__":
+    log_to_stderr()
+    sys.exit(main())

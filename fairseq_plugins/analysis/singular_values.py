@@ -1,0 +1,209 @@
+"""Singular values of two encoders' matrices: ``python -m fairseq_plugins.analysis.singular_values MODEL MODEL_B``.
+
+For each layer and matrix (K, Q, V, Out, FC1, FC2): ‖σ‖ of both, the L2 norm of the vector of singular values, which is also the
+Frobenius norm of the matrix; and d, the L2 distance between the two vectors, both sorted from the largest. Layers are counted
+from 1, the one next to the embedding.
+"""
+
+import argparse
+import logging
+import math
+import re
+import sys
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from ..checkpoints.encoders import read_encoder
+from . import plots
+from .report import add_output_options, log_to_stderr, run, say, short_names, table, write_json
+
+logger = logging.getLogger(__name__)
+
+MATRICES = {
+    "K": "self_attn.k_proj",
+    "Q": "self_attn.q_proj",
+    "V": "self_attn.v_proj",
+    "Out": "self_attn.out_proj",
+    "FC1": "fc1",
+    "FC2": "fc2",
+}
+"""Shown name -> name in a layer; the order of the paper's Table 2."""
+TOLERANCE = 1e-4
+"""Largest relative difference between ‖σ‖ and the Frobenius norm of the matrix."""
+
+Layers = List[Dict[str, Tensor]]
+
+
+class Comparison(NamedTuple):
+    """A matrix of two models.
+
+    Attributes:
+        layer: counted from 1.
+        matrix: key of :data:`MATRICES`.
+        first, second: ‖σ‖ of the two.
+        distance: d.
+    """
+
+    layer: int
+    matrix: str
+    first: float
+    second: float
+    distance: float
+
+
+def layer_matrices(tensors: Mapping[str, Tensor], name: str) -> Layers:
+    """The six matrices of each layer, from the first one on.
+
+    Args:
+        tensors: name -> tensor, in the names of fairseq's ``TransformerEncoder``.
+        name: of the model, for messages.
+
+    Raises:
+        ValueError: no layers, or a matrix is missing.
+    """
+    numbers = {int(found.group(1)) for found in (re.match(r"layers\.(\d+)\.", key) for key in tensors) if found}
+    if not numbers:
+        raise ValueError(f"{name}: has no encoder layers")
+    layers: Layers = []
+    for number in range(max(numbers) + 1):
+        keys = {matrix: f"layers.{number}.{inner}.weight" for matrix, inner in MATRICES.items()}
+        missing = [key for key in keys.values() if key not in tensors]
+        if missing:
+            raise ValueError(f"{name}: layer {number + 1} lacks {', '.join(missing)}")
+        layers.append({matrix: tensors[key] for matrix, key in keys.items()})
+    return layers
+
+
+def singular_values(matrix: Tensor) -> Tensor:
+    """(min(rows, columns),) float64: from the largest to the smallest.
+
+    Raises:
+        ValueError: entries that are not finite, or a decomposition that did not converge to the norm of the matrix.
+    """
+    exact = matrix.double()
+    if not bool(torch.isfinite(exact).all()):
+        raise ValueError("holds numbers that are not finite")
+    values = torch.linalg.svdvals(exact)
+    norm = float(torch.linalg.matrix_norm(exact))
+    if not math.isclose(float(values.norm()), norm, rel_tol=TOLERANCE, abs_tol=1e-12):
+        raise ValueError(f"‖σ‖ is {float(values.norm()):.6g}, the Frobenius norm {norm:.6g}; valid: equal")
+    return values
+
+
+def compare(first: Layers, second: Layers, names: Sequence[str]) -> List[Comparison]:
+    """Compare matrix with matrix.
+
+    Args:
+        first, second: from :func:`layer_matrices`.
+        names: of the models, for messages.
+
+    Raises:
+        ValueError: other numbers of layers; other shapes, naming the layer, the matrix and both shapes.
+
+    Source: Ji et al. 2024, section 3.3 and Table 5.
+    """
+    if len(first) != len(second):
+        raise ValueError(
+            f"{names[0]} has {len(first)} layers, {names[1]} {len(second)}; valid: two models of one shape"
+        )
+    for number, (one, other) in enumerate(zip(first, second), start=1):
+        for matrix in MATRICES:
+            if one[matrix].shape != other[matrix].shape:
+                shapes = [tuple(side[matrix].shape) for side in (one, other)]
+                raise ValueError(
+                    f"layer {number}, {matrix} ({MATRICES[matrix]}.weight): {names[0]} has the shape {shapes[0]}, {names[1]} "
+                    f"{shapes[1]}; valid: two models of one shape"
+                )
+    found = []
+    for number, (one, other) in enumerate(zip(first, second), start=1):
+        logger.info("layer %d of %d", number, len(first))
+        for matrix in MATRICES:
+            a, b = (
+                _named(side[matrix], f"{name}, layer {number}, {matrix}") for name, side in zip(names, (one, other))
+            )
+            found.append(Comparison(number, matrix, float(a.norm()), float(b.norm()), float((a - b).norm())))
+    return found
+
+
+def _named(matrix: Tensor, name: str) -> Tensor:
+    try:
+        return singular_values(matrix)
+    except (ValueError, torch.linalg.LinAlgError) as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def render(found: Sequence[Comparison], names: Sequence[str]) -> str:
+    """The table: for each layer a row of ‖σ‖ a model, and a row of d, as in the paper's Table 5 turned."""
+    rows = []
+    for layer in dict.fromkeys(one.layer for one in found):
+        here = [one for one in found if one.layer == layer]
+        rows.append([str(layer), f"‖σ‖ {names[0]}", *(f"{one.first:.2f}" for one in here)])
+        rows.append(["", f"‖σ‖ {names[1]}", *(f"{one.second:.2f}" for one in here)])
+        rows.append(["", "d", *(f"{one.distance:.2f}" for one in here)])
+    return table(["layer", "", *MATRICES], rows, text_columns=2)
+
+
+def draw(path: str, found: Sequence[Comparison], names: Sequence[str]) -> None:
+    """Two panels over the layers: how much ‖σ‖ rose, and d; a line a matrix."""
+    layers = list(dict.fromkeys(one.layer for one in found))
+    by_matrix = {matrix: [one for one in found if one.matrix == matrix] for matrix in MATRICES}
+    rises = [plots.Line(matrix, [one.second - one.first for one in ones]) for matrix, ones in by_matrix.items()]
+    distances = [plots.Line(matrix, [one.distance for one in ones]) for matrix, ones in by_matrix.items()]
+    panels = [
+        plots.Panel(f"‖σ‖ of {names[1]} minus that of {names[0]}", "difference of ‖σ‖", rises, _with_zero(rises)),
+        plots.Panel("distance of the singular values", "d", distances, _with_zero(distances)),
+    ]
+    plots.draw_lines(path, panels, layers, "layer", f"singular values: {names[0]} and {names[1]}")
+
+
+def _with_zero(lines: Sequence[plots.Line]) -> Tuple[float, float]:
+    """A range in which all lines and 0 lie, so that a rise is told from a fall."""
+    values = [0.0, *(value for line in lines for value in line.values)]
+    margin = 0.05 * (max(values) - min(values)) or 1.0
+    return min(values) - margin, max(values) + margin
+
+
+def work(args: argparse.Namespace) -> None:
+    """Compute, print and write."""
+    paths = [args.model, args.model_b]
+    names = short_names(paths)
+    if len(set(names)) < len(names):  # the same model twice
+        names = [f"{name} {letter}" for name, letter in zip(names, "AB")]
+    heads = [args.heads, args.heads if args.heads_b is None else args.heads_b]
+    sides = [
+        layer_matrices(read_encoder(path, heads=count).tensors, name) for path, name, count in zip(paths, names, heads)
+    ]
+    found = compare(sides[0], sides[1], names)
+    say(f"Singular values of {names[0]} and {names[1]}\n\n{render(found, names)}")
+    if args.json is not None:
+        content: Dict[str, Any] = {"models": names, "rows": [one._asdict() for one in found]}
+        write_json(args.json, content)
+    if args.plot is not None:
+        draw(args.plot, found, names)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.analysis.singular_values",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
+    result.add_argument("model_b", metavar="MODEL_B", help="another one of the same shape")
+    result.add_argument("--heads", type=int, metavar="N", help="attention heads, for files that do not tell")
+    result.add_argument("--heads-b", type=int, metavar="N", help="those of the second model (default: the first one's)")
+    add_output_options(result)
+    return result
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    return run(parser(), work, argv)
+
+
+if __name__ == "__main__":
+    log_to_stderr()
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""What the files of mBART and NLLB have in common: an encoder-decoder of which the encoder is wanted."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import torch
+
+from .errors import CheckpointError
+from .renames import Renamed, Rule, drop, refuse, rename, split
+
+SHARED = "shared.weight"
+WORDS = "embed_tokens.weight"
+POSITIONS = "embed_positions.weight"
+ACTIVATIONS = ("gelu", "relu")
+_TOP = r"(?:model\.)?"
+_ENCODER = _TOP + r"encoder\."
+_LAYER = _ENCODER + r"layers\.(\d+)\."
+_OFFSET = 2  # rows before the first position: <pad> is 1
+
+RULES: Tuple[Rule, ...] = (
+    refuse(_TOP + r"(?:encoder|decoder)\.layers\.\d+\.(?:moe_layer|ffn)\..*", "is a mixture of experts"),
+    rename(_TOP + r"shared\.weight", SHARED),
+    rename(_ENCODER + r"embed_tokens\.weight", WORDS),
+    rename(_ENCODER + r"embed_positions\.weight", POSITIONS),
+    rename(_ENCODER + r"(layernorm_embedding|layer_norm)\.(weight|bias)", r"\1.\2"),
+    rename(_LAYER + r"self_attn\.(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)", r"layers.\1.self_attn.\2.\3"),
+    split(
+        _LAYER + r"self_attn\.in_proj_(weight|bias)",
+        r"layers.\1.self_attn.q_proj.\2",
+        r"layers.\1.self_attn.k_proj.\2",
+        r"layers.\1.self_attn.v_proj.\2",
+    ),
+    rename(_LAYER + r"(self_attn_layer_norm|fc1|fc2|final_layer_norm)\.(weight|bias)", r"layers.\1.\2.\3"),
+    drop(_ENCODER + r"version", "format counter of fairseq"),
+    drop(r"_float_tensor|" + _ENCODER + r"embed_positions\.(?:_float_tensor|weights)", "buffer that is counted anew"),
+    drop(_TOP + r"decoder\..*", "decoder, unused by an encoder"),
+    drop(r"lm_head\.weight|final_logits_bias", "output of the decoder, unused by an encoder"),
+    drop(r"(?:classification_heads?|qa_outputs|score)\..*", "head of another task"),
+)
+"""fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only."""
+
+
+@dataclass(frozen=True)
+class EncoderSource:
+    """What a file says of its encoder.
+
+    Attributes:
+        renamed: its tensors under the names of fairseq's stock encoder.
+        wiring: fields of ``EncoderLayout`` that it states or that follow from what it is.
+        stated: sizes that it states, by the names of ``EncoderLayout``; None where it says nothing.
+        heads: attention heads; None where it does not tell.
+        heads_entry: what the file calls them.
+        expected: what kind of file it must be, for messages.
+        languages: in the order of their rows; None where the file has no list.
+        language_style: how a language is written as a dictionary entry.
+    """
+
+    renamed: Renamed
+    wiring: Dict[str, Any]
+    stated: Mapping[str, Optional[int]]
+    heads: Optional[int]
+    heads_entry: str
+    expected: str
+    languages: Optional[Tuple[str, ...]] = None
+    language_style: str = "[{}]"
+
+
+def untie(renamed: Renamed, origin: str) -> None:
+    """Give ``shared`` its place, after making sure that it is not another embedding than the encoder's; changes ``renamed``.
+
+    Raises:
+        CheckpointError: the two differ.
+    """
+    tensors = renamed.tensors
+    if SHARED not in tensors:
+        return
+    if WORDS not in tensors:
+        tensors[WORDS] = tensors.pop(SHARED)
+        renamed.sources[WORDS] = renamed.sources.pop(SHARED)
+        return
+    if not torch.equal(tensors[SHARED], tensors[WORDS]):
+        raise CheckpointError(
+            f"{origin}: {renamed.sources[SHARED]} and {renamed.sources[WORDS]} differ, expected one embedding"
+        )
+    renamed.discard(SHARED, "equal to the encoder's embedding")
+
+
+# ---- fairseq. ----
+
+
+def stock_wiring(settings: Mapping[str, Any], defaults: Mapping[str, Any], origin: str) -> Dict[str, Any]:
+    """Fields of ``EncoderLayout`` from the options of a fairseq model.
+
+    Args:
+        settings: the options; may be empty.
+        defaults: fields for which nothing is stated.
+        origin: how messages call the file.
+
+    Raises:
+        CheckpointError: the options say that the encoder has no positions.
+    """
+    if settings.get("no_token_positional_embeddings"):
+        raise CheckpointError(f"{origin}: was trained with no_token_positional_embeddings, expected positions")
+    named = {
+        "normalize_before": "encoder_normalize_before",
+        "layernorm_embedding": "layernorm_embedding",
+        "learned_positions": "encoder_learned_pos",
+        "activation": "activation_fn",
+    }
+    found = {field: settings[name] for field, name in named.items() if settings.get(name) is not None}
+    if settings.get("no_scale_embedding") is not None:
+        found["scale_embedding"] = not settings["no_scale_embedding"]
+    return {**defaults, **found}
+
+
+def stock_sizes(settings: Mapping[str, Any]) -> Dict[str, Optional[int]]:
+    """Sizes that the options of a fairseq model state."""
+    return {
+        "layers": None if settings.get("encoder_layers_to_keep") else settings.get("encoder_layers"),
+        "embed_dim": settings.get("encoder_embed_dim"),
+        "ffn_dim": settings.get("encoder_ffn_embed_dim"),
+        "max_positions": settings.get("max_source_positions"),
+    }
+
+
+def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any]) -> Optional[Tuple[str, ...]]:
+    """Languages that a checkpoint's task has as dictionary entries, in the order of their rows.
+
+    Args:
+        checkpoint: the whole file: its task's options and state are looked at before the model's.
+        settings: options of the model, where older files have those of the task as well.
+
+    Returns:
+        None where the checkpoint does not tell, or has no such entries.
+    """
+    options = {**settings, **_task_options(checkpoint)}
+    state = checkpoint.get("task_state")
+    kept = state.get("languages") if isinstance(state, Mapping) else None
+    if isinstance(kept, Mapping) and isinstance(kept.get("langs"), (list, tuple)):
+        return tuple(str(language) for language in kept["langs"])
+    denoising = "denoising" in str(_task_options(checkpoint).get("_name") or settings.get("task"))
+    if denoising and options.get("add_lang_token") is False:
+        return None
+    languages = _as_list(options.get("langs"))
+    if not languages and not denoising and not options.get("lang_dict"):
+        pairs = _as_list(options.get("lang_pairs"))
+        languages = sorted({language for pair in pairs for language in pair.split("-")})
+    return tuple(languages) or None
+
+
+def stock_language_style(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], default: str) -> str:
+    """How a checkpoint's task writes a language as a dictionary entry."""
+    style = {**settings, **_task_options(checkpoint)}.get("lang_tok_style")
+    return {"mbart": "[{}]", "multilingual": "__{}__"}.get(str(style), default)
+
+
+def _task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
+    config = checkpoint.get("cfg")
+    task = config.get("task") if isinstance(config, Mapping) else getattr(config, "task", None)
+    if task is None:
+        return {}
+    return dict(task) if isinstance(task, Mapping) else dict(vars(task))
+
+
+def _as_list(value: Any) -> List[str]:
+    if isinstance(value, str):
+        value = value.split(",")
+    return [str(item).strip() for item in value or () if str(item).strip()]
+
+
+# ---- Hugging Face. ----
+
+
+def folder_sizes(config: Mapping[str, Any]) -> Dict[str, Optional[int]]:
+    """Sizes that ``config.json`` of an mBART or M2M100 states."""
+    return {
+        "vocab_size": config.get("vocab_size"),
+        "layers": config.get("encoder_layers"),
+        "embed_dim": config.get("d_model"),
+        "ffn_dim": config.get("encoder_ffn_dim"),
+        "max_positions": config.get("max_position_embeddings"),
+    }
+
+
+def check_folder(config: Mapping[str, Any], file: Path, activation: str) -> str:
+    """Refuse a configuration whose special symbols or activation are others; returns the activation.
+
+    Args:
+        config: content of ``config.json``.
+        file: its path, for messages.
+        activation: of the family, where the configuration does not say.
+
+    Raises:
+        CheckpointError: names each entry, its value and what is expected.
+    """
+    wanted = {"pad_token_id": _OFFSET - 1, "eos_token_id": _OFFSET}
+    problems = [
+        f"{name} = {config[name]!r}, expected {value}"
+        for name, value in wanted.items()
+        if config.get(name) is not None and config[name] != value
+    ]
+    found = str(config.get("activation_function") or activation)
+    if found not in ACTIVATIONS:
+        problems.append(f"activation_function = {found!r}, expected one of {', '.join(ACTIVATIONS)}")
+    if problems:
+        raise CheckpointError(f"checkpoint {file}: {'; '.join(problems)}")
+    return found

@@ -1,0 +1,129 @@
+"""Rows of a data-bin as inputs of an encoder, in batches padded to the right. Labels are added by subclasses."""
+
+from typing import Any, Dict, List, Optional, Sequence
+
+import numpy as np
+import torch
+from fairseq.data import FairseqDataset, data_utils
+
+from .nlu_inputs import Assembled, InputFormat
+
+
+class NLUDataset(FairseqDataset):
+    """One language of one split.
+
+    Args:
+        texts: one or two indexable sequences of (S,) int64 pieces that end with ``</s>``, as fairseq-preprocess writes them; equal
+            lengths.
+        sizes: pieces of each row and text, ``</s>`` counted; (N,) each.
+        input_format: how they are put together.
+        max_positions: tokens of an input, at most; longer ones are cut.
+        pad: id.
+        seed: of the order of the rows, with the epoch.
+        language: id of the language's symbol, where the format needs one.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[Any],
+        sizes: Sequence[Any],
+        input_format: InputFormat,
+        max_positions: int,
+        pad: int,
+        seed: int,
+        language: Optional[int] = None,
+    ):
+        if len({len(text) for text in texts}) != 1:
+            raise ValueError(f"input0 and input1 need equal numbers of rows; got {[len(text) for text in texts]}")
+        self.texts, self.input_format, self.max_positions = list(texts), input_format, max_positions
+        self.pad, self.seed, self.language, self.epoch = pad, seed, language, 1
+        whole = np.sum([np.asarray(size, dtype=np.int64) - 1 for size in sizes], axis=0)
+        whole += input_format.added(len(texts))
+        self.cut_rows = int((whole > max_positions).sum())
+        """Inputs that are longer than ``max_positions``."""
+        self.cut_tokens = int((whole - max_positions).clip(min=0).sum())
+        """Pieces that are cut off in all."""
+        self.sizes = np.minimum(whole, max_positions)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def assemble(self, index: int) -> Assembled:
+        """The input of a row."""
+        rows = [text[index][:-1] for text in self.texts]  # without </s>, which the format places
+        return self.input_format.assemble(rows, self.max_positions, self.language)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        return {"id": int(index), "tokens": self.assemble(int(index)).tokens}
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """net_input with src_tokens (B, S) and src_lengths (B,); id (B,); the numbers of sentences and tokens."""
+        if not samples:
+            return {}
+        lengths = torch.tensor([len(sample["tokens"]) for sample in samples])
+        return {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "nsentences": len(samples),
+            "ntokens": int(lengths.sum()),
+            "net_input": {
+                "src_tokens": data_utils.collate_tokens([sample["tokens"] for sample in samples], self.pad),
+                "src_lengths": lengths,
+            },
+        }
+
+    def set_epoch(self, epoch: int) -> None:
+        """The order differs from epoch to epoch."""
+        self.epoch = epoch
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """No: each epoch has its own order."""
+        return False
+
+    def num_tokens(self, index: int) -> int:
+        """Tokens of the input."""
+        return int(self.sizes[index])
+
+    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
+        """Tokens of several inputs."""
+        return self.sizes[indices]
+
+    def size(self, index: int) -> int:
+        """Tokens of the input."""
+        return int(self.sizes[index])
+
+    def ordered_indices(self) -> np.ndarray:
+        """Shuffled, then sorted by size, so that batches hold similar lengths. (N,)."""
+        with data_utils.numpy_seed(self.seed, self.epoch):
+            order = np.random.permutation(len(self))
+        return order[np.argsort(self.sizes[order], kind="mergesort")]
+
+    @property
+    def supports_prefetch(self) -> bool:
+        """Memory-mapped data needs none."""
+        return False
+
+
+class LabelledDataset(NLUDataset):
+    """Inputs with one class each.
+
+    Args:
+        labels: (N,) int64, classes counted from 0.
+        others: as of :class:`NLUDataset`.
+    """
+
+    def __init__(self, *others: Any, labels: np.ndarray, **more: Any):
+        super().__init__(*others, **more)
+        if len(labels) != len(self):
+            raise ValueError(f"label has {len(labels)} rows, input0 {len(self)}; valid: as many")
+        self.labels = labels
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        return {**super().__getitem__(index), "target": int(self.labels[index])}
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """As :class:`NLUDataset`, and target (B,) int64."""
+        batch = super().collater(samples)
+        if batch:
+            batch["target"] = torch.tensor([sample["target"] for sample in samples])
+        return batch

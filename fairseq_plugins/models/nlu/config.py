@@ -1,0 +1,130 @@
+"""Options of ``nlu_encoder``; the same from the command line and from a YAML."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, Optional
+
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+
+from ...checkpoints.encoder_layout import FAMILIES
+
+FAMILY: Any = ChoiceEnum(list(FAMILIES))
+EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
+POOLINGS: Any = ChoiceEnum(["first", "last", "mean"])
+POSITIONS = 512
+"""Positions of an encoder from scratch, unless the command line says otherwise."""
+
+POOLING_OF: Dict[str, str] = {"xlmr": "first", "bert": "first", "deltalm": "first", "mbart": "mean", "nllb": "mean"}
+"""Family -> what stands for a sentence unless the command line says otherwise."""
+
+SIZES: Dict[str, str] = {
+    "encoder_layers": "layers",
+    "encoder_embed_dim": "embed_dim",
+    "encoder_ffn_embed_dim": "ffn_dim",
+    "encoder_heads": "heads",
+}
+"""Option -> field of the layout. A pretrained file has them; from scratch all must be given."""
+
+
+def _size(text: str) -> Any:
+    return field(
+        default=None,
+        metadata={"help": f"{text}; from scratch needed, with --pretrained-encoder checked against the file"},
+    )
+
+
+@dataclass
+class NLUEncoderOptions(FairseqDataclass):
+    """What ``nlu_encoder`` takes."""
+
+    pretrained_encoder: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "start from the encoder of this file or folder: XLM-R, InfoXLM, BERT, mBART, mBART-50, NLLB, M2M-100, DeltaLM "
+            "(fairseq or Hugging Face), or a checkpoint of this model. Read when training starts; checkpoints of the run need "
+            "it no more"
+        },
+    )
+    encoder_family: Optional[FAMILY] = field(
+        default=None,
+        metadata={"help": "wiring of an encoder from scratch; with --pretrained-encoder checked against the file"},
+    )
+    encoder_layers: Optional[int] = _size("layers")
+    encoder_embed_dim: Optional[int] = _size("width C")
+    encoder_ffn_embed_dim: Optional[int] = _size("inner width of the feed-forward blocks")
+    encoder_heads: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "attention heads; needed from scratch and where the file does not tell (released DeltaLM), else checked "
+            "against the file"
+        },
+    )
+    max_source_positions: Optional[int] = field(
+        default=None,
+        metadata={"help": "longest input in tokens: at most the file's, which is the default (from scratch: 512)"},
+    )
+    embedding_mismatch: EMBEDDING_POLICIES = field(
+        default="error",
+        metadata={
+            "help": "where dictionary and pretrained file have different numbers of rows: error; extend = rows beyond the file's "
+            "get random values; truncate = the file's rows beyond the dictionary's are left out"
+        },
+    )
+    sentence_pooling: Optional[POOLINGS] = field(
+        default=None,
+        metadata={
+            "help": "what a sentence head sees: the first token, the last one, or the mean over all that are no padding; default: "
+            "first for xlmr, bert and deltalm, mean for mbart and nllb"
+        },
+    )
+    dropout: float = field(default=0.1, metadata={"help": "dropout after the embedding and after each block"})
+    attention_dropout: float = field(default=0.1, metadata={"help": "dropout on attention weights"})
+    activation_dropout: float = field(
+        default=0.0, metadata={"help": "dropout after the activation of the feed-forward blocks"}
+    )
+    encoder_layerdrop: float = field(
+        default=0.0, metadata={"help": "probability with which a layer is left out in training"}
+    )
+    head_dropout: float = field(default=0.1, metadata={"help": "dropout in the heads"})
+    checkpoint_activations: bool = field(
+        default=False,
+        metadata={"help": "recompute the inside of each layer in the backward pass: less memory, a third more time"},
+    )
+
+
+OPTIONS = [one.name for one in fields(NLUEncoderOptions) if one.name != "_name"]
+CHOICES: Dict[str, Any] = {
+    "encoder_family": FAMILY,
+    "embedding_mismatch": EMBEDDING_POLICIES,
+    "sentence_pooling": POOLINGS,
+}
+PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "head_dropout")
+
+
+def flag(name: str) -> str:
+    """How an option is typed."""
+    return f"--{name.replace('_', '-')}"
+
+
+def complete(args: Any) -> None:
+    """Fill what was left open.
+
+    Args:
+        args: an argparse namespace, or a hydra configuration that takes new names; changed.
+
+    Raises:
+        ValueError: a value that is not valid; names option, value and what is valid.
+    """
+    for name in OPTIONS:
+        if getattr(args, name, None) is None:
+            setattr(args, name, getattr(NLUEncoderOptions, name))
+    for name, choices in CHOICES.items():
+        value, valid = getattr(args, name), [str(one) for one in choices]
+        if value is not None and str(value) not in valid:
+            raise ValueError(f"{flag(name)} must be one of {', '.join(valid)}; got {value}")
+    for name in PROBABILITIES:
+        if not 0 <= getattr(args, name) < 1:
+            raise ValueError(f"{flag(name)} must be in [0, 1); got {getattr(args, name)}")
+    for name in (*SIZES, "max_source_positions"):
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{flag(name)} must be at least 1; got {value}")

@@ -1,0 +1,211 @@
+"""``nlu_encoder``: a pretrained encoder of any family with sentence and token heads, for stock and own tasks."""
+
+import logging
+from argparse import Namespace
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
+from omegaconf import OmegaConf, open_dict
+from torch import Tensor, nn
+
+from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY
+from ...modules.text_encoder import TextEncoder
+from . import pretrained
+from .config import POOLING_OF, NLUEncoderOptions, complete
+from .heads import SentenceHead, TokenHead, pool
+
+logger = logging.getLogger(__name__)
+
+_PROJECTION = ".out_proj.weight"
+
+
+@register_model("nlu_encoder")
+class NLUEncoderModel(BaseFairseqModel):
+    """Encoder and named heads.
+
+    Args:
+        args: options; kept for the stock criterions that look at them.
+        encoder: with the layout that decides the default pooling.
+        absent: why nothing may be computed before a checkpoint was loaded; None where all is well.
+    """
+
+    def __init__(self, args: Any, encoder: TextEncoder, absent: Optional[str] = None) -> None:
+        super().__init__()
+        self.args = args
+        self.encoder = encoder
+        self.classification_heads = nn.ModuleDict()
+        self.token_heads = nn.ModuleDict()
+        self.pooling = str(args.sentence_pooling or POOLING_OF[encoder.layout.family])
+        self.absent_source = absent
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Options of :class:`~.config.NLUEncoderOptions`."""
+        gen_parser_from_dataclass(parser, NLUEncoderOptions())
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "NLUEncoderModel":
+        """Build, and fill from the pretrained file that ``args`` names.
+
+        ``args`` is what checkpoints of the run keep: the layout and the languages go into it, and the path moves to
+        ``initialised_from``, so that decoding opens no other file.
+
+        Raises:
+            ValueError: options, sizes, dictionary or languages that do not fit; naming option, value and what is valid.
+        """
+        with _writable(args):
+            complete(args)
+        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
+        start = pretrained.find_start(plain, task.source_dictionary)
+        encoder = TextEncoder(
+            start.layout,
+            dropout=args.dropout,
+            attention_dropout=args.attention_dropout,
+            activation_dropout=args.activation_dropout,
+            layerdrop=args.encoder_layerdrop,
+            checkpoint_activations=args.checkpoint_activations,
+        )
+        encoder.apply(init_bert_params)
+        pretrained.fill(encoder, start, str(args.embedding_mismatch))
+        with _writable(args):
+            setattr(args, LAYOUT_ENTRY, asdict(start.layout))
+            setattr(args, LANGUAGES_ENTRY, list(start.languages) if start.languages else None)
+            if args.pretrained_encoder is not None:
+                args.initialised_from = args.pretrained_encoder
+                args.pretrained_encoder = None
+        return cls(args, encoder, start.absent)
+
+    # ---- Heads. ----
+
+    def register_classification_head(
+        self, name: str, num_classes: int = 2, inner_dim: Optional[int] = None, **unused: Any
+    ) -> None:
+        """Add a sentence head; nothing happens where there is one of that name and size.
+
+        Raises:
+            ValueError: there is one of another size, or a token head of that name.
+        """
+        width = self.encoder.layout.embed_dim
+        head = SentenceHead(width, inner_dim or width, num_classes, self.args.head_dropout)
+        self._register(self.classification_heads, self.token_heads, name, head)
+
+    def register_token_head(self, name: str, num_classes: int) -> None:
+        """Add a token head; nothing happens where there is one of that name and size.
+
+        Raises:
+            ValueError: there is one of another size, or a sentence head of that name.
+        """
+        head = TokenHead(self.encoder.layout.embed_dim, num_classes, self.args.head_dropout)
+        self._register(self.token_heads, self.classification_heads, name, head)
+
+    def _register(self, heads: nn.ModuleDict, others: nn.ModuleDict, name: str, head: Any) -> None:
+        if name in others:
+            raise ValueError(f"head {name!r} is of the other kind (sentence or token) already; choose another name")
+        if name not in heads:
+            heads[name] = head.to(self.encoder.embed_tokens.weight).train(self.training)
+            return
+        sizes = [{key: tuple(value.shape) for key, value in one.state_dict().items()} for one in (heads[name], head)]
+        if sizes[0] != sizes[1]:
+            old, new = (len(one.state_dict()["out_proj.bias"]) for one in (heads[name], head))
+            raise ValueError(
+                f"head {name!r} has {old} classes, asked for were {new} (shapes {sizes[0]} and {sizes[1]}); choose another name, "
+                "in stock tasks with --classification-head-name"
+            )
+
+    # ---- Stock interface. ----
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        features_only: bool = False,
+        classification_head_name: Optional[str] = None,
+        select: Optional[Tensor] = None,
+        **unused: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Encode, and apply a head.
+
+        Args:
+            src_tokens: (B, S) int64, padded on the right.
+            src_lengths: part of fairseq's interface; the padding symbol tells.
+            features_only: part of fairseq's interface; without a head there is nothing but features.
+            classification_head_name: of a sentence or token head; None = features.
+            select: (B, S) bool: positions that a token head is applied to; all when None.
+
+        Returns:
+            Logits (B, classes) of a sentence head, (N, classes) of a token head at the N selected positions, (B, S, classes)
+            at all; or features (B, S, C). And an empty dictionary.
+
+        Raises:
+            ValueError: no such head, or the pretrained file was not there and no checkpoint of the run was loaded since.
+        """
+        if self.absent_source is not None:
+            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
+        hidden = self.encoder.features(src_tokens)
+        name = classification_head_name
+        if name is None:
+            return hidden, {}
+        if name in self.token_heads:
+            return self.token_heads[name](hidden if select is None else hidden[select]), {}
+        if name not in self.classification_heads:
+            known = ", ".join([*self.classification_heads, *self.token_heads]) or "none"
+            raise ValueError(f"there is no head {name!r}; registered: {known}")
+        pooled = pool(hidden, src_tokens.eq(self.encoder.padding_idx), self.pooling)
+        return self.classification_heads[name](pooled), {}
+
+    def max_positions(self) -> int:
+        """Longest input in tokens."""
+        return self.encoder.layout.max_positions
+
+    def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Optional[Dict[str, Any]] = None) -> Tensor:
+        """Probabilities, or their logarithms, over the classes (last dimension), in float32."""
+        logits = net_output[0].float()
+        return torch.log_softmax(logits, -1) if log_probs else torch.softmax(logits, -1)
+
+    # ---- Checkpoints. ----
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
+        """Register the heads that a checkpoint has, and keep those it does not have as they are."""
+        super().upgrade_state_dict_named(state_dict, name)
+        prefix = f"{name}." if name else ""
+        kinds = (("classification_heads", self._restore_sentence_head), ("token_heads", self._restore_token_head))
+        for kind, restore in kinds:
+            start = f"{prefix}{kind}."
+            found = [
+                key[len(start) : -len(_PROJECTION)]
+                for key in state_dict
+                if key.startswith(start) and key.endswith(_PROJECTION)
+            ]
+            for head in found:
+                restore(head, state_dict, f"{start}{head}")
+            for key, value in getattr(self, kind).state_dict().items():
+                if start + key not in state_dict:
+                    logger.info("%s%s is not in the checkpoint: it keeps its values", start, key)
+                    state_dict[start + key] = value
+
+    def _restore_sentence_head(self, name: str, state: Dict[str, Any], key: str) -> None:
+        self.register_classification_head(name, state[key + _PROJECTION].size(0), state[f"{key}.dense.weight"].size(0))
+
+    def _restore_token_head(self, name: str, state: Dict[str, Any], key: str) -> None:
+        self.register_token_head(name, state[key + _PROJECTION].size(0))
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """A checkpoint of a run holds everything: the pretrained file need not be there to resume."""
+        done = super().load_state_dict(*args, **kwargs)
+        self.absent_source = None
+        return done
+
+
+def _writable(args: Any) -> Any:
+    """A context in which new names may be set, in an argparse namespace or a hydra configuration."""
+    return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
+
+
+@register_model_architecture("nlu_encoder", "nlu_encoder")
+def nlu_encoder(args: Any) -> None:
+    """Sizes come from the pretrained file or the command line, so an architecture has nothing to add."""

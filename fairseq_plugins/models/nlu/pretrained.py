@@ -1,0 +1,285 @@
+"""Where an ``nlu_encoder`` has its sizes and its weights from."""
+
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from ... import checkpoints
+from ...checkpoints.embedding_rows import check_entries, explain, fit_positions, fit_words
+from ...checkpoints.encoder_decoder import POSITIONS, WORDS
+from ...checkpoints.encoder_layout import EncoderLayout, family_layout, layout_from, with_rows
+from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderFile, read_encoder
+from ...checkpoints.loading import LoadReport
+from ...checkpoints.reading import CheckpointError, PathLike
+from ...checkpoints.vocabularies import MASK, STYLES, languages_of
+from ...checkpoints.xlmr import find_settings
+from ...modules.text_encoder import TextEncoder
+from .config import POSITIONS as SCRATCH_POSITIONS
+from .config import SIZES, flag
+
+logger = logging.getLogger(__name__)
+
+OPTION = "--pretrained-encoder"
+MARKERS = ("version", r"embed_positions\._float_tensor")
+"""Buffers of fairseq's encoder that are no weights."""
+
+USE_ITS_DICTIONARY = (
+    "preprocess with the dictionary that `python -m fairseq_plugins.checkpoints.dictionary ENCODER DICT` writes for this "
+    "encoder, new symbols at its end"
+)
+
+
+class Start(NamedTuple):
+    """What a model is built from.
+
+    Attributes:
+        layout: with as many rows as the dictionary has entries.
+        languages: ordered; None where there are none, or nothing tells.
+        file: the pretrained encoder, None where there is none (any more).
+        origin: option and path of the file, for messages.
+        absent: why nothing may be computed before a checkpoint was loaded; None where all is well.
+    """
+
+    layout: EncoderLayout
+    languages: Optional[Tuple[str, ...]]
+    file: Optional[EncoderFile] = None
+    origin: str = ""
+    absent: Optional[str] = None
+
+
+def load_text_encoder(path: PathLike, heads: Optional[int] = None) -> TextEncoder:
+    """A pretrained encoder of any family from disk, in evaluation mode.
+
+    Args:
+        path: as in :func:`~.checkpoints.encoders.read_encoder`; also a checkpoint of ``nlu_encoder``.
+        heads: attention heads, for files that do not tell.
+
+    Raises:
+        CheckpointError: a ``ValueError``; the file cannot be read or is no encoder.
+    """
+    found = read_encoder(path, heads)
+    encoder = TextEncoder(found.layout)
+    checkpoints.load(encoder, found.tensors, allow_missing=MARKERS)
+    return encoder.eval()
+
+
+def find_start(args: Any, dictionary: Dictionary) -> Start:
+    """Decide what the model is built from.
+
+    Args:
+        args: completed options; those of a checkpoint also hold the layout.
+        dictionary: of the task.
+
+    Raises:
+        ValueError: sizes, languages or entries that do not fit, or a file that is not there and cannot be done without.
+    """
+    stored = getattr(args, LAYOUT_ENTRY, None)
+    if stored is not None:
+        return _from_stored(_plain(stored), _languages(args), dictionary, "the checkpoint")
+    path = args.pretrained_encoder
+    if path is None:
+        return Start(_from_options(args, len(dictionary)), _own_languages(args.encoder_family, dictionary))
+    origin = f"{OPTION} {path}"
+    if os.path.exists(path):
+        return _from_file(args, dictionary, origin)
+    return _without_file(args, dictionary, f"{origin}: no such file")
+
+
+def fill(encoder: TextEncoder, start: Start, policy: str) -> Optional[LoadReport]:
+    """Fill an encoder from the file it starts from.
+
+    Args:
+        encoder: randomly initialised.
+        start: see :func:`find_start`.
+        policy: of ``--embedding-mismatch``.
+
+    Returns:
+        What became of every tensor of the encoder; None where there is no file.
+
+    Raises:
+        ValueError: the rows do not fit and the policy does not allow to change them.
+    """
+    if start.file is None:
+        return None
+    tensors, changes = fitted(encoder, start, policy)
+    try:
+        report = checkpoints.load(encoder, tensors, allow_missing=MARKERS)
+    except ValueError as error:
+        raise ValueError(f"{start.origin}: {error}") from error
+    logger.info("%s: %s", start.origin, report.summary())
+    for name, change in changes.items():
+        logger.info("%s: %s: %s", start.origin, name, change)
+    return replace(report, reasons={**report.reasons, **changes})
+
+
+def fitted(encoder: TextEncoder, start: Start, policy: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
+    """The file's tensors with the encoder's rows, and name -> what was cut or added."""
+    assert start.file is not None
+    tensors, changes = dict(start.file.tensors), {}
+    target = encoder.embed_tokens.weight
+    if tensors[WORDS].size(0) != target.size(0):
+        languages = start.file.languages or ()
+        tensors[WORDS], changes[WORDS] = fit_words(tensors[WORDS], target, policy, start.origin, languages)
+    table = getattr(encoder.embed_positions, "weight", None)
+    if isinstance(table, Tensor) and tensors[POSITIONS].size(0) != table.size(0):
+        tensors[POSITIONS], changes[POSITIONS] = fit_positions(
+            tensors[POSITIONS], table.size(0), encoder.padding_idx + 1, start.origin, flag("max_source_positions")
+        )
+    return tensors, changes
+
+
+# ---- Where the layout comes from. ----
+
+
+def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
+    try:
+        found = read_encoder(args.pretrained_encoder, args.encoder_heads)
+    except CheckpointError as error:
+        message = str(error).replace("pass heads=…", f"give {flag('encoder_heads')}")
+        raise ValueError(f"{OPTION}: {message}") from error
+    _check_sizes(args, found.layout, origin)
+    compare_languages(found.languages, dictionary, origin, found.layout.family)
+    compare_rows(found, dictionary, str(args.embedding_mismatch), origin)
+    layout = with_rows(found.layout, len(dictionary))
+    if args.max_source_positions is not None:
+        layout = replace(layout, max_positions=args.max_source_positions)
+    return Start(layout, found.languages or _own_languages(layout.family, dictionary), found, origin)
+
+
+def _without_file(args: Any, dictionary: Dictionary, absent: str) -> Start:
+    """The file is gone: the checkpoint that will be continued has everything, or the command line has the sizes."""
+    for path in _checkpoints_to_continue(args):
+        settings = find_settings(checkpoints.read_checkpoint(path))
+        if settings.get(LAYOUT_ENTRY) is not None:
+            languages = settings.get(LANGUAGES_ENTRY)
+            start = _from_stored(
+                _plain(settings[LAYOUT_ENTRY]), tuple(languages) if languages else None, dictionary, str(path)
+            )
+            return start._replace(absent=absent)
+    missing = [flag(name) for name in ("encoder_family", *SIZES) if getattr(args, name) is None]
+    if missing:
+        raise ValueError(
+            f"{absent}, and there is no checkpoint of this run to continue (nor all sizes: {', '.join(missing)} are not given)"
+        )
+    layout = _from_options(args, len(dictionary))
+    return Start(layout, _own_languages(layout.family, dictionary), absent=absent)
+
+
+def _checkpoints_to_continue(args: Any) -> List[Path]:
+    """What a resumed training will load, where the options tell."""
+    restore, folder = getattr(args, "restore_file", None), getattr(args, "save_dir", None)
+    candidates = [Path(folder) / str(restore)] if restore and folder else []
+    candidates += [Path(str(restore))] if restore else []
+    return [path for path in candidates if path.is_file()]
+
+
+def _from_stored(
+    stored: Mapping[str, Any], languages: Optional[Tuple[str, ...]], dictionary: Dictionary, origin: str
+) -> Start:
+    layout = layout_from(stored, origin)
+    compare_languages(languages, dictionary, origin, layout.family)
+    if layout.vocab_size != len(dictionary):
+        reason = explain(len(dictionary), layout.vocab_size, languages)
+        raise ValueError(
+            f"the dictionary has {len(dictionary):,} entries, {origin} was trained with {layout.vocab_size:,}. "
+            f"{reason + '. ' if reason else ''}Use the dictionary of the training (its data's dict.txt)"
+        )
+    return Start(layout, languages)
+
+
+def _from_options(args: Any, rows: int) -> EncoderLayout:
+    missing = [flag(name) for name in ("encoder_family", *SIZES) if getattr(args, name) is None]
+    if missing:
+        raise ValueError(
+            f"an encoder from scratch needs {', '.join(missing)}; give them, or {OPTION} with a file that has them"
+        )
+    sizes = {field: getattr(args, name) for name, field in SIZES.items()}
+    if sizes["embed_dim"] % sizes["heads"]:
+        raise ValueError(
+            f"{flag('encoder_heads')} {sizes['heads']}: must divide {flag('encoder_embed_dim')} {sizes['embed_dim']}"
+        )
+    positions = args.max_source_positions or SCRATCH_POSITIONS
+    return family_layout(str(args.encoder_family), vocab_size=rows, max_positions=positions, **sizes)
+
+
+def _check_sizes(args: Any, layout: EncoderLayout, origin: str) -> None:
+    fields = {**SIZES, "encoder_family": "family"}
+    wrong = [
+        f"{flag(name)} {getattr(args, name)} (valid here: {getattr(layout, field)})"
+        for name, field in fields.items()
+        if getattr(args, name) is not None and str(getattr(args, name)) != str(getattr(layout, field))
+    ]
+    if wrong:
+        raise ValueError(f"{origin} has other sizes than the command line: {', '.join(wrong)}")
+    positions = args.max_source_positions
+    if positions is not None and positions > layout.max_positions:
+        raise ValueError(
+            f"{flag('max_source_positions')} {positions}: {origin} has {layout.max_positions} positions; valid: at most that"
+        )
+
+
+def _plain(value: Any) -> Dict[str, Any]:
+    return {str(name): item for name, item in (value.items() if isinstance(value, Mapping) else vars(value).items())}
+
+
+def _languages(args: Any) -> Optional[Tuple[str, ...]]:
+    found = getattr(args, LANGUAGES_ENTRY, None)
+    return tuple(str(language) for language in found) if found else None
+
+
+# ---- Dictionaries and languages. ----
+
+
+def _own_languages(family: Any, dictionary: Dictionary) -> Optional[Tuple[str, ...]]:
+    return (languages_of(dictionary.symbols) or None) if str(family) in STYLES else None
+
+
+def compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary, origin: str, family: str) -> None:
+    """Compare an encoder's languages with those among the entries of the data's dictionary, in their order.
+
+    Raises:
+        ValueError: languages are missing, too many or in another order; lists both.
+    """
+    if not trained:
+        if family in STYLES:
+            logger.warning(
+                "%s does not tell its languages: make sure that the dictionary has them in its order", origin
+            )
+        return
+    found = languages_of(dictionary.symbols, trained)
+    if list(found) == list(trained):
+        return
+    missing = [language for language in trained if language not in found]
+    extra = [language for language in found if language not in trained]
+    kinds = (("missing", missing), ("not known to it", extra), ("in another order", [] if missing or extra else found))
+    problems = "; ".join(f"{title}: {','.join(languages)}" for title, languages in kinds if languages)
+    raise ValueError(
+        f"{origin} was trained with the languages {','.join(trained)}, the data's dictionary has {','.join(found) or 'none'} "
+        f"({problems}). Every language has a row of the embedding by its place in that list: {USE_ITS_DICTIONARY}"
+    )
+
+
+def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, origin: str) -> None:
+    """Compare what is known of the file's rows with the data's dictionary.
+
+    Raises:
+        ValueError: entries that differ, or ``<mask>`` elsewhere than the last row of a masked LM.
+    """
+    rows = found.layout.vocab_size
+    if not found.entries:
+        logger.warning("%s: nothing beside it tells what its rows mean: they are taken to be the dictionary's", origin)
+    if rows != len(dictionary) and policy == "error":
+        return  # the numbers will be explained
+    if found.entries:
+        check_entries(found.entries, dictionary.symbols, origin, "its vocabulary", USE_ITS_DICTIONARY)
+    elif found.layout.family == "xlmr" and MASK in dictionary:
+        index = dictionary.index(MASK)
+        if index != rows - 1:
+            raise ValueError(
+                f"{MASK} is entry {index} of the dictionary, but row {rows - 1}, the last one, of {origin}; {USE_ITS_DICTIONARY}"
+            )

@@ -1,0 +1,101 @@
+"""A pretrained encoder of any family: fairseq's stock transformer encoder, which gives every layer."""
+
+from argparse import Namespace
+from typing import Any, Dict, List, Optional
+
+from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
+from torch import Tensor, nn
+
+
+def _config(layout: Any, options: Dict[str, Any]) -> Any:
+    stock = Namespace(
+        encoder_layers=layout.layers,
+        encoder_embed_dim=layout.embed_dim,
+        encoder_ffn_embed_dim=layout.ffn_dim,
+        encoder_attention_heads=layout.heads,
+        encoder_normalize_before=layout.normalize_before,
+        encoder_learned_pos=layout.learned_positions,
+        max_source_positions=layout.max_positions,
+        layernorm_embedding=layout.layernorm_embedding,
+        no_scale_embedding=not layout.scale_embedding,
+        activation_fn=layout.activation,
+        **options,
+    )
+    return TransformerConfig.from_namespace(stock)
+
+
+class TextEncoder(TransformerEncoderBase):
+    """Stock encoder with the segments and the epsilon that some families have; names as in a stock encoder.
+
+    Args:
+        layout: sizes and wiring: a ``checkpoints.encoder_layout.EncoderLayout``, or anything with its fields.
+        dropout: probability after the embedding and after each block.
+        attention_dropout: probability on attention weights.
+        activation_dropout: probability after the activation of the feed-forward blocks.
+        layerdrop: probability with which a layer is left out in training.
+        checkpoint_activations: recompute a layer's inside in the backward pass instead of keeping it.
+    """
+
+    def __init__(
+        self,
+        layout: Any,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+        layerdrop: float = 0.0,
+        checkpoint_activations: bool = False,
+    ) -> None:
+        options = dict(
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            activation_dropout=activation_dropout,
+            encoder_layerdrop=layerdrop,
+            checkpoint_activations=checkpoint_activations,
+        )
+        words = nn.Embedding(layout.vocab_size, layout.embed_dim, layout.padding_idx)
+        super().__init__(_config(layout, options), None, words)
+        self.layout = layout
+        self.segment_embeddings: Optional[nn.Embedding] = None
+        if layout.segments:
+            self.segment_embeddings = nn.Embedding(layout.segments, layout.embed_dim)
+        for module in self.modules():
+            if hasattr(module, "normalized_shape"):
+                module.eps = layout.epsilon
+
+    def segment_types(self, tokens: Tensor) -> Tensor:
+        """(B, S) -> (B, S) int64: how many ``</s>`` stand before each token, at most the last type the layout has; 0 at padding.
+
+        ``<s> A </s> B </s>`` gets 0 up to the first ``</s>``, and 1 from B on.
+        """
+        ends = tokens.eq(self.layout.eos_idx).long()
+        before = (ends.cumsum(1) - ends).clamp(max=self.layout.segments - 1)
+        return before.masked_fill(tokens.eq(self.layout.padding_idx), 0)
+
+    def _encode(self, tokens: Tensor, every_layer: bool) -> Dict[str, List[Tensor]]:
+        embedded = None
+        if self.segment_embeddings is not None:
+            embedded = self.embed_tokens(tokens) + self.segment_embeddings(self.segment_types(tokens))
+        found: Dict[str, List[Tensor]] = self.forward_scriptable(
+            tokens, return_all_hiddens=every_layer, token_embeddings=embedded
+        )
+        return found
+
+    def features(self, tokens: Tensor) -> Tensor:
+        """(B, S) int64 -> (B, S, C): the output of the last layer alone, as in :meth:`forward`."""
+        return self._encode(tokens, every_layer=False)["encoder_out"][0].transpose(0, 1)
+
+    def forward(self, tokens: Tensor) -> List[Tensor]:
+        """Encode.
+
+        Args:
+            tokens: (B, S) int64, padded on the right.
+
+        Returns:
+            L + 1 tensors (B, S, C): the embedding's output, then each layer's; the last one after the final layer norm where
+            the layout has one. What stands at padding means nothing. In training with ``layerdrop`` there are as many layers
+            as are left.
+        """
+        found = self._encode(tokens, every_layer=True)
+        states = [*found["encoder_states"][:-1], *found["encoder_out"]]
+        return [state.transpose(0, 1) for state in states]

@@ -1,0 +1,334 @@
+"""Linear centred kernel alignment (CKA) of row-parallel vectors: biased and unbiased, in one pass over the rows.
+
+Shape letters of this file: N sentences (rows), C and D widths of the two sides.
+"""
+
+import math
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+
+import torch
+from torch import Tensor
+
+CHUNK = 2048
+"""Rows a product of chunks takes."""
+LEAST = 4
+"""Rows that the unbiased estimate needs: it divides by N (N - 3)."""
+GRAM_BYTES = 2**30
+"""Memory that Gram matrices may take together."""
+SPACES = ("features", "sentences")
+ROUNDING = 1e-9
+"""Share of the biased HSIC of a side with itself below which the unbiased one counts as 0."""
+
+Pair = Tuple[int, int]
+
+
+class Hsic(NamedTuple):
+    """Dependence of two sides under linear kernels.
+
+    Attributes:
+        biased: ‖XᵀY‖² (Frobenius) of centred columns, which is (N - 1)² HSIC_0.
+        unbiased: HSIC_1; may be negative.
+    """
+
+    biased: float
+    unbiased: float
+
+
+class Cka(NamedTuple):
+    """CKA of a pair, and the same after random permutations of the rows of one side.
+
+    Attributes:
+        biased: in [0, 1]; tends to 1 where N is not larger than the widths, whatever the vectors.
+        unbiased: in [-1, 1]; about 0 for independent sides.
+        floor_biased: of each permutation.
+        floor_unbiased: of each permutation.
+    """
+
+    biased: float
+    unbiased: float
+    floor_biased: Tuple[float, ...] = ()
+    floor_unbiased: Tuple[float, ...] = ()
+
+
+def hsic_from_sums(count: int, cross: float, trace_x: float, trace_y: float, norms: float) -> Hsic:
+    """Both estimates from sums over centred rows x_i and y_i.
+
+    With K = XXᵀ and L = YYᵀ of centred columns, and a tilde for a zeroed diagonal: every row of K sums to 0, so that
+    1ᵀK̃1 = -tr K, (K̃1)_i = -K_ii, and the three terms of HSIC_1 are tr(K̃L̃) = cross - norms, 1ᵀK̃1 1ᵀL̃1 = tr K tr L and
+    1ᵀK̃L̃1 = norms. HSIC_1 does not change when a side is shifted, so centring is no approximation.
+
+    Args:
+        count: N, at least 4.
+        cross: ‖XᵀY‖² (Frobenius), which is tr(KL).
+        trace_x, trace_y: Σ ‖x_i‖² and Σ ‖y_i‖².
+        norms: Σ ‖x_i‖² ‖y_i‖².
+
+    Source: Song et al. 2012 (HSIC_1); Nguyen et al. 2021, section 3.
+    """
+    inner = cross - norms + trace_x * trace_y / ((count - 1) * (count - 2)) - 2 * norms / (count - 2)
+    return Hsic(cross, inner / (count * (count - 3)))
+
+
+class CrossMoments:
+    """Sums over row-parallel chunks from which both estimates of HSIC follow; no row is kept.
+
+    Products of a chunk are computed in the dtype of the rows and added in float64. The mean of the first chunk is subtracted
+    from every row before, because what is left of a product of large means after centring would be rounding.
+
+    Args:
+        width_x, width_y: C and D.
+        device: of the sums.
+    """
+
+    def __init__(self, width_x: int, width_y: int, device: Optional[torch.device] = None):
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(shape, dtype=torch.float64, device=device)
+
+        self.count = 0
+        self._product = zeros(width_x, width_y)  # Σ x_i y_iᵀ
+        self._sums = [zeros(width_x), zeros(width_y)]  # Σ x_i, Σ y_i
+        self._weighted = [zeros(width_x), zeros(width_y)]  # Σ ‖y_i‖² x_i, Σ ‖x_i‖² y_i
+        self._norms = zeros(3)  # Σ ‖x_i‖², Σ ‖y_i‖², Σ ‖x_i‖² ‖y_i‖²
+        self._references: List[Tensor] = []
+
+    def add(self, x: Tensor, y: Tensor) -> None:
+        """Add a chunk.
+
+        Args:
+            x: (rows, C) floating-point; float64 is kept, anything else becomes float32.
+            y: (rows, D), the same sentences.
+
+        Raises:
+            ValueError: different numbers of rows.
+        """
+        _check_rows(len(x), len(y))
+        sides = [_precise(x), _precise(y)]
+        if not self._references:
+            self._references = [side[0] + (side - side[0]).mean(0) for side in sides]  # exact where all rows are equal
+        sides = [side - reference for side, reference in zip(sides, self._references)]
+        norms = [side.square().sum(1, dtype=torch.float64) for side in sides]
+        self.count += len(x)
+        self._product += sides[0].T @ sides[1]
+        for number, side in enumerate(sides):
+            self._sums[number] += side.sum(0, dtype=torch.float64)
+            self._weighted[number] += side.T @ norms[1 - number].to(side.dtype)
+            self._norms[number] += norms[number].sum()
+        self._norms[2] += norms[0] @ norms[1]
+
+    def hsic(self) -> Hsic:
+        """Both estimates over all rows added.
+
+        The sums are shifted to the mean first: with means μ and ν, ‖x_i - μ‖² = ‖x_i‖² - 2 x_i·μ + ‖μ‖², and likewise for y.
+
+        Raises:
+            ValueError: fewer than 4 rows.
+        """
+        check_count(self.count)
+        mu, nu = (total / self.count for total in self._sums)
+        shift_x, shift_y = mu @ mu, nu @ nu
+        square_x, square_y, both = self._norms
+        centred = self._product - self.count * torch.outer(mu, nu)
+        norms = both - 2 * nu @ self._weighted[1] - 2 * mu @ self._weighted[0] + 4 * mu @ self._product @ nu
+        norms += shift_y * square_x + shift_x * square_y - 3 * self.count * shift_x * shift_y
+        return hsic_from_sums(
+            self.count,
+            float(centred.square().sum()),
+            float(square_x - self.count * shift_x),
+            float(square_y - self.count * shift_y),
+            float(norms),
+        )
+
+
+def cka_of_pairs(
+    matrices: Sequence[Tensor],
+    pairs: Sequence[Pair],
+    permutations: int = 0,
+    seed: int = 1,
+    names: Optional[Sequence[str]] = None,
+    device: Optional[torch.device] = None,
+    space: Optional[str] = None,
+    chunk: int = CHUNK,
+) -> Iterator[Cka]:
+    """Linear CKA of pairs of matrices; everything is checked at once, then a pair is computed when it is asked for.
+
+    Args:
+        matrices: (N, C) each, row-parallel, of any widths; they may lie in memory-mapped files: no more than ``chunk`` rows of
+            each are read at a time, or N rows where Gram matrices are cheaper.
+        pairs: indices of the two sides; what a side has with itself is computed once and kept while pairs need it.
+        permutations: of the rows of the second side, drawn once for all pairs; each costs one more product a pair.
+        seed: of the permutations.
+        names: of the matrices, for messages.
+        device: where to compute; where the matrices are when None.
+        space: ``features`` (products of C x D) or ``sentences`` (Gram matrices of N x N); None takes the cheaper one.
+        chunk: rows of a product.
+
+    Raises:
+        ValueError: different numbers of rows, fewer than 4 rows, a side whose rows are all equal, an option out of range.
+
+    Source: Kornblith et al. 2019, section 3; Nguyen et al. 2021, section 3; Song et al. 2012.
+    """
+    if permutations < 0:
+        raise ValueError(f"--permutations must be at least 0; got {permutations}")
+    if chunk < 1:
+        raise ValueError(f"chunk must be at least 1 row; got {chunk}")
+    if space is not None and space not in SPACES:
+        raise ValueError(f"space must be one of {', '.join(SPACES)}; got {space!r}")
+    titles = list(names) if names is not None else [f"matrix {number}" for number in range(len(matrices))]
+    used = sorted({number for pair in pairs for number in pair})
+    for number in used:
+        _check_rows(len(matrices[used[0]]), len(matrices[number]), titles[used[0]], titles[number])
+    count = len(matrices[used[0]]) if used else LEAST
+    check_count(count)
+    widths = [matrix.size(1) for matrix in matrices]
+    if space is None:
+        space = cheaper_space(count, widths, pairs, permutations)
+    generator = torch.Generator().manual_seed(seed)
+    orders = [torch.randperm(count, generator=generator) for _ in range(permutations)]
+    side = _Features(matrices, chunk, device) if space == "features" else _Grams(matrices, pairs, device)
+    return _each_pair(side, pairs, orders, titles)
+
+
+def linear_cka(x: Tensor, y: Tensor) -> Cka:
+    """CKA of two row-parallel matrices (N, C) and (N, D), without permutations; see :func:`cka_of_pairs`."""
+    return next(cka_of_pairs([x, y], [(0, 1)]))
+
+
+def cheaper_space(count: int, widths: Sequence[int], pairs: Sequence[Pair], permutations: int) -> str:
+    """Where less is computed: products of features, or Gram matrices of sentences.
+
+    A product of features costs 2 N C D operations, for each pair and permutation anew. A Gram matrix costs 2 N² C, twice as much in
+    float64, and then a pair or a permutation costs some passes over N² numbers (counted as 16 operations each). Gram matrices
+    that need more than :data:`GRAM_BYTES` at a time are not considered.
+
+    Args:
+        count: N.
+        widths: C of each matrix.
+        pairs, permutations: as of :func:`cka_of_pairs`.
+
+    Returns:
+        ``features`` or ``sentences``.
+    """
+    used = {number for pair in pairs for number in pair}
+    repeats = 1 + permutations
+    products = sum(widths[a] * widths[b] for a, b in pairs) * repeats + sum(widths[number] ** 2 for number in used)
+    grams = 4 * sum(widths[number] for number in used) + 16 * len(pairs) * repeats
+    fits = _most_alive(pairs) * count**2 * 8 <= GRAM_BYTES
+    return "sentences" if fits and count**2 * grams < 2 * count * products else "features"
+
+
+def check_count(count: int) -> None:
+    """Refuse fewer sentences than the unbiased estimate needs."""
+    if count < LEAST:
+        raise ValueError(f"the unbiased estimate of CKA needs at least {LEAST} sentences; got {count}")
+
+
+class _Features:
+    """HSIC from products of features, in chunks of rows."""
+
+    def __init__(self, matrices: Sequence[Tensor], chunk: int, device: Optional[torch.device]):
+        self.matrices, self.chunk, self.device = matrices, chunk, device
+
+    def hsic(self, first: int, second: int, order: Optional[Tensor] = None) -> Hsic:
+        """Of two matrices, the rows of the second one taken in another order."""
+        x, y = self.matrices[first], self.matrices[second]
+        device = self.device or x.device
+        moments = CrossMoments(x.size(1), y.size(1), device)
+        for start in range(0, len(x), self.chunk):
+            rows = slice(start, start + self.chunk)
+            part = y[rows] if order is None else y[order[rows].to(y.device)]
+            moments.add(x[rows].to(device), part.to(device))
+        return moments.hsic()
+
+    def release(self, done: int) -> None:
+        """Nothing is kept."""
+
+
+class _Grams:
+    """HSIC from Gram matrices of centred rows in float64, each kept until the last pair that needs it."""
+
+    def __init__(self, matrices: Sequence[Tensor], pairs: Sequence[Pair], device: Optional[torch.device]):
+        self.matrices, self.device = matrices, device
+        self._last = _last_uses(pairs)
+        self._grams: Dict[int, Tensor] = {}
+
+    def hsic(self, first: int, second: int, order: Optional[Tensor] = None) -> Hsic:
+        """Of two matrices, the rows of the second one taken in another order."""
+        k, other = self._gram(first), self._gram(second)
+        if order is not None:
+            rows = order.to(other.device)
+            other = other[rows][:, rows]
+        cross = torch.dot(k.flatten(), other.flatten())
+        diagonals = k.diagonal(), other.diagonal()
+        norms = diagonals[0] @ diagonals[1]
+        return hsic_from_sums(len(k), float(cross), float(diagonals[0].sum()), float(diagonals[1].sum()), float(norms))
+
+    def release(self, done: int) -> None:
+        """Forget what no pair after number ``done`` needs."""
+        self._grams = {number: gram for number, gram in self._grams.items() if self._last[number] > done}
+
+    def _gram(self, number: int) -> Tensor:
+        if number not in self._grams:
+            rows = self.matrices[number].to(self.device or self.matrices[number].device).double()
+            rows = rows - rows[0]  # exactly 0 where all rows are equal
+            rows = rows - rows.mean(0)
+            self._grams[number] = rows @ rows.T
+        return self._grams[number]
+
+
+def _each_pair(
+    side: Union[_Features, _Grams], pairs: Sequence[Pair], orders: Sequence[Tensor], names: Sequence[str]
+) -> Iterator[Cka]:
+    """CKA of one pair after the other; the HSIC of a matrix with itself is computed once."""
+    own: Dict[int, Hsic] = {}
+    count = len(side.matrices[pairs[0][0]]) if pairs else 0
+    for done, (first, second) in enumerate(pairs):
+        for number in (first, second):
+            if number not in own:
+                own[number] = _check_varied(side.hsic(number, number), count, names[number])
+        found = [side.hsic(first, second, order) for order in (None, *orders)]
+        scales = [(x * y) ** 0.5 for x, y in zip(own[first], own[second])]
+        biased, unbiased = (tuple(one[kind] / scales[kind] for one in found) for kind in (0, 1))
+        yield Cka(biased[0], unbiased[0], biased[1:], unbiased[1:])
+        side.release(done)
+
+
+def _check_varied(own: Hsic, count: int, name: str) -> Hsic:
+    """Refuse a side that cannot be divided by."""
+    if not math.isfinite(own.biased):
+        raise ValueError(f"{name}: holds numbers that are not finite; valid: finite vectors")
+    if own.biased <= 0:
+        raise ValueError(
+            f"{name}: every sentence has the same vector, so that CKA would divide by 0; valid: vectors that vary"
+        )
+    if own.unbiased * count**2 <= ROUNDING * own.biased:
+        raise ValueError(
+            f"{name}: the sentences are equally far from each other, so that unbiased CKA would divide by 0; valid: other "
+            "or more sentences"
+        )
+    return own
+
+
+def _check_rows(first: int, second: int, name: str = "x", other: str = "y") -> None:
+    if first != second:
+        raise ValueError(f"CKA needs row-parallel vectors; {name} has {first} rows, {other} {second}")
+
+
+def _precise(rows: Tensor) -> Tensor:
+    return rows if rows.dtype == torch.float64 else rows.float()
+
+
+def _last_uses(pairs: Sequence[Pair]) -> Dict[int, int]:
+    """Matrix -> number of the last pair that needs it."""
+    return {number: place for place, pair in enumerate(pairs) for number in pair}
+
+
+def _most_alive(pairs: Sequence[Pair]) -> int:
+    """Gram matrices that are kept at a time, at most."""
+    last = _last_uses(pairs)
+    alive: Set[int] = set()
+    most = 0
+    for place, pair in enumerate(pairs):
+        alive |= set(pair)
+        most = max(most, len(alive))
+        alive = {number for number in alive if last[number] > place}
+    return most

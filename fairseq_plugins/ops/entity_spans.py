@@ -1,0 +1,142 @@
+"""Entity spans of tag sequences, found and compared by the rules of the CoNLL evaluation script, all words at once."""
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+OUTSIDE, BEGIN, INSIDE, END, SINGLE = range(5)
+PREFIXES = {"O": OUTSIDE, "B": BEGIN, "I": INSIDE, "E": END, "S": SINGLE}
+NO_SPAN = -1
+"""Where no span begins."""
+
+
+class TagScheme(NamedTuple):
+    """What the classes of a label set mean for spans.
+
+    Attributes:
+        prefixes: (K + 1,) int64, of each class one of OUTSIDE, BEGIN, INSIDE, END, SINGLE. The last row is that of class -1, a tag
+            that is not in the label set: INSIDE, so that neighbours of that kind are one span.
+        types: (K + 1,) int64, number of the type in ``names``; that of class -1 is ``len(names)``, a type of its own. 0 for ``O``.
+        names: of the types, in the order of the label set; empty text for tags without a type.
+    """
+
+    prefixes: Tensor
+    types: Tensor
+    names: Tuple[str, ...]
+
+
+class SpanCounts(NamedTuple):
+    """Spans of each type, (types + 1,) int64 each; the last number is that of class -1.
+
+    Attributes:
+        correct: with the first word, last word and type of a gold span.
+        predicted: in the prediction.
+        gold: in the reference.
+    """
+
+    correct: Tensor
+    predicted: Tensor
+    gold: Tensor
+
+
+def split_tag(tag: str) -> Optional[Tuple[int, str]]:
+    """Prefix and type of a tag: ``B-LOC`` is BEGIN of LOC, ``I`` is INSIDE of no type; None if it is no tag of spans.
+
+    The type is all that follows the first hyphen.
+    """
+    prefix, hyphen, name = tag.partition("-")
+    if prefix not in PREFIXES or (PREFIXES[prefix] == OUTSIDE and hyphen):
+        return None
+    return PREFIXES[prefix], name
+
+
+def tags_of_spans(labels: Sequence[str]) -> List[str]:
+    """The labels that mark spans: B, I, E or S, alone or before a hyphen and a type."""
+    return [label for label in labels if (split_tag(label) or (OUTSIDE, ""))[0] != OUTSIDE]
+
+
+def tag_scheme(labels: Sequence[str]) -> Optional[TagScheme]:
+    """The spans that a label set writes.
+
+    Args:
+        labels: symbols of the classes, in their order.
+
+    Returns:
+        None if there is nothing but ``O``, or a label that is neither ``O`` nor one of :func:`tags_of_spans`: parts of speech.
+    """
+    tags = [split_tag(label) for label in labels]
+    if None in tags or not tags_of_spans(labels):
+        return None
+    numbers: Dict[str, int] = {}
+    prefixes, types = [], []
+    for prefix, name in (tag for tag in tags if tag is not None):
+        prefixes.append(prefix)
+        types.append(0 if prefix == OUTSIDE else numbers.setdefault(name, len(numbers)))
+    return TagScheme(torch.tensor([*prefixes, INSIDE]), torch.tensor([*types, len(numbers)]), tuple(numbers))
+
+
+def sequence_starts(words: Tensor) -> Tensor:
+    """First word of each sequence.
+
+    Args:
+        words: (B,) int64, of each sequence; may be 0.
+
+    Returns:
+        (N,) bool, N = all words, in reading order.
+    """
+    rows = torch.repeat_interleave(torch.arange(len(words), device=words.device), words)
+    first = rows != rows.roll(1)
+    first[:1] = True
+    return first
+
+
+def span_ends(prefixes: Tensor, types: Tensor, first: Tensor) -> Tensor:
+    """Where spans begin and end.
+
+    Args:
+        prefixes, types: (N,) int64, of each word, as in :class:`TagScheme`.
+        first: (N,) bool, True at the first word of each sequence.
+
+    Returns:
+        (N,) int64: at the first word of a span the place of its last word, else NO_SPAN.
+
+    Source: conlleval of the CoNLL-2000 and CoNLL-2003 shared tasks. A word that is not outside begins a span after ``O``, at the
+    beginning of a sequence, after another type, with ``B``, and after ``E`` unless it is ``B``, which begins one anyway. So ``I``
+    needs no ``B`` (IOB1, IOB2, IOE alike), and a span that nothing closes is closed by what follows. Beyond the script: ``S`` is a
+    span of its own, and ``B`` after ``E`` begins a span, as BIOES tags mean it.
+    """
+    if not len(prefixes):
+        return prefixes.clone()
+    inside = prefixes != OUTSIDE
+    before = prefixes.roll(1).masked_fill(first, OUTSIDE)
+    begins = (prefixes == BEGIN) | (prefixes == SINGLE)
+    closed = (before == OUTSIDE) | (before == END) | (before == SINGLE)
+    starts = inside & (begins | closed | (types != types.roll(1)))
+    # What follows the last word of all is the first one, which is a start or outside.
+    last = inside & (starts | ~inside).roll(-1)
+    places = torch.arange(len(prefixes), device=prefixes.device)
+    ends = places.masked_fill(~last, len(prefixes)).flip(0).cummin(0).values.flip(0)
+    return ends.masked_fill(~starts, NO_SPAN)
+
+
+def span_counts(scheme: TagScheme, predicted: Tensor, gold: Tensor, first: Tensor) -> SpanCounts:
+    """Count spans and those that agree.
+
+    Args:
+        scheme: what the classes mean.
+        predicted, gold: (N,) int64 classes, -1 = a tag that is not in the label set. As gold it makes spans of a type of its own,
+            which no prediction has: they are never found.
+        first: (N,) bool, True at the first word of each sequence.
+    """
+    prefixes, types = (table.to(gold.device) for table in scheme[:2])
+    ends, own_types = span_ends(prefixes[predicted], types[predicted], first), types[predicted]
+    gold_ends, gold_types = span_ends(prefixes[gold], types[gold], first), types[gold]
+    correct = (gold_ends != NO_SPAN) & (ends == gold_ends) & (own_types == gold_types)
+
+    def by_type(spans: Tensor, kinds: Tensor) -> Tensor:
+        return kinds.new_zeros(len(scheme.names) + 1).index_add(0, kinds, spans.long())
+
+    return SpanCounts(
+        by_type(correct, gold_types), by_type(ends != NO_SPAN, own_types), by_type(gold_ends != NO_SPAN, gold_types)
+    )

@@ -1,0 +1,69 @@
+"""Task ``cross_lingual_classification``: classes of sentences and sentence pairs, trained in some languages, tested in others."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq.tasks import register_task
+from omegaconf import II
+
+from ..data.nlu_dataset import LabelledDataset
+from .nlu import NLUConfig, NLUTask
+from .nlu.base import class_numbers, labels_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class CrossLingualClassificationConfig(NLUConfig):
+    """The shared options; the head's name is the criterion's."""
+
+    classification_head_name: str = II("criterion.classification_head_name")
+    regression_target: bool = II("criterion.regression_target")
+
+
+@register_task("cross_lingual_classification", dataclass=CrossLingualClassificationConfig)
+class CrossLingualClassificationTask(NLUTask):
+    """XNLI, PAWS-X, news, QADSM, QAM: with the stock criterion ``sentence_prediction`` and the architecture ``nlu_encoder``.
+
+    It does what stock ``sentence_prediction`` does, and puts the language's symbol where mBART and NLLB want it, cuts long inputs
+    and counts them, mixes languages, and refuses labels that mean something else than in training.
+
+    Source: MT transfer section 2.2 (XGLUE's classification tasks).
+    """
+
+    cfg: CrossLingualClassificationConfig
+
+    @classmethod
+    def setup_task(cls, cfg: Any, **kwargs: Any) -> "NLUTask":
+        """As the base.
+
+        Raises:
+            ValueError: also with --regression-target, which needs stock ``sentence_prediction``.
+        """
+        if cfg.regression_target:
+            raise ValueError("--regression-target: classes only; valid: --task sentence_prediction for regression")
+        return super().setup_task(cfg, **kwargs)
+
+    def load_language(self, name: str) -> LabelledDataset:
+        """Inputs and classes of one subset; logs the majority class's share, below which a model has learned nothing."""
+        texts, sizes = self.inputs(name)
+        assert self.label_dictionary is not None
+        labels = class_numbers(self.read("label", name, self.label_dictionary), self.label_dictionary, name)
+        dataset = LabelledDataset(texts, sizes, labels=labels, **self.layout(name))
+        counts = [int((labels == number).sum()) for number in range(len(labels_of(self.label_dictionary)))]
+        shares = ", ".join(
+            f"{label} {100 * count / max(len(labels), 1):.1f} %"
+            for label, count in zip(labels_of(self.label_dictionary), counts)
+        )
+        logger.info(f"{name}: {shares}")
+        return dataset
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """The architecture, with a head of as many classes as label/dict.txt has."""
+        model = super().build_model(cfg, from_checkpoint)
+        assert self.label_dictionary is not None
+        model.register_classification_head(
+            self.cfg.classification_head_name, num_classes=len(labels_of(self.label_dictionary))
+        )
+        return model

@@ -1,0 +1,276 @@
+"""The base of the understanding tasks: one dictionary, a subset a language, languages' symbols, several languages in one run."""
+
+import logging
+import os
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+from fairseq.data import Dictionary, data_utils
+from fairseq.dataclass import FairseqDataclass
+from fairseq.tasks import FairseqTask
+from omegaconf import II, MISSING
+
+from ...data.language_mixture import LanguageMixture
+from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
+
+logger = logging.getLogger(__name__)
+
+MASK = "<mask>"
+COMMAND = "python -m data_prep.nlu"
+
+
+@dataclass
+class NLUConfig(FairseqDataclass):
+    """Options that all understanding tasks have."""
+
+    data: str = field(default=MISSING, metadata={"help": "folder made by data_prep/nlu.sh: input0, input1, label, …"})
+    input_format: INPUT_FORMATS = field(
+        default="xlmr",
+        metadata={
+            "help": "xlmr: <s> A </s> </s> B </s>; bert: <s> A </s> B </s>; mbart: A </s> B </s> LANG; mbart50 (and NLLB): "
+            "LANG A </s> B </s>"
+        },
+    )
+    max_positions: int = field(default=512, metadata={"help": "tokens of an input, at most; longer ones are cut"})
+    langs: str = field(
+        default="",
+        metadata={"help": "languages of the model in their order, as en_XX,de_DE: their symbols follow the dictionary"},
+    )
+    language_template: str = field(default="[{}]", metadata={"help": "the symbol of a language; NLLB has {}"})
+    language_codes: str = field(
+        default="",
+        metadata={
+            "help": "languages of subsets that --langs names otherwise, as de=deu_Latn; de is found in de_DE without"
+        },
+    )
+    sampling_temperature: float = field(
+        default=1.0,
+        metadata={
+            "help": "of the languages in --train-subset train.en,train.de: 1 = by size, larger = more equal; at least 1"
+        },
+    )
+    seed: int = II("common.seed")
+
+
+class NLUTask(FairseqTask):
+    """Subclasses say how a subset of one language becomes a dataset, and which head the model gets.
+
+    ``--train-subset train.en,train.de`` mixes languages; ``--valid-subset valid.en,valid.de`` are stock's several subsets.
+    Checkpoints keep languages and labels: validating or resuming with others is refused, since their numbers would mean something
+    else.
+    """
+
+    cfg: NLUConfig
+
+    def __init__(self, cfg: NLUConfig, dictionary: Dictionary, label_dictionary: Optional[Dictionary] = None):
+        super().__init__(cfg)
+        self.dictionary, self._label_dictionary = dictionary, label_dictionary
+        self.input_format = InputFormat(cfg.input_format, dictionary.bos(), dictionary.eos())
+        self.codes = _read_codes(cfg.language_codes)
+
+    @classmethod
+    def setup_task(cls, cfg: NLUConfig, **kwargs: Any) -> "NLUTask":
+        """Check the options and read the dictionaries.
+
+        Raises:
+            ValueError: an option out of range, a missing dictionary, a format that needs languages without --langs.
+        """
+        if not cfg.sampling_temperature >= 1.0:
+            raise ValueError(f"--sampling-temperature must be at least 1; got {cfg.sampling_temperature}")
+        if cfg.max_positions < 1:
+            raise ValueError(f"--max-positions must be at least 1; got {cfg.max_positions}")
+        dictionary = load_dictionary([os.path.join(cfg.data, "input0", "dict.txt"), os.path.join(cfg.data, "dict.txt")])
+        for symbol in language_symbols(cfg):
+            if symbol in dictionary:
+                logger.info("%s is entry %d of the dictionary already", symbol, dictionary.index(symbol))
+            dictionary.add_symbol(symbol)
+        dictionary.add_symbol(MASK)
+        logger.info("dictionary: %d types with %s and %d languages", len(dictionary), MASK, len(language_symbols(cfg)))
+        task = cls(cfg, dictionary, cls.load_labels(cfg))
+        if task.input_format.needs_language and not cfg.langs:
+            raise ValueError(f"--input-format {cfg.input_format} needs --langs, the model's languages in their order")
+        return task
+
+    @classmethod
+    def load_labels(cls, cfg: NLUConfig) -> Optional[Dictionary]:
+        """``label/dict.txt``; tasks without labels return None."""
+        return load_dictionary([os.path.join(cfg.data, "label", "dict.txt")])
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """Load a subset, or several whose names are joined by commas.
+
+        Raises:
+            ValueError: a subset without data, with its path.
+        """
+        names = [name for name in split.split(",") if name]
+        parts = {name: self.load_language(name) for name in names}
+        for name, part in parts.items():
+            cut = f", {part.cut_rows} cut to {self.cfg.max_positions} tokens ({part.cut_tokens} pieces lost)"
+            logger.info(f"{name}: {len(part)} rows{cut if part.cut_rows else ''}")
+        single = len(parts) == 1
+        self.datasets[split] = (
+            parts[names[0]] if single else LanguageMixture(parts, self.cfg.sampling_temperature, self.cfg.seed)
+        )
+
+    def load_language(self, name: str) -> Any:
+        """The dataset of one subset, as ``test.de``; it counts ``cut_rows`` and ``cut_tokens``."""
+        raise NotImplementedError
+
+    def read(self, folder: str, name: str, dictionary: Optional[Dictionary] = None) -> Any:
+        """``DATA/FOLDER/NAME`` as fairseq-preprocess wrote it.
+
+        Raises:
+            ValueError: it is missing or empty.
+        """
+        prefix = os.path.join(self.cfg.data, folder, name)
+        if not os.path.isfile(prefix + ".idx") or os.path.getsize(prefix + ".bin") == 0:
+            wrong = "is empty" if os.path.isfile(prefix + ".bin") else "is missing"
+            there = ", ".join(subsets(os.path.join(self.cfg.data, folder))) or "none"
+            raise ValueError(f"subset {name}: {prefix}.bin {wrong}; subsets there: {there}; {COMMAND} makes them")
+        return data_utils.load_indexed_dataset(prefix, dictionary or self.dictionary)
+
+    def inputs(self, name: str) -> Tuple[List[Any], List[Any]]:
+        """Texts and sizes of a subset: input0 and, where it is there, input1."""
+        folders = ["input0"]
+        if os.path.isfile(os.path.join(self.cfg.data, "input1", name + ".idx")):
+            folders.append("input1")
+        texts = [self.read(folder, name) for folder in folders]
+        return texts, [text.sizes for text in texts]
+
+    def layout(self, name: str) -> Dict[str, Any]:
+        """Arguments of :class:`NLUDataset` that follow from the options, for a subset."""
+        return {
+            "input_format": self.input_format,
+            "max_positions": self.cfg.max_positions,
+            "pad": self.dictionary.pad(),
+            "seed": self.cfg.seed,
+            "language": self.language(name) if self.input_format.needs_language else None,
+        }
+
+    def language(self, name: str) -> int:
+        """Id of the symbol of a subset's language.
+
+        Raises:
+            ValueError: the subset has no language, or --langs lacks it or has several of its name.
+        """
+        code = language_of(name)
+        wanted = self.codes.get(code, code)
+        known = _languages(self.cfg)
+        found = [lang for lang in known if lang == wanted] or [
+            lang for lang in known if lang.split("_")[0] == wanted and code not in self.codes
+        ]
+        if len(found) != 1:
+            wrong = f"has {', '.join(found)}" if found else "does not have it"
+            raise ValueError(
+                f"subset {name}: language {wanted or '(none)'}, --langs {wrong}; valid: name it in --language-codes, as "
+                f"{code or 'de'}=CODE with a CODE of {', '.join(known)}"
+            )
+        return self.dictionary.index(self.cfg.language_template.format(found[0]))
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What the numbers of languages and labels mean."""
+        labels = self._label_dictionary.symbols if self._label_dictionary is not None else []
+        return {"languages": _languages(self.cfg), "labels": list(labels)}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Compare with the checkpoint's.
+
+        Raises:
+            ValueError: other languages or labels, or in another order.
+        """
+        for what, option in (("languages", "--langs"), ("labels", "label/dict.txt")):
+            have, want = self.state_dict()[what], list(state_dict.get(what, self.state_dict()[what]))
+            if have != want:
+                raise ValueError(f"{option}: {what} are {have}, the checkpoint was trained with {want}; valid: these")
+
+    def max_positions(self) -> int:
+        """Tokens of an input, at most."""
+        return self.cfg.max_positions
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        """Of the pieces, with languages and ``<mask>``."""
+        return self.dictionary
+
+    @property
+    def target_dictionary(self) -> Dictionary:
+        """The same."""
+        return self.dictionary
+
+    @property
+    def label_dictionary(self) -> Optional[Dictionary]:
+        """Of the labels."""
+        return self._label_dictionary
+
+
+def language_of(name: str) -> str:
+    """``de`` of ``test.de``; empty for ``test``."""
+    return name.rpartition(".")[2] if "." in name else ""
+
+
+def language_symbols(cfg: NLUConfig) -> List[str]:
+    """Symbols of the languages of --langs, in their order."""
+    return [cfg.language_template.format(lang) for lang in _languages(cfg)]
+
+
+def subsets(folder: str) -> List[str]:
+    """Names of the data-bins of a folder."""
+    found = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(name[:-4] for name in found if name.endswith(".idx"))
+
+
+def load_dictionary(paths: Sequence[str]) -> Dictionary:
+    """The first of the files that is there.
+
+    Raises:
+        ValueError: none is.
+    """
+    for path in paths:
+        if os.path.isfile(path):
+            return Dictionary.load(path)
+    raise ValueError(f"no dictionary {paths[0]}: give the folder that {COMMAND} wrote")
+
+
+def class_numbers(rows: Any, dictionary: Dictionary, origin: str) -> np.ndarray:
+    """Classes counted from 0 of rows of one symbol each.
+
+    Args:
+        rows: indexable (1,) or (2,) int64: the symbol, and ``</s>``.
+        dictionary: of the labels.
+        origin: the subset, for messages.
+
+    Raises:
+        ValueError: a row with no or several symbols, or with a label that the dictionary does not have.
+    """
+    numbers = np.zeros(len(rows), dtype=np.int64)
+    for index in range(len(rows)):
+        found = [int(token) for token in rows[index] if int(token) != dictionary.eos()]
+        if len(found) != 1:
+            raise ValueError(f"subset {origin}: row {index + 1} of label has {len(found)} symbols; valid: one")
+        numbers[index] = found[0] - dictionary.nspecial
+    unknown = int((numbers < 0).sum())
+    if unknown:
+        raise ValueError(
+            f"subset {origin}: {unknown} rows have a label that training has not; valid: {', '.join(labels_of(dictionary))}"
+        )
+    return numbers
+
+
+def labels_of(dictionary: Dictionary) -> List[str]:
+    """The labels without fairseq's own symbols."""
+    return [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not symbol.startswith("madeupword")]
+
+
+def _languages(cfg: NLUConfig) -> List[str]:
+    return [lang for lang in cfg.langs.split(",") if lang]
+
+
+def _read_codes(text: str) -> Dict[str, str]:
+    codes = {}
+    for part in (part for part in text.split(",") if part):
+        key, equals, value = part.partition("=")
+        if not (key and equals and value):
+            raise ValueError(f"--language-codes must look like de=deu_Latn,fr=fra_Latn; got {part!r}")
+        codes[key] = value
+    return codes

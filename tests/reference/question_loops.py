@@ -1,0 +1,74 @@
+"""Slow loops: the windows of a passage, the best answer over them, and the metrics, from their definitions."""
+
+import math
+import string
+from itertools import permutations
+from typing import Any, List, Optional, Sequence, Tuple
+
+
+def windows(pieces: int, room: int, stride: int) -> List[Tuple[int, int]]:
+    """(start, end) of each window: BERT's loop over ``doc_stride``."""
+    found, start = [], 0
+    while True:
+        end = min(start + room, pieces)
+        found.append((start, end))
+        if end == pieces:
+            return found
+        start += min(stride, room)
+
+
+def best_answer(rows: Sequence[Tuple[Any, int, int, int]], longest: int) -> Tuple[float, int, int]:
+    """Score, first and last piece of the best span of a question.
+
+    Args:
+        rows: of each window: logits (S, 2) as nested lists, the passage's position and length in it, its first piece's number.
+        longest: pieces of an answer.
+    """
+    best = (-math.inf, -1, -1)
+    for logits, begin, length, piece in rows:
+        for first in range(length):
+            for last in range(first, min(first + longest, length)):
+                score = logits[begin + first][0] + logits[begin + last][1]
+                if score > best[0]:
+                    best = (score, piece + first, piece + last)
+    return best
+
+
+def plain_words(text: str) -> List[str]:
+    """SQuAD's words of an ASCII text, letter by letter."""
+    kept = "".join(letter for letter in text.lower() if letter not in string.punctuation)
+    return [word for word in kept.split() if word not in ("a", "an", "the")]
+
+
+def plain_f1(prediction: str, answers: Sequence[str]) -> float:
+    """Best F1 over the answers; every word of an answer can be used up once."""
+    best = 0.0
+    for answer in answers:
+        left, right = plain_words(prediction), plain_words(answer)
+        total, common = len(left) + len(right), 0
+        for word in left:
+            if word in right:
+                right.remove(word)
+                common += 1
+        best = max(best, 2 * common / total if common else 0.0)
+    return best
+
+
+def plain_exact(prediction: str, answers: Sequence[str]) -> int:
+    """Whether all words are equal."""
+    return int(any(plain_words(prediction) == plain_words(answer) for answer in answers))
+
+
+def ndcg_loop(scores: Sequence[float], grades: Sequence[int], k: Optional[int] = None) -> Optional[float]:
+    """Mean over all orders that the scores allow, documents of equal score in every order; few documents only."""
+
+    def dcg(order: Sequence[int]) -> float:
+        places = len(order) if k is None else min(k, len(order))
+        return sum((2 ** grades[order[place]] - 1) / math.log2(place + 2) for place in range(places))
+
+    orders = list(permutations(range(len(grades))))
+    ideal = max(dcg(order) for order in orders)
+    allowed = [
+        dcg(order) for order in orders if all(scores[one] >= scores[other] for one, other in zip(order, order[1:]))
+    ]
+    return sum(allowed) / len(allowed) / ideal if ideal > 0 else None

@@ -1,0 +1,222 @@
+"""The command of CKA: which pairs are compared, what is printed, written and drawn, and what is refused."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.analysis import cka as room
+from fairseq_plugins.analysis.vectors import LayerVectors
+from fairseq_plugins.ops.cka import linear_cka
+from tests import nlu_builders
+
+
+def vectors(seed: int, layers: int = 3, count: int = 30, width: int = 6) -> LayerVectors:
+    """Random vectors."""
+    values = torch.randn(layers, count, width, generator=torch.Generator().manual_seed(seed))
+    return LayerVectors(tuple(range(layers)), values)
+
+
+def saved(folder: Path, **texts: LayerVectors) -> List[str]:
+    """``LANG=FILE`` of vectors on disk."""
+    for name, one in texts.items():
+        np.save(folder / f"{name}.npy", one.values.numpy())
+    return [f"{name[:2]}={folder / name}.npy" for name in texts]
+
+
+def close(row: room.Row, x: Tensor, y: Tensor) -> bool:
+    """Whether a row has the CKA of two matrices."""
+    expected = linear_cka(x, y)
+    return row.cka[:2] == pytest.approx(expected[:2], rel=1e-6)
+
+
+def test_models_are_compared_layer_by_layer_and_language_by_language() -> None:
+    first, second = ({"en": vectors(seed), "de": vectors(seed + 1, count=20)} for seed in (1, 5))
+    rows = list(room.compare_models(first, second, False, ["A", "B"]))
+    assert [(row.text, row.layers, row.sentences) for row in rows] == [
+        *((("en",), (layer, layer), 30) for layer in range(3)),
+        *((("de",), (layer, layer), 20) for layer in range(3)),
+    ]
+    for row in rows:
+        assert close(row, first[row.text[0]].layer(row.layers[0]), second[row.text[0]].layer(row.layers[1]))
+
+
+def test_every_layer_with_every_layer() -> None:
+    first, second = {"en": vectors(1)}, {"en": vectors(2, layers=2, width=9)}
+    rows = list(room.compare_models(first, second, True, ["A", "B"]))
+    assert [row.layers for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+    for row in rows:
+        assert close(row, first["en"].layer(row.layers[0]), second["en"].layer(row.layers[1]))
+        assert row.widths == (6, 9)
+    assert rows[1].cells()[1:4] == ["0 × 1", 30, "6 × 9"]
+
+
+def test_languages_are_compared_with_each_other_in_each_layer() -> None:
+    texts = {"en": vectors(1), "de": vectors(2), "fr": vectors(3)}
+    rows = list(room.compare_languages(texts, "A"))
+    assert [row.text for row in rows[:3]] == [("en", "de"), ("en", "fr"), ("de", "fr")]
+    assert [row.layers[0] for row in rows] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    for row in rows:
+        assert close(row, *(texts[language].layer(row.layers[0]) for language in row.text))
+
+
+def test_the_same_permutations_for_every_pair() -> None:
+    """So that floors can be compared; the seed decides."""
+    texts = {"en": vectors(1), "de": vectors(2), "fr": vectors(2)}
+    floors = [
+        [row.cka.floor_biased for row in room.compare_languages(texts, "A", permutations=3, seed=seed)]
+        for seed in (1, 2)
+    ]
+    assert all(len(floor) == 3 for floor in floors[0])
+    assert floors[0][0] == pytest.approx(floors[0][1]), "de and fr are the same vectors"
+    assert floors[0][0] != floors[1][0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a, b: room.compare_models({"en": a}, {"de": b}, False, "AB"), "A has vectors of en, B of de; valid: the same"),
+        (lambda a, b: room.compare_models({"en": a}, {"en": vectors(3, layers=2)}, False, "AB"), "A has layers 0 to 2, B 0 to 1"),
+        (lambda a, b: room.compare_models({"en": a}, {"en": vectors(3, count=9)}, False, "AB"), "30 rows, B, en, layer 0 9"),
+        (lambda a, b: room.compare_languages({"en": a}, "A"), "two languages at least; got en"),
+        (lambda a, b: room.compare_languages({"en": a, "de": vectors(3, count=9)}, "A"), "30 rows, A, de, layer 0 9"),
+        (lambda a, b: room.compare_languages({"en": a, "de": vectors(3, layers=2)}, "A"), "layer 2 is not there; valid: 0, 1"),
+    ],
+)  # fmt: skip
+def test_sides_that_do_not_fit(call: Callable[..., Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        list(call(vectors(1), vectors(2)))
+
+
+def test_constant_vectors_are_named() -> None:
+    """The embedding of one and the same symbol in every sentence, say."""
+    constant = LayerVectors((0, 1), torch.cat([torch.ones(1, 30, 6), vectors(1).values[:1]]))
+    with pytest.raises(ValueError, match="m2m, de, layer 0: every sentence has the same vector"):
+        list(room.compare_models({"de": vectors(2, layers=2)}, {"de": constant}, False, ["mBART", "m2m"]))
+
+
+def run(capsys: Any, *line: Any) -> str:
+    """Standard output of the command."""
+    assert room.main([str(item) for item in line]) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys: Any, *line: Any) -> str:
+    """Its message."""
+    with pytest.raises(SystemExit) as status:
+        room.main([str(item) for item in line])
+    assert status.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_the_command_with_vectors(tmp_path: Path, capsys: Any, caplog: Any) -> None:
+    files = saved(tmp_path, en=vectors(1), de=vectors(2))
+    others = saved(tmp_path, en_b=vectors(3), de_b=vectors(4))
+    found = run(capsys, "--vectors", *files, "--vectors-b", *others, "--permutations", 2, "--json", tmp_path / "x.json")
+    content = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
+    assert content["models"] == ["A", "B"]
+    assert len(content["rows"]) == 6
+    row = content["rows"][4]
+    expected = linear_cka(vectors(2).layer(1), vectors(4).layer(1))
+    assert (row["text"], row["layers"], row["n"], row["widths"]) == (["de"], [1, 1], 30, [6, 6])
+    assert (row["biased"], row["unbiased"]) == pytest.approx(expected[:2])
+    table = [line.split() for line in found.splitlines() if line.startswith("| de")]
+    floors = max(row["floor_biased"]), max(row["floor_unbiased"])
+    numbers = [row["biased"], floors[0], row["unbiased"], floors[1]]
+    assert table[1][1::2] == ["de", "1", "30", "6", *(f"{number:.4f}" for number in numbers)]
+    assert "not more than C" not in caplog.text
+    with caplog.at_level(logging.WARNING):
+        shorter = run(capsys, "--vectors", *files, "--limit", 6, "--permutations", 0)
+    assert "n = 6 sentences are not more than C = 6" in caplog.text
+    assert shorter.count("none") == 2 * 3
+
+
+def test_the_command_with_two_models(tmp_path: Path, capsys: Any) -> None:
+    """The second model is the first one's own checkpoint in another folder: everything agrees; another family does not."""
+    first, _ = nlu_builders.write_any("mbart", tmp_path / "mbart")
+    other, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
+    text = tmp_path / "text"
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randint(0, 20, (40, 6), generator=generator).tolist()
+    text.write_text("".join(" ".join(f"p{piece}" for piece in row) + "\n" for row in rows), encoding="utf-8")
+    line = [
+        "--text",
+        f"en={text}",
+        "--cpu",
+        "--sentencepiece",
+        "none",
+        "--input-format",
+        "mbart",
+        "--json",
+        tmp_path / "j",
+    ]
+    found: Dict[str, Any] = {}
+    for name, second in (("same", first), ("other", other)):
+        run(capsys, first, second, *line, "--input-format-b", "mbart" if name == "same" else "xlmr")
+        found[name] = json.loads((tmp_path / "j").read_text(encoding="utf-8"))
+    assert found["same"]["models"] == ["mbart A", "mbart B"]
+    assert [row["biased"] for row in found["same"]["rows"]] == pytest.approx([1.0] * 3)
+    assert [row["unbiased"] for row in found["same"]["rows"]] == pytest.approx([1.0] * 3)
+    assert found["other"]["models"] == ["mbart", "xlmr"]
+    assert max(row["biased"] for row in found["other"]["rows"]) < 0.99
+
+
+def test_bad_command_lines(tmp_path: Path, capsys: Any) -> None:
+    files = saved(tmp_path, en=vectors(1), de=vectors(2))
+    few, other = tmp_path / "few", tmp_path / "other"
+    few.write_text("a\nb\nc\n", encoding="utf-8")
+    other.write_text("a\nb\n", encoding="utf-8")
+    cases = [
+        ([], "one or two models and --text LANG=FILE … are needed; got 0 models"),
+        (["a", "b", "c", "--text", f"en={few}"], "got 3 models"),
+        (["a"], "one or two models and --text LANG=FILE … are needed; got 1 models"),
+        (["a", "--vectors", *files], "take the place of models and --text"),
+        (["--vectors-b", *files], "take the place of models and --text"),
+        (["a", "b", "--text", f"en={few}"], "the unbiased estimate of CKA needs at least 4 sentences; got 3"),
+        (["a", "--text", f"en={few}", f"de={other}"], "--text: the texts need equal numbers of lines"),
+        (["--vectors", *files, "--all-layers"], "--all-layers compares two models; got one"),
+        (["--vectors", *files, "--permutations", "-1"], "--permutations must be at least 0; got -1"),
+        (["--vectors", *files, "--plot", "x.pdf"], "--plot x.pdf: valid: a file that ends in .svg or .png"),
+        (["--vectors", *files, "--json", tmp_path / "no" / "x.json"], "its folder does not exist"),
+    ]
+    for line, message in cases:
+        assert message in refused(capsys, *line), line
+
+
+@pytest.mark.parametrize("kind", ["languages", "many languages", "models", "all layers"])
+def test_plots_show_every_number(kind: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """What is given to the plots room holds each estimate once, in its place."""
+    drawn: List[Any] = []
+    monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend(panels))
+    monkeypatch.setattr(room.plots, "draw_heat_maps", lambda path, maps, *more: drawn.extend(maps))
+    texts = {language: vectors(seed) for seed, language in enumerate(["en", "de", "fr", "es", "ru"])}
+    if kind == "languages":
+        rows = list(room.compare_languages({"en": texts["en"], "de": texts["de"]}, "A", permutations=2))
+    elif kind == "many languages":
+        rows = list(room.compare_languages(texts, "A"))
+    else:
+        rows = list(
+            room.compare_models({"en": texts["en"]}, {"en": texts["de"]}, kind == "all layers", "AB", permutations=2)
+        )
+    room.draw("x.svg", rows, kind == "all layers", "A × B")
+    found = {(row.text, row.layers): row.cka for row in rows}
+    if kind in ("languages", "models"):
+        text = rows[0].text
+        values, floors = drawn[0].lines
+        assert drawn[0].title == "unbiased CKA"
+        assert values.values == [found[text, (layer, layer)].unbiased for layer in range(3)]
+        assert floors.values == [max(found[text, (layer, layer)].floor_unbiased) for layer in range(3)]
+        assert drawn[1].lines[0].values == [found[text, (layer, layer)].biased for layer in range(3)]
+    elif kind == "all layers":
+        assert drawn[0].values == [[found[("en",), (a, b)].unbiased for b in range(3)] for a in range(3)]
+    else:
+        assert [one.title for one in drawn] == ["layer 0", "layer 1", "layer 2"]
+        assert drawn[1].rows == drawn[1].columns == list(texts)
+        one = found[("de", "es"), (1, 1)]
+        assert (drawn[1].values[3][1], drawn[1].values[1][3]) == (one.unbiased, one.biased)
+        assert [drawn[1].values[place][place] for place in range(5)] == [None] * 5

@@ -1,0 +1,122 @@
+"""Tables, names, JSON files and plots of an analysis."""
+
+import argparse
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from fairseq_plugins.analysis import plots, report
+from fairseq_plugins.analysis.plots import HeatMap, Line, Panel
+
+LINES = [
+    Line("K", [0.1, 0.5]),
+    Line("K", [0.0, 0.1], ":", "floor"),
+    Line("Q", [0.2, 0.3]),
+    Line("Q", [0.1, 0.1], ":", "floor"),
+]
+MAP = HeatMap("layer 1", ["en", "de"], ["fr", "es", "ru"], [[0.25, None, 1.0], [-0.1, 0.5, 0.75]])
+
+
+def draw(path: Path, kind: str) -> str:
+    """Draw lines or maps; the file's text."""
+    if kind == "lines":
+        plots.draw_lines(
+            str(path), [Panel("one", "CKA", LINES, (0.0, 1.0)), Panel("two", "d", LINES[:1])], [1, 2], "layer", "title"
+        )
+    else:
+        plots.draw_heat_maps(str(path), [MAP] * 3, "across", "down", "title")
+    return path.read_text(encoding="utf-8")
+
+
+def test_tables_are_markdown_that_lines_up() -> None:
+    found = report.table(["text", "n", "CKA"], [["en × de", 1000, 0.51234], ["fr", 9, "none"]]).splitlines()
+    assert found == [
+        "| text    |    n |    CKA |",
+        "| ------- | ---: | -----: |",
+        "| en × de | 1000 | 0.5123 |",
+        "| fr      |    9 |   none |",
+    ]
+    assert report.table(["a", "b"], [["x", "yyyy"]], text_columns=2).splitlines()[1] == "| --- | ---- |"
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["a/mbart", "b/m2m"], ["mbart", "m2m"]),
+        (["runs/a/model.pt", "runs/b/model.pt"], ["a/model.pt", "b/model.pt"]),
+        (["x/a/model.pt", "y/a/model.pt"], ["x/a/model.pt", "y/a/model.pt"]),
+        (["a/model.pt", "a/model.pt"], ["model.pt", "model.pt"]),
+        (["model.pt", "a/model.pt"], ["model.pt", "a/model.pt"]),
+    ],
+)
+def test_names_are_as_short_as_tells_them_apart(paths: List[str], names: List[str]) -> None:
+    assert report.short_names(paths) == names
+
+
+def test_outputs_are_checked_before_the_work(tmp_path: Path, capsys: Any) -> None:
+    parser = argparse.ArgumentParser()
+    report.add_output_options(parser)
+    worked: List[Any] = []
+    for line in (
+        ["--json", str(tmp_path / "no" / "x")],
+        ["--plot", "x.pdf"],
+        ["--plot", str(tmp_path / "no" / "x.svg")],
+    ):
+        with pytest.raises(SystemExit):
+            report.run(parser, worked.append, line)
+    assert worked == []
+    assert report.run(parser, worked.append, ["--json", str(tmp_path / "x")]) == 0
+    assert len(worked) == 1
+
+
+def test_a_missing_matplotlib_is_told_before_the_work(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(plots.MissingLibrary, match=r"--plot needs matplotlib: pip install 'fairseq-plugins\[plots\]'"):
+        plots.check("x.svg")
+
+
+def test_json_is_strict(tmp_path: Path) -> None:
+    report.write_json(str(tmp_path / "x.json"), {"‖σ‖": [1.5, None]})
+    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == {"‖σ‖": [1.5, None]}
+    with pytest.raises(ValueError, match="Out of range float"):
+        report.write_json(str(tmp_path / "y.json"), math.nan)
+    assert not (tmp_path / "y.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["lines", "maps"])
+def test_the_same_numbers_give_the_same_bytes(kind: str, tmp_path: Path) -> None:
+    found = draw(tmp_path / "x.svg", kind)
+    assert draw(tmp_path / "y.svg", kind) == found
+    assert not re.search(r"\d{4}-\d\d-\d\dT|Matplotlib v", found)
+
+
+def test_lines_have_labels_and_one_entry_a_label(tmp_path: Path) -> None:
+    found = draw(tmp_path / "x.svg", "lines")
+    texts = re.findall(r">([^<>\n]+)</text>", found)
+    for text in ("one", "two", "CKA", "d", "title"):
+        assert texts.count(text) == 1
+    assert texts.count("layer") == 2
+    assert [text for text in texts if text in ("K", "Q", "floor")] == ["K", "Q", "floor"], "the legend, in order"
+
+
+def test_maps_show_their_numbers_and_leave_empty_cells_empty(tmp_path: Path) -> None:
+    texts = re.findall(r">([^<>\n]+)</text>", draw(tmp_path / "x.svg", "maps"))
+    for number in ("0.25", "1.00", "-0.10", "0.50", "0.75"):
+        assert texts.count(number) >= 3
+    assert texts.count("nan") == 0
+    assert texts.count("layer 1") == texts.count("ru") == texts.count("de") == 3
+
+
+def test_png(tmp_path: Path) -> None:
+    plots.draw_lines(str(tmp_path / "x.PNG"), [Panel("one", "d", LINES)], [1, 2], "layer", "title")
+    assert (tmp_path / "x.PNG").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_ticks_are_whole_layers_and_not_too_many() -> None:
+    assert plots._ticks(range(5)) == [0, 1, 2, 3, 4]
+    assert plots._ticks(range(25)) == list(range(0, 25, 2))

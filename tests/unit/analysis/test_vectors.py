@@ -1,0 +1,211 @@
+"""Sentences to token rows to layer vectors: padding, order, layers, files, and input that is refused."""
+
+import logging
+from pathlib import Path
+from typing import Any, List
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from fairseq_plugins.analysis.text import TextInputs, load_segmenter, read_lines
+from fairseq_plugins.analysis.vectors import batches, mean_over, read_vectors, sentence_vectors
+from fairseq_plugins.checkpoints.encoder_layout import family_layout
+from fairseq_plugins.modules.text_encoder import TextEncoder
+from tests.builders import randomise
+
+PIECES = 12
+SIZES = {"vocab_size": 20, "layers": 2, "embed_dim": 8, "ffn_dim": 12, "heads": 2, "max_positions": 12}
+
+
+def encoder(family: str = "xlmr") -> TextEncoder:
+    """A random encoder of two layers, in evaluation mode."""
+    result = TextEncoder(family_layout(family, **SIZES))
+    randomise(result, 3)
+    result.embed_tokens.weight.data[1] = 0.0
+    return result.eval()
+
+
+def dictionary() -> Dictionary:
+    """p0 p1 …"""
+    result = Dictionary()
+    for number in range(PIECES):
+        result.add_symbol(f"p{number}")
+    return result
+
+
+def inputs(**options: Any) -> TextInputs:
+    """Pieces separated by spaces."""
+    values = {"input_format": "xlmr", "max_positions": 12, "vocab_size": 20, **options}
+    return TextInputs(dictionary(), None, **values)
+
+
+def rows(lengths: List[int]) -> List[Tensor]:
+    """``<s>``, random pieces, ``</s>``."""
+    generator = torch.Generator().manual_seed(1)
+    middles = [torch.randint(4, 16, (length - 2,), generator=generator) for length in lengths]
+    return [torch.cat([torch.tensor([0]), middle, torch.tensor([2])]) for middle in middles]
+
+
+LENGTHS = [7, 3, 12, 4, 7, 5]
+
+
+@pytest.mark.parametrize("family", ["xlmr", "mbart"])
+def test_vectors_are_the_means_of_each_sentence_alone(family: str, tmp_path: Path) -> None:
+    model, text = encoder(family), rows(LENGTHS)
+    found = sentence_vectors(model, text, str(tmp_path / "x.npy"), max_tokens=20)
+    assert found.layers == (0, 1, 2)
+    assert found.values.shape == (3, 6, 8)
+    with torch.no_grad():
+        for number, row in enumerate(text):
+            for layer, states in enumerate(model(row[None])):
+                expected = states[0].mean(0)
+                torch.testing.assert_close(found.layer(layer)[number], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_size_of_a_batch_changes_nothing(tmp_path: Path) -> None:
+    model, text = encoder(), rows(LENGTHS)
+    one, many = (sentence_vectors(model, text, str(tmp_path / f"{size}.npy"), max_tokens=size) for size in (1, 1000))
+    torch.testing.assert_close(one.values, many.values, rtol=1e-5, atol=1e-6)
+
+
+def test_only_the_layers_that_are_asked_for(tmp_path: Path) -> None:
+    model, text = encoder(), rows(LENGTHS)
+    whole = sentence_vectors(model, text, str(tmp_path / "a.npy"))
+    part = sentence_vectors(model, text, str(tmp_path / "b.npy"), layers=[2, 1])
+    assert part.layers == (2, 1)
+    assert torch.equal(part.layer(1), whole.layer(1))
+    assert torch.equal(part.values[0], whole.layer(2))
+    with pytest.raises(ValueError, match="layer 0 is not there; valid: 2, 1"):
+        part.layer(0)
+    with pytest.raises(ValueError, match=r"--layer 3: valid: 0 \(the embedding's output\) to 2"):
+        sentence_vectors(model, text, str(tmp_path / "c.npy"), layers=[3])
+
+
+def test_padding_is_left_out_even_where_it_is_no_number() -> None:
+    states = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [float("nan"), 9.0]]])
+    assert mean_over(states, torch.tensor([[True, True, False]])).tolist() == [[2.0, 4.0]]
+
+
+def test_batches_hold_every_row_once_and_not_too_much() -> None:
+    found = list(batches([5, 1, 9, 5, 30, 2], 12))
+    assert [[5, 1, 9, 5, 30, 2][number] for batch in found for number in batch] == [1, 2, 5, 5, 9, 30]
+    assert sorted(number for batch in found for number in batch) == list(range(6))
+    sizes = [len(batch) * max([5, 1, 9, 5, 30, 2][number] for number in batch) for batch in found]
+    assert sizes == [4, 10, 9, 30], "the longest alone, though it is longer than a batch"
+
+
+def test_vectors_are_kept_in_a_file_and_read_again(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.npy")
+    made = sentence_vectors(encoder(), rows(LENGTHS), path)
+    found = read_vectors(path)
+    assert found.layers == (0, 1, 2)
+    assert torch.equal(found.values, made.values)
+    assert len(found) == 6
+    assert torch.equal(found.limited(4).values, made.values[:, :4])
+    assert found.limited(None) is found
+    np.save(tmp_path / "one.npy", np.ones((5, 3), dtype=np.float16))
+    assert read_vectors(str(tmp_path / "one.npy")).values.shape == (1, 5, 3)
+
+
+def test_vectors_that_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "int.npy", np.ones((5, 3), dtype=np.int64))
+    np.save(tmp_path / "flat.npy", np.ones(5))
+    (tmp_path / "text.npy").write_text("no array", encoding="utf-8")
+    for name, message in (
+        ("int", "holds int64"),
+        ("flat", r"holds float64 \(5,\)"),
+        ("text", "not an array"),
+        ("none", "no such file"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_vectors(str(tmp_path / f"{name}.npy"))
+    with pytest.raises(ValueError, match="--max-tokens must be at least 1; got 0"):
+        sentence_vectors(encoder(), rows([3]), str(tmp_path / "x.npy"), max_tokens=0)
+    with pytest.raises(ValueError, match="x: no sentences"):
+        sentence_vectors(encoder(), [], str(tmp_path / "x.npy"), name="x")
+
+
+@pytest.mark.parametrize(
+    ("input_format", "expected"),
+    [("xlmr", [0, 4, 6, 2]), ("bert", [0, 4, 6, 2]), ("mbart", [4, 6, 2, 17]), ("mbart50", [17, 4, 6, 2])],
+)
+def test_each_format(input_format: str, expected: List[int]) -> None:
+    """The languages follow the 16 entries of the dictionary, in their order."""
+    made = inputs(input_format=input_format, languages=["en_XX", "de_DE", "fr_XX"])
+    assert made.rows(["p0 p2"], "de", "x")[0].tolist() == expected
+
+
+def test_the_symbol_of_a_language() -> None:
+    languages = ["en_XX", "deu_Latn", "zh_CN", "zh_TW"]
+    made = inputs(input_format="mbart", languages=languages, codes={"de": "deu_Latn"}, template="<{}>")
+    assert made.dictionary[made.symbol("de")] == "<deu_Latn>"
+    assert made.dictionary[made.symbol("en")] == made.dictionary[made.symbol("en_XX")] == "<en_XX>"
+    for language in ("fr", "zh"):
+        with pytest.raises(
+            ValueError, match=f"language {language}: --input-format mbart needs the symbol of one language"
+        ):
+            made.symbol(language)
+    listed = inputs(input_format="mbart", template="p{}", codes={"de": "3"})
+    assert listed.symbol("de") == 7, "in the dictionary itself"
+    with pytest.raises(ValueError, match="found p99 in --langs"):
+        listed.symbol("99")
+
+
+def test_long_and_empty_sentences_are_counted(caplog: Any) -> None:
+    with caplog.at_level(logging.INFO):
+        found = inputs(max_positions=5).rows(["p0 p1 p2 p3", "p0 p1 p2", ""], "en", "news")
+    assert [row.tolist() for row in found] == [[0, 4, 5, 6, 2], [0, 4, 5, 6, 2], [0, 2]]
+    assert "news: 1 sentences cut to 5 tokens, 1 empty" in caplog.text
+
+
+def test_text_that_does_not_belong_to_the_model() -> None:
+    with pytest.raises(ValueError, match=r"news: 1 of 4 pieces are unknown, more than --max-unknown 0.2"):
+        inputs().rows(["p0 p1", "p2 x"], "en", "news")
+    assert inputs(max_unknown=0.25).rows(["p0 p1", "p2 x"], "en", "news")[1].tolist() == [0, 6, 3, 2]
+    with pytest.raises(ValueError, match="--max-unknown must lie in"):
+        inputs(max_unknown=1.5)
+    with pytest.raises(
+        ValueError, match=r"--dict has 18 entries with its special symbols and 2 languages, but the model only 17"
+    ):
+        inputs(vocab_size=17, languages=["a", "b"])
+
+
+def test_sentencepiece(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a b a b ab ba\n" * 20, encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(tmp_path / "m"), vocab_size=8, minloglevel=2
+    )
+    segmenter = load_segmenter(str(tmp_path / "m.model"))
+    symbols = Dictionary()
+    for number in range(3, segmenter.get_piece_size()):
+        symbols.add_symbol(segmenter.id_to_piece(number))
+    found = TextInputs(symbols, segmenter, "xlmr", 12, 20).rows(["ab ba"], "en", "x")[0]
+    pieces = segmenter.encode("ab ba", out_type=str)
+    assert [symbols[int(token)] for token in found] == ["<s>", *pieces, "</s>"]
+    (tmp_path / "no.model").write_text("no", encoding="utf-8")
+    with pytest.raises(ValueError, match="not a sentencepiece model"):
+        load_segmenter(str(tmp_path / "no.model"))
+    with pytest.raises(ValueError, match="none.model: no such file"):
+        load_segmenter(str(tmp_path / "none.model"))
+
+
+def test_lines_end_at_lf_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes("a\u2028b\x0cc\r\nd\n\ne".encode())
+    assert read_lines(str(path)) == ["a\u2028b\x0cc", "d", "", "e"]
+    assert read_lines(str(path), 2) == ["a\u2028b\x0cc", "d"]
+
+
+def test_files_that_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("", encoding="utf-8")
+    (tmp_path / "latin").write_bytes(b"ok\nna\xefve\n")
+    for name, message in (("empty", "is empty"), ("latin", "is not UTF-8"), ("none", "no such file")):
+        with pytest.raises(ValueError, match=message):
+            read_lines(str(tmp_path / name))
+    with pytest.raises(ValueError, match="--limit must be at least 1; got 0"):
+        read_lines(str(tmp_path / "latin"), 0)

@@ -1,0 +1,352 @@
+"""read_encoder recognises every source, accounts for every tensor, and refuses what it does not know."""
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import pytest
+import safetensors.torch
+import torch
+
+from fairseq_plugins.checkpoints import CheckpointError
+from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, expected_shapes, family_layout
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from tests import deltalm_builders, nlu_builders
+from tests.nlu_builders import LANGUAGES, PIECES, tags
+from tests.unit.checkpoints import builders as layouts
+
+SYMBOLS = [*PIECES, *tags(LANGUAGES), "<mask>"]
+
+
+def tensors_of(path: Path) -> Dict[str, Any]:
+    """Every tensor of the weights file, by its own name."""
+    file = (
+        path
+        if path.is_file()
+        else next(f for name in ("model.safetensors", "pytorch_model.bin", "model.pt") if (f := path / name).is_file())
+    )
+    if file.suffix == ".safetensors":
+        return safetensors.torch.load_file(file)
+    content = torch.load(file, weights_only=False)
+    return content.get("model") or content.get("weights") or content
+
+
+def change(path: Path, edit: Callable[[Dict[str, Any]], Any]) -> Path:
+    """Edit a pickled checkpoint."""
+    content = torch.load(path, weights_only=False)
+    edit(content)
+    torch.save(content, path)
+    return path
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_tensor_is_accounted_for(tmp_path: Path, family: str) -> None:
+    path, symbols = nlu_builders.write_any(family, tmp_path)
+    found = read_encoder(path, heads=nlu_builders.heads_of(family))
+    assert found.layout.family == family
+    assert found.layout.vocab_size == len(symbols) + 4
+    assert {name: tuple(tensor.shape) for name, tensor in found.tensors.items()} == expected_shapes(found.layout)
+    names = tensors_of(path)
+    assert set(found.report.loaded) | set(found.report.dropped) == set(names)
+    assert not set(found.report.loaded) & set(found.report.dropped)
+    assert all(found.report.reasons[name] for name in found.report.dropped)
+    assert all(tensor.dtype == torch.float32 for tensor in found.tensors.values())
+    decoders = [name for name in names if re.match(r"(?:model\.)?(?:decoder|tgt_embedding)\.", name)]
+    assert bool(decoders) == (family in ("mbart", "nllb", "deltalm"))
+    assert {found.report.reasons[name] for name in decoders} <= {
+        "decoder, unused by an encoder",
+        "format counter of fairseq",
+    }
+    for name, source in found.sources.items():
+        if name in found.tensors and name not in ("embed_tokens.weight", "embed_positions.weight"):
+            assert torch.equal(found.tensors[name], names[source])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_layouts_of_the_families(tmp_path: Path, family: str) -> None:
+    path, symbols = nlu_builders.write_any(family, tmp_path)
+    layout = read_encoder(path, heads=2).layout
+    usual = family_layout(
+        family,
+        vocab_size=len(symbols) + 4,
+        layers=2,
+        embed_dim=16,
+        ffn_dim=24,
+        heads=2,
+        max_positions=layout.max_positions,
+    )
+    assert layout == usual
+    assert layout.max_positions == (40 if family in ("xlmr", "deltalm") else nlu_builders.POSITIONS)
+
+
+def test_what_a_stock_mbart_states_decides(tmp_path: Path) -> None:
+    """Stock mbart_* architectures are post-norm unless told otherwise."""
+    options = {
+        "encoder_normalize_before": False,
+        "no_scale_embedding": True,
+        "layernorm_embedding": False,
+        "activation_fn": "relu",
+    }
+    nlu_builders.mbart_cc25(tmp_path, **options)
+    layout = read_encoder(tmp_path).layout
+    assert (layout.normalize_before, layout.scale_embedding, layout.layernorm_embedding) == (False, False, False)
+    assert layout.activation == "relu"
+
+
+def test_fused_projections_of_old_files_are_split(tmp_path: Path) -> None:
+    model = nlu_builders.mbart_cc25(tmp_path)
+
+    def fuse(content: Dict[str, Any]) -> None:
+        state = content["model"]
+        for kind in ("weight", "bias"):
+            parts = [state.pop(f"encoder.layers.1.self_attn.{part}_proj.{kind}") for part in "qkv"]
+            state[f"encoder.layers.1.self_attn.in_proj_{kind}"] = torch.cat(parts)
+
+    change(tmp_path / "model.pt", fuse)
+    found = read_encoder(tmp_path).tensors["layers.1.self_attn.k_proj.weight"]
+    assert torch.equal(found, model.encoder.layers[1].self_attn.k_proj.weight)
+
+
+def test_infoxlm_and_xlmr_of_fairseq(tmp_path: Path) -> None:
+    tensors = layouts.masked_lm_tensors()
+    path = layouts.write_fairseq(tmp_path / "model.pt", layouts.old_state(layouts.current_state(tensors)))
+    found = read_encoder(path)
+    assert torch.equal(found.tensors["layers.11.fc2.weight"], tensors["sentence_encoder.layers.11.fc2.weight"])
+    assert not any(name.startswith("lm_head") for name in found.tensors)
+    assert found.languages is None and found.entries == ()
+
+
+def test_an_encoder_without_its_head_is_enough(tmp_path: Path) -> None:
+    """XLMRobertaModel, as people save it, has no masked-LM head."""
+    state = layouts.huggingface_state(layouts.masked_lm_tensors(), prefix="")
+    folder = layouts.write_huggingface(tmp_path, {name: one for name, one in state.items() if "lm_head" not in name})
+    assert read_encoder(folder).layout.layers == 12
+
+
+@pytest.mark.parametrize("block", ["interleaved", "vanilla"])
+def test_a_fine_tuned_deltalm_tells_its_heads_and_languages(tmp_path: Path, block: str) -> None:
+    args = deltalm_builders.with_defaults(deltalm_builders.arguments(decoder_block=block))
+    model = deltalm_builders.build(args)
+    task = {"_name": "translation_multi_simple_epoch", "langs": ["de", "en"], "lang_tok_style": "multilingual"}
+    saved = {"cfg": {"model": args, "task": task}, "model": model.state_dict()}
+    torch.save(saved, tmp_path / "model.pt")
+    found = read_encoder(tmp_path)
+    assert (found.layout.family, found.layout.heads, found.languages) == ("deltalm", 2, ("de", "en"))
+    assert set(found.report.loaded) | set(found.report.dropped) == set(model.state_dict())
+
+
+# ---- Languages. ----
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": True}, LANGUAGES),
+        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": False}, None),
+        ({"_name": "multilingual_denoising", "langs": None, "add_lang_token": True}, None),
+        (
+            {
+                "_name": "translation_multi_simple_epoch",
+                "langs": ["ar_AR", "de_DE", "en_XX"],
+                "lang_tok_style": "mbart",
+            },
+            LANGUAGES,
+        ),
+        (
+            {
+                "_name": "translation_multi_simple_epoch",
+                "langs": None,
+                "lang_dict": None,
+                "lang_pairs": "en_XX-de_DE,ar_AR-en_XX",
+            },
+            LANGUAGES,
+        ),
+        (
+            {"_name": "translation_multi_simple_epoch", "langs": None, "lang_dict": "langs.txt", "lang_pairs": "a-b"},
+            None,
+        ),
+        ({"_name": "translation_from_pretrained_bart", "langs": "ar_AR,de_DE,en_XX"}, LANGUAGES),
+        ({"_name": "translation"}, None),
+    ],
+)
+@pytest.mark.parametrize("namespace", [False, True])
+def test_languages_in_the_order_of_the_training(tmp_path: Path, task: Any, expected: Any, namespace: bool) -> None:
+    model = nlu_builders.stock_model(SYMBOLS, arch="mbart_base")
+    path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, task, namespace)
+    assert read_encoder(path).languages == expected
+
+
+def test_languages_of_the_released_layout_and_of_a_kept_state(tmp_path: Path) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    assert read_encoder(tmp_path).languages == LANGUAGES
+
+    def keep(content: Dict[str, Any]) -> None:
+        content["task_state"] = {"languages": {"langs": ["en_XX", "ar_AR", "de_DE"]}}
+
+    assert read_encoder(change(tmp_path / "model.pt", keep)).languages == ("en_XX", "ar_AR", "de_DE")
+
+
+def test_rows_of_a_denoising_without_language_rows(tmp_path: Path) -> None:
+    """--langs were given, but the rows are those of the dictionary and <mask> alone."""
+    model = nlu_builders.stock_model([*PIECES, "<mask>"], arch="mbart_base")
+    nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, {"_name": "denoising", "langs": "ar_AR,de_DE"})
+    nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
+    found = read_encoder(tmp_path)
+    assert found.languages is None and found.entries[-1] == "<mask>" and len(found.entries) == found.layout.vocab_size
+
+
+# ---- Refused. ----
+
+
+def _set(**changes: Any) -> Callable[[Dict[str, Any]], Any]:
+    def edit(content: Dict[str, Any]) -> None:
+        for name, value in changes.items():
+            setattr(content["args"], name, value)
+
+    return edit
+
+
+def _tensor(name: str, value: Any) -> Callable[[Dict[str, Any]], Any]:
+    def edit(content: Dict[str, Any]) -> None:
+        if value is None:
+            del content["model"][name]
+        else:
+            content["model"][name] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (
+            _tensor("encoder.layers.1.adapter.weight", torch.ones(2)),
+            r"unknown tensors encoder\.layers\.1\.adapter\.weight",
+        ),
+        (_tensor("encoder.layers.1.fc2.weight", None), r"missing tensors: layers\.1\.fc2\.weight"),
+        (_tensor("encoder.layers.0.moe_layer.gate.weight", torch.ones(2)), "mixture of experts"),
+        (
+            _tensor("encoder.layer_norm.bias", torch.ones(3)),
+            r"wrong shapes: layer_norm\.bias \(3,\) instead of \(16,\)",
+        ),
+        (_set(encoder_layers=3), "options say layers = 3, its tensors 2"),
+        (_set(max_source_positions=99), "options say max_positions = 99, its tensors 30"),
+        (_set(encoder_normalize_before=False), r"surplus tensors: layer_norm\.weight"),
+        (_set(no_token_positional_embeddings=True), "no_token_positional_embeddings"),
+        (_set(encoder_attention_heads=None), "does not tell the number of attention heads"),
+        (_set(encoder_attention_heads=5), "heads = 5, expected a divisor of the width 16"),
+        (lambda content: content.pop("model"), "holds the entries"),
+    ],
+)
+def test_a_damaged_or_other_mbart_is_refused(tmp_path: Path, edit: Any, message: str) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    with pytest.raises(CheckpointError, match=message):
+        read_encoder(change(tmp_path / "model.pt", edit))
+
+
+def test_given_heads_are_compared_with_the_files(tmp_path: Path) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    with pytest.raises(CheckpointError, match="heads = 4 was given, but the file says encoder_attention_heads = 2"):
+        read_encoder(tmp_path, heads=4)
+    released = deltalm_builders.write_released(tmp_path / "deltalm.pt")
+    with pytest.raises(CheckpointError, match="heads=…"):
+        read_encoder(released)
+
+
+def test_other_transformers_are_refused(tmp_path: Path) -> None:
+    post_norm = nlu_builders.stock_model(PIECES, arch="transformer")
+    path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", post_norm, {"_name": "translation"})
+    with pytest.raises(CheckpointError, match="norms after the blocks and sinusoidal positions"):
+        read_encoder(path)
+    torch.save({"model": {"decoder.embed_tokens.weight": torch.ones(2, 2)}, "args": argparse.Namespace()}, path)
+    with pytest.raises(CheckpointError, match="of no encoder that is known"):
+        read_encoder(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "t5"}, "model_type = 't5', expected one of bert, mbart, m2m_100, xlm-roberta"),
+        ({"hidden_act": "relu"}, "hidden_act = 'relu', expected 'gelu'"),
+        ({"position_embedding_type": "relative_key"}, "expected 'absolute'"),
+        ({"is_decoder": True}, "is_decoder = true"),
+        ({"layer_norm_eps": 0}, "layer_norm_eps"),
+        ({"type_vocab_size": 3}, "options say segments = 3, its tensors 2"),
+        ({"num_hidden_layers": 5}, "options say layers = 5"),
+    ],
+)
+def test_another_configuration_is_refused(tmp_path: Path, changes: Dict[str, Any], message: str) -> None:
+    folder, _ = nlu_builders.write_bert(tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    nlu_builders.write_json(folder / "config.json", {**config, **changes})
+    with pytest.raises(CheckpointError, match=message):
+        read_encoder(folder)
+
+
+def _mbart_folder(folder: Path, **config: Any) -> List[str]:
+    """Hugging Face's names, from a stock model."""
+    model = nlu_builders.stock_model(
+        SYMBOLS, arch="mbart_large", encoder_normalize_before=True, decoder_normalize_before=True
+    )
+    state = {f"model.{name}": one for name, one in model.state_dict().items() if not name.endswith("version")}
+    del state["model.encoder.embed_tokens.weight"], state["model.decoder.output_projection.weight"]
+    state["model.shared.weight"] = model.encoder.embed_tokens.weight.detach()
+    state["final_logits_bias"] = torch.zeros(1, len(SYMBOLS) + 4)
+    torch.save({name: one.clone() for name, one in state.items()}, folder / "pytorch_model.bin")
+    stated = {
+        "model_type": "mbart",
+        "d_model": 16,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 2,
+        "scale_embedding": True,
+    }
+    nlu_builders.write_json(folder / "config.json", {**stated, **config})
+    return list(state)
+
+
+def test_a_shared_embedding_is_the_encoders(tmp_path: Path) -> None:
+    names = _mbart_folder(tmp_path)
+    found = read_encoder(tmp_path)
+    assert found.sources["embed_tokens.weight"] == "model.shared.weight"
+    assert set(found.report.loaded) | set(found.report.dropped) == set(names)
+    state = torch.load(tmp_path / "pytorch_model.bin")
+    torch.save(
+        {**state, "model.encoder.embed_tokens.weight": state["model.shared.weight"].clone()},
+        tmp_path / "pytorch_model.bin",
+    )
+    assert read_encoder(tmp_path).report.reasons["model.shared.weight"] == "equal to the encoder's embedding"
+    torch.save(
+        {**state, "model.encoder.embed_tokens.weight": state["model.shared.weight"] + 1}, tmp_path / "pytorch_model.bin"
+    )
+    with pytest.raises(CheckpointError, match=r"model\.shared\.weight and model\.encoder\.embed_tokens\.weight differ"):
+        read_encoder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"pad_token_id": 0}, "pad_token_id = 0, expected 1"),
+        ({"eos_token_id": 3}, "eos_token_id = 3, expected 2"),
+        ({"activation_function": "silu"}, "activation_function = 'silu', expected one of gelu, relu"),
+        ({"max_position_embeddings": 7}, "options say max_positions = 7, its tensors 30"),
+    ],
+)
+def test_another_mbart_folder_is_refused(tmp_path: Path, config: Dict[str, Any], message: str) -> None:
+    _mbart_folder(tmp_path, **config)
+    with pytest.raises(CheckpointError, match=message):
+        read_encoder(tmp_path)
+
+
+def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
+    marker = tmp_path / "executed"
+
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (marker,))
+
+    torch.save({"model": {}, "args": Bomb()}, tmp_path / "model.pt")
+    with pytest.raises(CheckpointError, match="refused"):
+        read_encoder(tmp_path)
+    assert not marker.exists()

@@ -1,0 +1,298 @@
+"""Row i of an embedding means entry i of the dictionary that is written for it; differences of size are explained."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_plugins.checkpoints import CheckpointError, dictionary
+from fairseq_plugins.checkpoints.embedding_rows import check_entries, explain, fit_positions, fit_words
+from fairseq_plugins.checkpoints.encoders import read_encoder, write_dictionary
+from fairseq_plugins.checkpoints.vocabularies import dictionary_text, fairseq_order, languages_of, read_dictionary
+from tests import nlu_builders
+from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
+
+
+@pytest.fixture
+def hf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """transformers, kept from importing torchaudio: fairseq requires it, and it cannot load beside torch 2.13."""
+    monkeypatch.setitem(sys.modules, "torchaudio", None)
+    import transformers
+
+    return transformers
+
+
+def in_fairseq(entry: str, kind: str) -> str:
+    """How fairseq writes an entry of a Hugging Face tokenizer."""
+    if re.fullmatch(r"[a-z]{2,3}_[A-Z][A-Z]|[a-z]{3}_[A-Z][a-z]{3}", entry):
+        return f"__{entry}__" if kind == "nllb" else f"[{entry}]"
+    return entry
+
+
+def tokenizer(hf: Any, kind: str, folder: Path) -> Any:
+    """A tokenizer of transformers around a tiny sentencepiece model, saved into the folder as ``tokenizer.json``."""
+    pieces = nlu_builders.write_sentencepiece(folder / "pieces")[3:]
+    vocabulary = [(entry, 0.0) for entry in [*SPECIAL, *pieces]]
+    if kind == "nllb":
+        own = hf.NllbTokenizer(vocab={entry: index for index, (entry, _) in enumerate(vocabulary)}, merges=[])
+    elif kind == "xlmr":
+        own = hf.XLMRobertaTokenizer(vocab=[*vocabulary, ("<mask>", 0.0)])
+    elif kind == "mbart50":  # takes the pieces as sentencepiece has them
+        own = hf.MBart50Tokenizer(vocab=[(entry, 0.0) for entry in ["<unk>", "<s>", "</s>", *pieces]])
+    else:
+        own = hf.MBartTokenizer(vocab=vocabulary)
+    own.save_pretrained(folder)
+    return own
+
+
+@pytest.mark.parametrize("kind", ["mbart", "mbart50", "nllb", "xlmr"])
+def test_entries_are_those_of_transformers(tmp_path: Path, hf: Any, kind: str) -> None:
+    own = tokenizer(hf, kind, tmp_path)
+    rows = len(own) + 2  # as NLLB's: rows that nothing names
+    nlu_builders.huggingface(hf, kind.replace("50", ""), tmp_path, rows)
+    found = read_encoder(tmp_path)
+    expected = [in_fairseq(entry, kind) for entry in own.convert_ids_to_tokens(list(range(len(own))))]
+    assert list(found.entries[: len(own)]) == expected
+    assert all(entry.startswith("madeupword") for entry in found.entries[len(own) :])
+    if kind == "xlmr":
+        assert found.languages is None
+    else:
+        assert (
+            found.languages is not None
+            and len(found.languages) == len(set(found.languages)) == len(languages_of(expected)) > 20
+        )
+    write_dictionary(tmp_path, tmp_path / "dict.txt")
+    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(found.entries)
+
+
+@pytest.mark.parametrize("file", ["special_tokens_map.json", "tokenizer_config.json", "added_tokens_decoder"])
+def test_entries_of_a_sentencepiece_model_and_stored_codes(tmp_path: Path, hf: Any, file: str) -> None:
+    """Codes in their stored order, which is not the alphabet's; a piece that looks like a code stays a piece."""
+    pieces = nlu_builders.write_sentencepiece(tmp_path)
+    codes = ["en_XX", "ar_AR", "de_DE"]
+    base = 4 + len(pieces) - 3
+    if file == "added_tokens_decoder":
+        indexed = {str(base + at): {"content": code} for at, code in enumerate([*codes, "<mask>"])}
+        nlu_builders.write_json(tmp_path / "tokenizer_config.json", {"added_tokens_decoder": indexed})
+    else:
+        stored = [codes[0], {"content": codes[1]}, codes[2]]
+        nlu_builders.write_json(tmp_path / file, {"additional_special_tokens": stored})
+    nlu_builders.huggingface(hf, "mbart", tmp_path, base + 4)
+    found = read_encoder(tmp_path)
+    assert list(found.entries) == [*SPECIAL, *pieces[3:], *tags(codes), "<mask>"]
+    assert found.languages == tuple(codes)
+
+
+def test_languages_without_a_list_leave_rows_without_a_name(tmp_path: Path, hf: Any) -> None:
+    pieces = nlu_builders.write_sentencepiece(tmp_path)
+    nlu_builders.huggingface(hf, "mbart", tmp_path, 4 + len(pieces) - 3 + 26)
+    found = read_encoder(tmp_path)
+    assert found.languages is None
+    assert sum(entry.startswith("madeupword") for entry in found.entries) == 25
+
+
+def test_more_entries_than_rows_are_refused(tmp_path: Path, hf: Any) -> None:
+    own = tokenizer(hf, "mbart", tmp_path)
+    nlu_builders.huggingface(hf, "mbart", tmp_path, len(own) - 1)
+    with pytest.raises(CheckpointError, match=rf"names {len(own)} entries, the embedding has {len(own) - 1} rows"):
+        read_encoder(tmp_path)
+
+
+# ---- BERT's order. ----
+
+
+def test_berts_rows_go_to_the_places_of_fairseq(tmp_path: Path) -> None:
+    folder, symbols = nlu_builders.write_bert(tmp_path)
+    theirs = (folder / "vocab.txt").read_text().splitlines()
+    found = read_encoder(folder)
+    assert list(found.entries) == [*SPECIAL, *symbols]
+    stored = torch.load(folder / "pytorch_model.bin")["bert.embeddings.word_embeddings.weight"]
+    names = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
+    for row, entry in enumerate(found.entries):
+        assert torch.equal(found.tensors["embed_tokens.weight"][row], stored[theirs.index(names.get(entry, entry))])
+    assert found.report.reasons["bert.embeddings.word_embeddings.weight"] == "rows in the order of a fairseq dictionary"
+    write_dictionary(folder, tmp_path / "dict.txt")
+    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(found.entries)
+
+
+def test_positions_of_bert_start_behind_the_padding(tmp_path: Path) -> None:
+    folder, _ = nlu_builders.write_bert(tmp_path)
+    table = read_encoder(folder).tensors["embed_positions.weight"]
+    stored = torch.load(folder / "pytorch_model.bin")["bert.embeddings.position_embeddings.weight"]
+    assert torch.equal(table[2:], stored) and not table[:2].any()
+
+
+def test_a_fast_tokenizer_of_bert_gives_the_same(tmp_path: Path, hf: Any) -> None:
+    folder, _ = nlu_builders.write_bert(tmp_path)
+    expected = read_encoder(folder)
+    entries = (folder / "vocab.txt").read_text().splitlines()
+    hf.BertTokenizer(vocab={entry: index for index, entry in enumerate(entries)}).save_pretrained(folder)
+    (folder / "vocab.txt").unlink()
+    assert (folder / "tokenizer.json").is_file()
+    found = read_encoder(folder)
+    assert found.entries == expected.entries
+    assert torch.equal(found.tensors["embed_tokens.weight"], expected.tensors["embed_tokens.weight"])
+
+
+def test_a_bert_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
+    folder, _ = nlu_builders.write_bert(tmp_path)
+    entries = (folder / "vocab.txt").read_text()
+    (folder / "vocab.txt").write_text(entries.replace("[SEP]", "[sep]"))
+    with pytest.raises(CheckpointError, match=r"vocabulary has no </s> \(or \[SEP\]\)"):
+        read_encoder(folder)
+    (folder / "vocab.txt").unlink()
+    with pytest.raises(CheckpointError, match=r"expected a Hugging Face BERT .*vocab\.txt"):
+        read_encoder(folder)
+
+
+# ---- fairseq's dictionaries. ----
+
+
+def test_the_dictionary_of_cc25_gets_its_languages_and_mask(tmp_path: Path) -> None:
+    model = nlu_builders.mbart_cc25(tmp_path)
+    assert read_dictionary(tmp_path / "dict.txt") == [*SPECIAL, *PIECES]
+    entries = write_dictionary(tmp_path, tmp_path / "whole.txt")
+    assert entries == [*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>"]
+    loaded = Dictionary.load(str(tmp_path / "whole.txt"))
+    assert loaded.symbols == entries and len(loaded) == model.encoder.embed_tokens.num_embeddings
+    assert loaded.add_symbol("<mask>") == len(entries) - 1  # what stock tasks do adds nothing
+    assert read_encoder(tmp_path).entries == tuple(entries)
+
+
+def test_the_command_writes_the_dictionary(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")]) == 0
+    assert read_dictionary(tmp_path / "whole.txt") == [*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>"]
+    (tmp_path / "dict.txt").rename(tmp_path / "pieces.txt")
+    with pytest.raises(SystemExit) as stopped:
+        dictionary.main([str(tmp_path), str(tmp_path / "again.txt")])
+    assert stopped.value.code == 2 and "nothing beside it tells its entries" in capsys.readouterr().err
+    assert (
+        dictionary.main([str(tmp_path), str(tmp_path / "again.txt"), "--dictionary", str(tmp_path / "pieces.txt")]) == 0
+    )
+    assert (tmp_path / "again.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
+
+
+def test_the_dictionary_of_a_fairseq_nllb_has_its_style(tmp_path: Path) -> None:
+    nlu_builders.nllb_fairseq(tmp_path)
+    assert write_dictionary(tmp_path, tmp_path / "whole.txt")[-2:] == ["__deu_Latn__", "__eng_Latn__"]
+
+
+def test_a_dictionary_elsewhere_can_be_named(tmp_path: Path) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    (tmp_path / "dict.txt").rename(tmp_path / "pieces.txt")
+    assert read_encoder(tmp_path).entries == ()
+    with pytest.raises(CheckpointError, match=r"nothing beside it tells its entries; expected dict\.txt"):
+        write_dictionary(tmp_path, tmp_path / "whole.txt")
+    assert write_dictionary(tmp_path, tmp_path / "whole.txt", tmp_path / "pieces.txt")[-1] == "<mask>"
+
+
+def test_rows_of_unknown_languages_have_no_dictionary(tmp_path: Path) -> None:
+    model = nlu_builders.stock_model([*PIECES, *tags(LANGUAGES), "<mask>"], arch="mbart_base")
+    nlu_builders.stock_checkpoint(
+        tmp_path / "model.pt", model, {"_name": "multilingual_denoising", "add_lang_token": True}
+    )
+    nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
+    assert read_encoder(tmp_path).entries == (*SPECIAL, *PIECES)
+    with pytest.raises(CheckpointError, match="28 rows, of which 24 are named, and no list of its languages"):
+        write_dictionary(tmp_path, tmp_path / "whole.txt")
+    assert not (tmp_path / "whole.txt").exists()
+
+
+def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path: Path) -> None:
+    lines = ["p1 10", "\u3000 3", "a b 2", "é\u2028x 1", "<s> 4 #fairseq:overwrite", " 5"]
+    (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert read_dictionary(tmp_path / "dict.txt") == Dictionary.load(str(tmp_path / "dict.txt")).symbols
+    (tmp_path / "dict.txt").write_text("p1 10\np2\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="line 2: 'p2', expected 'symbol count'"):
+        read_dictionary(tmp_path / "dict.txt")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([*SPECIAL, "a", "b", "a"], "entries 4 and 6 are both 'a'"),
+        ([*SPECIAL, "a\nb"], "no line of a dictionary"),
+        (["<pad>", "<s>", "</s>", "<unk>"], "first entries are"),
+    ],
+)
+def test_what_a_dictionary_cannot_hold_is_refused(entries: List[str], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        dictionary_text(entries, "here")
+
+
+def test_order_by_hand() -> None:
+    entries = ["<pad>", "x", "<mask>", "<unk>", "<s>", "y", "</s>"]
+    assert fairseq_order(entries, "here") == [4, 0, 6, 3, 1, 2, 5]
+    assert fairseq_order(entries, "here", mask_last=True) == [4, 0, 6, 3, 1, 5, 2]
+
+
+def test_languages_of_a_dictionary() -> None:
+    entries = [*SPECIAL, "[is]", "p1", "[x1]", "__xx__y", *tags(["de_DE", "en_XX"]), "__eng_Latn__", "<mask>"]
+    assert languages_of(entries) == ("is", "de_DE", "en_XX", "eng_Latn")
+    assert languages_of(entries, known=["en_XX"]) == ("de_DE", "en_XX", "eng_Latn")
+    assert languages_of(entries, known=["fr_XX"])[0] == "is"
+
+
+# ---- Rows that do not fit. ----
+
+
+@pytest.mark.parametrize(
+    ("entries", "rows", "languages", "message"),
+    [
+        (
+            250_002,
+            250_027,
+            [f"l{n}" for n in range(25)],
+            "The difference is the file's 25 languages, .* order is l0,l1,",
+        ),
+        (250_001, 250_027, [f"l{n}" for n in range(25)], "25 languages and <mask>"),
+        (250_053, 250_027, [f"l{n}" for n in range(25)], "25 languages and <mask>: they are probably counted twice"),
+        (250_052, 250_027, [f"l{n}" for n in range(25)], "25 languages: they are probably counted twice"),
+        (250_002, 250_001, [], "The one entry more is probably <mask>"),
+        (250_001, 250_002, None, "The one entry fewer is probably <mask>"),
+        (250_104, 250_008, None, "250,104 and 250,008 are multiples of 8"),
+        (250_008, 250_002, None, "250,008 is a multiple of 8"),
+        (250_003, 250_010, None, "^$"),
+    ],
+)
+def test_differences_are_explained(entries: int, rows: int, languages: Any, message: str) -> None:
+    assert re.search(message, explain(entries, rows, languages))
+
+
+def test_rows_by_policy() -> None:
+    rows, target = torch.arange(12.0).view(4, 3), -torch.ones(6, 3)
+    extended, _ = fit_words(rows, target, "extend", "file")
+    assert torch.equal(extended[:4], rows) and torch.equal(extended[4:], target[4:])
+    cut, _ = fit_words(rows, target[:3], "truncate", "file")
+    assert torch.equal(cut, rows[:3])
+    with pytest.raises(
+        ValueError,
+        match="dictionary has 6 entries, file 4 rows, and --embedding-mismatch is truncate; valid here: extend",
+    ):
+        fit_words(rows, target, "truncate", "file")
+    with pytest.raises(ValueError, match="2 languages, for which it has rows"):
+        fit_words(rows, target[:2], "error", "file", ["de", "en"])
+    positions, _ = fit_positions(rows, 3, 2, "file", "--max")
+    assert torch.equal(positions, rows[:3])
+    with pytest.raises(ValueError, match="--max 3: file has 2 learned positions"):
+        fit_positions(rows, 5, 2, "file", "--max")
+
+
+def test_the_first_entry_that_differs_is_named() -> None:
+    check_entries(["a", "b"], ["a", "b", "c"], "file", "the dictionary")
+    with pytest.raises(ValueError, match="'b' as entry 1, the data's dictionary 'c'; do this"):
+        check_entries(["a", "b"], ["a", "c"], "file", "the dictionary", "do this")
+
+
+def test_the_copy_of_a_folder_that_says_nothing(tmp_path: Path) -> None:
+    """A damaged tokenizer is named, and not taken for none."""
+    folder, _ = nlu_builders.write_bert(tmp_path)
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": 3}}))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: has no vocabulary"):
+        read_encoder(folder)

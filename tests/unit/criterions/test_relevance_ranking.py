@@ -1,0 +1,119 @@
+"""relevance_ranking: the loss, the expected grade, and nDCG of the whole set."""
+
+import math
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.logging import metrics
+from sklearn.metrics import ndcg_score
+
+from fairseq_plugins.criterions.relevance_ranking import RelevanceRankingCriterion, RelevanceRankingCriterionConfig
+from fairseq_plugins.tasks.relevance_ranking import RelevanceRankingConfig, RelevanceRankingTask
+from tests import question_builders as builders
+from tests.builders import to_device
+
+NAME, QUERIES = "valid.en", 12
+GRADES = ["3", "0", "1"]  # in the dictionary's order: classes are not grades
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> RelevanceRankingTask:
+    """Twelve queries, the first without a relevant document."""
+    folder = tmp_path_factory.mktemp("ranking")
+    builders.write_ranking(folder, NAME, builders.random_ranking(QUERIES, 4, GRADES), GRADES)
+    task = RelevanceRankingTask.setup_task(RelevanceRankingConfig(data=str(folder), max_positions=20, seed=1))
+    task.load_dataset(NAME)
+    return task
+
+
+@pytest.fixture
+def model(task: RelevanceRankingTask, device: torch.device) -> builders.StandIn:
+    """In float64 and evaluation mode."""
+    result = builders.StandIn(len(task.dictionary))
+    result.register_classification_head(task.head, 3)
+    return result.double().eval().to(device)
+
+
+def criterion(task: RelevanceRankingTask, k: Optional[int] = None) -> RelevanceRankingCriterion:
+    """The criterion of the task."""
+    return RelevanceRankingCriterion(RelevanceRankingCriterionConfig(ndcg_k=k), task)
+
+
+def batch(task: RelevanceRankingTask, chosen: List[int], device: torch.device) -> Dict[str, Any]:
+    """A sample of some queries."""
+    dataset = task.dataset(NAME)
+    return to_device(dataset.collater([dataset[index] for index in chosen]), device)
+
+
+def test_loss_is_cross_entropy_of_documents(task: RelevanceRankingTask, model: Any, device: torch.device) -> None:
+    sample = batch(task, [1, 2, 5], device)
+    loss, size, logged = criterion(task)(model, sample)
+    logits = model(**sample["net_input"], features_only=True, classification_head_name=task.head)[0]
+    assert loss.item() == pytest.approx(F.cross_entropy(logits, sample["target"]).item() * len(logits), rel=1e-12)
+    assert size == logged["sample_size"] == len(logits)
+    assert logged["ncorrect"] == (logits.argmax(1) == sample["target"]).sum()
+    assert (logged["nsentences"], logged["loss"].item()) == (3, loss.item())
+
+
+def test_the_score_is_the_expected_grade(task: RelevanceRankingTask, device: torch.device) -> None:
+    """The symbol's value, not its number in the dictionary."""
+    logits = torch.tensor([[0.1, 0.3, 0.6], [0.5, 0.5, 1e-30]], device=device).log()
+    torch.testing.assert_close(criterion(task).scores(logits).cpu(), torch.tensor([0.9, 1.5]))
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_ndcg_is_that_of_the_whole_set(task: RelevanceRankingTask, model: Any, k: int, device: torch.device) -> None:
+    """scikit-learn's, query by query; the batches do not matter."""
+    dataset, expected, right, left_out = task.dataset(NAME), [], [], 0
+    model.requires_grad_(False)
+    for index in range(QUERIES):
+        scores, grades = [], []
+        for row in dataset[index]["rows"]:
+            logits = model(row["tokens"][None].to(device), features_only=True, classification_head_name=task.head)[0][0]
+            scores.append(float(logits.softmax(0) @ torch.tensor([3.0, 0.0, 1.0], dtype=torch.float64, device=device)))
+            grades.append(int(GRADES[row["target"]]))
+            right.append(logits.argmax().item() == row["target"])
+        if not any(grades):
+            left_out += 1
+        else:
+            gains = [2.0**grade - 1 for grade in grades]
+            expected.append(ndcg_score([gains], [scores], k=k) if len(grades) > 1 else 1.0)
+    assert left_out >= 1 and min(expected) < 1
+    chunks = [[0], [1, 2, 3], list(range(4, QUERIES))]
+    logs = [criterion(task, k)(model, batch(task, chunk, device))[2] for chunk in chunks]
+    for parts in ([logs], [[log] for log in logs]):
+        with metrics.aggregate() as found:
+            for part in parts:
+                RelevanceRankingCriterion.reduce_metrics(part)
+        values = found.get_smoothed_values()
+        assert values["ndcg"] == pytest.approx(100 * np.mean(expected), abs=0.006)
+        assert values["accuracy"] == pytest.approx(100 * np.mean(right), abs=0.006)
+        assert values["queries_left_out"] == left_out
+        total, size = (sum(float(log[name]) for log in logs) for name in ("loss", "sample_size"))
+        assert values["loss"] == pytest.approx(total / size / math.log(2), abs=6e-4)
+    assert RelevanceRankingCriterion.logging_outputs_can_be_summed()
+
+
+def test_training_steps_compute_no_ndcg(task: RelevanceRankingTask, model: Any, device: torch.device) -> None:
+    sample = batch(task, [0, 1], device)
+    loss, _, logged = criterion(task)(model.train(), sample)
+    loss.backward()
+    assert "ndcg" not in logged
+    with metrics.aggregate() as found:
+        RelevanceRankingCriterion.reduce_metrics([logged])
+    assert set(found.get_smoothed_values()) == {"loss", "accuracy"}
+
+
+def test_bad_options_are_refused(task: RelevanceRankingTask, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--ndcg-k must be at least 1; got 0"):
+        criterion(task, k=0)
+
+    class Other:
+        target_dictionary = task.dictionary
+
+    with pytest.raises(ValueError, match="--criterion relevance_ranking needs --task relevance_ranking; got Other"):
+        RelevanceRankingCriterion(RelevanceRankingCriterionConfig(), Other())

@@ -1,0 +1,108 @@
+"""Inputs of the encoders: the four formats by hand, what is cut, what is refused."""
+
+from typing import List, Optional, Sequence
+
+import pytest
+import torch
+
+from fairseq_plugins.data.nlu_inputs import INPUT_FORMATS, InputFormat, cut_lengths
+from tests.builders import BOS, EOS
+
+A, B = [11, 12, 13], [21, 22]
+LANG = 99
+
+
+def assemble(name: str, texts: Sequence[List[int]], room: int = 50) -> List[int]:
+    """The tokens, with the symbol of the language where the format has one."""
+    made = InputFormat(name, BOS, EOS)
+    language: Optional[int] = LANG if made.needs_language else None
+    return made.assemble([torch.tensor(text, dtype=torch.int32) for text in texts], room, language).tokens.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "two"),
+    [
+        ("xlmr", [BOS, *A, EOS], [BOS, *A, EOS, EOS, *B, EOS]),
+        ("bert", [BOS, *A, EOS], [BOS, *A, EOS, *B, EOS]),
+        ("mbart", [*A, EOS, LANG], [*A, EOS, *B, EOS, LANG]),
+        ("mbart50", [LANG, *A, EOS], [LANG, *A, EOS, *B, EOS]),
+    ],
+)
+def test_formats_by_hand(name: str, one: List[int], two: List[int]) -> None:
+    assert assemble(name, [A]) == one
+    assert assemble(name, [A, B]) == two
+    made = InputFormat(name, BOS, EOS)
+    assert made.added(1) == len(one) - len(A)
+    assert made.added(2) == len(two) - len(A) - len(B)
+    assert made.needs_language == (LANG in one)
+
+
+@pytest.mark.parametrize("name", list(INPUT_FORMATS))
+def test_starts_and_kept_point_at_the_pieces(name: str) -> None:
+    made = InputFormat(name, BOS, EOS)
+    language = LANG if made.needs_language else None
+    for room in (50, made.added(2) + 4, made.added(2) + 2):
+        found = made.assemble([torch.tensor(A), torch.tensor(B)], room, language)
+        assert len(found.tokens) <= room
+        for text, start, kept in zip((A, B), found.starts, found.kept):
+            assert found.tokens[start : start + kept].tolist() == text[:kept]
+        assert sum(found.kept) == min(5, room - made.added(2))
+        assert found.tokens.dtype == torch.int64
+
+
+def test_one_text_is_cut_at_its_end() -> None:
+    assert assemble("xlmr", [A], room=4) == [BOS, 11, 12, EOS]
+    assert assemble("mbart", [A], room=4) == [11, 12, EOS, LANG]
+    assert assemble("mbart50", [A], room=5) == [LANG, *A, EOS]
+
+
+def test_of_two_texts_the_longer_one_gives_first() -> None:
+    assert assemble("bert", [A, B], room=7) == [BOS, 11, 12, EOS, 21, 22, EOS]
+    assert assemble("bert", [B, A], room=7) == [BOS, 21, 22, EOS, 11, 12, EOS]
+    long = [31, 32, 33, 34, 35, 36]
+    assert assemble("bert", [long, B], room=9) == [BOS, *long[:4], EOS, *B, EOS]
+    assert assemble("bert", [B, long], room=9) == [BOS, *B, EOS, *long[:4], EOS]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "room", "kept"),
+    [
+        ([3, 2], 9, [3, 2]),
+        ([3, 2], 5, [3, 2]),
+        ([10, 2], 7, [5, 2]),
+        ([2, 10], 7, [2, 5]),
+        ([10, 4], 7, [4, 3]),  # 10 gives until both have 4, then one of them gives one more
+        ([10, 9], 8, [4, 4]),
+        ([9, 10], 7, [3, 4]),
+        ([0, 10], 5, [0, 5]),
+        ([10], 7, [7]),
+        ([0], 7, [0]),
+    ],
+)
+def test_what_is_kept(lengths: List[int], room: int, kept: List[int]) -> None:
+    assert cut_lengths(lengths, room) == kept
+
+
+def test_kept_is_what_taking_from_the_longer_one_leaves() -> None:
+    """Piece by piece from the longer text; where both are of a length, either may give."""
+    for first in range(8):
+        for second in range(8):
+            for room in range(2, 12):
+                kept = cut_lengths([first, second], room)
+                left = [first, second]
+                while sum(left) > room:
+                    left[left.index(max(left))] -= 1
+                assert sorted(kept) == sorted(left)
+                assert kept[0] <= first and kept[1] <= second
+
+
+@pytest.mark.parametrize(("texts", "room"), [([[1]], 2), ([[1], [2]], 5), ([[1], [2]], 2)])
+def test_no_room_for_a_piece_of_each_is_refused(texts: List[List[int]], room: int) -> None:
+    with pytest.raises(ValueError, match=r"--max-positions.* texts; valid: one each"):
+        assemble("xlmr", texts, room)
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="--input-format must be one of xlmr, bert, mbart, mbart50; got 'gpt'"):
+        InputFormat("gpt", BOS, EOS)
+    assert InputFormat(INPUT_FORMATS("bert"), BOS, EOS).name == "bert"

@@ -1,0 +1,144 @@
+"""Tagged sentences: which pieces carry tags, what is cut with them, what is counted and refused."""
+
+import pickle
+from typing import Any, List, Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from fairseq_plugins.data.nlu_inputs import InputFormat
+from fairseq_plugins.data.tagging_dataset import UNSEEN, TaggingDataset, Tags, read_tags
+from tests import nlu_bins
+from tests.builders import BOS, EOS, PAD
+from tests.nlu_bins import TAGS, Word
+
+UNK, OUT, B_PER, I_PER, B_LOC = 3, 4, 5, 6, 7
+SENTENCES: List[List[Word]] = [
+    [([11, 12], "B-PER"), ([13], "I-PER"), ([14, 15, 16], "O")],
+    [([17], "O")],
+    [],
+    [([18, 19], "B-LOC"), ([20], None)],
+]
+LABELS = [[B_PER, PAD, I_PER, OUT, PAD, PAD], [OUT], [], [B_LOC, PAD, UNK]]
+PIECES = [[11, 12, 13, 14, 15, 16], [17], [], [18, 19, 20]]
+
+
+def read(labels: Sequence[Sequence[int]], pieces: Sequence[int] = (6, 1, 0, 3)) -> Tags:
+    """The words of rows of labels."""
+    rows = [torch.tensor(row, dtype=torch.int64) for row in labels]
+    return read_tags(rows, pieces, nlu_bins.label_dictionary(TAGS), "test.de")
+
+
+def dataset(max_positions: int = 50, name: str = "xlmr", **more: Any) -> TaggingDataset:
+    """The four sentences."""
+    rows = [torch.tensor([*row, EOS], dtype=torch.int32) for row in PIECES]
+    sizes = np.array([len(row) for row in rows], dtype=np.int32)
+    form = InputFormat(name, BOS, EOS)
+    return TaggingDataset([rows], [sizes], form, max_positions, PAD, 1, tags=read(LABELS), **more)
+
+
+def test_the_rows_above_are_those_of_the_sentences() -> None:
+    assert [nlu_bins.tag_row(words, TAGS) for words in SENTENCES] == LABELS
+    assert [[piece for pieces, _ in words for piece in pieces] for words in SENTENCES] == PIECES
+
+
+@pytest.mark.parametrize("end", [[], [EOS]])
+def test_words_and_classes_of_rows(end: List[int]) -> None:
+    tags = read([[*row, *end] for row in LABELS])
+    assert tags.places.tolist() == [0, 2, 3, 0, 0, 2]
+    assert tags.classes.tolist() == [1, 2, 0, 0, 3, UNSEEN]
+    assert tags.ends.tolist() == [0, 3, 4, 4, 6]
+    assert tags.classes.dtype == np.int64
+
+
+def test_first_pieces_are_selected_and_carry_the_classes() -> None:
+    data = dataset()
+    item = data[0]
+    assert item["tokens"].tolist() == [BOS, 11, 12, 13, 14, 15, 16, EOS]
+    assert item["tokens"][item["places"]].tolist() == [11, 13, 14]
+    assert item["target"].tolist() == [1, 2, 0]
+    assert data[3]["tokens"][data[3]["places"]].tolist() == [18, 20]
+    assert data[3]["target"].tolist() == [3, UNSEEN]
+    assert data[2]["tokens"].tolist() == [BOS, EOS] and not len(data[2]["target"]) and not len(data[2]["places"])
+
+
+@pytest.mark.parametrize(("name", "language"), [("bert", None), ("mbart", 77), ("mbart50", 77)])
+def test_every_format_selects_the_same_pieces(name: str, language: Any) -> None:
+    data = dataset(name=name, language=language)
+    for index, wanted in enumerate([[11, 13, 14], [17], [], [18, 20]]):
+        assert data[index]["tokens"][data[index]["places"]].tolist() == wanted
+
+
+def test_a_batch_is_in_reading_order() -> None:
+    data = dataset()
+    batch = data.collater([data[3], data[2], data[0]])
+    source, select = batch["net_input"]["src_tokens"], batch["net_input"]["select"]
+    assert source.tolist() == [
+        [BOS, 18, 19, 20, EOS, PAD, PAD, PAD],
+        [BOS, EOS, PAD, PAD, PAD, PAD, PAD, PAD],
+        [BOS, 11, 12, 13, 14, 15, 16, EOS],
+    ]
+    assert select.dtype == torch.bool and select.shape == source.shape
+    assert source[select].tolist() == [18, 20, 11, 13, 14]
+    assert batch["target"].tolist() == [3, UNSEEN, 1, 2, 0]
+    assert batch["target"].dtype == torch.int64
+    assert batch["words"].tolist() == [2, 0, 3]
+    assert batch["net_input"]["src_lengths"].tolist() == [5, 2, 8]
+    assert batch["ntokens"] == 15 and batch["nsentences"] == 3 and batch["id"].tolist() == [3, 2, 0]
+    assert data.collater([]) == {}
+
+
+def test_a_batch_without_a_word_has_an_empty_target() -> None:
+    data = dataset()
+    batch = data.collater([data[2], data[2]])
+    assert batch["target"].shape == (0,) and batch["target"].dtype == torch.int64
+    assert batch["words"].tolist() == [0, 0]
+    assert not batch["net_input"]["select"].any()
+
+
+@pytest.mark.parametrize(
+    ("limit", "targets", "cut_words", "cut_rows", "unseen"),
+    [
+        (8, [[1, 2, 0], [0], [], [3, UNSEEN]], 0, 0, 1),
+        (6, [[1, 2, 0], [0], [], [3, UNSEEN]], 0, 1, 1),  # a word that loses its end keeps its tag
+        (5, [[1, 2], [0], [], [3, UNSEEN]], 1, 1, 1),
+        (4, [[1], [0], [], [3]], 3, 2, 0),
+        (3, [[1], [0], [], [3]], 3, 2, 0),
+    ],
+)
+def test_words_are_cut_with_their_first_piece(
+    limit: int, targets: List[List[int]], cut_words: int, cut_rows: int, unseen: int
+) -> None:
+    data = dataset(limit)
+    assert [data[index]["target"].tolist() for index in range(4)] == targets
+    for index, target in enumerate(targets):
+        assert len(data[index]["tokens"]) <= limit
+        assert len(data[index]["places"]) == len(target)
+    assert (data.cut_words, data.cut_rows, data.unseen) == (cut_words, cut_rows, unseen)
+    assert data.words == sum(len(target) for target in targets) == 6 - cut_words
+
+
+def test_workers_get_a_copy() -> None:
+    copy = pickle.loads(pickle.dumps(dataset()))
+    assert copy[0]["target"].tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (LABELS[:3], ["test.de", "label has 3 rows", "input0 4"]),
+        ([*LABELS[:3], [OUT, OUT]], ["test.de", "row 4", "2 tags", "3 pieces"]),
+        ([*LABELS[:3], [OUT, OUT, EOS]], ["test.de", "row 4", "2 tags", "3 pieces"]),
+        ([LABELS[0], [OUT, OUT], *LABELS[2:]], ["test.de", "row 2", "2 tags", "1 pieces"]),
+        ([LABELS[0], [], *LABELS[2:]], ["test.de", "row 2", "0 tags", "1 pieces"]),
+        ([*LABELS[:3], [OUT, EOS, OUT]], ["test.de", "row 4", "</s>"]),
+        ([LABELS[0], [BOS], *LABELS[2:]], ["test.de", "row 2 ", "<s>"]),
+        ([[BOS, *LABELS[0][1:]], *LABELS[1:]], ["test.de", "row 1 ", "<s>"]),
+    ],
+)
+def test_rows_that_do_not_fit_are_named(labels: List[List[int]], words: List[str]) -> None:
+    with pytest.raises(ValueError) as error:
+        read(labels)
+    for word in words:
+        assert word in str(error.value)

@@ -1,0 +1,384 @@
+"""Whole data-bins of understanding tasks, read back with stock fairseq: rows, labels, tags, grades, answers, tables, errors."""
+
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+from fairseq.data import Dictionary
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+from data_prep import manifest, nlu
+from data_prep.io import InputError
+from data_prep.nlu_pieces import SentencePieces
+from tests.nlu_raw import Run, squad, train_model, write
+
+PASSAGE = "Der Hund, ﬁnal 12 ½\u2028saw the cat and\nnaïve e\u0301tude."
+
+
+def pairs(folder: Path) -> List[str]:
+    """Premise, hypothesis and class in two languages; returns the arguments."""
+    train = write(folder / "train.tsv", "the cat\ta dog\tyes", "a\tb\tno", "saw\ta cat\tyes", " \ta\tno")
+    test = write(folder / "test.tsv", "der Hund\tdie Katze\tno", "\tb\tyes", "a\tb\tmaybe")
+    return [f"test.de={test}", f"train.en={train}", f"valid.en={train}"]
+
+
+def tree(folder: Path) -> Dict[str, bytes]:
+    """Every file of a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def stock_task(data: Path, classes: int) -> SentencePredictionTask:
+    """Stock ``sentence_prediction`` on a data-bin."""
+    config = SentencePredictionConfig(
+        data=str(data),
+        num_classes=classes,
+        init_token=0,
+        separator_token=2,
+        max_positions=512,
+        regression_target=False,
+        no_shuffle=True,
+        seed=1,
+    )
+    return SentencePredictionTask.setup_task(config)
+
+
+# ---- Sentences. ----
+
+
+def test_pairs_are_what_stock_sentence_prediction_reads(run: Run, tmp_path: Path, capsys: Any) -> None:
+    counts = run("sentences", *pairs(tmp_path))
+    captured = capsys.readouterr()
+    assert "warning: test.de: 1 labels that train has not, kept as <unk>: maybe 1" in captured.err
+    assert list(counts) == ["test.de", "train.en", "valid.en"]
+    assert counts["train.en"]["dropped"] == {"empty text": 1}
+    assert (counts["train.en"]["read"], counts["train.en"]["kept"]) == (4, 3)
+    assert (counts["valid.en"]["kept"], counts["valid.en"]["notes"]) == (4, {"empty text": 1})
+    assert counts["test.de"]["unknown_labels"] == {"maybe": 1}
+    assert run.rows("label", "train.en") == [["yes", "</s>"], ["no", "</s>"], ["yes", "</s>"]]
+    assert run.rows("label", "test.de") == [["no", "</s>"], ["yes", "</s>"], ["<unk>", "</s>"]]
+    assert (run.out / "label/dict.txt").read_text() == "no 2\nyes 2\n"
+    task = stock_task(run.out, 2)
+    for name, classes in (("train.en", [1, 0, 1]), ("valid.en", [1, 0, 1, 0])):
+        dataset = task.load_dataset(name)
+        batch = dataset.collater([dataset[index] for index in range(len(dataset))])
+        assert batch["target"].view(-1).tolist() == classes
+        first = task.source_dictionary.string(batch["net_input"]["src_tokens"][0], extra_symbols_to_ignore={1})
+        assert first.replace(" ", "").replace("\u2581", " ") == " the cat a dog"
+    row = run.rows("input0", "test.de")
+    assert "".join(row[0]) == "\u2581der\u2581Hund</s>"
+    assert row[1] == ["</s>"]
+
+
+def test_symbols_of_fairseq_in_the_text_are_unknown_pieces(run: Run, tmp_path: Path) -> None:
+    run.options[1] = str(train_model(tmp_path / "m.model", user_defined_symbols=["<mask>", "<pad>"]))
+    run("sentences", f"train.en={write(tmp_path / 'a.tsv', 'the<mask>cat<pad>a' + chr(9) + 'x')}", "--text", "1")
+    (row,) = run.rows("input0", "train.en")
+    assert row.count("<unk>") == 2
+    assert not {"<mask>", "<pad>"} & set(row)
+
+
+def test_texts_without_labels_and_columns_that_are_named(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "id\tbody\ttitle", "1\tcat\ta dog", "2\tsaw\tthe")
+    counts = run("sentences", f"test.en={path}", "--label", "none", "--text", "title+body", "--header", "test")
+    assert ["".join(row) for row in run.rows("input0", "test.en")] == [
+        "\u2581a\u2581dog\u2581cat</s>",
+        "\u2581the\u2581saw</s>",
+    ]
+    assert counts["test.en"]["notes"] == {"rows without labels": 2}
+    assert not (run.out / "label").exists()
+
+
+def test_labels_of_another_data_bin_and_files_without_any(run: Run, tmp_path: Path) -> None:
+    run("sentences", *pairs(tmp_path))
+    labels = (run.out / "label/dict.txt").rename(tmp_path / "labels.txt")
+    more = write(tmp_path / "more.tsv", "a\tb\tyes", "a\tb\tother")
+    bare = write(tmp_path / "bare.tsv", "a\tb", "c\td")
+    counts = run("sentences", f"test.fr={more}", f"test.es={bare}", "--labels", labels)
+    assert run.numbers("label", "test.fr") == [[5, 2], [3, 2]]
+    assert counts["test.es"]["notes"] == {"rows without labels": 2}
+    assert not (run.out / "label/test.es.idx").exists()
+    with pytest.raises(InputError, match=r"no label in train; valid: a file train\.LANG=FILE with labels, or --labels"):
+        run("sentences", f"test.fr={more}")
+
+
+def test_numbers_are_ordered_as_numbers_and_mapped(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", *(f"a\tb\t{label}" for label in ("10", "9", "bad", "10")))
+    run("sentences", f"train.en={path}", "--label-map", "bad=2")
+    assert (run.out / "label/dict.txt").read_text() == "2 1\n9 1\n10 2\n"
+    assert "3 labels (`--num-classes 3` for stock tasks): 0 `2`, 1 `9`, 2 `10`." in (run.out / "README.md").read_text()
+
+
+def test_limits_of_a_split(run: Run, tmp_path: Path) -> None:
+    counts = run("sentences", *pairs(tmp_path), "--limit", "train=2,test=1")
+    assert {name: of["read"] for name, of in counts.items()} == {"test.de": 1, "train.en": 2, "valid.en": 4}
+    assert (run.out / "label/dict.txt").read_text() == "no 1\nyes 1\n"
+
+
+def test_the_table_counts_what_is_written(run: Run, tmp_path: Path, capsys: Any) -> None:
+    counts = run("sentences", *pairs(tmp_path), "--max-positions", "6")
+    shown = capsys.readouterr().out
+    for name, of in counts.items():
+        sides = [run.rows(folder, name) for folder in ("input0", "input1")]
+        lengths = [len(one) + len(two) for one, two in zip(*sides)]
+        pieces = [piece for side in sides for row in side for piece in row[:-1]]
+        assert (of["kept"], of["longest"], of["too_long"]) == (len(lengths), max(lengths), sum(n > 6 for n in lengths))
+        assert (of["pieces"], of["unknown"]) == (len(pieces), pieces.count("<unk>"))
+        assert of["words"] == sum(piece.startswith("\u2581") for piece in pieces)
+    assert 0 < counts["train.en"]["too_long"] < 3
+    rows = [re.split(r" *\| *", line)[1:-1] for line in shown.strip().split("\n")]
+    assert rows[0][8] == "longer than 6"
+    assert rows[2][:4] == ["train.en", "4", "3", "empty text 1"]
+    assert shown.strip() in (run.out / "README.md").read_text()
+
+
+# ---- Ranking. ----
+
+
+def test_ranking_brings_the_rows_of_a_query_together(run: Run, tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", "cat\tthe cat\tshort\t3", "dog\ta\tb\t0", "cat\tsaw\ta\t1", "dog\t\t\t1")
+    test = write(tmp_path / "test.tsv", "Hund\tder Hund\tx\t2", "Hund\tx\ty\t9", "Katze\tdie\tx\t0")
+    options = ["--text", "1,2+3", "--query", "1"]
+    counts = run("ranking", f"train.en={train}", f"test.de={test}", *options)
+    assert (run.out / "group/train.en.txt").read_text() == "cat\ncat\ndog\n"
+    assert (run.out / "group/test.de.txt").read_text() == "Hund\nHund\nKatze\n"
+    assert (run.out / "label/dict.txt").read_text() == "0 1\n1 2\n2 0\n3 1\n"
+    assert run.numbers("label", "train.en") == [[7, 2], [5, 2], [4, 2]]
+    assert run.numbers("label", "test.de") == [[6, 2], [3, 2], [4, 2]]
+    assert ["".join(row) for row in run.rows("input1", "train.en")][1] == "\u2581saw\u2581a</s>"
+    assert counts["train.en"]["notes"] == {"queries": 2, "rows moved to their query": 2}
+    assert counts["train.en"]["dropped"] == {"empty text": 1}
+    assert counts["test.de"]["unknown_labels"] == {"9": 1}
+
+
+@pytest.mark.parametrize("grade", ["Good", "-1", "01", "1.5", "100", "٣"])
+def test_grades_are_whole_numbers(run: Run, tmp_path: Path, grade: str) -> None:
+    good = write(tmp_path / "good.tsv", "a\tb\t0")
+    bad = write(tmp_path / "bad.tsv", "a\tb\t0", f"a\tb\t{grade}")
+    for items in ([f"train.en={bad}"], [f"train.en={good}", f"test.en={bad}"]):
+        with pytest.raises(InputError, match=rf"bad\.tsv, line 2: the grade {re.escape(repr(grade))}; valid: 0, 1, 2"):
+            run("ranking", *items)
+    if grade == "Good":
+        run("ranking", f"train.en={bad}", "--label-map", "Good=2")
+        assert run.numbers("label", "train.en") == [[4, 2], [6, 2]]
+
+
+# ---- Tags. ----
+
+
+def test_tags_stand_at_the_first_piece_of_each_word(run: Run, nlu_model: Any, tmp_path: Path) -> None:
+    rows = [("the", "O"), ("naïve", "B-X"), ("\u200b", "I-X"), ("New York", "O"), ("cafés", "B-Y")]
+    train = write(tmp_path / "train.tsv", *(f"{word}\t{tag}" for word, tag in rows))
+    test = write(tmp_path / "test.tsv", "Hund\tB-Z", "x\tB-Z", "a\tO", "", "Katze\tO")
+    counts = run("tags", f"train.en={train}", f"test.de={test}")
+    encode = SentencePieces(nlu_model[0]).encode([word for word, _ in rows])
+    expected_pieces, expected_tags = [], []
+    for pieces, (_, tag) in zip(encode, rows):
+        known = [piece if piece in Dictionary.load(str(nlu_model[1])) else "<unk>" for piece in pieces] or ["<unk>"]
+        expected_pieces += known
+        expected_tags += [tag] + ["<pad>"] * (len(known) - 1)
+    assert encode[2] == []
+    assert run.rows("input0", "train.en") == [[*expected_pieces, "</s>"]]
+    assert run.rows("label", "train.en") == [[*expected_tags, "</s>"]]
+    assert counts["train.en"]["notes"] == {"words without a piece": 1}
+    assert counts["train.en"]["words"] == 5
+    assert (run.out / "label/dict.txt").read_text() == "B-X 1\nB-Y 1\nI-X 1\nO 2\n"
+    assert [row[0] for row in run.rows("label", "test.de")] == ["<unk>", "O"]
+    assert counts["test.de"]["unknown_labels"] == {"B-Z": 2}
+    assert (counts["test.de"]["read"], counts["test.de"]["longest"]) == (2, len(run.rows("input0", "test.de")[0]))
+
+
+def test_tags_with_wordpiece(run: Run, tmp_path: Path) -> None:
+    words = ["[PAD]", "the", "[UNK]", "cat", "##s", "R", ".", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = write(tmp_path / "vocab.txt", *words)
+    run.options = ["--wordpiece", str(vocabulary)]
+    train = write(tmp_path / "train.txt", "the O", "cats B", "R. I", "\u200d O", "[MASK] O")
+    run("tags", f"train.en={train}")
+    assert (run.out / "dict.txt").read_text() == "".join(f"{piece} 1\n" for piece in ("the", "cat", "##s", "R", "."))
+    expected = ["the", "cat", "##s", "R", ".", "<unk>", "<unk>", "<unk>", "<unk>", "</s>"]
+    assert run.rows("input0", "train.en") == [expected]
+    assert run.rows("label", "train.en") == [["O", "B", "<pad>", "I", "<pad>", "O", "O", "<pad>", "<pad>", "</s>"]]
+    assert (run.out / "vocab.txt").read_bytes() == vocabulary.read_bytes()
+    run.options.append("--lowercase")
+    run("tags", f"train.en={write(tmp_path / 'upper.txt', 'THE O')}")
+    assert run.rows("input0", "train.en") == [["the", "</s>"]]
+
+
+# ---- Questions. ----
+
+
+def start(text: str) -> int:
+    """Where a text stands in the passage."""
+    return PASSAGE.index(text)
+
+
+def test_questions_share_passages_and_answers_are_found_by_offsets(run: Run, tmp_path: Path) -> None:
+    answers = ["ﬁnal 12", "½", "the cat", "e\u0301tude", "Der Hund"]
+    first = (PASSAGE, [(str(n), f"what {n}?", [(text, start(text))]) for n, text in enumerate(answers)])
+    other = ("a dog", [("x", "who?", [("a dog", 0), ("dog", 2)])])
+    path = squad(tmp_path / "a.json", first, other, (PASSAGE, [("y", "again?", [("the", start("the"))])]))
+    counts = run("questions", f"train.en={path}")["train.en"]
+    rows = run.lines("qa/train.en.jsonl")
+    assert [row["passage"] for row in rows] == [0, 0, 0, 0, 0, 1, 0]
+    assert rows[5] == {"id": "x", "passage": 1, "answers": [{"text": "a dog", "start": 0}, {"text": "dog", "start": 2}]}
+    passages = run.lines("passages/train.en.jsonl")
+    assert passages == [PASSAGE, "a dog"]
+    pieces, offsets = run.rows("input1", "train.en"), run.numbers("offsets", "train.en")
+    assert [len(places) for places in offsets] == [2 * (len(row) - 1) for row in pieces]
+    for row in rows:
+        text, spans = passages[row["passage"]], np.array(offsets[row["passage"]]).reshape(-1, 2)
+        for answer in row["answers"]:
+            end = answer["start"] + len(answer["text"])
+            touched = [span for span in spans if span[1] > answer["start"] and span[0] < end]
+            assert text[touched[0][0] : touched[-1][1]].strip(",.?") == answer["text"]
+    assert ["".join(row) for row in run.rows("input0", "train.en")][-1].endswith("</s>")
+    assert len(run.rows("input0", "train.en")) == 7
+    assert counts["notes"] == {"passages": 2}
+    assert counts["words"] == 7 * 2 - 2 + len(PASSAGE.split()) + 2
+    assert counts["longest"] == max(
+        len(question) + len(pieces[row["passage"]]) for question, row in zip(run.rows("input0", "train.en"), rows)
+    )
+
+
+def test_answers_that_do_not_stand_where_they_should(run: Run, tmp_path: Path) -> None:
+    questions: List[Tuple[str, str, List[Tuple[str, Any]]]] = [
+        ("right", "q?", [("cat", start("cat"))]),
+        ("off by one", "q?", [("cat", start("cat") + 1)]),
+        ("nowhere", "q?", [("bird", 3)]),
+        ("one of two", "q?", [("bird", 3), ("cat", start("cat"))]),
+        ("negative", "q?", [("tude.", start("tude.") - len(PASSAGE))]),
+        ("untold", "q?", [("cat", None)]),
+        ("blind", "q?", [("", 0)]),
+        ("none", "q?", []),
+        ("no question", " ", [("cat", start("cat"))]),
+    ]
+    path = squad(tmp_path / "a.json", (PASSAGE, questions))
+    counts = run("questions", f"train.en={path}", f"test.de={path}")
+    kept = {row["id"]: row["answers"] for row in run.lines("qa/train.en.jsonl")}
+    cat = {"text": "cat", "start": start("cat")}
+    assert kept == {"right": [cat], "one of two": [cat]}
+    assert counts["train.en"]["dropped"] == {"answer not at its offset": 4, "no answer": 2, "empty text": 1}
+    tested = {row["id"]: row["answers"] for row in run.lines("qa/test.de.jsonl")}
+    assert list(tested) == [name for name, _, _ in questions]
+    assert tested["off by one"] == [{"text": "cat", "start": -1}]
+    assert tested["one of two"] == [{"text": "bird", "start": -1}, cat]
+    assert tested["blind"] == tested["none"] == []
+    notes = {"answers not at their offset": 5, "answers nowhere in their passage": 2, "no answer": 2, "empty text": 1}
+    assert counts["test.de"]["notes"] == {**notes, "passages": 1}
+    assert counts["test.de"]["dropped"] == {}
+    assert len(run.rows("input0", "test.de")) == counts["test.de"]["kept"] == 9
+
+
+def test_impossible_questions_are_dropped_and_counted(run: Run, tmp_path: Path) -> None:
+    path = squad(tmp_path / "v2.json", ("the cat", [("1", "q?", [])]), is_impossible=True)
+    good = squad(tmp_path / "good.json", ("a", [("0", "q?", [("a", 0)])]), ("the cat", [("1", "q?", [("cat", 4)])]))
+    with pytest.raises(InputError, match=r"no row is left of 1 \(dropped: impossible questions \(SQuAD 2\) 1\)"):
+        run("questions", f"train.en={good}", f"test.en={path}")
+    assert not run.out.exists()
+    run("questions", f"train.en={good}", "--limit", "1")
+    assert run.lines("passages/train.en.jsonl") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("questions", "words"),
+    [
+        ([("1", "q?", [("a", 0)]), ("1", "r?", [("a", 0)])], ["qas[1]", "the id '1' again"]),
+        ([(None, "q?", [("a", 0)])], ["qas[0]", "no id"]),
+        ([("1", "\ud800?", [("a", 0)])], ["qas[0]", "half a character, U+D800"]),
+        ([("1", "q?", [("a", "0")])], ["qas[0].answers[0]", "answer_start is '0'"]),
+    ],
+)
+def test_questions_that_are_refused(run: Run, tmp_path: Path, questions: Any, words: List[str]) -> None:
+    path = squad(tmp_path / "a.json", ("a b", questions))
+    with pytest.raises(InputError) as error:
+        run("questions", f"test.en={path}")
+    for word in ("input test.en:", str(path), *words):
+        assert word in str(error.value)
+
+
+# ---- The folder. ----
+
+
+def test_a_second_run_gives_the_same_bytes_and_replaces_the_first(run: Run, tmp_path: Path) -> None:
+    run("sentences", *pairs(tmp_path))
+    first = tree(run.out)
+    run("sentences", *pairs(tmp_path))
+    assert tree(run.out) == first
+    manifest.main(["--check", str(run.out)])
+    (run.out / "input0/train.en.bin").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"input0/train\.en\.bin"):
+        manifest.main(["--check", str(run.out)])
+    run("sentences", *pairs(tmp_path)[1:])
+    assert not {name for name in tree(run.out) if "test.de" in name}
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "train.tsv", "test.tsv"}
+    assert {"manifest.json", "README.md", "sentencepiece.bpe.model", "dict.txt"} <= set(tree(run.out))
+
+
+def test_nothing_is_left_after_an_error_and_the_old_folder_stays(run: Run, tmp_path: Path) -> None:
+    bad = write(tmp_path / "bad.tsv", "a\tb\tyes", "a\tb")
+    items = [*pairs(tmp_path), f"test.fr={bad}"]
+    with pytest.raises(InputError, match=r"bad\.tsv, line 2: 2 columns"):
+        run("sentences", *items)
+    assert not run.out.exists()
+    run("sentences", *pairs(tmp_path))
+    first = tree(run.out)
+    with pytest.raises(InputError, match=r"bad\.tsv, line 2"):
+        run("sentences", *items)
+    assert tree(run.out) == first
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "train.tsv", "test.tsv", "bad.tsv"}
+
+
+def test_folders_that_are_not_a_runs_own(run: Run, tmp_path: Path) -> None:
+    items = pairs(tmp_path)
+    run.out.mkdir()
+    run("sentences", *items)
+    inside = write(run.out / "more.tsv", "a\tb\tyes")
+    with pytest.raises(InputError, match=r"holds the input .*more\.tsv"):
+        run("sentences", *items, f"test.fr={inside}")
+    (run.out / "manifest.json").write_text('{"verb": "preprocess", "outputs": []}')
+    with pytest.raises(InputError, match="holds files that nlu did not make"):
+        run("sentences", *items)
+    assert inside.exists()
+    run.out = write(tmp_path / "file", "x")
+    with pytest.raises(InputError, match="a file; valid: a folder"):
+        run("sentences", *items)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--codes", "x"], "--sentencepiece and --codes given; valid: one of"),
+        (["--lowercase"], "--lowercase: valid: only with --wordpiece"),
+        (["--max-positions", "0"], "--max-positions 0"),
+        (["--limit", "x"], "--limit x"),
+        (["--layout", "xglue-ner"], "--layout xglue-ner (it is for tags): valid with sentences: xglue-nc"),
+        (["--layout", "xglue-nc"], "--folder: missing"),
+        (["--folder", "x"], "--folder x: valid: only with --layout"),
+        (["--train-languages", "x"], "--train-languages x: valid: only with --layout"),
+        (["--label", "none", "--labels", "x"], "--labels x: valid: not with --label none"),
+        (["--label-map", "x"], "--label-map x"),
+        (["--text", "title"], "--text title"),
+        (["--dict", "nowhere"], "--dict nowhere: no such file"),
+    ],
+)
+def test_wrong_options_are_named(run: Run, tmp_path: Path, arguments: List[str], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        run("sentences", *pairs(tmp_path), *arguments)
+    assert message in str(error.value)
+    assert not run.out.exists()
+
+
+def test_more_wrong_options(run: Run, tmp_path: Path) -> None:
+    items = pairs(tmp_path)
+    with pytest.raises(SystemExit):
+        run("sentences", *items, "--typo")
+    with pytest.raises(InputError, match="none of them given"):
+        nlu.main(["tags", str(run.out), *items])
+    with pytest.raises(InputError, match="--dict: missing; valid: the fairseq dictionary of --sentencepiece"):
+        nlu.main(["tags", str(run.out), *run.options[:2], *items])
+    with pytest.raises(InputError, match="--label none: valid: the column of the grade"):
+        run("ranking", *items, "--label", "none")
+    with pytest.raises(InputError, match=r"train\.tsv, line 1: the label 'the cat'; valid: one without white space"):
+        run("sentences", *items, "--text", "2", "--label", "1")
+    assert not run.out.exists()

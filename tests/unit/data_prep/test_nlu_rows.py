@@ -1,0 +1,213 @@
+"""Tables with tabs: columns by number and name, headers, csv quotes, missing labels, and what is refused with file and line."""
+
+import csv
+from collections import Counter
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from data_prep import nlu_rows, nlu_sources
+from data_prep.io import InputError
+from data_prep.nlu_conll import Conll
+from data_prep.nlu_rows import Row, Table
+from data_prep.nlu_sources import Source
+from tests.nlu_raw import write
+
+PAIR = (("1",), ("2",))
+
+
+def rows(table: Table, path: Path, split: str = "train", limit: int = 0) -> List[Row]:
+    """All rows of a file."""
+    return list(table.rows(Source(split, "en", path, limit)))
+
+
+def test_columns_by_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "one\ttwo\tyes", "\u2028three\u0085x\tfour\t no ", "a\tb\tyes")
+    found = [Row(1, ("one", "two"), "yes", ""), Row(2, ("\u2028three\u0085x", "four"), "no", "")]
+    assert rows(Table(PAIR), path) == [*found, Row(3, ("a", "b"), "yes", "")]
+    assert rows(Table(PAIR), path, limit=2) == found
+    assert rows(Table(PAIR), path, limit=7)[-1].number == 3
+    assert rows(Table((("2",),), "1", "3"), path)[0] == Row(1, ("two",), "one", "yes")
+    assert [row.label for row in rows(Table(PAIR, label_map={"no": "yes", "yes": "1"}), path)] == ["1", "yes", "1"]
+    assert rows(Table(PAIR, "none"), path)[0].label == ""
+
+
+def test_columns_by_name_and_joined(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "id\ttitle\tbody\tclass", "7\tT\tB c\tx", "8\t\tB\ty")
+    table = Table((("title", "body"), ("2",)), "class", "id", header=("train",))
+    assert rows(table, path) == [Row(2, ("T B c", "T"), "x", "7"), Row(3, ("B", ""), "y", "8")]
+    assert rows(table, path, limit=1) == rows(table, path)[:1]
+    numbered = Table((("2",),), "4", header=("train",))
+    assert [row.number for row in rows(numbered, path, "valid")] == [1, 2, 3]
+    assert [row.number for row in rows(numbered, path)] == [2, 3]
+
+
+def test_what_a_csv_writer_leaves(tmp_path: Path) -> None:
+    cells = ['he said "no"', "plain", '"', "a, b", "", 'x""y']
+    with open(tmp_path / "a.tsv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows([cell, "t", "1"] for cell in cells)
+    assert b"\r\n" in (tmp_path / "a.tsv").read_bytes()
+    assert [row.texts[0] for row in rows(Table(PAIR, csv=True), tmp_path / "a.tsv")] == cells
+    raw = write(tmp_path / "b.tsv", '"he said ""no"""\tt\t1')
+    assert rows(Table(PAIR), raw)[0].texts[0] == '"he said ""no"""'
+    for line in ('"open\tt\t1', '"a"b\tt\t1'):
+        with pytest.raises(InputError, match=r"b\.tsv, line 2: quotation marks that no csv writer leaves"):
+            rows(Table(PAIR, csv=True), write(raw, "a\tt\t1", line))
+    long = write(tmp_path / "c.tsv", '"' + "x" * 200_000 + '"\tt\t1')
+    assert len(rows(Table(PAIR, csv=True), long)[0].texts[0]) == 200_000
+
+
+@pytest.mark.parametrize("label", ["3", "last", "class"])
+def test_only_test_files_may_lack_labels(tmp_path: Path, label: str) -> None:
+    path = write(tmp_path / "a.tsv", "one\ttwo", "a\tb")
+    table = Table(PAIR, label, header=("test", "train") if label == "class" else ())
+    assert rows(table, path, "test")[-1] == Row(2, ("a", "b"), "", "")
+    assert not table.labelled(Source("test", "en", path))
+    assert Table(PAIR, "2").label == "2"
+    with pytest.raises(InputError, match=rf"train\.en: .*a\.tsv, line 1: 2 columns.*--label {label} is "):
+        rows(table, path)
+    full = write(tmp_path / "b.tsv", "one\ttwo\tclass", "a\tb\tc")
+    assert table.labelled(Source("test", "en", full))
+
+
+@pytest.mark.parametrize(
+    ("content", "table", "words"),
+    [
+        (b"a\tb\t1\nc\td\n", Table(PAIR), ["line 2", "2 columns", "valid: 3"]),
+        (b"a\tb\t1\nc\td\te\tf\n", Table(PAIR), ["line 2", "4 columns", "valid: 3"]),
+        (b"a\tb\t1\n\n", Table(PAIR), ["line 2", "1 columns"]),
+        (b"a\tb\t1\nc\td\t \n", Table(PAIR), ["line 2", "no label"]),
+        (b"a\tb\t1\n", Table((("1",), ("4",))), ["line 1", "3 columns", "--text 4", "1 to 3"]),
+        (b"a\tb\t1\n", Table((("1",),), "9"), ["line 1", "--label 9 is not there", "1 to 3"]),
+        (b"a\tb\t1\n", Table((("1",),), "1"), ["line 1", "--label 1 is a text already"]),
+        (b"a\tb\t1\n", Table((("x",),), header=("train",)), ["--text x", "1 to 3, last, a, b, 1"]),
+        (b"a\tb\t1\n", Table(PAIR, query="5"), ["--query 5"]),
+        (b"a\tb\t1\n \tb\t1\n", Table(PAIR, query="1"), ["line 2", "as --query", "an id"]),
+        ("a\u2028x\tb\t1\n".encode(), Table(PAIR, query="1"), ["line 1", "as --query", "on one line"]),
+        (b"\xef\xbb\xbfa\tb\t1\n", Table(PAIR), ["line 1", "byte order mark"]),
+        (b"a\tb\t1\nc\td\t1\r\n", Table(PAIR), ["line 2", "CR (U+000D) at position 6"]),
+        (b"a\tb\t1\nc\0\td\t1\n", Table(PAIR), ["line 2", "NUL (U+0000) at position 2"]),
+        (b"a\tb\t1\nc\t\xff\t1\n", Table(PAIR), ["line 2", "not UTF-8 (byte 0xff at byte 3"]),
+        (b"", Table(PAIR), ["the file is empty"]),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, content: bytes, table: Table, words: List[str]) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        rows(table, path)
+    for word in ("input train.en:", str(path), *words):
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nlu_rows.parse_texts("1,2,3", ()), "--text 1,2,3: valid: one or two texts"),
+        (lambda: nlu_rows.parse_texts("1+,2", ()), "--text 1+,2"),
+        (lambda: nlu_rows.parse_texts("title", ()), "--text title: valid: a number from 1"),
+        (lambda: nlu_rows.parse_texts("0", ()), "--text 0"),
+        (lambda: nlu_rows.check_columns("--label", ["x"], ()), "--label x"),
+        (lambda: nlu_rows.parse_header("dev"), "--header dev"),
+        (lambda: nlu_rows.parse_map("a=b,a=c"), "'a=c'"),
+        (lambda: nlu_rows.parse_map("a"), "'a'; valid: OLD=NEW"),
+        (lambda: nlu_sources.parse_limits("0"), "--limit 0"),
+        (lambda: nlu_sources.parse_limits("dev=3"), "--limit dev=3"),
+        (lambda: nlu_sources.parse_limits("train=3,train=4"), "--limit train=3,train=4"),
+        (lambda: nlu_sources.parse_sources([], {}), "none is given"),
+        (lambda: nlu_sources.parse_sources(["dev.en=x"], {}), "input dev.en=x: valid: SPLIT.LANG=FILE"),
+        (lambda: nlu_sources.parse_sources(["test.en="], {}), "input test.en="),
+        (lambda: nlu_sources.parse_sources(["test.e.n=x"], {}), "input test.e.n=x"),
+        (lambda: nlu_sources.parse_sources(["test.en=nowhere"], {"test": 0}), "input test.en nowhere: no such file"),
+        (lambda: nlu_sources.parse_sources(["test.en=."], {"test": 0}), "a folder"),
+        (lambda: nlu_sources.parse_sources([f"test.en={__file__}"] * 2, {"test": 0}), "given twice"),
+        (lambda: Conll(token=0), "--token-column 0"),
+        (lambda: Conll(tag="pos"), "--tag-column pos"),
+    ],
+)
+def test_options_that_are_refused(call: Any, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        call()
+    assert message in str(error.value)
+
+
+def test_options_as_typed(tmp_path: Path) -> None:
+    assert nlu_rows.parse_texts("1,2+3", ()) == (("1",), ("2", "3"))
+    assert nlu_rows.parse_texts("query,title+body", ("train",)) == (("query",), ("title", "body"))
+    assert nlu_rows.parse_header("all") == ("train", "valid", "test")
+    assert nlu_rows.parse_header("none") == ()
+    assert nlu_rows.parse_map("a=b,c=d=e") == {"a": "b", "c": "d=e"}
+    assert nlu_sources.parse_limits("5") == {"train": 5, "valid": 5, "test": 5}
+    assert nlu_sources.parse_limits("train=5") == {"train": 5, "valid": 0, "test": 0}
+    path = write(tmp_path / "x=y.tsv", "a")
+    items = [f"test.de={path}", f"train.zh-Hant={path}"]
+    assert nlu_sources.parse_sources(items, {"train": 0, "test": 4}) == [
+        Source("train", "zh-Hant", path, 0),
+        Source("test", "de", path, 4),
+    ]
+
+
+# ---- Tagged sentences. ----
+
+
+def sentences(reader: Conll, path: Path, limit: int = 0) -> Any:
+    """Words and tags of a file, the lines of the first words, and what was passed over."""
+    skipped: Counter = Counter()
+    found = list(reader.sentences(Source("test", "de", path, limit), skipped))
+    return [list(zip(one.words, one.tags)) for one in found], [one.number for one in found], dict(skipped)
+
+
+def test_conll_with_tabs_and_spaces(tmp_path: Path) -> None:
+    tabs = write(tmp_path / "a.tsv", "", "New York\tB-LOC", "\u00a0\tO", "\tO", "", " ", "#\tO", "\u2028x\tO")
+    words = [[("New York", "B-LOC"), ("\u00a0", "O"), ("", "O")], [("#", "O"), ("\u2028x", "O")]]
+    assert sentences(Conll(), tabs) == (words, [2, 7], {})
+    assert sentences(Conll(), tabs, 1) == (words[:1], [2], {})
+    spaces = write(tmp_path / "a.txt", "-DOCSTART- -X- -X- O", "", "EU NNP  B-NP B-ORG", "a\u00a0b VB B-VP O", "")
+    expected = ([[("EU", "B-ORG"), ("a\u00a0b", "O")]], [3], {"marks of documents": 1})
+    assert sentences(Conll(), spaces) == expected
+    assert sentences(Conll(tag="2"), spaces)[0] == [[("EU", "NNP"), ("a\u00a0b", "VB")]]
+    assert sentences(Conll(token=2, tag="1", label_map={"EU": "X"}), spaces)[0][-1][0] == ("NNP", "X")
+
+
+def node(name: str, form: str, upos: str = "NOUN", xpos: str = "NN") -> str:
+    """A line of CoNLL-U."""
+    return "\t".join([name, form, "_", upos, xpos, "_", "0", "_", "_", "_"])
+
+
+def test_conllu(tmp_path: Path) -> None:
+    lines = ["# text = im 10 000 x", node("1-2", "im", "_", "_"), node("1", "in", "ADP", "IN"), node("2", "dem", "DET")]
+    lines += [node("2.1", "ghost"), node("3", "10 000", "NUM"), "", "# next", node("1", "#", "SYM"), ""]
+    path = write(tmp_path / "a.conllu", *lines)
+    first = [("in", "ADP"), ("dem", "DET"), ("10 000", "NUM")]
+    skipped = {"ranges of multiword tokens": 1, "empty nodes": 1}
+    assert sentences(Conll(), path) == ([first, [("#", "SYM")]], [3, 9], skipped)
+    assert sentences(Conll(tag="xpos"), path)[0][0][0] == ("in", "IN")
+    assert sentences(Conll(form="conllu"), path.rename(tmp_path / "a.txt"))[0][0] == first
+
+
+@pytest.mark.parametrize(
+    ("lines", "reader", "words"),
+    [
+        (["a\tO", "b"], Conll(), ["line 2", "1 columns ('b')", "valid: 2, as in the first line: a word and its tag"]),
+        (["a\tO", "b\tO\tO"], Conll(), ["line 2", "3 columns"]),
+        (["a\tO", "b\t "], Conll(), ["line 2", "no tag for 'b'"]),
+        (["a O", "b\tO"], Conll(), ["line 2", "1 columns"]),
+        (["a"], Conll(), ["line 1", "valid: 2 or more"]),
+        (["a O"], Conll(tag="3"), ["line 1", "2 columns", "valid: 3 or more"]),
+        (["a O"], Conll(tag="1"), ["line 1", "both 1"]),
+        (["a O"], Conll(tag="upos"), ["--tag-column upos with --format conll; valid: a number from 1, last"]),
+        ([node("1", "a")], Conll("conllu", 2), ["--token-column 2: valid: only with --format conll"]),
+        ([node("1", "a")], Conll("conllu", tag="2"), ["--tag-column 2 with --format conllu; valid: upos, xpos"]),
+        ([node("1", "a"), "2\tb\tNOUN"], Conll("conllu"), ["line 2", "3 columns", "valid: 10"]),
+        ([node("1", "a"), node("3", "b")], Conll("conllu"), ["line 2", "word '3'", "valid: 2"]),
+        ([node("1", "a", "_")], Conll("conllu"), ["line 1", "no upos tag for 'a'"]),
+        ([node("1", "a", "X", "_")], Conll("conllu", tag="xpos"), ["line 1", "no xpos tag for 'a'"]),
+    ],
+)
+def test_misaligned_words_and_tags(tmp_path: Path, lines: List[str], reader: Conll, words: List[str]) -> None:
+    path = write(tmp_path / "a.txt", *lines)
+    with pytest.raises(InputError) as error:
+        sentences(reader, path)
+    for word in ("input test.de:", str(path), *words):
+        assert word in str(error.value)

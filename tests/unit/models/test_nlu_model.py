@@ -1,0 +1,271 @@
+"""nlu_encoder: where its sizes and weights come from, and what its checkpoints hold."""
+
+from pathlib import Path
+from typing import Any, Dict, Sequence
+
+import pytest
+import torch
+
+from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, family_layout
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.models.nlu import load_text_encoder
+from tests import nlu_builders
+from tests.nlu_builders import LANGUAGES, PIECES, tags
+from tests.nlu_models import (
+    KINDS,
+    MBART_SYMBOLS,
+    SCRATCH,
+    arguments,
+    build,
+    from_file,
+    reloaded,
+    saved,
+    scratch,
+    tokens_for,
+)
+
+POOLING = {"xlmr": "first", "bert": "first", "deltalm": "first", "mbart": "mean", "nllb": "mean"}
+
+# ---- Where sizes and weights come from. ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path: Path, family: str, kind: str) -> None:
+    path, symbols = nlu_builders.write_any(family, tmp_path / "pretrained")
+    heads = nlu_builders.heads_of(family)
+    model = from_file(path, symbols, kind, **({"encoder_heads": heads} if heads else {}))
+    assert model.encoder.layout.family == family and model.pooling == POOLING[family]
+    tokens = tokens_for(model)
+    expected = load_text_encoder(path, heads)(tokens)[-1]
+    assert torch.equal(model(tokens)[0], expected)
+    assert model.args.pretrained_encoder is None and model.args.initialised_from == str(path)
+    assert model.max_positions() == model.encoder.layout.max_positions
+    for file in (tmp_path / "pretrained").iterdir():
+        file.unlink()
+    again = reloaded(model, symbols, tmp_path / "model.pt")
+    assert torch.equal(again(tokens)[0], expected)
+    assert again.encoder.layout == model.encoder.layout
+    assert not isinstance(
+        model.args.encoder_layout, type(model.encoder.layout)
+    )  # plain, or it could not be read safely
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_from_scratch_both_ways_build_the_same(family: str) -> None:
+    built = [build(arguments(kind, **{**SCRATCH, "encoder_family": family})) for kind in KINDS]
+    shapes = [{name: tuple(one.shape) for name, one in model.state_dict().items()} for model in built]
+    assert shapes[0] == shapes[1]
+    usual = family_layout(family, vocab_size=24, layers=2, embed_dim=16, ffn_dim=24, heads=2, max_positions=30)
+    assert built[0].encoder.layout == built[1].encoder.layout == usual
+    std = built[0].encoder.layers[0].fc1.weight.std().item()
+    assert abs(std - 0.02) < 0.004
+
+
+def test_from_scratch_the_length_is_512() -> None:
+    assert build(arguments(**{**SCRATCH, "max_source_positions": None})).max_positions() == 512
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder_layers": None, "encoder_heads": None}, "needs --encoder-layers, --encoder-heads"),
+        ({"encoder_family": None}, "needs --encoder-family"),
+        ({"encoder_family": "gpt"}, "--encoder-family must be one of xlmr, bert, mbart, nllb, deltalm; got gpt"),
+        ({"encoder_heads": 3}, "--encoder-heads 3: must divide --encoder-embed-dim 16"),
+        ({"encoder_layers": 0}, "--encoder-layers must be at least 1; got 0"),
+        ({"dropout": 1.5}, r"--dropout must be in \[0, 1\); got 1.5"),
+        ({"sentence_pooling": "max"}, "--sentence-pooling must be one of first, last, mean; got max"),
+        ({"embedding_mismatch": "cut"}, "--embedding-mismatch must be one of error, extend, truncate; got cut"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_options_are_named(kind: str, changes: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(arguments(kind, **{**SCRATCH, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder_layers": 3}, r"other sizes than the command line: --encoder-layers 3 \(valid here: 2\)"),
+        ({"encoder_family": "nllb"}, r"--encoder-family nllb \(valid here: mbart\)"),
+        ({"encoder_heads": 4}, "heads = 4 was given, but the file says encoder_attention_heads = 2"),
+        ({"max_source_positions": 31}, "--max-source-positions 31: .* has 30 positions; valid: at most that"),
+    ],
+)
+def test_sizes_are_compared_with_the_file(tmp_path: Path, options: Dict[str, Any], message: str) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        from_file(tmp_path, MBART_SYMBOLS, **options)
+
+
+@torch.no_grad()
+def test_fewer_positions_are_the_first(tmp_path: Path) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    whole, cut = (from_file(tmp_path, MBART_SYMBOLS, **options) for options in ({}, {"max_source_positions": 9}))
+    assert cut.max_positions() == 9 and whole.max_positions() == 30
+    tokens = tokens_for(whole)
+    assert torch.equal(cut(tokens)[0], whole(tokens)[0])
+
+
+def test_heads_that_the_file_does_not_tell(tmp_path: Path) -> None:
+    path, symbols = nlu_builders.write_any("deltalm", tmp_path)
+    with pytest.raises(ValueError, match="--pretrained-encoder: .*number of attention heads.*; give --encoder-heads"):
+        from_file(path, symbols)
+
+
+def test_what_is_no_encoder_is_named(tmp_path: Path) -> None:
+    torch.save({"model": {}, "args": None}, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match=r"--pretrained-encoder: checkpoint .*model\.pt"):
+        from_file(tmp_path / "model.pt", PIECES)
+
+
+# ---- Without the file. ----
+
+
+@torch.no_grad()
+def test_a_run_resumes_without_the_file(tmp_path: Path) -> None:
+    """Sizes come from the checkpoint to be continued, and nothing may be computed before it was loaded."""
+    nlu_builders.mbart_cc25(tmp_path)
+    model = from_file(tmp_path, MBART_SYMBOLS)
+    saved(model, tmp_path / "checkpoint_last.pt")
+    gone = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt"}
+    again = from_file(tmp_path / "gone", MBART_SYMBOLS, **gone)
+    assert again.encoder.layout == model.encoder.layout
+    tokens = tokens_for(model)
+    with pytest.raises(ValueError, match="gone: no such file, and there is no checkpoint of this run"):
+        again(tokens)
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(tokens)[0], model(tokens)[0])
+    assert again.args.initialised_from == str(tmp_path / "gone")
+    assert list(again.args.encoder_languages) == list(LANGUAGES)
+
+
+def test_without_file_and_checkpoint_sizes_are_needed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"nowhere: no such file, and there is no checkpoint .*--encoder-family"):
+        from_file(Path("nowhere"), PIECES, save_dir=str(tmp_path), restore_file="checkpoint_last.pt")
+    sized = from_file(Path("nowhere"), PIECES, **SCRATCH)
+    assert sized.encoder.layout.layers == 2
+    with pytest.raises(ValueError, match="nowhere: no such file"):
+        sized(tokens_for(sized))
+
+
+# ---- Rows, entries, languages. ----
+
+
+@torch.no_grad()
+def test_rows_by_policy(tmp_path: Path) -> None:
+    path, symbols = nlu_builders.write_any("deltalm", tmp_path)
+    more = [*symbols, "<mask>", "new"]
+    with pytest.raises(
+        ValueError, match="dictionary has 26 entries, .* 24 rows, and --embedding-mismatch is error; valid here: extend"
+    ):
+        from_file(path, more, encoder_heads=2)
+    whole = from_file(path, symbols, encoder_heads=2).encoder.embed_tokens.weight
+    extended = from_file(path, more, encoder_heads=2, embedding_mismatch="extend").encoder.embed_tokens.weight
+    assert extended.shape[0] == 26 and torch.equal(extended[:24], whole)
+    assert extended[24:].abs().max() > 0
+    cut = from_file(path, symbols[:-3], encoder_heads=2, embedding_mismatch="truncate").encoder.embed_tokens.weight
+    assert torch.equal(cut, whole[:21])
+    with pytest.raises(ValueError, match="--embedding-mismatch is extend; valid here: truncate"):
+        from_file(path, symbols[:-3], encoder_heads=2, embedding_mismatch="extend")
+
+
+def test_the_mask_that_a_task_adds_is_explained(tmp_path: Path) -> None:
+    path, symbols = nlu_builders.write_any("deltalm", tmp_path)
+    with pytest.raises(ValueError, match="The one entry more is probably <mask>"):
+        from_file(path, [*symbols, "<mask>"], encoder_heads=2)
+
+
+@pytest.mark.parametrize(
+    ("languages", "problem"),
+    [
+        (("de_DE", "ar_AR", "en_XX"), "in another order: de_DE,ar_AR,en_XX"),
+        (("ar_AR", "en_XX"), "missing: de_DE"),
+        (("ar_AR", "de_DE", "en_XX", "fr_XX"), "not known to it: fr_XX"),
+        ((), "missing: ar_AR,de_DE,en_XX"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["error", "extend", "truncate"])
+def test_other_languages_are_refused(tmp_path: Path, languages: Sequence[str], problem: str, policy: str) -> None:
+    """Whatever the policy of the rows: each language's row would silently be another's."""
+    nlu_builders.mbart_cc25(tmp_path)
+    listed = ",".join(languages) or "none"
+    with pytest.raises(
+        ValueError, match=rf"languages ar_AR,de_DE,en_XX, the data's dictionary has {listed} \({problem}\)"
+    ):
+        from_file(tmp_path, [*PIECES, *tags(languages), "<mask>"], embedding_mismatch=policy)
+
+
+def test_languages_of_a_checkpoint_are_compared_when_it_is_decoded(tmp_path: Path) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    model = from_file(tmp_path, MBART_SYMBOLS)
+    assert list(model.args.encoder_languages) == list(LANGUAGES)
+    swapped = [*PIECES, *tags(LANGUAGES[::-1]), "<mask>"]
+    with pytest.raises(
+        ValueError, match=r"the checkpoint was trained with the languages ar_AR,de_DE,en_XX, .* has en_XX,de_DE,ar_AR"
+    ):
+        reloaded(model, swapped, tmp_path / "own.pt")
+    with pytest.raises(ValueError, match="dictionary has 29 entries, the checkpoint was trained with 28"):
+        reloaded(model, [*MBART_SYMBOLS, "new"], tmp_path / "own.pt")
+
+
+def test_languages_of_an_encoder_from_scratch_are_the_dictionarys() -> None:
+    assert scratch(encoder_family="mbart").args.encoder_languages == list(LANGUAGES)
+    assert scratch(encoder_family="xlmr").args.encoder_languages is None
+
+
+def test_a_model_without_a_list_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stock = nlu_builders.stock_model(MBART_SYMBOLS, arch="mbart_base")
+    path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", stock, {"_name": "translation"})
+    model = from_file(path, MBART_SYMBOLS)
+    assert "does not tell its languages" in caplog.text and "nothing beside it tells what its rows mean" in caplog.text
+    assert list(model.args.encoder_languages) == list(LANGUAGES)
+
+
+def test_entries_in_another_order_are_refused(tmp_path: Path) -> None:
+    path, symbols = nlu_builders.write_any("bert", tmp_path)
+    with pytest.raises(
+        ValueError, match=r"'\[unused1\]' as entry 4, the data's dictionary '\[unused2\]'; preprocess with"
+    ):
+        from_file(path, [symbols[1], symbols[0], *symbols[2:]])
+
+
+def test_mask_is_the_last_row_of_a_masked_lm(tmp_path: Path) -> None:
+    path, symbols = nlu_builders.write_any("xlmr", tmp_path)
+    (path / "dict.txt").unlink()
+    assert from_file(path, symbols).encoder.layout.vocab_size == 25
+    for policy, other in (
+        ("error", ["<mask>", *PIECES]),
+        ("extend", [*PIECES, "tag", "<mask>"]),
+        ("truncate", [*PIECES[:-2], "<mask>"]),
+    ):
+        with pytest.raises(ValueError, match="<mask> is entry .* of the dictionary, but row 24, the last one"):
+            from_file(path, other, embedding_mismatch=policy)
+
+
+# ---- Its own checkpoints as pretrained files. ----
+
+
+@torch.no_grad()
+def test_a_fine_tuned_checkpoint_is_an_encoder_again(tmp_path: Path) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    model = from_file(tmp_path, MBART_SYMBOLS)
+    model.register_classification_head("xnli", 3)
+    model.register_token_head("ner", 3)
+    nlu_builders.randomise(model)
+    path = saved(model, tmp_path / "finetuned.pt")
+    tokens = tokens_for(model)
+    assert torch.equal(load_text_encoder(path)(tokens)[-1], model(tokens)[0])
+    found = read_encoder(path)
+    assert found.languages == LANGUAGES and found.layout == model.encoder.layout
+    assert set(found.report.loaded) | set(found.report.dropped) == set(model.state_dict())
+    second = from_file(path, MBART_SYMBOLS)
+    assert torch.equal(second(tokens)[0], model(tokens)[0]) and not second.classification_heads
+    content = torch.load(path, weights_only=False)
+    content["cfg"]["model"].encoder_layout["layers"] = "two"
+    torch.save(content, path)
+    with pytest.raises(ValueError, match="encoder_layout has layers = 'two', expected int"):
+        load_text_encoder(path)

@@ -1,0 +1,220 @@
+"""TextEncoder equals the encoders of transformers, of stock fairseq and of this package, layer by layer."""
+
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins import checkpoints
+from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, family_layout
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.models.nlu import load_text_encoder
+from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.text_encoder import TextEncoder
+from tests import builders, deltalm_builders, nlu_builders
+
+PAD = nlu_builders.PAD
+TOLERANCE = 1e-5
+ROWS = 4 + len(nlu_builders.PIECES) + len(nlu_builders.LANGUAGES) + 1
+
+
+@pytest.fixture
+def hf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """transformers, kept from importing torchaudio: fairseq requires it, and it cannot load beside torch 2.13."""
+    monkeypatch.setitem(sys.modules, "torchaudio", None)
+    import transformers
+
+    return transformers
+
+
+def encoder(family: str, seed: int = 3, **options: Any) -> TextEncoder:
+    layout = family_layout(family, vocab_size=ROWS, layers=3, embed_dim=16, ffn_dim=24, heads=2, max_positions=30)
+    found: TextEncoder = nlu_builders.randomise(TextEncoder(layout, **options), seed)
+    return found
+
+
+def assert_layers_equal(found: List[Tensor], expected: List[Tensor], tokens: Tensor, atol: float = TOLERANCE) -> None:
+    """Equal at every token of every layer, where the layers are far from equal to each other."""
+    kept = tokens.ne(PAD)
+    assert len(found) == len(expected) == nlu_builders.LAYERS + 1
+    for number, (ours, theirs) in enumerate(zip(found, expected)):
+        assert theirs[kept].std(0).mean() > 0.1
+        torch.testing.assert_close(ours[kept], theirs[kept], rtol=0, atol=atol, msg=f"layer {number}")
+    assert all((a[kept] - b[kept]).abs().max() > 0.1 for a, b in zip(expected, expected[1:]))
+
+
+# ---- transformers. ----
+
+
+@pytest.mark.parametrize("kind", ["xlmr", "mbart", "nllb"])
+@torch.no_grad()
+def test_equals_transformers(tmp_path: Path, hf: Any, kind: str) -> None:
+    model = nlu_builders.huggingface(hf, kind, tmp_path, ROWS)
+    tokens = nlu_builders.tokens(ROWS)
+    mask = tokens.ne(PAD).long()
+    base = model.roberta if kind == "xlmr" else model.get_encoder()
+    theirs = base(tokens, attention_mask=mask, output_hidden_states=True)
+    expected = [*theirs.hidden_states[:-1], theirs.last_hidden_state]
+    ours = load_text_encoder(tmp_path)
+    assert ours.layout.family == kind
+    assert_layers_equal(ours(tokens), expected, tokens)
+    assert_layers_equal([*ours(tokens)[:-1], ours.features(tokens)], expected, tokens)
+
+
+@torch.no_grad()
+def test_equals_transformers_bert_and_its_rows_are_a_dictionarys(tmp_path: Path, hf: Any) -> None:
+    """Sentence pairs, whose second half has another token type; tokens in the order of a fairseq dictionary."""
+    entries = nlu_builders.write_vocab(tmp_path)
+    model = nlu_builders.huggingface(hf, "bert", tmp_path, len(entries))
+    found = read_encoder(tmp_path)
+    theirs_of = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
+    order = torch.tensor([entries.index(theirs_of.get(entry, entry)) for entry in found.entries])
+    assert sorted(order.tolist()) == list(range(len(entries))) and order.tolist() != sorted(order.tolist())
+    tokens = nlu_builders.tokens(len(entries), lengths=(12, 7, 9), pairs=True)
+    theirs = order[tokens]
+    types = (theirs.eq(entries.index("[SEP]")).cumsum(1) - theirs.eq(entries.index("[SEP]")).long()).clamp(max=1)
+    output = model.bert(theirs, attention_mask=tokens.ne(PAD).long(), token_type_ids=types, output_hidden_states=True)
+    ours = load_text_encoder(tmp_path)
+    assert ours.layout.epsilon == 1e-12 and ours.layout.segments == 2
+    assert_layers_equal(ours(tokens), list(output.hidden_states), tokens)
+    back = torch.empty_like(order)
+    back[order] = torch.arange(len(order))
+    assert torch.equal(back[theirs], tokens)
+
+
+@torch.no_grad()
+def test_a_masked_lm_with_other_special_rows_is_brought_into_order(tmp_path: Path, hf: Any) -> None:
+    """Padding elsewhere moves the positions as well (CamemBERT's vocabulary has another order than fairseq's)."""
+    stored = ["<unk>", "p0", "<s>", "</s>", "p1", "<pad>", "<mask>", *nlu_builders.PIECES[2:]]
+    vocabulary = [[entry, 0.0] for entry in stored]
+    nlu_builders.write_json(tmp_path / "tokenizer.json", {"model": {"type": "Unigram", "vocab": vocabulary}})
+    padding = stored.index("<pad>")
+    model = nlu_builders.huggingface(
+        hf, "xlmr", tmp_path, len(stored), pad_token_id=padding, max_position_embeddings=padding + 1 + 30
+    )
+    ours = load_text_encoder(tmp_path)
+    entries = read_encoder(tmp_path).entries
+    order = torch.tensor([stored.index(entry) for entry in entries])
+    assert list(entries[:4]) == nlu_builders.SPECIAL and sorted(entries) == sorted(stored)
+    tokens = nlu_builders.tokens(len(stored), lengths=(30, 4, 6))
+    assert ours.layout.max_positions == 30
+    theirs = model.roberta(order[tokens], attention_mask=tokens.ne(PAD).long(), output_hidden_states=True)
+    assert_layers_equal(ours(tokens), list(theirs.hidden_states), tokens)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(checkpoints.CheckpointError, match="special symbols are not at rows 0 to 3"):
+        read_encoder(tmp_path)
+
+
+# ---- fairseq, and this package. ----
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"encoder_normalize_before": False}, {"no_scale_embedding": True}, {"layernorm_embedding": False}],
+    ids=["cc25", "post-norm", "unscaled", "no-embedding-norm"],
+)
+@torch.no_grad()
+def test_equals_fairseqs_own_mbart_exactly(tmp_path: Path, options: Any) -> None:
+    stock = nlu_builders.mbart_cc25(tmp_path, **options)
+    tokens = nlu_builders.tokens(ROWS)
+    theirs = stock.encoder(tokens, return_all_hiddens=True)
+    expected = [state.transpose(0, 1) for state in (*theirs["encoder_states"][:-1], *theirs["encoder_out"])]
+    assert_layers_equal(load_text_encoder(tmp_path)(tokens), expected, tokens, atol=0)
+
+
+@torch.no_grad()
+def test_equals_fairseqs_own_nllb_exactly(tmp_path: Path) -> None:
+    stock = nlu_builders.nllb_fairseq(tmp_path)
+    tokens = nlu_builders.tokens(len(nlu_builders.PIECES) + 6)
+    theirs = stock.encoder(tokens, return_all_hiddens=True)
+    expected = [state.transpose(0, 1) for state in (*theirs["encoder_states"][:-1], *theirs["encoder_out"])]
+    assert_layers_equal(load_text_encoder(tmp_path)(tokens), expected, tokens, atol=0)
+
+
+@torch.no_grad()
+def test_equals_the_packages_deltalm_exactly(tmp_path: Path) -> None:
+    released = deltalm_builders.write_released(tmp_path / "deltalm.pt")
+    model = deltalm_builders.build(pretrained_deltalm_checkpoint=str(released)).eval()
+    tokens = nlu_builders.tokens(builders.VOCAB)
+    theirs = model.encoder(tokens, return_all_hiddens=True)["encoder_states"]
+    ours = load_text_encoder(released, heads=builders.HEADS)(tokens)
+    assert len(ours) == deltalm_builders.LAYERS + 1
+    for found, expected in zip(ours, theirs):
+        assert torch.equal(found, expected.transpose(0, 1))
+
+
+@torch.no_grad()
+def test_equals_the_packages_masked_lm(tmp_path: Path) -> None:
+    path, _ = nlu_builders.write_any("xlmr", tmp_path)
+    found = checkpoints.read_masked_lm(path)
+    module = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
+    checkpoints.load(module, found.tensors)
+    tokens = nlu_builders.tokens(found.sizes["vocab_size"])
+    theirs, ours = module.sentence_encoder(tokens), load_text_encoder(path)(tokens)
+    kept = tokens.ne(PAD)
+    for one, other in zip(ours[-len(theirs) :], theirs):
+        torch.testing.assert_close(one[kept], other[kept], rtol=0, atol=TOLERANCE)
+
+
+# ---- The module itself. ----
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.no_grad()
+def test_padding_changes_nothing(family: str, device: torch.device) -> None:
+    model = encoder(family).to(device)
+    tokens = nlu_builders.tokens(ROWS, pairs=True).to(device)
+    wider = torch.cat([tokens, torch.full((len(tokens), 5), PAD, device=device)], 1)
+    for alone, batched, padded in zip(model(tokens[1:2, :4]), model(tokens), model(wider)):
+        torch.testing.assert_close(batched[1, :4], alone[0], rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(padded[1, :4], alone[0], rtol=0, atol=TOLERANCE)
+
+
+def test_segments_begin_behind_the_first_end() -> None:
+    tokens = torch.tensor([[0, 5, 2, 6, 2, PAD], [0, 7, 8, 9, 2, PAD], [0, 5, 2, 6, 2, 7]])
+    assert encoder("bert").segment_types(tokens).tolist() == [[0, 0, 0, 1, 1, 0], [0] * 6, [0, 0, 0, 1, 1, 1]]
+
+
+@torch.no_grad()
+def test_segments_and_epsilon_matter() -> None:
+    model = encoder("bert")
+    tokens = nlu_builders.tokens(ROWS, pairs=True)
+    before = model(tokens)[0]
+    model.segment_embeddings.weight[1] += torch.arange(16.0)  # type: ignore[union-attr,operator]
+    after = model(tokens)[0]
+    assert torch.equal(before[0, :5], after[0, :5]) and not torch.allclose(before[0, 5:], after[0, 5:])
+    norms = [module.eps for module in model.modules() if isinstance(module, torch.nn.LayerNorm)]
+    assert norms == [1e-12] * (2 * 3 + 1)
+
+
+def test_layerdrop_leaves_layers_out_in_training_only() -> None:
+    model = encoder("mbart", layerdrop=0.5)
+    tokens = nlu_builders.tokens(ROWS)
+    assert len(model(tokens)) == 4
+    model.train()
+    torch.manual_seed(1)
+    counts = {len(model(tokens)) for _ in range(20)}
+    assert min(counts) < 4 and max(counts) <= 4
+
+
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
+def test_each_dropout_acts_in_training_only(name: str) -> None:
+    model, plain, tokens = encoder("xlmr", **{name: 0.5}), encoder("xlmr"), nlu_builders.tokens(ROWS)
+    assert torch.equal(model.features(tokens), plain.features(tokens))
+    model.train()
+    assert not torch.allclose(model.features(tokens), plain.features(tokens))
+
+
+def test_checkpointed_activations_give_the_same_gradients() -> None:
+    tokens, gradients = nlu_builders.tokens(ROWS), []
+    for checkpointed in (False, True):
+        model = encoder("mbart", checkpoint_activations=checkpointed).train()
+        assert hasattr(model.layers[0], "precheckpoint_forward") == checkpointed
+        model.features(tokens).pow(2).sum().backward()
+        gradients.append({name: parameter.grad.clone() for name, parameter in model.named_parameters()})  # type: ignore[union-attr]
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,237 @@
+"""CKA: equal to the definitions in numpy, streamed or at once, with the invariances that it must have."""
+
+from typing import Any, Callable, List, Optional
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.ops import cka
+from fairseq_plugins.ops.cka import Cka, CrossMoments, cka_of_pairs, linear_cka
+
+TIGHT = {"rel": 1e-9, "abs": 1e-11}
+
+
+def normal(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Standard normal numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def related(count: int = 40, seed: int = 1, widths: Any = (7, 5)) -> List[Tensor]:
+    """Two sides that share a part and lie far from the origin, with unequal norms of rows."""
+    shared = normal(count, 3, seed=seed) * (1 + torch.arange(count, dtype=torch.float64)[:, None] / count)
+    return [
+        shared @ normal(3, width, seed=seed + width) + 0.5 * normal(count, width, seed=seed + 9 * width) + 20.0 * number
+        for number, width in enumerate(widths, start=1)
+    ]
+
+
+def one(x: Tensor, y: Tensor, space: Optional[str] = None, **options: Any) -> Cka:
+    """CKA of a single pair."""
+    return next(cka_of_pairs([x, y], [(0, 1)], space=space, **options))
+
+
+def hsic_1(k: np.ndarray, other: np.ndarray) -> float:
+    """The unbiased estimator as it is written, from N x N kernels."""
+    n = len(k)
+    k, other = k.copy(), other.copy()
+    np.fill_diagonal(k, 0.0)
+    np.fill_diagonal(other, 0.0)
+    ones = np.ones(n)
+    terms = np.trace(k @ other) + (ones @ k @ ones) * (ones @ other @ ones) / ((n - 1) * (n - 2))
+    return (terms - 2 / (n - 2) * (ones @ k @ other @ ones)) / (n * (n - 3))
+
+
+def direct(x: Tensor, y: Tensor) -> Cka:
+    """Biased CKA as Kornblith et al. write it, unbiased CKA from kernels that are not centred."""
+    a, b = x.numpy(), y.numpy()
+    a_centred, b_centred = a - a.mean(0), b - b.mean(0)
+    top = np.linalg.norm(b_centred.T @ a_centred) ** 2
+    biased = top / np.linalg.norm(a_centred.T @ a_centred) / np.linalg.norm(b_centred.T @ b_centred)
+    # One shift of all rows, which the kernels do feel: without it 1e3 in K would cost digits in this reference itself.
+    k, other = (a - a[0]) @ (a - a[0]).T, (b - b[0]) @ (b - b[0]).T
+    return Cka(biased, hsic_1(k, other) / np.sqrt(hsic_1(k, k) * hsic_1(other, other)))
+
+
+@pytest.mark.parametrize("space", cka.SPACES)
+@pytest.mark.parametrize("count", [4, 5, 12, 40])
+def test_both_estimates_equal_their_definitions(space: str, count: int) -> None:
+    x, y = related(count)
+    found, expected = one(x, y, space, chunk=7), direct(x, y)
+    assert found.biased == pytest.approx(expected.biased, **TIGHT)
+    assert found.unbiased == pytest.approx(expected.unbiased, rel=1e-7, abs=1e-8)
+    assert abs(found.biased - found.unbiased) > 1e-3
+
+
+def test_the_three_terms_of_the_definition_by_hand() -> None:
+    """x = 0 1 2 4 and y = 0 1 3 1 on a line: all products are whole numbers."""
+    x, y = torch.tensor([[0.0], [1], [2], [4]]), torch.tensor([[0.0], [1], [3], [1]])
+    k, other = (x @ x.T).double().numpy(), (y @ y.T).double().numpy()
+    # Off the diagonal: K has 2, 4, 8 and L has 3, 1, 3 at (1,2), (1,3), (2,3); sums 28 and 14; row sums 6 10 12 and 4 6 4.
+    by_hand = (2 * (2 * 3 + 4 * 1 + 8 * 3) + 28 * 14 / 6 - (6 * 4 + 10 * 6 + 12 * 4)) / 4
+    assert hsic_1(k, other) == pytest.approx(by_hand)
+    moments = CrossMoments(1, 1)
+    moments.add(x, y)
+    assert moments.hsic().unbiased == pytest.approx(by_hand)
+    assert moments.hsic().biased == pytest.approx((28 / 4 * 0 + 11 - 7 * 5 / 4) ** 2)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 39, 40, 1000])
+def test_in_chunks_and_at_once_are_the_same(chunk: int) -> None:
+    x, y = related()
+    at_once, streamed = one(x, y, "features", chunk=40), one(x, y, "features", chunk=chunk)
+    assert streamed.biased == pytest.approx(at_once.biased, **TIGHT)
+    assert streamed.unbiased == pytest.approx(at_once.unbiased, **TIGHT)
+
+
+def test_float32_far_from_the_origin_keeps_its_digits() -> None:
+    """Without a shift before the products, means of 1e4 would leave no digit of a spread of 1."""
+    x, y = (side - side.mean(0) for side in related(300))
+    expected = direct(x, y)
+    found = one((x + 1e4).float(), (y - 1e4).float(), "features", chunk=64)
+    assert found.biased == pytest.approx(expected.biased, rel=2e-3)
+    assert found.unbiased == pytest.approx(expected.unbiased, rel=2e-3)
+
+
+@pytest.mark.parametrize("space", cka.SPACES)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x @ torch.linalg.qr(normal(7, 7, seed=5)).Q,
+        lambda x: 0.003 * x,
+        lambda x: x + normal(7, seed=6),
+        lambda x: torch.cat([x, torch.zeros(len(x), 2, dtype=x.dtype)], 1),
+    ],
+    ids=["orthogonal map", "isotropic scaling", "shift", "columns of zeros"],
+)
+def test_what_does_not_change_it(space: str, change: Callable[[Tensor], Tensor]) -> None:
+    x, y = related()
+    before, after = one(x, y, space, chunk=16), one(change(x), y, space, chunk=16)
+    assert after.biased == pytest.approx(before.biased, **TIGHT)
+    assert after.unbiased == pytest.approx(before.unbiased, rel=1e-7)
+
+
+@pytest.mark.parametrize("space", cka.SPACES)
+def test_a_map_that_stretches_directions_does_change_it(space: str) -> None:
+    x, y = related()
+    stretched = x * torch.tensor([9.0, 1, 1, 1, 1, 1, 1], dtype=torch.float64)
+    assert abs(one(stretched, y, space).biased - one(x, y, space).biased) > 0.01
+
+
+@pytest.mark.parametrize("space", cka.SPACES)
+def test_the_order_of_the_rows_counts_only_where_the_sides_differ_in_it(space: str) -> None:
+    x, y = related()
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(3))
+    before, both, single = one(x, y, space), one(x[order], y[order], space), one(x[order], y, space)
+    assert both.biased == pytest.approx(before.biased, **TIGHT)
+    assert both.unbiased == pytest.approx(before.unbiased, rel=1e-7)
+    assert before.unbiased > 0.5
+    assert abs(single.unbiased) < 0.2
+
+
+@pytest.mark.parametrize("space", cka.SPACES)
+def test_the_sides_are_symmetric_and_a_side_equals_itself(space: str) -> None:
+    x, y = related()
+    assert one(x, y, space)[:2] == pytest.approx(one(y, x, space)[:2], rel=1e-9)
+    itself = one(x, x.clone(), space)
+    assert itself.biased == pytest.approx(1.0, abs=1e-9)
+    assert itself.unbiased == pytest.approx(1.0, abs=1e-7)
+
+
+def test_independent_sides_the_unbiased_one_is_about_0_the_biased_one_is_not() -> None:
+    """More widths than sentences: the biased estimate says that noise is alike."""
+    found = [linear_cka(normal(60, 100, seed=seed), normal(60, 100, seed=seed + 100)) for seed in range(20)]
+    unbiased = torch.tensor([one_.unbiased for one_ in found])
+    assert min(one_.biased for one_ in found) > 0.5
+    assert float(unbiased.mean().abs()) < 3 * float(unbiased.std()) / 20**0.5
+    assert float(unbiased.abs().max()) < 0.1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_both_stay_in_their_range(seed: int) -> None:
+    for count in (4, 6, 30):
+        found = linear_cka(normal(count, 8, seed=seed), normal(count, 9, seed=seed + 50))
+        assert 0 <= found.biased <= 1
+        assert -1 <= found.unbiased <= 1
+
+
+def test_permutations_break_the_pairing_of_the_second_side() -> None:
+    x, y = related()
+    generator = torch.Generator().manual_seed(4)
+    orders = [torch.randperm(40, generator=generator) for _ in range(3)]
+    expected = [direct(x, y[order]) for order in orders]
+    for space in cka.SPACES:
+        found = one(x, y, space, permutations=3, seed=4, chunk=16)
+        assert found.floor_biased == pytest.approx([each.biased for each in expected], rel=1e-8)
+        assert found.floor_unbiased == pytest.approx([each.unbiased for each in expected], rel=1e-6, abs=1e-9)
+        assert max(found.floor_biased) < found.biased
+
+
+@pytest.mark.parametrize("space", cka.SPACES)
+def test_many_pairs_are_what_each_pair_is_alone(space: str) -> None:
+    """Layers of two models: what is kept of a layer for later pairs is that layer's."""
+    layers = [*related(30, 1), *related(30, 2, (6, 4))]
+    pairs = [(0, 2), (1, 3), (0, 3), (2, 1)]
+    together = list(cka_of_pairs(layers, pairs, permutations=2, space=space))
+    for pair, found in zip(pairs, together):
+        alone = one(layers[pair[0]], layers[pair[1]], space, permutations=2)
+        assert found.biased == pytest.approx(alone.biased, **TIGHT)
+        assert found.floor_unbiased == pytest.approx(alone.floor_unbiased, **TIGHT)
+
+
+def test_gram_matrices_are_forgotten_after_their_last_pair() -> None:
+    layers = [*related(30, 1), *related(30, 2)]
+    grams = cka._Grams(layers, [(0, 1), (1, 2)], None)
+    grams.hsic(0, 1)
+    grams.release(0)
+    assert set(grams._grams) == {1}
+    assert cka._most_alive([(0, 4), (1, 5), (2, 6)]) == 2
+    assert cka._most_alive([(0, 1), (2, 3), (0, 3)]) == 3
+
+
+def test_the_cheaper_space() -> None:
+    """The paper's 80 sentences of width 1,024 need Gram matrices, 10,000 sentences products of features."""
+    widths, pairs = [1024] * 48, [(layer, 24 + layer) for layer in range(24)]
+    assert cka.cheaper_space(80, widths, pairs, 5) == "sentences"
+    assert cka.cheaper_space(10_000, widths, pairs, 5) == "features"
+    assert cka.cheaper_space(300, [8, 8], [(0, 1)], 0) == "features"
+    assert cka.cheaper_space(1000, [1024] * 300, [(a, b) for a in range(300) for b in range(a)], 0) == "features", (
+        "memory"
+    )
+
+
+def test_half_precision_rows_and_memory_mapped_rows(tmp_path: Any) -> None:
+    x, y = (side.half() for side in related(50))
+    found = one(x, y, "features", chunk=16)
+    assert found.biased == pytest.approx(direct(x.double(), y.double()).biased, rel=1e-5)
+    np.save(tmp_path / "x.npy", x.numpy())
+    mapped = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c"))
+    assert one(mapped, y, "features", chunk=16) == found
+
+
+@pytest.mark.parametrize("space", cka.SPACES)
+def test_bad_input_is_refused(space: str) -> None:
+    x, y = related()
+    cases = [
+        ([x[:3], y[:3]], {}, "at least 4 sentences; got 3"),
+        ([x, y[:39]], {"names": ["a layer 0", "b layer 0"]}, "a layer 0 has 40 rows, b layer 0 39"),
+        ([x, y], {"permutations": -1}, "--permutations must be at least 0; got -1"),
+        ([x, y], {"chunk": 0}, "chunk must be at least 1 row; got 0"),
+        ([x, torch.full_like(y, 0.1)], {"names": ["a", "b"]}, "b: every sentence has the same vector"),
+        (
+            [x, y.clone().index_fill_(0, torch.tensor([30]), float("nan"))],
+            {},
+            "matrix 1: holds numbers that are not finite",
+        ),
+        ([x[:5], torch.eye(5, dtype=x.dtype)], {}, "matrix 1: the sentences are equally far from each other"),
+    ]
+    for matrices, options, message in cases:
+        with pytest.raises(ValueError, match=message):
+            next(cka_of_pairs(matrices, [(0, 1)], space=space, **options))
+    with pytest.raises(ValueError, match="space must be one of features, sentences; got 'both'"):
+        cka_of_pairs([x, y], [(0, 1)], space="both")
+    with pytest.raises(ValueError, match="x has 5 rows, y 4"):
+        CrossMoments(7, 5).add(x[:5], y[:4])
+    with pytest.raises(ValueError, match="at least 4 sentences; got 0"):
+        CrossMoments(7, 5).hsic()

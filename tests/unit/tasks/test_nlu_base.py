@@ -1,0 +1,294 @@
+"""The base of the understanding tasks: dictionary and languages, which data a subset is, several languages, every error."""
+
+import logging
+from pathlib import Path
+from typing import Any, List, Optional
+
+import numpy as np
+import pytest
+import torch
+from fairseq.data import Dictionary
+from omegaconf import OmegaConf
+
+from fairseq_plugins.data.language_mixture import LanguageMixture
+from fairseq_plugins.data.nlu_dataset import NLUDataset
+from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
+from fairseq_plugins.tasks.nlu.base import class_numbers, labels_of, language_of, language_symbols, subsets
+from tests import data_bins, nlu_bins
+from tests.builders import BOS, EOS, FIRST_PIECE, MASK, PAD, PIECES
+
+LABELS = ["no", "yes", "maybe"]
+EN, DE, FR = (data_bins.sentences(count, seed) for count, seed in ((12, 1), (6, 2), (3, 3)))
+
+
+class PlainTask(NLUTask):
+    """The least that a subclass adds."""
+
+    def load_language(self, name: str) -> NLUDataset:
+        """Inputs alone."""
+        return NLUDataset(*self.inputs(name), **self.layout(name))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Single sentences in three languages, and labels for English."""
+    path = tmp_path_factory.mktemp("nlu")
+    for name, rows in (("train.en", EN), ("train.de", DE), ("test.fr", FR), ("test", FR)):
+        nlu_bins.write_texts(path, "input0", name, rows)
+    nlu_bins.write_classes(path, "train.en", [LABELS[number % 3] for number in range(12)], LABELS)
+    return path
+
+
+def setup(folder: Path, **options: Any) -> PlainTask:
+    """As the trainer does."""
+    return PlainTask.setup_task(NLUConfig(**{"data": str(folder), "seed": 1, **options}))
+
+
+def load(task: NLUTask, split: str = "train.en") -> Any:
+    """The split's dataset."""
+    task.load_dataset(split)
+    return task.dataset(split)
+
+
+def tokens(data: Any) -> List[List[int]]:
+    """The inputs of a dataset."""
+    return [data[index]["tokens"].tolist() for index in range(len(data))]
+
+
+# ---- Dictionary and languages. ----
+
+
+def test_languages_and_mask_follow_the_dictionary(folder: Path) -> None:
+    plain = setup(folder)
+    assert len(plain.dictionary) == MASK + 1
+    assert plain.dictionary.index("<mask>") == MASK == FIRST_PIECE + PIECES
+    task = setup(folder, langs="en_XX,de_DE,fr_XX")
+    assert task.dictionary.symbols[MASK:] == ["[en_XX]", "[de_DE]", "[fr_XX]", "<mask>"]
+    assert task.source_dictionary is task.target_dictionary is task.dictionary
+    other = setup(folder, langs="eng_Latn,deu_Latn", language_template="{}")
+    assert other.dictionary.symbols[MASK:] == ["eng_Latn", "deu_Latn", "<mask>"]
+    assert language_symbols(other.cfg) == ["eng_Latn", "deu_Latn"]
+
+
+def test_a_language_that_the_dictionary_has_is_not_added(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a", "[en_XX]", "b"])
+    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
+    task = setup(tmp_path, langs="en_XX,de_DE")
+    assert task.dictionary.symbols[4:] == ["a", "[en_XX]", "b", "[de_DE]", "<mask>"]
+    assert "[en_XX] is entry 5 of the dictionary already" in caplog.text
+    assert "9 types with <mask> and 2 languages" in caplog.text
+
+
+def test_the_dictionary_beside_the_texts_comes_first(folder: Path, tmp_path: Path) -> None:
+    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
+    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a", "b"])
+    assert setup(tmp_path).dictionary.symbols[4:] == ["a", "b", "<mask>"]
+    nlu_bins.write_dictionary(tmp_path / "input0" / "dict.txt", ["c"])
+    assert setup(tmp_path).dictionary.symbols[4:] == ["c", "<mask>"]
+
+
+@pytest.mark.parametrize(
+    ("name", "langs", "codes", "symbol"),
+    [
+        ("test.de", "en_XX,de_DE", "", "[de_DE]"),
+        ("test.de", "de,de_DE", "", "[de]"),
+        ("test.de_DE", "en_XX,de_DE", "", "[de_DE]"),
+        ("test.de", "eng_Latn,deu_Latn", "de=deu_Latn", "[deu_Latn]"),
+        ("test.xx.de", "en_XX,de_DE", "", "[de_DE]"),
+        ("test.de", "de_DE,de_AT", "en=de_DE,de=de_AT", "[de_AT]"),
+    ],
+)
+def test_the_symbol_of_a_subsets_language(folder: Path, name: str, langs: str, codes: str, symbol: str) -> None:
+    task = setup(folder, langs=langs, language_codes=codes, input_format="mbart")
+    assert task.dictionary[task.language(name)] == symbol
+
+
+@pytest.mark.parametrize(
+    ("name", "langs", "codes", "words"),
+    [
+        ("test.de", "en_XX,fr_XX", "", ["test.de", "language de", "does not have it", "de=CODE", "en_XX, fr_XX"]),
+        ("test.de", "de_DE,de_AT", "", ["test.de", "has de_DE, de_AT", "--language-codes"]),
+        ("test", "en_XX", "", ["subset test", "(none)"]),
+        ("test.de", "en_XX,de_DE", "de=deu_Latn", ["language deu_Latn", "does not have it"]),
+        ("test.de", "en_XX,de_DE", "de=de", ["language de", "does not have it"]),
+    ],
+)
+def test_a_language_that_is_not_clear_is_refused(
+    folder: Path, name: str, langs: str, codes: str, words: List[str]
+) -> None:
+    task = setup(folder, langs=langs, language_codes=codes, input_format="mbart50")
+    with pytest.raises(ValueError) as error:
+        task.language(name)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_formats_reach_the_dataset(folder: Path) -> None:
+    rows = {name: tokens(load(setup(folder, input_format=name))) for name in ("xlmr", "bert")}
+    assert rows["xlmr"] == rows["bert"] == [[BOS, *row, EOS] for row in EN]
+    task = setup(folder, input_format="mbart", langs="en_XX,de_DE")
+    assert tokens(load(task)) == [[*row, EOS, MASK] for row in EN]
+    assert tokens(load(task, "train.de")) == [[*row, EOS, MASK + 1] for row in DE]
+    task = setup(folder, input_format="mbart50", langs="en_XX,de_DE", max_positions=4, seed=3)
+    data = load(task, "train.de")
+    assert tokens(data) == [[MASK + 1, *row[:2], EOS] for row in DE]
+    assert (data.max_positions, data.pad, data.seed, task.max_positions()) == (4, PAD, 3, 4)
+
+
+def test_the_second_text_is_read_where_there_is_one(folder: Path, tmp_path: Path) -> None:
+    nlu_bins.write_texts(tmp_path, "input0", "train.en", [[5, 6], [7]])
+    nlu_bins.write_texts(tmp_path, "input1", "train.en", [[8], [9, 10]])
+    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
+    data = load(setup(tmp_path, input_format="bert"))
+    assert tokens(data) == [[BOS, 5, 6, EOS, 8, EOS], [BOS, 7, EOS, 9, 10, EOS]]
+
+
+def test_a_hydra_configuration_is_read_as_well(folder: Path) -> None:
+    given = {"data": str(folder), "input_format": "mbart", "langs": "en_XX,de_DE", "seed": 1}
+    cfg = OmegaConf.merge(OmegaConf.structured(NLUConfig), OmegaConf.create(given))
+    assert tokens(load(PlainTask.setup_task(cfg))) == tokens(load(setup(**{**given, "folder": folder})))
+
+
+# ---- Several languages. ----
+
+
+def test_one_subset_is_itself_and_several_are_a_mixture(folder: Path) -> None:
+    task = setup(folder, sampling_temperature=2.0)
+    assert isinstance(load(task), NLUDataset)
+    data = load(task, "train.en,train.de")
+    assert isinstance(data, LanguageMixture)
+    assert data.names == ["train.en", "train.de"]
+    assert data.probabilities == pytest.approx(np.sqrt([12, 6]) / np.sqrt([12, 6]).sum())
+    assert data.seed == 1
+    natural = load(setup(folder), "train.en,train.de,test.fr")
+    wanted = [[BOS, *row, EOS] for row in [*EN, *DE, *FR]]
+    assert sorted(tokens(natural)) == sorted(wanted)
+
+
+def test_a_mixture_gives_each_language_its_symbol(folder: Path) -> None:
+    data = load(setup(folder, input_format="mbart", langs="en_XX,de_DE"), "train.en,train.de")
+    wanted = [[*row, EOS, MASK] for row in EN] + [[*row, EOS, MASK + 1] for row in DE]
+    assert sorted(tokens(data)) == sorted(wanted)
+
+
+def test_rows_and_cuts_are_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    load(setup(folder, max_positions=6), "train.en,test.fr")
+    cut = [sum(len(row) > 4 for row in rows) for rows in (EN, FR)]
+    lost = [sum(max(len(row) - 4, 0) for row in rows) for rows in (EN, FR)]
+    assert min(cut) > 0 and cut != lost
+    for name, rows, number, pieces in zip(("train.en", "test.fr"), (EN, FR), cut, lost):
+        assert f"{name}: {len(rows)} rows, {number} cut to 6 tokens ({pieces} pieces lost)" in caplog.messages
+    caplog.clear()
+    load(setup(folder), "train.de")
+    assert "train.de: 6 rows" in caplog.messages
+
+
+# ---- Errors. ----
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sampling_temperature": 0.5}, ["--sampling-temperature", "at least 1", "0.5"]),
+        ({"sampling_temperature": float("nan")}, ["--sampling-temperature", "nan"]),
+        ({"max_positions": 0}, ["--max-positions", "at least 1", "0"]),
+        ({"input_format": "mbart"}, ["--input-format mbart", "--langs"]),
+        ({"input_format": "mbart50"}, ["--input-format mbart50", "--langs"]),
+        ({"language_codes": "de"}, ["--language-codes", "'de'"]),
+        ({"language_codes": "de="}, ["--language-codes", "'de='"]),
+        ({"language_codes": "=deu_Latn"}, ["--language-codes", "'=deu_Latn'"]),
+    ],
+)
+def test_wrong_options_are_named(folder: Path, options: Any, words: List[str]) -> None:
+    with pytest.raises(ValueError) as error:
+        setup(folder, **options)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_missing_and_empty_subsets_are_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"subset test\.de: .*test\.de\.bin is missing; subsets there: test, test\.fr"):
+        load(setup(folder), "test.de")
+    nlu_bins.write_rows(tmp_path / "input0", "test.de", [])
+    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a"])
+    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
+    with pytest.raises(ValueError, match=r"subset test\.de: .*test\.de\.bin is empty"):
+        load(setup(tmp_path), "test.de")
+    assert subsets(str(folder / "input0")) == ["test", "test.fr", "train.de", "train.en"]
+    assert subsets(str(folder / "none")) == []
+
+
+def test_missing_dictionaries_are_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no dictionary .*input0.dict\.txt: give the folder that .*data_prep\.nlu"):
+        setup(tmp_path)
+    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a"])
+    with pytest.raises(ValueError, match=r"no dictionary .*label.dict\.txt"):
+        setup(tmp_path)
+
+
+# ---- What checkpoints keep. ----
+
+
+def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder: Path, tmp_path: Path) -> None:
+    kept = setup(folder, langs="en_XX,de_DE").state_dict()
+    setup(folder, langs="en_XX,de_DE").load_state_dict(kept)
+    for langs in ("de_DE,en_XX", "en_XX", ""):
+        with pytest.raises(
+            ValueError, match=r"--langs: languages are .*, the checkpoint was trained with \['en_XX', 'de_"
+        ):
+            setup(folder, langs=langs).load_state_dict(kept)
+    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a"])
+    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS[::-1])
+    other = setup(tmp_path, langs="en_XX,de_DE")
+    with pytest.raises(ValueError, match=r"label/dict\.txt: labels are .*'maybe', 'yes', 'no'.* trained with"):
+        other.load_state_dict(kept)
+    other.load_state_dict({})
+
+
+def test_a_task_without_labels_has_none(folder: Path) -> None:
+    class Unlabelled(PlainTask):
+        @classmethod
+        def load_labels(cls, cfg: Any) -> Optional[Dictionary]:
+            return None
+
+    task = Unlabelled.setup_task(NLUConfig(data=str(folder), seed=1))
+    assert task.label_dictionary is None
+    assert task.state_dict() == {"languages": [], "labels": []}
+    assert setup(folder).state_dict()["labels"][4:] == LABELS
+
+
+# ---- Classes. ----
+
+
+def test_class_numbers_count_from_0() -> None:
+    symbols = nlu_bins.label_dictionary(LABELS)
+    rows = [torch.tensor(row) for row in ([4, EOS], [6], [5, EOS])]
+    assert class_numbers(rows, symbols, "train.en").tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([[4], [EOS]], ["subset test.de", "row 2", "0 symbols"]),
+        ([[4], [5], [4, 5, EOS]], ["subset test.de", "row 3", "2 symbols"]),
+        ([[4], [3], [3, EOS]], ["subset test.de", "2 rows", "valid: no, yes, maybe"]),
+        ([[4], [PAD]], ["subset test.de", "1 rows"]),
+    ],
+)
+def test_wrong_labels_are_counted_or_named(rows: List[List[int]], words: List[str]) -> None:
+    with pytest.raises(ValueError) as error:
+        class_numbers([torch.tensor(row) for row in rows], nlu_bins.label_dictionary(LABELS), "test.de")
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_labels_are_those_that_the_data_have() -> None:
+    assert labels_of(nlu_bins.label_dictionary([*LABELS, "madeupword0000"])) == LABELS
+
+
+def test_the_language_is_behind_the_last_dot() -> None:
+    assert [language_of(name) for name in ("test.de", "a.b.zh_CN", "test", "test.")] == ["de", "zh_CN", "", ""]
