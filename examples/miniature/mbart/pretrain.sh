@@ -13,7 +13,7 @@ fairseq-train "$out/bin" --user-dir fairseq_plugins --task multilingual_denoisin
     --tokens-per-sample 128 --sample-break-mode complete --max-source-positions 256 --max-target-positions 256 \
     --arch mbart_base --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 192 --decoder-embed-dim 192 \
     --encoder-ffn-embed-dim 768 --decoder-ffn-embed-dim 768 --encoder-attention-heads 4 --decoder-attention-heads 4 \
-    --layernorm-embedding --share-all-embeddings --dropout 0.1 \
+    --encoder-normalize-before --decoder-normalize-before --layernorm-embedding --share-all-embeddings --dropout 0.1 \
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.002 --lr-scheduler polynomial_decay --warmup-updates 500 --total-num-update "$updates" --max-update "$updates" \
     --max-tokens 2048 --seed 1 --num-workers 0 --validate-interval-updates 500 --save-interval-updates 250 \
