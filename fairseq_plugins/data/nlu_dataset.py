@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from fairseq.data import FairseqDataset, data_utils
 
-from .nlu_inputs import Assembled, InputFormat
+from .nlu_inputs import Assembled, InputFormat, cut_lengths
 
 
 class NLUDataset(FairseqDataset):
@@ -21,6 +21,9 @@ class NLUDataset(FairseqDataset):
         pad: id.
         seed: of the order of the rows, with the epoch.
         language: id of the language's symbol, where the format needs one.
+
+    Raises:
+        ValueError: texts of unequal numbers of rows; ``max_positions`` leave no room for a piece of each text.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class NLUDataset(FairseqDataset):
         self.pad, self.seed, self.language, self.epoch = pad, seed, language, 1
         whole = np.sum([np.asarray(size, dtype=np.int64) - 1 for size in sizes], axis=0)
         whole += input_format.added(len(texts))
+        cut_lengths([1] * len(texts), max_positions - input_format.added(len(texts)))  # refuses what has no room
         self.cut_rows = int((whole > max_positions).sum())
         """Inputs that are longer than ``max_positions``."""
         self.cut_tokens = int((whole - max_positions).clip(min=0).sum())

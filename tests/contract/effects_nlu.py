@@ -168,7 +168,11 @@ ENCODER: Dict[str, Any] = {
     "encoder_embed_dim": (["--encoder-embed-dim", "8"], Run.shapes, []),
     "encoder_ffn_embed_dim": (["--encoder-ffn-embed-dim", "12"], Run.shapes, []),
     "encoder_heads": (["--encoder-heads", "4"], _features, []),
-    "max_source_positions": (["--max-source-positions", "50"], lambda run: run.model.max_positions(), []),
+    "max_source_positions": (
+        ["--max-source-positions", "50"],
+        lambda run: run.model.max_positions(),
+        ["--max-positions", "40"],
+    ),
     "sentence_pooling": (["--sentence-pooling", "last"], _head, []),
     "dropout": (["--dropout", "0.5"], lambda run: _features(run, training=True), NO_DROPOUT),
     "attention_dropout": (["--attention-dropout", "0.5"], lambda run: _features(run, training=True), NO_DROPOUT),

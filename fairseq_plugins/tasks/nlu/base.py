@@ -37,7 +37,7 @@ class NLUConfig(FairseqDataclass):
         default="",
         metadata={"help": "languages of the model in their order, as en_XX,de_DE: their symbols follow the dictionary"},
     )
-    language_template: str = field(default="[{}]", metadata={"help": "the symbol of a language; NLLB has {}"})
+    language_template: str = field(default="[{}]", metadata={"help": "the symbol of a language; NLLB has __{}__"})
     language_codes: str = field(
         default="",
         metadata={
@@ -74,12 +74,14 @@ class NLUTask(FairseqTask):
         """Check the options and read the dictionaries.
 
         Raises:
-            ValueError: an option out of range, a missing dictionary, a format that needs languages without --langs.
+            ValueError: an option out of range, a missing dictionary, a format that needs languages without --langs, languages that
+                would share a symbol.
         """
         if not cfg.sampling_temperature >= 1.0:
             raise ValueError(f"--sampling-temperature must be at least 1; got {cfg.sampling_temperature}")
         if cfg.max_positions < 1:
             raise ValueError(f"--max-positions must be at least 1; got {cfg.max_positions}")
+        _check_languages(cfg)
         dictionary = load_dictionary([os.path.join(cfg.data, "input0", "dict.txt"), os.path.join(cfg.data, "dict.txt")])
         for symbol in language_symbols(cfg):
             if symbol in dictionary:
@@ -124,16 +126,21 @@ class NLUTask(FairseqTask):
             ValueError: it is missing or empty.
         """
         prefix = os.path.join(self.cfg.data, folder, name)
-        if not os.path.isfile(prefix + ".idx") or os.path.getsize(prefix + ".bin") == 0:
-            wrong = "is empty" if os.path.isfile(prefix + ".bin") else "is missing"
+        missing = [file for file in (f"{prefix}.bin", f"{prefix}.idx") if not os.path.isfile(file)]
+        if missing or os.path.getsize(f"{prefix}.bin") == 0:
+            wrong = f"{missing[0]} is missing" if missing else f"{prefix}.bin is empty"
             there = ", ".join(subsets(os.path.join(self.cfg.data, folder))) or "none"
-            raise ValueError(f"subset {name}: {prefix}.bin {wrong}; subsets there: {there}; {COMMAND} makes them")
+            raise ValueError(f"subset {name}: {wrong}; subsets there: {there}; {COMMAND} makes them")
         return data_utils.load_indexed_dataset(prefix, dictionary or self.dictionary)
 
     def inputs(self, name: str) -> Tuple[List[Any], List[Any]]:
-        """Texts and sizes of a subset: input0 and, where it is there, input1."""
+        """Texts and sizes of a subset: input0 and, where there is data of any subset in it, input1.
+
+        Raises:
+            ValueError: one is missing or empty; also where only this subset lacks input1.
+        """
         folders = ["input0"]
-        if os.path.isfile(os.path.join(self.cfg.data, "input1", name + ".idx")):
+        if subsets(os.path.join(self.cfg.data, "input1")):
             folders.append("input1")
         texts = [self.read(folder, name) for folder in folders]
         return texts, [text.sizes for text in texts]
@@ -183,6 +190,28 @@ class NLUTask(FairseqTask):
             have, want = self.state_dict()[what], list(state_dict.get(what, self.state_dict()[what]))
             if have != want:
                 raise ValueError(f"{option}: {what} are {have}, the checkpoint was trained with {want}; valid: these")
+
+    def get_checkpoint_dict(self) -> Dict[str, Any]:
+        """What fairseq hands back when a run is resumed, which it does not do with the task's state."""
+        return {type(self).__name__: self.state_dict()}
+
+    def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
+        """Called when a run is resumed: compare languages and labels."""
+        self.load_state_dict(state)
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """The architecture.
+
+        Raises:
+            ValueError: it has fewer positions than inputs may have; fairseq would leave long rows out of training.
+        """
+        model = super().build_model(cfg, from_checkpoint)
+        most = model.max_positions()
+        if most is not None and self.cfg.max_positions > most:
+            raise ValueError(
+                f"--max-positions {self.cfg.max_positions}: the model has {most} positions; valid: 1 to {most}"
+            )
+        return model
 
     def max_positions(self) -> int:
         """Tokens of an input, at most."""
@@ -260,6 +289,17 @@ def class_numbers(rows: Any, dictionary: Dictionary, origin: str) -> np.ndarray:
 def labels_of(dictionary: Dictionary) -> List[str]:
     """The labels without fairseq's own symbols."""
     return [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not symbol.startswith("madeupword")]
+
+
+def _check_languages(cfg: NLUConfig) -> None:
+    """Each language has a symbol of its own."""
+    if "{}" not in cfg.language_template:
+        raise ValueError(f"--language-template must hold {{}}, where the language goes; got {cfg.language_template!r}")
+    twice = sorted({lang for lang in _languages(cfg) if _languages(cfg).count(lang) > 1})
+    if twice:
+        raise ValueError(
+            f"--langs names {', '.join(twice)} more than once; valid: every language once, in the model's order"
+        )
 
 
 def _languages(cfg: NLUConfig) -> List[str]:

@@ -122,6 +122,12 @@ def test_workers_get_a_copy() -> None:
     assert found["tokens"].equal(data[2]["tokens"]) and found["target"] == 2
 
 
+def test_no_room_is_refused_before_the_first_batch() -> None:
+    dataset(FIRST, SECOND, max_positions=6)
+    with pytest.raises(ValueError, match="--max-positions leaves room for 1 pieces of 2 texts"):
+        dataset(FIRST, SECOND, max_positions=5)
+
+
 @pytest.mark.parametrize("labels", [None, [0, 1]])
 def test_sides_and_labels_of_other_lengths_are_refused(labels: Optional[List[int]]) -> None:
     if labels is None:

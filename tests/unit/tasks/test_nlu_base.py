@@ -2,12 +2,14 @@
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, List, Optional
 
 import numpy as np
 import pytest
 import torch
 from fairseq.data import Dictionary
+from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
 from fairseq_plugins.data.language_mixture import LanguageMixture
@@ -144,6 +146,11 @@ def test_the_second_text_is_read_where_there_is_one(folder: Path, tmp_path: Path
     nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
     data = load(setup(tmp_path, input_format="bert"))
     assert tokens(data) == [[BOS, 5, 6, EOS, 8, EOS], [BOS, 7, EOS, 9, 10, EOS]]
+    nlu_bins.write_texts(tmp_path, "input0", "test.de", [[5, 6]])
+    with pytest.raises(
+        ValueError, match=r"subset test\.de: .*input1.test\.de\.bin is missing; subsets there: train\.en"
+    ):
+        load(setup(tmp_path), "test.de")
 
 
 def test_a_hydra_configuration_is_read_as_well(folder: Path) -> None:
@@ -198,6 +205,8 @@ def test_rows_and_cuts_are_logged(folder: Path, caplog: pytest.LogCaptureFixture
         ({"max_positions": 0}, ["--max-positions", "at least 1", "0"]),
         ({"input_format": "mbart"}, ["--input-format mbart", "--langs"]),
         ({"input_format": "mbart50"}, ["--input-format mbart50", "--langs"]),
+        ({"langs": "en_XX,de_DE,en_XX"}, ["--langs", "en_XX more than once"]),
+        ({"langs": "en_XX", "language_template": "[]"}, ["--language-template", "{}", "'[]'"]),
         ({"language_codes": "de"}, ["--language-codes", "'de'"]),
         ({"language_codes": "de="}, ["--language-codes", "'de='"]),
         ({"language_codes": "=deu_Latn"}, ["--language-codes", "'=deu_Latn'"]),
@@ -218,6 +227,11 @@ def test_missing_and_empty_subsets_are_named(folder: Path, tmp_path: Path) -> No
     nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
     with pytest.raises(ValueError, match=r"subset test\.de: .*test\.de\.bin is empty"):
         load(setup(tmp_path), "test.de")
+    for ending in ("bin", "idx"):
+        nlu_bins.write_texts(tmp_path, "input0", "train.en", EN)
+        (tmp_path / "input0" / f"train.en.{ending}").unlink()
+        with pytest.raises(ValueError, match=rf"subset train\.en: .*train\.en\.{ending} is missing"):
+            load(setup(tmp_path))
     assert subsets(str(folder / "input0")) == ["test", "test.fr", "train.de", "train.en"]
     assert subsets(str(folder / "none")) == []
 
@@ -247,6 +261,28 @@ def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder: Pat
     with pytest.raises(ValueError, match=r"label/dict\.txt: labels are .*'maybe', 'yes', 'no'.* trained with"):
         other.load_state_dict(kept)
     other.load_state_dict({})
+
+
+def test_resuming_with_other_languages_is_refused(folder: Path) -> None:
+    """fairseq hands this back when a run is resumed, under the name of the task's class."""
+    kept = setup(folder, langs="en_XX,de_DE").get_checkpoint_dict()["PlainTask"]
+    setup(folder, langs="en_XX,de_DE").set_checkpoint_dict(kept)
+    with pytest.raises(ValueError, match="--langs: languages are"):
+        setup(folder, langs="de_DE,en_XX").set_checkpoint_dict(kept)
+
+
+@pytest.mark.parametrize("most", [None, 50, 49])
+def test_a_model_with_fewer_positions_is_refused(
+    folder: Path, most: Optional[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = SimpleNamespace(max_positions=lambda: most)
+    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: model)
+    task = setup(folder, max_positions=50)
+    if most == 49:
+        with pytest.raises(ValueError, match="--max-positions 50: the model has 49 positions; valid: 1 to 49"):
+            task.build_model("cfg")
+    else:
+        assert task.build_model("cfg") is model
 
 
 def test_a_task_without_labels_has_none(folder: Path) -> None:
