@@ -119,9 +119,12 @@ class Conll:
 
     @staticmethod
     def _sentence(block: List[Tuple[int, str, str]], skipped: Counter) -> Iterator[Sentence]:
-        if len(block) == 1 and block[0][1] == DOCUMENT_MARK:
+        if (
+            block and block[0][1] == DOCUMENT_MARK
+        ):  # alone, or straight before the first word, as in CoNLL-2002's Dutch files
             skipped["marks of documents"] += 1
-        elif block:
+            block = block[1:]
+        if block:
             yield Sentence(block[0][0], tuple(word for _, word, _ in block), tuple(tag for _, _, tag in block))
 
     def _conllu(self, source: Source, lines: Iterator[Tuple[int, str]], skipped: Counter) -> Iterator[Sentence]:

@@ -8,17 +8,17 @@ data=$1 pieces=$2 before=$3 after=$4 out=$5
 shift 5
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 mkdir -p "$out"
-texts=()
-for lang in ${langs//,/ }; do texts+=("$lang=$data/ntrex/ntrex.$lang"); done
+parallel=()
+for lang in ${texts//,/ }; do parallel+=("$lang=$data/ntrex/ntrex.$lang"); done
 # The model of denoising had the language last, the continued one has it first.
 pieces_a=(--sentencepiece "$pieces/sentencepiece.bpe.model" --dict "$pieces/dict.txt" --input-format mbart)
 pieces_b=(--sentencepiece-b "$pieces/sentencepiece.bpe.model" --dict-b "$pieces/dict.txt" --input-format-b mbart50)
-"$PYTHON" -m fairseq_plugins.analysis.cka "$before" "$after" --text "${texts[@]}" "${pieces_a[@]}" "${pieces_b[@]}" \
+"$PYTHON" -m fairseq_plugins.analysis.cka "$before" "$after" --text "${parallel[@]}" "${pieces_a[@]}" "${pieces_b[@]}" \
     --json "$out/models.json" --plot "$out/models.svg" "$@" >"$out/models.md"
 for model in before after; do
     format=mbart50
     [ $model = after ] || format=mbart
-    "$PYTHON" -m fairseq_plugins.analysis.cka "${!model}" --text "${texts[@]}" --sentencepiece "$pieces/sentencepiece.bpe.model" \
+    "$PYTHON" -m fairseq_plugins.analysis.cka "${!model}" --text "${parallel[@]}" --sentencepiece "$pieces/sentencepiece.bpe.model" \
         --dict "$pieces/dict.txt" --input-format $format --json "$out/languages-$model.json" --plot "$out/languages-$model.svg" \
         "$@" >"$out/languages-$model.md"
 done

@@ -2,15 +2,15 @@
 # Continue an mBART with multilingual translation, by stock translation_multi_simple_epoch.
 #   bash examples/mt_transfer/continue.sh OUT MBART KIND UPDATES [fairseq-train options]
 # OUT was made by prepare.sh; MBART is a checkpoint of multilingual denoising; KIND is m2m (every direction), m2o (into English) or o2m
-# (out of English). Goes to OUT/KIND; run again to continue.
+# (out of English). Goes to OUT/KIND; run again to continue. LANGS has all languages of MBART in their order, TEXTS those of OUT.
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n 2,5p "$0" >&2; exit 2; }
 out=$1 mbart=$2 kind=$3 updates=$4
 shift 4
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 pairs=()
-for source in ${langs//,/ }; do
-    for target in ${langs//,/ }; do
+for source in ${texts//,/ }; do
+    for target in ${texts//,/ }; do
         [ "$source" != "$target" ] || continue
         case $kind in
             m2m) ;;

@@ -11,12 +11,12 @@ limit=${LIMIT:-valid=2000,test=2500}
 model=(--sentencepiece "$pieces/sentencepiece.bpe.model" --dict "$pieces/dict.txt")
 
 mkdir -p "$out/text"
-for lang in ${langs//,/ }; do
+for lang in ${texts//,/ }; do
     head -n 7200 "$data/bible/bible.$lang" >"$out/text/train.$lang"
     sed -n 7201,7400p "$data/bible/bible.$lang" >"$out/text/valid.$lang"
     tail -n +7401 "$data/bible/bible.$lang" >"$out/text/test.$lang"
 done
-IFS=, read -r -a names <<<"$langs"
+IFS=, read -r -a names <<<"$texts"
 pairs=()
 for ((first = 0; first < ${#names[@]}; first++)); do
     for ((second = first + 1; second < ${#names[@]}; second++)); do pairs+=("${names[first]}-${names[second]}"); done

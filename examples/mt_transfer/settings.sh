@@ -3,7 +3,8 @@
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
 export PYTHON=${PYTHON:-python}
-langs=${LANGS:-en,de,fr,es}
+# LANGS: every language of the mBART, in its order (mBART-50 has 52); TEXTS: those that are translated and tested.
+langs=${LANGS:-en,de,fr,es} texts=${TEXTS:-en,de,fr,es}
 # The stock architecture of the mBART that is continued, and its sizes. The released ones:
 # MBART_ARGS='--arch mbart_large --encoder-normalize-before --decoder-normalize-before --layernorm-embedding'.
 mbart_args=${MBART_ARGS:---arch mbart_base --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 192 --decoder-embed-dim 192

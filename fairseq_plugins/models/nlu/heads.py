@@ -23,7 +23,9 @@ def pool(hidden: Tensor, padding: Tensor, how: str) -> Tensor:
     lengths = (~padding).sum(1).clamp(min=1)
     if how == "last":
         return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
-    return hidden.masked_fill(padding.unsqueeze(-1), 0).sum(1) / lengths.unsqueeze(-1).to(hidden.dtype)
+    # Half precision cannot hold the sum of a thousand positions.
+    total = hidden.masked_fill(padding.unsqueeze(-1), 0).sum(1, dtype=torch.promote_types(hidden.dtype, torch.float32))
+    return (total / lengths.unsqueeze(-1)).to(hidden.dtype)
 
 
 class SentenceHead(RobertaClassificationHead):

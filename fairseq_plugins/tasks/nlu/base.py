@@ -213,6 +213,10 @@ class NLUTask(FairseqTask):
             )
         return model
 
+    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:
+        """As stock; nothing for an empty batch, which fairseq-validate hands to processes that have one batch less than others."""
+        return super().valid_step(sample, model, criterion) if sample else (0.0, 0, {})
+
     def max_positions(self) -> int:
         """Tokens of an input, at most."""
         return self.cfg.max_positions

@@ -166,6 +166,8 @@ def test_conll_with_tabs_and_spaces(tmp_path: Path) -> None:
     spaces = write(tmp_path / "a.txt", "-DOCSTART- -X- -X- O", "", "EU NNP  B-NP B-ORG", "a\u00a0b VB B-VP O", "")
     expected = ([[("EU", "B-ORG"), ("a\u00a0b", "O")]], [3], {"marks of documents": 1})
     assert sentences(Conll(), spaces) == expected
+    joined = write(tmp_path / "b.txt", "-DOCSTART- -X- O", "De Art O", "EU N B-ORG", "")
+    assert sentences(Conll(), joined) == ([[("De", "O"), ("EU", "B-ORG")]], [2], {"marks of documents": 1})
     assert sentences(Conll(tag="2"), spaces)[0] == [[("EU", "NNP"), ("a\u00a0b", "VB")]]
     assert sentences(Conll(token=2, tag="1", label_map={"EU": "X"}), spaces)[0][-1][0] == ("NNP", "X")
 

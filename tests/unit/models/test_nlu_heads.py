@@ -27,6 +27,12 @@ def test_pooling_by_hand() -> None:
     assert pool(hidden, padding, "mean").tolist() == [[1, 2], [8, 9]]
 
 
+def test_the_mean_in_half_precision_is_of_a_sum_beyond_its_range() -> None:
+    hidden = torch.full((1, 1000, 2), 100.0, dtype=torch.float16)
+    pooled = pool(hidden, torch.zeros(1, 1000, dtype=torch.bool), "mean")
+    assert pooled.dtype == torch.float16 and pooled.tolist() == [[100.0, 100.0]]
+
+
 @pytest.mark.parametrize("how", ["first", "last", "mean"])
 @torch.no_grad()
 def test_a_sentence_head_is_fairseqs_on_what_is_pooled(how: str) -> None:

@@ -328,3 +328,9 @@ def test_labels_are_those_that_the_data_have() -> None:
 
 def test_the_language_is_behind_the_last_dot() -> None:
     assert [language_of(name) for name in ("test.de", "a.b.zh_CN", "test", "test.")] == ["de", "zh_CN", "", ""]
+
+
+def test_an_empty_batch_of_validation_counts_nothing(folder: Path) -> None:
+    task, model = setup(folder), torch.nn.Linear(1, 1)
+    assert task.valid_step({}, model, None) == (0.0, 0, {})
+    assert task.valid_step({"id": 1}, model, lambda model, sample: (1.0, 2, {"loss": 3})) == (1.0, 2, {"loss": 3})
