@@ -145,7 +145,9 @@ LAYOUTS: Dict[str, Layout] = {
         },
     ),
 }
-"""Test files of XTREME's tagging tasks hold no tags, and TyDiQA-GoldP has no test: their dev sets are what papers report."""
+"""Test files of XTREME's tagging tasks hold no tags, and TyDiQA-GoldP has no test: their dev sets are what papers report. XTREME's
+scripts also empty the answers of XQuAD, of MLQA's test and of TyDiQA's dev, and take the labels out of XNLI's and PAWS-X's
+test: put the original files in their place."""
 
 
 def layout_named(name: str, verb: str) -> Layout:

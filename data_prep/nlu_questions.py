@@ -14,6 +14,7 @@ from .squad import Answer, Question, read_questions
 
 QUESTIONS, PASSAGES = "qa", "passages"
 NOWHERE_TOLD = -1  # the start of an answer that does not stand where its file says
+SAME_ID = "ids that came before"
 IMPOSSIBLE, NO_ANSWER = "impossible questions (SQuAD 2)", "no answer"
 MISPLACED, ABSENT = "answers not at their offset", "answers nowhere in their passage"
 
@@ -61,8 +62,10 @@ def write_questions(data: DataBin, source: Source, labels: None, longest: int) -
     Returns:
         What was counted.
 
+    An id that came before gets a number: TyDiQA's as XTREME writes them are not unique.
+
     Raises:
-        InputError: as in :func:`squad.read_questions`; an id that is missing or there twice; no question is left.
+        InputError: as in :func:`squad.read_questions`; an id that is missing; no question is left, or none with an answer.
     """
     counts = Counts()
     questions, passages = data.texts(0, source), _Passages(data, source, counts)
@@ -80,6 +83,11 @@ def write_questions(data: DataBin, source: Source, labels: None, longest: int) -
         questions.add(data.row(ids))
         given = [{"text": text, "start": start} for text, start in answers]
         lines.append(_line({"id": question.id, "passage": row, "answers": given}))
+    if counts.kept and counts.notes[NO_ANSWER] == counts.kept:
+        raise InputError(
+            f"{OPTION} {source.name}: {source.path}: none of its {counts.kept} questions has an answer, nothing could be scored; "
+            "valid: a file with answers (XTREME's scripts empty those of its test sets: take the original files)"
+        )
     counts.notes["passages"] += len(passages.rows)
     counts.notes = +counts.notes
     refuse_nothing(source, counts)
@@ -98,7 +106,7 @@ def _usable(source: Source, counts: Counts) -> Iterator[Tuple[Question, List[Ans
         if source.limit and counts.read == source.limit:
             return
         counts.read += 1
-        _check(question, seen)
+        question = _check(question, seen, counts)
         if question.impossible:
             counts.dropped[IMPOSSIBLE] += 1
             continue
@@ -113,11 +121,16 @@ def _usable(source: Source, counts: Counts) -> Iterator[Tuple[Question, List[Ans
         yield question, answers
 
 
-def _check(question: Question, seen: Set[str]) -> None:
-    if question.id is None or question.id in seen:
-        wrong = "no id" if question.id is None else f"the id {question.id!r} again"
-        raise InputError(f"{question.place}: {wrong}; valid: an id of its own for every question")
-    seen.add(question.id)
+def _check(question: Question, seen: Set[str], counts: Counts) -> Question:
+    """The question with an id of its own."""
+    if question.id is None:
+        raise InputError(f"{question.place}: no id; valid: an id for every question")
+    name, number = question.id, 1
+    while name in seen:
+        number += 1
+        name = f"{question.id}#{number}"
+    counts.notes[SAME_ID] += number > 1
+    seen.add(name)
     for text in (question.id, question.question, question.passage, *(answer.text for answer in question.answers)):
         try:
             text.encode("utf-8")
@@ -125,6 +138,7 @@ def _check(question: Question, seen: Set[str]) -> None:
             raise InputError(
                 f"{question.place}: half a character, U+{ord(text[error.start]):04X}; valid: text that UTF-8 can hold"
             ) from None
+    return question._replace(id=name)
 
 
 def _placed(answer: Answer, passage: str, counts: Counts) -> Answer:

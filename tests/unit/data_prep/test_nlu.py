@@ -283,7 +283,7 @@ def test_impossible_questions_are_dropped_and_counted(run: Run, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("questions", "words"),
     [
-        ([("1", "q?", [("a", 0)]), ("1", "r?", [("a", 0)])], ["qas[1]", "the id '1' again"]),
+        ([("1", "q?", []), ("2", "r?", [("", 0)])], ["none of its 2 questions has an answer"]),
         ([(None, "q?", [("a", 0)])], ["qas[0]", "no id"]),
         ([("1", "\ud800?", [("a", 0)])], ["qas[0]", "half a character, U+D800"]),
         ([("1", "q?", [("a", "0")])], ["qas[0].answers[0]", "answer_start is '0'"]),
@@ -295,6 +295,15 @@ def test_questions_that_are_refused(run: Run, tmp_path: Path, questions: Any, wo
         run("questions", f"test.en={path}")
     for word in ("input test.en:", str(path), *words):
         assert word in str(error.value)
+
+
+def test_ids_that_came_before_are_numbered(run: Run, tmp_path: Path) -> None:
+    """As in TyDiQA's files after XTREME's scripts."""
+    asked = [(name, "q?", [("a", 0)]) for name in ("1", "2", "1", "1", "1#2")]
+    run("questions", f"train.en={squad(tmp_path / 'a.json', ('a b', asked))}")
+    found = [line["id"] for line in run.lines("qa/train.en.jsonl")]
+    assert found == ["1", "2", "1#2", "1#3", "1#2#2"]
+    assert "ids that came before 3" in (run.out / "README.md").read_text(encoding="utf-8")
 
 
 # ---- The folder. ----
