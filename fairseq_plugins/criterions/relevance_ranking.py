@@ -11,7 +11,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..scoring.ndcg import ndcg
+from ..scoring.ndcg import ndcg, xglue_ndcg
 
 
 @dataclass
@@ -27,7 +27,8 @@ class RelevanceRankingCriterionConfig(FairseqDataclass):
 class RelevanceRankingCriterion(FairseqCriterion):
     """Cross-entropy of the document's grade, a sum over documents in nats; a document's score is its expected grade.
 
-    In validation also nDCG, averaged over queries; those without a document above grade 0 are left out and counted.
+    In validation also nDCG, averaged over queries; those without a document above grade 0 are left out and counted. And
+    ``ndcg_xglue``, by XGLUE's rules (see :func:`..scoring.ndcg.xglue_ndcg`), for comparisons with published numbers.
 
     Raises:
         ValueError: --ndcg-k below 1, or another task than ``relevance_ranking``.
@@ -75,11 +76,20 @@ class RelevanceRankingCriterion(FairseqCriterion):
             for score, grade in zip(scores.split(counts), grades.split(counts))
         ]
         kept = [value for value in found if value is not None]
-        return {"queries": len(kept), "ndcg": sum(kept), "queries_left_out": len(found) - len(kept)}
+        labels = torch.tensor(self.grades)[logits.detach().argmax(dim=-1).cpu()]
+        pairs = zip(labels.split(counts), grades.split(counts))
+        xglue = [value for value in (xglue_ndcg(*pair) for pair in pairs) if value is not None]
+        return {
+            "queries": len(kept),
+            "ndcg": sum(kept),
+            "queries_left_out": len(found) - len(kept),
+            "xglue_queries": len(xglue),
+            "ndcg_xglue": sum(xglue),
+        }
 
     @staticmethod
     def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
-        """Log the loss in bits per document and accuracy; ndcg in percent and the queries left out, where they were computed."""
+        """Log the loss in bits per document and accuracy; both nDCGs in percent and the queries left out, where there are some."""
 
         def total(name: str) -> float:
             return sum(float(log.get(name, 0)) for log in logging_outputs)
@@ -89,6 +99,10 @@ class RelevanceRankingCriterion(FairseqCriterion):
         metrics.log_scalar("accuracy", 100 * total("ncorrect") / max(documents, 1), documents, round=2)
         if queries:
             metrics.log_scalar("ndcg", 100 * total("ndcg") / queries, queries, round=2)
+        if total("xglue_queries"):
+            metrics.log_scalar(
+                "ndcg_xglue", 100 * total("ndcg_xglue") / total("xglue_queries"), total("xglue_queries"), round=2
+            )
         if any("queries" in log for log in logging_outputs):
             metrics.log_scalar_sum("queries_left_out", int(total("queries_left_out")))
 

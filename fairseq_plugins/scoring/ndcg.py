@@ -21,7 +21,32 @@ def ndcg(scores: Any, grades: Any, k: Optional[int] = None) -> Optional[float]:
 
     Source: Järvelin and Kekäläinen 2002; Burges et al. 2005 (the gain); McSherry and Najork 2008 (ties).
     """
-    gains = np.exp2(np.asarray(grades, dtype=np.float64)) - 1.0
+    return _normalised(scores, np.exp2(np.asarray(grades, dtype=np.float64)) - 1.0, k)
+
+
+def xglue_ndcg(labels: Any, grades: Any) -> Optional[float]:
+    """nDCG as XGLUE's evaluation of WPR has it, for comparisons with published numbers.
+
+    Differs from :func:`ndcg`: a document's score is its predicted grade, the gain is the grade itself, a query whose documents are
+    all of grade 0 counts as 0, and one with a single document is left out.
+
+    Args:
+        labels: (documents,) predicted grades.
+        grades: (documents,) 0 or more.
+
+    Returns:
+        A number in [0, 1]; None where there are fewer than two documents.
+
+    Source: Liang et al. 2020 (XGLUE), WPR, and its released evaluation.
+    """
+    if len(grades) < 2:
+        return None
+    value = _normalised(labels, np.asarray(grades, dtype=np.float64), None)
+    return 0.0 if value is None else value
+
+
+def _normalised(scores: Any, gains: Any, k: Optional[int]) -> Optional[float]:
+    """DCG of these gains over that of the best order; None where all are 0."""
     discounts = 1.0 / np.log2(np.arange(len(gains)) + 2.0)
     discounts[k:] = 0.0 if k is not None else discounts[k:]
     best = float(np.sort(gains)[::-1] @ discounts)

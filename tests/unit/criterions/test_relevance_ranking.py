@@ -68,15 +68,18 @@ def test_the_score_is_the_expected_grade(task: RelevanceRankingTask, device: tor
 @pytest.mark.parametrize("k", [None, 2])
 def test_ndcg_is_that_of_the_whole_set(task: RelevanceRankingTask, model: Any, k: int, device: torch.device) -> None:
     """scikit-learn's, query by query; the batches do not matter."""
-    dataset, expected, right, left_out = task.dataset(NAME), [], [], 0
+    dataset, expected, right, left_out, xglue = task.dataset(NAME), [], [], 0, []
     model.requires_grad_(False)
     for index in range(QUERIES):
-        scores, grades = [], []
+        scores, grades, labels = [], [], []
         for row in dataset[index]["rows"]:
             logits = model(row["tokens"][None].to(device), features_only=True, classification_head_name=task.head)[0][0]
             scores.append(float(logits.softmax(0) @ torch.tensor([3.0, 0.0, 1.0], dtype=torch.float64, device=device)))
             grades.append(int(GRADES[row["target"]]))
             right.append(logits.argmax().item() == row["target"])
+            labels.append(int(GRADES[int(logits.argmax())]))
+        if len(grades) > 1:
+            xglue.append(ndcg_score([grades], [labels]))
         if not any(grades):
             left_out += 1
         else:
@@ -91,6 +94,7 @@ def test_ndcg_is_that_of_the_whole_set(task: RelevanceRankingTask, model: Any, k
                 RelevanceRankingCriterion.reduce_metrics(part)
         values = found.get_smoothed_values()
         assert values["ndcg"] == pytest.approx(100 * np.mean(expected), abs=0.006)
+        assert values["ndcg_xglue"] == pytest.approx(100 * np.mean(xglue), abs=0.006)
         assert values["accuracy"] == pytest.approx(100 * np.mean(right), abs=0.006)
         assert values["queries_left_out"] == left_out
         total, size = (sum(float(log[name]) for log in logs) for name in ("loss", "sample_size"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from fairseq_plugins.scoring.ndcg import ndcg
+from fairseq_plugins.scoring.ndcg import ndcg, xglue_ndcg
 from tests.reference.question_loops import ndcg_loop
 
 
@@ -42,3 +42,13 @@ def test_the_order_of_the_documents_does_not_matter() -> None:
 def test_without_a_relevant_document_there_is_none() -> None:
     assert ndcg([1.0, 2.0], [0, 0]) is None
     assert ndcg([1.0], [2]) == 1.0
+
+
+def test_xglues_rules_are_scikit_learns_on_predicted_grades() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(25):
+        documents = int(rng.integers(2, 9))
+        labels, grades = rng.integers(0, 5, documents), rng.integers(0, 5, documents)
+        assert xglue_ndcg(labels, grades) == pytest.approx(ndcg_score([grades], [labels]), rel=1e-12)
+    assert xglue_ndcg([1, 2], [0, 0]) == 0.0 == ndcg_score([[0, 0]], [[1, 2]])
+    assert xglue_ndcg([1], [3]) is None
