@@ -50,10 +50,8 @@ def _normalised(scores: Any, gains: Any, k: Optional[int]) -> Optional[float]:
     discounts = 1.0 / np.log2(np.arange(len(gains)) + 2.0)
     discounts[k:] = 0.0 if k is not None else discounts[k:]
     best = float(np.sort(gains)[::-1] @ discounts)
-    if best <= 0.0:
-        return None
     _, tie, sizes = np.unique(-np.asarray(scores, dtype=np.float64), return_inverse=True, return_counts=True)
     ends = np.cumsum(sizes)
     below = np.concatenate(([0.0], np.cumsum(discounts)))
     shares = (below[ends] - below[ends - sizes]) / sizes
-    return float(np.bincount(tie, weights=gains) @ shares) / best
+    return None if best <= 0.0 else float(np.bincount(tie, weights=gains) @ shares) / best
