@@ -176,6 +176,11 @@ def read_pair(options: argparse.Namespace) -> Tuple[List[str], List[str]]:
     return source[: options.sentences], reference[: options.sentences]
 
 
+def _number(entry: Tuple[str, int]) -> int:
+    """Sorts a histogram read from JSON, whose keys are texts."""
+    return int(entry[0])
+
+
 def render(content: Dict[str, Any]) -> str:
     """The table of one machine, and the histograms."""
     rows, histograms = [], []
@@ -188,7 +193,7 @@ def render(content: Dict[str, Any]) -> str:
         ]
         rows.append([*cells, f"{one['bleu']:.1f}", f"{one['length_ratio']:.3f}"])
         if one["mean_passes"] is not None:
-            counts = ", ".join(f"{passes}: {count}" for passes, count in one["passes"].items())
+            counts = ", ".join(f"{passes}: {count}" for passes, count in sorted(one["passes"].items(), key=_number))
             histograms.append(f"- {one['system']}: mean {one['mean_passes']:.2f} passes; sentences by passes {counts}")
     columns = [
         "system",
