@@ -1,12 +1,15 @@
 """What the rows of an embedding mean: entries of fairseq dictionaries and of Hugging Face tokenizers, and their languages."""
 
 import importlib
+import logging
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .errors import CheckpointError
 from .huggingface import read_json
+
+logger = logging.getLogger(__name__)
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 """The first entries of every fairseq dictionary, which its files leave out."""
@@ -61,7 +64,7 @@ def tokenizer_entries(folder: Path, family: str, rows: int) -> Optional[List[str
         rows: of the embedding; rows that no file names are called ``madeupword…``, as fairseq calls them.
 
     Returns:
-        ``rows`` entries; None where the folder has no such file.
+        ``rows`` entries; None where the folder has no such file, or only one that leaves the languages of the model out.
 
     Raises:
         CheckpointError: a damaged file, or more entries than rows.
@@ -75,6 +78,14 @@ def tokenizer_entries(folder: Path, family: str, rows: int) -> Optional[List[str
             f"{origin}: names {len(entries):,} entries, the embedding has {rows:,} rows; they must belong to one model"
         )
     style = STYLES.get(family)
+    if style and len(entries) < rows and not any(_is_language(entry) for entry in (*entries, *added)):
+        logger.warning(
+            "%s: names %s entries of %s rows and no language: what the other rows mean is not known",
+            origin,
+            len(entries),
+            rows,
+        )
+        return None
     named = [_in_fairseq(entry, style) if entry in added else entry for entry in entries]
     return named + [f"madeupword{index:04d}" for index in range(rows - len(named))]
 
@@ -96,6 +107,10 @@ def _stored_entries(folder: Path, rows: int) -> Optional[Tuple[Path, List[str], 
     pieces = _sentencepieces(model)
     entries = _with_added(pieces, listed, folder, rows)
     return model, entries, set(entries) - set(pieces)
+
+
+def _is_language(entry: str) -> bool:
+    return bool(_BARE_CODE.fullmatch(entry) or _LANGUAGE.fullmatch(entry))
 
 
 def _in_fairseq(entry: str, style: Optional[str]) -> str:
@@ -161,7 +176,9 @@ def _with_added(entries: List[str], listed: List[str], folder: Path, rows: int) 
         return _by_index(indices, folder / _TOKENIZER_CONFIG)
     known = set(entries)
     added = [token for token in listed if token not in known and token != MASK]
-    mask = [MASK] if MASK not in known and len(entries) + len(added) < rows else []
+    left = rows - len(entries) - len(added)
+    # Without a list of languages, rows that are left are theirs: only the last row of all can be the mask's then.
+    mask = [MASK] if MASK not in known and left > 0 and (added or left == 1) else []
     return [*entries, *added, *mask]
 
 

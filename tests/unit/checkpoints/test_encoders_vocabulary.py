@@ -88,12 +88,16 @@ def test_entries_of_a_sentencepiece_model_and_stored_codes(tmp_path: Path, hf: A
     assert found.languages == tuple(codes)
 
 
-def test_languages_without_a_list_leave_rows_without_a_name(tmp_path: Path, hf: Any) -> None:
+def test_without_a_list_of_languages_no_row_is_named(tmp_path: Path, hf: Any) -> None:
+    """The row after the pieces is a language's, not the mask's."""
     pieces = nlu_builders.write_sentencepiece(tmp_path)
     nlu_builders.huggingface(hf, "mbart", tmp_path, 4 + len(pieces) - 3 + 26)
     found = read_encoder(tmp_path)
     assert found.languages is None
-    assert sum(entry.startswith("madeupword") for entry in found.entries) == 25
+    assert found.entries == ()
+    with pytest.raises(CheckpointError):
+        write_dictionary(tmp_path, tmp_path / "dict.txt")
+    assert not (tmp_path / "dict.txt").exists()
 
 
 def test_more_entries_than_rows_are_refused(tmp_path: Path, hf: Any) -> None:
