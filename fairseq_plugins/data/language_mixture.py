@@ -5,14 +5,14 @@ from bisect import bisect_right
 from typing import Any, Dict, List, Mapping
 
 import numpy as np
-from fairseq.data import FairseqDataset, data_utils
 
+from .epoch_dataset import EpochDataset
 from .stream_sampling import Purpose, draw_texts, epoch_rng, sampling_probabilities
 
 logger = logging.getLogger(__name__)
 
 
-class LanguageMixture(FairseqDataset):
+class LanguageMixture(EpochDataset):
     """As many items an epoch as all parts have together, each part by its share p ∝ n^(1/T).
 
     Which items an epoch holds is a function of (seed, epoch). A batch may hold several languages.
@@ -61,26 +61,3 @@ class LanguageMixture(FairseqDataset):
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
         """All parts share one collater."""
         return self.parts[0].collater(samples)
-
-    @property
-    def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """No: each epoch has its own items."""
-        return False
-
-    def num_tokens(self, index: int) -> int:
-        """Tokens of the item."""
-        return int(self.sizes[index])
-
-    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        """Tokens of several items."""
-        return self.sizes[indices]
-
-    def size(self, index: int) -> int:
-        """Tokens of the item."""
-        return int(self.sizes[index])
-
-    def ordered_indices(self) -> np.ndarray:
-        """Shuffled, then sorted by size. (N,)."""
-        with data_utils.numpy_seed(self.seed, self.epoch):
-            order = np.random.permutation(len(self))
-        return order[np.argsort(self.sizes[order], kind="mergesort")]

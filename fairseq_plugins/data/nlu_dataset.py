@@ -4,12 +4,13 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import FairseqDataset, data_utils
+from fairseq.data import data_utils
 
+from .epoch_dataset import EpochDataset
 from .nlu_inputs import Assembled, InputFormat, cut_lengths
 
 
-class NLUDataset(FairseqDataset):
+class NLUDataset(EpochDataset):
     """One language of one split.
 
     Args:
@@ -78,34 +79,6 @@ class NLUDataset(FairseqDataset):
     def set_epoch(self, epoch: int) -> None:
         """The order differs from epoch to epoch."""
         self.epoch = epoch
-
-    @property
-    def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """No: each epoch has its own order."""
-        return False
-
-    def num_tokens(self, index: int) -> int:
-        """Tokens of the input."""
-        return int(self.sizes[index])
-
-    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        """Tokens of several inputs."""
-        return self.sizes[indices]
-
-    def size(self, index: int) -> int:
-        """Tokens of the input."""
-        return int(self.sizes[index])
-
-    def ordered_indices(self) -> np.ndarray:
-        """Shuffled, then sorted by size, so that batches hold similar lengths. (N,)."""
-        with data_utils.numpy_seed(self.seed, self.epoch):
-            order = np.random.permutation(len(self))
-        return order[np.argsort(self.sizes[order], kind="mergesort")]
-
-    @property
-    def supports_prefetch(self) -> bool:
-        """Memory-mapped data needs none."""
-        return False
 
 
 class LabelledDataset(NLUDataset):
