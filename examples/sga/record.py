@@ -6,23 +6,13 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import torch
 
 KEPT = ("arch", "criterion", "lr", "max_tokens", "batch_size", "seed", "no_denoising", "prompt_length")
 
 VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1")
-
-
-def read_log(path: Path) -> List[Dict[str, Any]]:
-    """The JSON records of a fairseq log, in order."""
-    records = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        start = line.find(' | {"')
-        if start >= 0:
-            records.append(json.loads(line[start + 3 :]))
-    return records
 
 
 def mean_passes(run: Path) -> Dict[str, float]:
@@ -52,7 +42,9 @@ def validation_point(record: Dict[str, Any]) -> Dict[str, float]:
 
 def describe(run: Path) -> Dict[str, Any]:
     """Facts of a run from its log and its last checkpoint."""
-    curve = [point for point in map(validation_point, read_log(run / "train.log")) if point]
+    from fairseq_plugins.analysis.training_logs import json_records  # not before main() has told where the package lies
+
+    curve = [point for point in map(validation_point, json_records(run / "train.log")) if point]
     state = torch.load(run / "checkpoint_last.pt", weights_only=True, map_location="cpu")
     options: Dict[str, Any] = {}
     for section in ("model", "optimization", "dataset", "common"):

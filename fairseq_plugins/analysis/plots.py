@@ -1,4 +1,4 @@
-"""Plots of an analysis: lines over the layers, heat maps. The same numbers give the same SVG, byte for byte.
+"""Plots of an analysis: lines over the layers, curves, bars, heat maps. The same numbers give the same SVG, byte for byte.
 
 matplotlib is imported when a plot is drawn: it is an optional dependency, the extra ``plots``.
 """
@@ -21,6 +21,8 @@ STYLE = {
     "axes.prop_cycle": "cycler('color', ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#000000', '#999999'])",
 }
 MARKERS = "os^Dv<>P"
+MOST_MARKED = 40
+"""Points of a curve up to which each has a marker."""
 CELLS_WITH_NUMBERS = 17
 """Rows or columns of a heat map up to which each cell shows its number."""
 
@@ -65,6 +67,34 @@ class Panel(NamedTuple):
     y_range: Optional[Tuple[float, float]] = None
 
 
+class Curve(NamedTuple):
+    """A curve with an x axis of its own.
+
+    Attributes:
+        label: in the legend.
+        places: x of each point, ascending.
+        values: y of each point.
+    """
+
+    label: str
+    places: Sequence[float]
+    values: Sequence[float]
+
+
+class Bars(NamedTuple):
+    """Bars of one colour, one a group.
+
+    Attributes:
+        label: in the legend.
+        values: one a group; None leaves it out.
+        spans: ends of the interval of each value; none are drawn when None.
+    """
+
+    label: str
+    values: Sequence[Optional[float]]
+    spans: Optional[Sequence[Optional[Tuple[float, float]]]] = None
+
+
 class HeatMap(NamedTuple):
     """A matrix of numbers.
 
@@ -107,6 +137,66 @@ def draw_lines(path: str, panels: Sequence[Panel], places: Sequence[int], x_labe
         axes[-1].legend(list(entries.values()), list(entries), frameon=False, fontsize=8, **beside)
         figure.suptitle(title, fontsize=10)
         _write(figure, path)
+
+
+def draw_curves(
+    path: str, curves: Sequence[Curve], x_label: str, y_label: str, title: str, level: Optional[float] = None
+) -> None:
+    """Curves in one panel; ``level`` is a value that they are to reach, drawn as a dotted line."""
+    check(path)
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(STYLE):
+        figure = _figure((7.0, 4.0))
+        axis = figure.subplots()
+        for number, curve in enumerate(curves):
+            marker = MARKERS[number % 8] if len(curve.places) <= MOST_MARKED else ""
+            look = {"color": f"C{number % 8}", "marker": marker, "markersize": 3.5, "linewidth": 1.3}
+            axis.plot(curve.places, curve.values, "-" if number < 8 else "--", label=curve.label, **look)
+        if level is not None:
+            axis.axhline(level, linestyle=":", color="0.4", linewidth=1.0, label=f"{level:g}")
+        axis.set_xlabel(x_label)
+        axis.set_ylabel(y_label)
+        axis.grid(linewidth=0.3)
+        axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.02, 1.0))
+        figure.suptitle(title, fontsize=10)
+        _write(figure, path)
+
+
+def draw_bars(path: str, groups: Sequence[str], bars: Sequence[Bars], y_label: str, title: str) -> None:
+    """Groups of bars side by side, from 0, each with its number above it."""
+    check(path)
+    matplotlib = _matplotlib()
+    width = 0.8 / len(bars)
+    with matplotlib.rc_context(STYLE):
+        figure = _figure((max(4.0, 0.45 * len(groups) * len(bars) + 2.5), 4.0))
+        axis = figure.subplots()
+        for number, one in enumerate(bars):
+            for group, value in enumerate(one.values):
+                if value is None:
+                    continue
+                place = group + (number - (len(bars) - 1) / 2) * width
+                label = one.label if group == _first(one.values) else "_"
+                axis.bar(place, value, width * 0.94, color=f"C{number % 8}", label=label)
+                span = one.spans[group] if one.spans is not None else None
+                top = value
+                if span is not None:
+                    axis.plot([place, place], span, color="0.25", linewidth=1.0)
+                    top = max(span[1], value)
+                number_text = f"{value:#.3g}".rstrip(".")
+                axis.annotate(number_text, (place, top), (0, 2), textcoords="offset points", ha="center", fontsize=7)
+        axis.set_xticks(range(len(groups)), groups)
+        axis.tick_params(axis="x", length=0)
+        axis.set_ylabel(y_label)
+        axis.grid(axis="y", linewidth=0.3)
+        axis.set_axisbelow(True)
+        axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.02, 1.0))
+        figure.suptitle(title, fontsize=10)
+        _write(figure, path)
+
+
+def _first(values: Sequence[Optional[float]]) -> int:
+    """Place of the first value that is there."""
+    return next(place for place, value in enumerate(values) if value is not None)
 
 
 def draw_heat_maps(

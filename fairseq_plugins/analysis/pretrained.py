@@ -17,6 +17,7 @@ from ..checkpoints.vocabularies import STYLES
 from ..data.nlu_inputs import INPUT_FORMATS
 from ..models.nlu.pretrained import MARKERS
 from ..modules.text_encoder import TextEncoder
+from .report import named_paths
 from .text import TextInputs, load_segmenter
 from .vectors import LayerVectors, sentence_vectors
 
@@ -53,9 +54,14 @@ def add_model_options(parser: Any, suffix: str = "") -> None:
 def add_text_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how text becomes vectors."""
     parser.add_argument("--limit", type=int, metavar="N", help="sentences of each text, from its beginning")
+    parser.add_argument("--keep-vectors", metavar="DIR", help="keep the vectors there, as MODEL.LANG.npy")
+    add_batch_options(parser)
+
+
+def add_batch_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where and in what batches a model reads text."""
     parser.add_argument("--max-tokens", type=int, default=4096, metavar="N", help="tokens of a batch with padding")
     parser.add_argument("--max-unknown", type=float, default=0.2, metavar="R", help="most unknown pieces of a text")
-    parser.add_argument("--keep-vectors", metavar="DIR", help="keep the vectors there, as MODEL.LANG.npy")
     device = parser.add_mutually_exclusive_group()
     device.add_argument("--cpu", dest="device", action="store_const", const="cpu", help="the same as --device cpu")
     device.add_argument("--device", help="as cuda:0 (default: the GPU where there is one)")
@@ -87,8 +93,8 @@ def vector_folder(args: argparse.Namespace) -> Iterator[str]:
         yield folder
 
 
-class Pretrained:
-    """An encoder and the inputs that it takes.
+class PretrainedText:
+    """What a pretrained model takes: its pieces and the format of its inputs; subclasses add the model itself.
 
     Args:
         path: whatever ``checkpoints.encoders.read_encoder`` reads.
@@ -98,8 +104,8 @@ class Pretrained:
             beside the model, or else the first model's.
 
     Attributes:
-        encoder: in evaluation mode, on the device that ``--device`` names.
         inputs: how text becomes tokens.
+        device: the one that ``--device`` names.
 
     Raises:
         ValueError: a file that is missing or does not fit.
@@ -108,20 +114,18 @@ class Pretrained:
     def __init__(self, path: str, name: str, args: argparse.Namespace, first: Optional["Pretrained"] = None):
         self.name, self.max_tokens = name, args.max_tokens
         self._args, self._first = args, first
-        device = pick_device(args.device)
+        self.device = pick_device(args.device)
         self.segmenter_file = self._find_segmenter(path if os.path.isdir(path) else os.path.dirname(path) or ".")
         found = read_encoder(path, self._option("heads"))
         dictionary = self._find_dictionary(found, path)
         layout = found.layout
         languages = self._option("langs")
-        self.encoder = TextEncoder(layout)
-        load(self.encoder, found.tensors, allow_missing=MARKERS)
-        self.encoder.eval().to(device)
+        max_positions = self._build(found, path)
         self.inputs = TextInputs(
             dictionary,
             None if self.segmenter_file == NO_SEGMENTER else load_segmenter(self.segmenter_file),
             self._format(layout.family),
-            layout.max_positions,
+            max_positions,
             layout.vocab_size,
             [one for one in languages.split(",") if one] if languages is not None else found.languages or (),
             self._option("language-template") or STYLES.get(layout.family, "[{}]"),
@@ -130,14 +134,9 @@ class Pretrained:
         )
         logger.info("%s: %s, %d layers of width %d", name, layout.family, layout.layers, layout.embed_dim)
 
-    def vectors(
-        self, lines: Sequence[str], language: str, title: str, folder: str, layers: Optional[Sequence[int]] = None
-    ) -> LayerVectors:
-        """Vectors of the sentences of a language, kept in ``folder`` under ``title``; see :func:`vectors.sentence_vectors`."""
-        name = f"{self.name} {title}"
-        rows = self.inputs.rows(lines, language, name)
-        file = KEPT.format(self.name, title).replace("/", "_")
-        return sentence_vectors(self.encoder, rows, os.path.join(folder, file), layers, self.max_tokens, name)
+    def _build(self, found: EncoderFile, path: str) -> int:
+        """Make the model, in evaluation mode and on the device, from its file. Returns the longest input, in tokens."""
+        raise NotImplementedError
 
     def _option(self, name: str) -> Any:
         """The value of an option; of a second model the first one's where it has none."""
@@ -190,6 +189,31 @@ class Pretrained:
         return str(chosen or FORMATS[family])
 
 
+class Pretrained(PretrainedText):
+    """An encoder and the inputs that it takes; see :class:`PretrainedText`.
+
+    Attributes:
+        encoder: in evaluation mode, on the device.
+    """
+
+    encoder: TextEncoder
+
+    def _build(self, found: EncoderFile, path: str) -> int:
+        self.encoder = TextEncoder(found.layout)
+        load(self.encoder, found.tensors, allow_missing=MARKERS)
+        self.encoder.eval().to(self.device)
+        return found.layout.max_positions
+
+    def vectors(
+        self, lines: Sequence[str], language: str, title: str, folder: str, layers: Optional[Sequence[int]] = None
+    ) -> LayerVectors:
+        """Vectors of the sentences of a language, kept in ``folder`` under ``title``; see :func:`vectors.sentence_vectors`."""
+        name = f"{self.name} {title}"
+        rows = self.inputs.rows(lines, language, name)
+        file = KEPT.format(self.name, title).replace("/", "_")
+        return sentence_vectors(self.encoder, rows, os.path.join(folder, file), layers, self.max_tokens, name)
+
+
 def _load_dictionary(path: str, option: str) -> Dictionary:
     if not os.path.isfile(path):
         raise ValueError(f"{option} {path}: no such file")
@@ -222,19 +246,8 @@ def read_codes(text: str) -> Dict[str, str]:
 
 
 def named_files(items: Sequence[str], option: str) -> Dict[str, str]:
-    """``en=FILE de=FILE`` as a dictionary, in that order.
-
-    Raises:
-        ValueError: a part without ``=``, a language twice.
-    """
-    found: Dict[str, str] = {}
-    for item in items:
-        language, equals, path = item.partition("=")
-        if not (language and equals and path) or language in found:
-            wrong = f"{language} is there twice" if language in found else "no LANG=FILE"
-            raise ValueError(f"{option} {item}: {wrong}; valid: as en=FILE de=FILE, each language once")
-        found[language] = path
-    return found
+    """``en=FILE de=FILE`` as a dictionary, in that order; see :func:`report.named_paths`."""
+    return named_paths(items, option, "as en=FILE de=FILE, each language once", "LANG=FILE")
 
 
 def row_parallel(texts: Dict[str, List[str]], option: str) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from pathlib import PurePath
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 from ..checkpoints import atomic_path
 
@@ -49,14 +49,19 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", metavar="FILE", help="draw it: .svg or .png; needs matplotlib, the extra 'plots'")
 
 
+def add_tsv_option(parser: argparse.ArgumentParser, text: str = "write the table there, tab-separated") -> None:
+    """Add ``--tsv``."""
+    parser.add_argument("--tsv", metavar="FILE", help=text)
+
+
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse outputs that could not be written, before the work.
 
     Raises:
-        ValueError: the folder of ``--json`` or ``--plot`` does not exist, or the plot has an unknown kind.
+        ValueError: the folder of ``--json``, ``--plot`` or ``--tsv`` does not exist, or the plot has an unknown kind.
     """
-    for option in ("json", "plot"):
-        path = getattr(args, option)
+    for option in ("json", "plot", "tsv"):
+        path = getattr(args, option, None)
         if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise ValueError(f"--{option} {path}: its folder does not exist; valid: a file in an existing folder")
     if args.plot is not None:
@@ -71,6 +76,35 @@ def write_json(path: str, content: Any) -> None:
         temporary.write_text(
             json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
         )
+
+
+def write_tsv(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write a tab-separated table at once; None becomes an empty cell."""
+    lines = ["\t".join("" if cell is None else str(cell) for cell in row) for row in [columns, *rows]]
+    with atomic_path(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def named_paths(items: Sequence[str], option: str, valid: str, kind: str = "NAME=FILE") -> Dict[str, str]:
+    """``en=FILE de=FILE`` as a dictionary, in that order.
+
+    Args:
+        items: as typed.
+        option: where, for messages.
+        valid: an example, for messages.
+        kind: what an item is, for messages.
+
+    Raises:
+        ValueError: a part without ``=``, a name twice.
+    """
+    found: Dict[str, str] = {}
+    for item in items:
+        name, equals, path = item.partition("=")
+        if not (name and equals and path) or name in found:
+            wrong = f"{name} is there twice" if name in found else f"no {kind}"
+            raise ValueError(f"{option} {item}: {wrong}; valid: {valid}")
+        found[name] = path
+    return found
 
 
 def short_names(paths: Sequence[str]) -> List[str]:

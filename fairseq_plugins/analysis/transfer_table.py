@@ -7,15 +7,15 @@ Several logs of one model and task are seeds: the table shows their mean and sta
 
 import argparse
 import math
-import os
 import statistics
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import plots, report
-from .validation_logs import choose_metric, read_log, write_text
+from .validation_logs import choose_metric, read_log
 
 Key = Tuple[str, str, str]
+LONG_COLUMNS = ("model", "task", "metric", "language", "seed", "value")
 
 
 class Scores(NamedTuple):
@@ -122,13 +122,13 @@ def _cell(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f}{spread}"
 
 
-def tsv(scores: Scores) -> str:
-    """One line a model, task, language and seed."""
-    lines = ["model\ttask\tmetric\tlanguage\tseed\tvalue"]
-    for (model, task, language), values in scores.values.items():
-        for seed, value in enumerate(values, 1):
-            lines.append(f"{model}\t{task}\t{scores.metrics[task]}\t{language}\t{seed}\t{value:g}")
-    return "\n".join(lines) + "\n"
+def long_rows(scores: Scores) -> List[List[Any]]:
+    """One row a model, task, language and seed, as :data:`LONG_COLUMNS`."""
+    return [
+        [model, task, scores.metrics[task], language, seed, f"{value:g}"]
+        for (model, task, language), values in scores.values.items()
+        for seed, value in enumerate(values, 1)
+    ]
 
 
 def heat_maps(scores: Scores) -> List[plots.HeatMap]:
@@ -145,8 +145,6 @@ def heat_maps(scores: Scores) -> List[plots.HeatMap]:
 
 
 def _work(args: argparse.Namespace) -> None:
-    if args.tsv is not None and not os.path.isdir(os.path.dirname(os.path.abspath(args.tsv))):
-        raise ValueError(f"--tsv {args.tsv}: its folder does not exist; valid: a file in an existing folder")
     logs = [_log(text) for text in args.log]
     metrics = dict(_pair(text, "--metric", "TASK=NAME") for text in args.metric)
     scores = read_scores(logs, metrics)
@@ -158,7 +156,7 @@ def _work(args: argparse.Namespace) -> None:
         ]
         report.write_json(args.json, rows)
     if args.tsv:
-        write_text(args.tsv, tsv(scores))
+        report.write_tsv(args.tsv, LONG_COLUMNS, long_rows(scores))
     if args.plot:
         lowest = min(value for values in scores.values.values() for value in values) / 100
         low = max(0.0, math.floor(lowest * 10) / 10)
@@ -190,7 +188,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument(
         "--trained-on", default="", metavar="en", help="languages of the training: also averages without"
     )
-    parser.add_argument("--tsv", metavar="FILE", help="one line a model, task, language and seed")
+    report.add_tsv_option(parser, "one line a model, task, language and seed")
     report.add_output_options(parser)
     return report.run(parser, _work, argv)
 

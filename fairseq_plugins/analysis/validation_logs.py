@@ -4,8 +4,6 @@ import json
 import re
 from typing import Dict, List, Optional
 
-from ..checkpoints import atomic_path
-
 _JSON = re.compile(r"\| (?P<subset>[^|]+) \| (?P<stats>\{.*\})\s*$")
 PREFERRED = ("ndcg", "f1", "accuracy")
 """Metrics by which tasks are compared when none is named: the first one that a log has."""
@@ -27,7 +25,7 @@ def read_log(path: str) -> Dict[str, Dict[str, float]]:
             if not match:
                 continue
             subset = match["subset"].strip()
-            numbers = _numbers(match["stats"], subset + "_")
+            numbers = prefixed_numbers(match["stats"], subset + "_")
             if numbers:
                 found[subset] = numbers
     if not found:
@@ -35,7 +33,8 @@ def read_log(path: str) -> Dict[str, Dict[str, float]]:
     return found
 
 
-def _numbers(text: str, prefix: str) -> Dict[str, float]:
+def prefixed_numbers(text: str, prefix: str) -> Dict[str, float]:
+    """Numbers of a JSON object whose names begin with ``prefix``, without it; empty where the text is no JSON."""
     try:
         stats = json.loads(text)
     except ValueError:
@@ -64,9 +63,3 @@ def choose_metric(logs: List[Dict[str, Dict[str, float]]], wanted: Optional[str]
             f"--metric {task}={wanted or '(none given)'}: valid: {', '.join(sorted(common)) or '(nothing in common)'}"
         )
     return chosen
-
-
-def write_text(path: str, text: str) -> None:
-    """Write a file at once."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

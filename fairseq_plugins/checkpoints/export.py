@@ -25,6 +25,7 @@ def _export_parser() -> argparse.ArgumentParser:
         "checkpoint", metavar="CHECKPOINT", help="any fairseq checkpoint; it is read without running code"
     )
     parser.add_argument("folder", metavar="FOLDER", help="made when missing")
+    parser.add_argument("--half", action="store_true", help="store float16: half the size, rounded")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--data", metavar="DIR", help="where dict*.txt lie, when not in the run's data folder")
     choice.add_argument("--no-dictionaries", action="store_true", help="leave the dictionaries out")
@@ -50,7 +51,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if importing:
             import_checkpoint(args.folder, args.checkpoint)
         else:
-            export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries)
+            export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return 0

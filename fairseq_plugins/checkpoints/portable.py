@@ -35,7 +35,11 @@ _FROZEN = re.compile(r"(?:(.*)\.)?fingerprint\.([0-9a-f]{32})")
 
 
 def export_checkpoint(
-    checkpoint: PathLike, folder: PathLike, data: Optional[PathLike] = None, dictionaries: bool = True
+    checkpoint: PathLike,
+    folder: PathLike,
+    data: Optional[PathLike] = None,
+    dictionaries: bool = True,
+    half: bool = False,
 ) -> Dict[str, Any]:
     """Write the folder of a checkpoint; its files are replaced one by one, each atomically, ``config.json`` last.
 
@@ -44,13 +48,14 @@ def export_checkpoint(
         folder: made when missing.
         data: where ``dict*.txt`` lie; when None the run's own data folder, or else the checkpoint's.
         dictionaries: False leaves them out.
+        half: store floating-point tensors as float16: half the size, rounded. Stock commands cast them back when they load them.
 
     Returns:
         The content of ``config.json``.
 
     Raises:
         CheckpointError: an unreadable checkpoint, no dictionaries, options that are no plain values, tensors of a dtype that
-            safetensors does not know.
+            safetensors does not know; values that float16 cannot hold.
     """
     state = read_checkpoint(checkpoint)
     model = state.get("model")
@@ -58,6 +63,8 @@ def export_checkpoint(
         raise CheckpointError(
             f"checkpoint {checkpoint}: expected an entry 'model' with tensors, found {listing(list(state))}"
         )
+    if half:
+        model = _halved(model, f"checkpoint {checkpoint}")
     stored, tied = _separate(model)
     files = _dictionaries(state, checkpoint, data) if dictionaries else []
     config = _config(state, f"checkpoint {checkpoint}")
@@ -105,6 +112,23 @@ def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str,
         storages.add(storage.data_ptr())
         stored[name] = tensor.detach() if whole and not shared else tensor.detach().clone().contiguous()
     return stored, tied
+
+
+def _halved(model: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
+    """Floating-point tensors as float16; what was one tensor stays one."""
+    made: Dict[Tuple[Any, ...], Tensor] = {}
+    halved = {}
+    for name, tensor in model.items():
+        place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if not tensor.is_floating_point() or not tensor.numel():
+            halved[name] = tensor
+            continue
+        halved[name] = made.setdefault(place, tensor.half())
+        if not bool(torch.isfinite(halved[name]).all()) and bool(torch.isfinite(tensor).all()):
+            raise CheckpointError(
+                f"{origin}: --half cannot hold {name}, whose largest value is {float(tensor.abs().max()):.3g}"
+            )
+    return halved
 
 
 def _frozen_parts(model: Mapping[str, Tensor]) -> Dict[str, str]:

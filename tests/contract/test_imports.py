@@ -19,7 +19,7 @@ ARROWS: Dict[str, FrozenSet[str]] = {
     "generators": frozenset({"modules", "ops"}),
     "criterions": frozenset({"ops", "scoring"}),
     "models": frozenset({"modules", "ops", "checkpoints"}),
-    "analysis": frozenset({"models", "modules", "ops", "data", "checkpoints"}),
+    "analysis": frozenset({"models", "modules", "ops", "data", "checkpoints", "scoring"}),
     "tasks": frozenset({"data", "generators", "models", "modules", "ops", "checkpoints"}),
 }
 METHODS = ("sga", "csr", "deltalm", "veco", "nlu")

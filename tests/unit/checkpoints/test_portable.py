@@ -137,6 +137,27 @@ def test_tied_tensors_are_stored_once_and_tied_again(tmp_path: Path, data: Path)
     assert len({model[name].data_ptr() for name in (words, *config["tied"])}) == 1
 
 
+def test_half_the_size(tmp_path: Path, data: Path) -> None:
+    """float16 with the ties kept, loaded back by fairseq as float32; nothing becomes infinite in silence."""
+    state = trained(tmp_path / "model.pt", data, "transformer")
+    export.main([str(tmp_path / "model.pt"), str(tmp_path / "folder"), "--half"])
+    stored = safetensors.torch.load_file(tmp_path / "folder" / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values() if tensor.is_floating_point()} == {torch.float16}
+    config = json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))
+    assert len(config["tied"]) == 2
+    import_checkpoint(tmp_path / "folder", tmp_path / "back.pt")
+    ensemble, _, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "back.pt")])
+    rounded = {
+        name: tensor.half().float() if tensor.is_floating_point() else tensor for name, tensor in state["model"].items()
+    }
+    assert_bit_equal(ensemble[0].state_dict(), rounded)
+    torch.save(
+        {"model": {"w": torch.tensor([1e5]), "n": torch.tensor([7])}, "cfg": {"model": {}}}, tmp_path / "large.pt"
+    )
+    with pytest.raises(CheckpointError, match=r"--half cannot hold w, whose largest value is 1e\+05"):
+        export_checkpoint(tmp_path / "large.pt", tmp_path / "other", dictionaries=False, half=True)
+
+
 def test_tensors_of_any_layout(tmp_path: Path) -> None:
     """Views of one memory, transposed ones, empty ones, every dtype."""
     memory = torch.randn(4, 3)

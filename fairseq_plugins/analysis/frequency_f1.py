@@ -1,0 +1,307 @@
+"""F1 of words by their frequency in the training text: ``python -m fairseq_plugins.analysis.frequency_f1``.
+
+    … --train train.de --reference test.de --output plain=a.de restored=b.de
+
+A bucket holds the words whose number of occurrences in ``--train`` lies between two edges; words that are not there at all count 0
+and are part of the lowest bucket (``--edges 1 100 1001`` gives them one of their own). For each sentence and word, matched is the
+smaller of its counts in output and reference. Words are those of ``--tokens``, without punctuation, lower-cased unless ``--cased``.
+The interval of a score, and p of its difference to the first output's, come from one bootstrap over sentences.
+"""
+
+import argparse
+import bisect
+import sys
+from collections import Counter
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..scoring.words import KINDS, words
+from . import plots
+from .pretrained import row_parallel
+from .report import (
+    add_output_options,
+    add_tsv_option,
+    log_to_stderr,
+    named_paths,
+    run,
+    say,
+    table,
+    write_json,
+    write_tsv,
+)
+from .text import read_lines
+
+EDGES = (100, 1001)
+"""Fewer than 100 occurrences, 100 to 1000, more than 1000."""
+ALL = "all"
+CHUNK = 64
+"""Bootstrap samples that are drawn at a time."""
+
+Counts = np.ndarray
+"""(N sentences, K buckets and all of them together, 3) int64: matched, in the output, in the reference."""
+
+
+class Score(NamedTuple):
+    """An output in a bucket.
+
+    Attributes:
+        output: its name.
+        bucket: label.
+        matched, produced, expected: words matched, in the output, in the reference.
+        precision, recall, f1: in [0, 1]; None where there is nothing to divide by.
+        span: 95 % interval of ``f1``.
+        difference: of ``f1`` to the first output's.
+        p: of the difference; None for the first output and where a score is missing.
+    """
+
+    output: str
+    bucket: str
+    matched: int
+    produced: int
+    expected: int
+    precision: Optional[float]
+    recall: Optional[float]
+    f1: Optional[float]
+    span: Optional[Tuple[float, float]]
+    difference: Optional[float]
+    p: Optional[float]
+
+
+def labels_of(edges: Sequence[int]) -> List[str]:
+    """Labels of the buckets, from the lowest: ``<100``, ``100–1000``, ``>1000``.
+
+    Raises:
+        ValueError: edges that are not ascending, or below 1.
+    """
+    if not edges or edges[0] < 1 or list(edges) != sorted(set(edges)):
+        raise ValueError(f"--edges {' '.join(map(str, edges))}: valid: ascending numbers from 1, as 100 1001")
+    between = [f"{low}–{high - 1}" if high - 1 > low else str(low) for low, high in zip(edges, edges[1:])]
+    return [f"<{edges[0]}" if edges[0] > 1 else "0", *between, f">{edges[-1] - 1}"]
+
+
+def count_matches(
+    output: Iterable[Sequence[str]],
+    reference: Iterable[Sequence[str]],
+    frequencies: Mapping[str, int],
+    edges: Sequence[int],
+) -> Counts:
+    """Count words by bucket and sentence.
+
+    Args:
+        output, reference: words of the same N sentences.
+        frequencies: occurrences of a word in the training text; words that it lacks have 0.
+        edges: a word is in the bucket whose number is that of the edges that are not above its frequency.
+
+    Returns:
+        (N, len(edges) + 2, 3); the last bucket holds all words.
+
+    Source: CSR section V-B and Table VII, after the F-measure of words of Neubig et al. 2019 (compare-mt).
+    """
+    rows = []
+    for ours, theirs in zip(output, reference):
+        row = np.zeros((len(edges) + 2, 3), dtype=np.int64)
+        produced, expected = Counter(ours), Counter(theirs)
+        for word in produced.keys() | expected.keys():
+            numbers = (min(produced[word], expected[word]), produced[word], expected[word])
+            row[bisect.bisect_right(edges, frequencies.get(word, 0))] += numbers
+            row[-1] += numbers
+        rows.append(row)
+    return np.stack(rows)
+
+
+def f1_of(sums: np.ndarray) -> np.ndarray:
+    """(..., 3) -> (...): 2 · matched / (in the output + in the reference); NaN where both are 0."""
+    below = sums[..., 1] + sums[..., 2]
+    return np.where(below > 0, 2 * sums[..., 0] / np.maximum(below, 1), np.nan)
+
+
+def resample(counts: Sequence[Counts], samples: int, seed: int) -> np.ndarray:
+    """F1 of bootstrap samples of sentences; every output is resampled with the same sentences.
+
+    Returns:
+        (outputs, samples, buckets).
+    """
+    generator = np.random.default_rng(seed)
+    sentences = len(counts[0])
+    flat = [one.reshape(sentences, -1).astype(np.float64) for one in counts]
+    found = []
+    for start in range(0, samples, CHUNK):
+        size = min(CHUNK, samples - start)
+        drawn = generator.multinomial(sentences, np.full(sentences, 1 / sentences), size=size).astype(np.float64)
+        found.append([f1_of((drawn @ one).reshape(size, -1, 3)) for one in flat])
+    return np.concatenate(found, axis=1)
+
+
+def p_value(differences: np.ndarray, observed: float) -> Optional[float]:
+    """Two-sided p of a paired bootstrap: how often samples lie as far from their own mean as the observed difference from 0.
+
+    Args:
+        differences: (samples,); NaN where a sample has no word of the bucket.
+
+    Source: Riezler and Maxwell 2005, as sacreBLEU computes it.
+    """
+    valid = differences[~np.isnan(differences)]
+    if not len(valid):
+        return None
+    return float((np.sum(np.abs(valid - valid.mean()) > abs(observed)) + 1) / (len(valid) + 1))
+
+
+def score(counts: Mapping[str, Counts], labels: Sequence[str], samples: int, seed: int) -> List[Score]:
+    """Scores of every output in every bucket; differences are to the first output.
+
+    Args:
+        counts: output -> its counts.
+        labels: of the buckets, ``all`` at the end.
+        samples: of the bootstrap.
+        seed: of the bootstrap.
+    """
+    names = list(counts)
+    drawn = resample([counts[name] for name in names], samples, seed)
+    sums = {name: counts[name].sum(0) for name in names}
+    rows = []
+    for number, name in enumerate(names):
+        for place, label in enumerate(labels):
+            matched, produced, expected = (int(value) for value in sums[name][place])
+            f1, first = (_number(f1_of(sums[one][place])) for one in (name, names[0]))
+            valid = drawn[number, :, place]
+            valid = valid[~np.isnan(valid)]
+            span = tuple(float(end) for end in np.percentile(valid, [2.5, 97.5])) if len(valid) else None
+            difference = None if number == 0 or f1 is None or first is None else f1 - first
+            p = None if difference is None else p_value(drawn[number, :, place] - drawn[0, :, place], difference)
+            precision, recall = (matched / below if below else None for below in (produced, expected))
+            rows.append(
+                Score(name, label, matched, produced, expected, precision, recall, f1, span, difference, p)  # type: ignore[arg-type]
+            )
+    return rows
+
+
+def _number(value: Any) -> Optional[float]:
+    return None if np.isnan(value) else float(value)
+
+
+COLUMNS = ("output", "bucket", "words", "produced", "matched", "precision", "recall", "F1", "95 %", "difference", "p")
+
+
+def render(rows: Sequence[Score]) -> str:
+    """The table of F1 as the paper's Table VII has it, then everything."""
+    labels = list(dict.fromkeys(row.bucket for row in rows))[::-1]
+    by_place = {(row.output, row.bucket): row for row in rows}
+    names = list(dict.fromkeys(row.output for row in rows))
+    short = [[name, *(_percent(by_place[name, label].f1) for label in labels)] for name in names]
+    long = [
+        [
+            row.output,
+            row.bucket,
+            row.expected,
+            row.produced,
+            row.matched,
+            _percent(row.precision),
+            _percent(row.recall),
+            _percent(row.f1),
+            "" if row.span is None else "{:.1f} to {:.1f}".format(*(100 * end for end in row.span)),
+            "" if row.difference is None else f"{100 * row.difference:+.1f}",
+            "" if row.p is None else f"{row.p:.3f}",
+        ]
+        for row in rows
+    ]
+    return f"{table(['F1, %', *labels], short)}\n\n{table(COLUMNS, long, text_columns=2)}"
+
+
+def _percent(value: Optional[float]) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
+
+
+def draw(path: str, rows: Sequence[Score]) -> None:
+    """Bars of F1 by bucket, one colour an output, with intervals."""
+    labels = list(dict.fromkeys(row.bucket for row in rows))
+    bars = []
+    for name in dict.fromkeys(row.output for row in rows):
+        own = [row for row in rows if row.output == name]
+        spans = [None if row.span is None else (100 * row.span[0], 100 * row.span[1]) for row in own]
+        bars.append(plots.Bars(name, [None if row.f1 is None else 100 * row.f1 for row in own], spans))
+    plots.draw_bars(path, labels, bars, "F1, %", "F1 of words by occurrences in the training text (95 % intervals)")
+
+
+def work(args: argparse.Namespace) -> None:
+    """Read, count, print and write."""
+    labels = [*labels_of(args.edges), ALL]
+    if args.samples < 1:
+        raise ValueError(f"--samples must be at least 1; got {args.samples}")
+    if args.seed < 0:
+        raise ValueError(f"--seed must be at least 0; got {args.seed}")
+    outputs = named_paths(args.output, "--output", "as plain=a.de restored=b.de, each name once")
+    reference = "--reference"
+    if reference in outputs:
+        raise ValueError(f"--output {reference}=…: valid: another name")
+    texts = {reference: read_lines(args.reference), **{name: read_lines(path) for name, path in outputs.items()}}
+    row_parallel(texts, "--output")
+
+    def split(lines: Iterable[str]) -> List[List[str]]:
+        return [words(line, args.tokens, not args.cased) for line in lines]
+
+    frequencies: Dict[str, int] = Counter(
+        word for line in read_lines(args.train) for word in words(line, args.tokens, not args.cased)
+    )
+    expected = split(texts[reference])
+    counts = {name: count_matches(split(texts[name]), expected, frequencies, args.edges) for name in outputs}
+    rows = score(counts, labels, args.samples, args.seed)
+    how = f"tokens {args.tokens}, {'cased' if args.cased else 'lower-cased'}, {len(expected)} sentences"
+    boot = f"bootstrap of {args.samples} samples, seed {args.seed}"
+    say(f"F1 of words by occurrences in {args.train} ({how}; {boot})\n\n{render(rows)}")
+    if args.json is not None:
+        settings = {name: getattr(args, name) for name in ("tokens", "cased", "edges", "samples", "seed")}
+        write_json(args.json, {**settings, "sentences": len(expected), "rows": [row._asdict() for row in rows]})
+    if args.tsv is not None:
+        write_tsv(args.tsv, Score._fields, [[*row[:8], _span(row), *row[9:]] for row in rows])
+    if args.plot is not None:
+        draw(args.plot, rows)
+
+
+def _span(row: Score) -> Optional[str]:
+    return None if row.span is None else "{}–{}".format(*row.span)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.analysis.frequency_f1",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("--train", required=True, metavar="FILE", help="target side of the training text")
+    result.add_argument("--reference", required=True, metavar="FILE", help="a sentence a line")
+    result.add_argument(
+        "--output",
+        required=True,
+        nargs="+",
+        metavar="NAME=FILE",
+        help="translations of the same lines; each is compared with the first",
+    )
+    result.add_argument(
+        "--edges",
+        type=int,
+        nargs="+",
+        default=list(EDGES),
+        metavar="N",
+        help="first frequency of each bucket but the lowest (default 100 1001)",
+    )
+    result.add_argument(
+        "--tokens", choices=KINDS, default="auto", help="words, as those of --rouge-tokens (default auto)"
+    )
+    result.add_argument("--cased", action="store_true", help="do not lower-case")
+    result.add_argument("--samples", type=int, default=1000, metavar="N", help="of the bootstrap (default 1000)")
+    result.add_argument("--seed", type=int, default=1, metavar="N", help="of the bootstrap")
+    add_output_options(result)
+    add_tsv_option(result)
+    return result
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    return run(parser(), work, argv)
+
+
+if __name__ == "__main__":
+    log_to_stderr()
+    sys.exit(main())

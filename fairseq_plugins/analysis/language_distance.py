@@ -1,0 +1,218 @@
+"""Distance of two languages in an encoder-decoder (CSR, Eq. 4): ``python -m fairseq_plugins.analysis.language_distance``.
+
+    … before=mbart.cc25 after=run/checkpoint_best.pt --source text.en --target text.de --source-lang en --target-lang de
+
+D is the square root of the sum, over the sentences, of the squared Euclidean distance of the embeddings of a line of ``--source``
+and the same line of ``--target``; D/√n, normalised by the mean, does not grow with the number n of sentences. The embedding of a
+sentence is the decoder's output at the last piece, which predicts ``</s>``; encoder and decoder both read the sentence with its own
+language's symbol (mBART: encoder ``A </s> LANG``, decoder ``LANG A``). ``any two`` is D/√n of all pairs of a source and a target
+line: the scale of the vectors, which fine-tuning changes as well. ``ratio`` is D/√n to it: 1 where translations are no nearer than
+other sentences.
+"""
+
+import argparse
+import logging
+import math
+import os
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from torch import Tensor
+
+from ..checkpoints.encoders import EncoderFile
+from . import plots
+from .decoder_vectors import last_token_vectors
+from .pretrained import FORMATS, PretrainedText, add_batch_options, add_model_options, row_parallel
+from .report import (
+    add_output_options,
+    add_tsv_option,
+    log_to_stderr,
+    named_paths,
+    run,
+    say,
+    short_names,
+    table,
+    write_json,
+    write_tsv,
+)
+from .sequence_models import read_sequence_model
+from .text import read_lines
+
+logger = logging.getLogger(__name__)
+
+SENTENCES = 20000
+TASKS = {
+    "multilingual_denoising": "mbart",
+    "translation_from_pretrained_bart": "mbart",
+    "code_switching_restore": "mbart",
+}
+"""Input format of the tasks whose checkpoints have only one."""
+
+
+class Distance(NamedTuple):
+    """The distance of two languages in a model.
+
+    Attributes:
+        model: its name.
+        n: sentences.
+        width: C.
+        distance: D of Eq. 4.
+        normalised: D / √n.
+        any_two: the same of all n² pairs of a source and a target sentence.
+        ratio: ``normalised`` to ``any_two``; None where that is 0.
+    """
+
+    model: str
+    n: int
+    width: int
+    distance: float
+    normalised: float
+    any_two: float
+    ratio: Optional[float]
+
+
+class PretrainedSequenceModel(PretrainedText):
+    """An encoder-decoder and the inputs that it takes.
+
+    Attributes:
+        model: of fairseq, in evaluation mode, on the device.
+        task: of its training; None where its file does not tell.
+    """
+
+    def _build(self, found: EncoderFile, path: str) -> int:
+        self.model, self.task = read_sequence_model(path, found)
+        self.model.to(self.device)
+        return min(found.layout.max_positions, *self.model.max_positions())
+
+    def _format(self, family: str) -> str:
+        if self._option("input-format") is None and family not in FORMATS and self.task in TASKS:
+            return TASKS[self.task]
+        return super()._format(family)
+
+    def embeddings(self, lines: Sequence[str], language: str) -> Tensor:
+        """(N, C) float32 of the sentences of a language."""
+        name = f"{self.name} {language}"
+        dictionary = self.inputs.dictionary
+        rows = self.inputs.rows(lines, language, name)
+        return last_token_vectors(self.model, rows, dictionary.eos(), dictionary.pad(), self.max_tokens, name)
+
+
+def distance_of(source: Tensor, target: Tensor, name: str) -> Distance:
+    """Compare embeddings of the same sentences.
+
+    Args:
+        source, target: (N, C) floating-point.
+        name: of the model.
+
+    Source: CSR Eq. 4. ``any_two`` is ours.
+    """
+    x, y = source.double(), target.double()
+    n, width = x.shape
+    squared = float((x - y).square().sum())
+    everywhere = float(x.square().sum() / n + y.square().sum() / n - 2 * x.mean(0) @ y.mean(0))
+    any_two = math.sqrt(max(everywhere, 0.0))
+    normalised = math.sqrt(squared / n)
+    ratio = normalised / any_two if any_two > 0 else None
+    return Distance(name, n, width, math.sqrt(squared), normalised, any_two, ratio)
+
+
+COLUMNS = ("model", "n", "C", "D", "D/√n", "any two", "ratio")
+
+
+def models_of(items: Sequence[str]) -> Dict[str, str]:
+    """``MODEL`` or ``NAME=MODEL`` as name -> path; a path that exists is never cut at its ``=``.
+
+    Raises:
+        ValueError: a name twice.
+    """
+    bare = [item for item in items if "=" not in item or os.path.exists(item)]
+    names = iter(short_names(bare))
+    named = [f"{next(names).replace('=', '_')}={item}" if item in bare else item for item in items]
+    return named_paths(
+        named, "MODEL", "as before=mbart.cc25 after=run/checkpoint_best.pt, each name once", "NAME=MODEL"
+    )
+
+
+def work(args: argparse.Namespace) -> None:
+    """Compute, print and write."""
+    if args.sentences < 1:
+        raise ValueError(f"--sentences must be at least 1; got {args.sentences}")
+    if args.source_lang == args.target_lang:
+        raise ValueError(f"--source-lang and --target-lang are both {args.source_lang}; valid: two languages")
+    models = models_of(args.models)
+    paths = {"--source": args.source, "--target": args.target}
+    texts = {option: read_lines(path, args.sentences) for option, path in paths.items()}
+    row_parallel(texts, "--source and --target")
+    languages = {"--source": args.source_lang, "--target": args.target_lang}
+    rows: List[Distance] = []
+    for name, path in models.items():
+        model = PretrainedSequenceModel(path, name, args)
+        if model.inputs.input_format.needs_language:
+            for language in languages.values():
+                model.inputs.symbol(language)
+        sides = [model.embeddings(texts[option], language) for option, language in languages.items()]
+        rows.append(distance_of(sides[0], sides[1], name))
+    title = f"distance of {args.source_lang} and {args.target_lang}"
+    say(f"{title} (CSR Eq. 4: D), n = {rows[0].n} sentences\n\n{table(COLUMNS, [_cells(row) for row in rows])}")
+    if args.json is not None:
+        content: Dict[str, Any] = {"source": args.source_lang, "target": args.target_lang}
+        write_json(args.json, {**content, "rows": [row._asdict() for row in rows]})
+    if args.tsv is not None:
+        write_tsv(args.tsv, Distance._fields, rows)
+    if args.plot is not None:
+        draw(args.plot, rows, f"{title}, {rows[0].n} sentences")
+
+
+def _cells(row: Distance) -> List[Any]:
+    return [*row[:-1], "" if row.ratio is None else row.ratio]
+
+
+def draw(path: str, rows: Sequence[Distance], title: str) -> None:
+    """Bars of D/√n by model beside those of any two sentences; D in the labels."""
+    groups = [f"{row.model}\nD = {row.distance:.4g}" for row in rows]
+    bars = [
+        plots.Bars("the same sentence", [row.normalised for row in rows]),
+        plots.Bars("any two sentences", [row.any_two for row in rows]),
+    ]
+    plots.draw_bars(path, groups, bars, "root mean squared distance, D/√n", title)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.analysis.language_distance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument(
+        "models",
+        nargs="+",
+        metavar="[NAME=]MODEL",
+        help="encoder-decoders: fairseq checkpoints, folders with model.pt, mBART",
+    )
+    result.add_argument("--source", required=True, metavar="FILE", help="a sentence a line")
+    result.add_argument("--target", required=True, metavar="FILE", help="the same sentences in the other language")
+    result.add_argument("--source-lang", required=True, metavar="LANG", help="as en or en_XX, of the model's languages")
+    result.add_argument("--target-lang", required=True, metavar="LANG", help="as de or de_DE, of the model's languages")
+    result.add_argument(
+        "--sentences",
+        type=int,
+        default=SENTENCES,
+        metavar="N",
+        help=f"from the beginning, at most (default {SENTENCES})",
+    )
+    add_batch_options(result)
+    add_output_options(result)
+    add_tsv_option(result)
+    add_model_options(result.add_argument_group("how the models read text (all of them)"))
+    return result
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    return run(parser(), work, argv)
+
+
+if __name__ == "__main__":
+    log_to_stderr()
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""Training curves of several runs from their logs: ``python -m fairseq_plugins.analysis.training_curves``.
+
+    … plain=run1/train.log restored=run2/train.log --metric valid.loss
+
+The table tells each run's best value, and the updates (and minutes of running) after which it first reached a given one: by default
+the worst of the runs' best values, which is the best that all of them reached. ``ratio`` is to the first run. A point of a curve
+is a line of the log; nothing is interpolated.
+"""
+
+import argparse
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from . import plots
+from .report import (
+    add_output_options,
+    add_tsv_option,
+    log_to_stderr,
+    named_paths,
+    run,
+    say,
+    table,
+    write_json,
+    write_tsv,
+)
+from .training_logs import Point, read_curves
+
+LOWER, HIGHER = "lower", "higher"
+UPDATES, WALL = "updates", "wall"
+FALLING = ("loss", "ppl")
+"""Metrics of which lower values are better, by the ends of their names."""
+
+
+class Row(NamedTuple):
+    """A run.
+
+    Attributes:
+        name: of the run.
+        points: of its curve.
+        best: its best value, and where it was first.
+        reached: the first point that is at least as good as the value asked for; None when there is none.
+        updates_ratio, minutes_ratio: of ``reached`` to that of the first run; None where either is missing.
+    """
+
+    name: str
+    points: int
+    best: Point
+    reached: Optional[Point]
+    updates_ratio: Optional[float]
+    minutes_ratio: Optional[float]
+
+
+COLUMNS = ("run", "points", "best", "at updates", "updates to {}", "ratio", "minutes to {}", "ratio")
+
+
+def pick(metric: str, path: str) -> List[Point]:
+    """The curve of a metric in a log.
+
+    Raises:
+        ValueError: the log has no such metric; names those it has.
+    """
+    curves = read_curves(path)
+    if metric not in curves:
+        raise ValueError(f"--metric {metric}: {path} has none; valid: {', '.join(sorted(curves))}")
+    return curves[metric]
+
+
+def direction(metric: str, better: Optional[str]) -> str:
+    """``lower`` or ``higher``: what was asked for, or by the name of the metric."""
+    return better or (LOWER if metric.endswith(FALLING) else HIGHER)
+
+
+def best_of(points: Sequence[Point], better: str) -> Point:
+    """The best point; of equals the first."""
+    sign = 1 if better == LOWER else -1
+    return min(points, key=lambda point: sign * point.value)
+
+
+def compare(runs: Dict[str, List[Point]], better: str, reach: Optional[float]) -> Tuple[List[Row], float]:
+    """A row a run, and the value to reach.
+
+    Args:
+        runs: name -> its curve.
+        better: ``lower`` or ``higher``.
+        reach: the value; the worst of the runs' best values when None.
+
+    Source: CSR section V-C, "only requires about half of the update steps (12k vs. 25k) to reach the same loss level".
+    """
+    sign = 1 if better == LOWER else -1
+    bests = {name: best_of(points, better) for name, points in runs.items()}
+    wanted = max(sign * best.value for best in bests.values()) * sign if reach is None else reach
+    reached = {
+        name: next((point for point in points if sign * point.value <= sign * wanted), None)
+        for name, points in runs.items()
+    }
+    first = reached[next(iter(runs))]
+    rows = []
+    for name, points in runs.items():
+        here = reached[name]
+        ratios: List[Optional[float]] = [None, None]
+        if here is not None and first is not None:
+            ratios = [_ratio(here.updates, first.updates), _ratio(here.minutes, first.minutes)]
+        rows.append(Row(name, len(points), bests[name], here, *ratios))
+    return rows, wanted
+
+
+def _ratio(one: Optional[float], other: Optional[float]) -> Optional[float]:
+    return None if one is None or not other else one / other
+
+
+def cells(row: Row) -> List[Any]:
+    """A run as a row of the table."""
+    updates = "never" if row.reached is None else row.reached.updates
+    minutes = "" if row.reached is None or row.reached.minutes is None else f"{row.reached.minutes:.1f}"
+    ratios = ["" if ratio is None else f"{ratio:.2f}" for ratio in (row.updates_ratio, row.minutes_ratio)]
+    return [row.name, row.points, f"{row.best.value:g}", row.best.updates, updates, ratios[0], minutes, ratios[1]]
+
+
+def draw(path: str, runs: Dict[str, List[Point]], metric: str, against: str, wanted: float) -> None:
+    """The curves, and the value to reach."""
+    curves = []
+    for name, points in runs.items():
+        places = [float(point.updates) if against == UPDATES else point.minutes for point in points]
+        curves.append(
+            plots.Curve(name, [place for place in places if place is not None], [point.value for point in points])
+        )
+    label = "updates" if against == UPDATES else "minutes of running"
+    plots.draw_curves(path, curves, label, metric, f"training curves: {metric}", wanted)
+
+
+def work(args: argparse.Namespace) -> None:
+    """Read, print and write."""
+    paths = named_paths(
+        args.runs, "NAME=LOG", "as plain=run1/train.log restored=run2/train.log, each name once", "NAME=LOG"
+    )
+    runs = {name: pick(args.metric, path) for name, path in paths.items()}
+    if args.against == WALL:
+        timeless = [name for name, points in runs.items() if any(point.minutes is None for point in points)]
+        if timeless:
+            raise ValueError(
+                f"--against {WALL}: the lines of {paths[timeless[0]]} have no times; valid: {UPDATES}, or a log with times"
+            )
+    better = direction(args.metric, args.better)
+    rows, wanted = compare(runs, better, args.reach)
+    columns = [column.format(f"{wanted:g}") for column in COLUMNS]
+    say(f"{args.metric} ({better} is better)\n\n{table(columns, [cells(row) for row in rows])}")
+    if args.json is not None:
+        content = {
+            "metric": args.metric,
+            "better": better,
+            "reach": wanted,
+            "rows": [_numbers(row) for row in rows],
+            "curves": {name: [list(point) for point in points] for name, points in runs.items()},
+        }
+        write_json(args.json, content)
+    if args.tsv is not None:
+        points = [[name, *point] for name, curve in runs.items() for point in curve]
+        write_tsv(args.tsv, ["run", "updates", "minutes", args.metric], points)
+    if args.plot is not None:
+        draw(args.plot, runs, args.metric, args.against, wanted)
+
+
+def _numbers(row: Row) -> Dict[str, Any]:
+    """As an entry of the JSON file."""
+    reached = None if row.reached is None else row.reached._asdict()
+    return {**row._asdict(), "best": row.best._asdict(), "reached": reached}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.analysis.training_curves",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument(
+        "runs", nargs="+", metavar="NAME=LOG", help="what fairseq-train printed; ratios are to the first"
+    )
+    result.add_argument(
+        "--metric",
+        default="valid.loss",
+        metavar="LINE.NAME",
+        help="as valid.bleu, train.loss (epochs) or train_inner.loss",
+    )
+    result.add_argument("--reach", type=float, metavar="X", help="value to reach (default: the worst run's best)")
+    result.add_argument(
+        "--better",
+        choices=(LOWER, HIGHER),
+        help="which values are (default: lower for loss and ppl, higher for others)",
+    )
+    result.add_argument(
+        "--against", choices=(UPDATES, WALL), default=UPDATES, help="x axis of the plot: updates, or minutes of running"
+    )
+    add_output_options(result)
+    add_tsv_option(result, "write the points of the curves there, tab-separated")
+    return result
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    return run(parser(), work, argv)
+
+
+if __name__ == "__main__":
+    log_to_stderr()
+    sys.exit(main())

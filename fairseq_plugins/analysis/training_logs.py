@@ -1,0 +1,146 @@
+"""What ``fairseq-train`` wrote while it ran: the curve of every number, from JSON and simple logs.
+
+A curve has a name of two parts, as the log has them: ``train_inner.loss`` (every ``--log-interval`` updates), ``train.loss`` (the
+mean of an epoch), ``valid.bleu`` (a validation subset).
+"""
+
+import json
+import math
+import os
+import re
+from datetime import datetime, timedelta
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from .validation_logs import prefixed_numbers
+
+UPDATES = "num_updates"
+INNER = "train_inner"
+
+_TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)")
+_START = re.compile(r"fairseq_cli\.train\W.*\{'_name': None, 'common':")
+_JSON = re.compile(r"(?:^|[|-] )(\{\".*\})\s*$")
+_PREFIX = re.compile(rf'"(?:([^"]+)_)?{UPDATES}":')
+_INNER = re.compile(r"(?:^|[|-] )epoch \d+(?: \| [^|]*)?:\s+\d+ / \d+ (.*=.*)$")
+_EPOCH = re.compile(r"(?:^|[|-] )epoch \d+ \| (?:valid on '([^']+)' subset \| )?(.* \d.*)$")
+
+
+class Point(NamedTuple):
+    """A number at one time.
+
+    Attributes:
+        updates: done by then.
+        minutes: of running until then, without the time between an attempt's last results and the start of the next one; None
+            where the log has no times.
+        value: of the number.
+    """
+
+    updates: int
+    minutes: Optional[float]
+    value: float
+
+
+Curves = Dict[str, List[Point]]
+
+
+def read_curves(path: str) -> Curves:
+    """Every curve of a log, by name.
+
+    A run that was resumed logs some updates again: what was logged later counts, and what an earlier attempt logged at the same
+    or at later updates is left out. So are values that are not finite.
+
+    Args:
+        path: standard error of ``fairseq-train`` or ``fairseq-hydra-train`` with ``--log-format json``, ``simple`` or ``tqdm``,
+            or what ``--log-file`` names (without times).
+
+    Raises:
+        ValueError: no such file, or no numbers of a training in it.
+    """
+    if not os.path.isfile(path):
+        raise ValueError(f"{path}: no such file")
+    curves: Curves = {}
+    clock = _Clock()
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            clock.see(line)
+            for name, numbers in _records(line):
+                minutes = clock.minutes()
+                updates = int(numbers.pop(UPDATES))
+                for key, value in numbers.items():
+                    if not math.isfinite(value):
+                        continue
+                    points = curves.setdefault(f"{name}.{key}", [])
+                    while points and points[-1].updates >= updates:
+                        points.pop()
+                    points.append(Point(updates, minutes, value))
+    if not curves:
+        raise ValueError(f"{path}: no numbers of a training; valid: what fairseq-train prints (json, simple or tqdm)")
+    return curves
+
+
+def json_records(path: "os.PathLike[str]") -> List[Dict[str, Any]]:
+    """The JSON records of a log as they stand, in order."""
+    with open(path, encoding="utf-8") as file:
+        found = [_JSON.search(line) for line in file]
+    return [json.loads(match.group(1)) for match in found if match]
+
+
+class _Clock:
+    """Minutes of running, from the times that lines begin with; an attempt goes on from the last results of the one before."""
+
+    def __init__(self) -> None:
+        self.origin: Optional[datetime] = None
+        self.now: Optional[datetime] = None
+        self.done = timedelta(0)
+
+    def see(self, line: str) -> None:
+        """Take the time of a line; one without keeps that of the line before."""
+        found = _TIME.match(line)
+        if found:
+            self.now = datetime.fromisoformat(found.group(1).replace("T", " "))
+            if self.origin is None or _START.search(line):
+                self.origin = self.now - self.done
+
+    def minutes(self) -> Optional[float]:
+        """At a line of results."""
+        if self.now is None or self.origin is None:
+            return None
+        self.done = self.now - self.origin
+        return self.done.total_seconds() / 60
+
+
+def _records(line: str) -> Iterator[Tuple[str, Dict[str, float]]]:
+    """The name and the numbers of a line of results; nothing for other lines."""
+    if UPDATES not in line:
+        return
+    found = _JSON.search(line)
+    if found:
+        prefix = _PREFIX.search(found.group(1))
+        if prefix:
+            name = prefix.group(1)
+            numbers = prefixed_numbers(found.group(1), f"{name}_" if name else "")
+            yield from _named(name or INNER, numbers)
+        return
+    found = _INNER.search(line)
+    if found:
+        yield from _named(INNER, _pairs(found.group(1), ", ", "="))
+        return
+    found = _EPOCH.search(line)
+    if found:
+        yield from _named(found.group(1) or "train", _pairs(found.group(2), " | ", " "))
+
+
+def _named(name: str, numbers: Dict[str, float]) -> Iterator[Tuple[str, Dict[str, float]]]:
+    if UPDATES in numbers:
+        yield name, {key: value for key, value in numbers.items() if key not in ("epoch", "update")}
+
+
+def _pairs(text: str, between: str, inside: str) -> Dict[str, float]:
+    """``loss=1.5, ppl=2`` or ``loss 1.5 | ppl 2`` as numbers; what is none is left out."""
+    found = {}
+    for part in text.strip().split(between):
+        key, _, value = part.partition(inside)
+        try:
+            found[key] = float(value)
+        except ValueError:
+            continue
+    return found

@@ -1,0 +1,178 @@
+"""F1 of words by training frequency: hand-worked counts, a slow loop, the bootstrap, mistakes."""
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+
+from fairseq_plugins.analysis import frequency_f1
+from fairseq_plugins.analysis.frequency_f1 import count_matches, f1_of, labels_of, p_value, resample, score
+
+REFERENCE = ["the cat sat on the mat", "a dog", "the rare zebra"]
+FIRST = ["the cat sat at the the mat", "a cat", "the zebra"]
+SECOND = ["the cat sat on the mat", "dog a dog", "the rare okapi"]
+TRAIN = ["the the the the", "cat mat a", "Cat, cat!", "rare sat on dog"]
+"""the 4, cat 3; mat a rare sat on dog 1; zebra at okapi 0."""
+
+
+def write(folder: Path) -> List[str]:
+    """The texts as files, and the options that name them."""
+    for name, lines in (("train", TRAIN), ("reference", REFERENCE), ("first", FIRST), ("second", SECOND)):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    line = ["--train", str(folder / "train"), "--reference", str(folder / "reference")]
+    return [*line, "--output", f"one={folder / 'first'}", f"two={folder / 'second'}"]
+
+
+def rows_of(path: Path) -> Any:
+    """(output, bucket) -> row of the JSON file."""
+    return {(row["output"], row["bucket"]): row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+
+
+def refused(capsys: Any, *line: str) -> str:
+    with pytest.raises(SystemExit) as error:
+        frequency_f1.main(list(line))
+    assert error.value.code == 2
+    return str(capsys.readouterr().err)
+
+
+def slow_counts(ours: List[str], theirs: List[str], frequencies: Any, edges: Tuple[int, ...]) -> List[List[int]]:
+    """Match each word of the output with an unused one of the reference, as compare-mt does; bucket by bucket."""
+    found = [[0, 0, 0] for _ in range(len(edges) + 2)]
+
+    def bucket(word: str) -> int:
+        return sum(frequencies[word] >= edge for edge in edges)
+
+    left = list(theirs)
+    for word in ours:
+        for place in (bucket(word), -1):
+            found[place][1] += 1
+        if word in left:
+            left.remove(word)
+            for place in (bucket(word), -1):
+                found[place][0] += 1
+    for word in theirs:
+        for place in (bucket(word), -1):
+            found[place][2] += 1
+    return found
+
+
+def test_buckets_hold_what_their_labels_say() -> None:
+    assert labels_of((100, 1001)) == ["<100", "100–1000", ">1000"]
+    assert labels_of((1, 2, 5)) == ["0", "1", "2–4", ">4"]
+    frequencies = {"a": 99, "b": 100, "c": 1000, "d": 1001}
+    sentence = [["a", "b", "c", "d", "never"]]
+    counts = count_matches(sentence, sentence, frequencies, (100, 1001))
+    assert counts[0].tolist() == [[2, 2, 2], [2, 2, 2], [1, 1, 1], [5, 5, 5]]
+    for edges in ((), (0, 5), (5, 5), (7, 5)):
+        with pytest.raises(ValueError, match="--edges .*: valid: ascending numbers from 1"):
+            labels_of(edges)
+
+
+def test_the_command_by_hand(tmp_path: Path, capsys: Any) -> None:
+    """Edges 2 and 4: the lowest bucket has zebra, at and okapi, which are not in the training text, and the words with 1.
+
+    Output one, lowest bucket. Reference: sat on mat a dog rare zebra = 7. Output: sat at mat a zebra = 5. Matched: all but at = 4.
+    """
+    line = [*write(tmp_path), "--edges", "2", "4", "--samples", "50", "--json", str(tmp_path / "x.json")]
+    files = ["--tsv", str(tmp_path / "x.tsv"), "--plot", str(tmp_path / "x.svg")]
+    assert frequency_f1.main([*line, *files]) == 0
+    rows = rows_of(tmp_path / "x.json")
+    low = rows["one", "<2"]
+    assert (low["matched"], low["produced"], low["expected"]) == (4, 5, 7)
+    assert (low["precision"], low["recall"], low["f1"]) == pytest.approx((4 / 5, 4 / 7, 8 / 12))
+    cat = rows["one", "2–3"]
+    assert (cat["matched"], cat["produced"], cat["expected"]) == (1, 2, 1), (
+        "the cat of the second sentence matches nothing"
+    )
+    the = rows["one", ">3"]
+    assert (the["matched"], the["produced"], the["expected"]) == (3, 4, 3), "the third of a sentence matches nothing"
+    assert (rows["one", "all"]["matched"], rows["one", "all"]["produced"], rows["one", "all"]["expected"]) == (
+        8,
+        11,
+        11,
+    )
+    two = rows["two", "<2"]
+    assert (two["matched"], two["produced"], two["expected"]) == (6, 8, 7)
+    assert two["difference"] == pytest.approx(12 / 15 - 8 / 12)
+    assert 0 < two["p"] <= 1 and low["p"] is None and low["difference"] is None
+    out = capsys.readouterr().out
+    assert "tokens auto, lower-cased, 3 sentences; bootstrap of 50 samples, seed 1" in out
+    first = [cell.strip() for cell in out.splitlines()[2].strip("|").split("|")]
+    assert first == ["F1, %", "all", ">3", "2–3", "<2"], "as the paper's table: from the most frequent words on"
+    assert "+13.3" in out
+    table = [line.split("\t") for line in (tmp_path / "x.tsv").read_text(encoding="utf-8").splitlines()]
+    assert len(table) == 1 + 8 and table[1][:5] == ["one", "<2", "4", "5", "7"]
+    assert all(f">{label}<" in (tmp_path / "x.svg").read_text(encoding="utf-8") for label in ("one", "two", "all"))
+
+
+def test_case_and_tokens_count(tmp_path: Path) -> None:
+    """cat comes once in lower case, Cat once; cased, ``cat`` falls below 3."""
+    line = [*write(tmp_path), "--edges", "3", "--samples", "5", "--json", str(tmp_path / "x.json")]
+    frequency_f1.main(line)
+    assert rows_of(tmp_path / "x.json")["one", ">2"]["expected"] == 4
+    frequency_f1.main([*line, "--cased"])
+    assert rows_of(tmp_path / "x.json")["one", ">2"]["expected"] == 3
+    (tmp_path / "first").write_text("THE cat\n\n\n", encoding="utf-8")
+    for option, matched in (([], 2), (["--cased"], 1)):
+        frequency_f1.main([*line, *option])
+        assert rows_of(tmp_path / "x.json")["one", "all"]["matched"] == matched
+    frequency_f1.main([*line, "--tokens", "char"])
+    assert rows_of(tmp_path / "x.json")["one", "all"]["expected"] == sum(
+        len(text.replace(" ", "")) for text in REFERENCE
+    )
+
+
+def test_random_sentences_equal_a_slow_loop() -> None:
+    draw = random.Random(3)
+    words = [f"w{number}" for number in range(12)]
+    frequencies = Counter({word: number**2 for number, word in enumerate(words)})
+    texts = [[[draw.choice(words) for _ in range(draw.randrange(9))] for _ in range(40)] for _ in range(2)]
+    found = count_matches(*texts, frequencies, (1, 30, 64))
+    expected = [slow_counts(ours, theirs, frequencies, (1, 30, 64)) for ours, theirs in zip(*texts)]
+    assert found.tolist() == expected
+
+
+def test_f1_of_nothing_is_missing() -> None:
+    found = f1_of(np.array([[0, 0, 0], [0, 3, 0], [2, 3, 5]]))
+    assert np.isnan(found[0]) and found[1:].tolist() == [0.0, 0.5]
+    counts = np.array([[[0, 0, 0], [1, 1, 1]], [[0, 0, 0], [0, 1, 1]]])
+    rows = score({"x": counts, "y": counts}, ["<2", "all"], 20, 1)
+    assert [rows[2].f1, rows[2].precision, rows[2].span, rows[2].difference, rows[2].p] == [None] * 5
+    assert rows[3].difference == 0.0 and rows[3].p == 1 / 21, "equal outputs: no sample is farther away than 0"
+
+
+def test_samples_are_of_sentences_and_the_same_for_every_output() -> None:
+    draw = np.random.default_rng(5)
+    counts = draw.integers(1, 6, size=(30, 2, 3))
+    drawn = resample([counts, counts, counts[::-1]], 100, 7)
+    assert drawn.shape == (3, 100, 2)
+    assert (drawn[0] == drawn[1]).all() and not (drawn[0] == drawn[2]).all()
+    assert (resample([counts], 100, 7)[0] == drawn[0]).all() and not (resample([counts], 100, 8)[0] == drawn[0]).all()
+    again = np.random.default_rng(7).multinomial(30, np.full(30, 1 / 30), size=64)
+    sums = (again[:, :, None, None] * counts[None]).sum(1)
+    np.testing.assert_allclose(drawn[0, :64], 2 * sums[..., 0] / (sums[..., 1] + sums[..., 2]))
+
+
+def test_p_by_hand() -> None:
+    """Centred: -2 -1 0 1 2 around 3; two of them lie farther away than 1.5."""
+    samples = np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.nan])
+    assert p_value(samples, 1.5) == pytest.approx(3 / 6)
+    assert p_value(samples, -1.5) == pytest.approx(3 / 6)
+    assert p_value(samples, 4.0) == pytest.approx(1 / 6)
+    assert p_value(np.array([np.nan]), 1.0) is None
+
+
+def test_mistakes(tmp_path: Path, capsys: Any) -> None:
+    line = write(tmp_path)
+    assert "--edges 9 3: valid: ascending" in refused(capsys, *line, "--edges", "9", "3")
+    assert "--samples must be at least 1; got 0" in refused(capsys, *line, "--samples", "0")
+    assert "--seed must be at least 0; got -1" in refused(capsys, *line, "--seed", "-1")
+    assert "x: no NAME=FILE; valid: as plain=a.de" in refused(capsys, *line[:-2], "x")
+    assert "one is there twice" in refused(capsys, *line[:-1], line[-2])
+    assert f"{tmp_path / 'none'}: no such file" in refused(capsys, *line[:-1], f"two={tmp_path / 'none'}")
+    (tmp_path / "second").write_text("a\n", encoding="utf-8")
+    assert "got --reference 3, one 3, two 1" in refused(capsys, *line)

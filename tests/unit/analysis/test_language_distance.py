@@ -1,0 +1,272 @@
+"""Eq. 4 equals slow loops over stock models; inputs, files and options that do not fit are refused."""
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.analysis import language_distance
+from fairseq_plugins.analysis.decoder_vectors import last_token_vectors
+from fairseq_plugins.analysis.language_distance import PretrainedSequenceModel, distance_of, models_of
+from fairseq_plugins.analysis.sequence_models import read_sequence_model
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from tests import nlu_builders
+from tests.nlu_builders import EOS, LANGUAGES, PAD, PIECES
+
+SYMBOLS = [*nlu_builders.SPECIAL, *PIECES, *nlu_builders.tags(LANGUAGES), "<mask>"]
+ENGLISH = ["p1 p2 p3", "p7", "p4 p4 p5 p6 p9", "p11 p2"]
+GERMAN = ["p10 p3", "p8 p8 p8", "p19", "p5 p1 p2 p17"]
+
+
+def ids(*symbols: str) -> Tensor:
+    """(S,) of symbols."""
+    return torch.tensor([SYMBOLS.index(symbol) for symbol in symbols])
+
+
+@torch.no_grad()
+def slow_embedding(model: Any, line: str, tag: str, form: str = "mbart") -> List[float]:
+    """The decoder's output at the last piece, sentence by sentence, from the formats written out."""
+    pieces = line.split()
+    source, previous = {
+        "mbart": ([*pieces, "</s>", tag], [tag, *pieces, "</s>"]),
+        "mbart50": ([tag, *pieces, "</s>"], ["</s>", tag, *pieces]),
+    }[form]
+    tokens = ids(*source)[None]
+    states = model(tokens, torch.tensor([len(source)]), ids(*previous)[None], features_only=True)[0]
+    last = len(previous) - 1 if form == "mbart50" else len(pieces)
+    return [float(value) for value in states[0, last]]
+
+
+def slow_distance(model: Any, form: str = "mbart") -> float:
+    """Eq. 4 in loops."""
+    total = 0.0
+    for english, german in zip(ENGLISH, GERMAN):
+        x, y = slow_embedding(model, english, "[en_XX]", form), slow_embedding(model, german, "[de_DE]", form)
+        total += sum((a - b) ** 2 for a, b in zip(x, y))
+    return math.sqrt(total)
+
+
+def write_texts(folder: Path, english: Optional[List[str]] = None) -> List[str]:
+    """Two parallel files, and the options that name them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "text.en").write_text("\n".join(english or ENGLISH) + "\n", encoding="utf-8")
+    (folder / "text.de").write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
+    return [
+        *("--source", str(folder / "text.en"), "--target", str(folder / "text.de"), "--cpu", "--sentencepiece", "none"),
+        *("--source-lang", "en", "--target-lang", "de"),
+    ]
+
+
+def loaded(path: Path, *line: str) -> PretrainedSequenceModel:
+    """A model whose text is in pieces."""
+    texts = ["--source", "x", "--target", "x", "--source-lang", "en", "--target-lang", "de", "--cpu"]
+    args = language_distance.parser().parse_args([str(path), *texts, "--sentencepiece", "none", *line])
+    return PretrainedSequenceModel(str(path), "model", args)
+
+
+def refused(capsys: Any, *line: str) -> str:
+    """The message of a command that is refused."""
+    with pytest.raises(SystemExit) as error:
+        language_distance.main(list(line))
+    assert error.value.code == 2
+    return str(capsys.readouterr().err)
+
+
+# ---- The measure. ----
+
+
+def test_a_distance_by_hand() -> None:
+    """Squared distances 25 and 0; of all four pairs 25, 1, 20 and 0."""
+    found = distance_of(torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[3.0, 4.0], [1.0, 0.0]]), "x")
+    assert found[:3] == ("x", 2, 2)
+    assert found.distance == pytest.approx(5.0)
+    assert found.normalised == pytest.approx(5 / math.sqrt(2))
+    assert found.any_two == pytest.approx(math.sqrt(46 / 4))
+    assert found.ratio == pytest.approx(5 / math.sqrt(2) / math.sqrt(46 / 4))
+    same = distance_of(torch.ones(3, 2), torch.ones(3, 2), "x")
+    assert (same.distance, same.any_two, same.ratio) == (0.0, 0.0, None)
+
+
+@pytest.mark.parametrize("form", ["mbart", "mbart50"])
+def test_the_command_equals_eq_4_in_loops(form: str, tmp_path: Path, capsys: Any) -> None:
+    model = nlu_builders.mbart_cc25(tmp_path / "cc25")
+    files = [part for kind in ("json", "tsv") for part in (f"--{kind}", str(tmp_path / f"x.{kind}"))]
+    line = [str(tmp_path / "cc25"), *write_texts(tmp_path), *files, "--max-tokens", "14"]
+    assert language_distance.main([*line, "--input-format", form]) == 0
+    (row,) = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["rows"]
+    expected = slow_distance(model, form)
+    assert row["distance"] == pytest.approx(expected, rel=1e-5)
+    assert row["normalised"] == pytest.approx(expected / 2, rel=1e-5)
+    assert (row["model"], row["n"], row["width"]) == ("cc25", 4, nlu_builders.WIDTH)
+    assert (tmp_path / "x.tsv").read_text(encoding="utf-8").split("\n")[1].split("\t")[:3] == ["cc25", "4", "16"]
+    assert f"{expected:.3f}"[:-1] in capsys.readouterr().out
+
+
+def test_the_place_is_the_one_that_stock_classifies(tmp_path: Path) -> None:
+    model = nlu_builders.mbart_cc25(tmp_path)
+    model.classification_heads["all"] = torch.nn.Identity()
+    pieces = [*(f"p{number}" for number in (3, 1, 4)), "</s>", "[de_DE]"]
+    tokens = ids(*pieces)[None]
+    with torch.no_grad():
+        stock, _ = model(tokens, torch.tensor([5]), tokens.roll(1, 1), True, "all")
+    torch.testing.assert_close(last_token_vectors(model, [tokens[0]], EOS, PAD), stock)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 13, 4096])
+def test_a_batch_is_the_same_as_single_sentences(max_tokens: int, tmp_path: Path) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    found = loaded(tmp_path, "--max-tokens", str(max_tokens)).embeddings(ENGLISH, "en")
+    model = loaded(tmp_path).model
+    expected = torch.tensor([slow_embedding(model, line, "[en_XX]") for line in ENGLISH])
+    assert (expected[0] - expected[1]).abs().max() > 0.1
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+# ---- Files. ----
+
+
+@pytest.mark.parametrize(
+    "task", ["multilingual_denoising", "translation_from_pretrained_bart", "code_switching_restore"]
+)
+def test_checkpoints_of_the_stages_tell_their_format(task: str, tmp_path: Path) -> None:
+    model = nlu_builders.mbart_cc25(tmp_path / "cc25")
+    model.options["encoder_embed_path"] = "/no/such/file"  # the values of the checkpoint count
+    options = {"_name": task, "langs": ",".join(LANGUAGES), "add_lang_token": True}
+    path = nlu_builders.stock_checkpoint(tmp_path / "run" / "checkpoint_best.pt", model, options)
+    found = loaded(path, "--dict", str(tmp_path / "cc25" / "dict.txt"))
+    assert (found.task, found.inputs.input_format.name) == (task, "mbart")
+    assert not found.model.training
+    expected = torch.tensor([slow_embedding(model, GERMAN[0], "[de_DE]")])
+    torch.testing.assert_close(found.embeddings(GERMAN[:1], "de"), expected, rtol=0, atol=1e-5)
+
+
+def test_other_tasks_need_the_format_and_positions_are_those_of_both_sides(tmp_path: Path) -> None:
+    model = nlu_builders.mbart_cc25(tmp_path / "cc25", max_target_positions=12)
+    path = nlu_builders.stock_checkpoint(
+        tmp_path / "cc25" / "run.pt", model, {"_name": "translation", "langs": "de_DE,en_XX"}
+    )
+    with pytest.raises(ValueError, match="--input-format: model is of the family mbart, whose files do not tell it"):
+        loaded(path)
+    assert loaded(path, "--input-format", "xlmr").inputs.max_positions == 12
+
+
+def test_a_run_that_prepended_bos_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = nlu_builders.mbart_cc25(tmp_path)
+    for value in (False, True):
+        task = {"_name": "translation_from_pretrained_bart", "langs": ",".join(LANGUAGES), "prepend_bos": value}
+        loaded(nlu_builders.stock_checkpoint(tmp_path / "run.pt", model, task))
+        assert ("was trained with --prepend-bos; sentences are read without <s>" in caplog.text) == value
+
+
+def test_heads_of_other_tasks_do_not_matter(tmp_path: Path) -> None:
+    model = nlu_builders.mbart_cc25(tmp_path)
+    saved = torch.load(tmp_path / "model.pt", weights_only=False)
+    for part, size in (("dense", nlu_builders.WIDTH), ("out_proj", 3)):
+        saved["model"][f"classification_heads.nli.{part}.weight"] = torch.zeros(size, nlu_builders.WIDTH)
+        saved["model"][f"classification_heads.nli.{part}.bias"] = torch.zeros(size)
+    torch.save(saved, tmp_path / "model.pt")
+    expected = torch.tensor([slow_embedding(model, "p7", "[en_XX]")])
+    torch.testing.assert_close(loaded(tmp_path).embeddings(["p7"], "en"), expected, rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_hugging_face_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchaudio", None)  # fairseq requires it, and it cannot load beside torch 2.13
+    import transformers
+
+    theirs = nlu_builders.huggingface(transformers, "mbart", tmp_path, len(SYMBOLS), decoder_layers=3)
+    found = read_sequence_model(str(tmp_path), read_encoder(tmp_path))
+    assert found.task is None
+    rows = [ids("p3", "p1", "p4", "</s>", "[de_DE]"), ids("p2", "</s>", "[en_XX]")]
+    for row, vector in zip(rows, last_token_vectors(found.model, rows, EOS, PAD)):
+        states = theirs.model(input_ids=row[None], decoder_input_ids=row.roll(1)[None]).last_hidden_state
+        torch.testing.assert_close(vector, states[0, len(row) - 2], rtol=0, atol=1e-5)
+
+
+class Evil:
+    """An object that no checkpoint may hold."""
+
+
+def damaged(folder: Path, **changes: Any) -> Path:
+    """A copy of an mBART with other entries, options (``args``) or tensors."""
+    nlu_builders.mbart_cc25(folder)
+    saved: Dict[str, Any] = torch.load(folder / "model.pt", weights_only=False)
+    for name, value in changes.items():
+        if name == "args":
+            saved["args"] = argparse.Namespace(**{**vars(saved["args"]), **value})
+        elif name == "tensors":
+            saved["model"].update(value)
+        else:
+            saved[name] = value
+    torch.save(saved, folder / "model.pt")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"extra": Evil()}, "refused, because it holds the pickled object"),
+        ({"args": {"arch": "no_such_arch"}}, "the architecture no_such_arch cannot be built"),
+        ({"args": {"arch": None}}, "its options name no architecture"),
+        ({"args": {"decoder_layers": 2}}, r"Missing key\(s\) in state_dict: \"decoder.layers.1"),
+        (
+            {"tensors": {"decoder.embed_tokens.weight": torch.zeros(len(SYMBOLS), nlu_builders.WIDTH)}},
+            "encoder and decoder have different embeddings of words; valid: an encoder-decoder of one vocabulary",
+        ),
+    ],
+)
+def test_files_that_are_refused(changes: Dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        loaded(damaged(tmp_path, **changes))
+
+
+# ---- The command. ----
+
+
+def test_several_models_in_one_table_and_plot(tmp_path: Path, capsys: Any) -> None:
+    for name in ("a", "b=1"):
+        nlu_builders.mbart_cc25(tmp_path / name)
+    line = [f"first={tmp_path / 'a'}", str(tmp_path / "b=1"), *write_texts(tmp_path), "--sentences", "3"]
+    assert language_distance.main([*line, "--plot", str(tmp_path / "x.svg")]) == 0
+    out = capsys.readouterr().out
+    assert "| first |   3 |" in out and "| b_1   |   3 |" in out
+    drawn = (tmp_path / "x.svg").read_text(encoding="utf-8")
+    for text in (
+        ">first<",
+        ">b_1<",
+        ">any two sentences<",
+        ">the same sentence<",
+        "distance of en and de, 3 sentences",
+    ):
+        assert text in drawn
+
+
+def test_names_of_models(tmp_path: Path) -> None:
+    assert models_of(["x/a/model.pt", "new=y/b.pt", "x/c/model.pt"]) == {
+        "a/model.pt": "x/a/model.pt", "new": "y/b.pt", "c/model.pt": "x/c/model.pt"
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="MODEL a=y: a is there twice; valid: as before=mbart.cc25"):
+        models_of(["a=x", "a=y"])
+
+
+def test_mistakes_are_refused_before_the_models_are_read(tmp_path: Path, capsys: Any) -> None:
+    line = [str(tmp_path / "none"), *write_texts(tmp_path)]
+    assert "--sentences must be at least 1; got 0" in refused(capsys, *line, "--sentences", "0")
+    assert "--source-lang and --target-lang are both de" in refused(capsys, *line, "--source-lang", "de")
+    write_texts(tmp_path, ENGLISH[:2])
+    assert "got --source 2, --target 4" in refused(capsys, *line)
+    assert "checkpoint" in refused(capsys, *line, "--sentences", "2") and not (tmp_path / "none").exists()
+
+
+def test_a_language_that_the_model_lacks(tmp_path: Path, capsys: Any) -> None:
+    nlu_builders.mbart_cc25(tmp_path / "cc25")
+    line = [str(tmp_path / "cc25"), *write_texts(tmp_path)]
+    message = refused(capsys, *line, "--target-lang", "fr")
+    assert "language fr: --input-format mbart needs the symbol of one language" in message
+    assert "ar_AR,de_DE,en_XX" in message

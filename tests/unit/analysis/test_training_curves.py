@@ -1,0 +1,205 @@
+"""Curves from the logs of fairseq-train: JSON, simple, hydra and --log-file; resumed runs; the table by hand; mistakes."""
+
+import json
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+import pytest
+
+from fairseq_plugins.analysis import training_curves
+from fairseq_plugins.analysis.training_curves import best_of, compare, direction
+from fairseq_plugins.analysis.training_logs import Point, json_records, read_curves
+
+DAY = "2026-01-01 "
+START = " | INFO | fairseq_cli.train | {'_name': None, 'common': {'_name': None, 'seed': 1}}"
+
+
+def valid(time: str, updates: int, loss: Any, subset: str = "valid") -> str:
+    """A validation as --log-format json prints it."""
+    stats = {"epoch": 1, f"{subset}_loss": str(loss), f"{subset}_ppl": "2", f"{subset}_num_updates": str(updates)}
+    return f"{DAY}{time} | INFO | {subset} | {json.dumps(stats)}"
+
+
+def inner(time: str, updates: int, loss: float) -> str:
+    """A line of training as --log-format json prints it."""
+    stats = {"epoch": 1, "update": 0.5, "loss": str(loss), "num_updates": str(updates), "gb_free": "none"}
+    return f"{DAY}{time} | INFO | train_inner | {json.dumps(stats)}"
+
+
+SIMPLE = [
+    DAY + "10:00:00 | INFO | fairseq.tasks.text_to_speech | Please install tensorboardX",
+    DAY + "10:00:00" + START,
+    "    num_updates=7, no result",
+    DAY
+    + "10:01:00 | INFO | train_inner | epoch 001:     50 / 2517 loss=12.751, ppl=6743.6, num_updates=50, lr=0.0002, wall=0",
+    DAY
+    + "10:02:00 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 9.5 | ppl 700 | num_updates 50 | best_loss 9.5",
+    DAY + "10:02:00 | INFO | valid.de | epoch 001 | valid on 'valid.de' subset | loss 8.5 | num_updates 50",
+    DAY + "10:03:00 | INFO | train | epoch 001 | loss 10.5 | ppl 1e3 | num_updates 60 | wall 180",
+]
+
+
+def write(path: Path, lines: List[str]) -> str:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def values(points: List[Point]) -> List[Tuple[int, float]]:
+    return [(point.updates, point.value) for point in points]
+
+
+def refused(capsys: Any, *line: str) -> str:
+    with pytest.raises(SystemExit) as error:
+        training_curves.main(list(line))
+    assert error.value.code == 2
+    return str(capsys.readouterr().err)
+
+
+# ---- Logs. ----
+
+
+def test_simple_logs(tmp_path: Path) -> None:
+    found = read_curves(write(tmp_path / "x.log", SIMPLE))
+    assert found["train_inner.loss"] == [Point(50, 1.0, 12.751)]
+    assert found["valid.loss"] == [Point(50, 2.0, 9.5)] and found["valid.de.loss"] == [Point(50, 2.0, 8.5)]
+    assert found["train.loss"] == [Point(60, 3.0, 10.5)] and found["train.ppl"][0].value == 1000.0
+    assert set(found) == {
+        "train_inner.loss", "train_inner.ppl", "train_inner.lr", "train_inner.wall", "valid.loss", "valid.ppl",
+        "valid.best_loss", "valid.de.loss", "train.loss", "train.ppl", "train.wall",
+    }  # fmt: skip
+
+
+def test_json_logs(tmp_path: Path) -> None:
+    lines = [inner("10:00:00", 50, 7.5), valid("10:00:30", 50, 6.5), valid("10:00:30", 50, 5.5, "valid_a.de")]
+    lines += [
+        DAY + '10:00:31 | INFO | x | {"other": 1}',
+        DAY + '10:00:31 | INFO | valid | {"valid_num_updates": "6',
+        "{'",
+    ]
+    found = read_curves(write(tmp_path / "x.log", lines))
+    assert {name: values(points) for name, points in found.items()} == {
+        "train_inner.loss": [(50, 7.5)],
+        "valid.loss": [(50, 6.5)],
+        "valid.ppl": [(50, 2.0)],
+        "valid_a.de.loss": [(50, 5.5)],
+        "valid_a.de.ppl": [(50, 2.0)],
+    }
+    assert [sorted(record)[:1] for record in json_records(tmp_path / "x.log")] == [["epoch"]] * 3 + [["other"]]
+
+
+def test_logs_of_hydra_and_of_log_file(tmp_path: Path) -> None:
+    hydra = [
+        "[2026-01-01 10:00:00,123][fairseq_cli.train][INFO] - {'_name': None, 'common': {'_name': None}}",
+        '[2026-01-01 10:00:30,123][valid][INFO] - {"epoch": 1, "valid_loss": "5", "valid_num_updates": "9"}',
+        "[2026-01-01 10:01:00,123][train_inner][INFO] - epoch 001:     50 / 90 loss=3, num_updates=50",
+    ]
+    found = read_curves(write(tmp_path / "hydra.log", hydra))
+    assert found == {"valid.loss": [Point(9, 0.5, 5.0)], "train_inner.loss": [Point(50, 1.0, 3.0)]}
+    bare = [line.partition(" - ")[2] for line in hydra[1:]] + [
+        "epoch 001 | valid on 'dev' subset | loss 2 | num_updates 51"
+    ]
+    assert read_curves(write(tmp_path / "bare.log", bare)) == {
+        "valid.loss": [Point(9, None, 5.0)],
+        "train_inner.loss": [Point(50, None, 3.0)],
+        "dev.loss": [Point(51, None, 2.0)],
+    }
+
+
+def test_a_resumed_run_is_one_curve(tmp_path: Path) -> None:
+    """The first attempt logged up to 400; the second resumed from 200 and is stopped at 300: 400 never was in its history."""
+    lines = [DAY + "10:00:00" + START]
+    lines += [valid(f"10:{updates // 10:02}:00", updates, 10 - updates / 100) for updates in (100, 200, 300, 400)]
+    lines += [
+        DAY + "10:50:00 | INFO | fairseq.trainer | saving",
+        DAY + "12:00:00 | INFO | x | y",
+        DAY + "12:00:09" + START,
+    ]
+    lines += [valid("12:10:09", 300, 5.5), inner("12:11:09", 310, 1.0)]
+    found = read_curves(write(tmp_path / "x.log", lines))
+    assert values(found["valid.loss"]) == [(100, 9.0), (200, 8.0), (300, 5.5)]
+    assert [point.minutes for point in found["valid.loss"]] == [10.0, 20.0, 50.0], "40 minutes, then 10: no pause"
+    assert found["train_inner.loss"] == [Point(310, 51.0, 1.0)]
+
+
+def test_values_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
+    lines = [valid("10:00:00", 1, "nan"), valid("10:01:00", 2, "inf"), valid("10:02:00", 3, 4)]
+    assert values(read_curves(write(tmp_path / "x.log", lines))["valid.loss"]) == [(3, 4.0)]
+
+
+# ---- The table. ----
+
+
+def points(*pairs: Tuple[int, float], minutes: Optional[float] = 0.5) -> List[Point]:
+    return [Point(updates, None if minutes is None else minutes * updates, value) for updates, value in pairs]
+
+
+def test_the_table_by_hand() -> None:
+    plain = points((10, 5.0), (20, 4.0), (30, 3.5), (40, 3.6))
+    restored = points((10, 4.0), (20, 3.4), (30, 3.0), (40, 3.0), minutes=1.0)
+    rows, wanted = compare({"plain": plain, "restored": restored}, "lower", None)
+    assert wanted == 3.5, "the worst of 3.5 and 3.0"
+    assert rows[0][1:] == (4, plain[2], plain[2], 1.0, 1.0)
+    assert rows[1][1:] == (4, restored[2], restored[1], 20 / 30, 20 / 15)
+    rows, _ = compare({"plain": plain, "restored": restored}, "lower", 3.2)
+    assert rows[0].reached is None and rows[1].reached == restored[2] and rows[1].updates_ratio is None
+    rows, wanted = compare({"plain": plain, "restored": restored}, "higher", None)
+    assert wanted == 4.0 and [row.reached.updates for row in rows if row.reached] == [10, 10]
+    rows, _ = compare({"timed": plain, "not": points((10, 3.0), minutes=None)}, "lower", None)
+    assert rows[1].updates_ratio == pytest.approx(1 / 3) and rows[1].minutes_ratio is None
+
+
+def test_the_direction_follows_from_the_name() -> None:
+    found = {
+        name: direction(name, None) for name in ("valid.loss", "valid.nll_loss", "valid.ppl", "valid.bleu", "valid.f1")
+    }
+    assert list(found.values()) == ["lower", "lower", "lower", "higher", "higher"]
+    assert direction("valid.bleu", "lower") == "lower"
+    curve = points((1, 2.0), (2, 3.0), (3, 3.0), (4, 2.0))
+    assert best_of(curve, "higher").updates == 2 and best_of(curve, "lower").updates == 1
+
+
+def test_the_command(tmp_path: Path, capsys: Any) -> None:
+    plain = write(tmp_path / "a.log", [DAY + "10:00:00" + START, valid("10:10:00", 100, 5), valid("10:20:00", 200, 4)])
+    other = write(tmp_path / "b.log", [DAY + "10:00:00" + START, valid("10:05:00", 100, 4), valid("10:20:00", 200, 3)])
+    files = [part for kind in ("json", "tsv") for part in (f"--{kind}", str(tmp_path / f"x.{kind}"))]
+    line = [f"plain={plain}", f"restored={other}", *files, "--plot", str(tmp_path / "x.svg"), "--against", "wall"]
+    assert training_curves.main(line) == 0
+    out = capsys.readouterr().out
+    assert "valid.loss (lower is better)" in out
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in out.splitlines() if row.startswith("| ")]
+    assert rows[0] == ["run", "points", "best", "at updates", "updates to 4", "ratio", "minutes to 4", "ratio"]
+    assert rows[2:] == [
+        ["plain", "2", "4", "200", "200", "1.00", "20.0", "1.00"],
+        ["restored", "2", "3", "200", "100", "0.50", "5.0", "0.25"],
+    ]
+    kept = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
+    assert kept["reach"] == 4.0 and kept["curves"]["restored"] == [[100, 5.0, 4.0], [200, 20.0, 3.0]]
+    assert (tmp_path / "x.tsv").read_text(encoding="utf-8").splitlines()[1] == "plain\t100\t10.0\t5.0"
+    drawn = (tmp_path / "x.svg").read_text(encoding="utf-8")
+    assert all(f">{text}<" in drawn for text in ("plain", "restored", "minutes of running", "valid.loss"))
+    assert training_curves.main([*line, "--reach", "1"]) == 0
+    assert "never" in capsys.readouterr().out
+
+
+def test_the_plot_is_against_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = write(tmp_path / "a.log", [DAY + "10:00:00" + START, valid("10:10:00", 100, 5), valid("10:20:00", 200, 4)])
+    drawn: List[Any] = []
+    monkeypatch.setattr(training_curves.plots, "draw_curves", lambda *given: drawn.append(given))
+    for against in ("updates", "wall"):
+        training_curves.main([f"a={log}", "--plot", str(tmp_path / "x.svg"), "--against", against])
+    assert [list(given[1][0].places) for given in drawn] == [[100.0, 200.0], [10.0, 20.0]]
+    assert [given[2] for given in drawn] == ["updates", "minutes of running"]
+    assert [list(given[1][0].values) for given in drawn] == [[5.0, 4.0]] * 2 and drawn[0][5] == 4.0
+
+
+def test_mistakes(tmp_path: Path, capsys: Any) -> None:
+    log = write(tmp_path / "x.log", SIMPLE)
+    message = refused(capsys, f"a={log}", "--metric", "valid.bleu")
+    assert f"--metric valid.bleu: {log} has none; valid: train.loss, train.ppl, train.wall, train_inner.loss" in message
+    assert "NAME=LOG x.log: no NAME=LOG; valid: as plain=run1/train.log" in refused(capsys, "x.log")
+    assert "a is there twice" in refused(capsys, f"a={log}", f"a={log}")
+    assert f"{tmp_path}: no such file" in refused(capsys, f"a={tmp_path}")
+    empty = write(tmp_path / "empty.log", ["nothing", DAY + "10:00:00 | INFO | x | num_updates"])
+    assert "no numbers of a training; valid: what fairseq-train prints" in refused(capsys, f"a={empty}")
+    bare = write(tmp_path / "bare.log", ["epoch 001 | valid on 'valid' subset | loss 2 | num_updates 51"])
+    assert f"--against wall: the lines of {bare} have no times" in refused(capsys, f"a={bare}", "--against", "wall")
