@@ -98,6 +98,9 @@ class Conll:
             cells = line.split("\t") if tabs else [cell for cell in line.split(" ") if cell]
             width = width or len(cells)
             word, tag = self._word(cells, width, file_of(source, number))
+            if word == DOCUMENT_MARK:  # ends a sentence, also without a blank line
+                yield from self._sentence(block, skipped)
+                block = []
             block.append((number, word, tag))
         yield from self._sentence(block, skipped)
 

@@ -116,6 +116,29 @@ def stock_checkpoint(path: Path, model: Any, task: Dict[str, Any], namespace: bo
     return path
 
 
+ML50 = ("en_XX", "ar_AR", "de_DE", "af_ZA")
+"""In an order that is not the alphabet's."""
+
+
+def mbart50(folder: Path, languages: Sequence[str] = ML50, **task: Any) -> Any:
+    """The layout of released mBART-50s: ``model.pt`` that names the list of its languages and does not hold it, the list, and an
+    equal dictionary of pieces for each language. Rows: pieces, languages, ``<mask>``. Returns the stock model."""
+    model = stock_model(
+        [*PIECES, *tags(languages), "<mask>"],
+        arch="mbart_large",
+        encoder_normalize_before=True,
+        decoder_normalize_before=True,
+    )
+    for language in languages:
+        write_dict(folder / f"dict.{language}.txt", PIECES)
+    (folder / "ML50_langs.txt").write_text("".join(f"{language}\n" for language in languages))
+    options = {"_name": "translation_multi_simple_epoch", "langs": None, "lang_tok_style": "mbart"}
+    stock_checkpoint(
+        folder / "model.pt", model, {**options, "lang_dict": "/data/ML50_langs.txt", **task}, namespace=True
+    )
+    return model
+
+
 def nllb_fairseq(folder: Path, languages: Sequence[str] = ("deu_Latn", "eng_Latn")) -> Any:
     """A dense NLLB of stock fairseq, with its dictionary of pieces beside it. Returns the stock model."""
     symbols = [*PIECES, *tags(languages, "__{}__")]

@@ -10,18 +10,18 @@ data=$1 pieces=$2 out=$3
 limit=${LIMIT:-valid=2000,test=2500}
 model=(--sentencepiece "$pieces/sentencepiece.bpe.model" --dict "$pieces/dict.txt")
 
-mkdir -p "$out/text"
+mkdir -p "$out/mt-text"
 for lang in ${texts//,/ }; do
-    head -n 7200 "$data/bible/bible.$lang" >"$out/text/train.$lang"
-    sed -n 7201,7400p "$data/bible/bible.$lang" >"$out/text/valid.$lang"
-    tail -n +7401 "$data/bible/bible.$lang" >"$out/text/test.$lang"
+    head -n 7200 "$data/bible/bible.$lang" >"$out/mt-text/train.$lang"
+    sed -n 7201,7400p "$data/bible/bible.$lang" >"$out/mt-text/valid.$lang"
+    tail -n +7401 "$data/bible/bible.$lang" >"$out/mt-text/test.$lang"
 done
 IFS=, read -r -a names <<<"$texts"
 pairs=()
 for ((first = 0; first < ${#names[@]}; first++)); do
     for ((second = first + 1; second < ${#names[@]}; second++)); do pairs+=("${names[first]}-${names[second]}"); done
 done
-bash data_prep/preprocess.sh --text "$out/text" --model "$pieces/sentencepiece.bpe.model" --dict "$pieces/dict.txt" \
+bash data_prep/preprocess.sh --text "$out/mt-text" --model "$pieces/sentencepiece.bpe.model" --dict "$pieces/dict.txt" \
     --pairs "$(IFS=,; echo "${pairs[*]}")" --splits train,valid,test --out "$out/mt" --workers 2
 
 xnli=$data/xnli ner=$data/wikiann pos=$data/ud

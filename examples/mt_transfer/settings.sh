@@ -3,14 +3,9 @@
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
 export PYTHON=${PYTHON:-python}
-# LANGS: every language of the mBART, in its order (mBART-50 has 52); TEXTS: those that are translated and tested.
-langs=${LANGS:-en,de,fr,es} texts=${TEXTS:-en,de,fr,es}
-# The stock architecture of the mBART that is continued, and its sizes. The released ones:
-# MBART_ARGS='--arch mbart_large --encoder-normalize-before --decoder-normalize-before --layernorm-embedding'.
-mbart_args=${MBART_ARGS:---arch mbart_base --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 192 --decoder-embed-dim 192
-    --encoder-ffn-embed-dim 768 --decoder-ffn-embed-dim 768 --encoder-attention-heads 4 --decoder-attention-heads 4
-    --encoder-normalize-before --decoder-normalize-before --layernorm-embedding --share-all-embeddings --max-source-positions 256
-    --max-target-positions 256}
+. examples/miniature/mbart/settings.sh
+# TEXTS: the languages that are translated and tested.
+texts=${TEXTS:-en,de,fr,es}
 case ${task:=} in
     '') ;;
     xnli)

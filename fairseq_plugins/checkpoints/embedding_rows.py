@@ -72,6 +72,22 @@ def fit_words(
     return rows, f"{want - have:,} random rows after the file's {have:,} ({OPTION} extend)"
 
 
+def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
+    """A token embedding with one row more, for a ``<mask>`` that the model never had and that understanding never reads.
+
+    The row is the mean of all: of a usual size, and the same in every run.
+
+    Args:
+        tensor: (rows, C) of the file.
+
+    Returns:
+        (rows + 1, C), and what was changed.
+    """
+    mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
+    change = f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
+    return torch.cat([tensor, mean]), change
+
+
 def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: str) -> Tuple[Tensor, str]:
     """A position embedding cut to the length that is asked for.
 

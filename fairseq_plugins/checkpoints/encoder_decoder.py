@@ -1,13 +1,18 @@
 """What the files of mBART and NLLB have in common: an encoder-decoder of which the encoder is wanted."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import torch
+from torch import Tensor
 
+from .encoder_languages import Languages
 from .errors import CheckpointError
 from .renames import Renamed, Rule, drop, refuse, rename, split
+
+logger = logging.getLogger(__name__)
 
 SHARED = "shared.weight"
 WORDS = "embed_tokens.weight"
@@ -52,8 +57,7 @@ class EncoderSource:
         heads: attention heads; None where it does not tell.
         heads_entry: what the file calls them.
         expected: what kind of file it must be, for messages.
-        languages: in the order of their rows; None where the file has no list.
-        language_style: how a language is written as a dictionary entry.
+        languages: what it says of them.
     """
 
     renamed: Renamed
@@ -62,8 +66,7 @@ class EncoderSource:
     heads: Optional[int]
     heads_entry: str
     expected: str
-    languages: Optional[Tuple[str, ...]] = None
-    language_style: str = "[{}]"
+    languages: Languages = Languages()
 
 
 def untie(renamed: Renamed, origin: str) -> None:
@@ -89,12 +92,18 @@ def untie(renamed: Renamed, origin: str) -> None:
 # ---- fairseq. ----
 
 
-def stock_wiring(settings: Mapping[str, Any], defaults: Mapping[str, Any], origin: str) -> Dict[str, Any]:
-    """Fields of ``EncoderLayout`` from the options of a fairseq model.
+def stock_wiring(
+    settings: Mapping[str, Any], tensors: Mapping[str, Tensor], defaults: Mapping[str, Any], origin: str
+) -> Dict[str, Any]:
+    """Fields of ``EncoderLayout`` from the options of a fairseq model and from its tensors.
+
+    What the tensors show counts, whatever the options say: those saved with released models are not always those of the
+    training.
 
     Args:
         settings: the options; may be empty.
-        defaults: fields for which nothing is stated.
+        tensors: of the encoder, in the names of fairseq's stock encoder.
+        defaults: fields for which nothing is stated; an ``activation`` among them gives way to that of the architecture.
         origin: how messages call the file.
 
     Raises:
@@ -111,7 +120,38 @@ def stock_wiring(settings: Mapping[str, Any], defaults: Mapping[str, Any], origi
     found = {field: settings[name] for field, name in named.items() if settings.get(name) is not None}
     if settings.get("no_scale_embedding") is not None:
         found["scale_embedding"] = not settings["no_scale_embedding"]
+    for field, value in _shown(tensors).items():
+        if field in found and bool(found[field]) != value:
+            logger.warning(
+                "%s: its options say %s = %s, its tensors %s: the tensors count",
+                origin,
+                named[field],
+                found[field],
+                value,
+            )
+        found[field] = value
+    if "activation" in defaults and "activation" not in found:
+        found["activation"] = _activation_of(settings, str(defaults["activation"]), origin)
     return {**defaults, **found}
+
+
+def _shown(tensors: Mapping[str, Tensor]) -> Dict[str, bool]:
+    """Fields that the presence of tensors decides: fairseq has a last norm with norms before the blocks, and only then."""
+    first = {name.split(".")[0] for name in tensors}
+    shown = {"normalize_before": "layer_norm" in first, "layernorm_embedding": "layernorm_embedding" in first}
+    # Without a table positions may be sinusoids, or the table may be lost: the options tell.
+    return {**shown, "learned_positions": True} if POSITIONS in tensors else shown
+
+
+def _activation_of(settings: Mapping[str, Any], default: str, origin: str) -> str:
+    """The default of the architecture, which is not the same in all families of fairseq."""
+    arch = str(settings.get("arch") or settings.get("_name") or "")
+    defaults = {"transformer": "relu", "bart": "gelu", "mbart": "gelu"}
+    found = next((value for start, value in defaults.items() if arch.startswith(start)), default)
+    logger.warning(
+        "%s: its options lack activation_fn: %s is taken, as for --arch %s", origin, found, arch or "of its family"
+    )
+    return found
 
 
 def stock_sizes(settings: Mapping[str, Any]) -> Dict[str, Optional[int]]:
@@ -122,51 +162,6 @@ def stock_sizes(settings: Mapping[str, Any]) -> Dict[str, Optional[int]]:
         "ffn_dim": settings.get("encoder_ffn_embed_dim"),
         "max_positions": settings.get("max_source_positions"),
     }
-
-
-def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any]) -> Optional[Tuple[str, ...]]:
-    """Languages that a checkpoint's task has as dictionary entries, in the order of their rows.
-
-    Args:
-        checkpoint: the whole file: its task's options and state are looked at before the model's.
-        settings: options of the model, where older files have those of the task as well.
-
-    Returns:
-        None where the checkpoint does not tell, or has no such entries.
-    """
-    options = {**settings, **_task_options(checkpoint)}
-    state = checkpoint.get("task_state")
-    kept = state.get("languages") if isinstance(state, Mapping) else None
-    if isinstance(kept, Mapping) and isinstance(kept.get("langs"), (list, tuple)):
-        return tuple(str(language) for language in kept["langs"])
-    denoising = "denoising" in str(_task_options(checkpoint).get("_name") or settings.get("task"))
-    if denoising and options.get("add_lang_token") is False:
-        return None
-    languages = _as_list(options.get("langs"))
-    if not languages and not denoising and not options.get("lang_dict"):
-        pairs = _as_list(options.get("lang_pairs"))
-        languages = sorted({language for pair in pairs for language in pair.split("-")})
-    return tuple(languages) or None
-
-
-def stock_language_style(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], default: str) -> str:
-    """How a checkpoint's task writes a language as a dictionary entry."""
-    style = {**settings, **_task_options(checkpoint)}.get("lang_tok_style")
-    return {"mbart": "[{}]", "multilingual": "__{}__"}.get(str(style), default)
-
-
-def _task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
-    config = checkpoint.get("cfg")
-    task = config.get("task") if isinstance(config, Mapping) else getattr(config, "task", None)
-    if task is None:
-        return {}
-    return dict(task) if isinstance(task, Mapping) else dict(vars(task))
-
-
-def _as_list(value: Any) -> List[str]:
-    if isinstance(value, str):
-        value = value.split(",")
-    return [str(item).strip() for item in value or () if str(item).strip()]
 
 
 # ---- Hugging Face. ----

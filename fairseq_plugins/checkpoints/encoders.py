@@ -2,30 +2,23 @@
 
 import logging
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from torch import Tensor
 
 from . import bert, huggingface, m2m100, masked_lm, mbart, vocabularies, xlmr
 from .deltalm import EXPECTED as DELTALM_EXPECTED
 from .deltalm import deltalm_from
-from .encoder_decoder import (
-    POSITIONS,
-    WORDS,
-    EncoderSource,
-    stock_language_style,
-    stock_languages,
-    stock_sizes,
-    stock_wiring,
-)
+from .encoder_decoder import POSITIONS, WORDS, EncoderSource, stock_sizes, stock_wiring
+from .encoder_languages import Languages, checked, find_dictionary, languages_beside, name_rows, stock_languages
 from .encoder_layout import EncoderLayout, expected_shapes, layout_from
 from .loading import LoadReport
 from .masked_lm import check_stated, choose_heads, compare_shapes, find_weights, float_tensors
 from .reading import CheckpointError, PathLike, read_checkpoint
 from .renames import Renamed, apply_rules, drop, rename
-from .vocabularies import DICTIONARY_NAME, MASK, fairseq_order, languages_of, read_dictionary, tokenizer_entries
+from .vocabularies import DICTIONARY_NAME, fairseq_order, languages_of, read_dictionary, tokenizer_entries
 from .writing import atomic_path
 
 logger = logging.getLogger(__name__)
@@ -75,7 +68,8 @@ def read_encoder(path: PathLike, heads: Optional[int] = None) -> EncoderFile:
     """Read an encoder; recognises the source by itself.
 
     Args:
-        path: a checkpoint, or a folder with one: fairseq's ``model.pt`` (``dict.txt`` beside it), or a Hugging Face folder.
+        path: a checkpoint, or a folder with one: fairseq's ``model.pt`` (``dict.txt`` or equal ``dict.LANG.txt`` beside it), or a
+            Hugging Face folder.
         heads: attention heads, for files that do not tell (released DeltaLM, old XLM-R).
 
     Returns:
@@ -99,34 +93,38 @@ def read_encoder(path: PathLike, heads: Optional[int] = None) -> EncoderFile:
     return EncoderFile(renamed.tensors, renamed.sources, layout, languages, report, tuple(entries))
 
 
-def write_dictionary(folder: PathLike, path: PathLike, dictionary: Optional[PathLike] = None) -> List[str]:
+def write_dictionary(
+    folder: PathLike, path: PathLike, dictionary: Optional[PathLike] = None, languages: Sequence[str] = ()
+) -> List[str]:
     """Write a fairseq ``dict.txt`` that names every row of an encoder: languages and ``<mask>`` included, in order.
 
     Args:
         folder: of the encoder, as in :func:`read_encoder`.
         path: of the file to write.
         dictionary: ``dict.txt`` of a fairseq model; None = the one beside it.
+        languages: in the order of their rows, for encoders that do not tell; none = those that it tells.
 
     Returns:
         All entries, the four special ones first: as many as the embedding has rows. Rows that nothing names, which were never
         used in training, are called ``madeupword…``.
 
     Raises:
-        CheckpointError: no file tells the entries, or rows of languages whose names no file tells.
+        CheckpointError: no file tells the entries, or rows of languages whose names no file tells; languages that are not those
+            of the encoder, or for which it has no rows.
     """
-    source, entries, languages, origin = _open(path=folder, dictionary=dictionary)
+    source, entries, named, origin = _open(folder, dictionary, languages)
     rows = source.renamed.tensors[WORDS].size(0)
     if not entries:
         raise CheckpointError(
-            f"{origin}: nothing beside it tells its entries; expected {DICTIONARY_NAME} (fairseq), tokenizer.json, vocab.txt or "
-            "a sentencepiece model with the language codes"
+            f"{origin}: nothing beside it tells its entries; expected {DICTIONARY_NAME} or dict.LANG.txt (fairseq), "
+            "tokenizer.json, vocab.txt or a sentencepiece model with the language codes"
         )
     family = source.wiring["family"]
     unnamed = rows - len(entries)
-    if unnamed and family in vocabularies.STYLES and not languages:
+    if unnamed and family in vocabularies.STYLES and not named:
         raise CheckpointError(
-            f"{origin}: has {rows:,} rows, of which {len(entries):,} are named, and no list of its languages; give a "
-            "dictionary that has them in the order of the training"
+            f"{origin}: has {rows:,} rows, of which {len(entries):,} are named, and no list of its languages; give them, or a "
+            "dictionary that has them, in the order of the training (--langs, --dictionary)"
         )
     if unnamed:
         logger.warning("%s: %d rows without a name are called madeupword", origin, unnamed)
@@ -139,9 +137,10 @@ def write_dictionary(folder: PathLike, path: PathLike, dictionary: Optional[Path
 
 
 def _open(
-    path: PathLike, dictionary: Optional[PathLike] = None
+    path: PathLike, dictionary: Optional[PathLike] = None, languages: Sequence[str] = ()
 ) -> Tuple[EncoderSource, List[str], Optional[Tuple[str, ...]], str]:
     """The source, the entries of its rows (in the file's order), its languages, and how messages call it."""
+    given = checked(languages, "languages that were given") if languages else None
     file = find_weights(Path(path))
     origin = f"checkpoint {file}"
     source, in_folder = _source(read_checkpoint(file), file, origin)
@@ -149,37 +148,42 @@ def _open(
     if words is None or words.dim() != 2:
         raise CheckpointError(f"{origin}: has no matrix for {WORDS}; expected {source.expected}")
     family, rows = source.wiring["family"], words.size(0)
-    found = tokenizer_entries(file.parent, family, rows) if in_folder and dictionary is None else None
+    found = tokenizer_entries(file.parent, family, rows, given or ()) if in_folder and dictionary is None else None
     if found is not None:
-        languages = languages_of(found) if family in vocabularies.STYLES else ()
-        return source, found, languages or None, origin
-    beside = Path(dictionary) if dictionary is not None else file.parent / DICTIONARY_NAME
-    if beside.is_file() or dictionary is not None:
-        entries, listed = _named(read_dictionary(beside), source, rows, origin)
+        listed = (languages_of(found) or None) if family in vocabularies.STYLES else None
+        _check_given(given, listed, found, source.languages, origin)
+        return source, found, listed, origin
+    beside = find_dictionary(file.parent) if dictionary is None else Path(dictionary)
+    list_beside = languages_beside(file.parent, source.languages.file)
+    stated = source.languages.listed or list_beside
+    if beside is not None:
+        named = source.languages if stated or not given else replace(source.languages, listed=given, guessed=None)
+        entries, listed = name_rows(read_dictionary(beside), named, list_beside, rows, origin)
+        _check_given(given, listed, entries, named, origin)
         return source, entries, listed, origin
     if source.wiring.pop("rows_unordered", False):
         raise CheckpointError(
             f"{origin}: its special symbols are not at rows 0 to 3, and nothing beside it tells its vocabulary; expected "
             f"{source.expected}"
         )
-    return source, [], source.languages, origin
+    return source, [], stated, origin
 
 
-def _named(
-    base: List[str], source: EncoderSource, rows: int, origin: str
-) -> Tuple[List[str], Optional[Tuple[str, ...]]]:
-    """Entries of a fairseq model: those of its dictionary, then its languages, then ``<mask>``, as far as there are rows."""
-    symbols = [source.language_style.format(language) for language in source.languages or ()]
-    known = set(base)
-    complete = [*base, *(symbol for symbol in symbols if symbol not in known)]
-    for entries in (complete, base):
-        if len(entries) == rows - 1 and MASK not in known:
-            entries = [*entries, MASK]
-        if len(entries) == rows:
-            return entries, source.languages if set(symbols) <= set(entries) else None
-    if len(base) > rows:
-        logger.warning("%s: has %d rows, the dictionary beside it %d entries", origin, rows, len(base))
-    return (complete if len(complete) <= rows else base[:rows]), source.languages
+def _check_given(
+    given: Optional[Tuple[str, ...]],
+    found: Optional[Tuple[str, ...]],
+    entries: List[str],
+    languages: Languages,
+    origin: str,
+) -> None:
+    """Languages that were given are those of the encoder, and have rows."""
+    if given and found and given != found:
+        raise CheckpointError(f"{origin}: has the languages {','.join(found)}; given were {','.join(given)}")
+    if not set(languages.symbols(given)) <= set(entries):
+        raise CheckpointError(
+            f"{origin}: has fewer rows behind its pieces than languages were given ({','.join(given or ())}); expected those "
+            "of its training, in their order"
+        )
 
 
 # ---- Recognising. ----
@@ -237,8 +241,9 @@ def _from_own(model: Mapping[str, Any], settings: Mapping[str, Any], origin: str
         heads,
         f"{LAYOUT_ENTRY}.heads",
         _OWN,
-        tuple(map(str, languages)) if languages else None,
-        vocabularies.STYLES.get(layout.family, "[{}]"),
+        Languages(
+            tuple(map(str, languages)) if languages else None, style=vocabularies.STYLES.get(layout.family, "[{}]")
+        ),
     )
 
 
@@ -261,11 +266,7 @@ def _from_deltalm(content: Mapping[str, Any], settings: Mapping[str, Any], origi
         renamed.discard(name, _DECODER)
     renamed = bert.without_prefix(renamed, "encoder.")
     renamed.tensors = {name: tensor.detach().float() for name, tensor in renamed.tensors.items()}
-    defaults = {
-        "normalize_before": "layer_norm.weight" in renamed.tensors,
-        "layernorm_embedding": "layernorm_embedding.weight" in renamed.tensors,
-    }
-    wiring = {"family": "deltalm", **stock_wiring(settings, defaults, origin)}
+    wiring = {"family": "deltalm", **stock_wiring(settings, renamed.tensors, {}, origin)}
     return EncoderSource(
         renamed,
         wiring,
@@ -273,8 +274,7 @@ def _from_deltalm(content: Mapping[str, Any], settings: Mapping[str, Any], origi
         settings.get("encoder_attention_heads"),
         "encoder_attention_heads",
         DELTALM_EXPECTED,
-        stock_languages(content, settings),
-        stock_language_style(content, settings, "__{}__"),
+        stock_languages(content, settings, "__{}__"),
     )
 
 

@@ -7,9 +7,11 @@ from torch import Tensor
 
 from . import encoder_decoder as common
 from .encoder_decoder import EncoderSource
+from .encoder_languages import Languages, stock_languages
 from .encoder_layout import FAMILIES
 from .errors import CheckpointError
 from .renames import apply_rules, refuse
+from .vocabularies import STYLES
 
 FAMILY = "nllb"
 MODEL_TYPE = "m2m_100"
@@ -35,7 +37,7 @@ def from_fairseq(
     """The encoder of a fairseq checkpoint; arguments and errors as in :func:`.mbart.from_fairseq`."""
     renamed = apply_rules(tensors, RULES, origin, EXPECTED)
     stated = common.stock_sizes(settings)
-    wiring = common.stock_wiring(settings, FAMILIES[FAMILY], origin)
+    wiring = common.stock_wiring(settings, renamed.tensors, FAMILIES[FAMILY], origin)
     if not wiring["normalize_before"]:
         raise CheckpointError(f"{origin}: has its norms after the blocks and sinusoidal positions; expected {EXPECTED}")
     return EncoderSource(
@@ -45,8 +47,7 @@ def from_fairseq(
         settings.get("encoder_attention_heads"),
         "encoder_attention_heads",
         EXPECTED,
-        common.stock_languages(checkpoint, settings),
-        common.stock_language_style(checkpoint, settings, "__{}__"),
+        stock_languages(checkpoint, settings, STYLES[FAMILY]),
     )
 
 
@@ -65,4 +66,5 @@ def from_folder(tensors: Mapping[str, Tensor], config: Mapping[str, Any], file: 
         config.get("encoder_attention_heads"),
         "encoder_attention_heads",
         EXPECTED,
+        Languages(style=STYLES[FAMILY]),
     )

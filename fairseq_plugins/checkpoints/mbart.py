@@ -1,14 +1,16 @@
 """mBART files: fairseq checkpoints (``mbart.cc25``, stock ``mbart_*``, also continued by translation), Hugging Face folders."""
 
 from pathlib import Path
-from typing import Any, Dict, Mapping
+from typing import Any, Mapping
 
 from torch import Tensor
 
 from . import encoder_decoder as common
 from .encoder_decoder import EncoderSource
+from .encoder_languages import stock_languages
 from .encoder_layout import FAMILIES
 from .renames import apply_rules
+from .vocabularies import STYLES
 
 FAMILY = "mbart"
 MODEL_TYPE = "mbart"
@@ -34,21 +36,15 @@ def from_fairseq(
         CheckpointError: tensors that are not accounted for, or options of another model.
     """
     renamed = apply_rules(tensors, RULES, origin, EXPECTED)
-    # Stock mbart_* models have the norm after each block unless told otherwise, so the tensors decide.
-    defaults: Dict[str, Any] = {
-        **FAMILIES[FAMILY],
-        "normalize_before": "layer_norm.weight" in renamed.tensors,
-        "layernorm_embedding": "layernorm_embedding.weight" in renamed.tensors,
-    }
+    defaults = {**FAMILIES[FAMILY], "activation": "gelu"}
     return EncoderSource(
         renamed,
-        {"family": FAMILY, **common.stock_wiring(settings, defaults, origin)},
+        {"family": FAMILY, **common.stock_wiring(settings, renamed.tensors, defaults, origin)},
         common.stock_sizes(settings),
         settings.get("encoder_attention_heads"),
         "encoder_attention_heads",
         EXPECTED,
-        common.stock_languages(checkpoint, settings),
-        common.stock_language_style(checkpoint, settings, "[{}]"),
+        stock_languages(checkpoint, settings, STYLES[FAMILY]),
     )
 
 

@@ -54,7 +54,7 @@ def read_dictionary(file: Path) -> List[str]:
     return entries
 
 
-def tokenizer_entries(folder: Path, family: str, rows: int) -> Optional[List[str]]:
+def tokenizer_entries(folder: Path, family: str, rows: int, languages: Sequence[str] = ()) -> Optional[List[str]]:
     """Entries that the tokenizer's files in a Hugging Face folder give, in the order of the model's rows, in fairseq's names.
 
     Args:
@@ -62,6 +62,7 @@ def tokenizer_entries(folder: Path, family: str, rows: int) -> Optional[List[str
             ``tokenizer_config.json`` or ``special_tokens_map.json`` list, in their order).
         family: decides how languages are written.
         rows: of the embedding; rows that no file names are called ``madeupword…``, as fairseq calls them.
+        languages: for a folder that lists none, in the order of their rows.
 
     Returns:
         ``rows`` entries; None where the folder has no such file, or only one that leaves the languages of the model out.
@@ -69,7 +70,9 @@ def tokenizer_entries(folder: Path, family: str, rows: int) -> Optional[List[str
     Raises:
         CheckpointError: a damaged file, or more entries than rows.
     """
-    found = _stored_entries(folder, rows)
+    style = STYLES.get(family)
+    symbols = [(style or "{}").format(language) for language in languages]
+    found = _stored_entries(folder, rows, languages, symbols)
     if found is None:
         return None
     origin, entries, added = found
@@ -77,7 +80,6 @@ def tokenizer_entries(folder: Path, family: str, rows: int) -> Optional[List[str
         raise CheckpointError(
             f"{origin}: names {len(entries):,} entries, the embedding has {rows:,} rows; they must belong to one model"
         )
-    style = STYLES.get(family)
     if style and len(entries) < rows and not any(_is_language(entry) for entry in (*entries, *added)):
         logger.warning(
             "%s: names %s entries of %s rows and no language: what the other rows mean is not known",
@@ -90,11 +92,15 @@ def tokenizer_entries(folder: Path, family: str, rows: int) -> Optional[List[str
     return named + [f"madeupword{index:04d}" for index in range(rows - len(named))]
 
 
-def _stored_entries(folder: Path, rows: int) -> Optional[Tuple[Path, List[str], Set[str]]]:
+def _stored_entries(
+    folder: Path, rows: int, languages: Sequence[str], symbols: Sequence[str]
+) -> Optional[Tuple[Path, List[str], Set[str]]]:
     """The file that names the rows, its entries, and those of them that were added to the pieces."""
+    listed = _listed_tokens(folder) or list(symbols)
     if (folder / _TOKENIZER).is_file():
-        return (folder / _TOKENIZER, *_fast_tokenizer(folder / _TOKENIZER))
-    listed = _listed_tokens(folder)
+        # Some have their languages among the pieces, and list them elsewhere.
+        entries, added = _fast_tokenizer(folder / _TOKENIZER)
+        return folder / _TOKENIZER, entries, {*added, *listed, *languages}
     if (folder / _WORDPIECES).is_file():
         return folder / _WORDPIECES, _wordpieces(folder / _WORDPIECES), set()
     if (folder / _JSON_VOCABULARY).is_file():

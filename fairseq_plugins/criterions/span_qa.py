@@ -45,7 +45,7 @@ class SpanQACriterion(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Loss of a batch in nats, the number of windows, and what is logged."""
         logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=self.head)
-        outside = outside_passage(logits.size(1), sample["passage_start"], sample["passage_length"])
+        outside = self.outside(logits, sample)
         losses = span_losses(logits, outside, sample["target"])
         loss = losses.sum() if reduce else losses
         windows = len(losses)
@@ -58,6 +58,11 @@ class SpanQACriterion(FairseqCriterion):
         if not model.training:
             logged.update(self._scores(sample, self.answers(logits, outside, sample)))
         return loss, windows, logged
+
+    @staticmethod
+    def outside(logits: Tensor, sample: Dict[str, Any]) -> Tensor:
+        """(R, S) bool, True = not the passage's part of the window."""
+        return outside_passage(logits.size(1), sample["passage_start"], sample["passage_length"])
 
     def answers(self, logits: Tensor, outside: Tensor, sample: Dict[str, Any]) -> List[str]:
         """The answer to each question of a batch.

@@ -86,21 +86,26 @@ class LabelledDataset(NLUDataset):
 
     Args:
         labels: (N,) int64, classes counted from 0.
+        decoder_inputs: batches also hold what the decoder of an encoder-decoder reads: the input with its last token in front, as
+            in stock ``sentence_prediction``. In mBART's format that is LANG A </s> B </s>, mBART's own order.
         others: as of :class:`NLUDataset`.
     """
 
-    def __init__(self, *others: Any, labels: np.ndarray, **more: Any):
+    def __init__(self, *others: Any, labels: np.ndarray, decoder_inputs: bool = False, **more: Any):
         super().__init__(*others, **more)
         if len(labels) != len(self):
             raise ValueError(f"label has {len(labels)} rows, input0 {len(self)}; valid: as many")
-        self.labels = labels
+        self.labels, self.decoder_inputs = labels, decoder_inputs
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
         return {**super().__getitem__(index), "target": int(self.labels[index])}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """As :class:`NLUDataset`, and target (B,) int64."""
+        """As :class:`NLUDataset`, and target (B,) int64; with ``decoder_inputs`` prev_output_tokens (B, S) in net_input."""
         batch = super().collater(samples)
         if batch:
             batch["target"] = torch.tensor([sample["target"] for sample in samples])
+        if batch and self.decoder_inputs:
+            rolled = [sample["tokens"].roll(1) for sample in samples]
+            batch["net_input"]["prev_output_tokens"] = data_utils.collate_tokens(rolled, self.pad)
         return batch

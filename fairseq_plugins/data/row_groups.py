@@ -29,10 +29,14 @@ class RowGroups(NLUDataset):
         self.longest = int(lengths.max(initial=0))
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """As the class below, over all rows (R,); and group (R,) int64, the number of the row's item; id is (items,)."""
+        """As the class below, over all rows (R,); and group (R,) int64, the number of the row's item.
+
+        id is (items,), row (R,) int64 what the class below calls id.
+        """
         if not samples:
             return {}
         batch = super().collater([row for sample in samples for row in sample["rows"]])
+        batch["row"] = batch["id"]
         counts = torch.tensor([len(sample["rows"]) for sample in samples])
         batch["group"] = torch.repeat_interleave(torch.arange(len(samples)), counts)
         batch["id"] = torch.tensor([sample["id"] for sample in samples])

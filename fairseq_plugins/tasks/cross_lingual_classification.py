@@ -1,15 +1,17 @@
 """Task ``cross_lingual_classification``: classes of sentences and sentence pairs, trained in some languages, tested in others."""
 
 import logging
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Dict, List
 
+from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks import register_task
 from omegaconf import II
 
 from ..data.nlu_dataset import LabelledDataset
 from .nlu import NLUConfig, NLUTask
 from .nlu.base import class_numbers, labels_of
+from .nlu.predictions import Row
 
 logger = logging.getLogger(__name__)
 
@@ -20,16 +22,26 @@ class CrossLingualClassificationConfig(NLUConfig):
 
     classification_head_name: str = II("criterion.classification_head_name")
     regression_target: bool = II("criterion.regression_target")
+    add_prev_output_tokens: bool = field(
+        default=False,
+        metadata={
+            "help": "for stock encoder-decoders (--arch mbart_large): also feed the decoder, whose output at the last </s> is "
+            "classified"
+        },
+    )
 
 
 @register_task("cross_lingual_classification", dataclass=CrossLingualClassificationConfig)
 class CrossLingualClassificationTask(NLUTask):
     """XNLI, PAWS-X, news, QADSM, QAM: with the stock criterion ``sentence_prediction`` and the architecture ``nlu_encoder``.
 
+    ``--add-prev-output-tokens`` is for stock BART and mBART (``--arch mbart_large --finetune-from-model FILE``): encoder and decoder
+    read the input, and the decoder's state that predicts the last ``</s>`` is classified.
+
     It does what stock ``sentence_prediction`` does, and puts the language's symbol where mBART and NLLB want it, cuts long inputs
     and counts them, mixes languages, and refuses labels that mean something else than in training.
 
-    Source: MT transfer section 2.2 (XGLUE's classification tasks).
+    Source: MT transfer section 2.2 (XGLUE's classification tasks); BART section 3.1 and CSR section IV-E for the decoder.
     """
 
     cfg: CrossLingualClassificationConfig
@@ -49,8 +61,9 @@ class CrossLingualClassificationTask(NLUTask):
         """Inputs and classes of one subset; logs the majority class's share, below which a model has learned nothing."""
         texts, sizes = self.inputs(name)
         assert self.label_dictionary is not None
+        decoder_inputs = self.cfg.add_prev_output_tokens
         labels = class_numbers(self.read("label", name, self.label_dictionary), self.label_dictionary, name)
-        dataset = LabelledDataset(texts, sizes, labels=labels, **self.layout(name))
+        dataset = LabelledDataset(texts, sizes, labels=labels, decoder_inputs=decoder_inputs, **self.layout(name))
         counts = [int((labels == number).sum()) for number in range(len(labels_of(self.label_dictionary)))]
         shares = ", ".join(
             f"{label} {100 * count / max(len(labels), 1):.1f} %"
@@ -59,9 +72,26 @@ class CrossLingualClassificationTask(NLUTask):
         logger.info(f"{name}: {shares}")
         return dataset
 
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+        """Row, class, gold class."""
+        assert self.label_dictionary is not None
+        labels = labels_of(self.label_dictionary)
+        found = zip(sample["id"].tolist(), logits.argmax(dim=-1).tolist(), sample["target"].tolist())
+        return [[(row, labels[best], labels[gold])] for row, best, gold in found]
+
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """The architecture, with a head of as many classes as label/dict.txt has."""
+        """The architecture, with a head of as many classes as label/dict.txt has.
+
+        Raises:
+            ValueError: as the base; an encoder-decoder without --add-prev-output-tokens, or an encoder with it.
+        """
         model = super().build_model(cfg, from_checkpoint)
+        has_decoder = isinstance(model, FairseqEncoderDecoderModel)
+        if has_decoder != self.cfg.add_prev_output_tokens:
+            raise ValueError(
+                f"--add-prev-output-tokens is for architectures with a decoder; {type(model).__name__} has "
+                f"{'one: give the option' if has_decoder else 'none: leave it out'}"
+            )
         assert self.label_dictionary is not None
         model.register_classification_head(
             self.cfg.classification_head_name, num_classes=len(labels_of(self.label_dictionary))

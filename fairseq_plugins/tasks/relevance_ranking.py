@@ -3,7 +3,7 @@
 import logging
 import os
 from dataclasses import dataclass
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy as np
 from fairseq.tasks import register_task
@@ -13,6 +13,7 @@ from ..data.ranking_dataset import QueryDataset
 from .nlu import NLUConfig
 from .nlu.base import class_numbers, labels_of
 from .nlu.groups import GroupTask
+from .nlu.predictions import Row
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,18 @@ class RelevanceRankingTask(GroupTask):
             raise ValueError(f"subset {name}: no file {path} with the query of each row")
         with open(path, encoding="utf-8") as lines:
             return [line.rstrip("\n") for line in lines]
+
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+        """Row, score, gold grade of each document of a query."""
+        scores, grades = (
+            criterion.scores(logits).tolist(),
+            [self.grades[number] for number in sample["target"].tolist()],
+        )
+        documents = zip(sample["group"].tolist(), sample["row"].tolist(), scores, grades)
+        found: List[List[Row]] = [[] for _ in sample["id"]]
+        for query, row, score, grade in documents:
+            found[query].append((row, f"{score:.6f}", grade))
+        return found
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """The architecture, with a head of as many outputs as there are grades."""

@@ -3,7 +3,7 @@
 import logging
 import os
 from dataclasses import dataclass, field
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from fairseq.data import Dictionary
 from fairseq.dataclass.constants import ChoiceEnum
@@ -14,6 +14,7 @@ from ..data.question_files import place_answers, read_passages, read_questions
 from .nlu import NLUConfig
 from .nlu.base import COMMAND, language_of
 from .nlu.groups import GroupTask
+from .nlu.predictions import Row
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class SpanQATask(GroupTask):
     """
 
     cfg: SpanQAConfig
+    prediction_ending = "json"
     head = "span_head"
     """Token head with two outputs, start and end."""
 
@@ -130,6 +132,11 @@ class SpanQATask(GroupTask):
                 "--answer-normalisation squad"
             )
         return language.split("_")[0].lower()
+
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+        """A question's id and the answer that is scored."""
+        answers = criterion.answers(logits, criterion.outside(logits, sample), sample)
+        return [[(question.name, answer)] for question, answer in zip(sample["questions"], answers)]
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """The architecture, with a head for start and end."""

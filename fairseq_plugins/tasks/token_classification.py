@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any, List
+from typing import Any, Dict, List
 
 import numpy as np
 from fairseq.tasks import register_task
@@ -11,6 +11,7 @@ from omegaconf import II
 from ..data.tagging_dataset import UNSEEN, TaggingDataset, Tags, read_tags
 from .nlu import NLUConfig, NLUTask
 from .nlu.base import labels_of
+from .nlu.predictions import Row
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,15 @@ class TokenClassificationTask(NLUTask):
         counts = np.bincount(tags.classes[tags.classes != UNSEEN], minlength=len(self.labels))
         best = int(counts.argmax())
         return f"most frequent tag {self.labels[best]}, {100 * counts[best] / max(len(tags.classes), 1):.1f} % of all words"
+
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+        """Row, tags, gold tags: of words that are not cut off, with spaces between; ``<unk>`` = a tag that training has not."""
+        assert self.label_dictionary is not None
+        names = [*self.labels, self.label_dictionary.unk_string()]  # UNSEEN is -1
+        counts = sample["words"].tolist()
+        sides = (logits.argmax(dim=-1).split(counts), sample["target"].split(counts))
+        tags = [[" ".join(names[number] for number in words.tolist()) for words in side] for side in sides]
+        return [[row] for row in zip(sample["id"].tolist(), *tags)]
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """The architecture, with a head of as many classes as label/dict.txt has.

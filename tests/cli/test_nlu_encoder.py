@@ -103,3 +103,28 @@ checkpoint: {{save_dir: {tmp_path / "hydra"}}}
     args = right["cfg"]["model"]
     assert args["encoder_layout"] == vars(left["cfg"]["model"])["encoder_layout"]
     assert args["initialised_from"] == str(trained.root / "copy")
+
+
+def test_a_stock_mbart_classifies_with_its_decoder(
+    trained: Trained, run_cli: Run, user_dir: str, tmp_path: Path
+) -> None:
+    """It learns, and validation reads its checkpoint."""
+    line = [
+        trained.root / "bin", "--user-dir", user_dir, "--task", "cross_lingual_classification", "--criterion",
+        "sentence_prediction", "--input-format", "mbart", "--langs", ",".join(nlu_builders.LANGUAGES), "--max-positions", 30,
+        "--add-prev-output-tokens", "--batch-size", 4, "--cpu", "--log-format", "json", "--num-workers", 0,
+    ]  # fmt: skip
+    sizes = [part for side in ("encoder", "decoder") for name, value in (("layers", 1), ("embed-dim", 16),
+             ("ffn-embed-dim", 24), ("attention-heads", 2)) for part in (f"--{side}-{name}", value)]  # fmt: skip
+    done = run_cli(
+        "train", *line, "--arch", "mbart_base", *sizes, "--share-all-embeddings", "--max-source-positions", 40,
+        "--max-target-positions", 40, "--dropout", 0, "--train-subset", "train.en", "--valid-subset", "valid.de", "--optimizer",
+        "adam", "--lr", 0.005, "--max-epoch", 12, "--no-epoch-checkpoints", "--seed", 3, "--save-dir", tmp_path / "run",
+    )  # fmt: skip
+    log = records(done.stdout + done.stderr)
+    losses = [float(record["train_loss"]) for record in log if "train_loss" in record]
+    assert losses[-1] < 0.1 * losses[0]
+    seen = [record for record in log if "valid.de_accuracy" in record]
+    again = run_cli("validate", *line, "--path", tmp_path / "run" / "checkpoint_last.pt", "--valid-subset", "valid.de")
+    found = next(record for record in records(again.stderr + again.stdout) if "valid.de_accuracy" in record)
+    assert found["valid.de_accuracy"] == seen[-1]["valid.de_accuracy"]

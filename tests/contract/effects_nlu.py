@@ -78,6 +78,12 @@ def _shares(run: Run) -> List[float]:
     return list(_subset(run, ",".join(SUBSETS)).probabilities)
 
 
+PREDICTION_TESTS = {
+    "cross_lingual_classification": "test_classes_of_sentences",
+    "token_classification": "test_tags_of_words",
+    "span_qa": "test_answers_to_questions",
+    "relevance_ranking": "test_scores_of_documents",
+}
 SIZES = [
     *(
         "--encoder-family",
@@ -115,11 +121,16 @@ for _task, (_, _criterion) in WRITERS.items():
     flips(f"task {_task}: language_template", ["--language-template", "__{{}}__"], _symbols, base=LANGUAGES)
     flips(f"task {_task}: language_codes", ["--language-codes", "en=de_DE"], _first_input, base=LANGUAGES)
     flips(f"task {_task}: sampling_temperature", ["--sampling-temperature", "9"], _shares)
+    seen_by(f"task {_task}: predictions", f"tests/unit/tasks/test_nlu_predictions.py::{PREDICTION_TESTS[_task]}")
 
 flips(
     "task token_classification: classification_head_name",
     ["--classification-head-name", "tags"],
     lambda run: sorted(run.model.token_heads),
+)
+seen_by(
+    "task cross_lingual_classification: add_prev_output_tokens",
+    "tests/unit/tasks/test_cross_lingual_classification.py::test_the_decoder_of_an_mbart_reads_language_first",
 )
 for _name, _test in {
     "max_question": "tasks/test_span_qa.py::test_options_reach_the_windows",

@@ -66,7 +66,8 @@ class NLUEncoderOptions(FairseqDataclass):
         default="error",
         metadata={
             "help": "where dictionary and pretrained file have different numbers of rows: error; extend = rows beyond the file's "
-            "get random values; truncate = the file's rows beyond the dictionary's are left out"
+            "get random values; truncate = the file's rows beyond the dictionary's are left out. A final <mask> for which "
+            "alone the file has no row is no error: understanding never reads it"
         },
     )
     sentence_pooling: Optional[POOLINGS] = field(

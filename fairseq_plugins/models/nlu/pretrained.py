@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ... import checkpoints
-from ...checkpoints.embedding_rows import check_entries, explain, fit_positions, fit_words
+from ...checkpoints.embedding_rows import check_entries, explain, fit_positions, fit_words, with_mask_row
 from ...checkpoints.encoder_decoder import POSITIONS, WORDS
 from ...checkpoints.encoder_layout import EncoderLayout, family_layout, layout_from, with_rows
 from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderFile, read_encoder
@@ -28,6 +28,9 @@ OPTION = "--pretrained-encoder"
 MARKERS = ("version", r"embed_positions\._float_tensor")
 """Buffers of fairseq's encoder that are no weights."""
 
+MASKLESS = ("nllb", "deltalm")
+"""Families of which no released file has a row for ``<mask>``."""
+
 USE_ITS_DICTIONARY = (
     "preprocess with the dictionary that `python -m fairseq_plugins.checkpoints.dictionary ENCODER DICT` writes for this "
     "encoder, new symbols at its end"
@@ -43,6 +46,7 @@ class Start(NamedTuple):
         file: the pretrained encoder, None where there is none (any more).
         origin: option and path of the file, for messages.
         absent: why nothing may be computed before a checkpoint was loaded; None where all is well.
+        adds_mask: the dictionary has ``<mask>`` as its last entry, and the file, which has every other one, has no row for it.
     """
 
     layout: EncoderLayout
@@ -50,6 +54,7 @@ class Start(NamedTuple):
     file: Optional[EncoderFile] = None
     origin: str = ""
     absent: Optional[str] = None
+    adds_mask: bool = False
 
 
 def load_text_encoder(path: PathLike, heads: Optional[int] = None) -> TextEncoder:
@@ -122,7 +127,9 @@ def fitted(encoder: TextEncoder, start: Start, policy: str) -> Tuple[Dict[str, T
     assert start.file is not None
     tensors, changes = dict(start.file.tensors), {}
     target = encoder.embed_tokens.weight
-    if tensors[WORDS].size(0) != target.size(0):
+    if start.adds_mask:
+        tensors[WORDS], changes[WORDS] = with_mask_row(tensors[WORDS])
+    elif tensors[WORDS].size(0) != target.size(0):
         languages = start.file.languages or ()
         tensors[WORDS], changes[WORDS] = fit_words(tensors[WORDS], target, policy, start.origin, languages)
     table = getattr(encoder.embed_positions, "weight", None)
@@ -148,7 +155,8 @@ def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
     layout = with_rows(found.layout, len(dictionary))
     if args.max_source_positions is not None:
         layout = replace(layout, max_positions=args.max_source_positions)
-    return Start(layout, found.languages or _own_languages(layout.family, dictionary), found, origin)
+    languages = found.languages or _own_languages(layout.family, dictionary)
+    return Start(layout, languages, found, origin, adds_mask=lacks_mask_alone(found, dictionary))
 
 
 def _without_file(args: Any, dictionary: Dictionary, absent: str) -> Start:
@@ -264,6 +272,18 @@ def compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary, 
     )
 
 
+def lacks_mask_alone(found: EncoderFile, dictionary: Dictionary) -> bool:
+    """Whether the data's dictionary has one entry more than the file has rows: ``<mask>``, its last one, which no row of it is.
+
+    The understanding tasks add ``<mask>`` to every dictionary. Where nothing tells what the last row of a file is, it is that of
+    ``<mask>`` in an XLM-R or mBART, and is none in a NLLB, M2M-100 or DeltaLM.
+    """
+    rows, known = found.layout.vocab_size, found.entries
+    if len(dictionary) != rows + 1 or dictionary.symbols[-1] != MASK or MASK in known:
+        return False
+    return len(known) == rows or found.layout.family in MASKLESS
+
+
 def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, origin: str) -> None:
     """Compare what is known of the file's rows with the data's dictionary.
 
@@ -273,7 +293,7 @@ def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, origin
     rows = found.layout.vocab_size
     if not found.entries:
         logger.warning("%s: nothing beside it tells what its rows mean: they are taken to be the dictionary's", origin)
-    if rows != len(dictionary) and policy == "error":
+    if rows != len(dictionary) and policy == "error" and not lacks_mask_alone(found, dictionary):
         return  # the numbers will be explained
     if found.entries:
         check_entries(found.entries, dictionary.symbols, origin, "its vocabulary", USE_ITS_DICTIONARY)

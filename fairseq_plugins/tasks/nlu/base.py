@@ -13,6 +13,8 @@ from omegaconf import II, MISSING
 
 from ...data.language_mixture import LanguageMixture
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
+from .predictions import OPTION as PREDICTIONS
+from .predictions import PredictionFiles, Row, outputs_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,14 @@ class NLUConfig(FairseqDataclass):
             "help": "of the languages in --train-subset train.en,train.de: 1 = by size, larger = more equal; at least 1"
         },
     )
+    predictions: str = field(
+        default="",
+        metadata={
+            "help": "for fairseq-validate in one process: folder for what the model predicts, a file SUBSET.tsv in the order of "
+            "the data. Sentences: row (from 0), class, gold class; words: row, their tags, their gold tags; ranking: row, score, "
+            "gold grade; question answering: SUBSET.json, an object of id and answer, as SQuAD's evaluation reads it"
+        },
+    )
     seed: int = II("common.seed")
 
 
@@ -62,12 +72,15 @@ class NLUTask(FairseqTask):
     """
 
     cfg: NLUConfig
+    prediction_ending = "tsv"
+    """Of the files that --predictions asks for."""
 
     def __init__(self, cfg: NLUConfig, dictionary: Dictionary, label_dictionary: Optional[Dictionary] = None):
         super().__init__(cfg)
         self.dictionary, self._label_dictionary = dictionary, label_dictionary
         self.input_format = InputFormat(cfg.input_format, dictionary.bos(), dictionary.eos())
         self.codes = _read_codes(cfg.language_codes)
+        self.prediction_files = PredictionFiles(cfg.predictions, self.prediction_ending) if cfg.predictions else None
 
     @classmethod
     def setup_task(cls, cfg: NLUConfig, **kwargs: Any) -> "NLUTask":
@@ -103,8 +116,10 @@ class NLUTask(FairseqTask):
         """Load a subset, or several whose names are joined by commas.
 
         Raises:
-            ValueError: a subset without data, with its path.
+            ValueError: a subset without data, with its path; training with --predictions, which a checkpoint would keep.
         """
+        if combine and self.prediction_files is not None:
+            raise ValueError(f"{PREDICTIONS} {self.cfg.predictions}: valid with fairseq-validate, not in training")
         names = [name for name in split.split(",") if name]
         parts = {name: self.load_language(name) for name in names}
         for name, part in parts.items():
@@ -206,7 +221,8 @@ class NLUTask(FairseqTask):
             ValueError: it has fewer positions than inputs may have; fairseq would leave long rows out of training.
         """
         model = super().build_model(cfg, from_checkpoint)
-        most = model.max_positions()
+        limits = model.max_positions()  # an encoder-decoder has two
+        most = min(limits) if isinstance(limits, tuple) else limits
         if most is not None and self.cfg.max_positions > most:
             raise ValueError(
                 f"--max-positions {self.cfg.max_positions}: the model has {most} positions; valid: 1 to {most}"
@@ -215,7 +231,45 @@ class NLUTask(FairseqTask):
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:
         """As stock; nothing for an empty batch, which fairseq-validate hands to processes that have one batch less than others."""
-        return super().valid_step(sample, model, criterion) if sample else (0.0, 0, {})
+        if not sample:
+            return 0.0, 0, {}
+        if self.prediction_files is None:
+            return super().valid_step(sample, model, criterion)
+        with outputs_of(model) as outputs:
+            result = super().valid_step(sample, model, criterion)
+        self.prediction_files.add(sample["id"].tolist(), self.predicted(sample, outputs[-1].float(), criterion))
+        return result
+
+    def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
+        """What the model predicts of each item of a batch, as rows of a file.
+
+        Args:
+            sample: as the dataset collates it.
+            logits: that the model computed of it, in float32.
+            criterion: of the task.
+        """
+        raise NotImplementedError
+
+    def get_batch_iterator(self, dataset: Any, max_tokens: Any = None, **more: Any) -> Any:
+        """As stock.
+
+        Raises:
+            ValueError: --predictions in several processes, of which each would have a part.
+        """
+        if self.prediction_files is not None:
+            if more.get("num_shards", 1) > 1:
+                raise ValueError(
+                    f"{PREDICTIONS} {self.cfg.predictions}: valid in one process; got {more['num_shards']}"
+                )
+            subset = next(name for name, one in self.datasets.items() if one is dataset)
+            self.prediction_files.begin(subset, len(dataset))
+        return super().get_batch_iterator(dataset, max_tokens=max_tokens, **more)
+
+    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+        """As stock; fairseq-validate calls it when a subset is done, whose predictions are written then."""
+        super().reduce_metrics(logging_outputs, criterion)
+        if self.prediction_files is not None:
+            self.prediction_files.finish()
 
     def max_positions(self) -> int:
         """Tokens of an input, at most."""

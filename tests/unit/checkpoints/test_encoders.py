@@ -95,6 +95,59 @@ def test_what_a_stock_mbart_states_decides(tmp_path: Path) -> None:
     assert layout.activation == "relu"
 
 
+@pytest.mark.parametrize(
+    ("option", "stated", "field"),
+    [
+        ("layernorm_embedding", False, "layernorm_embedding"),
+        ("encoder_normalize_before", False, "normalize_before"),
+        ("encoder_learned_pos", False, "learned_positions"),
+    ],
+)
+def test_tensors_count_where_the_options_say_otherwise(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, option: str, stated: bool, field: str
+) -> None:
+    """As in files whose options are not those of the training."""
+    nlu_builders.mbart_cc25(tmp_path)
+    expected = read_encoder(tmp_path).layout
+    assert not caplog.messages
+    read = read_encoder(change(tmp_path / "model.pt", _set(**{option: stated}))).layout
+    assert read == expected and getattr(read, field) is not stated
+    assert f"its options say {option} = {stated}, its tensors {not stated}: the tensors count" in caplog.text
+
+
+def test_norms_that_are_stated_and_absent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    nlu_builders.mbart_cc25(tmp_path, layernorm_embedding=False, encoder_normalize_before=False)
+    change(tmp_path / "model.pt", _set(layernorm_embedding=True, encoder_normalize_before=True))
+    layout = read_encoder(tmp_path).layout
+    assert (layout.layernorm_embedding, layout.normalize_before) == (False, False)
+    assert "options say layernorm_embedding = True, its tensors False" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("build", "arch", "activation"),
+    [
+        (nlu_builders.mbart_cc25, "mbart_large", "gelu"),
+        (nlu_builders.mbart_cc25, "bart_base", "gelu"),
+        (nlu_builders.mbart_cc25, "transformer_wmt_en_de", "relu"),
+        (nlu_builders.mbart_cc25, "my_model", "gelu"),
+        (nlu_builders.nllb_fairseq, "transformer", "relu"),
+        (nlu_builders.nllb_fairseq, "my_model", "relu"),
+    ],
+)
+def test_an_activation_that_is_not_stated_is_that_of_the_architecture(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, build: Any, arch: str, activation: str
+) -> None:
+    build(tmp_path)
+
+    def leave_out(content: Dict[str, Any]) -> None:
+        options = content["args"] or content["cfg"]["model"]
+        del options.activation_fn
+        options.arch = arch
+
+    assert read_encoder(change(tmp_path / "model.pt", leave_out)).layout.activation == activation
+    assert f"lack activation_fn: {activation} is taken, as for --arch {arch}" in caplog.text
+
+
 def test_fused_projections_of_old_files_are_split(tmp_path: Path) -> None:
     model = nlu_builders.mbart_cc25(tmp_path)
 
@@ -137,66 +190,6 @@ def test_a_fine_tuned_deltalm_tells_its_heads_and_languages(tmp_path: Path, bloc
     assert set(found.report.loaded) | set(found.report.dropped) == set(model.state_dict())
 
 
-# ---- Languages. ----
-
-
-@pytest.mark.parametrize(
-    ("task", "expected"),
-    [
-        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": True}, LANGUAGES),
-        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": False}, None),
-        ({"_name": "multilingual_denoising", "langs": None, "add_lang_token": True}, None),
-        (
-            {
-                "_name": "translation_multi_simple_epoch",
-                "langs": ["ar_AR", "de_DE", "en_XX"],
-                "lang_tok_style": "mbart",
-            },
-            LANGUAGES,
-        ),
-        (
-            {
-                "_name": "translation_multi_simple_epoch",
-                "langs": None,
-                "lang_dict": None,
-                "lang_pairs": "en_XX-de_DE,ar_AR-en_XX",
-            },
-            LANGUAGES,
-        ),
-        (
-            {"_name": "translation_multi_simple_epoch", "langs": None, "lang_dict": "langs.txt", "lang_pairs": "a-b"},
-            None,
-        ),
-        ({"_name": "translation_from_pretrained_bart", "langs": "ar_AR,de_DE,en_XX"}, LANGUAGES),
-        ({"_name": "translation"}, None),
-    ],
-)
-@pytest.mark.parametrize("namespace", [False, True])
-def test_languages_in_the_order_of_the_training(tmp_path: Path, task: Any, expected: Any, namespace: bool) -> None:
-    model = nlu_builders.stock_model(SYMBOLS, arch="mbart_base")
-    path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, task, namespace)
-    assert read_encoder(path).languages == expected
-
-
-def test_languages_of_the_released_layout_and_of_a_kept_state(tmp_path: Path) -> None:
-    nlu_builders.mbart_cc25(tmp_path)
-    assert read_encoder(tmp_path).languages == LANGUAGES
-
-    def keep(content: Dict[str, Any]) -> None:
-        content["task_state"] = {"languages": {"langs": ["en_XX", "ar_AR", "de_DE"]}}
-
-    assert read_encoder(change(tmp_path / "model.pt", keep)).languages == ("en_XX", "ar_AR", "de_DE")
-
-
-def test_rows_of_a_denoising_without_language_rows(tmp_path: Path) -> None:
-    """--langs were given, but the rows are those of the dictionary and <mask> alone."""
-    model = nlu_builders.stock_model([*PIECES, "<mask>"], arch="mbart_base")
-    nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, {"_name": "denoising", "langs": "ar_AR,de_DE"})
-    nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
-    found = read_encoder(tmp_path)
-    assert found.languages is None and found.entries[-1] == "<mask>" and len(found.entries) == found.layout.vocab_size
-
-
 # ---- Refused. ----
 
 
@@ -233,7 +226,6 @@ def _tensor(name: str, value: Any) -> Callable[[Dict[str, Any]], Any]:
         ),
         (_set(encoder_layers=3), "options say layers = 3, its tensors 2"),
         (_set(max_source_positions=99), "options say max_positions = 99, its tensors 30"),
-        (_set(encoder_normalize_before=False), r"surplus tensors: layer_norm\.weight"),
         (_set(no_token_positional_embeddings=True), "no_token_positional_embeddings"),
         (_set(encoder_attention_heads=None), "does not tell the number of attention heads"),
         (_set(encoder_attention_heads=5), "heads = 5, expected a divisor of the width 16"),

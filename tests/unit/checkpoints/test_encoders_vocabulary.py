@@ -11,7 +11,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.embedding_rows import check_entries, explain, fit_positions, fit_words
+from fairseq_plugins.checkpoints.embedding_rows import check_entries, explain, fit_positions, fit_words, with_mask_row
 from fairseq_plugins.checkpoints.encoders import read_encoder, write_dictionary
 from fairseq_plugins.checkpoints.vocabularies import dictionary_text, fairseq_order, languages_of, read_dictionary
 from tests import nlu_builders
@@ -98,6 +98,71 @@ def test_without_a_list_of_languages_no_row_is_named(tmp_path: Path, hf: Any) ->
     with pytest.raises(CheckpointError):
         write_dictionary(tmp_path, tmp_path / "dict.txt")
     assert not (tmp_path / "dict.txt").exists()
+
+
+@pytest.mark.parametrize("kind", ["mbart", "nllb"])
+def test_languages_are_given_where_a_folder_lists_none(tmp_path: Path, hf: Any, kind: str) -> None:
+    pieces = nlu_builders.write_sentencepiece(tmp_path)
+    codes = ("en", "ar", "de")
+    nlu_builders.huggingface(hf, kind, tmp_path, 4 + len(pieces) - 3 + 4)
+    entries = write_dictionary(tmp_path, tmp_path / "whole.txt", languages=codes)
+    assert entries == [*SPECIAL, *pieces[3:], *tags(codes, "__{}__" if kind == "nllb" else "[{}]"), "<mask>"]
+
+
+@pytest.mark.parametrize("file", ["special_tokens_map.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("kind", ["mbart50", "nllb"])
+def test_languages_among_the_pieces_of_a_fast_tokenizer(tmp_path: Path, hf: Any, kind: str, file: str) -> None:
+    """In ``model.vocab`` as bare codes, not in ``added_tokens``; another file lists them."""
+    own = tokenizer(hf, kind, tmp_path)
+    expected = [in_fairseq(entry, kind) for entry in own.convert_ids_to_tokens(list(range(len(own))))]
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    codes = [token for token in content["added_tokens"] if in_fairseq(token["content"], kind) != token["content"]]
+    content["added_tokens"] = [token for token in content["added_tokens"] if token not in codes]
+    vocabulary = content["model"]["vocab"]
+    for token in codes:
+        if isinstance(vocabulary, dict):
+            vocabulary[token["content"]] = token["id"]
+    if isinstance(vocabulary, list):
+        by_id = {**dict(enumerate(vocabulary)), **{t["id"]: [t["content"], 0.0] for t in codes}}
+        content["model"]["vocab"] = [by_id.get(index, [f"unused{index}", 0.0]) for index in range(max(by_id) + 1)]
+    nlu_builders.write_json(tmp_path / "tokenizer.json", content)
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        (tmp_path / name).unlink(missing_ok=True)
+    nlu_builders.write_json(tmp_path / file, {"additional_special_tokens": [token["content"] for token in codes]})
+    nlu_builders.huggingface(hf, kind.replace("50", ""), tmp_path, len(own))
+    found = read_encoder(tmp_path)
+    assert list(found.entries) == expected and len(codes) > 20
+    assert found.languages == languages_of(expected)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_entries_of_an_m2m100_are_those_of_transformers(tmp_path: Path, hf: Any, listed: bool) -> None:
+    """``vocab.json`` in fairseq's order, a sentencepiece model in another one, unnamed rows at the end.
+
+    The released folder lists its languages as special tokens; what transformers 5 saves does not, and they have to be given.
+    """
+    pieces = nlu_builders.write_sentencepiece(tmp_path, name="spm.model")[3:]
+    order = [*SPECIAL, *pieces[::-1]]
+    nlu_builders.write_json(tmp_path / "all.json", {entry: index for index, entry in enumerate(order)})
+    own = hf.M2M100Tokenizer(str(tmp_path / "all.json"), str(tmp_path / "spm.model"))
+    languages, named = tuple(own.lang_code_to_token), len(order) + 100
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    own.save_pretrained(folder)
+    nlu_builders.huggingface(hf, "nllb", folder, named + own.num_madeup_words)
+    assert (folder / "vocab.json").is_file() and not (folder / "tokenizer.json").exists()
+    if listed:
+        special = {"additional_special_tokens": [f"__{code}__" for code in languages]}
+        nlu_builders.write_json(folder / "special_tokens_map.json", special)
+        found = read_encoder(folder)
+        assert found.languages == languages
+        assert write_dictionary(folder, tmp_path / "dict.txt") == list(found.entries)
+    else:
+        assert read_encoder(folder).entries == ()
+        write_dictionary(folder, tmp_path / "dict.txt", languages=languages)
+    entries = Dictionary.load(str(tmp_path / "dict.txt")).symbols
+    assert entries[:named] == own.convert_ids_to_tokens(list(range(named)))
+    assert all(entry.startswith("madeupword") for entry in entries[named:])
 
 
 def test_more_entries_than_rows_are_refused(tmp_path: Path, hf: Any) -> None:
@@ -280,6 +345,8 @@ def test_rows_by_policy() -> None:
         match="dictionary has 6 entries, file 4 rows, and --embedding-mismatch is truncate; valid here: extend",
     ):
         fit_words(rows, target, "truncate", "file")
+    masked, change = with_mask_row(rows)
+    assert torch.equal(masked[:4], rows) and torch.equal(masked[4], torch.tensor([4.5, 5.5, 6.5])) and "4" in change
     with pytest.raises(ValueError, match="2 languages, for which it has rows"):
         fit_words(rows, target[:2], "error", "file", ["de", "en"])
     positions, _ = fit_positions(rows, 3, 2, "file", "--max")

@@ -168,6 +168,9 @@ def test_conll_with_tabs_and_spaces(tmp_path: Path) -> None:
     assert sentences(Conll(), spaces) == expected
     joined = write(tmp_path / "b.txt", "-DOCSTART- -X- O", "De Art O", "EU N B-ORG", "")
     assert sentences(Conll(), joined) == ([[("De", "O"), ("EU", "B-ORG")]], [2], {"marks of documents": 1})
+    inside = write(tmp_path / "c.txt", "a O", "b O", "-DOCSTART- O", "c O", "", "-DOCSTART- O", "-DOCSTART- O", "d O")
+    words = [[("a", "O"), ("b", "O")], [("c", "O")], [("d", "O")]]
+    assert sentences(Conll(), inside) == (words, [1, 4, 8], {"marks of documents": 3})
     assert sentences(Conll(tag="2"), spaces)[0] == [[("EU", "NNP"), ("a\u00a0b", "VB")]]
     assert sentences(Conll(token=2, tag="1", label_map={"EU": "X"}), spaces)[0][-1][0] == ("NNP", "X")
 

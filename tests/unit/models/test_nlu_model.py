@@ -1,5 +1,6 @@
 """nlu_encoder: where its sizes and weights come from, and what its checkpoints hold."""
 
+import logging
 from pathlib import Path
 from typing import Any, Dict, Sequence
 
@@ -173,10 +174,39 @@ def test_rows_by_policy(tmp_path: Path) -> None:
         from_file(path, symbols[:-3], encoder_heads=2, embedding_mismatch="extend")
 
 
-def test_the_mask_that_a_task_adds_is_explained(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["error", "extend", "truncate"])
+@pytest.mark.parametrize("family", ["deltalm", "nllb"])
+def test_the_mask_that_a_task_adds_needs_no_row(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, family: str, policy: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    path, symbols = nlu_builders.write_any(family, tmp_path)
+    whole = from_file(path, symbols, encoder_heads=2).encoder.embed_tokens.weight
+    model = from_file(path, [*symbols, "<mask>"], encoder_heads=2, embedding_mismatch=policy)
+    words = model.encoder.embed_tokens.weight
+    assert torch.equal(words[:-1], whole) and len(words) == len(whole) + 1
+    assert torch.allclose(words[-1], whole.mean(0), atol=1e-6)
+    assert f"a row for <mask> after the file's {len(whole)}" in caplog.text
+    again = reloaded(model, [*symbols, "<mask>"], tmp_path / "own.pt")
+    assert torch.equal(again.encoder.embed_tokens.weight, words)
+
+
+def test_only_a_final_mask_needs_no_row(tmp_path: Path) -> None:
+    """Not another symbol, not <mask> elsewhere, not two symbols, not where the entries before it differ."""
     path, symbols = nlu_builders.write_any("deltalm", tmp_path)
+    for other in ([*symbols, "new"], ["<mask>", *symbols], [*symbols, "new", "<mask>"]):
+        with pytest.raises(ValueError, match="--embedding-mismatch is error; valid here: extend"):
+            from_file(path, other, encoder_heads=2)
+    with pytest.raises(ValueError, match="'p0' as entry 4, the data's dictionary 'p1'"):
+        from_file(path, [symbols[1], symbols[0], *symbols[2:], "<mask>"], encoder_heads=2)
+
+
+def test_a_row_that_may_be_the_masks_is_not_added_again(tmp_path: Path) -> None:
+    """Nothing beside an mBART: its last row is probably that of <mask>, and the dictionary has a symbol too many before it."""
+    nlu_builders.mbart_cc25(tmp_path)
+    (tmp_path / "dict.txt").unlink()
     with pytest.raises(ValueError, match="The one entry more is probably <mask>"):
-        from_file(path, [*symbols, "<mask>"], encoder_heads=2)
+        from_file(tmp_path, [*PIECES, "new", *tags(LANGUAGES), "<mask>"])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any, List, Tuple
 import pytest
 from fairseq.criterions.sentence_prediction import SentencePredictionConfig, SentencePredictionCriterion
 from fairseq.models import BaseFairseqModel
+from fairseq.models.bart import BARTModel
 from fairseq.tasks import FairseqTask
 from torch import nn
 
@@ -80,6 +81,32 @@ def test_a_batch_has_pairs_and_classes(folder: Path) -> None:
     rows = batch["net_input"]["src_tokens"].tolist()
     wanted = [[*first, EOS, *second, EOS, MASK + 1] for first, second in zip(FIRST, SECOND)]
     assert [row[: len(want)] for row, want in zip(rows, wanted)] == wanted
+
+
+def test_the_decoder_of_an_mbart_reads_language_first(folder: Path) -> None:
+    """Its output above the last </s> has seen every piece; padding stays on the right."""
+    task = setup(folder, input_format="mbart", langs="en_XX,de_DE", add_prev_output_tokens=True)
+    task.load_dataset("train.de")
+    data = task.dataset("train.de")
+    batch = data.collater([data[index] for index in range(8)])
+    rows = batch["net_input"]["prev_output_tokens"].tolist()
+    wanted = [[MASK + 1, *first, EOS, *second, EOS] for first, second in zip(FIRST, SECOND)]
+    assert [row[: len(want)] for row, want in zip(rows, wanted)] == wanted
+    assert all(set(row[len(want) :]) <= {PAD} for row, want in zip(rows, wanted))
+    assert len({len(want) for want in wanted}) > 1
+
+
+def test_a_decoder_is_fed_only_where_there_is_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="--add-prev-output-tokens .* TinyClassifier has none: leave it out"):
+        with_head(setup(folder, add_prev_output_tokens=True), monkeypatch)
+    decoder = BARTModel.__new__(BARTModel)
+    nn.Module.__init__(decoder)
+    monkeypatch.setattr(BARTModel, "max_positions", lambda self: (600, 600))
+    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: decoder)
+    with pytest.raises(ValueError, match="--add-prev-output-tokens .* BARTModel has one: give the option"):
+        setup(folder).build_model("cfg")
+    with pytest.raises(ValueError, match="--max-positions 700: the model has 600 positions"):
+        setup(folder, max_positions=700, add_prev_output_tokens=True).build_model("cfg")
 
 
 def test_shares_of_the_classes_are_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, List
 
 import pytest
+from omegaconf import OmegaConf
 
 from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
 from tests import question_builders as builders
@@ -52,6 +53,19 @@ def test_several_languages_train_in_one_run(folder: Path) -> None:
     assert len(found) == len(languages) == 16
     assert sorted(set(languages.values())) == ["de", "en"]
     assert languages["q2-0"] == "de"
+
+
+def test_a_hydra_configuration_is_read_as_well(folder: Path) -> None:
+    given = {"data": str(folder), **LIMITS, "max_answer": 7, "answer_normalisation": "squad"}
+    task = SpanQATask.setup_task(OmegaConf.merge(OmegaConf.structured(SpanQAConfig), OmegaConf.create(given)))
+    same = setup(folder, max_answer=7, answer_normalisation="squad")
+    rows = []
+    for one in (task, same):
+        one.load_dataset("test.zh_CN")
+        data = one.dataset("test.zh_CN")
+        assert {data[index]["question"].language for index in range(len(data))} == {None}
+        rows.append([row["tokens"].tolist() for index in range(len(data)) for row in data[index]["rows"]])
+    assert rows[0] == rows[1] and len(rows[0]) > len(data) and task.cfg.max_answer == 7
 
 
 def test_several_processes_share_the_questions(folder: Path) -> None:

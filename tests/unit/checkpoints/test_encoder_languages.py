@@ -1,0 +1,209 @@
+"""Languages of fairseq models: what checkpoints and the files beside them say, and which rows are theirs."""
+
+import re
+from pathlib import Path
+from typing import Any, Callable, Dict, Sequence
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_plugins.checkpoints import CheckpointError, dictionary
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.vocabularies import read_dictionary
+from tests import nlu_builders
+from tests.nlu_builders import LANGUAGES, PIECES, tags
+
+SYMBOLS = [*PIECES, *tags(LANGUAGES), "<mask>"]
+
+
+def change(path: Path, edit: Callable[[Dict[str, Any]], Any]) -> Path:
+    """Edit a pickled checkpoint."""
+    content = torch.load(path, weights_only=False)
+    edit(content)
+    torch.save(content, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": True}, LANGUAGES),
+        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": False}, None),
+        ({"_name": "multilingual_denoising", "langs": None, "add_lang_token": True}, None),
+        (
+            {
+                "_name": "translation_multi_simple_epoch",
+                "langs": ["ar_AR", "de_DE", "en_XX"],
+                "lang_tok_style": "mbart",
+            },
+            LANGUAGES,
+        ),
+        (
+            {
+                "_name": "translation_multi_simple_epoch",
+                "langs": None,
+                "lang_dict": None,
+                "lang_pairs": "en_XX-de_DE,ar_AR-en_XX",
+            },
+            None,
+        ),
+        (
+            {"_name": "translation_multi_simple_epoch", "langs": None, "lang_dict": "langs.txt", "lang_pairs": "a-b"},
+            None,
+        ),
+        ({"_name": "translation_from_pretrained_bart", "langs": "ar_AR,de_DE,en_XX"}, LANGUAGES),
+        ({"_name": "translation"}, None),
+    ],
+)
+@pytest.mark.parametrize("namespace", [False, True])
+def test_languages_in_the_order_of_the_training(tmp_path: Path, task: Any, expected: Any, namespace: bool) -> None:
+    model = nlu_builders.stock_model(SYMBOLS, arch="mbart_base")
+    path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, task, namespace)
+    assert read_encoder(path).languages == expected
+
+
+def test_languages_of_the_released_layout_and_of_a_kept_state(tmp_path: Path) -> None:
+    nlu_builders.mbart_cc25(tmp_path)
+    assert read_encoder(tmp_path).languages == LANGUAGES
+
+    def keep(content: Dict[str, Any]) -> None:
+        content["task_state"] = {"languages": {"langs": ["en_XX", "ar_AR", "de_DE"]}}
+
+    assert read_encoder(change(tmp_path / "model.pt", keep)).languages == ("en_XX", "ar_AR", "de_DE")
+
+
+def test_rows_of_a_denoising_without_language_rows(tmp_path: Path) -> None:
+    """--langs were given, but the rows are those of the dictionary and <mask> alone."""
+    model = nlu_builders.stock_model([*PIECES, "<mask>"], arch="mbart_base")
+    nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, {"_name": "denoising", "langs": "ar_AR,de_DE"})
+    nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
+    found = read_encoder(tmp_path)
+    assert found.languages is None and found.entries[-1] == "<mask>" and len(found.entries) == found.layout.vocab_size
+
+
+def _pairs(folder: Path, symbols: Sequence[str], dictionary: Sequence[str], pairs: str) -> Path:
+    """A translation model whose task tells pairs of languages alone."""
+    model = nlu_builders.stock_model(symbols, arch="mbart_base")
+    task = {"_name": "translation_multi_simple_epoch", "langs": None, "lang_dict": None, "lang_pairs": pairs}
+    nlu_builders.write_dict(folder / "dict.txt", dictionary)
+    return nlu_builders.stock_checkpoint(folder / "model.pt", model, {**task, "lang_tok_style": "mbart"})
+
+
+def test_languages_of_pairs_where_they_explain_every_row(tmp_path: Path) -> None:
+    found = read_encoder(_pairs(tmp_path, SYMBOLS, PIECES, "en_XX-de_DE,ar_AR-en_XX"))
+    assert found.languages == LANGUAGES and list(found.entries[4:]) == SYMBOLS
+
+
+def test_languages_of_pairs_are_dropped_where_they_do_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Three rows of languages, and pairs of two of them."""
+    path = _pairs(tmp_path, SYMBOLS, PIECES, "en_XX-de_DE")
+    found = read_encoder(path)
+    assert found.languages is None and list(found.entries[4:]) == PIECES
+    assert "the languages of its pairs, de_DE,en_XX, do not explain its rows and are not used" in caplog.text
+    (tmp_path / "dict.txt").unlink()
+    assert read_encoder(path).languages is None
+
+
+def test_languages_are_those_of_the_rows_in_their_order(tmp_path: Path) -> None:
+    """What the dictionary has already is not added again; --lang-pairs name some of them, sorted."""
+    rows = ["en_XX", "fr_XX", "ar_AR", "de_DE"]
+    symbols = [*PIECES, *tags(rows), "<mask>"]
+    found = read_encoder(_pairs(tmp_path, symbols, symbols[:-1], "en_XX-de_DE,ar_AR-en_XX"))
+    assert found.languages == tuple(rows) and list(found.entries[4:]) == symbols
+
+
+# ---- mBART-50. ----
+
+
+@pytest.mark.parametrize("task", [{}, {"langs": "en_XX,ar_AR,de_DE,af_ZA", "lang_dict": None}, {"lang_dict": None}])
+def test_an_mbart50_has_a_list_and_a_dictionary_for_each_language(tmp_path: Path, task: Dict[str, Any]) -> None:
+    nlu_builders.mbart50(tmp_path, **task)
+    found = read_encoder(tmp_path)
+    assert found.languages == nlu_builders.ML50
+    assert list(found.entries[4:]) == [*PIECES, *tags(nlu_builders.ML50), "<mask>"]
+
+
+def test_the_list_that_fits_the_rows_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    nlu_builders.mbart50(tmp_path, langs=["ar_AR", "de_DE"], lang_dict=None)
+    assert read_encoder(tmp_path).languages == nlu_builders.ML50
+    assert "its options and the list beside it name different languages" in caplog.text
+
+
+def test_a_list_of_another_name_lies_beside(tmp_path: Path) -> None:
+    nlu_builders.mbart50(tmp_path, lang_dict="/data/own.txt")
+    (tmp_path / "ML50_langs.txt").rename(tmp_path / "own.txt")
+    assert read_encoder(tmp_path).languages == nlu_builders.ML50
+    (tmp_path / "own.txt").rename(tmp_path / "another.txt")
+    found = read_encoder(tmp_path)
+    assert found.languages is None and list(found.entries) == [*nlu_builders.SPECIAL, *PIECES]
+
+
+def test_dictionaries_that_differ_are_refused(tmp_path: Path) -> None:
+    nlu_builders.mbart50(tmp_path)
+    nlu_builders.write_dict(tmp_path / "dict.de_DE.txt", PIECES[::-1])
+    with pytest.raises(
+        CheckpointError, match=r"dict\.af_ZA\.txt: differs from dict\.de_DE\.txt beside it; expected equal ones"
+    ):
+        read_encoder(tmp_path)
+    nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
+    assert read_encoder(tmp_path).languages == nlu_builders.ML50
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("en_XX de_DE\n", "line 1: 'en_XX de_DE', expected one"),
+        ("", "none, expected"),
+        ("a\nb\na\n", ": a, expected every"),
+    ],
+)
+def test_a_list_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    nlu_builders.mbart50(tmp_path)
+    (tmp_path / "ML50_langs.txt").write_text(text)
+    with pytest.raises(CheckpointError, match=rf"ML50_langs\.txt.*{message}"):
+        read_encoder(tmp_path)
+
+
+# ---- The command. ----
+
+
+def test_the_command_writes_the_dictionary_of_an_mbart50(tmp_path: Path) -> None:
+    model = nlu_builders.mbart50(tmp_path)
+    assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")]) == 0
+    loaded = Dictionary.load(str(tmp_path / "whole.txt"))
+    assert loaded.symbols[4:] == [*PIECES, *tags(nlu_builders.ML50), "<mask>"]
+    assert len(loaded) == model.encoder.embed_tokens.num_embeddings
+
+
+@pytest.mark.parametrize("form", ["list", "file"])
+def test_the_command_takes_the_languages(tmp_path: Path, form: str, capsys: pytest.CaptureFixture) -> None:
+    nlu_builders.mbart50(tmp_path)
+    (tmp_path / "ML50_langs.txt").rename(tmp_path / "languages.txt")
+    with pytest.raises(SystemExit):
+        dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")])
+    assert "no list of its languages; give them" in capsys.readouterr().err
+    given = ",".join(nlu_builders.ML50) if form == "list" else str(tmp_path / "languages.txt")
+    assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt"), "--langs", given]) == 0
+    entries = read_dictionary(tmp_path / "whole.txt")
+    assert entries[4:] == [*PIECES, *tags(nlu_builders.ML50), "<mask>"]
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "message"),
+    [
+        (True, "ar_AR,en_XX,de_DE,af_ZA", "has the languages en_XX,ar_AR,de_DE,af_ZA; given were ar_AR,en_XX"),
+        (False, "ar,bg,cs,da,de,el", r"fewer rows behind its pieces than languages were given \(ar,bg"),
+        (False, "ar,ar", "languages that were given: ar, expected every language once"),
+    ],
+)
+def test_languages_that_are_not_the_encoders_are_refused(
+    tmp_path: Path, kept: bool, given: str, message: str, capsys: pytest.CaptureFixture
+) -> None:
+    nlu_builders.mbart50(tmp_path)
+    if not kept:
+        (tmp_path / "ML50_langs.txt").unlink()
+    with pytest.raises(SystemExit):
+        dictionary.main([str(tmp_path), str(tmp_path / "whole.txt"), "--langs", given])
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "whole.txt").exists()

@@ -1,0 +1,191 @@
+"""--predictions: a file a subset in the order of the data, whatever the batches; never in training or in several processes."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+from fairseq import criterions
+from fairseq.criterions.sentence_prediction import SentencePredictionConfig
+from fairseq.logging import metrics
+from torch import Tensor
+
+from fairseq_plugins.criterions.relevance_ranking import RelevanceRankingCriterionConfig
+from fairseq_plugins.criterions.span_qa import SpanQACriterionConfig
+from fairseq_plugins.criterions.token_classification import TokenClassificationCriterionConfig
+from fairseq_plugins.tasks.cross_lingual_classification import (
+    CrossLingualClassificationConfig,
+    CrossLingualClassificationTask,
+)
+from fairseq_plugins.tasks.nlu.predictions import PredictionFiles
+from fairseq_plugins.tasks.relevance_ranking import RelevanceRankingConfig, RelevanceRankingTask
+from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
+from fairseq_plugins.tasks.token_classification import TokenClassificationConfig, TokenClassificationTask
+from tests import data_bins, nlu_bins, nlu_builders, nlu_models, question_builders
+from tests.nlu_bins import TAGS, TinyTagger
+
+LABELS = ["no", "yes", "maybe"]
+GRADES = ["3", "0", "1"]
+GOLD = [LABELS[number * 7 % 3] for number in range(11)]
+TAGGED = nlu_bins.tagged_sentences(9, 4)
+UNKNOWN = [[(pieces, None if tag == "B-LOC" else tag) for pieces, tag in words] for words in TAGGED]
+SHORT = 9
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder a task, with a subset test.de each."""
+    path = tmp_path_factory.mktemp("nlu")
+    nlu_bins.write_texts(path / "classes", "input0", "test.de", data_bins.sentences(11, 1))
+    nlu_bins.write_classes(path / "classes", "test.de", GOLD, LABELS)
+    nlu_bins.write_tagged(path / "tags", "test.de", UNKNOWN)
+    question_builders.write_questions(path / "qa", "test.de", *question_builders.random_questions(8, 3))
+    question_builders.write_ranking(path / "wpr", "test.de", question_builders.random_ranking(6, 2, GRADES), GRADES)
+    return path
+
+
+def classification(folder: Path, **options: Any) -> Any:
+    """Task and criterion."""
+    cfg = CrossLingualClassificationConfig(
+        data=str(folder / "classes"), seed=1, classification_head_name="head", regression_target=False, **options
+    )
+    task = CrossLingualClassificationTask.setup_task(cfg)
+    own = SentencePredictionConfig(classification_head_name="head")
+    return task, criterions.CRITERION_REGISTRY["sentence_prediction"](own, task)
+
+
+def tagging(folder: Path, **options: Any) -> Any:
+    """Task and criterion; some words are cut off."""
+    cfg = TokenClassificationConfig(
+        data=str(folder / "tags"), seed=1, train_subset="train.en", max_positions=SHORT, **options
+    )
+    task = TokenClassificationTask.setup_task(cfg)
+    own = TokenClassificationCriterionConfig(classification_head_name="token_classification_head")
+    return task, criterions.CRITERION_REGISTRY["token_classification"](own, task)
+
+
+def ranking(folder: Path, **options: Any) -> Any:
+    """Task and criterion."""
+    task = RelevanceRankingTask.setup_task(RelevanceRankingConfig(data=str(folder / "wpr"), seed=1, **options))
+    return task, criterions.CRITERION_REGISTRY["relevance_ranking"](RelevanceRankingCriterionConfig(), task)
+
+
+def answers(folder: Path, **options: Any) -> Any:
+    """Task and criterion; some questions have several windows."""
+    cfg = SpanQAConfig(data=str(folder / "qa"), max_positions=20, max_question=4, window_stride=3, seed=1, **options)
+    task = SpanQATask.setup_task(cfg)
+    return task, criterions.CRITERION_REGISTRY["span_qa"](SpanQACriterionConfig(), task)
+
+
+def validate(task: Any, criterion: Any, model: Any, name: str = "test.de", **more: Any) -> None:
+    """As fairseq-validate."""
+    task.load_dataset(name, combine=False)
+    iterator = task.get_batch_iterator(task.dataset(name), max_sentences=3, **more)
+    with torch.no_grad(), metrics.aggregate(new_root=True):
+        logged = [task.valid_step(sample, model, criterion)[2] for sample in iterator.next_epoch_itr(shuffle=False)]
+        task.reduce_metrics(logged, criterion)
+
+
+def logits_of(model: Any, net_input: Dict[str, Tensor], head: str) -> Tensor:
+    """Of one item."""
+    with torch.no_grad():
+        return model(**net_input, features_only=True, classification_head_name=head)[0]
+
+
+def lines(path: Path) -> List[List[str]]:
+    """Cells of a file."""
+    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_classes_of_sentences(folder: Path, tmp_path: Path) -> None:
+    task, criterion = classification(folder, predictions=str(tmp_path / "made"))
+    model = nlu_models.build(nlu_models.arguments(**nlu_models.SCRATCH), task.dictionary.symbols[4:])
+    model.register_classification_head("head", 3)
+    nlu_builders.randomise(model)
+    task.load_dataset("test.de")
+    rows = task.dataset("test.de")
+    found = logits_of(model, rows.collater([rows[row] for row in range(11)])["net_input"], "head")
+    model.classification_heads["head"].out_proj.bias.data -= found.mean(0)  # or one class would be that of every row
+    validate(task, criterion, model)
+    data = task.dataset("test.de")
+    best = [int(logits_of(model, data.collater([data[row]])["net_input"], "head").argmax()) for row in range(11)]
+    assert len(set(best)) > 1
+    expected = [[str(row), LABELS[number], gold] for row, (number, gold) in enumerate(zip(best, GOLD))]
+    assert lines(tmp_path / "made" / "test.de.tsv") == expected
+    assert [file.name for file in (tmp_path / "made").iterdir()] == ["test.de.tsv"]
+
+
+def test_tags_of_words(folder: Path, tmp_path: Path) -> None:
+    task, criterion = tagging(folder, predictions=str(tmp_path))
+    model = TinyTagger(len(task.dictionary)).eval()
+    model.register_token_head("token_classification_head", len(TAGS))
+    validate(task, criterion, model)
+    data, expected = task.dataset("test.de"), []
+    for row, words in enumerate(UNKNOWN):
+        found = logits_of(model, data.collater([data[row]])["net_input"], "token_classification_head").argmax(-1)
+        gold = [tag or "<unk>" for _, tag in words][: len(found)]
+        expected.append([str(row), " ".join(TAGS[number] for number in found), " ".join(gold)])
+    assert lines(tmp_path / "test.de.tsv") == expected
+    assert any("<unk>" in gold for _, _, gold in expected)
+    assert sum(len(gold.split()) for _, _, gold in expected) < sum(map(len, TAGGED))
+
+
+def test_scores_of_documents(folder: Path, tmp_path: Path) -> None:
+    task, criterion = ranking(folder, predictions=str(tmp_path))
+    model = question_builders.StandIn(len(task.dictionary)).eval()
+    model.register_classification_head(task.head, 3)
+    validate(task, criterion, model)
+    data, expected = task.dataset("test.de"), []
+    for query in range(len(data)):
+        for document in data[query]["rows"]:
+            chances = logits_of(model, {"src_tokens": document["tokens"][None]}, task.head)[0].softmax(0).tolist()
+            score = sum(chance * int(grade) for chance, grade in zip(chances, GRADES))
+            expected.append([len(expected), pytest.approx(score, abs=2e-6), int(GRADES[document["target"]])])
+    found = [[int(row), float(score), int(grade)] for row, score, grade in lines(tmp_path / "test.de.tsv")]
+    assert found == expected and len({row[2] for row in found}) == 3
+
+
+def test_answers_to_questions(folder: Path, tmp_path: Path) -> None:
+    task, criterion = answers(folder, predictions=str(tmp_path))
+    model = question_builders.StandIn(len(task.dictionary)).eval()
+    model.register_token_head(task.head, 2)
+    validate(task, criterion, model)
+    data, expected = task.dataset("test.de"), {}
+    for index in range(len(data)):
+        sample = data.collater([data[index]])
+        logits = logits_of(model, sample["net_input"], task.head)
+        expected[f"q3-{index}"] = criterion.answers(logits, criterion.outside(logits, sample), sample)[0]
+    found = json.loads((tmp_path / "test.de.json").read_text(encoding="utf-8"))
+    assert found == expected and list(found) == list(expected) and len(set(found.values())) > 1
+
+
+@pytest.mark.parametrize("make", [classification, tagging, ranking, answers])
+def test_training_and_several_processes_are_refused(folder: Path, tmp_path: Path, make: Any) -> None:
+    task, _ = make(folder, predictions=str(tmp_path / "made"))
+    with pytest.raises(ValueError, match=r"--predictions .*made: valid with fairseq-validate, not in training"):
+        task.load_dataset("test.de", combine=True)
+    task.load_dataset("test.de")
+    with pytest.raises(ValueError, match=r"--predictions .*made: valid in one process; got 2"):
+        task.get_batch_iterator(task.dataset("test.de"), max_sentences=3, num_shards=2)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match=r"--predictions .*file: is a file; valid: a folder"):
+        make(folder, predictions=str(tmp_path / "file"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+    assert make(folder)[0].prediction_files is None
+
+
+def test_items_without_a_prediction_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    files = PredictionFiles(str(tmp_path))
+    assert files.finish() is None
+    files.begin("test.en", 2)
+    files.add([1], [[("x", 0)]])  # of a subset that came to no end
+    files.begin("test.de", 3)
+    files.add([2], [[("c", 1)]])
+    files.add([0], [[("a", 2), ("b", 3)]])
+    assert files.finish() == tmp_path / "test.de.tsv"
+    assert (tmp_path / "test.de.tsv").read_text() == "a\t2\nb\t3\nc\t1\n"
+    assert "test.de: 1 of 3 items have no prediction" in caplog.text
+    assert files.finish() is None
