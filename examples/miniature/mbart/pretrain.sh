@@ -7,13 +7,13 @@ set -euo pipefail
 out=$1 updates=$2
 shift 2
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+. examples/miniature/mbart/settings.sh
 mkdir -p "$out/mbart"
-fairseq-train "$out/bin" --user-dir fairseq_plugins --task multilingual_denoising --langs en,de,fr,es --add-lang-token \
+# shellcheck disable=SC2086  # $mbart_args is several words
+fairseq-train "$out/bin" --user-dir fairseq_plugins --task multilingual_denoising --langs "$langs" --add-lang-token \
     --multilang-sampling-alpha 0.7 --mask 0.35 --mask-random 0.1 --mask-length span-poisson --poisson-lambda 3.5 --replace-length 1 \
-    --tokens-per-sample 128 --sample-break-mode complete --max-source-positions 256 --max-target-positions 256 \
-    --arch mbart_base --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 192 --decoder-embed-dim 192 \
-    --encoder-ffn-embed-dim 768 --decoder-ffn-embed-dim 768 --encoder-attention-heads 4 --decoder-attention-heads 4 \
-    --encoder-normalize-before --decoder-normalize-before --layernorm-embedding --share-all-embeddings --dropout 0.1 \
+    --tokens-per-sample 128 --sample-break-mode complete \
+    $mbart_args --dropout 0.1 \
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 \
     --lr 0.002 --lr-scheduler polynomial_decay --warmup-updates 500 --total-num-update "$updates" --max-update "$updates" \
     --max-tokens 2048 --seed 1 --num-workers 0 --validate-interval-updates 500 --save-interval-updates 250 \
