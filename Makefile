@@ -62,6 +62,8 @@ bench: install  ## speed and memory against peers: ratios in one run, tables and
 	$(PY) -m benchmarks.decoding $(BENCH_ARGS)
 	$(PY) -m benchmarks.data_path
 	$(PY) -m benchmarks.nlu_data_path
+	$(PY) -m benchmarks.csr_data_path
+	$(PY) -m benchmarks.word_mapping
 	$(PY) -m benchmarks.cka
 	$(PY) -m benchmarks.deltalm $(BENCH_ARGS)
 	$(PY) -m benchmarks.results

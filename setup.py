@@ -26,13 +26,14 @@ REQUIREMENTS = [
 
 MATPLOTLIB = "matplotlib>=3.5"
 TRANSFORMERS = "transformers>=4.40"
+GENSIM = "gensim>=4.3"
 
 EXTRAS = {
-    # transformers: only to compare logits with it; matplotlib: the plots of the sweeps
-    "test": ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS],
+    # transformers: only to compare logits with it; matplotlib: plots; gensim: word vectors, for which Python 3.14 has none yet
+    "test": ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS, GENSIM],
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "huggingface": [TRANSFORMERS],
-    "lexicon": ["gensim>=4.3"],
+    "lexicon": [GENSIM],
     "plots": [MATPLOTLIB],
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }

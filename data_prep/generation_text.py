@@ -1,11 +1,15 @@
 """What the fine-tuning sets for generation share: length limits, SPLIT.SOURCE and SPLIT.TARGET, a file a reference."""
 
 import argparse
+import functools
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import regex
 
 from .clean import FORMS, Normaliser
 from .io import InputError, PathLike, atomic_writers
@@ -36,14 +40,17 @@ class Limits:
     Args:
         max_source: units a source is cut to; 0 = no limit.
         max_target: units a target of train may have, longer ones are dropped; 0 = no limit. References of other splits stay whole.
-        unit: one of ``UNITS``; words end at white space. Pieces count ``</s>``, as fairseq's position limits do.
+        unit: one of ``UNITS``; words end at white space, and characters of scripts without spaces are words. Pieces count ``</s>``,
+            as fairseq's position limits do.
         model: sentencepiece model, for pieces.
+        cut_target: cut longer targets of train instead of dropping them.
     """
 
     max_source: int
     max_target: int
     unit: str
     model: Optional[str] = None
+    cut_target: bool = False
 
     def __post_init__(self) -> None:
         for option, value in (("max-source", self.max_source), ("max-target", self.max_target)):
@@ -54,6 +61,14 @@ class Limits:
         if (self.unit == "pieces") != (self.model is not None):
             given = f"--unit {self.unit} {'with' if self.model else 'without'} --model"
             raise InputError(f"{given}: valid: both --unit pieces and --model FILE, or neither")
+
+
+@functools.lru_cache(None)
+def word_pattern() -> Any:
+    """What ends at white space; a character of a script without spaces is a word of its own."""
+    from fairseq_plugins.ops.scripts import SPACELESS
+
+    return regex.compile(rf"[{SPACELESS}]|[^\s{SPACELESS}]+")
 
 
 class Ruler:
@@ -68,13 +83,19 @@ class Ruler:
         """Words, characters or pieces of a line."""
         if self.model is not None:
             return self.model.encode(text, out_type=str)
-        return text.split() if self.limits.unit == "words" else list(text)
+        return word_pattern().findall(text) if self.limits.unit == "words" else list(text)
 
     def cut(self, text: str, kept: str = "") -> Optional[str]:
         """Cut the end of a source so that it fits together with ``kept``, which will follow it; None if nothing is left."""
         if not self.limits.max_source:
             return text
-        room = self.limits.max_source - self.end - len(self.units(kept))
+        return self._cut(text, self.limits.max_source - self.end - len(self.units(kept)))
+
+    def cut_target(self, text: str) -> Optional[str]:
+        """Cut the end of a target of train; None if nothing is left."""
+        return self._cut(text, self.limits.max_target - self.end)
+
+    def _cut(self, text: str, room: int) -> Optional[str]:
         units = self.units(text)
         if len(units) <= room:
             return text
@@ -82,7 +103,10 @@ class Ruler:
             return None
         if self.model is not None:
             return decode_line(self.model, " ".join(units[:room])) or None
-        return (" " if self.limits.unit == "words" else "").join(units[:room]).strip() or None
+        if self.limits.unit == "words":
+            *_, last = islice(word_pattern().finditer(text), room)
+            return text[: last.end()]
+        return text[:room].strip() or None
 
     def too_long(self, target: str) -> bool:
         """True for a target of train that has to go."""
@@ -131,8 +155,12 @@ class Collector:
             self.drop(split, "empty")
             return False
         if split == TRAIN and self.ruler.too_long(lines[0]):
-            self.drop(split, "target too long")
-            return False
+            shorter = self.ruler.cut_target(lines[0]) if self.ruler.limits.cut_target else None
+            if shorter is None:
+                self.drop(split, "target too long")
+                return False
+            self.counts[f"{split}: target cut"] += 1
+            lines = (shorter, *lines[1:])
         cut = self.ruler.cut(text, end)
         if cut is None:
             self.drop(split, "no room for the source")
@@ -187,14 +215,19 @@ def add_options(parser: argparse.ArgumentParser, langs: Sequence[str]) -> None:
     parser.add_argument("--form", choices=FORMS, default="NFC", help="Unicode form")
     parser.add_argument("--max-source", type=int, default=512, metavar="N", help="sources are cut to it; 0 = no limit")
     parser.add_argument("--max-target", type=int, default=80, metavar="N", help="longer ones leave train; 0 = no limit")
-    parser.add_argument("--unit", choices=UNITS, help="what lengths count; default: pieces with --model, else words")
+    parser.add_argument("--cut-target", action="store_true", help="cut them instead, as sources")
+    parser.add_argument(
+        "--unit",
+        choices=UNITS,
+        help="what lengths count; default: pieces with --model, else words (Chinese, Japanese and Thai: characters)",
+    )
     parser.add_argument("--model", metavar="FILE", help="sentencepiece model, for --unit pieces")
 
 
 def limits_from_args(args: argparse.Namespace) -> Limits:
     """Return the limits on the command line."""
     unit = args.unit or ("pieces" if args.model else "words")
-    return Limits(args.max_source, args.max_target, unit, args.model)
+    return Limits(args.max_source, args.max_target, unit, args.model, args.cut_target)
 
 
 def named_splits(names: Sequence[str], files: Sequence[str], option: str) -> List[str]:

@@ -15,6 +15,7 @@ from .criterions import token_classification as token_classification_criterion  
 from .models import baselines, deltalm, nlu, sga, xlmr_mlm  # noqa: E402
 from .scoring import scorers  # noqa: E402
 from .tasks import (  # noqa: E402
+    code_switching_restore,
     cross_lingual_classification,
     relevance_ranking,
     sga_translation,
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 __all__ = [
     "__version__",
     "baselines",
+    "code_switching_restore",
     "cross_lingual_classification",
     "deltalm",
     "label_smoothed_linear_cross_entropy",

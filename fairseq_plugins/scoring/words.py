@@ -5,18 +5,15 @@ from typing import Dict, List
 
 import regex
 
-# Scripts that put no space between words; the last is the Japanese length mark, which belongs to no script.
-_SPACELESS = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\u30fc"
-_WORD = r"\p{L}\p{M}\p{N}"
-_JOINERS = r"\u200c\u200d"  # zero width (non-)joiner: inside words of Persian, Hindi and others, never an edge
+from ..ops.scripts import JOINERS, SPACELESS, WORD
 
-_SPACED = rf"[[{_WORD}]--[{_SPACELESS}]]"
+_SPACED = rf"[[{WORD}]--[{SPACELESS}]]"
 _PATTERNS: Dict[str, "regex.Pattern[str]"] = {
     name: regex.compile(pattern, flags=regex.V1)
     for name, pattern in {
-        "auto": rf"[[{_SPACELESS}]&&[{_WORD}]]\p{{M}}*|{_SPACED}+(?:[{_JOINERS}]+{_SPACED}+)*",
-        "word": rf"[{_WORD}]+(?:[{_JOINERS}]+[{_WORD}]+)*",
-        "char": rf"[{_WORD}]\p{{M}}*",
+        "auto": rf"[[{SPACELESS}]&&[{WORD}]]\p{{M}}*|{_SPACED}+(?:[{JOINERS}]+{_SPACED}+)*",
+        "word": rf"[{WORD}]+(?:[{JOINERS}]+[{WORD}]+)*",
+        "char": rf"[{WORD}]\p{{M}}*",
     }.items()
 }
 KINDS = tuple(_PATTERNS)

@@ -35,8 +35,8 @@ class CrossLingualClassificationConfig(NLUConfig):
 class CrossLingualClassificationTask(NLUTask):
     """XNLI, PAWS-X, news, QADSM, QAM: with the stock criterion ``sentence_prediction`` and the architecture ``nlu_encoder``.
 
-    ``--add-prev-output-tokens`` is for stock BART and mBART (``--arch mbart_large --finetune-from-model FILE``): encoder and decoder
-    read the input, and the decoder's state that predicts the last ``</s>`` is classified.
+    ``--add-prev-output-tokens`` is for stock BART and mBART (``--arch mbart_large --finetune-from-model FILE``): encoder and
+    decoder read the input, and the decoder's state that predicts the last ``</s>`` is classified.
 
     It does what stock ``sentence_prediction`` does, and puts the language's symbol where mBART and NLLB want it, cuts long inputs
     and counts them, mixes languages, and refuses labels that mean something else than in training.

@@ -13,7 +13,7 @@ ARROWS: Dict[str, FrozenSet[str]] = {
     "ops": frozenset(),
     "checkpoints": frozenset(),
     "compat": frozenset({"checkpoints"}),  # one allow-list of what a checkpoint may hold
-    "scoring": frozenset(),
+    "scoring": frozenset({"ops"}),
     "modules": frozenset({"ops"}),
     "data": frozenset({"ops"}),
     "generators": frozenset({"modules", "ops"}),

@@ -6,12 +6,18 @@ from typing import Dict
 import pytest
 
 from fairseq_plugins.__main__ import Option, main, options, reference
-from tests.contract import effects, effects_corruption, effects_models, effects_nlu, effects_training
+from tests.contract import effects, effects_corruption, effects_csr, effects_models, effects_nlu, effects_training
 from tests.contract.repository import PACKAGE, ROOT, missing_test
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq
 
-TABLES = (effects_corruption, effects_models, effects_nlu, effects_training)  # importing them fills the table
+TABLES = (
+    effects_corruption,
+    effects_csr,
+    effects_models,
+    effects_nlu,
+    effects_training,
+)  # importing them fills the table
 FLIPPED = sorted(key for key, effect in effects.EFFECTS.items() if not effect.test)
 HOW = """
 options that nothing shows to have an effect: {names}

@@ -60,7 +60,8 @@ def test_classes_learned_in_english_hold_in_german(run_cli: Callable[..., Any], 
     done = run_cli(
         "train", data, *common, "--arch", "nlu_encoder", "--encoder-family", "bert", *SIZES, "--input-format", "bert",
         "--sentence-pooling", "mean", "--dropout", 0, "--train-subset", "train.en", "--valid-subset", "valid.en", "--optimizer",
-        "adam", "--lr", 0.01, "--lr-scheduler", "polynomial_decay", "--total-num-update", 75, "--max-epoch", 5, "--no-epoch-checkpoints", "--seed", 3, "--save-dir", save_dir,
+        "adam", "--lr", 0.01, "--lr-scheduler", "polynomial_decay", "--total-num-update", 75,
+        "--max-epoch", 5, "--no-epoch-checkpoints", "--seed", 3, "--save-dir", save_dir,
     )  # fmt: skip
     scores = [float(record["valid.en_accuracy"]) for record in records(done) if "valid.en_accuracy" in record]
     assert scores[-1] >= THRESHOLD and scores[-1] > scores[0]

@@ -210,6 +210,20 @@ def test_only_targets_of_train_are_dropped(tmp_path: Path) -> None:
     assert lines(tmp_path / "out/valid.dialogue") == ["a b c"] * 2
 
 
+def test_targets_of_train_can_be_cut(tmp_path: Path) -> None:
+    """Chinese counts by character, and text keeps its blanks; references of other splits stay whole."""
+    rows = [("a  b c d", "one two, three"), ("我 喜欢 ab 猫", "我喜欢猫"), ("a", "x y")]
+    file = write_lines(tmp_path / "a.jsonl", [json.dumps({"dialogue": d, "summary": s}) for d, s in rows])
+    other = write_lines(tmp_path / "b.jsonl", [json.dumps({"dialogue": "a", "summary": "one two three"})])
+    options = ["--output-dir", str(tmp_path / "out"), "--max-target", "2", "--max-source", "3", "--cut-target"]
+    summaries.main(["--inputs", file, other, "--splits", "train", "valid", *options])
+    assert lines(tmp_path / "out/train.summary") == ["one two,", "我喜", "x y"]
+    assert lines(tmp_path / "out/train.dialogue") == ["a b c", "我 喜欢", "a"]
+    assert lines(tmp_path / "out/valid.summary") == ["one two three"]
+    counts = json.loads((tmp_path / "out/summaries.json").read_text(encoding="utf-8"))["counts"]["dropped or cut"]
+    assert counts == {"train: source cut": 2, "train: target cut": 2}
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# What the restore stage changed: language distance, F1 of words by training frequency, validation curves.
+#   bash examples/csr/analyse.sh DATA OUT PIECES BASELINE RESTORED ANALYSIS
+# OUT/mbart.pt is the mBART, PIECES its sentencepiece model and dictionary; BASELINE and RESTORED are names of runs of OUT after generate.sh;
+# tables and plots go to ANALYSIS.
+set -euo pipefail
+[ $# -eq 6 ] || { sed -n 2,4p "$0" >&2; exit 2; }
+data=$1 out=$2 pieces=$3 baseline=$4 restored=$5 analysis=$6
+. "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+mkdir -p "$analysis"
+split=${SPLIT:-test_2016_flickr}
+pieces_of=(--sentencepiece "$pieces/sentencepiece.bpe.model" --dict "$pieces/dict.txt")
+"$PYTHON" -m fairseq_plugins.analysis.language_distance mbart="$out/mbart.pt" "$baseline=$out/$baseline/checkpoint_best.pt" \
+    "$restored=$out/$restored/checkpoint_best.pt" --source "$data/$split.$source" --target "$data/$split.$target" \
+    --source-lang "$source" --target-lang "$target" "${pieces_of[@]}" --json "$analysis/distance.json" --plot "$analysis/distance.svg" \
+    >"$analysis/distance.md"
+"$PYTHON" -m fairseq_plugins.analysis.frequency_f1 --train "$data/train.$target" --reference "$data/$split.$target" \
+    --output "$baseline=$out/$baseline/beam.$target" "$restored=$out/$restored/beam.$target" --json "$analysis/frequency.json" \
+    --plot "$analysis/frequency.svg" >"$analysis/frequency.md"
+"$PYTHON" -m fairseq_plugins.analysis.training_curves "$baseline=$out/$baseline/train.log" "$restored=$out/$restored/train.log" \
+    --metric valid.nll_loss --json "$analysis/curves.json" --plot "$analysis/curves.svg" >"$analysis/curves.md"
+cat "$analysis"/{distance,frequency,curves}.md

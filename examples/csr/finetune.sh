@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Stage 2, and the baseline: stock translation_from_pretrained_bart.
+#   bash examples/csr/finetune.sh OUT START NAME UPDATES SEED [fairseq-train options]
+# START is the checkpoint of stage 1, or for the baseline that of the mBART: give it the updates of both stages. Goes to OUT/NAME.
+set -euo pipefail
+[ $# -ge 5 ] || { sed -n 2,4p "$0" >&2; exit 2; }
+out=$1 start=$2 name=$3 updates=$4 seed=$5
+shift 5
+. "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
+stage "$name" "$updates" "$seed" --task translation_from_pretrained_bart --finetune-from-model "$start" \
+    --eval-bleu --eval-bleu-args '{"beam": 1, "max_len_a": 1.2, "max_len_b": 10}' --eval-bleu-remove-bpe sentencepiece \
+    --best-checkpoint-metric bleu --maximize-best-checkpoint-metric "$@"

@@ -1,0 +1,185 @@
+"""Code-switching restore: sentences in which words are replaced by words of other languages; the target is the sentence."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import data_utils
+from fairseq.data.language_pair_dataset import collate
+
+from ..ops.counter_noise import epoch_address, streams, uniforms
+from ..ops.ragged import ends_to_starts, ranges
+from ..ops.word_spans import choose_words, span_distribution
+from .csr_text import SwitchText
+from .epoch_dataset import EpochDataset
+from .stream_sampling import Purpose, epoch_rng
+
+CANDIDATE = 3
+"""Purpose of the random numbers that choose candidates; 0 to 2 choose the words."""
+
+COUNTS = ("words", "covered", "switched")
+"""What is counted of an item: words, those with an entry, those that were replaced."""
+
+
+class Switching(NamedTuple):
+    """How words are replaced.
+
+    Attributes:
+        ratio: share of a sentence's words, in (0, 1].
+        mean_span: mean of the Poisson law of the spans, in words.
+        seed: noise is a function of (seed, epoch, index).
+    """
+
+    ratio: float
+    mean_span: float
+    seed: int
+
+
+class CodeSwitchingDataset(EpochDataset):
+    """Sentences of all languages in turns: with two, item 2i is sentence i of the first, 2i + 1 sentence i of the second; where one
+    has more sentences, they are the end.
+
+    Source: the pieces, ``</s>`` and the language's id, with some words replaced. Target: the same without replacements. The
+    decoder's input begins with the language's id: mBART's order. Noise is drawn for a whole batch at once, from numbers that are a
+    function of (seed, epoch, index) and not of the batch.
+
+    Args:
+        text: the sentences, one language behind another.
+        languages: (L,) sentences of each language.
+        switching: see :class:`Switching`.
+        dictionary: gives the ids of padding and ``</s>``.
+        left_pad_source, left_pad_target: pad on the left.
+
+    Attributes:
+        sizes: (N,) int64, tokens of the longest that an item's source can become, which its target never exceeds.
+        lengths: (N,) int64, tokens of its target.
+    """
+
+    def __init__(
+        self,
+        text: SwitchText,
+        languages: Sequence[int],
+        switching: Switching,
+        dictionary: Any,
+        left_pad_source: bool = True,
+        left_pad_target: bool = False,
+    ):
+        self.text, self.switching, self.seed = text, switching, switching.seed
+        self.pad, self.eos = dictionary.pad(), dictionary.eos()
+        self.left_pad_source, self.left_pad_target = left_pad_source, left_pad_target
+        self._distribution = span_distribution(switching.mean_span)
+        sentence = np.concatenate([np.arange(count) for count in languages])
+        language = np.repeat(np.arange(len(languages)), languages)
+        self._rows = np.lexsort((language, sentence)).astype(np.int32)
+        self.sizes = text.bounds[self._rows]
+        self.lengths = np.diff(text.starts)[self._rows]
+        self.most_batches: Optional[int] = None
+        self.set_epoch(1)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Noise differs from epoch to epoch."""
+        self.epoch, self._address = epoch, epoch_address(self.seed, epoch)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"index {index} of {len(self)}")
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> List[Dict[str, Any]]:
+        """Items of a batch, which torch's data loader asks for at once."""
+        numbers = np.asarray(indices, dtype=np.int64)
+        if len(numbers) == 0:
+            return []
+        text, rows = self.text, self._rows[numbers].astype(np.int64)
+        lengths = text.starts[rows + 1] - text.starts[rows]
+        target = text.tokens[ranges(text.starts[rows], lengths)].astype(np.int64)
+        starts = ends_to_starts(lengths)
+        previous = np.empty_like(target)
+        previous[1:] = target[:-1]
+        previous[starts[:-1]] = target[starts[1:] - 1]
+        source, source_lengths, switched = self._switch(numbers, rows, target, starts)
+        counts = (text.words[rows], text.covered[rows + 1] - text.covered[rows], switched)
+        sides = [
+            torch.from_numpy(flat).split(sizes.tolist())
+            for flat, sizes in ((source, source_lengths), (target, lengths), (previous, lengths))
+        ]
+        columns = (numbers.tolist(), *sides, *(count.tolist() for count in counts))
+        names = ("id", "source", "target", "prev_output_tokens", *COUNTS)
+        return [dict(zip(names, values)) for values in zip(*columns)]
+
+    def _switch(
+        self, numbers: np.ndarray, rows: np.ndarray, target: np.ndarray, starts: np.ndarray
+    ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Replace words.
+
+        Args:
+            numbers, rows: (B,) items, and their sentences.
+            target: (N,) int64, the sentences one behind another.
+            starts: (B + 1,) int64, where each begins.
+
+        Returns:
+            Sources one behind another, their lengths (B,), words replaced (B,).
+        """
+        text, table = self.text, self.text.table
+        stream = streams(self._address, numbers)
+        covered = text.covered[rows + 1] - text.covered[rows]
+        chosen = choose_words(
+            text.words[rows],
+            covered,
+            self.switching.ratio,
+            self._distribution,
+            lambda purpose, places: uniforms(stream[:, None], purpose, places),
+        )
+        item, word = np.nonzero(chosen)
+        place = text.covered[rows][item] + word
+        entry = text.entries[place]
+        options = table.candidates[entry + 1] - table.candidates[entry]
+        chance = uniforms(stream[item], CANDIDATE, word)
+        candidate = table.candidates[entry] + (chance * options).astype(np.int64)
+        new = table.starts[candidate + 1] - table.starts[candidate]
+
+        first, pieces = starts[item] + text.places[place], text.pieces[place].astype(np.int64)
+        times = np.ones(len(target), dtype=np.int64)
+        times[ranges(first, pieces)] = 0
+        times[first] = new
+        ends = np.cumsum(times)
+        source = np.repeat(target, times)
+        source[ranges(ends[first] - new, new)] = table.pieces[ranges(table.starts[candidate], new)]
+        sizes = ends[starts[1:] - 1]
+        sizes[1:] -= sizes[:-1].copy()
+        return source, sizes, chosen.sum(axis=1)
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """fairseq's batch of a translation task; ``switching`` holds the sums of :data:`COUNTS`."""
+        batch: Dict[str, Any] = collate(
+            samples, self.pad, self.eos, left_pad_source=self.left_pad_source, left_pad_target=self.left_pad_target
+        )
+        if batch:
+            batch["switching"] = {name: sum(sample[name] for sample in samples) for name in COUNTS}
+        return batch
+
+    # ---- Batches. ----
+
+    def ordered_indices(self) -> np.ndarray:
+        """Shuffled, then sorted by the target's length and the longest source, so that every epoch has as many batches. (N,)."""
+        order = epoch_rng(self.seed, self.epoch, Purpose.ORDER).permutation(len(self))
+        return order[np.lexsort((self.sizes[order], self.lengths[order]))]
+
+    def filter_indices_by_size(self, indices: np.ndarray, max_sizes: Any) -> Tuple[np.ndarray, List[int]]:
+        """Leave out what is, or could become, longer than (source, target) or a single limit; returns what stays and what goes."""
+        return data_utils.filter_paired_dataset_indices_by_size(self.sizes, self.lengths, indices, max_sizes)
+
+    def size(self, index: int) -> Any:
+        """Tokens of the longest source, and of the target."""
+        return int(self.sizes[index]), int(self.lengths[index])
+
+    def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:
+        """As stock; ``most_batches`` of them, drawn for the epoch, where that is set."""
+        batches = list(super().batch_by_size(indices, *limits, **options))
+        if self.most_batches is None or len(batches) <= self.most_batches:
+            return batches
+        rng = epoch_rng(self.seed, self.epoch, Purpose.BATCHES)
+        return [batches[number] for number in np.sort(rng.permutation(len(batches))[: self.most_batches])]

@@ -1,0 +1,206 @@
+"""Candidates of a lexicon as pieces, and what the text finds in the lexicon."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+import numpy as np
+from sentencepiece import SentencePieceProcessor
+
+from ..ops.ragged import ends_to_starts
+from .csr_words import MARK
+from .lexicon import Lexicon
+
+NONE = -1
+"""Number of the entry of a word that has none."""
+
+MOST_FOREIGN = 0.01
+"""Share of a dictionary that may be no pieces of the sentencepiece model: symbols that were added by hand."""
+
+_NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"
+"""Appended to a sentencepiece model: normalizer_spec (field 3) { add_dummy_prefix (field 3) = false }; protobuf merges the two."""
+
+
+class EntryTable(NamedTuple):
+    """Candidates of all entries, their pieces in one row.
+
+    Attributes:
+        candidates: (E + 1,) int64, where each entry's candidates begin.
+        starts: (K + 1,) int64, where each candidate's pieces begin.
+        pieces: (P,) int64, ids.
+        longest: (E,) int64, pieces of each entry's longest candidate.
+    """
+
+    candidates: np.ndarray
+    starts: np.ndarray
+    pieces: np.ndarray
+    longest: np.ndarray
+
+
+class PieceEncoder:
+    """For ``--switch-unit piece``: the words of the lexicon are pieces of the dictionary.
+
+    Args:
+        dictionary: of the text.
+    """
+
+    def __init__(self, dictionary: Any):
+        self.dictionary = dictionary
+
+    def normal(self, word: str) -> str:
+        """The word as it is."""
+        return word
+
+    def encode(self, words: Sequence[str], marked: bool) -> List[Optional[List[int]]]:
+        """Ids; None for what the dictionary lacks."""
+        numbers = [self.dictionary.index(word) for word in words]
+        return [None if number == self.dictionary.unk() else [number] for number in numbers]
+
+
+class WordEncoder:
+    """Cuts candidates into pieces as the text was cut.
+
+    Args:
+        model: sentencepiece model of the text.
+        dictionary: of the text.
+
+    Raises:
+        ValueError: the dictionary's entries are not pieces of the model.
+    """
+
+    def __init__(self, model: SentencePieceProcessor, dictionary: Any):
+        self.dictionary = dictionary
+        pieces = {model.id_to_piece(number) for number in range(model.get_piece_size())}
+        own = [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not _is_added(symbol)]
+        foreign = [symbol for symbol in own if symbol not in pieces]
+        if len(foreign) > MOST_FOREIGN * len(own):
+            raise ValueError(
+                f"--sentencepiece-model: {len(foreign)} of the {len(own)} pieces of the dictionary are none of this model's "
+                f"({', '.join(foreign[:5])} ...); valid: the model that the text of the data-bin was cut with"
+            )
+        unmarked = SentencePieceProcessor(model_proto=model.serialized_model_proto() + _NO_DUMMY_PREFIX)
+        self._models = {True: model, False: unmarked}
+
+    def normal(self, word: str) -> str:
+        """The word in the model's Unicode form, which the text has."""
+        return str(self._models[False].normalize(word)).replace(MARK, " ").strip()
+
+    def encode(self, words: Sequence[str], marked: bool) -> List[Optional[List[int]]]:
+        """Ids of each word's pieces, the first with the mark of a word's beginning or without; None where one is ``<unk>``."""
+        rows = self._models[marked].encode(list(words), out_type=str, num_threads=1)
+        numbers = [[self.dictionary.index(piece) for piece in row] for row in rows]
+        return [row if row and self.dictionary.unk() not in row else None for row in numbers]
+
+
+def _is_added(symbol: str) -> bool:
+    """Languages, ``<mask>``, and what fills a dictionary up."""
+    return symbol.startswith("madeupword") or (symbol[:1] + symbol[-1:]) in ("[]", "<>")
+
+
+class Entries:
+    """Numbers words that have an entry, and collects their candidates; entries of several languages go into one table.
+
+    A word is looked up as it is written, then lower-cased. A candidate equal to the word is a candidate like any other (names and
+    numbers, whose translation they are): the lexicon decides. Candidates with ``<unk>`` are left out.
+
+    Args:
+        encoder: see :class:`WordEncoder`.
+
+    Attributes:
+        left_out: candidates with ``<unk>`` of the words that were looked up so far.
+        kept: the others.
+        same: those of them that are the word itself.
+    """
+
+    def __init__(self, encoder: Any):
+        self.encoder = encoder
+        self._numbers: Dict[Tuple[str, bool], int] = {}
+        self._sizes: List[int] = []
+        self._candidates: List[List[int]] = []
+        self.use({})
+
+    def use(self, lexicon: Lexicon) -> None:
+        """Go on with the lexicon of another language."""
+        self._numbers.clear()
+        self.left_out = self.kept = self.same = 0
+        normal = self.encoder.normal
+        self.lexicon: Lexicon = {}
+        for word, candidates in lexicon.items():
+            known = self.lexicon.setdefault(normal(word), [])
+            known += [candidate for candidate in candidates if candidate not in known]
+        self._begun: Set[str] = {word[:end] for word in self.lexicon for end in range(1, len(word))}
+
+    def look(self, text: str) -> Tuple[bool, bool]:
+        """Whether a text is a source word, and whether a longer one begins with it."""
+        return text in self.lexicon, text in self._begun
+
+    def key(self, text: str) -> Optional[str]:
+        """The source word that a text finds; None if there is none."""
+        return next((form for form in (text, text.lower()) if form in self.lexicon), None)
+
+    def number(self, text: str, marked: bool) -> int:
+        """Number of the entry of a word, ``NONE`` if it has none.
+
+        Args:
+            text: without marks.
+            marked: whether the word begins with the mark, as its candidates then do.
+        """
+        key = self.key(text)
+        if key is None:
+            return NONE
+        if (key, marked) not in self._numbers:
+            self._numbers[key, marked] = self._add(key, marked)
+        return self._numbers[key, marked]
+
+    def _add(self, key: str, marked: bool) -> int:
+        words = self.lexicon[key]
+        rows = self.encoder.encode(words, marked)
+        kept = [row for row in rows if row is not None]
+        if (key, not marked) not in self._numbers:  # counted once, with a mark or without
+            self.left_out += len(rows) - len(kept)
+            self.kept += len(kept)
+            self.same += sum(row is not None and self.encoder.normal(word) == key for word, row in zip(words, rows))
+        if not kept:
+            return NONE
+        self._sizes.append(len(kept))
+        self._candidates += kept
+        return len(self._sizes) - 1
+
+    def table(self) -> EntryTable:
+        """All entries so far."""
+        lengths = np.array([len(row) for row in self._candidates], dtype=np.int64)
+        candidates = ends_to_starts(np.array(self._sizes, dtype=np.int64))
+        pieces = np.array([piece for row in self._candidates for piece in row], dtype=np.int64)
+        longest = np.maximum.reduceat(lengths, candidates[:-1]) if len(lengths) else lengths
+        return EntryTable(candidates, ends_to_starts(lengths), pieces, longest)
+
+
+# ---- What is wrong with a lexicon that finds little. ----
+
+
+def share_found(counts: Dict[str, int], words: Set[str]) -> float:
+    """Share of a text's words that are in a set, as they are or lower-cased, in [0, 1]."""
+    total = sum(counts.values())
+    found = sum(count for text, count in counts.items() if text in words or text.lower() in words)
+    return found / max(total, 1)
+
+
+def diagnosis(counts: Dict[str, int], lexicon: Lexicon) -> str:
+    """Why a lexicon has entries for so few words of a text: what would find more.
+
+    Args:
+        counts: words of the text and their frequencies.
+        lexicon: normalised.
+    """
+    here = share_found(counts, set(lexicon))
+    targets = {candidate for candidates in lexicon.values() for candidate in candidates}
+    backwards = share_found(counts, targets)
+    if backwards > max(2.0 * here, 0.05):
+        return f"its second column has {100 * backwards:.1f} % of the words: it looks like the opposite direction"
+    folded = {word.lower() for word in lexicon}
+    lowered = share_found({text.lower(): count for text, count in counts.items()}, folded)
+    if lowered > max(2.0 * here, 0.05):
+        return f"with all words lower-cased it has {100 * lowered:.1f} %: lower-case its first column"
+    frequent = sorted((text for text in counts), key=lambda text: -counts[text])[:5]
+    return (
+        f"the text's most frequent words are {', '.join(frequent)}, the lexicon's first {', '.join(list(lexicon)[:5])}: "
+        "another language, another way of cutting words, or too small a lexicon"
+    )

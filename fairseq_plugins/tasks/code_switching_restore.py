@@ -1,0 +1,400 @@
+"""Task ``code_switching_restore``: an mBART restores sentences whose words were switched into other languages, then translates."""
+
+import logging
+import os
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from fairseq import utils
+from fairseq.data import Dictionary, FairseqDataset
+from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass.configs import CheckpointConfig
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.logging import metrics
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
+from omegaconf import II
+from sentencepiece import SentencePieceProcessor
+
+from .. import checkpoints
+from ..checkpoints.encoder_languages import stock_languages
+from ..data.csr_dataset import COUNTS, CodeSwitchingDataset, Switching
+from ..data.csr_entries import Entries, PieceEncoder, WordEncoder, diagnosis
+from ..data.csr_stages import StagedDataset, Stages
+from ..data.csr_text import Coverage, TextBuilder
+from ..data.csr_words import piece_table
+from ..data.data_bins import check_dictionaries, load_monolingual
+from ..data.lexicon import lexicon_files, read_lexicons
+from ..ops.word_spans import check_switch_options
+
+logger = logging.getLogger(__name__)
+
+SwitchUnit: Any = ChoiceEnum(["word", "piece"])
+LANGUAGES = "languages"  # in the state of the task, which checkpoints keep
+LOGGED = {name: f"csr_{name}" for name in COUNTS}
+
+
+@dataclass
+class CodeSwitchingRestoreConfig(TranslationConfig):
+    """fairseq's translation options, those of its mBART task, and how words are switched."""
+
+    langs: str = field(
+        default="",
+        metadata={"help": "needed: all languages of the pretrained model in their order, for example en_XX,de_DE"},
+    )
+    prepend_bos: bool = field(default=False, metadata={"help": "put <s> in front of every sentence"})
+    lexicon: str = field(
+        default="",
+        metadata={
+            "help": "folder with SOURCE-TARGET.tsv and TARGET-SOURCE.tsv, or en-de=FILE,de-en=FILE; files with one first language "
+            "are merged. Needed to train; decoding reads none"
+        },
+    )
+    lexicon_top_k: int = field(
+        default=5, metadata={"help": "candidates of a word, by rank; one is drawn at random; at least 1"}
+    )
+    restore_langs: str = field(
+        default="",
+        metadata={"help": "languages whose sentences are restored, in turns (default: source and target language)"},
+    )
+    switch_ratio: float = field(default=0.35, metadata={"help": "share of a sentence's words replaced, in (0, 1]"})
+    switch_span: float = field(
+        default=3.5, metadata={"help": "mean of the Poisson law of the spans, in words; zeros are drawn again"}
+    )
+    switch_unit: SwitchUnit = field(
+        default="word",
+        metadata={"help": "word: words found from the pieces; piece: every piece, with a lexicon of pieces"},
+    )
+    sentencepiece_model: str = field(
+        default="", metadata={"help": "model that the data were cut with; needed to train with --switch-unit word"}
+    )
+    restore_updates: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "both stages in one run: restore for so many updates, then translation; the optimiser's moments are reset "
+            "between (default: restore alone)"
+        },
+    )
+    seed: int = II("common.seed")
+    update_freq: Any = II("optimization.update_freq")
+    finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
+    restore_file: str = II("checkpoint.restore_file")
+    save_dir: str = II("checkpoint.save_dir")
+
+
+@register_task("code_switching_restore", dataclass=CodeSwitchingRestoreConfig)
+class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
+    """First stage of two: restore sentences of both languages; the second is stock ``translation_from_pretrained_bart``.
+
+    Words are found from the pieces, replaced by pieces of candidates of a lexicon; the target is the sentence. Both sides carry the
+    id of the sentence's own language. Training and validation sets are restore, with noise that is the same in every validation;
+    ``fairseq-generate`` and ``fairseq-interactive`` translate as the stock task does.
+
+    With ``--restore-updates N`` one run does both: its first N updates are restore, the others translation of the stock task's
+    data, and validation sets are translation throughout. Epochs are counted through both stages, and the last restore epoch is cut
+    to N updates. It differs from two commands in that the learning rate's schedule goes on, and that updates which fp16 skips for
+    an overflow count among the N.
+
+    Source: CSR section 3 (the authors' code switches pieces, inserts ``<mask>`` and takes the least similar candidates).
+    """
+
+    cfg: CodeSwitchingRestoreConfig
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Options; the stock class adds its own by hand."""
+        gen_parser_from_dataclass(parser, CodeSwitchingRestoreConfig())
+
+    @classmethod
+    def setup_task(cls, cfg: CodeSwitchingRestoreConfig, **kwargs: Any) -> "CodeSwitchingRestoreTask":
+        """Stock setup, then check the options.
+
+        Raises:
+            ValueError: naming option, value and valid range.
+        """
+        check_switch_options(cfg.switch_ratio, cfg.switch_span)
+        if not cfg.langs:
+            raise ValueError("--langs is needed: all languages of the pretrained model, in its order")
+        if cfg.lexicon_top_k < 1:
+            raise ValueError(f"--lexicon-top-k must be at least 1; got {cfg.lexicon_top_k}")
+        if cfg.restore_updates is not None and cfg.restore_updates < 1:
+            raise ValueError(f"--restore-updates must be at least 1, or left out; got {cfg.restore_updates}")
+        task: CodeSwitchingRestoreTask = super().setup_task(cfg, **kwargs)
+        task.check_languages()
+        return task
+
+    def __init__(self, cfg: CodeSwitchingRestoreConfig, src_dict: Dictionary, tgt_dict: Dictionary):
+        super().__init__(cfg, src_dict, tgt_dict)
+        chosen = [language for language in cfg.restore_langs.split(",") if language]
+        self.restore_languages = chosen or [cfg.source_lang, cfg.target_lang]
+        self._restore: Optional[Tuple[str, CodeSwitchingDataset]] = None
+        self._combine = self._warned = False
+        self._batches: Dict[str, int] = {}
+
+    # ---- Languages. ----
+
+    def check_languages(self) -> None:
+        """Every language that is used has an id, and one dictionary serves all.
+
+        Raises:
+            ValueError: --langs names a language twice or lacks one, or dictionaries differ.
+        """
+        cfg, langs = self.cfg, list(self.langs)
+        if len(set(langs)) < len(langs) or not all(langs):
+            raise ValueError(f"--langs must name each language once; got {cfg.langs}")
+        if len(set(self.restore_languages)) < len(self.restore_languages):
+            raise ValueError(f"--restore-langs must name each language once; got {cfg.restore_langs}")
+        used = {"--source-lang": [cfg.source_lang], "--target-lang": [cfg.target_lang]}
+        for option, names in {**used, "--restore-langs": self.restore_languages}.items():
+            for name in names:
+                if name not in langs:
+                    raise ValueError(
+                        f"{option} {name}: the dictionary has no [{name}], because --langs {cfg.langs} lacks it; valid: the "
+                        "languages of the pretrained model, in its order"
+                    )
+        folder = utils.split_paths(cfg.data)[0]
+        origin = os.path.join(folder, f"dict.{cfg.source_lang}.txt")
+        check_dictionaries(folder, [cfg.target_lang, *self.restore_languages], Dictionary.load(origin), origin)
+
+    def compare_languages(self, trained: Optional[Sequence[str]], origin: str) -> None:
+        """Compare with the languages of a checkpoint.
+
+        Args:
+            trained: in their order; None = it does not tell.
+            origin: the checkpoint, for messages.
+
+        Raises:
+            ValueError: other languages, or another order: the rows of their ids would be those of other languages.
+        """
+        if trained is None:
+            logger.warning(
+                "%s does not tell its languages: --langs must have them in the order of its training", origin
+            )
+        elif list(trained) != list(self.langs):
+            raise ValueError(
+                f"--langs {self.cfg.langs}: {origin} was trained with {','.join(trained)}; give the same languages in the same "
+                "order, because the rows of their ids follow it"
+            )
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """As stock; a checkpoint that training starts from must have the same languages.
+
+        Raises:
+            ValueError: it has others.
+        """
+        path = None if from_checkpoint else self._started_from()
+        if path:
+            content = checkpoints.read_checkpoint(path)
+            options = vars(content["args"]) if content.get("args") else {}
+            self.compare_languages(stock_languages(content, options, "[{}]").listed, path)
+        return super().build_model(cfg, from_checkpoint)
+
+    def _started_from(self) -> Optional[str]:
+        """The checkpoint that fairseq will read, if there is one."""
+        path = self.cfg.restore_file
+        if path == CheckpointConfig().restore_file:
+            last = os.path.join(self.cfg.save_dir, path)
+            path = last if os.path.isfile(last) else self.cfg.finetune_from_model or ""
+        return path if os.path.isfile(path) else None
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What checkpoints keep: the languages, whose rows follow their order."""
+        return {LANGUAGES: {"langs": [str(language) for language in self.langs]}}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Called with a checkpoint that is about to be decoded: compare its languages."""
+        if LANGUAGES in state_dict:
+            self.compare_languages(state_dict[LANGUAGES]["langs"], "the checkpoint")
+
+    # ---- Data. ----
+
+    def load_dataset(self, split: str, epoch: Optional[int] = None, combine: bool = False, **kwargs: Any) -> None:
+        """Restore sets for training and validation; for decoding, and for the second stage, the stock task's.
+
+        Raises:
+            ValueError: missing data or options, or a lexicon that does not fit the text.
+        """
+        evaluated = kwargs.get("task_cfg") is not None
+        decoded = evaluated and epoch is None  # fairseq-generate names no epoch, fairseq-validate does
+        epoch, training = epoch or 1, split == self.cfg.train_subset and not evaluated
+        if not decoded and self.cfg.restore_updates is None:
+            self.datasets[split] = self._load_restore(split, self._folder(epoch if training else 1), combine)
+            return
+        super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+        if training and not decoded:
+            self._combine = combine
+            self.datasets[split] = StagedDataset(self.datasets[split])
+
+    def _folder(self, epoch: int) -> str:
+        paths = utils.split_paths(self.cfg.data)
+        return str(paths[(epoch - 1) % len(paths)])
+
+    def _load_restore(self, split: str, folder: str, combine: bool) -> CodeSwitchingDataset:
+        """Sentences of all languages, and the words of theirs that have an entry."""
+        cfg, dictionary = self.cfg, self.src_dict
+        targets = [*self.restore_languages, cfg.source_lang, cfg.target_lang]
+        files = lexicon_files(cfg.lexicon, self.restore_languages, targets)
+        by_word = str(cfg.switch_unit) == "word"
+        special = [dictionary.bos(), dictionary.pad(), dictionary.eos()]
+        table = piece_table(dictionary.symbols, dictionary.unk(), special) if by_word else None
+        entries = Entries(self._word_encoder() if by_word else PieceEncoder(dictionary))
+        fixed = special if by_word else [*special, dictionary.unk()]
+        builder = TextBuilder(dictionary.symbols, table, fixed, dictionary.bos() if cfg.prepend_bos else None)
+        found = []
+        for language in self.restore_languages:
+            entries.use(read_lexicons(files[language], cfg.lexicon_top_k))
+            texts = self._texts(split, folder, language, combine)
+            found.append(builder.add(texts, dictionary.index(f"[{language}]"), entries))
+            self._report(f"{split} {language}", ", ".join(map(str, files[language])), found[-1], entries)
+        return CodeSwitchingDataset(
+            builder.build(entries.table(), cfg.switch_ratio),
+            [coverage.sentences for coverage in found],
+            Switching(cfg.switch_ratio, cfg.switch_span, cfg.seed),
+            dictionary,
+            cfg.left_pad_source,
+            cfg.left_pad_target,
+        )
+
+    def _word_encoder(self) -> WordEncoder:
+        path = self.cfg.sentencepiece_model
+        if not os.path.isfile(path):
+            raise ValueError(
+                f"--sentencepiece-model {path or '(empty)'}: there is no such file; valid: the model that the data were cut with"
+            )
+        try:
+            model = SentencePieceProcessor(model_file=path)
+        except (RuntimeError, OSError) as error:
+            raise ValueError(f"--sentencepiece-model {path}: is no sentencepiece model ({error})") from error
+        return WordEncoder(model, self.src_dict)
+
+    def _texts(self, split: str, folder: str, language: str, combine: bool) -> List[Any]:
+        """``train`` and, where they are to be combined, ``train1``, ``train2`` ..."""
+        source, target = self.cfg.source_lang, self.cfg.target_lang
+        pairs, prefix = [f"{source}-{target}", f"{target}-{source}"], os.path.join(folder, split)
+        texts = [load_monolingual(prefix, language, pairs, self.src_dict, "--restore-langs")]
+        for number in count(1) if combine else ():
+            names = [f"{prefix}{number}.{name}.{language}.idx" for name in (f"{language}-None", *pairs)]
+            if not any(os.path.isfile(name) for name in names):
+                break
+            texts.append(load_monolingual(f"{prefix}{number}", language, pairs, self.src_dict, "--restore-langs"))
+        return texts
+
+    def _report(self, name: str, files: str, found: Coverage, entries: Entries) -> None:
+        """Log what the lexicon covers.
+
+        Raises:
+            ValueError: nothing.
+        """
+        logger.info(
+            f"{name}: {found.sentences} sentences, {found.words} words, {100 * found.share:.1f} % of them with an entry; "
+            f"{entries.kept} candidates ({entries.same} are the word itself), {entries.left_out} more left out with <unk>"
+        )
+        if found.covered == 0:
+            reason = diagnosis(found.counts, entries.lexicon)
+            if entries.left_out:
+                reason = f"all {entries.left_out} candidates of its words have <unk>: the dictionary lacks their pieces"
+            raise ValueError(f"--lexicon {files}: no word of {name} has an entry; {reason}")
+        if found.share < self.cfg.switch_ratio:
+            logger.warning(
+                f"--lexicon {files}: {100 * found.share:.1f} % of the words of {name} have an entry, so that --switch-ratio "
+                f"{self.cfg.switch_ratio} is not reached; {diagnosis(found.counts, entries.lexicon)}"
+            )
+
+    # ---- Two stages in one run. ----
+
+    def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **options: Any) -> Any:
+        """As stock; with ``--restore-updates`` an epoch of the training set is of one stage, see :class:`Stages`."""
+        if not isinstance(dataset, StagedDataset):
+            return super().get_batch_iterator(dataset, *args, **options)
+        epoch = options.get("epoch", 1)
+        stages = Stages(
+            self.cfg.restore_updates or 0,
+            list(self.cfg.update_freq),
+            options.get("num_shards", 1),
+            bool(options.get("skip_remainder_batch")),
+        )
+        batches = stages.batches(epoch, lambda number: self._count_batches(self._folder(number), options))
+        if batches is None:
+            logger.info(f"epoch {epoch} is translation")
+            return super().get_batch_iterator(dataset.translation, *args, **options)
+        restore = self._restore_of(self._folder(epoch))
+        restore.most_batches = batches
+        logger.info(f"epoch {epoch} is restore: {batches} batches")
+        return super().get_batch_iterator(restore, *args, **options)
+
+    def _restore_of(self, folder: str) -> CodeSwitchingDataset:
+        """Training set of the first stage; the last one is kept."""
+        if self._restore is None or self._restore[0] != folder:
+            self._restore = (folder, self._load_restore(self.cfg.train_subset, folder, self._combine))
+        return self._restore[1]
+
+    def _count_batches(self, folder: str, options: Dict[str, Any]) -> int:
+        """Batches of a restore epoch of a folder, for all processes; every epoch has as many."""
+        if folder not in self._batches:
+            restore = self._restore_of(folder)
+            restore.most_batches = None
+            indices = restore.ordered_indices()
+            if options.get("max_positions") is not None:
+                indices = self.filter_indices_by_size(indices, restore, options["max_positions"], True)
+            limits = ("max_tokens", "max_sentences", "required_batch_size_multiple")
+            batches = restore.batch_by_size(indices, **{name: options[name] for name in limits if name in options})
+            self._batches[folder] = len(batches)
+        return self._batches[folder]
+
+    def train_step(
+        self,
+        sample: Dict[str, Any],
+        model: Any,
+        criterion: Any,
+        optimizer: Any,
+        update_num: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Tuple[Any, Any, Dict[str, Any]]:
+        """As stock, and what was switched; the first update of the second stage begins with empty moments."""
+        first_stage = self.cfg.restore_updates
+        if first_stage is not None:
+            if update_num == first_stage:
+                # Once for each batch of the update: no step lies between, so that this is one reset, also after a resume.
+                reset_moments(optimizer.optimizer)
+            self._check_stage("switching" in sample, update_num, first_stage)
+        loss, size, logged = super().train_step(sample, model, criterion, optimizer, update_num, *args, **kwargs)
+        return loss, size, {**logged, **_counts(sample)}
+
+    def _check_stage(self, restoring: bool, update_num: int, first_stage: int) -> None:
+        """Say once that stage and update do not agree."""
+        if restoring != (update_num < first_stage) and not self._warned:
+            self._warned = True
+            logger.warning(
+                f"--restore-updates {first_stage}: update {update_num} is {'restore' if restoring else 'translation'}"
+                "; updates were skipped for overflows, or the run was resumed with other batches or another number of processes"
+            )
+
+    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:
+        """As stock, and what was switched."""
+        loss, size, logged = super().valid_step(sample, model, criterion)
+        return loss, size, {**logged, **_counts(sample)}
+
+    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+        """As stock; for restore also ``switched`` and ``coverage``: words replaced and words with an entry, of all words."""
+        super().reduce_metrics(logging_outputs, criterion)
+        words, covered, switched = (sum(int(log.get(key, 0)) for log in logging_outputs) for key in LOGGED.values())
+        if words:
+            metrics.log_scalar("switched", switched / words, words, round=4)
+            metrics.log_scalar("coverage", covered / words, words, round=4)
+
+
+def _counts(sample: Dict[str, Any]) -> Dict[str, int]:
+    """Counts of a batch; zeros for translation, since the logs of all processes must have the same keys."""
+    counts = sample.get("switching", {})
+    return {key: counts.get(name, 0) for name, key in LOGGED.items()}
+
+
+def reset_moments(optimizer: Any) -> None:
+    """Forget what a torch optimiser has gathered of former gradients, and its count of steps; options stay as they are."""
+    optimizer.state.clear()
+    for group in optimizer.param_groups:
+        if "step" in group:  # apex counts there
+            group["step"] = 0

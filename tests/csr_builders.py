@@ -1,0 +1,146 @@
+"""Tiny texts and lexicons of code-switching restore: words of letters and numbers, whose pieces are known without a model."""
+
+import re
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, FairseqDataset
+
+from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset, Switching
+from fairseq_plugins.data.csr_entries import Entries, PieceEncoder
+from fairseq_plugins.data.csr_text import Coverage, TextBuilder
+from fairseq_plugins.data.csr_words import MARK, piece_table
+
+KINDS = 20
+LANGUAGES = {"en": "abc", "de": "def"}
+"""A language's words are ``a3``, of one piece, and ``b3c5``, of two."""
+
+RATIO, SPAN = 0.35, 3.5
+
+
+def dictionary() -> Dictionary:
+    """Every letter with every number, at a word's beginning and inside; punctuation; the languages."""
+    symbols = Dictionary()
+    for letter in "".join(LANGUAGES.values()):
+        for number in range(KINDS):
+            symbols.add_symbol(f"{MARK}{letter}{number}")
+            symbols.add_symbol(f"{letter}{number}")
+    for symbol in (".", ",", "(", f"{MARK}(", MARK, "[en]", "[de]", "<mask>"):
+        symbols.add_symbol(symbol)
+    return symbols
+
+
+class KnownPieces:
+    """Cuts ``e3f5`` into ``▁e3 f5``."""
+
+    def __init__(self, symbols: Dictionary):
+        self.symbols = symbols
+
+    def normal(self, word: str) -> str:
+        """The word."""
+        return word
+
+    def encode(self, words: Sequence[str], marked: bool) -> List[Optional[List[int]]]:
+        """Ids; None where the dictionary lacks one."""
+        rows = []
+        for word in words:
+            parts = re.findall(r"[a-z]\d+", word)
+            pieces = [
+                self.symbols.index((MARK if marked and not place else "") + part) for place, part in enumerate(parts)
+            ]
+            rows.append(None if self.symbols.unk() in pieces or "".join(parts) != word else pieces)
+        return rows
+
+
+class Rows(FairseqDataset):
+    """Rows of ids in memory."""
+
+    def __init__(self, rows: Sequence[Sequence[int]]):
+        self.rows, self.sizes = rows, np.array([len(row) for row in rows], dtype=np.int64)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor(self.rows[index])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def word(language: str, number: int) -> str:
+    """Of the first 20 numbers a word of one piece, of the next 20 one of two."""
+    first, second, third = LANGUAGES[language]
+    return f"{first}{number}" if number < KINDS else f"{second}{number - KINDS}{third}{(7 * number) % KINDS}"
+
+
+def lexicon(source: str, target: str, words: int = 2 * KINDS, top: int = 3) -> Dict[str, List[str]]:
+    """Candidates of so many words."""
+    return {
+        word(source, number): [word(target, (3 * number + place) % (2 * KINDS)) for place in range(top)]
+        for number in range(words)
+    }
+
+
+def piece_lexicon(source: str, target: str) -> Dict[str, List[str]]:
+    """Two candidates of every second piece at a word's beginning."""
+    pairs = zip(LANGUAGES[source], LANGUAGES[target])
+    return {f"{MARK}{one}{n}": [f"{MARK}{two}{n}", f"{two}{n}"] for one, two in pairs for n in range(0, KINDS, 2)}
+
+
+def sentences(
+    symbols: Dictionary, language: str, count: int, seed: int, low: int = 1, high: int = 25
+) -> List[List[int]]:
+    """Random words, commas among them, one of them in a bracket, a full stop, ``</s>``."""
+    rng = np.random.default_rng(seed)
+    encoder, rows = KnownPieces(symbols), []
+    for _ in range(count):
+        row: List[int] = []
+        for place, number in enumerate(rng.integers(2 * KINDS, size=rng.integers(low, high, endpoint=True)).tolist()):
+            if place == 2:
+                row.append(symbols.index(f"{MARK}("))
+            row += encoder.encode([word(language, number)], marked=place != 2)[0] or []
+            if rng.random() < 0.1:
+                row.append(symbols.index(","))
+        rows.append([*row, symbols.index("."), symbols.eos()])
+    return rows
+
+
+def build(
+    texts: Dict[str, Sequence[Sequence[int]]],
+    symbols: Dictionary,
+    words: int = 2 * KINDS,
+    by_piece: bool = False,
+    seed: int = 1,
+    begin: Optional[int] = None,
+    **switching: Any,
+) -> Tuple[CodeSwitchingDataset, List[Coverage]]:
+    """A dataset of the texts of languages, and what the lexicons cover; ``words`` of each language have an entry."""
+    special = [symbols.bos(), symbols.pad(), symbols.eos()]
+    table = None if by_piece else piece_table(symbols.symbols, symbols.unk(), special)
+    entries = Entries(PieceEncoder(symbols) if by_piece else KnownPieces(symbols))
+    builder = TextBuilder(symbols.symbols, table, special, begin)
+    found = []
+    for language, rows in texts.items():
+        other = next(name for name in LANGUAGES if name != language)
+        entries.use(piece_lexicon(language, other) if by_piece else lexicon(language, other, words))
+        found.append(builder.add([Rows(rows)], symbols.index(f"[{language}]"), entries))
+    options = Switching(**{"ratio": RATIO, "mean_span": SPAN, "seed": seed, **switching})
+    counts = [len(rows) for rows in texts.values()]
+    return CodeSwitchingDataset(builder.build(entries.table(), options.ratio), counts, options, symbols), found
+
+
+def corpus(count: int = 60, words: int = 2 * KINDS, seed: int = 1, **options: Any) -> CodeSwitchingDataset:
+    """A dataset of both languages."""
+    symbols = dictionary()
+    texts = {name: sentences(symbols, name, count, place) for place, name in enumerate(LANGUAGES)}
+    return build(texts, symbols, words, seed=seed, **options)[0]
+
+
+def plain(item: Dict[str, Any]) -> Tuple[Any, ...]:
+    """An item as lists and numbers."""
+    return tuple(value.tolist() if torch.is_tensor(value) else value for value in item.values())
+
+
+def texts_of(tokens: Sequence[int], symbols: Dictionary) -> List[str]:
+    """Words of a row, by their letters."""
+    text = "".join(symbols[int(token)] if token >= symbols.nspecial else " " for token in tokens)
+    return re.findall(r"(?:[a-f]\d+)+", text.replace(MARK, " ").split("[")[0])

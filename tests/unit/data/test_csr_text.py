@@ -1,0 +1,69 @@
+"""Texts as flat arrays: words and entries, lengths, datasets that are read as a whole or row by row."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fairseq.data import data_utils
+
+from fairseq_plugins.data import csr_text
+from fairseq_plugins.data.csr_text import chunks, largest_sums
+from tests import csr_builders as csr
+from tests import data_bins
+from tests.csr_builders import dictionary, lexicon, sentences, texts_of
+
+SYMBOLS = dictionary()
+
+
+def test_coverage_is_counted_by_word() -> None:
+    rows = {"en": sentences(SYMBOLS, "en", 50, 1), "de": sentences(SYMBOLS, "de", 30, 2)}
+    data, found = csr.build(rows, SYMBOLS, words=10)
+    for coverage, (language, text) in zip(found, rows.items()):
+        words = [word for row in text for word in texts_of(row, SYMBOLS)]
+        entries = lexicon(language, "de" if language == "en" else "en", 10)
+        assert (coverage.sentences, coverage.words) == (len(text), len(words))
+        assert coverage.covered == sum(word in entries for word in words)
+        assert coverage.share == pytest.approx(coverage.covered / coverage.words)
+        assert coverage.counts == {word: words.count(word) for word in words}
+    assert data.text.words.sum() == sum(coverage.words for coverage in found)
+    assert data.text.covered[-1] == sum(coverage.covered for coverage in found) == len(data.text.entries)
+
+
+def test_chunks_are_seams_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"en": sentences(SYMBOLS, "en", 15, 1), "de": sentences(SYMBOLS, "de", 15, 2)}
+    whole, found = csr.build(rows, SYMBOLS)
+    for size in (1, 150):
+        monkeypatch.setattr(csr_text, "CHUNK", size)
+        parts, again = csr.build(rows, SYMBOLS)
+        assert again == found
+        for name, one, other in zip(whole.text._fields, whole.text, parts.text):
+            assert name in ("entries", "table") or np.array_equal(one, other), name  # entries are numbered as they come
+        items = [[csr.plain(data[index]) for index in range(30)] for data in (whole, parts)]
+        assert items[0] == items[1]
+
+
+def test_memory_mapped_rows_are_read_at_once(tmp_path: Path) -> None:
+    rows = [[], *data_bins.sentences(30, 1)]
+    data_bins.write_dictionary(tmp_path, "en")
+    data_bins.write_side(tmp_path, "train", "en-de", "en", rows)
+    mapped = data_utils.load_indexed_dataset(str(tmp_path / "train.en-de.en"))
+    (fast,), (slow,) = chunks(mapped), chunks(csr.Rows([[*row, 2] for row in rows]))
+    assert fast[0].tolist() == slow[0].tolist() == [token for row in rows for token in [*row, 2]]
+    assert fast[1].tolist() == slow[1].tolist() == [len(row) + 1 for row in rows]
+    assert csr_text._mapped(mapped, mapped.sizes) is not None
+    pointers = mapped._index._pointers.copy()
+    pointers[1] += 4
+    mapped._index._pointers = pointers
+    assert csr_text._mapped(mapped, mapped.sizes) is None, "rows that lie elsewhere"
+
+
+def test_small_dictionaries_take_two_bytes_a_token() -> None:
+    assert csr.corpus(3).text.tokens.dtype == np.uint16
+    assert csr_text.TextBuilder(["x"] * ((1 << 16) + 1), None, []).dtype == np.int32
+
+
+def test_the_largest_of_each_row() -> None:
+    values, lengths = np.array([3, 1, 2, 5, 4, 4]), np.array([3, 0, 1, 2])
+    assert largest_sums(values, lengths, np.array([2, 0, 1, 1])).tolist() == [5, 0, 5, 4]
+    assert largest_sums(values, lengths, np.array([0, 0, 0, 2])).tolist() == [0, 0, 0, 8]
+    assert largest_sums(values[:0], np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)).tolist() == [0, 0]

@@ -1,0 +1,131 @@
+"""Words from pieces: by hand, against the text, and the longest matches of scripts without spaces."""
+
+from typing import List, Sequence, Tuple
+
+import numpy as np
+import pytest
+
+from fairseq_plugins.data.csr_words import MARK, find_words, piece_table, run_keys, text_of
+
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
+PIECES = [
+    *(
+        "▁the",
+        "▁dog",
+        "s",
+        "▁",
+        "▁(",
+        "(",
+        ")",
+        ".",
+        ",",
+        "▁don",
+        "'",
+        "t",
+        "'t",
+        "house",
+        "▁(the",
+        "▁2",
+        "0",
+        "日",
+        "本",
+        "日本",
+    ),
+    *("語", "▁日", "。", "本。", "NBA球", "ing", "x.", "-"),
+]
+SYMBOLS = [*SPECIAL, *PIECES]
+TABLE = piece_table(SYMBOLS, 3, [0, 1, 2])
+
+
+def found(*rows: str, lexicon: Sequence[str] = ()) -> List[Tuple[str, int, bool]]:
+    """(text, pieces, whole) of the words of rows of pieces, each of which gets a ``</s>``."""
+    numbers = [[SYMBOLS.index(piece) for piece in [*row.split(" "), "</s>"] if piece] for row in rows]
+    tokens = np.array(sum(numbers, []))
+    ends = np.cumsum([0, *map(len, numbers)])
+
+    def look(text: str) -> Tuple[bool, bool]:
+        return text in lexicon, any(word.startswith(text) and word != text for word in lexicon)
+
+    words = find_words(tokens, ends, TABLE, SYMBOLS, look)
+    runs = [tokens[start : start + pieces] for start, pieces in zip(words.starts, words.pieces)]
+    return [(text_of(run, SYMBOLS), len(run), bool(whole)) for run, whole in zip(runs, words.whole)]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("▁the ▁dog s .", [("the", 1, True), ("dogs", 2, True)]),
+        ("▁the ▁ dog".replace("dog", "house"), [("the", 1, True), ("house", 2, True)]),
+        ("▁( house s ) .", [("houses", 2, True)]),
+        ("▁the - house , s", [("the", 1, True), ("house", 1, True), ("s", 1, True)]),
+        ("▁don ' t", [("don", 1, True), ("t", 1, True)]),
+        ("▁2 0 , 0", [("20", 2, True), ("0", 1, True)]),
+        ("▁", []),
+        ("▁ ( ▁ ) .", []),
+        # Pieces with letters and punctuation: one word with what they touch, and never whole.
+        ("▁(the s ▁dog", [("(thes", 2, False), ("dog", 1, True)]),
+        ("▁don 't ing", [("don", 1, True), ("'ting", 2, False)]),
+        ("▁dog x. s", [("dogx.", 2, False), ("s", 1, True)]),
+        # What is unknown belongs to the word around it.
+        ("▁dog <unk> s ▁the", [("dog<unk>s", 3, False), ("the", 1, True)]),
+        ("▁the ▁ <unk> ▁dog", [("the", 1, True), ("<unk>", 2, False), ("dog", 1, True)]),
+    ],
+)
+def test_words_by_hand(row: str, words: List[Tuple[str, int, bool]]) -> None:
+    assert found(row) == words
+
+
+def test_a_word_ends_with_its_sentence() -> None:
+    assert found("▁the ▁dog", "s house") == [("the", 1, True), ("dog", 1, True), ("shouse", 2, True)]
+    tokens = np.array([SYMBOLS.index("▁dog"), SYMBOLS.index("s")])
+    words = find_words(tokens, np.array([0, 1, 2]), TABLE, SYMBOLS, lambda text: (False, False))
+    assert words.starts.tolist() == [0, 1], "sentences without </s>"
+    assert len(find_words(tokens[:0], np.array([0, 0]), TABLE, SYMBOLS, lambda text: (False, False)).starts) == 0
+
+
+def test_the_longest_entry_of_a_script_without_spaces() -> None:
+    row = "日 本 語 本 。"
+    assert found(row) == [(piece, 1, True) for piece in ("日", "本", "語", "本")]
+    assert found(row, lexicon=["日本"]) == [("日本", 2, True), ("語", 1, True), ("本", 1, True)]
+    assert found(row, lexicon=["日本", "日本語", "語本"]) == [("日本語", 3, True), ("本", 1, True)]
+    assert found(row, lexicon=["日本語本語"]) == [(piece, 1, True) for piece in ("日", "本", "語", "本")]
+    assert found("日本 語 日 本", lexicon=["日本語", "本"]) == [("日本語", 2, True), ("日", 1, True), ("本", 1, True)]
+    # A match crosses neither a mark, nor a sentence, nor punctuation, nor another script.
+    assert found("日 ▁日 本", lexicon=["日日", "日本"]) == [("日", 1, True), ("日本", 2, True)]
+    assert found("日", "本", lexicon=["日本"]) == [("日", 1, True), ("本", 1, True)]
+    assert found("日 本。", lexicon=["日本"]) == [("日", 1, True), ("本。", 1, False)]
+    assert found("▁dog 日 s", lexicon=["dog日"]) == [("dog", 1, True), ("日", 1, True), ("s", 1, True)]
+    assert found("日 NBA球 本", lexicon=["NBA球本"]) == [("日", 1, True), ("NBA球本", 2, True)]
+
+
+def test_words_are_those_of_the_text() -> None:
+    """Random rows of pieces: the words of scripts with spaces are the runs of letters of the joined text."""
+    pieces = [piece for piece in PIECES if not any(c in "日本語球" for c in piece)]
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        row = rng.choice(pieces, rng.integers(1, 12)).tolist()
+        row[0] = MARK
+        wanted = "".join(char if char.isalnum() else " " for char in "".join(row)).split()
+        words = found(" ".join(row))
+        assert "".join(char for text, _, _ in words for char in text if char.isalnum()) == "".join(wanted), row
+        assert {text for text, _, whole in words if whole} <= set(wanted), row
+
+
+def test_equal_runs_have_equal_keys() -> None:
+    tokens = np.array([SYMBOLS.index(piece) for piece in "▁dog s ▁the ▁dog s s ▁dog".split()])
+    words = find_words(tokens, np.array([0, len(tokens)]), TABLE, SYMBOLS, lambda text: (False, False))
+    keys = run_keys(tokens, words).tolist()
+    assert [text_of(tokens[s : s + n], SYMBOLS) for s, n in zip(words.starts, words.pieces)] == [
+        "dogs",
+        "the",
+        "dogss",
+        "dog",
+    ]
+    assert len(set(keys)) == 4
+    again = find_words(tokens[::-1].copy(), np.array([0, len(tokens)]), TABLE, SYMBOLS, lambda text: (False, False))
+    assert set(run_keys(tokens[::-1].copy(), again).tolist()) & set(keys) == {keys[2], keys[3]}, (
+        "other orders are other words"
+    )
+    row = np.array([SYMBOLS.index(piece) for piece in "- house s - s house".split()])
+    words = find_words(row, np.array([0, len(row)]), TABLE, SYMBOLS, lambda text: (False, False))
+    assert len(words.starts) == 2 and len(set(run_keys(row, words).tolist())) == 2, "the same pieces in another order"

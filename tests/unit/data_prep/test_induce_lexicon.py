@@ -1,0 +1,100 @@
+"""Lexicons of mapped vectors: CSLS, ranks, both directions, forms, and vectors that are not mapped."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_prep import induce_lexicon
+from data_prep.induce_lexicon import LexiconOptions, induce
+from data_prep.io import InputError, read_json
+from data_prep.vector_text import WordVectors, read_vectors, write_vectors
+from tests.lexicon_raw import two_sides, vectors, write
+from tests.reference import lexicon_loops as loops
+
+
+def mapped(folder: Path) -> "tuple[Path, Path]":
+    """Two sides in one space: noisy copies."""
+    first = vectors("a", 40)
+    noise = np.random.default_rng(4).normal(size=(30, 10)).astype("f4")
+    second = WordVectors([f"b{number}" for number in range(30)], first.vectors[:30] + 0.2 * noise)
+    write_vectors([folder / "a", folder / "b"], "--output", [first, second])
+    return folder / "a", folder / "b"
+
+
+def rows(path: Path) -> "list[list[str]]":
+    """Cells of a TSV."""
+    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("block", [7, 4096])
+def test_the_lexicon_is_csls_by_rank_in_both_directions(tmp_path: Path, block: int) -> None:
+    sides = mapped(tmp_path)
+    outputs = tmp_path / "a-b.tsv", tmp_path / "b-a.tsv"
+    counts = induce(*sides, outputs, tmp_path / "m", LexiconOptions(top=3, neighbours=4, block=block))
+    x, y = (read_vectors(path, "--source").vectors.astype("f8") for path in sides)
+    scores = loops.csls(x, y, 4)
+    for path, letters, table in ((outputs[0], "ab", scores), (outputs[1], "ba", list(zip(*scores)))):
+        expected = [
+            [f"{letters[0]}{i}", f"{letters[1]}{j}", pytest.approx(row[j], abs=1e-5), rank]
+            for i, row in enumerate(table)
+            for rank, j in enumerate(loops.by_rank(row)[:3], start=1)
+        ]
+        assert [[*cells[:2], float(cells[2]), int(cells[3])] for cells in rows(path)] == expected
+    assert counts["words"] == [40, 30]
+    assert counts["candidates"] == 3
+    assert not counts["looks_random"]
+    assert read_json(tmp_path / "m")["counts"] == counts
+
+
+def test_the_command_line_and_muses_form(tmp_path: Path, capsys: Any) -> None:
+    first, second = mapped(tmp_path)
+    blank = WordVectors(["New York", *(f"a{i}" for i in range(1, 40))], vectors("a", 40).vectors)
+    write_vectors([tmp_path / "blank"], "--output", [blank])
+    line = [
+        "--source",
+        tmp_path / "blank",
+        "--target",
+        second,
+        "--output",
+        tmp_path / "l",
+        "--form",
+        "muse",
+        "--top",
+        "2",
+    ]
+    induce_lexicon.main([*map(str, [*line, "--max-words", "20"])])
+    found = [text.split(" ") for text in (tmp_path / "l").read_text(encoding="utf-8").splitlines()]
+    assert len(found) == 19 * 2
+    assert found[0][0] == found[1][0] == "a1"
+    assert found[0][1] == "b1"
+    assert "2 pairs left out: a word with a blank" in capsys.readouterr().err
+    assert read_json(tmp_path / "l.json")["options"] == {"form": "muse", "max_words": 20, "neighbours": 10, "top": 2}
+
+
+def test_vectors_that_are_not_mapped_are_a_warning(tmp_path: Path, capsys: Any) -> None:
+    counts = induce(*two_sides(tmp_path), [tmp_path / "l"], tmp_path / "m", LexiconOptions())
+    assert counts["looks_random"]
+    said = capsys.readouterr().err
+    assert "induce_lexicon: warning: mutual neighbours 0." in said
+    assert "are both files mapped into one space (map_vectors)?" in said
+
+
+@pytest.mark.parametrize("option", ["top", "neighbours", "block"])
+def test_options_out_of_range(option: str) -> None:
+    with pytest.raises(InputError, match=f"--{option} 0: valid: 1 or more"):
+        LexiconOptions(**{option: 0})
+
+
+def test_a_failure_leaves_the_old_lexicons(tmp_path: Path) -> None:
+    first, second = mapped(tmp_path)
+    (tmp_path / "l").write_text("old\n", encoding="utf-8")
+    lines = second.read_text(encoding="utf-8").splitlines()
+    write(tmp_path / "bad", *lines[:8], f"{lines[8].rpartition(' ')[0]} nan", *lines[9:])
+    with pytest.raises(InputError, match="line 9: the vector of 'b7' holds NaN"):
+        induce(first, tmp_path / "bad", [tmp_path / "l"], tmp_path / "m", LexiconOptions())
+    with pytest.raises(InputError, match="--output .*a: would overwrite an input"):
+        induce(first, second, [tmp_path / "l", first], tmp_path / "m", LexiconOptions())
+    assert (tmp_path / "l").read_text(encoding="utf-8") == "old\n"
+    assert not (tmp_path / "m").exists()

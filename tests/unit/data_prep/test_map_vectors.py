@@ -1,0 +1,154 @@
+"""Mapping files: seeds from words and dictionaries, reports, and what is refused."""
+
+from pathlib import Path
+from typing import Any, Dict, Tuple
+
+import numpy as np
+import pytest
+
+from data_prep import induce_lexicon, map_vectors
+from data_prep.io import InputError, read_json
+from data_prep.lexicon_files import read_candidates
+from data_prep.map_vectors import MapOptions, map_files, word_pairs
+from data_prep.vector_text import WordVectors, read_vectors, write_vectors
+from tests.lexicon_raw import mates, two_sides, vectors, write
+
+
+def run(sides: Tuple[Path, Path], out: Path, **options: Any) -> Dict[str, Any]:
+    """Map two files."""
+    outputs = out / "a.mapped", out / "b.mapped"
+    extra = {name: options.pop(name) for name in ("dictionary_output",) if name in options}
+    return map_files(sides[0], sides[1], outputs, out / "map.json", MapOptions(**options), **extra)
+
+
+def test_a_rotation_is_undone_and_reported(tmp_path: Path) -> None:
+    sides = two_sides(tmp_path)
+    counts = run(sides, tmp_path / "out", dictionary_output=tmp_path / "out/pairs")
+    a, b = (read_vectors(tmp_path / "out" / name, "--source") for name in ("a.mapped", "b.mapped"))
+    np.testing.assert_allclose(np.linalg.norm(a.vectors, axis=1), 1.0, atol=1e-5)
+    nearest = [b.words[place] for place in (a.vectors @ b.vectors.T).argmax(1)]
+    assert nearest == [f"b{word[1:]}" for word in a.words]
+    assert read_candidates(tmp_path / "out/pairs", "--dictionary") == mates(a.words)
+    report = read_json(tmp_path / "out/map.json")
+    assert report["counts"] == counts
+    assert counts["words"] == [200, 200]
+    assert counts["seed_pairs"] == 400
+    assert counts["found"]["mutual"] == 1.0
+    assert not counts["looks_random"]
+    assert counts["converged"]
+    assert len(counts["objective"]) == counts["iterations"] == len(counts["keep"])
+    assert counts["objective"][-1] == pytest.approx(1.0, abs=1e-4)
+    assert counts["keep"][0] == 0.1 and counts["keep"][-1] == 1.0
+    assert [row["file"] for row in report["outputs"]] == ["a.mapped", "b.mapped", "pairs"]
+
+
+def test_unrelated_vectors_look_random(tmp_path: Path, capsys: Any) -> None:
+    draw = np.random.default_rng(1)
+    sides = [WordVectors([f"{p}{i}" for i in range(400)], draw.normal(size=(400, 20)).astype("f4")) for p in "ab"]
+    paths = tmp_path / "a", tmp_path / "b"
+    write_vectors(paths, "--output", sides)
+    counts = run(paths, tmp_path / "out")
+    assert counts["looks_random"]
+    assert "map_vectors: warning: " in capsys.readouterr().err
+
+
+def test_seeds_from_words(tmp_path: Path) -> None:
+    first = WordVectors(["the", "12", "x", "٣", "7", "half½"], np.eye(6, dtype="f4"))
+    second = WordVectors(["x", "7", "half½", "12", "die", "٣"], np.eye(6, dtype="f4"))
+    assert word_pairs("numerals", first, second) == ([1, 3, 4], [3, 5, 1])
+    assert word_pairs("identical", first, second) == ([1, 2, 3, 4, 5], [3, 0, 5, 1, 2])
+    muse = write(tmp_path / "muse", "the die", "the x", "unknown x", "12 unknown")
+    assert word_pairs("dictionary", first, second, muse) == ([0, 0], [4, 0])
+    tsv = write(tmp_path / "tsv", "the\tdie\t0.5\t1", "x\tx\t0.4\t1")
+    assert word_pairs("dictionary", first, second, tsv) == ([0, 2], [4, 0])
+    alien = second._replace(words=["u", "v", "w", "12", "y", "z"])
+    for kind in ("numerals", "identical"):
+        with pytest.raises(
+            InputError, match=f"--seed-from {kind}: 1 pairs have vectors on both sides; valid: 2 or more"
+        ):
+            word_pairs(kind, first, alien)
+
+
+def test_a_dictionary_of_the_wrong_direction_or_language(tmp_path: Path) -> None:
+    first, second = vectors("a", 9), vectors("b", 9)
+    back = write(tmp_path / "back", "b1 a1", "b2 a2", "b3 a3")
+    with pytest.raises(InputError, match="3 the other way round: wrong direction"):
+        word_pairs("dictionary", first, second, back)
+    other = write(tmp_path / "other", "chien hund", "chat katze")
+    with pytest.raises(InputError, match="none of its source words is in the vectors"):
+        word_pairs("dictionary", first, second, other)
+
+
+def test_a_few_right_pairs_are_enough(tmp_path: Path) -> None:
+    sides = two_sides(tmp_path)
+    pairs = write(tmp_path / "pairs", *(f"a{number} b{number}" for number in range(30)))
+    counts = run(sides, tmp_path, seed_from="dictionary", dictionary=pairs)
+    assert counts["seed_pairs"] == 30
+    assert counts["found"]["mutual"] == 1.0
+    alone = run(
+        sides, tmp_path, seed_from="dictionary", dictionary=pairs, learning={"iterations": 0, "reweight": False}
+    )
+    assert alone["iterations"] == 0
+    assert alone["pairs"] == 30
+
+
+def test_iterations_that_end_too_soon_are_a_warning(tmp_path: Path, capsys: Any) -> None:
+    counts = run(two_sides(tmp_path), tmp_path, learning={"iterations": 2})
+    assert not counts["converged"]
+    assert "--iterations 2: ended before it converged" in capsys.readouterr().err
+
+
+def test_other_dimensions_are_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    first, second = vectors("a", 9), vectors("b", 9)
+    write_vectors([tmp_path / "a", tmp_path / "b"], "--output", [first, second._replace(vectors=second.vectors[:, :4])])
+    sides = tmp_path / "a", tmp_path / "b"
+    with pytest.raises(InputError, match="--target .*b: 4 dimensions, but --source .*a has 10; valid: equal ones"):
+        run(sides, tmp_path / "out")
+    with pytest.raises(InputError, match="4 dimensions"):
+        induce_lexicon.induce(*sides, [tmp_path / "out/l"], tmp_path / "out/m", induce_lexicon.LexiconOptions())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed_from": "luck"}, "--seed-from luck: valid: unsupervised, numerals, identical, dictionary"),
+        ({"seed_from": "dictionary"}, "--dictionary: valid: with --seed-from dictionary, and only with it"),
+        ({"dictionary": "x"}, "only with it"),
+        ({"seed_words": 1}, "--seed-words 1: valid: 2 or more"),
+        ({"device": "nowhere"}, "--device nowhere: .*; valid here: cpu"),
+        ({"learning": {"keep": 2.0}}, "--keep 2.0: valid: above 0, at most 1"),
+    ],
+)
+def test_options_out_of_range(tmp_path: Path, options: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run(two_sides(tmp_path), tmp_path, **options)
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    source, target = two_sides(tmp_path)
+    made = [tmp_path / name for name in ("am", "bm", "map.json")]
+    line = ["--source", source, "--target", target, "--source-output", made[0], "--target-output", made[1]]
+    more = [
+        "--report",
+        made[2],
+        "--orthogonal",
+        "--keep",
+        "0.5",
+        "--seed",
+        "7",
+        "--threads",
+        "1",
+        "--cutoff",
+        "90",
+        "--patience",
+        "3",
+    ]
+    map_vectors.main([*map(str, line + more)])
+    report = read_json(made[2])
+    assert {name: report["options"][name] for name in ("reweight", "keep", "seed", "words", "patience")} == {
+        "reweight": False, "keep": 0.5, "seed": 7, "words": 90, "patience": 3
+    }  # fmt: skip
+    assert report["counts"]["pairs"] == 180
+    with pytest.raises(InputError, match="--threads 0: valid: 1 or more"):
+        map_vectors.main([*map(str, [*line, *more[:2], "--threads", "0"])])

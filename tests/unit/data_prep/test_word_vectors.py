@@ -1,0 +1,81 @@
+"""gensim's vectors: repeatable, with the options given, and clear where there is nothing to learn."""
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_prep import word_vectors
+from data_prep.io import InputError, read_json
+from data_prep.vector_text import read_vectors
+from data_prep.word_vectors import VectorOptions, train_vectors
+from tests.lexicon_raw import write
+
+SMALL = {"dim": 8, "window": 2, "negative": 2, "epochs": 2, "min_count": 2}
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """Words of two topics; one of them comes once."""
+    rng = random.Random(3)
+    lines = [" ".join(rng.choices(topic, k=6)) for topic in (["a", "b", "c"], ["x", "y", "z"]) for _ in range(40)]
+    return write(tmp_path / "words", *lines, "once a")
+
+
+def test_the_same_seed_gives_the_same_bytes(text: Path, tmp_path: Path) -> None:
+    found = [train_vectors(text, VectorOptions(**SMALL, seed=seed)) for seed in (1, 1, 2)]
+    assert sorted(found[0].words) == ["a", "b", "c", "x", "y", "z"]
+    assert found[0].vectors.shape == (6, 8)
+    np.testing.assert_array_equal(found[0].vectors, found[1].vectors)
+    assert not np.array_equal(found[0].vectors, found[2].vectors)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"dim": 6}, {"window": 5}, {"negative": 4}, {"epochs": 3}, {"min_count": 1}, {"method": "cbow"}, {"seed": 9}],
+)
+def test_each_option_changes_the_vectors(text: Path, change: Any) -> None:
+    before, after = (train_vectors(text, VectorOptions(**{**SMALL, **more})) for more in ({}, change))
+    assert before.vectors.shape != after.vectors.shape or not np.array_equal(before.vectors, after.vectors)
+
+
+def test_the_command_line(text: Path, tmp_path: Path, capsys: Any) -> None:
+    options = [part for name, value in SMALL.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    word_vectors.main(["--input", str(text), "--output", str(tmp_path / "v"), *options])
+    assert len(read_vectors(tmp_path / "v", "--source").words) == 6
+    assert "epoch 2 of 2" in capsys.readouterr().err
+    manifest = read_json(tmp_path / "v.json")
+    assert manifest["options"]["window"] == 2
+    assert manifest["options"]["gensim"]
+    assert manifest["counts"] == {"words": 6, "dim": 8}
+
+
+def test_nothing_to_learn(tmp_path: Path) -> None:
+    for line, count in (("a b c", 0), ("one one one one one one", 1)):
+        path = write(tmp_path / "few", line)
+        with pytest.raises(InputError, match=f"{count} words come 5 times or more .--min-count.; valid: 2 or more"):
+            train_vectors(path, VectorOptions())
+
+
+def test_without_gensim_the_error_says_what_to_install(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    with pytest.raises(InputError, match="the package gensim is missing; valid: pip install gensim"):
+        train_vectors(text, VectorOptions())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dim": 0}, "--dim 0: valid: 1 or more"),
+        ({"min_count": 0}, "--min-count 0"),
+        ({"workers": 0}, "--workers 0"),
+        ({"seed": -1}, "--seed -1: valid: 0 to"),
+        ({"method": "glove"}, "--method glove: valid: skipgram, cbow"),
+    ],
+)
+def test_options_out_of_range(change: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        VectorOptions(**change)

@@ -1,0 +1,136 @@
+"""The law of the words that are replaced: budget, Poisson spans, places."""
+
+import math
+from typing import Any, List
+
+import numpy as np
+import pytest
+
+from fairseq_plugins.ops.counter_noise import epoch_address, streams, uniforms
+from fairseq_plugins.ops.word_spans import LENGTHS, budgets, check_switch_options, choose_words, span_distribution
+
+RATIO, MEAN = 0.35, 3.5
+
+
+def drawn(words: Any, covered: Any, ratio: float = RATIO, mean: float = MEAN, epoch: int = 1) -> np.ndarray:
+    """Masks of a batch."""
+    words, covered = np.asarray(words), np.asarray(covered)
+    stream = streams(epoch_address(7, epoch), np.arange(len(words)))[:, None]
+    distribution = span_distribution(mean)
+    return choose_words(words, covered, ratio, distribution, lambda use, places: uniforms(stream, use, places))
+
+
+def runs(mask: np.ndarray) -> List[int]:
+    """Lengths of the runs of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(int)))
+    return (edges[1::2] - edges[::2]).tolist()
+
+
+def chi_square(observed: np.ndarray, expected: np.ndarray) -> float:
+    """The statistic."""
+    return float(((observed - expected) ** 2 / expected).sum())
+
+
+def test_the_distribution_is_poissons_without_zero() -> None:
+    for mean in (0.3, 3.5, 40.0):
+        below = span_distribution(mean)
+        pmf = [math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(1, len(below) + 1)]
+        assert np.allclose(np.diff(below, prepend=0.0), np.array(pmf) / (1 - math.exp(-mean)), atol=1e-12)
+        assert below[-1] == 1.0
+
+
+def test_the_budget_is_rounded_at_random_with_the_right_mean() -> None:
+    chance = np.linspace(0, 1, 1000, endpoint=False)
+    for words in (1, 7, 20, 33):
+        found = budgets(np.full(1000, words), np.full(1000, words), RATIO, chance)
+        assert found.mean() == pytest.approx(RATIO * words, abs=2e-3)
+        assert set(found.tolist()) <= {math.floor(RATIO * words), math.ceil(RATIO * words)}
+    assert set(budgets(np.full(1000, 20), np.full(1000, 20), RATIO, chance).tolist()) == {7}, "0.35 * 20 is whole"
+    assert budgets(np.array([20, 20]), np.array([3, 0]), RATIO, np.zeros(2)).tolist() == [3, 0], (
+        "no more than have an entry"
+    )
+
+
+def test_the_budget_is_used_up_exactly() -> None:
+    words = np.arange(1, 120)
+    for covered in (words, words // 2, np.minimum(words, 2), np.zeros_like(words)):
+        for ratio in (0.05, RATIO, 0.8, 1.0):
+            mask = drawn(words, covered, ratio)
+            assert mask.shape == (len(words), covered.max())
+            assert not (mask & (np.arange(mask.shape[1]) >= covered[:, None])).any(), "beyond the sentence"
+            low, high = np.floor(np.round(ratio * words, 9)), np.ceil(np.round(ratio * words, 9))
+            assert (mask.sum(axis=1) >= np.minimum(low, covered)).all()
+            assert (mask.sum(axis=1) <= np.minimum(high, covered)).all()
+
+
+def test_spans_follow_the_poisson_law_and_lie_apart() -> None:
+    """With full coverage. The spans are the draws, but for the cut one; each draw, the last included, is Poisson (Wald's identity:
+    the draws up to a stopping time are counted as often as the law says)."""
+    count, words = 500, np.full(500, 60)
+    distribution = span_distribution(MEAN)
+    observed = np.zeros(len(distribution) + 1)
+    for epoch in range(1, 9):
+        mask = drawn(words, words, epoch=epoch)
+        stream = streams(epoch_address(7, epoch), np.arange(count))[:, None]
+        lengths = 1 + np.searchsorted(distribution, uniforms(stream, LENGTHS, np.arange(21)), side="right")
+        for row, drawn_lengths in zip(mask, lengths.tolist()):
+            used: List[int] = []
+            while sum(used) < 21:
+                used.append(drawn_lengths[len(used)])
+            wanted = [*used[:-1], 21 - sum(used[:-1])]
+            assert sorted(runs(row)) == sorted(wanted)
+            for length in used:
+                observed[length] += 1
+    expected = np.diff(distribution, prepend=0.0) * observed.sum()
+    kept = [*range(1, 10)]
+    seen = np.array([*observed[kept], observed[10:].sum()])
+    law = np.array([*expected[:9], expected[9:].sum()])
+    assert observed[0] == 0 and observed.sum() > 20000
+    assert chi_square(seen, law) < 27.9, "0.001 of 9 degrees of freedom"
+
+
+def test_every_place_is_as_likely() -> None:
+    """A single span of one word: uniform; in longer texts the first words as often as those of the middle but for the edge."""
+    words = np.full(4000, 10)
+    counts = drawn(words, words, ratio=0.1, mean=1.0).sum(axis=0)
+    assert counts.sum() == 4000
+    assert chi_square(counts, np.full(10, 400.0)) < 27.9
+    pairs = np.zeros((5, 5))
+    for mask in drawn(np.full(6000, 5), np.full(6000, 5), ratio=0.4, mean=1e-6):  # two spans of one word each
+        first, second = np.flatnonzero(mask)
+        pairs[first, second] += 1
+    apart = [pairs[i, j] for i in range(5) for j in range(i + 2, 5)]
+    assert sum(apart) == 6000, "never side by side"
+    assert chi_square(np.array(apart), np.full(6, 1000.0)) < 20.5, "0.001 of 5 degrees of freedom"
+
+
+def test_where_gaps_are_few_the_spans_grow() -> None:
+    mask = drawn(np.full(200, 10), np.full(200, 10), ratio=0.9, mean=0.01)
+    assert (mask.sum(axis=1) == 9).all() and {len(runs(row)) for row in mask} <= {1, 2}
+    assert drawn([4], [4], ratio=1.0).all()
+
+
+def test_a_sentence_is_drawn_alone_as_in_a_batch() -> None:
+    words, covered = np.array([30, 5, 60, 1]), np.array([30, 2, 41, 1])
+    whole = drawn(words, covered)
+    for place in range(4):
+        stream = streams(epoch_address(7, 1), np.array([place]))[:, None]
+        alone = choose_words(
+            words[[place]],
+            covered[[place]],
+            RATIO,
+            span_distribution(MEAN),
+            lambda use, places, stream=stream: uniforms(stream, use, places),
+        )
+        assert whole[place, : covered[place]].tolist() == alone[0].tolist()
+    assert drawn([], []).shape == (0, 0)
+
+
+def test_options_are_checked() -> None:
+    check_switch_options(1.0, 1000.0)
+    for ratio in (0.0, -0.1, 1.01, float("nan")):
+        with pytest.raises(ValueError, match=r"--switch-ratio must lie in \(0, 1\]"):
+            check_switch_options(ratio, MEAN)
+    for mean in (0.0, 1001.0, float("nan")):
+        with pytest.raises(ValueError, match="--switch-span must lie in"):
+            check_switch_options(RATIO, mean)

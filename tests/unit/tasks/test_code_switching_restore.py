@@ -1,0 +1,288 @@
+"""Task code_switching_restore: what is read, checked and logged; stock translation where it is; two stages in one run."""
+
+import logging
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict
+
+import pytest
+import torch
+from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.logging import metrics
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
+from omegaconf import OmegaConf
+
+from data_prep.pieces import load_model
+from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset
+from fairseq_plugins.tasks.code_switching_restore import (
+    CodeSwitchingRestoreConfig,
+    CodeSwitchingRestoreTask,
+)
+from tests import csr_bins, data_bins, nlu_builders, nlu_raw
+from tests.csr_bins import STOCK, Criterion, load, setup
+from tests.csr_builders import plain
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> csr_bins.Bin:
+    """The data-bin."""
+    return csr_bins.write(tmp_path_factory.mktemp("csr"))
+
+
+def restored(task: CodeSwitchingRestoreTask, item: Dict[str, Any], side: str) -> str:
+    """Text of a side."""
+    pieces = [task.src_dict[token] for token in item[side].tolist()[:-2]]
+    return "".join(pieces).replace("▁", " ").strip()
+
+
+# ---- Restore sets. ----
+
+
+def test_sentences_of_both_languages_in_turns(made: csr_bins.Bin) -> None:
+    task = setup(made)
+    data, rows = load(task), csr_bins.texts(48, 1)
+    assert isinstance(data, CodeSwitchingDataset) and len(data) == 96
+    codes = [task.src_dict.index(f"[{language}]") for language in ("en", "de")]
+    candidates = {"en": csr_bins.GERMAN, "de": csr_bins.ENGLISH}
+    for index in range(96):
+        language, item = ("en", "de")[index % 2], data[index]
+        assert restored(task, item, "target") == rows[language][index // 2]
+        assert item["source"][-1] == item["target"][-1] == item["prev_output_tokens"][0] == codes[index % 2]
+        old, new = (restored(task, item, side).rstrip(").").replace("(", "").split() for side in ("target", "source"))
+        assert len(old) == len(new) == item["words"] == item["covered"]
+        lower = [word.lower() for word in candidates[language]]
+        assert all(b in lower for a, b in zip(old, new) if a != b)
+        assert sum(a != b for a, b in zip(old, new)) == item["switched"]
+    assert load(task, "valid").text is not data.text
+
+
+def test_options_reach_the_noise(made: csr_bins.Bin) -> None:
+    first = [plain(load(setup(made))[index]) for index in range(96)]
+    for option, value in {
+        "switch_ratio": 0.9,
+        "switch_span": 1.0,
+        "seed": 2,
+        "lexicon_top_k": 1,
+        "prepend_bos": True,
+        "restore_langs": "de,en",
+    }.items():
+        data = load(setup(made, **{option: value}))
+        assert [plain(data[index]) for index in range(96)] != first, option
+    assert len(load(setup(made, restore_langs="de"))) == 48
+    batch = load(setup(made, left_pad_source=False, left_pad_target=True))
+    assert (batch.left_pad_source, batch.left_pad_target) == (False, True)
+
+
+def test_several_languages_candidates_and_files_of_one_side(made: csr_bins.Bin, tmp_path: Path) -> None:
+    french = csr_bins.write_lexicon(tmp_path / "x", [f"{word} {word}e" for word in csr_bins.ENGLISH])
+    files = f"en-de={made.lexicon}/en-de.tsv,de-en={made.lexicon}/de-en.tsv,en-fr={french}"
+    assert load(setup(made, lexicon=files)).text.table.candidates[-1] > load(setup(made)).text.table.candidates[-1]
+
+
+def test_monolingual_text_and_numbered_sets_are_read(made: csr_bins.Bin, tmp_path: Path) -> None:
+    folder, cut = tmp_path / "bin", load_model(made.model)
+    shutil.copytree(made.data, folder)
+    csr_bins.write_pair(folder, "train1", csr_bins.texts(5, 77), cut)
+    assert len(load(setup(made, data=str(folder)))) == 96
+    assert len(load(setup(made, data=str(folder)), combine=True)) == 106
+    for kind in ("bin", "idx"):
+        shutil.copy(folder / f"train1.en-de.de.{kind}", folder / f"train.de-None.de.{kind}")
+    assert len(load(setup(made, data=str(folder)))) == 53, "text of its own goes before a side of the pair"
+    with pytest.raises(ValueError, match="--restore-langs de: .*valid2.de-None.de.bin is missing"):
+        load(setup(made, restore_langs="de"), "valid2")
+
+
+def test_epochs_go_through_the_folders_and_validation_does_not(made: csr_bins.Bin, tmp_path: Path) -> None:
+    other = csr_bins.write(tmp_path, (20, 4, 4))
+    task = setup(made, data=f"{made.data}:{other.data}", sentencepiece_model=str(made.model))
+    assert [len(load(task, epoch=epoch)) for epoch in (1, 2, 3)] == [96, 40, 96]
+    assert [len(load(task, "valid", epoch=epoch)) for epoch in (1, 2)] == [16, 16]
+
+
+def test_validation_noise_is_the_same_in_every_epoch(made: csr_bins.Bin) -> None:
+    task = setup(made)
+    valid, found = load(task, "valid"), []
+    load(task)
+    for epoch in (1, 2):
+        iterator = task.get_batch_iterator(task.dataset("train"), max_sentences=4, epoch=epoch)
+        iterator.next_epoch_itr()
+        # As the trainer asks for it: always epoch 1.
+        batches = task.get_batch_iterator(valid, max_sentences=4, epoch=1).next_epoch_itr(shuffle=False)
+        found.append([batch["net_input"]["src_tokens"].tolist() for batch in batches])
+    assert found[0] == found[1]
+
+
+def test_pieces_as_units_need_no_model(made: csr_bins.Bin, tmp_path: Path) -> None:
+    symbols = Dictionary.load(str(made.data / "dict.en.txt")).symbols[4:]
+    pairs = [f"{piece} {symbols[0]}" for piece in symbols if piece != symbols[0]]
+    for name in ("en-de", "de-en"):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(pairs), encoding="utf-8")
+    task = setup(made, switch_unit="piece", sentencepiece_model="", lexicon=str(tmp_path))
+    item = load(task)[0]
+    assert item["words"] == len(item["target"]) - 2 and item["switched"] > 2
+    changed = item["source"] != item["target"]
+    assert set(item["source"][changed].tolist()) == {4} and int(changed.sum()) == item["switched"]
+
+
+# ---- Stock translation where it is. ----
+
+
+def test_decoding_is_stocks(made: csr_bins.Bin) -> None:
+    stock = TranslationFromPretrainedBARTTask.setup_task(CodeSwitchingRestoreConfig(**STOCK, data=str(made.data)))
+    for options in ({}, {"lexicon": ""}):
+        task = setup(made, **options)
+        task.load_dataset("test", task_cfg=task.cfg)
+        stock.load_dataset("test", task_cfg=stock.cfg)
+        mine, theirs = task.dataset("test"), stock.dataset("test")
+        assert isinstance(mine, LanguagePairDataset)
+        assert [plain(mine[index]) for index in range(8)] == [plain(theirs[index]) for index in range(8)]
+    validated = setup(made)
+    validated.load_dataset("valid", epoch=1, combine=False, task_cfg=validated.cfg)
+    assert isinstance(validated.dataset("valid"), CodeSwitchingDataset), "fairseq-validate"
+
+
+# ---- What is logged. ----
+
+
+def test_shares_are_those_of_all_processes(made: csr_bins.Bin) -> None:
+    task, criterion = setup(made), Criterion()
+    model = SimpleNamespace(eval=lambda: None)
+    data = load(task)
+    batches = [data.collater(data.__getitems__(rows)) for rows in ([0, 1, 2], [3, 4])]
+    logs = [task.valid_step(batch, model, criterion)[2] for batch in batches]
+    assert set(logs[0]) == {"loss", "csr_words", "csr_covered", "csr_switched"}
+    assert task.valid_step({"net_input": {}}, model, criterion)[2] == {"loss": 0, **dict.fromkeys(list(logs[0])[1:], 0)}
+    wanted = [sum(batch["switching"][name] for batch in batches) for name in ("words", "switched")]
+    summed = [{key: torch.tensor(sum(log[key] for log in logs)) for key in logs[0]}]
+    for outputs in (logs, summed):
+        with metrics.aggregate("both", new_root=True) as meters:
+            task.reduce_metrics(outputs, criterion)
+        assert meters.get_smoothed_values()["switched"] == pytest.approx(wanted[1] / wanted[0], abs=1e-4)
+        assert meters.get_smoothed_values()["coverage"] == 1.0
+    with metrics.aggregate("none", new_root=True) as meters:
+        task.reduce_metrics([{"csr_words": 0}], criterion)
+    assert "switched" not in meters.get_smoothed_values()
+
+
+def test_coverage_is_logged_and_too_little_is_explained(made: csr_bins.Bin, tmp_path: Path, caplog: Any) -> None:
+    with caplog.at_level(logging.INFO):
+        load(setup(made))
+    words = sum(len(text.split()) for text in csr_bins.texts(48, 1)["en"])
+    shown = rf"train en: 48 sentences, {words} words, 100.0 % of them with an entry; (\d+) candidates \(0 .*\), (\d+) more left out"
+    (counts,) = re.findall(shown, caplog.text)
+    assert sum(map(int, counts)) == 48
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
+    caplog.clear()
+    few = csr_bins.write_lexicon(tmp_path / "few", csr_bins.WORDS[:3])
+    load(setup(made, lexicon=f"en-de={few},de-en={made.lexicon}/de-en.tsv"))
+    (warning,) = (record.message for record in caplog.records if record.levelno == logging.WARNING)
+    assert "% of the words of train en have an entry, so that --switch-ratio 0.35 is not reached" in warning
+
+
+def test_a_lexicon_that_does_not_fit_is_refused(made: csr_bins.Bin, tmp_path: Path) -> None:
+    def message(english: Path) -> str:
+        with pytest.raises(ValueError) as error:
+            load(setup(made, lexicon=f"en-de={english},de-en={made.lexicon}/de-en.tsv"))
+        return str(error.value)
+
+    assert "no word of train en has an entry; its second column has 100.0 %" in message(made.lexicon / "de-en.tsv")
+    other = csr_bins.write_lexicon(tmp_path / "other", ["chien Hund", "chat Katze"])
+    assert "the lexicon's first chien, chat: another language" in message(other)
+    upper = tmp_path / "upper"
+    upper.write_text("".join(f"{pair.upper()}\n" for pair in csr_bins.WORDS), encoding="utf-8")
+    assert "lower-case its first column" in message(upper)
+    unknown = csr_bins.write_lexicon(tmp_path / "unknown", ["dog ЖЖ", "cat ЖЖЖ"])
+    assert "all 4 candidates of its words have <unk>" in message(unknown)
+
+
+# ---- Options. ----
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"switch_ratio": 0.0}, r"--switch-ratio must lie in \(0, 1\]; got 0.0"),
+        ({"switch_span": 0.0}, "--switch-span must lie in"),
+        ({"lexicon_top_k": 0}, "--lexicon-top-k must be at least 1; got 0"),
+        ({"restore_updates": 0}, "--restore-updates must be at least 1"),
+        ({"langs": ""}, "--langs is needed"),
+        ({"langs": "en,fr"}, r"--target-lang de: the dictionary has no \[de\], because --langs en,fr lacks it"),
+        ({"langs": "de"}, r"--source-lang en: the dictionary has no \[en\]"),
+        ({"langs": "en,de,en"}, "--langs must name each language once; got en,de,en"),
+        ({"restore_langs": "en,fr"}, r"--restore-langs fr: the dictionary has no \[fr\]"),
+        ({"restore_langs": "en,en"}, "--restore-langs must name each language once"),
+    ],
+)
+def test_options_are_checked(made: csr_bins.Bin, options: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        setup(made, **options)
+
+
+def test_files_are_checked(made: csr_bins.Bin, tmp_path: Path) -> None:
+    broken = nlu_raw.write(tmp_path / "broken.model", "no model")
+    other = nlu_raw.train_model(tmp_path / "other.model", ["quite another text of some letters: xyz"], vocab_size=40)
+    for options, message in (
+        ({"lexicon": ""}, "--lexicon is needed to train"),
+        ({"sentencepiece_model": ""}, r"--sentencepiece-model \(empty\): there is no such file"),
+        ({"sentencepiece_model": str(broken)}, "broken.model: is no sentencepiece model"),
+        ({"sentencepiece_model": str(other)}, "pieces of the dictionary are none of this model's"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load(setup(made, **options))
+
+
+def test_one_dictionary_serves_all(made: csr_bins.Bin, tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    shutil.copytree(made.data, folder)
+    data_bins.write_dictionary(folder, "fr")
+    setup(made, data=str(folder), langs="en,de,fr")
+    with pytest.raises(ValueError, match="dict.fr.txt differs from"):
+        setup(made, data=str(folder), langs="en,de,fr", restore_langs="en,fr")
+
+
+def test_the_checkpoints_languages_are_compared(
+    made: csr_bins.Bin, tmp_path: Path, caplog: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(TranslationFromPretrainedBARTTask, "build_model", lambda *unused: "built")
+    path = tmp_path / "pretrained.pt"
+    model = SimpleNamespace(state_dict=dict, options={})
+
+    def build(langs: str = "en,de", from_checkpoint: bool = False, **options: Any) -> Any:
+        options = {"finetune_from_model": str(path), **options}
+        return setup(made, langs=langs, **options).build_model(None, from_checkpoint)
+
+    assert build() == "built", "no file: fairseq says so"
+    for namespace in (False, True):
+        stored = {"_name": "multilingual_denoising", "langs": "en,de", "add_lang_token": True}
+        nlu_builders.stock_checkpoint(path, model, stored, namespace)
+        assert build() == "built"
+        for options in ({}, {"finetune_from_model": None, "restore_file": str(path)}):
+            with pytest.raises(
+                ValueError, match="--langs de,en: .*pretrained.pt was trained with en,de; give the same"
+            ):
+                build("de,en", **options)
+        assert build("de,en", from_checkpoint=True) == "built"
+    nlu_builders.stock_checkpoint(path, model, {"_name": "translation"}, False)
+    assert build() == "built" and "does not tell its languages" in caplog.text
+    # A run that is continued.
+    last = tmp_path / "run" / "checkpoint_last.pt"
+    last.parent.mkdir()
+    nlu_builders.stock_checkpoint(last, model, {"_name": "translation_from_pretrained_bart", "langs": "de,en"}, False)
+    with pytest.raises(ValueError, match="checkpoint_last.pt was trained with de,en"):
+        build(save_dir=str(last.parent))
+
+
+def test_checkpoints_keep_the_languages(made: csr_bins.Bin) -> None:
+    task = setup(made)
+    assert task.state_dict() == {"languages": {"langs": ["en", "de"]}}
+    task.load_state_dict(task.state_dict())
+    task.load_state_dict({})
+    with pytest.raises(ValueError, match="--langs de,en: the checkpoint was trained with en,de"):
+        setup(made, langs="de,en").load_state_dict(task.state_dict())
+
+
+def test_the_configuration_is_found_in_hydra(made: csr_bins.Bin) -> None:
+    schema = OmegaConf.structured(CodeSwitchingRestoreConfig)
+    assert schema.restore_updates is None and schema.switch_unit == "word" and schema.switch_ratio == 0.35
