@@ -3,7 +3,19 @@
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
-from . import cka, data_path, decoding, deltalm, nlu_data_path, report, sga_training_step, trained, vocab_losses
+from . import (
+    cka,
+    csr_data_path,
+    data_path,
+    decoding,
+    deltalm,
+    nlu_data_path,
+    report,
+    sga_training_step,
+    trained,
+    vocab_losses,
+    word_mapping,
+)
 
 PAGE = Path(__file__).resolve().parent / "RESULTS.md"
 
@@ -64,7 +76,22 @@ def cka_seconds(content: Dict[str, Any]) -> List[float]:
     return [row["seconds"] for row in content["results"] if sizes == cka.BAR_SIZES and not row["permutations"]]
 
 
+def mapping_memory(content: Dict[str, Any]) -> List[float]:
+    """Bytes of a whole mapping, at the size of the bar alone."""
+    rows = [row for row in content["results"] if "bytes" in row and row["size"] == word_mapping.BAR_SIZE]
+    return [row["bytes"] / 1e9 for row in rows]
+
+
+def csr_ratios(content: Dict[str, Any]) -> List[float]:
+    """Time of a batch of restore over the stock dataset's."""
+    return [row["time_ratio"][0] for row in content["results"] if not row["variant"].startswith("stock")]
+
+
 BARS: Dict[str, List[Bar]] = {
+    "csr_data_path": [("restore: time a batch at most 1.2 times that of translation", csr_ratios, 1.2)],
+    "word_mapping": [
+        ("200,000 words of 300 dimensions a side: GB, at most 8", mapping_memory, word_mapping.BAR_BYTES / 1e9)
+    ],
     "cka": [("without permutations: seconds, at most 60", cka_seconds, cka.BAR_SECONDS)],
     "deltalm": [
         ("decoding: at most 1/0.9 of the time of the stock decoder of the same size", deltalm_decoding, 1 / 0.9),
@@ -95,7 +122,18 @@ BARS: Dict[str, List[Bar]] = {
 }
 RENDERERS = {
     module.__name__.rsplit(".", 1)[1]: module
-    for module in (vocab_losses, sga_training_step, decoding, trained, data_path, deltalm, nlu_data_path, cka)
+    for module in (
+        vocab_losses,
+        sga_training_step,
+        decoding,
+        trained,
+        data_path,
+        deltalm,
+        nlu_data_path,
+        cka,
+        csr_data_path,
+        word_mapping,
+    )
 }
 
 

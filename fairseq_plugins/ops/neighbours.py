@@ -3,17 +3,20 @@
 Shape letters of this file: M and N sentences of the two sides, C width, K neighbours.
 """
 
-from typing import Callable, Iterator, NamedTuple, Tuple
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 BLOCK = 4096
 """Sentences of each side in a block."""
+CHUNK = 256
+"""Rows of a block that are ranked at a time on a CPU: they fit its cache."""
 COSINE, MARGIN = "cosine", "margin"
 SCORES = (COSINE, MARGIN)
 
 Block = Tuple[slice, slice, Tensor]
+TurnedBlock = Tuple[slice, slice, Tensor, Tensor]
 
 
 class Matches(NamedTuple):
@@ -53,14 +56,85 @@ def mean_similarities(x: Tensor, y: Tensor, neighbours: int, block: int = BLOCK)
     Raises:
         ValueError: K out of range.
     """
+    rows, columns = nearest_similarities(Similarities(x, y, block), neighbours)
+    return rows.mean(1), columns.mean(1)
+
+
+class Workspace:
+    """Memory that is used again: fresh pages cost a large product a third of its time."""
+
+    def __init__(self) -> None:
+        self._held: Dict[str, Tensor] = {}
+
+    def take(self, name: str, rows: int, columns: int, like: Tensor) -> Tensor:
+        """A (rows, columns) tensor of any content; the one before of this name is lost."""
+        held = self._held.get(name)
+        if held is None or held.shape != (rows, columns) or (held.dtype, held.device) != (like.dtype, like.device):
+            held = self._held[name] = like.new_empty(rows, columns)
+        return held
+
+
+class Similarities:
+    """Cosines of two sides, block by block, as often as they are asked for; a single block is computed once and kept.
+
+    Args:
+        x: (M, C) rows of length 1.
+        y: (N, C) rows of length 1.
+        block: rows of each side that are compared at a time; memory grows with its square.
+        workspace: where a single block lies, so that the next one takes its place; default: of its own.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, block: int = BLOCK, workspace: Optional[Workspace] = None):
+        self.x, self.y, self.block = x, y, block
+        self._workspace = workspace or Workspace()
+        self._only: Optional[TurnedBlock] = None
+
+    def __iter__(self) -> Iterator[TurnedBlock]:
+        """Rows, columns, cosines, and the cosines with rows and columns exchanged, of each block."""
+        if max(len(self.x), len(self.y)) > self.block:
+            for here, there, similarity in _blocks(self.x, self.y, self.block):
+                yield here, there, similarity, similarity.T.contiguous()
+            return
+        if self._only is None:
+            rows, columns = len(self.x), len(self.y)
+            similarity = torch.mm(self.x, self.y.T, out=self._workspace.take("cosines", rows, columns, self.x))
+            turned = self._workspace.take("turned", columns, rows, self.x).copy_(similarity.T)
+            self._only = (slice(0, rows), slice(0, columns), similarity, turned)
+        yield self._only
+
+
+def row_chunks(matrix: Tensor) -> Iterator[Tuple[slice, Tensor]]:
+    """The rows of a matrix, some at a time: on a CPU, so many that what is computed from them stays in its cache."""
+    size = CHUNK if matrix.device.type == "cpu" else max(len(matrix), 1)
+    for first in range(0, len(matrix), size):
+        rows = slice(first, min(first + size, len(matrix)))
+        yield rows, matrix[rows]
+
+
+def nearest_similarities(similarities: Similarities, neighbours: int) -> Tuple[Tensor, Tensor]:
+    """The largest cosines of each row and of each column, the largest first.
+
+    Args:
+        similarities: of two sides.
+        neighbours: K, from 1 to the smaller of M and N.
+
+    Returns:
+        (M, K) and (N, K).
+
+    Raises:
+        ValueError: K out of range.
+    """
+    x, y = similarities.x, similarities.y
     most = min(len(x), len(y))
     if not 1 <= neighbours <= most:
         raise ValueError(f"--neighbours must lie in 1 to {most}, the sentences of the smaller side; got {neighbours}")
-    rows, columns = (torch.full((len(side), neighbours), -torch.inf, dtype=x.dtype, device=x.device) for side in (x, y))
-    for here, there, similarity in _blocks(x, y, block):
-        rows[here] = torch.cat([rows[here], similarity], 1).topk(neighbours, 1).values
-        columns[there] = torch.cat([columns[there], similarity.T], 1).topk(neighbours, 1).values
-    return rows.mean(1), columns.mean(1)
+    found = [torch.full((len(side), neighbours), -torch.inf, dtype=x.dtype, device=x.device) for side in (x, y)]
+    for here, there, similarity, turned in similarities:
+        for values, matrix in ((found[0][here], similarity), (found[1][there], turned)):
+            for rows, part in row_chunks(matrix):
+                best = part.topk(min(neighbours, part.size(1)), 1).values
+                values[rows] = torch.cat([values[rows], best], 1).topk(neighbours, 1).values
+    return found[0], found[1]
 
 
 def best_matches(x: Tensor, y: Tensor, score: str = MARGIN, neighbours: int = 4, block: int = BLOCK) -> Matches:

@@ -1,0 +1,219 @@
+"""Self-learning: seeds, stages, and that it recovers what is known."""
+
+from typing import Any, Tuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.ops import word_mapping
+from fairseq_plugins.ops.csls import Csls
+from fairseq_plugins.ops.neighbours import unit_rows
+from fairseq_plugins.ops.word_mapping import (
+    Iteration,
+    SelfLearning,
+    both_directions,
+    drawn_ranks,
+    induced_pairs,
+    learn_maps,
+    normalise,
+    similarity_seed,
+)
+from tests.reference import lexicon_loops as loops
+
+
+def vocabulary(words: int = 300, width: int = 12, seed: int = 1) -> Tensor:
+    """Vectors in clusters, as words have them."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(20, width, generator=generator)
+    scale = torch.linspace(2.0, 0.3, width)
+    return (centres[torch.arange(words) % 20] + 0.8 * torch.randn(words, width, generator=generator)) * scale
+
+
+def turned(x: Tensor, seed: int = 2) -> Tuple[Tensor, Tensor, Tensor]:
+    """Both sides normalised, the second one turned and in another order; and where each word of the first is."""
+    generator = torch.Generator().manual_seed(seed)
+    turn = torch.linalg.qr(torch.randn(x.size(1), x.size(1), generator=generator))[0]
+    order = torch.randperm(len(x), generator=generator)
+    return normalise(x), normalise((x @ turn)[order]), order.argsort()
+
+
+def few(places: Tensor, count: int = 40) -> Tuple[Tensor, Tensor]:
+    """Some right pairs."""
+    return torch.arange(count), places[:count]
+
+
+def test_normalise_equals_the_loop() -> None:
+    vectors = vocabulary(20).double()
+    np.testing.assert_allclose(normalise(vectors).numpy(), loops.normalise(vectors.numpy()), atol=1e-12)
+
+
+def test_seed_signatures_are_sorted_roots(monkeypatch: Any) -> None:
+    x, y = normalise(vocabulary(30).double()), normalise(vocabulary(24, seed=4).double())
+    np.testing.assert_allclose(
+        word_mapping._root_similarities(x).numpy(), loops.root_similarities(x.numpy()), atol=1e-6
+    )
+    seen = []
+    original = Csls.__init__
+
+    def watched(self: Csls, *arguments: Any) -> None:
+        seen.extend(arguments[:2])
+        original(self, *arguments)
+
+    monkeypatch.setattr(Csls, "__init__", watched)
+    pairs = similarity_seed(x, y, 26, 3)
+    for side, signature in zip((x, y), seen):
+        rows = np.sort(loops.root_similarities(side[:24].numpy()), axis=1)  # as many words as the smaller side has
+        np.testing.assert_allclose(signature.numpy(), loops.normalise(rows), atol=1e-5)
+    scores = loops.csls(seen[0].numpy(), seen[1].numpy(), 3)
+    forward = [loops.by_rank(row)[0] for row in scores]
+    backward = [loops.by_rank(row)[0] for row in zip(*scores)]
+    assert pairs[0].tolist() == [*range(24), *backward]
+    assert pairs[1].tolist() == [*forward, *range(24)]
+
+
+def test_the_unsupervised_seed_finds_turned_words() -> None:
+    x, y, places = turned(vocabulary())
+    first, second = similarity_seed(x, y)
+    assert float((places[first] == second).float().mean()) > 0.95
+
+
+def test_both_directions_name_source_and_target() -> None:
+    first, second = both_directions(torch.tensor([2, 0]), torch.tensor([1, 1, 0]))
+    assert first.tolist() == [0, 1, 1, 1, 0]
+    assert second.tolist() == [2, 0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5])
+def test_drawn_ranks_are_those_of_a_drawn_matrix(keep: float) -> None:
+    generator = torch.Generator().manual_seed(3)
+    ranks = drawn_ranks(20000, keep, generator)
+    seen = torch.rand(20000, 200, generator=generator) < keep  # columns in the order of their scores
+    first = seen.int().argmax(1)
+    for rank in range(4):
+        share = keep * (1 - keep) ** rank
+        spread = (share * (1 - share) / 20000) ** 0.5
+        for found in (ranks, first):
+            assert abs(float((found == rank).float().mean()) - share) < 4 * spread
+    assert drawn_ranks(5, 1.0, generator).tolist() == [0] * 5
+
+
+def test_induced_pairs_are_partners_of_the_drawn_ranks() -> None:
+    x, y = (normalise(vocabulary(count, seed=seed)).double() for count, seed in ((30, 1), (25, 2)))
+    options = SelfLearning(neighbours=3)
+    (first, second), objective = induced_pairs(x, y, 0.3, options, torch.Generator().manual_seed(8))
+    generator = torch.Generator().manual_seed(8)
+    ranks = [drawn_ranks(count, 0.3, generator).tolist() for count in (30, 25)]
+    assert max(ranks[0]) > 2
+    scores = loops.csls(x.numpy(), y.numpy(), 3)
+    forward = {(i, loops.by_rank(row)[rank]) for i, (row, rank) in enumerate(zip(scores, ranks[0]))}
+    backward = {(loops.by_rank(row)[rank], j) for j, (row, rank) in enumerate(zip(zip(*scores), ranks[1]))}
+    assert set(zip(first.tolist(), second.tolist())) == forward | backward
+    assert len(first) == 55
+    assert objective == pytest.approx(Csls(x, y).certainty().objective)
+
+
+@pytest.mark.parametrize("reweight", [False, True])
+def test_a_known_rotation_is_found_without_a_dictionary(reweight: bool) -> None:
+    for seed in (1, 2, 3):
+        x, y, places = turned(vocabulary(seed=seed), seed + 1)
+        learned = learn_maps(x, y, similarity_seed(x, y), SelfLearning(reweight=reweight))
+        assert learned.converged
+        mapped = unit_rows(x @ learned.maps.source), unit_rows(y @ learned.maps.target)
+        assert torch.equal(Csls(*mapped).partners()[0], places)
+        assert learned.history[-1].objective == pytest.approx(1.0, abs=1e-5)
+        torch.testing.assert_close(mapped[0], mapped[1][places], atol=2e-3 if reweight else 1e-5, rtol=0)
+
+
+def test_without_reweighting_the_map_is_orthogonal() -> None:
+    x, y = normalise(vocabulary()), normalise(vocabulary(280, seed=5))
+    maps = learn_maps(x, y, similarity_seed(x, y), SelfLearning(reweight=False)).maps
+    torch.testing.assert_close(maps.source @ maps.source.T, torch.eye(12), atol=1e-5, rtol=0)
+    assert torch.equal(maps.target, torch.eye(12))
+    other = learn_maps(x, y, similarity_seed(x, y), SelfLearning()).maps
+    assert not torch.allclose(other.source @ other.source.T, torch.eye(12), atol=0.05)
+
+
+def test_the_same_seed_gives_the_same_maps() -> None:
+    x, y = normalise(vocabulary()), normalise(vocabulary(280, seed=5))
+    seed = few(torch.arange(280))
+    runs = [learn_maps(x, y, seed, SelfLearning(seed=number)) for number in (4, 4, 5)]
+    assert torch.equal(runs[0].maps.source, runs[1].maps.source)
+    assert runs[0].history == runs[1].history
+    assert runs[0].history != runs[2].history
+
+
+@pytest.mark.parametrize("block", [64, 150, 4096])
+def test_blocks_do_not_matter(block: int) -> None:
+    x, y, places = turned(vocabulary())
+    learned = learn_maps(x.double(), y.double(), few(places), SelfLearning(block=block))
+    whole = learn_maps(x.double(), y.double(), few(places), SelfLearning())
+    torch.testing.assert_close(learned.maps.source, whole.maps.source)
+    assert torch.equal(learned.pairs[0], whole.pairs[0]) and torch.equal(learned.pairs[1], whole.pairs[1])
+    assert [iteration.keep for iteration in learned.history] == [iteration.keep for iteration in whole.history]
+
+
+def test_rare_words_do_not_take_part() -> None:
+    x, y, places = turned(vocabulary())
+    pairs = learn_maps(x, y, few(places), SelfLearning(words=50, neighbours=5)).pairs
+    assert len(pairs[0]) == 100
+    assert int(pairs[0].max()) == int(pairs[1].max()) == 49
+
+
+def test_stages_rise_when_the_objective_stays(monkeypatch: Any) -> None:
+    values = iter([0.5, 0.6, 0.6, 0.6004, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7])
+    seen = []
+
+    def induced(x: Tensor, y: Tensor, keep: float, *rest: Any) -> Any:
+        seen.append(keep)
+        draw = torch.randint(30, (30,), generator=torch.Generator().manual_seed(len(seen)))
+        return (torch.arange(30), draw), next(values)
+
+    monkeypatch.setattr(word_mapping, "induced_pairs", induced)
+    x = normalise(vocabulary(30))
+    reported = []
+    options = SelfLearning(keep=0.3, factor=2.0, patience=2, threshold=1e-3)
+    learned = learn_maps(x, x, (torch.arange(30), torch.arange(30)), options, reported.append)
+    # 0.6004 is no improvement by the threshold: the first stage ends with it, two iterations after 0.6.
+    assert seen == [0.3, 0.3, 0.3, 0.3, 0.6, 0.6, 0.6, 1.0, 1.0]
+    assert learned.converged
+    assert reported == learned.history
+    assert learned.history[1] == Iteration(2, 0.6, 0.3)
+
+
+def test_the_iterations_end_and_none_means_the_seed_alone() -> None:
+    x, y, places = turned(vocabulary())
+    cut = learn_maps(x, y, few(places), SelfLearning(iterations=3))
+    assert len(cut.history) == 3
+    assert not cut.converged
+    alone = learn_maps(x, y, few(places), SelfLearning(iterations=0, reweight=False))
+    assert alone.history == []
+    assert torch.equal(Csls(unit_rows(x @ alone.maps.source), y).partners()[0], places)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"words": 1}, "--cutoff 1: valid: 2 or more"),
+        ({"neighbours": 0}, "--neighbours 0: valid: 1 or more"),
+        ({"keep": 0.0}, "--keep 0.0: valid: above 0, at most 1"),
+        ({"keep": 1.5}, "--keep 1.5"),
+        ({"factor": 1.0}, "--keep-factor 1.0: valid: above 1"),
+        ({"patience": 0}, "--patience 0"),
+        ({"threshold": -1.0}, "--threshold -1.0"),
+        ({"iterations": -1}, "--iterations -1: valid: 0 or more"),
+        ({"block": 0}, "--block 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SelfLearning(**options)
+
+
+def test_bad_sides_are_refused() -> None:
+    x = normalise(vocabulary(30))
+    with pytest.raises(ValueError, match="--target: 5 dimensions; valid: 12, as --source has"):
+        learn_maps(x, x[:, :5], few(torch.arange(30), 5), SelfLearning())
+    with pytest.raises(ValueError, match="the seed has 1 pairs; valid: 2 or more"):
+        learn_maps(x, x, few(torch.arange(30), 1), SelfLearning())
