@@ -80,12 +80,12 @@ def induce(
 
     place = torch_device(options.device)
     x, y = (unit_rows(torch.from_numpy(side.vectors).to(place)) for side in sides)
+    words = [side.words for side in sides]
     with cli.heartbeat(f"induce_lexicon: {len(x):,} and {len(y):,} words"):
-        verdict = look(x, y, options.neighbours, options.block)
+        verdict = look(x, y, words, options.neighbours, options.block)
         ranked = Csls(x, y, options.neighbours, options.block).ranked(options.top)
     for warning in verdict.warnings:
-        cli.say(f"induce_lexicon: warning: {warning}; are both files mapped into one space (map_vectors)?")
-    words = [side.words for side in sides]
+        cli.say(f"induce_lexicon: warning: {warning} (are both files mapped into one space?)")
     left_out = 0
     with atomic_writers(outputs, "--output", [source, target]) as files:
         for side, file in enumerate(files):

@@ -157,11 +157,8 @@ def map_files(
     learned = word_mapping.learn_maps(x, y, seed, learning, say)
     say.last_line(learned.history)
     mapped = [unit_rows(rows @ to_common) for rows, to_common in zip((x, y), learned.maps)]
-    counts = {
-        "words": [len(side.words) for side in sides],
-        "seed_pairs": len(seed[0]),
-        **_found(learned, mapped, learning),
-    }
+    words = [side.words for side in sides]
+    counts = {"seed_pairs": len(seed[0]), **_found(learned, mapped, words, learning)}
     for warning in counts["warnings"]:
         cli.say(f"map_vectors: warning: {warning}")
     inputs = [source, target, *([options.dictionary] if options.dictionary is not None else [])]
@@ -188,12 +185,13 @@ def _seed(x: Any, y: Any, sides: List[WordVectors], options: MapOptions, learnin
     return first, second
 
 
-def _found(learned: Any, mapped: List[Any], learning: Any) -> Dict[str, Any]:
+def _found(learned: Any, mapped: List[Any], words: List[List[str]], learning: Any) -> Dict[str, Any]:
     """How the learning went, and what looks random."""
     from .lexicon_checks import look
 
-    verdict = look(mapped[0], mapped[1], learning.neighbours, learning.block)
+    verdict = look(mapped[0], mapped[1], words, learning.neighbours, learning.block)
     found = {
+        "words": [len(each) for each in words],
         "pairs": len(learned.pairs[0]),
         "iterations": len(learned.history),
         "converged": learned.converged,

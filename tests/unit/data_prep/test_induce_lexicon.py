@@ -78,7 +78,7 @@ def test_vectors_that_are_not_mapped_are_a_warning(tmp_path: Path, capsys: Any) 
     assert counts["looks_random"]
     said = capsys.readouterr().err
     assert "induce_lexicon: warning: mutual neighbours 0." in said
-    assert "are both files mapped into one space (map_vectors)?" in said
+    assert "(are both files mapped into one space?)" in said
 
 
 @pytest.mark.parametrize("option", ["top", "neighbours", "block"])

@@ -15,14 +15,18 @@ def related(noise: float, seed: int = 1) -> "tuple[torch.Tensor, torch.Tensor]":
     return x, x + noise * torch.randn(400, 20, generator=generator)
 
 
+WORDS = [f"a{number}" for number in range(400)], [f"b{number}" for number in range(400)]
+
+
 def test_related_vectors_do_not_look_random_and_turned_ones_do() -> None:
     x, y = related(0.5)
-    verdict = look(x, y, 10, 4096)
+    verdict = look(x, y, WORDS, 10, 4096)
+    assert verdict.alike == {"words": 0, "found": 0.0}
     assert verdict.warnings == []
     assert not verdict.as_json()["looks_random"]
     assert verdict.found["mutual"] > 1.5 * verdict.chance["mutual"]
     turn = torch.linalg.qr(torch.randn(20, 20, generator=torch.Generator().manual_seed(3)))[0]
-    bad = look(x @ turn, y, 10, 4096)
+    bad = look(x @ turn, y, WORDS, 10, 4096)
     assert len(bad.warnings) == 3
     assert bad.as_json()["looks_random"]
     for name, text in zip(("mutual", "margin", "objective"), bad.warnings):
@@ -35,11 +39,27 @@ def test_a_learned_map_of_unrelated_vectors_looks_random(seed: int) -> None:
     y = torch.randn(400, 20, generator=torch.Generator().manual_seed(seed + 10))
     x, y = normalise(x), normalise(y)
     learned = learn_maps(x, y, similarity_seed(x, y), SelfLearning(patience=3))
-    verdict = look(x @ learned.maps.source, y @ learned.maps.target, 10, 4096)
+    verdict = look(x @ learned.maps.source, y @ learned.maps.target, WORDS, 10, 4096)
     assert any("mutual neighbours" in warning for warning in verdict.warnings)
 
 
 def test_only_the_most_frequent_words_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = related(0.5)
     monkeypatch.setattr("data_prep.lexicon_checks.SAMPLE_WORDS", 100)
-    assert look(x, y, 10, 4096) == look(x[:100], y[:100], 10, 4096)
+    assert look(x, y, WORDS, 10, 4096) == look(x[:100], y[:100], WORDS, 10, 4096)
+
+
+def test_words_that_both_sides_have_should_find_themselves() -> None:
+    x, y = related(0.3)
+    right = look(x, y, (WORDS[0], WORDS[0][:30] + WORDS[1][30:]), 10, 4096)
+    assert right.alike["words"] == 30
+    assert right.alike["found"] > 0.8
+    assert right.warnings == []
+    moved = WORDS[0][1:31] + WORDS[1][30:]  # every word beside its place
+    wrong = look(x, y, (WORDS[0], moved), 10, 4096)
+    assert wrong.alike == {"words": 30, "found": 0.0}
+    assert wrong.warnings == [
+        "of 30 words that both sides have, 0.0% are their own partner: the lexicon looks random, or the two only look alike; "
+        "try --seed-from identical"
+    ]
+    assert look(x, y, (WORDS[0], WORDS[0][1:20] + WORDS[1][19:]), 10, 4096).warnings == [], "too few to tell"
