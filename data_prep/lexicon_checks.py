@@ -8,8 +8,8 @@ CHANCE_SEED = 1
 # the objective too, for that is what it is learned for, but not the mutual rate: it stays near 1.0 times chance there, and was 1.5
 # times and more on real pairs of languages.
 LEAST_RATIO = {"mutual": 1.25, "margin": 1.5, "objective": 1.05}
-# Names, numerals and loans: in lexicons that were right, 39 and 49 of 100 words that both sides have were their own partner; in wrong
-# ones whose other numbers were all good, 1.
+# Names, numerals and loans: in lexicons that were right, 39 and 49 of 100 words that both sides have were their own partner; in
+# wrong ones whose other numbers were all good, 1.
 LEAST_ALIKE, FEWEST_ALIKE = 0.1, 20
 
 

@@ -28,21 +28,29 @@ class Entry(NamedTuple):
 
 
 @contextmanager
-def package() -> Iterator[None]:
-    """Import modules of fairseq_plugins in here: fairseq's notes are not shown, and their ValueErrors are bad input."""
-    loggers = [logging.getLogger(name) for name in ("fairseq", "fairseq_plugins")]
+def quiet(*names: str) -> Iterator[None]:
+    """Only warnings of these packages' loggers."""
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:
             logger.setLevel(logging.WARNING)
         yield
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(str(error)) from None
     finally:
         for logger, level in zip(loggers, levels):
             logger.setLevel(level)
+
+
+@contextmanager
+def package() -> Iterator[None]:
+    """Import modules of fairseq_plugins in here: fairseq's notes are not shown, and their ValueErrors are bad input."""
+    with quiet("fairseq", "fairseq_plugins"):
+        try:
+            yield
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
 
 def read_candidates(

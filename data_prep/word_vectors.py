@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from . import cli
 from .io import InputError, PathLike, read_lines
+from .lexicon_files import quiet
 from .steps import write_manifest
 from .vector_text import WordVectors, write_vectors
 
@@ -72,6 +73,11 @@ def train_vectors(path: PathLike, options: VectorOptions) -> WordVectors:
     Raises:
         InputError: gensim is missing; bad input, as in :func:`read_lines`; fewer than two words are frequent enough.
     """
+    with quiet("gensim"):  # it tells every thread's end, once fairseq has made its notes visible
+        return _train(path, options)
+
+
+def _train(path: PathLike, options: VectorOptions) -> WordVectors:
     try:
         from gensim.models import Word2Vec
         from gensim.models.callbacks import CallbackAny2Vec

@@ -53,6 +53,12 @@ def test_the_command_line(text: Path, tmp_path: Path, capsys: Any) -> None:
     assert manifest["counts"] == {"words": 6, "dim": 8}
 
 
+def test_gensim_is_quiet(text: Path, caplog: Any) -> None:
+    caplog.set_level("DEBUG")
+    train_vectors(text, VectorOptions(**SMALL))
+    assert [record for record in caplog.records if record.name.startswith("gensim")] == []
+
+
 def test_nothing_to_learn(tmp_path: Path) -> None:
     for line, count in (("a b c", 0), ("one one one one one one", 1)):
         path = write(tmp_path / "few", line)
