@@ -1,5 +1,5 @@
 # Sourced by the scripts beside it: the pair, the mBART and the options that both stages share.
-# PAIR=en-de; SCHEDULE and STEP are for the small mBART, released ones take the paper's: lr 3e-5, 2,500 warm-up updates, dropout 0.3.
+# PAIR=en-de. The defaults of LR, WARMUP and DROPOUT are for the small mBART; released ones take the paper's 3e-5, 2500 and 0.3.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/../.."
 export PYTHON=${PYTHON:-python}

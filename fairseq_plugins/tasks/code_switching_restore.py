@@ -285,7 +285,7 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
         """Log what the lexicon covers.
 
         Raises:
-            ValueError: nothing.
+            ValueError: no word of the text has an entry, with the likely reason.
         """
         logger.info(
             f"{name}: {found.sentences} sentences, {found.words} words, {100 * found.share:.1f} % of them with an entry; "
