@@ -63,9 +63,11 @@ bench: install  ## speed and memory against peers: ratios in one run, tables and
 	$(PY) -m benchmarks.data_path
 	$(PY) -m benchmarks.nlu_data_path
 	$(PY) -m benchmarks.csr_data_path
+	$(PY) -m benchmarks.veco_data_path
 	$(PY) -m benchmarks.word_mapping
 	$(PY) -m benchmarks.cka
 	$(PY) -m benchmarks.deltalm $(BENCH_ARGS)
+	$(PY) -m benchmarks.veco $(BENCH_ARGS)
 	$(PY) -m benchmarks.results
 
 results: $(STAMPS)/plots  ## rebuild every RESULTS*.md from the committed hypotheses, ledgers and JSON

@@ -13,6 +13,8 @@ from . import (
     report,
     sga_training_step,
     trained,
+    veco,
+    veco_data_path,
     vocab_losses,
     word_mapping,
 )
@@ -133,6 +135,8 @@ RENDERERS = {
         cka,
         csr_data_path,
         word_mapping,
+        veco,
+        veco_data_path,
     )
 }
 

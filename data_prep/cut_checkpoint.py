@@ -14,7 +14,7 @@ from .io import InputError, PathLike, write_bytes
 
 # Layout -> names of the tensors that have a row for each symbol of the dictionary. Biases of the output belong to them.
 LAYOUTS: Dict[str, "re.Pattern[str]"] = {
-    "XLM-R": re.compile(
+    "XLM-R, VECO's head": re.compile(
         r"(?:model_(?:fast|slow)\.)?(?:(?:encoder|decoder)\.)?(?:sentence_encoder\.embed_tokens\.weight|lm_head\.(?:weight|bias))"
     ),
     "mBART, VECO (generation), DeltaLM (fine-tuned)": re.compile(

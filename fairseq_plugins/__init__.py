@@ -8,11 +8,11 @@ from . import compat
 
 compat.apply()
 
-from .criterions import label_smoothed_linear_cross_entropy, sga_ctc  # noqa: E402
+from .criterions import cross_sequence_mlm, label_smoothed_linear_cross_entropy, sga_ctc  # noqa: E402
 from .criterions import relevance_ranking as relevance_ranking_criterion  # noqa: E402
 from .criterions import span_qa as span_qa_criterion  # noqa: E402
 from .criterions import token_classification as token_classification_criterion  # noqa: E402
-from .models import baselines, deltalm, nlu, sga, xlmr_mlm  # noqa: E402
+from .models import baselines, deltalm, nlu, sga, veco, xlmr_mlm  # noqa: E402
 from .scoring import scorers  # noqa: E402
 from .tasks import (  # noqa: E402
     code_switching_restore,
@@ -23,8 +23,10 @@ from .tasks import (  # noqa: E402
     span_qa,
     tlm_pretraining,
     token_classification,
+    translation_from_pretrained_veco,
     translation_mixing,
     translation_multi_temperature,
+    veco_pretraining,
 )
 
 __version__ = "0.1.0"
@@ -33,6 +35,7 @@ __all__ = [
     "baselines",
     "code_switching_restore",
     "cross_lingual_classification",
+    "cross_sequence_mlm",
     "deltalm",
     "label_smoothed_linear_cross_entropy",
     "nlu",
@@ -48,7 +51,10 @@ __all__ = [
     "tlm_pretraining",
     "token_classification",
     "token_classification_criterion",
+    "translation_from_pretrained_veco",
     "translation_mixing",
     "translation_multi_temperature",
+    "veco",
+    "veco_pretraining",
     "xlmr_mlm",
 ]

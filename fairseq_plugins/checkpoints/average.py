@@ -120,7 +120,8 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     """Average the ``model`` entries of fairseq checkpoints.
 
     Floating-point tensors are summed in float64 and returned in their own dtype; integer and boolean tensors must be
-    equal; tensors without elements are copied. Tensors that shared memory in the first file (tied weights) still do.
+    equal; tensors without elements are copied. Tensors that shared memory in the first file (tied weights) and are equal in every
+    other one still do.
 
     Args:
         paths: one file or more, each once.
@@ -137,18 +138,19 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     twice = sorted({str(path) for path in resolved if resolved.count(path) > 1})
     if twice:
         raise CheckpointError(f"--inputs: given more than once: {', '.join(twice)}")
-    state, sums = None, {}
+    state, sums, tied = None, {}, {}
     for index, path in enumerate(paths, start=1):
         checkpoint = read_checkpoint(path)
         model = _model(checkpoint, path)
         if state is None:
-            state = checkpoint
-            sums = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in model.items()}
+            state, tied = checkpoint, _tied(model)
+            kept = {name: tensor for name, tensor in model.items() if name not in tied}
+            sums = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in kept.items()}
         else:
-            _add(sums, model, state["model"], path, paths[0])
+            _add(sums, tied, model, state["model"], path, paths[0])
         logger.info("read %d of %d: %s", index, len(paths), path)
     assert state is not None
-    state["model"] = _divide(sums, state["model"], len(paths))
+    state["model"] = _divide(sums, tied, state["model"], len(paths))
     return _without_optimizer(state)
 
 
@@ -160,14 +162,28 @@ def _model(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]:
     return dict(model)
 
 
+def _tied(model: Mapping[str, Tensor]) -> Dict[str, str]:
+    """Name -> the earlier name whose memory it shares: summed once, as most tensors of a VECO have several names."""
+    first: Dict[Tuple[Any, ...], str] = {}
+    tied = {}
+    for name, tensor in model.items():
+        storage = tensor.untyped_storage().data_ptr()
+        place = (storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        owner = first.setdefault(place, name) if tensor.numel() else name
+        if owner != name:
+            tied[name] = owner
+    return tied
+
+
 def _add(
     sums: Dict[str, Tensor],
+    tied: Dict[str, str],
     model: Mapping[str, Tensor],
     first: Mapping[str, Tensor],
     path: PathLike,
     first_path: PathLike,
 ) -> None:
-    """Add one model to the sums, in place."""
+    """Add one model to the sums, in place; what is not tied in it is summed apart from there on."""
     different = sorted(set(model) ^ set(first))
     if different:
         raise CheckpointError(
@@ -179,21 +195,26 @@ def _add(
                 f"checkpoint {path}: {name} is {tensor.dtype} {tuple(tensor.shape)}, but {first[name].dtype} "
                 f"{tuple(first[name].shape)} in {first_path}"
             )
-        if tensor.is_floating_point():
-            sums[name] = sums[name] + tensor.double()
-        elif not torch.equal(tensor, first[name]):
+        if not tensor.is_floating_point() and not torch.equal(tensor, first[name]):
             raise CheckpointError(f"checkpoint {path}: {name} is {tensor.dtype} and differs from {first_path}")
+    for name in [name for name, owner in tied.items() if not torch.equal(model[name], model[owner])]:
+        sums[name] = sums[tied.pop(name)]
+    for name in sums:
+        if model[name].is_floating_point():
+            sums[name] = sums[name] + model[name].double()
 
 
-def _divide(sums: Mapping[str, Tensor], first: Mapping[str, Tensor], count: int) -> Dict[str, Tensor]:
-    """Sums to means, in the dtypes of the first model, sharing memory where that model did."""
+def _divide(
+    sums: Mapping[str, Tensor], tied: Mapping[str, str], first: Mapping[str, Tensor], count: int
+) -> Dict[str, Tensor]:
+    """Sums to means, in the dtypes and the order of the first model; what is tied in every model is one tensor."""
     means: Dict[str, Tensor] = {}
-    shared: Dict[Tuple[Any, ...], Tensor] = {}
     for name, tensor in first.items():
+        if name in tied:
+            means[name] = means[tied[name]]
+            continue
         mean = (sums[name] / count).to(tensor.dtype) if tensor.is_floating_point() else tensor
-        place = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
-        twin = shared.setdefault(place, mean) if tensor.numel() else mean
-        means[name] = twin if torch.equal(twin, mean) else mean
+        means[name] = mean
     return means
 
 

@@ -58,6 +58,7 @@ class EncoderSource:
         heads_entry: what the file calls them.
         expected: what kind of file it must be, for messages.
         languages: what it says of them.
+        mask_last: whether its last row is that of ``<mask>``, by what it is.
     """
 
     renamed: Renamed
@@ -67,6 +68,7 @@ class EncoderSource:
     heads_entry: str
     expected: str
     languages: Languages = Languages()
+    mask_last: bool = False
 
 
 def untie(renamed: Renamed, origin: str) -> None:

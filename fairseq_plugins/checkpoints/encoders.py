@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from . import bert, huggingface, m2m100, masked_lm, mbart, vocabularies, xlmr
+from . import bert, huggingface, m2m100, masked_lm, mbart, veco, vocabularies, xlmr
 from .deltalm import EXPECTED as DELTALM_EXPECTED
 from .deltalm import deltalm_from
 from .encoder_decoder import POSITIONS, WORDS, EncoderSource, stock_sizes, stock_wiring
@@ -29,7 +29,7 @@ LANGUAGES_ENTRY = "encoder_languages"
 
 KNOWN = (
     "XLM-R or InfoXLM (fairseq, Hugging Face), BERT (Hugging Face), mBART, mBART-50, NLLB, M2M-100 (fairseq, Hugging Face), "
-    "DeltaLM, or an nlu_encoder of this package"
+    "DeltaLM, VECO (fairseq, Hugging Face), or an nlu_encoder of this package"
 )
 _FIRST_FC = "layers.0.fc1.weight"
 _DELTALM = re.compile(r"(?:src|tgt)_embedding\..*|decoder\.layers\.\d+\.(?:fc3|ffn_1\.fc1)\..*")
@@ -54,6 +54,8 @@ class EncoderFile:
         languages: in the order of their rows; None where the file has no list.
         report: what became of every tensor of the file.
         entries: what the first rows of the embedding mean, as entries of a fairseq dictionary; empty where no file beside tells.
+        mask_last: whether the last row is that of ``<mask>``, by what the file is: a masked LM as released. Those of this package
+            may have it elsewhere, as their data's dictionary does.
     """
 
     tensors: Dict[str, Tensor]
@@ -62,6 +64,7 @@ class EncoderFile:
     languages: Optional[Tuple[str, ...]]
     report: LoadReport
     entries: Tuple[str, ...] = ()
+    mask_last: bool = False
 
 
 def read_encoder(path: PathLike, heads: Optional[int] = None) -> EncoderFile:
@@ -90,7 +93,8 @@ def read_encoder(path: PathLike, heads: Optional[int] = None) -> EncoderFile:
         entries = [entries[row] for row in order]
         reasons[renamed.sources[WORDS]] = "rows in the order of a fairseq dictionary"
     report = LoadReport(renamed.used(), dropped=tuple(renamed.dropped), reasons=reasons)
-    return EncoderFile(renamed.tensors, renamed.sources, layout, languages, report, tuple(entries))
+    named = tuple(entries)
+    return EncoderFile(renamed.tensors, renamed.sources, layout, languages, report, named, source.mask_last)
 
 
 def write_dictionary(
@@ -220,7 +224,10 @@ def _from_fairseq(content: Mapping[str, Any], model: Mapping[str, Any], file: Pa
     arch = str(settings.get("arch") or settings.get("_name"))
     if arch.startswith("deltalm") or any(_DELTALM.fullmatch(name) for name in model):
         return _from_deltalm(content, settings, origin)
+    if veco.is_veco(settings, model):
+        return veco.from_fairseq(float_tensors(model, origin), settings, origin)
     if any(name.startswith("encoder.layers.") for name in model) and any(name.startswith("decoder.") for name in model):
+        veco.check_stated_somehow(settings, model, origin)
         room = mbart if f"encoder.{POSITIONS}" in model else m2m100
         return room.from_fairseq(content, float_tensors(model, origin), settings, origin)
     names = ", ".join(list(map(str, model))[:4]) or "(none)"
@@ -256,7 +263,7 @@ def _from_masked_lm(content: Mapping[str, Any], file: Path, origin: str) -> Enco
     if found.padding_idx != bert.PADDING_IDX:
         bert.shift_positions(renamed, first=found.padding_idx + 1)
         wiring["rows_unordered"] = True
-    return EncoderSource(renamed, wiring, found.stated, found.heads, found.heads_entry, found.expected)
+    return EncoderSource(renamed, wiring, found.stated, found.heads, found.heads_entry, found.expected, mask_last=True)
 
 
 def _from_deltalm(content: Mapping[str, Any], settings: Mapping[str, Any], origin: str) -> EncoderSource:

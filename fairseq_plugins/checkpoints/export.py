@@ -1,7 +1,8 @@
 """Exchange checkpoints with other programs, as safetensors and JSON.
 
 ``python -m fairseq_plugins.checkpoints.export CHECKPOINT FOLDER`` writes model.safetensors, config.json and the dictionaries;
-``python -m fairseq_plugins.checkpoints.export import FOLDER CHECKPOINT`` makes a checkpoint of them that the stock commands read.
+``python -m fairseq_plugins.checkpoints.export import FOLDER CHECKPOINT`` makes a checkpoint of them that the stock commands read,
+also of the Hugging Face folder of a VECO, which generation and pre-training can then start from.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import sys
 from typing import Optional, Sequence
 
 from .portable import export_checkpoint, import_checkpoint
+from .veco_state import is_folder_of_others, write_veco
 
 PROGRAM = "python -m fairseq_plugins.checkpoints.export"
 IMPORT = "import"
@@ -34,9 +36,13 @@ def _export_parser() -> argparse.ArgumentParser:
 
 def _import_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"{PROGRAM} {IMPORT}", description="Make a fairseq checkpoint of an exported folder."
+        prog=f"{PROGRAM} {IMPORT}", description="Make a fairseq checkpoint of an exported folder, or of VECO's."
     )
-    parser.add_argument("folder", metavar="FOLDER", help="with model.safetensors and config.json")
+    parser.add_argument(
+        "folder",
+        metavar="FOLDER",
+        help="with model.safetensors and config.json; or the Hugging Face folder of a VECO (cross_attention.*)",
+    )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file to write")
     return parser
 
@@ -48,7 +54,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = _import_parser() if importing else _export_parser()
     args = parser.parse_args(line[1:] if importing else line)
     try:
-        if importing:
+        if importing and is_folder_of_others(args.folder):
+            write_veco(args.folder, args.checkpoint)
+        elif importing:
             import_checkpoint(args.folder, args.checkpoint)
         else:
             export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)

@@ -4,8 +4,9 @@ The vocabulary order is fairseq's in these models (``<s>`` 0, ``<pad>`` 1, ``</s
 """
 
 import json
+import re
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -33,9 +34,11 @@ _CONFIG_DEFAULTS = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_emb
 _TOP = r"(?:(?:roberta|bert)\.)?"
 _EMBEDDINGS = _TOP + r"embeddings\."
 _LAYER = _TOP + r"encoder\.layer\.(\d+)\."
+CROSS_ATTENTION = _LAYER + r"cross_attention\."
+"""What VECO has beside XLM-R; a decoder of the library itself has ``crossattention``, in one word."""
 
 
-def _rename_norm(source: str, target: str) -> Tuple[Any, Any]:
+def rename_norm(source: str, target: str) -> Tuple[Any, Any]:
     """Layer norms: ``weight``/``bias``, in old files ``gamma``/``beta``."""
     return (
         rename(source + r"\.(?:weight|gamma)", target + ".weight"),
@@ -47,15 +50,15 @@ ENCODER_RULES = (
     rename(_EMBEDDINGS + r"word_embeddings\.weight", WORDS),
     rename(_EMBEDDINGS + r"position_embeddings\.weight", POSITIONS),
     rename(_EMBEDDINGS + r"token_type_embeddings\.weight", TOKEN_TYPES),
-    *_rename_norm(_EMBEDDINGS + "LayerNorm", "sentence_encoder.layernorm_embedding"),
+    *rename_norm(_EMBEDDINGS + "LayerNorm", "sentence_encoder.layernorm_embedding"),
     rename(_LAYER + r"attention\.self\.query\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.q_proj.\2"),
     rename(_LAYER + r"attention\.self\.key\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.k_proj.\2"),
     rename(_LAYER + r"attention\.self\.value\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.v_proj.\2"),
     rename(_LAYER + r"attention\.output\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.out_proj.\2"),
-    *_rename_norm(_LAYER + r"attention\.output\.LayerNorm", r"sentence_encoder.layers.\1.self_attn_layer_norm"),
+    *rename_norm(_LAYER + r"attention\.output\.LayerNorm", r"sentence_encoder.layers.\1.self_attn_layer_norm"),
     rename(_LAYER + r"intermediate\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.fc1.\2"),
     rename(_LAYER + r"output\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.fc2.\2"),
-    *_rename_norm(_LAYER + r"output\.LayerNorm", r"sentence_encoder.layers.\1.final_layer_norm"),
+    *rename_norm(_LAYER + r"output\.LayerNorm", r"sentence_encoder.layers.\1.final_layer_norm"),
     drop(_EMBEDDINGS + r"(?:position_ids|token_type_ids)", "buffer that is counted anew"),
     drop(_TOP + r"pooler\.dense\.(?:weight|bias)", "pooler, unused by a masked LM"),
 )
@@ -64,21 +67,34 @@ ENCODER_RULES = (
 RULES = (
     *ENCODER_RULES,
     rename(r"lm_head\.dense\.(weight|bias)", r"lm_head.dense.\1"),
-    *_rename_norm(r"lm_head\.layer_norm", "lm_head.layer_norm"),
+    *rename_norm(r"lm_head\.layer_norm", "lm_head.layer_norm"),
     rename(r"lm_head\.bias", OUTPUT_BIAS),
     rename(r"lm_head\.decoder\.weight", OUTPUT_WEIGHT),
     rename(r"lm_head\.decoder\.bias", OUTPUT_BIAS_COPY),
+    drop(
+        CROSS_ATTENTION + r"(?:self\.(?:query|key|value)|output\.(?:dense|LayerNorm))\.(?:weight|bias|gamma|beta)",
+        "cross-attention of a VECO, unused by an encoder",
+    ),
 )
 
 
-def read_config(folder: Path) -> Dict[str, Any]:
+def has_cross_attention(names: Iterable[str]) -> bool:
+    """Whether these are the tensors of a VECO."""
+    return any(re.match(CROSS_ATTENTION, name) for name in names)
+
+
+def read_config(folder: Path, cross_attention: bool = False) -> Dict[str, Any]:
     """Read and check ``config.json``.
+
+    Args:
+        folder: that holds it.
+        cross_attention: the weights have that of a VECO, so that the configuration may say it.
 
     Raises:
         CheckpointError: missing or damaged, or a model that computes something else; names entry and expected value.
     """
     config = read_json(folder / CONFIG_NAME, EXPECTED)
-    _check_config(config, folder / CONFIG_NAME)
+    _check_config(config, folder / CONFIG_NAME, cross_attention)
     return config
 
 
@@ -99,7 +115,7 @@ def read_json(file: Path, expected: str) -> Dict[str, Any]:
     return content
 
 
-def _check_config(config: Mapping[str, Any], file: Path) -> None:
+def _check_config(config: Mapping[str, Any], file: Path, cross_attention: bool) -> None:
     problems = []
     if config.get("model_type") not in MODEL_TYPES:
         problems.append(f"model_type = {config.get('model_type')!r}, expected one of {', '.join(MODEL_TYPES)}")
@@ -116,8 +132,10 @@ def _check_config(config: Mapping[str, Any], file: Path) -> None:
     if not isinstance(padding, int) or padding < 0:
         problems.append(f"pad_token_id = {padding!r}, expected the index of <pad>")
     for flag in ("is_decoder", "add_cross_attention"):
-        if merged.get(flag):
-            problems.append(f"{flag} = {merged[flag]!r}, expected false")
+        if merged.get(flag) and not cross_attention:
+            problems.append(
+                f"{flag} = {merged[flag]!r}, expected false (there are no cross_attention.* tensors, as VECO has)"
+            )
     if problems:
         raise CheckpointError(f"checkpoint {file}: {'; '.join(problems)}")
 

@@ -7,7 +7,8 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
-from . import huggingface, xlmr
+from . import huggingface, veco, xlmr
+from .encoder_decoder import stock_sizes
 from .fingerprints import fingerprint
 from .loading import LoadReport
 from .reading import CheckpointError, PathLike, read_checkpoint
@@ -59,9 +60,9 @@ def read_masked_lm(path: PathLike, heads: Optional[int] = None) -> MaskedLMFile:
     """Read a masked LM of XLM-R's shape.
 
     Args:
-        path: a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names), a Hugging Face XLM-RoBERTa folder
-            (``config.json`` with ``model.safetensors`` or ``pytorch_model.bin``), a weights file in such a folder, or a
-            folder with a fairseq ``model.pt``.
+        path: a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names; a VECO that was pre-trained here, of which
+            encoder and head are taken), a Hugging Face XLM-RoBERTa folder (``config.json`` with ``model.safetensors`` or
+            ``pytorch_model.bin``; also one of a VECO), a weights file in such a folder, or a folder with a fairseq ``model.pt``.
         heads: attention heads, for files that do not tell (no shape does).
 
     Returns:
@@ -74,8 +75,8 @@ def read_masked_lm(path: PathLike, heads: Optional[int] = None) -> MaskedLMFile:
     origin = f"checkpoint {file}"
     source = read_source(read_checkpoint(file), file, origin)
     renamed = source.renamed
-    _untie(renamed, origin)
-    sizes = _infer_sizes(renamed.tensors, source, origin)
+    untie(renamed, origin)
+    sizes = infer_sizes(renamed.tensors, source, origin)
     sizes["heads"] = choose_heads(heads, source.heads, source.heads_entry, sizes["embed_dim"], origin)
     check_stated(sizes, source.stated, origin)
     check_shapes(renamed.tensors, sizes, origin, source.expected)
@@ -180,6 +181,10 @@ def read_source(checkpoint: Mapping[str, Any], file: Path, origin: str) -> Sourc
     model = checkpoint.get("model")
     if isinstance(model, Mapping):
         settings = xlmr.find_settings(checkpoint)
+        if veco.is_veco(settings, model):
+            renamed = veco.masked_lm_of(float_tensors(model, origin), settings, origin)
+            stated, heads = stock_sizes(settings), xlmr.attention_heads(settings)
+            return Source(renamed, stated, heads, 1, veco.EXPECTED, "encoder_attention_heads")
         renamed = apply_rules(float_tensors(model, origin), xlmr.RULES, origin, xlmr.EXPECTED)
         xlmr.check_settings(settings, origin)
         stated, heads = xlmr.stated_sizes(settings), xlmr.attention_heads(settings)
@@ -187,7 +192,7 @@ def read_source(checkpoint: Mapping[str, Any], file: Path, origin: str) -> Sourc
     if not checkpoint or not all(isinstance(value, Tensor) for value in checkpoint.values()):
         keys = listing([str(key) for key in checkpoint]) or "(none)"
         raise CheckpointError(f"{origin}: holds the entries {keys}, expected 'model', as in {xlmr.EXPECTED}")
-    config = huggingface.read_config(file.parent)
+    config = huggingface.read_config(file.parent, huggingface.has_cross_attention(checkpoint))
     renamed = apply_rules(float_tensors(checkpoint, origin), huggingface.RULES, origin, huggingface.EXPECTED)
     huggingface.settle(renamed, origin)
     stated, heads = huggingface.stated_sizes(config), huggingface.attention_heads(config)
@@ -198,19 +203,32 @@ def read_source(checkpoint: Mapping[str, Any], file: Path, origin: str) -> Sourc
 def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
     """Floating-point tensors as float32, others (dropped by name, or refused by shape or name later) as they are.
 
+    What shares memory still does: a VECO has most of its tensors under several names.
+
     Raises:
         CheckpointError: something that is no tensor.
     """
-    result = {}
+    result: Dict[str, Tensor] = {}
+    made: Dict[Tuple[Any, ...], Tensor] = {}
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise CheckpointError(f"{origin}: {name} is of type {type(tensor).__name__}, expected a tensor")
-        result[name] = tensor.detach().float() if tensor.is_floating_point() else tensor
+        if not tensor.is_floating_point():
+            result[name] = tensor
+            continue
+        place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if place not in made:
+            made[place] = tensor.detach().float()
+        result[name] = made[place]
     return result
 
 
-def _untie(renamed: Renamed, origin: str) -> None:
-    """Drop ``lm_head.weight`` after making sure that it is the embedding; changes ``renamed``."""
+def untie(renamed: Renamed, origin: str) -> None:
+    """Drop ``lm_head.weight`` after making sure that it is the embedding; changes ``renamed``.
+
+    Raises:
+        CheckpointError: it is another matrix.
+    """
     output, words = renamed.tensors.get(_TIED), renamed.tensors.get(_WORDS)
     if output is None or words is None:
         return
@@ -223,7 +241,12 @@ def _untie(renamed: Renamed, origin: str) -> None:
     renamed.discard(_TIED, "equal to the token embedding")
 
 
-def _infer_sizes(tensors: Mapping[str, Tensor], source: Source, origin: str) -> Dict[str, int]:
+def infer_sizes(tensors: Mapping[str, Tensor], source: Source, origin: str) -> Dict[str, int]:
+    """The fields of ``MaskedLMSizes`` that shapes tell; ``heads`` is 0.
+
+    Raises:
+        CheckpointError: a matrix that tells them is missing.
+    """
     for name in (_WORDS, _POSITIONS, _FIRST_FC):
         if name not in tensors or tensors[name].dim() != 2:
             found = f"shape {tuple(tensors[name].shape)}" if name in tensors else "no such tensor"

@@ -18,8 +18,11 @@ from .numpy2 import NUMPY2
 from .precision import BF16
 from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS
 from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
+from .renamed import RENAMED_OPTIONS
+from .restarts import OWN_RUN
 from .saving import ATOMIC_COPIES
 from .tasks import MBART_TASK, PERMUTE_SENTENCES
+from .training_time import TRAINING_TIME
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +41,9 @@ MENDS: Tuple[Mend, ...] = (
     MBART_TASK,
     PERMUTE_SENTENCES,
     ENCODER_FAST_PATH,
+    TRAINING_TIME,
+    OWN_RUN,
+    RENAMED_OPTIONS,
 )
 _applied: Dict[str, Mend] = {}
 

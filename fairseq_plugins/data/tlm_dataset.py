@@ -7,6 +7,8 @@ import torch
 from fairseq.data import FairseqDataset, data_utils
 from torch import Tensor
 
+from ..ops.bert_masking import Replacements, choose_tokens, replace_tokens
+
 
 class MaskingConfig(NamedTuple):
     """How tokens are masked.
@@ -47,7 +49,8 @@ class TLMDataset(FairseqDataset):
         self.masking = masking
         self.pad, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
         self.mask = dictionary.index("<mask>")
-        self.first_piece, self.vocab_size = dictionary.nspecial, len(dictionary)
+        # <mask> is the dictionary's last entry: never a random replacement.
+        self.replacements = Replacements(self.mask, dictionary.nspecial, len(dictionary) - 1)
         self.sizes = np.sum([np.asarray(size) + 1 for size in sizes], axis=0)
         self.epoch = 1
 
@@ -82,11 +85,7 @@ class TLMDataset(FairseqDataset):
 
     def _choose(self, tokens: np.ndarray, ratio: float, rng: np.random.Generator) -> np.ndarray:
         """(S,) bool: which tokens are predicted; never ``<s>`` or ``</s>``, at least one where there is any."""
-        candidates = np.flatnonzero((tokens != self.bos) & (tokens != self.eos))
-        count = min(len(candidates), max(1, int(ratio * len(candidates) + rng.random())))
-        chosen = np.zeros(len(tokens), dtype=bool)
-        chosen[rng.permutation(candidates)[:count]] = True
-        return chosen
+        return choose_tokens((tokens != self.bos) & (tokens != self.eos), ratio, rng)
 
     def _blank(self, tokens: np.ndarray, ratio: float, rng: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
         """Replace the chosen tokens by ``<mask>``; returns (tokens, target)."""
@@ -96,11 +95,7 @@ class TLMDataset(FairseqDataset):
     def _corrupt(self, tokens: np.ndarray, ratio: float, rng: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
         """BERT's 80 / 10 / 10 corruption of the chosen tokens; returns (tokens, target)."""
         chosen = self._choose(tokens, ratio, rng)
-        draw = rng.random(len(tokens))
-        # <mask> is the dictionary's last entry: never a random replacement.
-        random_piece = rng.integers(self.first_piece, self.vocab_size - 1, len(tokens))
-        noisy = np.where(draw < 0.8, self.mask, np.where(draw < 0.9, random_piece, tokens))
-        return np.where(chosen, noisy, tokens), np.where(chosen, tokens, self.pad)
+        return replace_tokens(tokens, chosen, self.replacements, rng), np.where(chosen, tokens, self.pad)
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
         """Pad to the right: net_input with src_tokens, src_lengths and positions (B, S), target (B, S)."""

@@ -6,7 +6,16 @@ from typing import Dict
 import pytest
 
 from fairseq_plugins.__main__ import Option, main, options, reference
-from tests.contract import effects, effects_corruption, effects_csr, effects_models, effects_nlu, effects_training
+from tests.contract import (
+    effects,
+    effects_corruption,
+    effects_csr,
+    effects_models,
+    effects_nlu,
+    effects_training,
+    effects_veco_data,
+    effects_veco_model,
+)
 from tests.contract.repository import PACKAGE, ROOT, missing_test
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq
@@ -17,6 +26,8 @@ TABLES = (
     effects_models,
     effects_nlu,
     effects_training,
+    effects_veco_data,
+    effects_veco_model,
 )  # importing them fills the table
 FLIPPED = sorted(key for key, effect in effects.EFFECTS.items() if not effect.test)
 HOW = """

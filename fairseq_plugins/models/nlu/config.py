@@ -25,6 +25,19 @@ SIZES: Dict[str, str] = {
 """Option -> field of the layout. A pretrained file has them; from scratch all must be given."""
 
 
+def _xlmr(*sizes: int) -> Dict[str, Any]:
+    return {"encoder_family": "xlmr", **dict(zip(SIZES, sizes))}
+
+
+ARCHITECTURES: Dict[str, Dict[str, Any]] = {
+    "veco_encoder_tiny": _xlmr(4, 256, 1024, 4),
+    "veco_encoder_base": _xlmr(12, 768, 3072, 12),
+    "veco_encoder_large": _xlmr(24, 1024, 4096, 16),
+}
+"""--arch -> options that it fills where the command line or the YAML leaves them open: a VECO without cross-attention, whose wiring
+is XLM-R's. ``nlu_encoder`` itself fills none. With --pretrained-encoder the file must have these sizes."""
+
+
 def _size(text: str) -> Any:
     return field(
         default=None,
@@ -39,9 +52,9 @@ class NLUEncoderOptions(FairseqDataclass):
     pretrained_encoder: Optional[str] = field(
         default=None,
         metadata={
-            "help": "start from the encoder of this file or folder: XLM-R, InfoXLM, BERT, mBART, mBART-50, NLLB, M2M-100, DeltaLM "
-            "(fairseq or Hugging Face), or a checkpoint of this model. Read when training starts; checkpoints of the run need "
-            "it no more"
+            "help": "start from the encoder of this file or folder: XLM-R, InfoXLM, BERT, mBART, mBART-50, NLLB, M2M-100, DeltaLM, "
+            "VECO (fairseq or Hugging Face), or a checkpoint of this model. Read when training starts; checkpoints of the run "
+            "need it no more"
         },
     )
     encoder_family: Optional[FAMILY] = field(
@@ -106,6 +119,13 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
+    """Fill what was left open, in an argparse namespace or a hydra configuration that takes new names."""
+    for name, value in defaults.items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, value)
+
+
 def complete(args: Any) -> None:
     """Fill what was left open.
 
@@ -115,9 +135,7 @@ def complete(args: Any) -> None:
     Raises:
         ValueError: a value that is not valid; names option, value and what is valid.
     """
-    for name in OPTIONS:
-        if getattr(args, name, None) is None:
-            setattr(args, name, getattr(NLUEncoderOptions, name))
+    set_architecture(args, {name: getattr(NLUEncoderOptions, name) for name in OPTIONS})
     for name, choices in CHOICES.items():
         value, valid = getattr(args, name), [str(one) for one in choices]
         if value is not None and str(value) not in valid:

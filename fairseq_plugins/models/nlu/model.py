@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY
 from ...modules.text_encoder import TextEncoder
 from . import pretrained
-from .config import POOLING_OF, NLUEncoderOptions, complete
+from .config import ARCHITECTURES, POOLING_OF, NLUEncoderOptions, complete, set_architecture
 from .heads import SentenceHead, TokenHead, pool
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,9 @@ _PROJECTION = ".out_proj.weight"
 @register_model("nlu_encoder")
 class NLUEncoderModel(BaseFairseqModel):
     """Encoder and named heads.
+
+    Pretrained weights come from ``--pretrained-encoder``, of whatever model and layout; ``--restore-file`` is for checkpoints of
+    this model alone.
 
     Args:
         args: options; kept for the stock criterions that look at them.
@@ -208,4 +211,14 @@ def _writable(args: Any) -> Any:
 
 @register_model_architecture("nlu_encoder", "nlu_encoder")
 def nlu_encoder(args: Any) -> None:
-    """Sizes come from the pretrained file or the command line, so an architecture has nothing to add."""
+    """Sizes come from the pretrained file or the command line, so this architecture has nothing to add."""
+
+
+def _register(name: str, defaults: Dict[str, Any]) -> None:
+    @register_model_architecture("nlu_encoder", name)
+    def architecture(args: Any) -> None:
+        set_architecture(args, defaults)
+
+
+for _name, _defaults in ARCHITECTURES.items():
+    _register(_name, _defaults)

@@ -19,8 +19,8 @@ from ...checkpoints.reading import CheckpointError, PathLike
 from ...checkpoints.vocabularies import MASK, STYLES, languages_of
 from ...checkpoints.xlmr import find_settings
 from ...modules.text_encoder import TextEncoder
+from .config import ARCHITECTURES, SIZES, flag
 from .config import POSITIONS as SCRATCH_POSITIONS
-from .config import SIZES, flag
 
 logger = logging.getLogger(__name__)
 
@@ -223,7 +223,9 @@ def _check_sizes(args: Any, layout: EncoderLayout, origin: str) -> None:
         if getattr(args, name) is not None and str(getattr(args, name)) != str(getattr(layout, field))
     ]
     if wrong:
-        raise ValueError(f"{origin} has other sizes than the command line: {', '.join(wrong)}")
+        arch = getattr(args, "arch", None) or getattr(args, "_name", None)
+        asked = f"--arch {arch} and the command line" if arch in ARCHITECTURES else "the command line"
+        raise ValueError(f"{origin} has other sizes than {asked}: {', '.join(wrong)}")
     positions = args.max_source_positions
     if positions is not None and positions > layout.max_positions:
         raise ValueError(
@@ -297,7 +299,7 @@ def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, origin
         return  # the numbers will be explained
     if found.entries:
         check_entries(found.entries, dictionary.symbols, origin, "its vocabulary", USE_ITS_DICTIONARY)
-    elif found.layout.family == "xlmr" and MASK in dictionary:
+    elif found.mask_last and MASK in dictionary:
         index = dictionary.index(MASK)
         if index != rows - 1:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Probes that train: resuming, mBART, bf16, errors of loading. Used by ``probes.py``."""
+"""Probes that train: resuming, restarting, mBART, bf16, errors of loading, old option names. Used by ``probes.py``."""
 
 import gc
 import io
@@ -105,3 +105,57 @@ def checkpoint_errors() -> dict:
 
     TransformerModel.load_state_dict = refuse
     return {"shown": attempt(lambda: train(at("model"), "--max-epoch", 2))}
+
+
+def own_run() -> dict:
+    """Runs that start from a file with everything reset, stopped after 2 updates and started again unchanged, until 4.
+
+    Each gives how many runs its history names, its updates, and where in the data it stopped: ``light`` saves no optimizer,
+    ``whole`` does.
+    """
+    from fairseq.tasks.translation import TranslationTask
+
+    resets = [f"--reset-{name}" for name in ("optimizer", "lr-scheduler", "meters", "dataloader")]
+    start = ["--restore-file", at("model") / "checkpoint_last.pt", *resets]
+    TranslationTask.continues_its_own_run = True
+    found = {}
+    for name in ["light"] if is_off("own_run") else ["light", "whole"]:
+        more = ["--no-save-optimizer-state"] if name == "light" else []
+        for updates in (2, 4):
+            checkpoint_utils.save_checkpoint.__dict__.pop("best", None)
+            state = train(at(name), "--max-update", updates, *start, *more)
+        place = state["extra_state"]["train_iterator"]
+        history = state["optimizer_history"]
+        found[name] = [len(history), history[-1]["num_updates"], place["epoch"], place["iterations_in_epoch"]]
+    return found
+
+
+def training_time() -> dict:
+    """Updates of a run of one hour at most that starts from a model which was trained for days, and its own hours."""
+    path = at("model") / "long.pt"
+    content = torch.load(at("model") / "checkpoint_last.pt", weights_only=False)
+    content["extra_state"]["previous_training_time"] = 1e6
+    torch.save(content, path)
+    start = ["--finetune-from-model", path, "--stop-time-hours", 1]
+    state = train(at("timed"), "--max-update", 2, *start)
+    return {"updates": state["optimizer_history"][-1]["num_updates"]}
+
+
+def renamed_options() -> dict:
+    """What --min-lr sets, alone and where the schedule has such an option itself, and how --sacrebleu scores."""
+    found = {}
+    for scheduler in ("fixed", "cosine"):
+        line = [str(at("bin")), "--user-dir", USER_DIR, "--arch", "transformer", "--lr-scheduler", scheduler]
+        sys.argv = ["command", *line, "--min-lr=0.5"]
+        try:
+            parser = options.get_training_parser()  # imports the user dir
+            args = options.parse_args_and_arch(parser, sys.argv[1:])
+            found[scheduler] = [args.stop_min_lr, getattr(args, "min_lr", None)]
+        except SystemExit:
+            found[scheduler] = "refused"
+    output = command(
+        fairseq_cli.generate.cli_main,
+        *(at("bin"), "--user-dir", USER_DIR, "--path", at("model") / "checkpoint_last.pt", "--cpu"),
+        *("--gen-subset", "valid", "--max-len-b", 3, "--beam", 1, "--sacrebleu"),
+    )
+    return {**found, "score": re.findall(r"BLEU4? =", output)}

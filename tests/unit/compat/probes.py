@@ -28,7 +28,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 from probe_base import USER_DIR, at, attempt, command, load_user_dir, prepare, read, start, train
 from probe_processes import atomic_copies, cpu_processes
-from probe_training import bf16, checkpoint_errors, epoch_resume, mbart_task
+from probe_training import bf16, checkpoint_errors, epoch_resume, mbart_task, own_run, renamed_options, training_time
 
 
 def lost_sentences() -> dict:
@@ -134,6 +134,9 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "bf16": bf16,
     "permute_sentences": permute_sentences,
     "checkpoint_errors": checkpoint_errors,
+    "own_run": own_run,
+    "training_time": training_time,
+    "renamed_options": renamed_options,
     "cpu_processes": cpu_processes,
     "atomic_copies": atomic_copies,
 }

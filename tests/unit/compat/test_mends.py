@@ -93,6 +93,24 @@ def test_checkpoint_errors(probes: Probes) -> None:
     assert probes["checkpoint_errors"]["off"]["shown"].startswith("Exception: Cannot load model parameters")
 
 
+def test_own_run(probes: Probes) -> None:
+    # Runs in the history (the file's, the first part, the second), updates, epoch, batches of it.
+    on, off = probes["own_run"]["on"], probes["own_run"]["off"]
+    assert (on["light"], on["whole"]) == ([3, 4, 1, 4], [3, 4, 1, 4])
+    assert off["light"] == [2, 4, 1, 4]  # from the file again
+
+
+def test_training_time(probes: Probes) -> None:
+    assert {key: probes["training_time"][key]["updates"] for key in ("on", "off")} == {"on": 2, "off": 1}
+
+
+def test_renamed_options(probes: Probes) -> None:
+    on, off = probes["renamed_options"]["on"], probes["renamed_options"]["off"]
+    assert (on["fixed"], on["cosine"]) == ([0.5, None], [-1.0, 0.5])
+    assert (off["fixed"], off["cosine"]) == ("refused", [-1.0, 0.5])
+    assert (on["score"], off["score"]) == (["BLEU ="], ["BLEU4 ="])
+
+
 def test_cpu_processes(probes: Probes) -> None:
     on, off = probes["cpu_processes"]["on"], probes["cpu_processes"]["off"]
     assert on["updates"] == {"pytorch_ddp": [3, 3], "legacy_ddp": [3, 3]}

@@ -1,0 +1,186 @@
+"""VECO files: fairseq's layout, released or written by this package, and Hugging Face XLM-R folders with cross-attention.
+
+In fairseq's layout a VECO is a stock transformer of XLM-R's shape (norms after the blocks, learned positions, a norm after the
+embedding). Before it is fine-tuned, each layer of its decoder is one of its encoder, plus cross-attention. One that was pre-trained
+here has a masked-LM head as well. Its encoder is wired as XLM-R's, so that it is of the family ``xlmr``; whether the embeddings are
+scaled by the square root of C is what the file says: yes in the released one, no in those of this package.
+"""
+
+import logging
+import re
+from typing import Any, Dict, Mapping, Tuple
+
+import torch
+from torch import Tensor
+
+from . import encoder_decoder as common
+from . import xlmr
+from .encoder_decoder import POSITIONS, EncoderSource
+from .errors import CheckpointError
+from .renames import Renamed, Rule, apply_rules, drop, refuse, rename
+
+logger = logging.getLogger(__name__)
+
+FAMILY = "xlmr"
+EXPECTED = (
+    "a VECO in fairseq's layout (encoder.* and decoder.* of XLM-R's shape, lm_head.* where it was pre-trained here), or a Hugging "
+    "Face folder of model_type xlm-roberta with cross_attention.*"
+)
+HEAD = "lm_head.dense.weight"
+"""What a pre-trained one has, and one for generation has not."""
+
+_LAYER = r"(encoder|decoder)\.layers\.(\d+)\."
+_PROJECTIONS = r"(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)"
+_DECODER = "decoder, unused by an encoder"
+_HEAD = "head of the masked LM, unused by an encoder"
+_OTHERS = ("mbart", "bart", "deltalm")
+_OPTION = "no_scale_embedding"
+
+RULES: Tuple[Rule, ...] = (
+    rename(r"(encoder|decoder)\.(embed_tokens|embed_positions)\.weight", r"\1.\2.weight"),
+    rename(r"(encoder|decoder)\.layernorm_embedding\.(weight|bias)", r"\1.layernorm_embedding.\2"),
+    rename(_LAYER + r"self_attn\." + _PROJECTIONS, r"\1.layers.\2.self_attn.\3.\4"),
+    rename(_LAYER + r"(self_attn_layer_norm|fc1|fc2|final_layer_norm)\.(weight|bias)", r"\1.layers.\2.\3.\4"),
+    rename(r"decoder\.layers\.(\d+)\.encoder_attn\." + _PROJECTIONS, r"decoder.layers.\1.encoder_attn.\2.\3"),
+    rename(
+        r"decoder\.layers\.(\d+)\.encoder_attn_layer_norm\.(weight|bias)",
+        r"decoder.layers.\1.encoder_attn_layer_norm.\2",
+    ),
+    rename(r"decoder\.output_projection\.weight", "decoder.output_projection.weight"),
+    rename(r"lm_head\.(dense|layer_norm)\.(weight|bias)", r"lm_head.\1.\2"),
+    rename(r"lm_head\.(weight|bias)", r"lm_head.\1"),
+    drop(r"encoder\.output_projection\.weight", "output of the encoder, which nothing uses"),
+    drop(r"classification_heads\..*", "head of another task"),
+    drop(r"(?:encoder|decoder)\.version", "format counter of fairseq"),
+    drop(r"(?:encoder|decoder)\.embed_positions\._float_tensor", "dtype marker of fairseq"),
+    refuse(r"(?:encoder|decoder)\.layer_norm\.(?:weight|bias)", "has norms before the blocks, as mBART and no VECO"),
+)
+"""fairseq's layout: what is kept keeps its name."""
+
+
+# ---- Recognising. ----
+
+
+def is_veco(settings: Mapping[str, Any], model: Mapping[str, Any]) -> bool:
+    """Whether a fairseq checkpoint holds a VECO.
+
+    Its architecture says so, or, where that is missing or tells no family (``transformer``), its tensors do: XLM-R's shape, and a
+    masked-LM head beside encoder and decoder, or a decoder whose layers are layers of the encoder. A fine-tuned one without its
+    options cannot be told from a BART; see :func:`check_stated_somehow`.
+
+    Args:
+        settings: options of the model; may be empty.
+        model: its tensors.
+    """
+    arch = _arch(settings)
+    if not _has_layers(model) or arch.startswith(_OTHERS):
+        return False
+    return arch.startswith("veco") or (_of_xlmr_shape(model) and (HEAD in model or _one_stack(model)))
+
+
+def check_stated_somehow(settings: Mapping[str, Any], model: Mapping[str, Any], origin: str) -> None:
+    """Refuse an encoder-decoder whose tensors fit several families, where no option tells which it is.
+
+    Raises:
+        CheckpointError: neither the architecture nor the scaling of the embeddings is stated.
+    """
+    if _of_xlmr_shape(model) and not _arch(settings) and settings.get(_OPTION) is None:
+        raise CheckpointError(
+            f"{origin}: its options tell neither arch nor {_OPTION}, and its tensors fit BART, a post-norm mBART and a fine-tuned "
+            "VECO, which differ in what they do with the embeddings; expected the options of its training (args or cfg)"
+        )
+
+
+def _arch(settings: Mapping[str, Any]) -> str:
+    return str(settings.get("arch") or settings.get("_name") or "")
+
+
+def _has_layers(model: Mapping[str, Any]) -> bool:
+    return all(any(name.startswith(f"{side}.layers.") for name in model) for side in ("encoder", "decoder"))
+
+
+def _of_xlmr_shape(model: Mapping[str, Any]) -> bool:
+    """Learned positions, a norm after the embedding, and none after the last layer, as there is with norms before the blocks."""
+    needed = (f"encoder.{POSITIONS}", "encoder.layernorm_embedding.weight")
+    return all(name in model for name in needed) and "encoder.layer_norm.weight" not in model
+
+
+def _one_stack(model: Mapping[str, Any]) -> bool:
+    """Whether the decoder's first layer is one of the encoder's, with the same values."""
+    own = model.get("decoder.layers.0.fc1.weight")
+    layers = [one for name, one in model.items() if re.fullmatch(r"encoder\.layers\.\d+\.fc1\.weight", str(name))]
+    return isinstance(own, Tensor) and any(isinstance(one, Tensor) and torch.equal(one, own) for one in layers)
+
+
+# ---- Reading. ----
+
+
+def from_fairseq(tensors: Mapping[str, Tensor], settings: Mapping[str, Any], origin: str) -> EncoderSource:
+    """The encoder of a fairseq checkpoint.
+
+    Args:
+        tensors: its model.
+        settings: options of the model.
+        origin: how messages call the file.
+
+    Raises:
+        CheckpointError: tensors that are not accounted for, or options of another model.
+    """
+    renamed = apply_rules(tensors, RULES, origin, EXPECTED)
+    scaled = _scaled(settings, renamed, origin)
+    for name in [name for name in renamed.tensors if not name.startswith("encoder.")]:
+        renamed.discard(name, _HEAD if name.startswith("lm_head.") else _DECODER)
+    renamed = moved(renamed, "encoder.", "")
+    wiring = common.stock_wiring(settings, renamed.tensors, {"activation": "gelu"}, origin)
+    return EncoderSource(
+        renamed,
+        {"family": FAMILY, **wiring, "scale_embedding": scaled},
+        common.stock_sizes(settings),
+        settings.get("encoder_attention_heads"),
+        "encoder_attention_heads",
+        EXPECTED,
+    )
+
+
+def masked_lm_of(tensors: Mapping[str, Tensor], settings: Mapping[str, Any], origin: str) -> Renamed:
+    """Encoder and head of one that was pre-trained here, under the names of ``modules.masked_lm.MaskedLM``.
+
+    Raises:
+        CheckpointError: it has no head, computes something else than XLM-R, or has tensors that are not accounted for.
+    """
+    renamed = apply_rules(tensors, RULES, origin, EXPECTED)
+    if HEAD not in renamed.tensors:
+        raise CheckpointError(
+            f"{origin}: is a VECO for generation, without the head of a masked LM; expected one as it was pre-trained here "
+            f"(lm_head.*), its Hugging Face folder, or {xlmr.EXPECTED}. --pretrained-encoder takes its encoder as it is"
+        )
+    xlmr.check_settings({**settings, _OPTION: not _scaled(settings, renamed, origin)}, origin)
+    for name in [name for name in renamed.tensors if name.startswith("decoder.")]:
+        renamed.discard(name, "decoder, unused by a masked LM")
+    return moved(renamed, "encoder.", "sentence_encoder.")
+
+
+def moved(renamed: Renamed, old: str, new: str) -> Renamed:
+    """The names that start with ``old`` start with ``new`` instead."""
+
+    def name_of(name: str) -> str:
+        return new + name[len(old) :] if name.startswith(old) else name
+
+    tensors: Dict[str, Tensor] = {name_of(name): tensor for name, tensor in renamed.tensors.items()}
+    return Renamed(tensors, {name_of(name): source for name, source in renamed.sources.items()}, renamed.dropped)
+
+
+def _scaled(settings: Mapping[str, Any], renamed: Renamed, origin: str) -> bool:
+    """Whether embeddings are multiplied with the square root of C."""
+    stated = settings.get(_OPTION)
+    if stated is not None:
+        return not stated
+    scaled = HEAD not in renamed.tensors
+    logger.warning(
+        "%s: its options lack %s: %s is taken, as in %s",
+        origin,
+        _OPTION,
+        not scaled,
+        "the released VECO" if scaled else "a VECO that was pre-trained here",
+    )
+    return scaled

@@ -1,0 +1,123 @@
+"""Criterion ``cross_sequence_mlm``: the masked-LM losses of VECO's pre-training, projected in chunks."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Tuple
+
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from torch import Tensor
+
+from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, linear_nll
+
+NAMES = {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
+"""Objective as --objectives calls it -> name in the log."""
+
+
+@dataclass
+class CrossSequenceMLMConfig(FairseqDataclass):
+    """Options of VECO's pre-training loss."""
+
+    objectives: str = field(
+        default="is,cs,tlm",
+        metadata={
+            "help": "what is trained: is = masked tokens from their own segment, cs = from those before them and the other "
+            "segment, tlm = from a pair in one row (parallel batches). Without cs the cross-attention is not trained, and several "
+            "processes need --ddp-backend legacy_ddp or --find-unused-parameters"
+        },
+    )
+    loss_chunk_size: int = field(
+        default=DEFAULT_TOKEN_CHUNK,
+        metadata={"help": "tokens projected to the vocabulary at a time; less needs less memory"},
+    )
+
+
+def parse_objectives(text: str) -> Tuple[str, ...]:
+    """``is,cs`` -> (is, cs).
+
+    Raises:
+        ValueError: none, one twice, or one that there is not.
+    """
+    found = tuple(name for name in text.split(",") if name)
+    if not found or len(set(found)) != len(found) or set(found) - set(NAMES):
+        raise ValueError(f"--objectives must be some of {','.join(NAMES)}, each once; got {text!r}")
+    return found
+
+
+def _check_against_task(objectives: Tuple[str, ...], task: Any) -> None:
+    """Refuse objectives with which nothing would be trained.
+
+    Raises:
+        ValueError: TLM alone without pairs, or nothing for the phase that trains cross-attention alone.
+    """
+    given = f"--objectives {','.join(objectives)}"
+    if objectives == ("tlm",) and not getattr(task, "pairs", True):
+        raise ValueError(f"{given}: tlm needs parallel text; give --pairs, or is or cs as well")
+    frozen = getattr(getattr(task, "cfg", None), "freeze_backbone_updates", 0)
+    if frozen and "cs" not in objectives:
+        raise ValueError(f"{given}: --freeze-backbone-updates {frozen} trains cross-attention alone, which needs cs")
+
+
+@register_criterion("cross_sequence_mlm", dataclass=CrossSequenceMLMConfig)
+class CrossSequenceMLMCriterion(FairseqCriterion):
+    """Total = IS-MLM + CS-MLM of both segments, and TLM of parallel pairs.
+
+    Losses are sums in nats over the masked tokens; ``sample_size`` is the number of masked tokens of both segments, once. Logged:
+    the total in bits a masked token, and each objective in bits a token that it predicted.
+
+    Differs from the paper: equation 8 as printed has one minus sign before four logarithms; every term is -log P.
+
+    Source: VECO equations 3, 7 and 8, and section 3.
+    """
+
+    def __init__(self, task: Any, cfg: CrossSequenceMLMConfig):
+        super().__init__(task)
+        self.objectives = parse_objectives(cfg.objectives)
+        _check_against_task(self.objectives, task)
+        if cfg.loss_chunk_size < 1:
+            raise ValueError(f"--loss-chunk-size must be at least 1 token; got {cfg.loss_chunk_size}")
+        self.chunk_size = cfg.loss_chunk_size
+
+    def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
+        """Loss of a batch in nats, sample size, and what is logged."""
+        inputs = sample["net_input"]
+        segments = sample["target"][inputs["masked"]]
+        joint = segments[:0]
+        if sample.get("joint_target") is not None:
+            joint = sample["joint_target"][inputs["joint_masked"]]
+        targets = {"is_mlm": segments, "cs_mlm": segments, "tlm": joint}
+
+        def loss_of(name: str, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+            return linear_nll(hidden, weight, bias, targets[name], chunk_size=self.chunk_size)[0].sum()
+
+        losses: Dict[str, Tensor] = model(**inputs, objectives=self.objectives, reduce=loss_of)
+        loss = sum(losses.values(), segments.new_zeros((), dtype=next(iter(losses.values())).dtype))
+        sample_size = inputs["masked"].sum()
+        logged: Dict[str, Any] = {
+            "loss": loss.detach(),
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["nsentences"],
+            "sample_size": sample_size,
+        }
+        for name, target in targets.items():  # every rank has the same names, whatever its batch allows
+            logged[name] = losses[name].detach() if name in losses else 0.0
+            logged[f"{name}_tokens"] = target.numel() if name in losses else 0
+        return loss, sample_size, logged
+
+    @staticmethod
+    def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
+        """Log total and objectives in bits a token; an objective that no batch had is left out."""
+        size = sum(int(log.get("sample_size", 0)) for log in logging_outputs)
+        total = sum(float(log.get("loss", 0)) for log in logging_outputs)
+        metrics.log_scalar("loss", total / max(size, 1) / math.log(2), size, round=3)
+        for name in NAMES.values():
+            tokens = sum(int(log.get(f"{name}_tokens", 0)) for log in logging_outputs)
+            if tokens:
+                value = sum(float(log.get(name, 0)) for log in logging_outputs)
+                metrics.log_scalar(name, value / tokens / math.log(2), tokens, round=3)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Every logged value is a sum."""
+        return True

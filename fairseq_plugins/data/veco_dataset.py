@@ -1,0 +1,219 @@
+"""Masked texts of two segments, monolingual or parallel, for VECO's pre-training."""
+
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import FairseqDataset
+from torch import Tensor
+
+from ..ops.bert_masking import Replacements, choose_tokens, replace_tokens
+from .alternating_batches import take_turns
+from .stream_sampling import Purpose, draw_texts, epoch_rng
+from .veco_segments import SegmentStream
+
+
+class Masking(NamedTuple):
+    """How segments are masked.
+
+    Attributes:
+        mask_prob: share of the tokens of a segment that are predicted, in (0, 1].
+        seed: noise is a function of (seed, stream, epoch, index).
+    """
+
+    mask_prob: float
+    seed: int
+
+
+class VECODataset(FairseqDataset):
+    """Streams of (x, y), drawn anew in every epoch and masked on the fly as BERT does.
+
+    Rows are ``<s> ... </s>``; no special symbol is masked, and at least one token of a segment is. Every batch is monolingual or
+    parallel. Indices from ``len(self)`` on are the same texts again, with other noise.
+
+    Args:
+        streams: languages, then pairs; their order is part of the noise.
+        dictionary: gives the ids of the special symbols; its pieces stand before ``<mask>``, and what stands behind it (symbols of
+            languages) never replaces a token.
+        masking: see :class:`Masking`.
+        probabilities: (K,) share of each language among the languages and of each pair among the pairs; an epoch then has as many
+            texts as there are of each kind, and as many batches of each kind as the kind with more has, in turn. None = every text
+            once, monolingual batches first.
+
+    Attributes:
+        sizes: (N,) int64, tokens that a text takes up in a batch, which is what ``--max-tokens`` counts and ``--tokens-per-sample``
+            limits: twice the longer row. ``<s> x </s> </s> y </s>`` is never longer.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[SegmentStream],
+        dictionary: Any,
+        masking: Masking,
+        probabilities: Optional[Sequence[float]] = None,
+    ):
+        self.streams, self.masking = list(streams), masking
+        self.probabilities = None if probabilities is None else np.asarray(probabilities, dtype=float)
+        parallel = [stream.parallel for stream in self.streams]
+        assert parallel == sorted(parallel), "languages first, then pairs"
+        self._languages = parallel.count(False)
+        self.pad, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
+        mask = dictionary.index("<mask>")
+        self.replacements = Replacements(mask, dictionary.nspecial, mask)
+        self._sizes = np.concatenate([2 * stream.lengths.max(axis=1) for stream in self.streams])
+        self._starts = np.cumsum([0, *(len(stream) for stream in self.streams)])
+        self.first_pair = int(self._starts[self._languages])
+        self.epoch = 0
+        self.set_epoch(1)
+
+    def __len__(self) -> int:
+        return len(self._drawn)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Texts and noise differ from epoch to epoch."""
+        if epoch == self.epoch:
+            return
+        self.epoch = epoch
+        self._drawn = np.arange(self._starts[-1]) if self.probabilities is None else self._draw(self.probabilities)
+        self.sizes = self._sizes[self._drawn]
+
+    def _draw(self, probabilities: np.ndarray) -> np.ndarray:
+        """Texts of an epoch, monolingual ones first. (N,)."""
+        rng = epoch_rng(self.masking.seed, self.epoch, Purpose.TEXTS)
+        counts = np.diff(self._starts)
+        drawn = []
+        for part in (slice(0, self._languages), slice(self._languages, len(counts))):
+            if len(counts[part]):
+                shares = probabilities[part] / probabilities[part].sum()
+                drawn.append(self._starts[part][0] + draw_texts(counts[part].tolist(), shares, rng))
+        return np.concatenate(drawn)
+
+    def stream_of(self, index: int) -> int:
+        """Number of the stream that an item of this epoch comes from."""
+        return int(np.searchsorted(self._starts, self._drawn[index % len(self)], side="right")) - 1
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        number = self.stream_of(index)
+        stream, text = self.streams[number], int(self._drawn[index % len(self)] - self._starts[number])
+        rng = np.random.default_rng((self.masking.seed, number, self.epoch, int(index)))
+        parts = [self._mask(np.concatenate([[self.bos], tokens]), rng) for tokens in stream.read(text)]
+        return {
+            "id": int(index),
+            "parallel": stream.parallel,
+            "lengths": [len(tokens) for tokens, _ in parts],
+            "tokens": np.concatenate([tokens for tokens, _ in parts]),
+            "target": np.concatenate([target for _, target in parts]),
+        }
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        """Every item once; without this, iterating would go on with the same texts for ever."""
+        return (self[index] for index in range(len(self)))
+
+    def _mask(self, tokens: np.ndarray, rng: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
+        """A masked row, and the original token where it is predicted, padding elsewhere. (S,) int64 each."""
+        chosen = choose_tokens((tokens != self.bos) & (tokens != self.eos), self.masking.mask_prob, rng)
+        return replace_tokens(tokens, chosen, self.replacements, rng), np.where(chosen, tokens, self.pad)
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """A batch of one kind.
+
+        Returns:
+            ``net_input`` with ``src_tokens`` (2B, S) int64, padded on the right, the first segments before the second ones;
+            ``src_lengths`` (2B,); ``masked`` (2B, S) bool, True = is predicted; ``joint_tokens`` (B, J) int64,
+            ``<s> x </s> </s> y </s>`` with the same tokens masked, and ``joint_masked`` (B, J), both None in a monolingual batch.
+            ``target`` (2B, S) and ``joint_target`` (B, J) or None: the token that is predicted, padding elsewhere.
+        """
+        if not samples:
+            return {}
+        parallel = samples[0]["parallel"]
+        assert all(sample["parallel"] == parallel for sample in samples), "a batch is monolingual or parallel"
+        flat = [np.concatenate([sample[key] for sample in samples]) for key in ("tokens", "target")]
+        lengths = np.array([sample["lengths"] for sample in samples])
+        tokens, target = (self._rows(values, lengths) for values in flat)
+        joint, joint_target = (self._joint(values, lengths) if parallel else None for values in flat)
+        if joint is not None:
+            joint[torch.arange(len(samples)), torch.from_numpy(lengths[:, 0])] = self.eos
+        return {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "nsentences": len(samples),
+            "ntokens": int(lengths.sum()),
+            "net_input": {
+                "src_tokens": tokens,
+                "src_lengths": torch.from_numpy(lengths.T.reshape(-1)),
+                "masked": target.ne(self.pad),
+                "joint_tokens": joint,
+                "joint_masked": None if joint_target is None else joint_target.ne(self.pad),
+            },
+            "target": target,
+            "joint_target": joint_target,
+        }
+
+    def _rows(self, flat: np.ndarray, lengths: np.ndarray) -> Tensor:
+        """x y x y ... one behind another -> (2B, S), every x before every y."""
+        rows = np.full((*lengths.shape, int(lengths.max())), self.pad, dtype=np.int64)
+        rows[np.arange(rows.shape[2]) < lengths[:, :, None]] = flat
+        return torch.from_numpy(rows.transpose(1, 0, 2).reshape(-1, rows.shape[2]))
+
+    def _joint(self, flat: np.ndarray, lengths: np.ndarray) -> Tensor:
+        """x y x y ... one behind another -> (B, J)."""
+        totals = lengths.sum(axis=1)
+        rows = np.full((len(totals), int(totals.max())), self.pad, dtype=np.int64)
+        rows[np.arange(rows.shape[1]) < totals[:, None]] = flat
+        return torch.from_numpy(rows)
+
+    @property
+    def kinds(self) -> int:
+        """Kinds of batches that take turns: 2 where both are sampled, otherwise 1."""
+        return 2 if self.probabilities is not None and 0 < self.first_pair < len(self) else 1
+
+    def ordered_indices(self) -> np.ndarray:
+        """Shuffled, then sorted by size, so that batches hold similar lengths. (N,)."""
+        order = epoch_rng(self.masking.seed, self.epoch, Purpose.ORDER).permutation(len(self))
+        return order[np.argsort(self.sizes[order], kind="mergesort")]
+
+    def filter_indices_by_size(self, indices: np.ndarray, max_sizes: Any) -> Tuple[np.ndarray, List[int]]:
+        """Leave out texts that are longer than the limit, or the smallest of several limits; returns what stays and what goes."""
+        limits = max_sizes if isinstance(max_sizes, (list, tuple)) else [max_sizes]
+        fits = self.sizes[indices] <= min((limit for limit in limits if limit is not None), default=np.inf)
+        return indices[fits], indices[~fits].tolist()
+
+    def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:
+        """Batches of one kind each: in turn where both kinds are sampled, monolingual ones first otherwise.
+
+        Raises:
+            ValueError: all texts of a kind are too long.
+        """
+        is_pair = indices >= self.first_pair
+        batch = super().batch_by_size
+        kinds = [batch(indices[part], *limits, **options) if part.any() else [] for part in (~is_pair, is_pair)]
+        if self.kinds == 1:
+            return [batch for batches in kinds for batch in batches]
+        for option, batches in zip(("--monolingual", "--pairs"), kinds):
+            if not len(batches):
+                raise ValueError(
+                    f"{option}: no text fits into --tokens-per-sample, --max-tokens and the positions of the model; raise them or "
+                    f"leave {option} empty"
+                )
+        return take_turns(kinds, len(self), epoch_rng(self.masking.seed, self.epoch, Purpose.BATCHES))
+
+    def num_tokens(self, index: int) -> int:
+        """See ``sizes``."""
+        return int(self.sizes[index])
+
+    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
+        """``sizes`` of several items."""
+        return self.sizes[indices]
+
+    def size(self, index: int) -> int:
+        """See ``sizes``."""
+        return int(self.sizes[index])
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Batches are made anew where each epoch draws its texts."""
+        return self.probabilities is None
+
+    @property
+    def supports_prefetch(self) -> bool:
+        """Memory-mapped data needs none."""
+        return False

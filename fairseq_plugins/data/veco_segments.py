@@ -1,0 +1,146 @@
+"""Where VECO's two segments (x, y) come from: translation pairs, and adjacent segments of monolingual documents.
+
+A segment is one row of tokens ``<s> ... </s>``. A segment of several sentences keeps the ``</s>`` of each, as in XLM-R.
+"""
+
+from typing import Any, Dict, Sequence, Tuple
+
+import numpy as np
+from fairseq.data import TokenBlockDataset
+
+EMPTY = 1
+"""Tokens of a row without text: its ``</s>``."""
+
+
+class SegmentStream:
+    """Texts of one language or pair, each of two segments, in the order of the files.
+
+    Attributes:
+        parallel: True = the segments are translations of each other.
+        lengths: (N, 2) int64, tokens of the two segments, the ``<s>`` that is put in front and every ``</s>`` counted.
+        left_out: reason -> how many sentences (pairs) are in no text.
+    """
+
+    parallel: bool
+
+    def __init__(self, lengths: np.ndarray, left_out: Dict[str, int]):
+        self.lengths, self.left_out = lengths, left_out
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def read(self, index: int) -> Tuple[np.ndarray, np.ndarray]:
+        """The two segments, (S,) int64 each, without ``<s>``."""
+        raise NotImplementedError
+
+
+class ParallelPairs(SegmentStream):
+    """Translation pairs: x is the source side, y the target side.
+
+    Args:
+        sides: two indexable sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
+        sizes: (N,) tokens of each, ``</s>`` counted.
+    """
+
+    parallel = True
+
+    def __init__(self, sides: Sequence[Any], sizes: Sequence[Any]):
+        if len({len(side) for side in sides}) != 1:
+            raise ValueError(f"the sides of a pair need equal lengths; got {[len(side) for side in sides]}")
+        self.sides = list(sides)
+        both = np.stack([np.asarray(size, dtype=np.int64) for size in sizes], axis=1)
+        self._kept = np.flatnonzero((both > EMPTY).all(axis=1))
+        super().__init__(both[self._kept] + 1, {"with an empty side": len(both) - len(self._kept)})
+
+    def read(self, index: int) -> Tuple[np.ndarray, np.ndarray]:
+        """Source and target sentence, (S,) int64 each, without ``<s>``."""
+        number = int(self._kept[index])
+        x, y = (side[number].numpy() for side in self.sides)
+        return x, y
+
+
+class AdjacentSegments(SegmentStream):
+    """Neighbouring segments of monolingual documents.
+
+    Whole sentences of a document are packed into segments, in order, as many as fit; the first segment and the second make a text,
+    the third and the fourth, and so on. A segment that is left over at the end is cut in two where its halves are most alike, or
+    left out if it has one sentence only. A sentence that is longer than a segment is left out; what stands before it is not
+    adjacent to what stands behind it.
+
+    Args:
+        sentences: indexable (S,) int64 tensors that end with ``</s>``; one that holds nothing else ends a document.
+        sizes: (M,) tokens of each, ``</s>`` counted.
+        room: most tokens of a segment, ``<s>`` and every ``</s>`` counted.
+        pad, eos: ids.
+
+    Source: VECO, overview of pre-training (two adjacent segments of monolingual text); packing and leftovers are ours.
+    """
+
+    parallel = False
+
+    def __init__(self, sentences: Any, sizes: Any, room: int, pad: int, eos: int):
+        self.sentences = sentences
+        sizes = np.asarray(sizes, dtype=np.int64)
+        tokens = np.concatenate([[0], np.cumsum(sizes)])
+        segments, fits = _segments(sentences, sizes, room - 1, pad, eos)
+        self._cuts, alone = _pair_up(segments[fits], tokens)
+        x, y = tokens[self._cuts[:, 1:]].T - tokens[self._cuts[:, :-1]].T
+        left_out = {f"longer than {room} tokens with <s>": int((~fits).sum()), "without a neighbour": alone}
+        super().__init__(np.stack([x, y], axis=1) + 1, left_out)
+
+    def read(self, index: int) -> Tuple[np.ndarray, np.ndarray]:
+        """A segment and the next one, (S,) int64 each, without ``<s>``."""
+        start, middle, end = self._cuts[index].tolist()
+        rows = [self.sentences[number].numpy() for number in range(start, end)]
+        return np.concatenate(rows[: middle - start]), np.concatenate(rows[middle - start :])
+
+
+def has_documents(sizes: Any) -> bool:
+    """True where at least one row is an empty line, which ends a document."""
+    return bool((np.asarray(sizes) == EMPTY).any())
+
+
+def _segments(sentences: Any, sizes: np.ndarray, room: int, pad: int, eos: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Sentences of a document, packed: (K, 2) int64 first sentence and one past the last; (K,) bool, not longer than ``room``."""
+    if not (sizes > EMPTY).any():
+        return np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=bool)
+    blocks = TokenBlockDataset(sentences, sizes, room, pad, eos, break_mode="complete_doc", document_sep_len=EMPTY)
+    first, _, last = blocks.block_to_dataset_index.astype(np.int64).T
+    start, end = blocks.slice_indices.astype(np.int64).T
+    return np.stack([first, last + 1], axis=1), end - start <= room
+
+
+def _pair_up(segments: np.ndarray, tokens: np.ndarray) -> Tuple[np.ndarray, int]:
+    """Put neighbours together.
+
+    Args:
+        segments: (K, 2) int64, first sentence and one past the last.
+        tokens: (M + 1,) int64, tokens before each sentence.
+
+    Returns:
+        (N, 3) int64, the sentence that x begins with, the one that y begins with, and one past the last of y; and how many
+        sentences are in none.
+    """
+    if not len(segments):
+        return np.zeros((0, 3), dtype=np.int64), 0
+    first, end = segments.T
+    # An empty line, or a sentence that is too long, lies between segments of two runs.
+    starts = np.flatnonzero(np.append(True, first[1:] != end[:-1]))
+    counts = np.diff(np.append(starts, len(segments)))
+    place = np.arange(len(segments)) - np.repeat(starts, counts)
+    x = np.flatnonzero((place % 2 == 0) & (place + 1 < np.repeat(counts, counts)))
+    paired = np.stack([first[x], first[x + 1], end[x + 1]], axis=1)
+    over = (starts + counts - 1)[counts % 2 == 1]
+    single = end[over] - first[over] == 1
+    halves = _halve(first[over[~single]], end[over[~single]], tokens)
+    cuts = np.concatenate([paired, halves])
+    return cuts[np.argsort(cuts[:, 0])], int(single.sum())
+
+
+def _halve(first: np.ndarray, end: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Cut segments of two sentences or more where the halves are most alike, the earlier of two such places. (K, 3) int64."""
+    middle = (tokens[first] + tokens[end]) / 2
+    after = np.clip(np.searchsorted(tokens, middle), first + 1, end - 1)
+    before = np.clip(after - 1, first + 1, end - 1)
+    cut = np.where(middle - tokens[before] <= tokens[after] - middle, before, after)
+    return np.stack([first, cut, end], axis=1)

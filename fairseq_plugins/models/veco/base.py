@@ -1,0 +1,66 @@
+"""What the two VECO models have in common: a stock transformer that reads pretrained states and says what became of them."""
+
+import logging
+from typing import Any, Dict, Optional, Sequence
+
+from fairseq.models.transformer import TransformerModel
+from torch import Tensor
+
+from .layer_choice import LayerChoice
+
+logger = logging.getLogger(__name__)
+
+
+class VECOBase(TransformerModel):
+    """Stock encoder and decoder.
+
+    Attributes:
+        choice: the layers that encoder and decoder take from a pretrained stack; None until :meth:`prepare`.
+        kept_rows: for each entry of the pretrained dict.txt whether the data's dictionary has it; None = the same dictionary.
+        embedding_mismatch: of the options.
+        absent_source: why the file of ``--init-from-mlm`` could not be read; None when there is nothing amiss.
+    """
+
+    def __init__(self, args: Any, encoder: Any, decoder: Any) -> None:
+        super().__init__(args, encoder, decoder)
+        self.choice: Optional[LayerChoice] = None
+        self.kept_rows: Optional[Sequence[bool]] = None
+        self.embedding_mismatch = "error"
+        self.absent_source: Optional[str] = None
+
+    def prepare(self, choice: LayerChoice, kept_rows: Optional[Sequence[bool]], embedding_mismatch: str) -> None:
+        """Take what reading a pretrained state needs to know."""
+        self.choice, self.kept_rows, self.embedding_mismatch = choice, kept_rows, embedding_mismatch
+
+    def adapt(self, state_dict: Dict[str, Tensor]) -> None:
+        """Turn a pretrained state into one of this model, in place.
+
+        Raises:
+            ValueError: it does not fit; names the option that helps.
+        """
+        raise NotImplementedError
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Adapt a pretrained state; a state of a run is left as it is. Then fairseq's own upgrades.
+
+        Raises:
+            ValueError: as :meth:`adapt`; logged too, since fairseq's trainer reports every error here as its own.
+        """
+        if not name:
+            try:
+                self.adapt(state_dict)
+            except ValueError as error:
+                logger.error("%s", error)
+                raise
+        super().upgrade_state_dict_named(state_dict, name)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """A checkpoint holds everything: the file of ``--init-from-mlm`` need not be there to resume."""
+        done = super().load_state_dict(*args, **kwargs)
+        self.absent_source = None
+        return done
+
+    def check_source(self) -> None:
+        """Raises ValueError when the pretrained file was not there, and no checkpoint of the run was loaded since."""
+        if self.absent_source is not None:
+            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")

@@ -1,0 +1,126 @@
+"""Filling a VECO from a masked LM: everything but cross-attention; every tensor has a source, which the log names."""
+
+import logging
+from dataclasses import replace
+from typing import Any, Dict, Tuple
+
+from ... import checkpoints
+from ...checkpoints.embedding_rows import fit_words
+from ...checkpoints.fitting import (
+    EMBEDDINGS,
+    MARKERS,
+    Fit,
+    check_dictionary,
+    check_sizes,
+    folded,
+    read_masked_lm_for,
+    reasons_of,
+)
+from ...checkpoints.loading import LoadReport
+from .layer_choice import LayerChoice
+
+logger = logging.getLogger(__name__)
+
+HEAD_BIAS = "lm_head.bias"
+_HEAD = (
+    "lm_head.dense.weight",
+    "lm_head.dense.bias",
+    "lm_head.layer_norm.weight",
+    "lm_head.layer_norm.bias",
+    HEAD_BIAS,
+)
+_CROSS_ATTENTION = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
+
+
+def fill(model: Any, args: Any, path: str) -> LoadReport:
+    """Fill ``model`` from a masked LM.
+
+    Args:
+        model: a VECO that translates or pre-trains, randomly initialised and prepared.
+        args: its options.
+        path: of ``--init-from-mlm``.
+
+    Returns:
+        What became of every tensor of the model; ``reasons`` names the source of each.
+
+    Raises:
+        ValueError: sizes, positions, dictionary or layers that do not fit.
+    """
+    origin = f"--init-from-mlm {path}"
+    found = read_masked_lm_for(path, args)
+    _check(found, args, model.choice, origin)
+    sources = _sources(found, model.choice, args.decoder_layers)
+    if hasattr(model, "lm_head"):
+        sources.update({name: name for name in _HEAD})
+        # What is tied has one source.
+        sources = {name: source for name, source in sources.items() if not name.startswith("decoder.layers.")}
+    tensors = {name: found.tensors[source] for name, source in sources.items()}
+    fit = Fit(model, args, origin)
+    for side, dictionary in (("encoder", model.encoder.dictionary), ("decoder", model.decoder.dictionary)):
+        entries = check_dictionary(path, dictionary, origin)
+        fit.leave_mask_out(side, tensors, dictionary, entries)
+    tensors = {name: fit.rows(name, tensor) for name, tensor in tensors.items()}
+    if HEAD_BIAS in tensors and tensors[HEAD_BIAS].shape != fit.targets[HEAD_BIAS].shape:
+        policy = str(args.embedding_mismatch)
+        tensors[HEAD_BIAS], fit.changes[HEAD_BIAS] = fit_words(
+            tensors[HEAD_BIAS], fit.targets[HEAD_BIAS], policy, origin
+        )
+    fit.tie(tensors)
+    sources.setdefault("decoder.output_projection.weight", sources["decoder.embed_tokens.weight"])
+    try:
+        report = checkpoints.load(model, tensors, allow_missing=(*MARKERS, *_CROSS_ATTENTION))
+    except ValueError as error:
+        raise ValueError(f"{origin}: {error}") from error
+    logger.info("%s: filled %s", origin, folded({name: sources[name] for name in report.loaded if name in sources}))
+    for name, change in fit.changes.items():
+        logger.info("%s: %s: %s", origin, name, change)
+    logger.info(
+        "%s: random: cross-attention of %d layers; of the file %s", origin, args.decoder_layers, _left(found, sources)
+    )
+    return replace(report, reasons=reasons_of(report, sources, fit.changes))
+
+
+def _check(found: checkpoints.MaskedLMFile, args: Any, choice: LayerChoice, origin: str) -> None:
+    """Sizes of the file against those of the model; the stack has as many layers as the file.
+
+    Raises:
+        ValueError: naming options and values.
+    """
+    if found.sizes["layers"] != choice.stack:
+        raise ValueError(
+            f"{origin} has {found.sizes['layers']} layers; --encoder-layers {choice.stack}: valid is as many "
+            "(--keep-encoder-layers takes some of them)"
+        )
+    sizes: Dict[str, int] = {}
+    for side in ("encoder", "decoder"):
+        sizes[f"{side}_embed_dim"] = found.sizes["embed_dim"]
+        sizes[f"{side}_ffn_embed_dim"] = found.sizes["ffn_dim"]
+        sizes[f"{side}_attention_heads"] = found.sizes["heads"]
+    check_sizes(sizes, args, origin)
+    if choice.decoder is None and args.decoder_layers > choice.stack:
+        raise ValueError(
+            f"{origin} has {choice.stack} layers; --decoder-layers {args.decoder_layers}: valid: at most as many"
+        )
+
+
+def _sources(found: checkpoints.MaskedLMFile, choice: LayerChoice, decoder_layers: int) -> Dict[str, str]:
+    """Name in the model -> name in the masked LM, for all but the head."""
+    decoder: Tuple[int, ...] = tuple(range(choice.stack - decoder_layers, choice.stack))
+    if choice.decoder is not None:
+        decoder = choice.decoder
+    sources: Dict[str, str] = {}
+    for side, layers in (("encoder", choice.encoder), ("decoder", decoder)):
+        for name in EMBEDDINGS:
+            sources[f"{side}.{name}"] = f"sentence_encoder.{name}"
+        for target, layer in enumerate(layers):
+            prefix = f"sentence_encoder.layers.{layer}."
+            for name in (name for name in found.tensors if name.startswith(prefix)):
+                sources[f"{side}.layers.{target}.{name[len(prefix) :]}"] = name
+    return sources
+
+
+def _left(found: checkpoints.MaskedLMFile, sources: Dict[str, str]) -> str:
+    """What of the file was not used."""
+    used = set(sources.values())
+    unused = LoadReport((), dropped=tuple(name for name in found.tensors if name not in used))
+    return unused.summary().splitlines()[-1]

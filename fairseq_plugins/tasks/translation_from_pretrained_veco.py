@@ -1,0 +1,223 @@
+"""Task ``translation_from_pretrained_veco``: stock translation in the authors' conventions, with a cut dictionary."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.dataclass import ChoiceEnum
+from fairseq.sequence_scorer import SequenceScorer
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask, load_langpair_dataset
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+MISSING_TAGS: Any = ChoiceEnum(["unk", "error"])
+TAG = "[{}]"
+"""How a language is written as a dictionary entry."""
+
+
+@dataclass
+class VECOTranslationConfig(TranslationConfig):
+    """Options of stock translation and the two of VECO's fine-tuning."""
+
+    resized_dict_map: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "which entries of the pretrained dict.txt the data's dictionary has: a line each, 1 or 0, in its order (the "
+            "four special symbols and <mask> not listed), as data_prep.cut_vocabulary writes it; the "
+            "pretrained embedding is cut by it"
+        },
+    )
+    missing_language_tag: MISSING_TAGS = field(
+        default="unk",
+        metadata={
+            "help": "what stands for a language whose tag ([en]) the dictionary does not have: unk = <unk>, as in the authors' "
+            "runs, with a warning; error"
+        },
+    )
+
+
+@register_task("translation_from_pretrained_veco", dataclass=VECOTranslationConfig)
+class TranslationFromPretrainedVECOTask(TranslationTask):
+    """Rows end with ``</s> [language]``; decoding starts and ends with the target language's tag.
+
+    A restarted run continues from its own ``checkpoint_last.pt``, whatever a ``--restore-file`` from elsewhere and the
+    ``--reset-*`` options beside it say: they are for its start (see ``compat.restarts``).
+
+    Attributes:
+        kept_rows: the dictionary map, True = the entry is in the data's dictionary; None without one. The model cuts by it.
+
+    Source: the authors' fine-tuning commands; VECO section 5.1.
+    """
+
+    continues_its_own_run = True
+    tgt_dict: Any
+
+    def __init__(self, cfg: VECOTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
+        super().__init__(cfg, src_dict, tgt_dict)
+        self.kept_rows: Optional[Tuple[bool, ...]] = None
+        if cfg.resized_dict_map:
+            self.kept_rows = read_dictionary_map(cfg.resized_dict_map)
+            check_dictionary_map(self.kept_rows, src_dict, cfg)
+        if str(cfg.missing_language_tag) not in [str(choice) for choice in MISSING_TAGS]:
+            raise ValueError(f"--missing-language-tag must be unk or error; got {cfg.missing_language_tag}")
+        self.source_tag = self._tag("source", cfg.source_lang, src_dict)
+        self.target_tag = self._tag("target", cfg.target_lang, tgt_dict)
+
+    def _tag(self, side: str, language: str, dictionary: Dictionary) -> int:
+        """Index of a language's tag, or of ``<unk>``.
+
+        Raises:
+            ValueError: the dictionary does not have it, and the option forbids that.
+        """
+        tag = TAG.format(language)
+        if tag in dictionary:
+            return int(dictionary.index(tag))
+        problem = f"the dictionary has no entry {tag} for --{side}-lang {language}"
+        if str(self.cfg.missing_language_tag) == "error":
+            raise ValueError(
+                f"--missing-language-tag error: {problem}; valid: a dict.txt with it, or --missing-language-tag unk"
+            )
+        logger.warning(
+            "%s: %s stands for it, as in the authors' runs (--missing-language-tag error refuses this)",
+            problem,
+            dictionary[dictionary.unk()],
+        )
+        return int(dictionary.unk())
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """As stock translation, with the languages' tags."""
+        paths = utils.split_paths(self.cfg.data)
+        if split != self.cfg.train_subset:
+            paths = paths[:1]  # the others hold further training data alone
+        cfg = self.cfg
+        self.datasets[split] = load_langpair_dataset(
+            paths[(epoch - 1) % len(paths)],
+            split,
+            cfg.source_lang,
+            self.src_dict,
+            cfg.target_lang,
+            self.tgt_dict,
+            combine=combine,
+            dataset_impl=cfg.dataset_impl,
+            upsample_primary=cfg.upsample_primary,
+            left_pad_source=cfg.left_pad_source,
+            left_pad_target=cfg.left_pad_target,
+            # What --truncate-source leaves must have room for the tag.
+            max_source_positions=cfg.max_source_positions - bool(cfg.truncate_source),
+            max_target_positions=cfg.max_target_positions,
+            load_alignments=cfg.load_alignments,
+            truncate_source=cfg.truncate_source,
+            append_source_id=True,
+            num_buckets=cfg.num_batch_buckets,
+            shuffle=(split != "test"),
+            pad_to_multiple=cfg.required_seq_len_multiple,
+        )
+
+    def build_dataset_for_inference(
+        self, src_tokens: Sequence[Tensor], src_lengths: Sequence[int], constraints: Optional[Tensor] = None
+    ) -> LanguagePairDataset:
+        """Rows for fairseq-interactive: what it read, with the source language's tag behind.
+
+        Args:
+            src_tokens: (S,) int64 each, ``</s>`` included.
+            src_lengths: of the rows, in tokens.
+            constraints: as in stock translation.
+        """
+        return LanguagePairDataset(
+            [torch.cat([row, row.new_tensor([self.source_tag])]) for row in src_tokens],
+            [int(length) + 1 for length in src_lengths],
+            self.source_dictionary,
+            tgt_dict=self.target_dictionary,
+            left_pad_source=self.cfg.left_pad_source,
+            constraints=constraints,
+        )
+
+    def _inference_with_bleu(self, generator: Any, sample: Dict[str, Any], model: Any) -> Any:
+        """BLEU of ``--eval-bleu`` on texts without the tags, which would match always."""
+        dictionary = self.tgt_dict
+        self.tgt_dict = _Untagged(dictionary, self.target_tag)
+        try:
+            return super()._inference_with_bleu(generator, sample, model)
+        finally:
+            self.tgt_dict = dictionary
+
+    def build_generator(
+        self,
+        models: List[Any],
+        args: Any,
+        seq_gen_cls: Any = None,
+        extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
+        prefix_allowed_tokens_fn: Any = None,
+    ) -> Any:
+        """Stock generator (or scorer of references) that starts and ends rows with the target language's tag."""
+        if getattr(args, "score_reference", False):
+            return SequenceScorer(
+                self.target_dictionary,
+                compute_alignment=getattr(args, "print_alignment", False),
+                eos=self.target_tag,
+            )
+        return super().build_generator(
+            models,
+            args,
+            seq_gen_cls=seq_gen_cls,
+            extra_gen_cls_kwargs={**(extra_gen_cls_kwargs or {}), "eos": self.target_tag},
+            prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
+        )
+
+
+class _Untagged:
+    """A dictionary whose texts leave out the tag at the end of a row.
+
+    Args:
+        dictionary: of the target language.
+        tag: index of what stands at the end.
+    """
+
+    def __init__(self, dictionary: Dictionary, tag: int):
+        self._dictionary, self._tag = dictionary, tag
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dictionary, name)
+
+    def string(self, tokens: Tensor, *args: Any, **kwargs: Any) -> str:
+        """(T,) -> text."""
+        if len(tokens) and int(tokens[-1]) == self._tag:
+            tokens = tokens[:-1]
+        return str(self._dictionary.string(tokens, *args, **kwargs))
+
+
+def read_dictionary_map(path: str) -> Tuple[bool, ...]:
+    """Read ``--resized-dict-map``.
+
+    Raises:
+        ValueError: no such file, or a line that is neither 0 nor 1; names file and line.
+    """
+    option = f"--resized-dict-map {path}"
+    try:
+        with open(path, encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{option}: cannot be read ({error}); valid: a file with a 0 or 1 a line") from error
+    for number, line in enumerate(lines, 1):
+        if line.strip() not in ("0", "1"):
+            raise ValueError(f"{option}, line {number}: {line!r}; valid: 1 = the entry stays, 0 = it does not")
+    return tuple(line.strip() == "1" for line in lines)
+
+
+def check_dictionary_map(kept: Sequence[bool], dictionary: Dictionary, cfg: Any) -> None:
+    """Compare the entries that a map keeps with those of the data's dictionary.
+
+    Raises:
+        ValueError: it keeps none, or more than there are.
+    """
+    entries = len(dictionary) - dictionary.nspecial
+    if not 1 <= sum(kept) <= entries:
+        raise ValueError(
+            f"--resized-dict-map {cfg.resized_dict_map}: keeps {sum(kept):,} entries, the data's dictionary has {entries:,} beside "
+            f"the special ones; valid: 1 to {entries:,} lines with 1: the map that was written with this dictionary"
+        )

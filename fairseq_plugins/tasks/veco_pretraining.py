@@ -1,0 +1,253 @@
+"""Task ``veco_pretraining``: VECO's pre-training on adjacent segments of monolingual documents and on translation pairs."""
+
+import logging
+import os
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Sequence, Tuple
+
+import numpy as np
+from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data.iterators import EpochBatchIterating
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.constants import DDP_BACKEND_CHOICES
+from fairseq.distributed import utils as distributed
+from fairseq.tasks import FairseqTask, register_task
+from omegaconf import II, MISSING
+
+from ..data.alternating_batches import AlternatingIterator
+from ..data.data_bins import load_dictionary, load_monolingual, load_pair_side
+from ..data.stream_names import check_names, is_training, split_names
+from ..data.stream_sampling import sampling_probabilities
+from ..data.veco_dataset import Masking, VECODataset
+from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, has_documents
+
+logger = logging.getLogger(__name__)
+
+SHORTEST_SEGMENT = 3
+"""Tokens of the shortest segment: <s> a </s>."""
+
+
+@dataclass
+class VECOPretrainingConfig(FairseqDataclass):
+    """Options of VECO's pre-training."""
+
+    data: str = field(default=MISSING, metadata={"help": "folder made by fairseq-preprocess, with dict.<lang>.txt"})
+    pairs: str = field(default="", metadata={"help": "translation pairs, for example en-de,en-fr"})
+    monolingual: str = field(
+        default="",
+        metadata={
+            "help": "languages of monolingual documents, for example en,de: the files of fairseq-preprocess --only-source, or that "
+            "side of one of --pairs; an empty line ends a document"
+        },
+    )
+    mask_prob: float = field(default=0.15, metadata={"help": "share of tokens predicted, in (0, 1]"})
+    sampling_alpha: float = field(
+        default=0.5,
+        metadata={
+            "help": "in (0, 1]: languages, and pairs among themselves, are drawn with p ~ n^alpha, n = texts of two segments; "
+            "1 = natural"
+        },
+    )
+    tokens_per_sample: int = field(
+        default=512,
+        metadata={
+            "help": "longest text of two segments in tokens; a segment with its <s> has at most half of it, and pairs with a "
+            "longer side are left out"
+        },
+    )
+    freeze_backbone_updates: int = field(
+        default=0,
+        metadata={
+            "help": "updates at the start in which only cross-attention is trained, without weight decay; 0 = none. With several "
+            "processes it needs --ddp-backend legacy_ddp, or --find-unused-parameters"
+        },
+    )
+    seed: int = II("common.seed")
+    train_subset: str = II("dataset.train_subset")
+    ddp_backend: DDP_BACKEND_CHOICES = II("distributed_training.ddp_backend")
+    find_unused_parameters: bool = II("distributed_training.find_unused_parameters")
+
+
+def _check_options(cfg: VECOPretrainingConfig) -> None:
+    for option, value in (("mask-prob", cfg.mask_prob), ("sampling-alpha", cfg.sampling_alpha)):
+        if not 0.0 < value <= 1.0:
+            raise ValueError(f"--{option} must lie in (0, 1]; got {value}")
+    if cfg.tokens_per_sample < 2 * SHORTEST_SEGMENT:
+        raise ValueError(
+            f"--tokens-per-sample must be at least {2 * SHORTEST_SEGMENT} tokens; got {cfg.tokens_per_sample}"
+        )
+    if cfg.freeze_backbone_updates < 0:
+        raise ValueError(f"--freeze-backbone-updates must be 0 or more updates; got {cfg.freeze_backbone_updates}")
+
+
+@register_task("veco_pretraining", dataclass=VECOPretrainingConfig)
+class VECOPretrainingTask(FairseqTask):
+    """Batches of monolingual documents and of translation pairs, in turn, with one shared dictionary.
+
+    The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder (``train.en-de.en.bin`` and so on), and what it
+    makes of one language with ``--only-source`` (``train.en-None.en.bin``).
+
+    Source: VECO, overview of pre-training and optimization settings (adjacent segments and pairs by turns, sampling with exponent
+    0.5, cross-attention alone first); how many updates that phase has is not said.
+    """
+
+    pretrains_veco = True
+    continues_its_own_run = True
+
+    def __init__(self, cfg: VECOPretrainingConfig, dictionary: Dictionary):
+        super().__init__(cfg)
+        self.dictionary = dictionary
+        self.pairs, self.languages = split_names(cfg.pairs), split_names(cfg.monolingual)
+
+    @classmethod
+    def setup_task(cls, cfg: VECOPretrainingConfig, **kwargs: Any) -> "VECOPretrainingTask":
+        """Check the options and read the dictionary.
+
+        Raises:
+            ValueError: naming option, value and valid range; or a dictionary that cannot be used.
+        """
+        _check_options(cfg)
+        pairs, languages = split_names(cfg.pairs), split_names(cfg.monolingual)
+        check_names(pairs, languages)
+        known = [language for pair in pairs for language in pair.split("-")] + languages
+        dictionary = load_dictionary(cfg.data, list(dict.fromkeys(known)))
+        if dictionary.add_symbol("<mask>") <= dictionary.nspecial:
+            raise ValueError(f"{cfg.data}: <mask> must stand behind the pieces in dict.<lang>.txt, or in none")
+        logger.info(f"dictionary: {len(dictionary)} types with <mask>")
+        return cls(cfg, dictionary)
+
+    def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> Any:
+        """The stock way, and a check that the phase of frozen parameters can work.
+
+        Raises:
+            ValueError: ``--freeze-backbone-updates`` with an architecture or a way of training that cannot freeze.
+        """
+        model = super().build_model(cfg, from_checkpoint)
+        if self.cfg.freeze_backbone_updates and not from_checkpoint:
+            self._check_freezing(model)
+        return model
+
+    def _check_freezing(self, model: Any) -> None:
+        given = f"--freeze-backbone-updates {self.cfg.freeze_backbone_updates}"
+        if not hasattr(model, "freeze_backbone"):
+            raise ValueError(f"{given} needs a VECO --arch; {type(model).__name__} cannot freeze its backbone")
+        backend = str(self.cfg.ddp_backend)
+        waits = backend in ("c10d", "pytorch_ddp") and not self.cfg.find_unused_parameters
+        if distributed.get_global_world_size() > 1 and (waits or backend in ("fully_sharded", "slowmo")):
+            raise ValueError(
+                f"{given} with several processes and --ddp-backend {backend}: give --ddp-backend legacy_ddp, or pytorch_ddp with "
+                "--find-unused-parameters"
+            )
+
+    # ---- Data. ----
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """Build the split: languages, then pairs; sampled and in turn for training, every text once otherwise.
+
+        Raises:
+            ValueError: a language or pair without data, without documents, or without a text of two segments.
+        """
+        cfg, prefix = self.cfg, os.path.join(self.cfg.data, split)
+        streams: Dict[str, SegmentStream] = {language: self._documents(prefix, language) for language in self.languages}
+        streams.update((pair, self._pair(prefix, pair)) for pair in self.pairs)
+        for name, stream in streams.items():
+            if not len(stream):
+                raise ValueError(f"{split} {name}: no text of two segments; left out: {_reasons(stream)}")
+        sampled = is_training(split, cfg.train_subset, kwargs)
+        shares = _shares(list(streams.values()), 1.0 / cfg.sampling_alpha if sampled else 1.0)
+        for (name, stream), share in zip(streams.items(), shares):
+            kind = "pairs" if stream.parallel else "languages"
+            tokens = int(stream.lengths.sum())
+            counts = f"{len(stream)} texts of two segments (left out: {_reasons(stream)}), {tokens} tokens"
+            logger.info(f"{split} {name}: {counts}, {share:.4f} of the texts of {kind}")
+        masking = Masking(cfg.mask_prob, cfg.seed)
+        probabilities = shares.tolist() if sampled else None
+        self.datasets[split] = VECODataset(list(streams.values()), self.dictionary, masking, probabilities)
+
+    def _pair(self, prefix: str, pair: str) -> ParallelPairs:
+        sides = [load_pair_side(prefix, pair, side, self.dictionary, "--pairs") for side in pair.split("-")]
+        return ParallelPairs(sides, [side.sizes for side in sides])
+
+    def _documents(self, prefix: str, language: str) -> AdjacentSegments:
+        text = load_monolingual(prefix, language, self.pairs, self.dictionary, "--monolingual")
+        if not has_documents(text.sizes):
+            file = getattr(text, "_path", f"{prefix}.*.{language}")
+            raise ValueError(
+                f"--monolingual {language}: {file}.bin has no empty line, so that it does not tell where documents end. Put an "
+                "empty line behind each document before fairseq-preprocess, or leave the language out"
+            )
+        room = self.cfg.tokens_per_sample // 2
+        return AdjacentSegments(text, text.sizes, room, self.dictionary.pad(), self.dictionary.eos())
+
+    def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **kwargs: Any) -> EpochBatchIterating:
+        """The stock iterator; one that keeps the order of the kinds where they take turns."""
+        stock = super().get_batch_iterator(dataset, *args, **kwargs)
+        kinds = dataset.kinds if isinstance(dataset, VECODataset) else 1
+        return AlternatingIterator.of(stock, kinds) if kinds > 1 else stock
+
+    def max_positions(self) -> int:
+        """Longest text of two segments, in tokens."""
+        return self.cfg.tokens_per_sample
+
+    # ---- Frozen phase. ----
+
+    def train_step(
+        self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
+    ) -> Tuple[Any, Any, Any]:
+        """The stock step; in the frozen phase only cross-attention gets gradients.
+
+        Parameters are frozen during forward and backward alone. fairseq's fp16 optimizer keeps the gradients of all parameters one
+        behind another, in one row that it fills with those that require a gradient at that moment: were fewer of them to do
+        so, each gradient would lie in the place of another parameter.
+        """
+        frozen = self._is_frozen(update_num)
+        if frozen:
+            model.freeze_backbone(True)
+        try:
+            return super().train_step(sample, model, criterion, optimizer, update_num, ignore_grad)
+        finally:
+            if frozen:
+                model.freeze_backbone(False)
+
+    def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
+        """The stock step; in the frozen phase without weight decay, which moves parameters whose gradient is zero."""
+        groups: List[Dict[str, Any]] = list(optimizer.param_groups) if self._is_frozen(update_num) else []
+        decays = [group.get("weight_decay") for group in groups]
+        for group, decay in zip(groups, decays):
+            if decay is not None:
+                group["weight_decay"] = 0.0
+        try:
+            super().optimizer_step(optimizer, model, update_num)
+        finally:
+            for group, decay in zip(groups, decays):
+                if decay is not None:
+                    group["weight_decay"] = decay
+
+    def _is_frozen(self, update_num: int) -> bool:
+        return update_num < self.cfg.freeze_backbone_updates
+
+    @property
+    def source_dictionary(self) -> Dictionary:
+        """The shared dictionary, with ``<mask>`` behind the pieces."""
+        return self.dictionary
+
+    @property
+    def target_dictionary(self) -> Dictionary:
+        """The shared dictionary."""
+        return self.dictionary
+
+
+def _shares(streams: Sequence[SegmentStream], temperature: float) -> np.ndarray:
+    """Share of each language among the languages, and of each pair among the pairs. (K,)."""
+    is_pair = np.array([stream.parallel for stream in streams])
+    shares = np.zeros(len(streams))
+    for kind in (False, True):
+        sizes = [len(stream) for stream in streams if stream.parallel == kind]
+        if sizes:
+            shares[is_pair == kind] = sampling_probabilities(sizes, temperature, [kind] * len(sizes))
+    return shares
+
+
+def _reasons(stream: SegmentStream) -> str:
+    """What is left out of a stream, and why."""
+    return ", ".join(f"{count} {reason}" for reason, count in stream.left_out.items())

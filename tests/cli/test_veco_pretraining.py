@@ -1,0 +1,67 @@
+"""VECO's pre-training under fairseq-train, and a translation model that starts from it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import pytest
+import torch
+
+from tests import builders, data_bins, veco_data_builders
+
+pytestmark = pytest.mark.slow  # two commands, about 25 seconds of one core
+
+Run = Callable[..., Any]
+TAGS = ("<mask>", "[en]", "[de]")
+SIZES = [
+    *("--encoder-layers", 3, "--encoder-embed-dim", builders.WIDTH, "--encoder-ffn-embed-dim", builders.FFN),
+    *("--encoder-attention-heads", builders.HEADS, "--arch", "veco_tiny"),
+]
+TRAINING = ["--optimizer", "adam", "--lr", 0.01, "--seed", 1, "--num-workers", 0, "--cpu", "--log-format", "json"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs and documents; ``<mask>`` and the symbols of the languages stand at the end of the dictionary."""
+    path = tmp_path_factory.mktemp("veco")
+    for number, split in enumerate(("train", "valid")):
+        data_bins.write_pair(path, split, "en", "de", seed=3 + number, count=12)
+        veco_data_builders.write_documents(path, split, "en", veco_data_builders.documents([4] * 6, seed=5 + number))
+    for language in ("en", "de"):
+        file = path / f"dict.{language}.txt"
+        file.write_text(file.read_text(encoding="utf-8") + "".join(f"{tag} 1\n" for tag in TAGS), encoding="utf-8")
+    return path
+
+
+def updates(log: str) -> List[Dict[str, Any]]:
+    """What was logged of each update."""
+    return [json.loads(text) for text in re.findall(r"train_inner \| (\{.*\})", log)]
+
+
+def test_from_pretraining_to_translation(folder: Path, run_cli: Run, user_dir: str, tmp_path: Path) -> None:
+    line = [folder, "--user-dir", user_dir, *SIZES, *TRAINING]
+    done = run_cli(
+        *("train", *line, "--task", "veco_pretraining", "--pairs", "en-de", "--monolingual", "en", "--tokens-per-sample", 40),
+        *("--criterion", "cross_sequence_mlm", "--freeze-backbone-updates", 2, "--max-sentences", 4, "--max-update", 6),
+        *("--log-interval", 1, "--save-dir", tmp_path / "pretrained"),
+    )  # fmt: skip
+    logged = [
+        {name for name in ("is_mlm", "cs_mlm", "tlm") if update.get(name) is not None}
+        for update in updates(done.stdout + done.stderr)
+    ]
+    # Cross-attention alone, then documents and pairs in turn.
+    assert logged == [{"cs_mlm"}] * 2 + [{"is_mlm", "cs_mlm"}, {"is_mlm", "cs_mlm", "tlm"}] * 2
+    state = torch.load(tmp_path / "pretrained" / "checkpoint_last.pt", weights_only=False)["model"]
+    done = run_cli(
+        *("train", *line, "--task", "translation_from_pretrained_veco", "--source-lang", "en", "--target-lang", "de"),
+        *("--finetune-from-model", tmp_path / "pretrained" / "checkpoint_last.pt", "--keep-decoder-layers", "0,2"),
+        *("--no-scale-embedding", "--max-sentences", 4, "--lr", 1e-6, "--max-update", 1, "--save-dir", tmp_path / "run"),
+    )  # fmt: skip
+    found = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=False)["model"]
+    for name, source in (
+        ("encoder.embed_tokens.weight", "encoder.embed_tokens.weight"),
+        ("decoder.layers.1.encoder_attn.k_proj.weight", "decoder.layers.2.encoder_attn.k_proj.weight"),
+    ):
+        torch.testing.assert_close(found[name], state[source], rtol=0, atol=1e-4)
+    assert "no entry" not in done.stdout + done.stderr  # the languages have their symbols

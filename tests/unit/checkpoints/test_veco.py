@@ -1,0 +1,273 @@
+"""The encoder and the masked LM of VECO files in every layout equal stock fairseq's and transformers' on the same weights."""
+
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
+from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.models.nlu import load_text_encoder
+from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from tests import nlu_builders, veco_files
+from tests.nlu_builders import HEADS, LAYERS, PAD, PIECES, WIDTH
+from tests.unit.checkpoints import builders as masked_lms
+from tests.veco_files import ROWS
+
+
+@pytest.fixture
+def hf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """transformers, kept from importing torchaudio: fairseq requires it, and it cannot load beside torch 2.13."""
+    monkeypatch.setitem(sys.modules, "torchaudio", None)
+    import transformers
+
+    return transformers
+
+
+def stock_layers(model: Any, tokens: Tensor) -> Any:
+    """Every layer of stock fairseq's own encoder, (B, S, C)."""
+    found = model.encoder(tokens, return_all_hiddens=True)
+    return [state.transpose(0, 1) for state in found["encoder_states"]]
+
+
+def assert_layers_equal(path: Path, expected: Any, tokens: Tensor, atol: float = 0.0) -> None:
+    """At every token of every layer; the layers differ from each other."""
+    with torch.no_grad():
+        found = load_text_encoder(path)(tokens)
+    kept = tokens.ne(PAD)
+    assert len(found) == len(expected) == LAYERS + 1
+    for number, (ours, theirs) in enumerate(zip(found, expected)):
+        torch.testing.assert_close(ours[kept], theirs[kept], rtol=0, atol=atol, msg=f"layer {number}")
+    assert all((a[kept] - b[kept]).abs().max() > 0.1 for a, b in zip(expected, expected[1:]))
+
+
+def dropped(found: Any, start: str) -> Dict[str, str]:
+    """Reasons of the dropped names with that start."""
+    return {name: found.report.reasons[name] for name in found.report.dropped if name.startswith(start)}
+
+
+# ---- fairseq's layout. ----
+
+
+@torch.no_grad()
+def test_the_released_layout_equals_stock_fairseq(tmp_path: Path) -> None:
+    model = veco_files.released(tmp_path)
+    tokens = nlu_builders.tokens(ROWS)
+    assert_layers_equal(tmp_path, stock_layers(model, tokens), tokens)
+    found = read_encoder(tmp_path)
+    assert found.layout == family_layout("xlmr", scale_embedding=True, **veco_files.sizes_of_tiny())
+    assert {name: tuple(one.shape) for name, one in found.tensors.items()} == expected_shapes(found.layout)
+    assert set(found.report.loaded) | set(found.report.dropped) == set(veco_files.released_state(model))
+    decoder = set(dropped(found, "decoder.").values())
+    assert decoder == {"decoder, unused by an encoder", "format counter of fairseq"}
+    assert dropped(found, "classification_heads.") == {"classification_heads.nli.dense.weight": "head of another task"}
+    assert list(dropped(found, "encoder.")) == ["encoder.version", "encoder.output_projection.weight"]
+    assert found.entries == ("<s>", "<pad>", "</s>", "<unk>", *PIECES, "<mask>") and found.languages is None
+
+
+@torch.no_grad()
+def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_path: Path) -> None:
+    model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
+    tokens = nlu_builders.tokens(ROWS)
+    assert_layers_equal(tmp_path / "checkpoint_last.pt", stock_layers(model, tokens), tokens)
+    found = read_encoder(tmp_path / "checkpoint_last.pt")
+    assert found.layout == family_layout("xlmr", **veco_files.sizes_of_tiny())
+    heads = dropped(found, "lm_head.")
+    assert len(heads) == 6 and set(heads.values()) == {"head of the masked LM, unused by an encoder"}
+
+
+@torch.no_grad()
+def test_a_fine_tuned_generation_model(tmp_path: Path) -> None:
+    """Fewer decoder layers of other values, no head, no row for <mask>."""
+    model = nlu_builders.stock_model(
+        PIECES, arch="transformer", **{**veco_files.SHAPE, "decoder_layers": 1, "no_scale_embedding": True}
+    )
+    path = veco_files.write(tmp_path / "checkpoint_best.pt", model, model.state_dict(), arch="veco_tiny")
+    tokens = nlu_builders.tokens(ROWS - 1)
+    assert_layers_equal(path, stock_layers(model, tokens), tokens)
+    assert read_encoder(path).layout.family == "xlmr"
+
+
+@pytest.mark.parametrize("arch", [None, "transformer", "transformer_wmt_en_de_big", "my_model"])
+@pytest.mark.parametrize("kind", ["released", "last layers", "pretrained"])
+def test_tensors_tell_a_veco_where_the_architecture_does_not(tmp_path: Path, arch: Any, kind: str) -> None:
+    model = veco_files.stock(scaled=kind != "pretrained")
+    state = veco_files.pretrained_state(model) if kind == "pretrained" else veco_files.released_state(model)
+    if kind == "last layers":
+        renamed = {name.replace("decoder.layers.1.", "decoder.layers.0."): one for name, one in state.items()}
+        state = {name: one for name, one in renamed.items() if not name.startswith("decoder.layers.1.")}
+    elif kind == "pretrained":  # trained further on one side: the head alone tells
+        state["decoder.layers.0.fc1.weight"] = state["decoder.layers.0.fc1.weight"] + 1
+    file = veco_files.write(tmp_path / "model.pt", model, state, arch=arch)
+    layout = read_encoder(file).layout
+    assert (layout.family, layout.scale_embedding) == ("xlmr", kind != "pretrained")
+
+
+@pytest.mark.parametrize("kind", ["released", "pretrained"])
+def test_without_any_options_the_layout_tells_whether_embeddings_are_scaled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    model = veco_files.stock(scaled=kind == "released")
+    state = veco_files.released_state(model) if kind == "released" else veco_files.pretrained_state(model)
+    torch.save({"model": state}, tmp_path / "model.pt")
+    with pytest.raises(CheckpointError, match="number of attention heads"):
+        read_encoder(tmp_path)
+    layout = read_encoder(tmp_path, heads=HEADS).layout
+    assert (layout.family, layout.scale_embedding) == ("xlmr", kind == "released")
+    assert f"its options lack no_scale_embedding: {kind != 'released'} is taken" in caplog.text
+
+
+@pytest.mark.parametrize("arch", ["bart_base", "mbart_large"])
+def test_a_post_norm_bart_stays_one(tmp_path: Path, arch: str) -> None:
+    """Even where its decoder started from its encoder."""
+    model = veco_files.stock(scaled=False)
+    file = veco_files.write(tmp_path / "model.pt", model, model.state_dict(), arch=arch)
+    layout = read_encoder(file).layout
+    assert (layout.family, layout.scale_embedding) == ("mbart", False)
+
+
+def test_what_may_be_a_bart_or_a_fine_tuned_veco_is_refused(tmp_path: Path) -> None:
+    """They differ in the scale of the embeddings, which nothing tells."""
+    model = nlu_builders.stock_model(PIECES, arch="transformer", **veco_files.SHAPE)
+    lost = ("arch", "no_scale_embedding")
+    file = veco_files.write(tmp_path / "model.pt", model, model.state_dict(), without=lost)
+    with pytest.raises(CheckpointError, match="neither arch nor no_scale_embedding.*fit BART.*fine-tuned VECO"):
+        read_encoder(file)
+    stated = veco_files.write(tmp_path / "model.pt", model, model.state_dict(), arch="transformer")
+    assert read_encoder(stated).layout.family == "mbart"
+
+
+def _without(name: str) -> Callable[[Dict[str, Tensor]], Any]:
+    return lambda state: state.pop(name)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (_without("encoder.layers.1.fc2.bias"), r"missing tensors: layers\.1\.fc2\.bias"),
+        (lambda s: s.update({"encoder.layer_norm.weight": torch.ones(WIDTH)}), "has norms before the blocks"),
+        (lambda s: s.update({"encoder.layers.0.adapter.weight": torch.ones(2)}), "unknown tensors .*adapter"),
+        (
+            lambda s: s.update({"decoder.layers.0.gate.bias": torch.ones(2)}),
+            r"unknown tensors decoder\.layers\.0\.gate",
+        ),
+        (lambda s: s.update({"lm_head.bias.old": torch.ones(2)}), r"unknown tensors lm_head\.bias\.old"),
+    ],
+)
+def test_a_damaged_veco_is_refused(tmp_path: Path, edit: Any, message: str) -> None:
+    model = veco_files.stock()
+    state = veco_files.released_state(model)
+    edit(state)
+    with pytest.raises(CheckpointError, match=message):
+        read_encoder(veco_files.write(tmp_path / "model.pt", model, state))
+
+
+# ---- Hugging Face's layout. ----
+
+
+@torch.no_grad()
+def test_the_folder_equals_transformers(tmp_path: Path, hf: Any) -> None:
+    model = nlu_builders.huggingface(hf, "xlmr", tmp_path, ROWS)
+    names = veco_files.add_cross_attention(tmp_path)
+    tokens = nlu_builders.tokens(ROWS)
+    theirs = model.roberta(tokens, attention_mask=tokens.ne(PAD).long(), output_hidden_states=True)
+    assert_layers_equal(tmp_path, list(theirs.hidden_states), tokens, atol=1e-5)
+    found = read_encoder(tmp_path)
+    assert found.layout == family_layout("xlmr", **veco_files.sizes_of_tiny())
+    cross = {name for name in names if "cross_attention" in name}
+    assert len(cross) == 10 * LAYERS
+    assert {found.report.reasons[name] for name in cross} == {"cross-attention of a VECO, unused by an encoder"}
+    assert (set(found.report.loaded) | set(found.report.dropped)) - {"(added to the positions)"} == set(names)
+
+
+@pytest.mark.parametrize("flag", ["is_decoder", "add_cross_attention"])
+def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path: Path, flag: str) -> None:
+    state = veco_files.folder_state()
+    plain = {name: one for name, one in state.items() if "cross_attention" not in name}
+    with pytest.raises(CheckpointError, match=rf"{flag} = True, expected false \(there are no cross_attention"):
+        read_encoder(veco_files.write_folder(tmp_path / "plain", plain, **{flag: True}))
+    one_word = {name.replace("cross_attention", "crossattention"): one for name, one in state.items()}
+    with pytest.raises(CheckpointError, match=f"{flag} = True"):
+        read_encoder(veco_files.write_folder(tmp_path / "library", one_word, **{flag: True}))
+    assert read_encoder(veco_files.write_folder(tmp_path / "veco", state, **{flag: True})).layout.layers == 12
+    with pytest.raises(CheckpointError, match=r"unknown tensors .*crossattention"):
+        read_encoder(veco_files.write_folder(tmp_path / "library", one_word))
+
+
+def test_new_names_of_the_norms_are_read_as_well(tmp_path: Path) -> None:
+    state = {
+        name.replace(".gamma", ".weight").replace(".beta", ".bias"): one
+        for name, one in veco_files.folder_state().items()
+    }
+    expected = read_encoder(veco_files.write_folder(tmp_path / "old")).tensors
+    masked_lms.assert_same(read_encoder(veco_files.write_folder(tmp_path / "new", state)).tensors, expected)
+
+
+def test_unknown_cross_attention_is_refused(tmp_path: Path) -> None:
+    state = {**veco_files.folder_state(), "roberta.encoder.layer.3.cross_attention.gate.weight": torch.ones(2)}
+    with pytest.raises(CheckpointError, match=r"unknown tensors .*layer\.3\.cross_attention\.gate"):
+        read_encoder(veco_files.write_folder(tmp_path / "veco", state))
+
+
+# ---- As a masked LM. ----
+
+
+@torch.no_grad()
+def test_one_that_was_pretrained_here_is_a_masked_lm(tmp_path: Path) -> None:
+    model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
+    found = read_masked_lm(tmp_path / "checkpoint_last.pt")
+    assert found.sizes == {**veco_files.sizes_of_tiny(), "padding_idx": PAD}
+    lm = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
+    load(lm, found.tensors)
+    tokens = nlu_builders.tokens(ROWS)
+    head = veco_files.head(model.encoder.embed_tokens.weight)
+    hidden = stock_layers(model, tokens)[-1]
+    hidden = torch.nn.functional.linear(hidden, head["lm_head.dense.weight"], head["lm_head.dense.bias"])
+    norm = head["lm_head.layer_norm.weight"], head["lm_head.layer_norm.bias"]
+    hidden = torch.nn.functional.layer_norm(torch.nn.functional.gelu(hidden), (WIDTH,), *norm)
+    expected = torch.nn.functional.linear(hidden, head["lm_head.weight"], head["lm_head.bias"])
+    kept = tokens.ne(PAD)
+    torch.testing.assert_close(lm(tokens)[kept], expected[kept], rtol=0, atol=1e-5)
+    assert set(found.report.loaded) | set(found.report.dropped) == set(veco_files.pretrained_state(model))
+
+
+def test_the_folder_is_a_masked_lm(tmp_path: Path) -> None:
+    found = read_masked_lm(veco_files.write_folder(tmp_path / "veco"))
+    masked_lms.assert_same(found.tensors, masked_lms.masked_lm_tensors())
+
+
+def test_one_for_generation_is_no_masked_lm(tmp_path: Path) -> None:
+    veco_files.released(tmp_path / "released")
+    with pytest.raises(CheckpointError, match="is a VECO for generation, without the head of a masked LM.*lm_head"):
+        read_masked_lm(tmp_path / "released")
+    model = veco_files.stock()
+    scaled = veco_files.write(tmp_path / "model.pt", model, veco_files.pretrained_state(model))
+    with pytest.raises(CheckpointError, match="was trained with no_scale_embedding = False, expected True"):
+        read_masked_lm(scaled)
+
+
+def test_a_head_that_is_not_tied_is_refused(tmp_path: Path) -> None:
+    model = veco_files.stock(scaled=False)
+    state = veco_files.pretrained_state(model)
+    state["lm_head.weight"] = state["lm_head.weight"] + 1
+    with pytest.raises(
+        CheckpointError, match="the output projection .*lm_head.weight.* differs from the token embedding"
+    ):
+        read_masked_lm(veco_files.write(tmp_path / "model.pt", model, state))
+
+
+def test_half_precision_and_shared_memory(tmp_path: Path) -> None:
+    """What is stored once under many names is converted once."""
+    from fairseq_plugins.checkpoints.masked_lm import float_tensors
+
+    state = veco_files.pretrained_state(veco_files.stock(scaled=False))
+    halves: Dict[int, Tensor] = {}
+    half = {name: halves.setdefault(one.data_ptr(), one.half()) for name, one in state.items()}
+    found = float_tensors(half, "x")
+    for name, one in found.items():
+        assert one.dtype == torch.float32 and torch.equal(one, half[name].float())
+    assert len({one.data_ptr() for one in found.values()}) == len({one.data_ptr() for one in half.values()}) < len(half)

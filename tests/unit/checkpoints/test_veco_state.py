@@ -1,0 +1,224 @@
+"""A VECO's Hugging Face folder as a state for generation, and what averaging and exporting do with tensors of several names."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import safetensors.torch
+import torch
+from fairseq import checkpoint_utils, models
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from fairseq_plugins.checkpoints import CheckpointError, average, export, read_checkpoint, read_masked_lm
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.portable import export_checkpoint, import_checkpoint
+from fairseq_plugins.checkpoints.veco_state import VECOState, veco_state_from_folder
+from tests import nlu_builders, veco_files
+from tests.unit.checkpoints import builders as masked_lms
+from tests.veco_files import CROSS, WORDS
+
+LAYERS = masked_lms.SIZES["layers"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of 12 layers, with a head."""
+    return veco_files.write_folder(tmp_path_factory.mktemp("veco") / "folder")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> VECOState:
+    return veco_state_from_folder(folder)
+
+
+def bytes_of(state: Dict[str, Tensor]) -> int:
+    """Of different memory."""
+    return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in state.values()}.values())
+
+
+def stored(file: Path) -> int:
+    """How many pieces of memory a file holds."""
+    return sum("/data/" in name for name in zipfile.ZipFile(file).namelist())
+
+
+def assert_tied(state: Dict[str, Tensor], layers: int, head: bool = True) -> None:
+    """Every layer, the embeddings and the output projections, and nothing else."""
+    words = {state[f"{name}.weight"].data_ptr() for name in WORDS if head or name != "lm_head"}
+    assert len(words) == 1
+    names = [name for name in state if name.startswith("decoder.") and "encoder_attn" not in name]
+    same = [name for name in names if not name.endswith(("version", "output_projection.weight"))]
+    assert len(same) == 16 * layers + 4
+    assert all(state[name].data_ptr() == state[name.replace("decoder.", "encoder.", 1)].data_ptr() for name in same)
+    apart = [one.data_ptr() for name, one in state.items() if "encoder_attn" in name or name.startswith("encoder.")]
+    assert len(set(apart)) == len(apart)
+
+
+# ---- The folder as a state. ----
+
+
+def test_every_name_of_the_folder_has_its_place(found: VECOState) -> None:
+    state = veco_files.folder_state()
+    tensors = masked_lms.masked_lm_tensors()
+    for layer in range(LAYERS):
+        for theirs, ours in CROSS.items():
+            expected = state[f"roberta.encoder.layer.{layer}.{theirs}"]
+            assert torch.equal(found.tensors[f"decoder.layers.{layer}.{ours}"], expected), ours
+            assert found.sources[f"decoder.layers.{layer}.{ours}"] == f"roberta.encoder.layer.{layer}.{theirs}"
+    for name, expected in tensors.items():
+        places = (
+            [name]
+            if name.startswith("lm_head.")
+            else [name.replace("sentence_encoder", side) for side in ("encoder", "decoder")]
+        )
+        assert all(torch.equal(found.tensors[place], expected) for place in places), name
+    assert len(found.tensors) == 2 * (16 * LAYERS + 4) + 10 * LAYERS + 1 + 6
+    assert_tied(found.tensors, LAYERS)
+    assert found.sizes == masked_lms.SIZES
+    token_types = "roberta.embeddings.token_type_embeddings.weight"
+    assert set(found.report.loaded) | set(found.report.dropped) == set(state) and token_types in found.report.loaded
+    assert not any("cross_attention" in name for name in found.report.dropped)
+
+
+def test_without_a_head(tmp_path: Path) -> None:
+    state = veco_state_from_folder(
+        veco_files.write_folder(tmp_path / "x", veco_files.folder_state(with_head=False))
+    ).tensors
+    assert not any(name.startswith("lm_head.") for name in state)
+    assert_tied(state, LAYERS, head=False)
+
+
+def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder: Path, found: VECOState, tmp_path: Path) -> None:
+    file = tmp_path / "veco.pt"
+    assert export.main(["import", str(folder), str(file)]) == 0
+    content = checkpoint_utils.load_checkpoint_to_cpu(str(file))
+    state = content["model"]
+    assert bytes_of(state) == bytes_of(found.tensors) + 8
+    assert stored(file) == len({one.data_ptr() for one in state.values()}) < len(state)
+    options = {
+        name: value for name, value in OmegaConf.to_container(content["cfg"]["model"]).items() if name != "_name"
+    }
+    task = nlu_builders.task_of([f"p{number}" for number in range(masked_lms.SIZES["vocab_size"] - 4)])
+    model = models.build_model(OmegaConf.create({"_name": "transformer", **options}), task)
+    left = model.load_state_dict(
+        {name: one for name, one in state.items() if not name.startswith("lm_head.")}, strict=True
+    )
+    assert not left.missing_keys and not left.unexpected_keys
+    layout = read_encoder(file).layout
+    assert layout == read_encoder(folder).layout and not layout.scale_embedding
+    assert read_masked_lm(file).fingerprint == read_masked_lm(folder).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("edit", "config", "message"),
+    [
+        (
+            lambda s: [s.pop(name) for name in list(s) if "cross_attention" in name],
+            {},
+            "has no cross_attention.* tensors",
+        ),
+        (
+            lambda s: s.pop("roberta.encoder.layer.11.cross_attention.self.key.bias"),
+            {},
+            r"missing tensors: layers\.11\.encoder_attn\.k_proj",
+        ),
+        (lambda s: s.pop("roberta.encoder.layer.2.output.dense.bias"), {}, r"missing tensors: .*layers\.2\.fc2"),
+        (lambda s: s.pop("lm_head.bias"), {}, r"missing tensors: lm_head\.bias"),
+        (
+            lambda s: s.update({"roberta.encoder.layer.0.cross_attention.output.LayerNorm.gamma": torch.ones(3)}),
+            {},
+            r"wrong shapes: layers\.0\.encoder_attn_layer_norm\.weight \(3,\) instead of \(8,\)",
+        ),
+        (lambda s: None, {"num_hidden_layers": 6}, "options say layers = 6, its tensors 12"),
+        (lambda s: None, {"num_attention_heads": None}, "number of attention heads"),
+        (lambda s: None, {"pad_token_id": 0, "max_position_embeddings": 12}, "pad_token_id = 0, expected 1"),
+    ],
+)
+def test_what_is_no_whole_veco_is_refused(tmp_path: Path, capsys: Any, edit: Any, config: Any, message: str) -> None:
+    state = veco_files.folder_state()
+    edit(state)
+    path = veco_files.write_folder(tmp_path / "x", state, **config)
+    with pytest.raises(CheckpointError, match=message):
+        veco_state_from_folder(path)
+    with pytest.raises(SystemExit):
+        export.main(["import", str(path), str(tmp_path / "y.pt")])
+    assert not (tmp_path / "y.pt").exists() and "checkpoint" in capsys.readouterr().err
+
+
+def test_a_fairseq_checkpoint_is_there_already(tmp_path: Path) -> None:
+    veco_files.released(tmp_path)
+    with pytest.raises(CheckpointError, match="is a fairseq checkpoint, expected a Hugging Face folder"):
+        veco_state_from_folder(tmp_path)
+
+
+# ---- Averages. ----
+
+
+def pretrained(path: Path, seed: int) -> Dict[str, Tensor]:
+    """A checkpoint of the pre-training with other weights. Returns its state."""
+    model = veco_files.stock(scaled=False)
+    nlu_builders.randomise(model, seed)
+    veco_files.pretrained(path, model)
+    return veco_files.pretrained_state(model)
+
+
+def test_an_average_stays_tied(tmp_path: Path) -> None:
+    states = [pretrained(tmp_path / f"{seed}.pt", seed) for seed in (1, 2, 3)]
+    files = [tmp_path / f"{seed}.pt" for seed in (1, 2, 3)]
+    average.write_average(files, tmp_path / "average.pt")
+    found = read_checkpoint(tmp_path / "average.pt")["model"]
+    assert list(found) == list(states[0])
+    for name, one in found.items():
+        expected = torch.stack([state[name].double() for state in states]).mean(0).float()
+        assert torch.equal(one, expected), name
+    assert_tied(found, nlu_builders.LAYERS)
+    assert stored(tmp_path / "average.pt") == stored(files[0])
+    assert bytes_of(found) == bytes_of(states[0])
+    assert read_encoder(tmp_path / "average.pt").layout == read_encoder(files[0]).layout
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_is_not_tied_everywhere_is_averaged_apart(tmp_path: Path, place: int) -> None:
+    states = [pretrained(tmp_path / f"{seed}.pt", seed) for seed in (1, 2)]
+    content = torch.load(tmp_path / f"{place + 1}.pt", weights_only=False)
+    name, other = "decoder.layers.1.fc1.weight", "encoder.layers.1.fc1.weight"
+    states[place][name] = content["model"][name] = content["model"][name] + 1
+    torch.save(content, tmp_path / f"{place + 1}.pt")
+    found = average.average_checkpoints([tmp_path / "1.pt", tmp_path / "2.pt"])["model"]
+    for one in (name, other):
+        expected = (states[0][one].double() + states[1][one].double()) / 2
+        assert torch.equal(found[one], expected.float()), one
+    assert not torch.equal(found[name], found[other])
+
+
+def test_shared_tensors_are_summed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sums of a model with most tensors under two names need no more memory than its parameters."""
+    state = pretrained(tmp_path / "1.pt", 1)
+    seen: List[int] = []
+    divide = average._divide
+    monkeypatch.setattr(average, "_divide", lambda sums, *rest: seen.append(len(sums)) or divide(sums, *rest))
+    average.average_checkpoints([tmp_path / "1.pt"])
+    assert seen == [len({one.data_ptr() for one in state.values()})] and seen[0] < len(state)
+
+
+# ---- Export. ----
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_an_export_stores_once_what_is_tied(tmp_path: Path, half: bool) -> None:
+    state = pretrained(tmp_path / "1.pt", 1)
+    config = export_checkpoint(tmp_path / "1.pt", tmp_path / "out", dictionaries=False, half=half)
+    kept = safetensors.torch.load_file(tmp_path / "out" / "model.safetensors")
+    assert len(kept) + len(config["tied"]) == len(state)
+    assert len(kept) == len({one.data_ptr() for one in state.values()})
+    assert sum(one.numel() for one in kept.values()) * 4 == bytes_of(state)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["cfg"]["model"]["_name"] == "veco_tiny"
+    import_checkpoint(tmp_path / "out", tmp_path / "back.pt")
+    back = read_checkpoint(tmp_path / "back.pt")["model"]
+    assert set(back) == set(state)
+    for name, one in state.items():
+        assert torch.equal(back[name], one.half() if half else one), name
+    assert_tied(back, nlu_builders.LAYERS)
+    assert read_masked_lm(tmp_path / "back.pt").sizes == read_masked_lm(tmp_path / "1.pt").sizes

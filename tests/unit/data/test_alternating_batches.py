@@ -1,0 +1,178 @@
+"""Batches of two kinds in turn: how often each is used, and that the order outlives shuffling, shards and restarts."""
+
+from typing import Any, List, Sequence
+
+import numpy as np
+import pytest
+from fairseq.data import FairseqDataset
+from fairseq.data.iterators import EpochBatchIterator
+
+from fairseq_plugins.data.alternating_batches import AlternatingIterator, take_turns
+
+ITEMS = 100
+
+
+class Numbers(FairseqDataset):
+    """The item is its index and the epoch in which it is read."""
+
+    def __init__(self) -> None:
+        self.epoch = 1
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __getitem__(self, index: int) -> Any:
+        return int(index), self.epoch
+
+    def __len__(self) -> int:
+        return ITEMS
+
+    def collater(self, samples: Sequence[Any]) -> Any:
+        return list(samples)
+
+
+def arrays(*batches: Sequence[int]) -> List[np.ndarray]:
+    return [np.array(batch) for batch in batches]
+
+
+def turns(*kinds: List[np.ndarray], seed: int = 1) -> List[List[int]]:
+    return [batch.tolist() for batch in take_turns(kinds, ITEMS, np.random.default_rng(seed))]
+
+
+# ---- Which batches. ----
+
+
+def test_equal_numbers_by_hand() -> None:
+    assert turns(arrays([1, 2], [3]), arrays([50], [51, 52])) == [[1, 2], [50], [3], [51, 52]]
+
+
+def test_the_smaller_kind_is_used_again_with_other_indices() -> None:
+    found = turns(arrays([1, 2], [3], [4], [5]), arrays([50], [51, 52]))
+    assert found == [[1, 2], [50], [3], [51, 52], [4], [150], [5], [151, 152]]
+    found = turns(arrays([1]), arrays([50], [51], [52]))
+    assert found == [[1], [50], [101], [51], [201], [52]]
+
+
+def test_the_last_round_is_drawn() -> None:
+    large, small = arrays(*([number] for number in range(10))), arrays([50], [51], [52])
+    last = set()
+    for seed in range(30):
+        found = [batch[0] for batch in turns(large, small, seed=seed)[1::2]]
+        assert found[:9] == [50, 51, 52, 150, 151, 152, 250, 251, 252]
+        last.add(found[9])
+    assert last == {350, 351, 352}
+
+
+# ---- The order. ----
+
+
+def iterator(shards: int = 1, shard: int = 0, count: int = 6, kinds: int = 2, **changes: Any) -> Any:
+    """``count`` batches a kind; those of kind k are [10 k + place], in the order of their lengths, so to say."""
+    data = Numbers()
+    batches = [np.array([10 * kind + place]) for place in range(count) for kind in range(kinds)]
+    stock = EpochBatchIterator(data, data.collater, batches, seed=3, num_shards=shards, shard_id=shard, **changes)
+    return AlternatingIterator.of(stock, kinds)
+
+
+def epoch_of(source: Any, shuffle: bool = True, stop: int = 1000) -> List[int]:
+    """The batches of the next epoch, or so many of them."""
+    found = []
+    for batch in source.next_epoch_itr(shuffle=shuffle):
+        found.append(batch[0][0] if batch else -1)
+        if len(found) == stop:
+            break
+    return found
+
+
+def test_stock_does_not_keep_the_order() -> None:
+    """What the class is for: this must not be true of it."""
+    data = Numbers()
+    stock = EpochBatchIterator(data, data.collater, arrays(*([10 * (n % 2)] for n in range(12))), seed=3)
+    assert epoch_of(stock) != [0, 10] * 6
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 3])
+def test_kinds_take_turns_and_each_is_shuffled(kinds: int) -> None:
+    source = iterator(kinds=kinds)
+    orders = [epoch_of(source) for _ in range(2)]
+    for order in orders:
+        assert [batch // 10 for batch in order] == list(range(kinds)) * 6
+        for kind in range(kinds):
+            own = [batch % 10 for batch in order[kind::kinds]]
+            assert sorted(own) == list(range(6)) != own
+    assert orders[0] != orders[1]
+    if kinds > 1:
+        assert [batch % 10 for batch in orders[0][::kinds]] != [batch % 10 for batch in orders[0][1::kinds]]
+    again = iterator(kinds=kinds)
+    assert [epoch_of(again) for _ in range(2)] == orders
+
+
+def test_without_shuffling_batches_stay_where_they_are() -> None:
+    expected = [10 * kind + place for place in range(6) for kind in range(2)]
+    assert epoch_of(iterator(), shuffle=False) == expected
+    assert epoch_of(iterator(disable_shuffling=True)) == expected
+
+
+@pytest.mark.parametrize("shards", [2, 3, 4])
+def test_shards_are_dealt_batches_in_turn(shards: int) -> None:
+    whole = epoch_of(iterator())
+    parts = [epoch_of(iterator(shards, shard)) for shard in range(shards)]
+    assert [batch for update in zip(*parts) for batch in update] == whole
+    for update in zip(*parts):
+        assert {batch // 10 for batch in update} == {0, 1}
+
+
+def test_shards_that_do_not_come_out_even_get_an_empty_batch() -> None:
+    parts = [epoch_of(iterator(4, shard, count=3)) for shard in range(4)]
+    assert [len(part) for part in parts] == [2] * 4
+    assert [part[1] == -1 for part in parts] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_restart_in_the_middle_of_an_epoch_goes_on(shards: int) -> None:
+    for shard in range(shards):
+        first = iterator(shards, shard)
+        epoch_of(first)
+        second_epoch = epoch_of(first)
+        stopped = iterator(shards, shard)
+        epoch_of(stopped)
+        began = epoch_of(stopped, stop=3)
+        state = stopped.state_dict()
+        assert (state["epoch"], state["iterations_in_epoch"]) == (2, 3)
+        resumed = iterator(shards, shard, epoch=2)
+        resumed.load_state_dict(state)
+        assert began + epoch_of(resumed) == second_epoch
+
+
+def test_grouped_shuffling_moves_whole_updates() -> None:
+    for shards, size in ((1, 2), (2, 2), (3, 6)):
+        parts = [epoch_of(iterator(shards, shard, count=7, grouped_shuffling=True)) for shard in range(shards)]
+        whole = [batch for update in zip(*parts) for batch in update if batch >= 0]
+        assert [batch // 10 for batch in whole] == [0, 1] * 7
+        groups = [whole[start : start + size] for start in range(0, 14, size)]
+        expected = [10 * kind + place for place in range(7) for kind in range(2)]
+        fixed = [expected[start : start + size] for start in range(0, 14, size)]
+        assert sorted(groups) == sorted(fixed)
+        assert groups != fixed or shards == 3
+
+
+def test_everything_else_is_as_in_the_stock_iterator() -> None:
+    data = Numbers()
+    changes = dict(
+        seed=5, num_shards=2, shard_id=1, num_workers=2, epoch=4, buffer_size=3, timeout=9, skip_remainder_batch=True
+    )
+    stock = EpochBatchIterator(
+        data,
+        data.collater,
+        arrays([1], [2]),
+        grouped_shuffling=True,
+        reuse_dataloader=True,
+        persistent_workers=False,
+        **changes,
+    )
+    ours = vars(AlternatingIterator.of(stock, 2))
+    assert ours.pop("kinds") == 2
+    assert {**ours, "batch_sampler": None} == {**vars(stock), "batch_sampler": None}
+    off = EpochBatchIterator(data, data.collater, arrays([1], [2]), disable_shuffling=True, num_workers=1)
+    ours = vars(AlternatingIterator.of(off, 2))
+    assert (ours["disable_shuffling"], ours["persistent_workers"], ours["reuse_dataloader"]) == (True, True, False)

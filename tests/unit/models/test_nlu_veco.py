@@ -1,0 +1,200 @@
+"""nlu_encoder with a VECO: named architectures, dictionaries, and the encoder route equal to XLM-R's."""
+
+from pathlib import Path
+from typing import Any, Dict, Sequence
+
+import pytest
+import torch
+from fairseq import models
+from fairseq.options import get_training_parser, parse_args_and_arch
+
+from fairseq_plugins.checkpoints import read_masked_lm
+from fairseq_plugins.checkpoints.encoder_layout import EncoderLayout
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.models.nlu import load_text_encoder
+from tests import nlu_builders, veco_builders, veco_files
+from tests.nlu_builders import PIECES
+from tests.nlu_models import KINDS, arguments, build, from_file, reloaded, saved, tokens_for
+from tests.unit.checkpoints import builders as masked_lms
+from tests.veco_files import SYMBOLS
+
+SIZES = {
+    "veco_encoder_tiny": (4, 256, 1024, 4),
+    "veco_encoder_base": (12, 768, 3072, 12),
+    "veco_encoder_large": (24, 1024, 4096, 16),
+}
+OPTIONS = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_heads")
+TINY = {"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "encoder_heads": 2}
+
+
+def named(kind: str, arch: str, **options: Any) -> Any:
+    """Options with that architecture, before it has filled the rest."""
+    found = arguments(kind, **options)
+    setattr(found, "_name" if kind == "omegaconf" else "arch", arch)
+    return found
+
+
+def filled(args: Any) -> Any:
+    """The family and sizes after the architecture."""
+    models.ARCH_CONFIG_REGISTRY[getattr(args, "_name", None) or args.arch](args)
+    return [args.encoder_family, *(getattr(args, name) for name in OPTIONS)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("arch", list(SIZES))
+def test_an_architecture_fills_what_is_open(kind: str, arch: str) -> None:
+    none = dict.fromkeys(OPTIONS)
+    assert filled(named(kind, arch, encoder_family=None, **none)) == ["xlmr", *SIZES[arch]]
+    given = filled(named(kind, arch, **{**none, "encoder_heads": 2, "encoder_layers": 3}, encoder_family="bert"))
+    assert given == ["bert", 3, *SIZES[arch][1:3], 2]
+
+
+def test_from_the_command_line() -> None:
+    line = ["data", "--task", "sentence_prediction", "--arch", "veco_encoder_base", "--encoder-layers", "6"]
+    args = parse_args_and_arch(get_training_parser(), line)
+    assert [args.encoder_family, *(getattr(args, name) for name in OPTIONS)] == ["xlmr", 6, 768, 3072, 12]
+
+
+def test_from_scratch_both_ways_build_the_same() -> None:
+    built = [build(named(kind, "veco_encoder_tiny"), SYMBOLS) for kind in KINDS]
+    shapes = [{name: tuple(one.shape) for name, one in model.state_dict().items()} for model in built]
+    assert shapes[0] == shapes[1]
+    expected = EncoderLayout("xlmr", len(SYMBOLS) + 4, 4, 256, 1024, 4, max_positions=512)
+    assert built[0].encoder.layout == built[1].encoder.layout == expected
+    assert built[0].pooling == "first"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_file_must_have_the_sizes_of_the_architecture(tmp_path: Path, kind: str) -> None:
+    veco_files.released(tmp_path)
+    path = str(tmp_path)
+    message = r"other sizes than --arch veco_encoder_large and the command line: --encoder-layers 24 \(valid here: 2\)"
+    with pytest.raises(ValueError, match=message):
+        build(named(kind, "veco_encoder_large", pretrained_encoder=path, encoder_heads=2), SYMBOLS)
+    with pytest.raises(ValueError, match="heads = 16 was given, but the file says encoder_attention_heads = 2"):
+        build(named(kind, "veco_encoder_large", pretrained_encoder=path), SYMBOLS)
+    fits = build(named(kind, "veco_encoder_large", pretrained_encoder=path, **TINY), SYMBOLS)
+    assert fits.encoder.layout == read_encoder(path).layout
+    nlu_builders.mbart_cc25(tmp_path / "mbart")
+    with pytest.raises(ValueError, match=r"--encoder-family xlmr \(valid here: mbart\)"):
+        build(named(kind, "veco_encoder_large", pretrained_encoder=str(tmp_path / "mbart"), **TINY))
+
+
+def write(kind: str, path: Path) -> None:
+    """A VECO of that layout."""
+    if kind == "released":
+        veco_files.released(path)
+    elif kind == "pretrained":
+        veco_files.pretrained(path / "model.pt")
+    else:
+        veco_files.write_folder(path)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["released", "pretrained", "folder"])
+def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path: Path, kind: str) -> None:
+    write(kind, tmp_path / "veco")
+    symbols = SYMBOLS if kind != "folder" else [*PIECES[:18], "<mask>"]
+    model = from_file(tmp_path / "veco", symbols)
+    tokens = tokens_for(model)
+    expected = load_text_encoder(tmp_path / "veco")(tokens)[-1]
+    assert torch.equal(model(tokens)[0], expected) and model.pooling == "first"
+    assert model.encoder.layout.scale_embedding == (kind == "released")
+    for file in (tmp_path / "veco").iterdir():
+        file.unlink()
+    again = reloaded(model, symbols, tmp_path / "own.pt")
+    assert torch.equal(again(tokens)[0], expected)
+    own = read_encoder(tmp_path / "own.pt")
+    assert own.layout == model.encoder.layout
+
+
+@torch.no_grad()
+def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path: Path) -> None:
+    state = veco_files.folder_state()
+    plain = {name: one for name, one in state.items() if "cross_attention" not in name}
+    veco = load_text_encoder(veco_files.write_folder(tmp_path / "veco", state, is_decoder=True))
+    xlmr = load_text_encoder(veco_files.write_folder(tmp_path / "xlmr", plain))
+    assert veco.layout == xlmr.layout
+    tokens = nlu_builders.tokens(masked_lms.SIZES["vocab_size"])
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(veco(tokens), xlmr(tokens)))
+
+
+# ---- Dictionaries: as with XLM-R. ----
+
+
+def test_the_released_dictionary_lacks_the_mask(tmp_path: Path) -> None:
+    """Its last row is the mask's, which the task adds to the entries of dict.txt."""
+    model = veco_files.released(tmp_path)
+    words = from_file(tmp_path, SYMBOLS).encoder.embed_tokens.weight
+    assert torch.equal(words, model.encoder.embed_tokens.weight)
+    swapped = [PIECES[1], PIECES[0], *PIECES[2:], "<mask>"]
+    with pytest.raises(ValueError, match="its vocabulary has 'p0' as entry 4, the data's dictionary 'p1'"):
+        from_file(tmp_path, swapped)
+    with pytest.raises(ValueError, match="its vocabulary has 'p19' as entry 23, the data's dictionary '<mask>'"):
+        from_file(tmp_path, [*PIECES[:-1], "<mask>", PIECES[-1]])
+
+
+def test_one_that_was_pretrained_here_has_its_datas_dictionary(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """<mask> need not be the last entry of it: symbols of languages may follow. The same in a model that went on from it."""
+    model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
+    found = from_file(tmp_path / "checkpoint_last.pt", SYMBOLS)
+    assert torch.equal(found.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+    tagged = [*PIECES[:-3], "<mask>", "[de]", "[en]", "[fr]"]
+    again = from_file(tmp_path / "checkpoint_last.pt", tagged)
+    assert torch.equal(again.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+    assert "nothing beside it tells what its rows mean: they are taken to be the dictionary's" in caplog.text
+    own = saved(again, tmp_path / "own.pt")
+    assert torch.equal(from_file(own, tagged).encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "message"),
+    [
+        (PIECES, "24 entries, .* 25 rows, .*; valid here: truncate.*The one entry fewer is probably <mask>"),
+        ([*PIECES, "new", "<mask>"], "26 entries, .* 25 rows, .*; valid here: extend.*The one entry more"),
+    ],
+)
+def test_rows_that_do_not_fit_need_an_option(tmp_path: Path, symbols: Sequence[str], message: str) -> None:
+    model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
+    with pytest.raises(ValueError, match=message):
+        from_file(tmp_path / "checkpoint_last.pt", symbols)
+    policy = "truncate" if len(symbols) < len(SYMBOLS) else "extend"
+    words = from_file(tmp_path / "checkpoint_last.pt", symbols, embedding_mismatch=policy).encoder.embed_tokens.weight
+    rows = min(len(words), len(SYMBOLS) + 4)
+    assert torch.equal(words[:rows], model.encoder.embed_tokens.weight[:rows])
+
+
+def test_the_mask_of_a_folder_is_its_last_row(tmp_path: Path) -> None:
+    """As of every XLM-R, where no tokenizer's file beside it tells."""
+    path = veco_files.write_folder(tmp_path)
+    with pytest.raises(ValueError, match="<mask> is entry 4 of the dictionary, but row 22, the last one"):
+        from_file(path, ["<mask>", *PIECES[:18]])
+
+
+@torch.no_grad()
+def test_the_checkpoint_of_the_model_itself(tmp_path: Path) -> None:
+    """Encoder and masked LM of a VECO as it pre-trains: the route of its encoder, bit for bit."""
+    args = veco_builders.arguments()
+    model = veco_builders.pretrainer(args).eval()
+    veco_builders.soften(model, seed=5)
+    torch.save({"args": None, "cfg": {"model": args}, "model": model.state_dict()}, tmp_path / "model.pt")
+    found = read_encoder(tmp_path / "model.pt")
+    assert found.layout.layers == veco_builders.LAYERS and not found.layout.scale_embedding
+    tokens = nlu_builders.tokens(found.layout.vocab_size)
+    expected = model.encoder(tokens)["encoder_out"][0].transpose(0, 1)
+    assert torch.equal(load_text_encoder(tmp_path / "model.pt")(tokens)[-1], expected)
+    assert torch.equal(read_masked_lm(tmp_path / "model.pt").tensors["lm_head.bias"], model.lm_head.bias)
+    names = [name for name in found.report.dropped if name.startswith("decoder.") and "encoder_attn" in name]
+    assert len(names) == 10 * veco_builders.LAYERS
+
+
+def test_a_fine_tuned_generation_model_gets_a_row_for_the_mask(tmp_path: Path) -> None:
+    options: Dict[str, Any] = {**veco_files.SHAPE, "no_scale_embedding": True}
+    model = nlu_builders.stock_model(PIECES, arch="transformer", **options)
+    veco_files.write(tmp_path / "model.pt", model, model.state_dict(), arch="veco_tiny")
+    nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
+    words = from_file(tmp_path, SYMBOLS).encoder.embed_tokens.weight
+    assert torch.equal(words[:-1], model.encoder.embed_tokens.weight)
+    assert torch.allclose(words[-1], words[:-1].mean(0), atol=1e-6)

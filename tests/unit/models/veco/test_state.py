@@ -1,0 +1,341 @@
+"""Pretrained states in a translation model: layers, rows, scale, what is dropped and said, and what is refused."""
+
+import logging
+import re
+from typing import Any, Dict
+
+import pytest
+import torch
+from fairseq import models
+from torch import Tensor
+
+from tests import builders, veco_builders
+from tests.veco_builders import LAYERS
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+DEEP = 12  # two digits: layer 1 is not layer 11
+
+
+def deep(**options: Any) -> Any:
+    """A translator whose stack has twelve layers."""
+    return veco_builders.translator(encoder_layers=DEEP, **options)
+
+
+def pretrained_here(**options: Any) -> Dict[str, Tensor]:
+    """A state of pre-training, whose dictionary ends with ``<mask>``."""
+    model = veco_builders.random_pretrainer(**options)
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def layer(state: Dict[str, Tensor], side: str, number: int) -> Dict[str, Tensor]:
+    """The tensors of one layer, under their names in it."""
+    start = f"{side}.layers.{number}."
+    return {name[len(start) :]: tensor for name, tensor in state.items() if name.startswith(start)}
+
+
+def assert_layers(model: Any, before: Dict[str, Tensor], side: str, numbers: Any) -> None:
+    """The model's layers are, bit for bit, these layers of the state."""
+    state = model.state_dict()
+    assert len(getattr(model, side).layers) == len(numbers)
+    for place, number in enumerate(numbers):
+        wanted = layer(before, side, number)
+        found = layer(state, side, place)
+        assert found.keys() == wanted.keys() and len(found) == (26 if side == "decoder" else 16)
+        assert [name for name, tensor in found.items() if not torch.equal(tensor, wanted[name])] == []
+
+
+# ---- Layers. ----
+
+
+@pytest.mark.parametrize(
+    ("choice", "numbers"), [("1,2,11", [1, 2, 11]), ("last:3", [9, 10, 11]), ("every:5", [1, 6, 11]), ("1", [1])]
+)
+def test_chosen_layers_by_anchored_names(choice: str, numbers: list) -> None:
+    released = veco_builders.stock_state(DEEP)
+    model = deep(keep_decoder_layers=choice)
+    model.load_state_dict(dict(released))
+    assert_layers(model, released, "decoder", numbers)
+    assert_layers(model, released, "encoder", list(range(DEEP)))
+    words = released["encoder.embed_tokens.weight"][:-1]  # the last row is that of <mask>
+    for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection"):
+        assert torch.equal(model.state_dict()[f"{name}.weight"], words)
+    assert torch.equal(model.encoder.embed_positions.weight, released["encoder.embed_positions.weight"])
+
+
+def test_encoder_layers_are_chosen_too() -> None:
+    released = veco_builders.stock_state(DEEP)
+    model = deep(keep_encoder_layers="0,1,10,11", keep_decoder_layers="last:2")
+    model.load_state_dict(dict(released))
+    assert_layers(model, released, "encoder", [0, 1, 10, 11])
+    assert_layers(model, released, "decoder", [10, 11])
+
+
+def test_a_state_of_a_run_is_taken_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """Resuming and decoding: the layers were chosen, the rows cut, and training parted encoder and decoder."""
+    model = veco_builders.translator(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
+    veco_builders.soften(model, 8)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    again = veco_builders.translator(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
+    with caplog.at_level(logging.INFO):
+        again.load_state_dict(dict(state))
+    assert [name for name, tensor in again.state_dict().items() if not torch.equal(tensor, state[name])] == []
+    assert "pretrained state" not in caplog.text
+
+
+def test_a_run_of_all_layers_may_have_either_scale() -> None:
+    """Started from a model pre-trained here; its own checkpoints have no head."""
+    options: Dict[str, Any] = dict(keep_decoder_layers=f"last:{LAYERS}", no_scale_embedding=True)
+    model = veco_builders.translator(**options)
+    model.load_state_dict(pretrained_here())
+    model.decoder.layers[2].fc1.bias.data += 0.1
+    veco_builders.translator(**options).load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("given", "layers", "message"),
+    [
+        ({}, DEEP, r"12 decoder layers, the model 6; write --keep-decoder-layers .* --keep-decoder-layers last:6"),
+        ({"keep_decoder_layers": "last:3"}, 5, r"5 encoder layers; valid: the model's 12"),
+        (
+            {"keep_decoder_layers": "last:3", "keep_encoder_layers": "last:2"},
+            5,
+            r"valid: the model's 2, or a stack .* 12",
+        ),
+    ],
+)
+def test_other_numbers_of_layers_are_refused(given: Dict[str, Any], layers: int, message: str, caplog: Any) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        deep(**given).load_state_dict(veco_builders.stock_state(layers))
+    # fairseq's trainer may hide the error: it is in the log too.
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [str(caught.value)]
+
+
+def test_a_gap_in_the_layers_is_refused() -> None:
+    state = {name: tensor for name, tensor in veco_builders.stock_state().items() if ".layers.2." not in name}
+    with pytest.raises(ValueError, match=r"encoder layers \[0, 1, 3\]; valid: 0 to 2"):
+        veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda state: state.pop("decoder.layers.3.encoder_attn.q_proj.weight"),
+            r"missing: decoder\.layers\.1\.encoder_attn",
+        ),
+        (
+            lambda state: state.update({"decoder.adapter.weight": torch.ones(1)}),
+            r"unknown to the model: decoder\.adapter",
+        ),
+        (
+            lambda state: state.update({"encoder.layers.1.fc1.bias": torch.ones(3)}),
+            r"encoder\.layers\.1\.fc1\.bias \(3,\) instead",
+        ),
+        (
+            lambda state: state.update({"decoder.embed_tokens.weight": state["decoder.embed_tokens.weight"] + 1}),
+            r"another decoder\.embed_tokens\.weight",
+        ),
+    ],
+    ids=["missing", "unknown", "shape", "embeddings"],
+)
+def test_what_does_not_fit_is_named(change: Any, message: str) -> None:
+    state = veco_builders.stock_state()
+    change(state)
+    with pytest.raises(ValueError, match=message):
+        veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(state)
+
+
+# ---- Scale and heads. ----
+
+
+def test_a_model_pretrained_here_needs_unscaled_embeddings(caplog: pytest.LogCaptureFixture) -> None:
+    state = pretrained_here()
+    with pytest.raises(ValueError, match=r"has lm_head\.\*.* write --no-scale-embedding"):
+        veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(dict(state))
+    model = veco_builders.translator(keep_decoder_layers="last:2", no_scale_embedding=True)
+    with caplog.at_level(logging.INFO):
+        model.load_state_dict(dict(state))
+    assert_layers(model, state, "decoder", [2, 3])
+    assert (model.encoder.embed_scale, model.decoder.embed_scale) == (1.0, 1.0)
+    assert "lm_head.bias (a head, which translation does not have)" in caplog.text
+
+
+@pytest.mark.parametrize("layers", [2, LAYERS])
+def test_unscaled_embeddings_of_a_model_without_a_head_are_said(layers: int, caplog: pytest.LogCaptureFixture) -> None:
+    """It may be a released one, which scales, or a translator that was trained here, which does not."""
+    model = veco_builders.translator(keep_decoder_layers=f"last:{layers}")
+    model.load_state_dict(veco_builders.stock_state())
+    assert model.encoder.embed_scale == builders.WIDTH**0.5
+    assert "--no-scale-embedding" not in caplog.text
+    model = veco_builders.translator(keep_decoder_layers=f"last:{layers}", no_scale_embedding=True)
+    model.load_state_dict(veco_builders.stock_state())
+    assert "for a released one leave --no-scale-embedding and --init-from-mlm out" in caplog.text
+
+
+def test_symbols_of_languages_behind_mask_keep_their_rows() -> None:
+    """As in examples/veco: <mask> has the masked LM's last row, and the languages come after it."""
+    symbols = {"mask": True, "tags": ("[en]", "[de]")}
+    state = pretrained_here(symbols=symbols)
+    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2", no_scale_embedding=True)
+    model.load_state_dict(dict(state))
+    for name in ("encoder.embed_tokens.weight", "decoder.output_projection.weight"):
+        assert torch.equal(model.state_dict()[name], state["encoder.embed_tokens.weight"])
+
+
+def test_the_encoder_has_no_output() -> None:
+    state = veco_builders.stock_state()
+    state["encoder.output_projection.weight"] = state["encoder.embed_tokens.weight"]
+    veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(state)
+
+
+def test_a_map_counts_also_where_the_numbers_agree_by_chance() -> None:
+    """Two entries go and two symbols come: as many rows as before, and none of the tags' is a piece's."""
+    released = veco_builders.stock_state()
+    kept = [number not in (1, 3) for number in range(builders.PIECES)]
+    symbols = {"pieces": builders.PIECES - 2, "tags": ("[en]", "[de]", "[fr]"), "kept_rows": kept}
+    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2", embedding_mismatch="extend")
+    assert len(model.encoder.dictionary) == released["encoder.embed_tokens.weight"].size(0)
+    model.load_state_dict(dict(released))
+    rows = [*range(4), *(4 + number for number in range(builders.PIECES) if kept[number])]
+    found = model.state_dict()["encoder.embed_tokens.weight"]
+    assert torch.equal(found[: len(rows)], released["encoder.embed_tokens.weight"][rows])
+
+
+def test_heads_of_other_tasks_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    state = veco_builders.stock_state()
+    state["classification_heads.nli.dense.weight"] = torch.ones(2, 2)
+    with caplog.at_level(logging.INFO):
+        veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(state)
+    assert "classification_heads.nli.dense.weight (a head" in caplog.text
+
+
+def test_every_tensor_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    state = pretrained_here()
+    with caplog.at_level(logging.INFO):
+        veco_builders.translator(keep_decoder_layers="0,3", no_scale_embedding=True).load_state_dict(dict(state))
+    (report,) = [text for text in caplog.messages if text.startswith("pretrained state: loaded")]
+    (chosen,) = [text for text in caplog.messages if text.startswith("pretrained state: chosen")]
+    counts = [int(number) for number in re.findall(r"(?:loaded|dropped|chosen) (\d+)", report + chosen)]
+    # Of four decoder layers 0 stays where it is, 3 becomes 1, and 1 and 2 go with the head (6 tensors).
+    assert counts == [len(state) - 3 * 26 - 6, 2 * 26 + 6, 26]
+    assert "decoder.layers.{1}.encoder_attn.q_proj.weight from decoder.layers.{3}.encoder_attn.q_proj.weight" in chosen
+
+
+# ---- Rows. ----
+
+
+def kept_rows(count: int = builders.PIECES) -> list:
+    """A dictionary map that keeps every third entry."""
+    return [number % 3 == 1 for number in range(count)]
+
+
+def cut_translator(kept: list, **symbols: Any) -> Any:
+    task = veco_builders.task(kept_rows=kept, pieces=sum(kept), **symbols)
+    return models.build_model(veco_builders.arguments(keep_decoder_layers="last:2"), task)
+
+
+@pytest.mark.parametrize(("mask_row", "mask"), [(True, True), (True, False), (False, False)])
+def test_the_dictionary_map_chooses_rows(mask_row: bool, mask: bool) -> None:
+    """The four special rows stay; that of ``<mask>`` stays where the file and the dictionary have it."""
+    released = veco_builders.stock_state(rows=4 + builders.PIECES + mask_row)
+    kept = kept_rows()
+    model = cut_translator(kept, mask=mask)
+    model.load_state_dict(dict(released))
+    ids = [0, 1, 2, 3] + [4 + number for number, stays in enumerate(kept) if stays] + [4 + builders.PIECES] * mask
+    words = released["encoder.embed_tokens.weight"][ids]
+    for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection"):
+        assert torch.equal(model.state_dict()[f"{name}.weight"], words)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    again = cut_translator(kept, mask=mask)  # decoding with the same map: the rows are the model's
+    again.load_state_dict(state)
+    assert torch.equal(again.encoder.embed_tokens.weight, words)
+
+
+@pytest.mark.parametrize("lines", [builders.PIECES - 1, builders.PIECES + 2])
+def test_a_map_of_another_length_is_refused(lines: int) -> None:
+    with pytest.raises(ValueError, match=rf"--resized-dict-map has {lines} lines, .* 30 rows; valid here: 25 lines"):
+        cut_translator(kept_rows(lines)).load_state_dict(veco_builders.stock_state())
+
+
+@pytest.mark.parametrize(
+    ("symbols", "policy", "rows", "random"),
+    [
+        ({"tags": ("[en]", "[de]")}, "extend", 29, 2),  # without the row of <mask>, then two tags
+        ({"mask": True}, "error", 30, 0),
+        ({"pieces": 20}, "truncate", 24, 0),
+    ],
+)
+def test_rows_follow_the_policy(symbols: Dict[str, Any], policy: str, rows: int, random: int) -> None:
+    released = veco_builders.stock_state()
+    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2", embedding_mismatch=policy)
+    before = model.encoder.embed_tokens.weight.detach().clone()
+    model.load_state_dict(dict(released))
+    found = model.encoder.embed_tokens.weight
+    assert len(found) == rows + random
+    assert torch.equal(found[:rows], released["encoder.embed_tokens.weight"][:rows])
+    assert torch.equal(found[rows:], before[rows:])
+
+
+@pytest.mark.parametrize(
+    ("symbols", "message"),
+    [
+        ({"tags": ("[en]", "[de]")}, "--embedding-mismatch is error; valid here: extend"),
+        ({"pieces": 20}, "--embedding-mismatch is error; valid here: truncate"),
+        ({"pieces": 26, "mask": True}, "<mask> is entry 30 of the dictionary, but row 29"),
+    ],
+)
+def test_other_numbers_of_rows_are_refused(symbols: Dict[str, Any], message: str) -> None:
+    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.load_state_dict(veco_builders.stock_state())
+
+
+def test_fewer_positions_are_the_first_ones() -> None:
+    released = veco_builders.stock_state()
+    model = veco_builders.translator(keep_decoder_layers="last:2", max_source_positions=10)
+    model.load_state_dict(dict(released))
+    assert torch.equal(model.encoder.embed_positions.weight, released["encoder.embed_positions.weight"][:12])
+    longer = veco_builders.translator(keep_decoder_layers="last:2", max_target_positions=50)
+    with pytest.raises(ValueError, match=r"--max-target-positions 50: .* 40 learned positions"):
+        longer.load_state_dict(dict(released))
+
+
+# ---- Going on with pre-training. ----
+
+
+def test_pretraining_goes_on_from_its_own_state() -> None:
+    state = pretrained_here()
+    model = veco_builders.pretrainer()
+    model.load_state_dict(dict(state))
+    assert [name for name, tensor in model.state_dict().items() if not torch.equal(tensor, state[name])] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda state: state["decoder.layers.3.fc1.bias"].add_(1),
+            r"another decoder\.layers\.3\.fc1\.bias than the encoder's",
+        ),
+        (
+            lambda state: state["decoder.embed_tokens.weight"].add_(1),
+            r"another decoder\.embed_tokens\.weight than encoder",
+        ),
+        (lambda state: state.pop("lm_head.dense.weight"), r"--restore-file: .* no masked-LM head .*--init-from-mlm"),
+    ],
+    ids=["layer", "embedding", "released"],
+)
+def test_pretraining_refuses_states_that_are_not_tied(change: Any, message: str, caplog: Any) -> None:
+    state = pretrained_here()
+    change(state)
+    with pytest.raises(ValueError, match=message) as caught:
+        veco_builders.pretrainer().load_state_dict(state)
+    assert str(caught.value) in caplog.text
+
+
+def test_pretraining_refuses_other_sizes() -> None:
+    with pytest.raises(ValueError, match=r"4 encoder layers; valid: the 2 of --encoder-layers"):
+        veco_builders.pretrainer(encoder_layers=2).load_state_dict(pretrained_here())
+    with pytest.raises(ValueError, match=r"30 rows in encoder\.embed_tokens\.weight, .* 31 entries"):
+        veco_builders.pretrainer(symbols={"pieces": 26}).load_state_dict(pretrained_here())

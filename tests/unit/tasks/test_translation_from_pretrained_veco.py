@@ -1,0 +1,201 @@
+"""The translation task of VECO: rows and tags in the authors' form, the dictionary map, and what is refused."""
+
+import logging
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, List, Optional, Sequence
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import build_model
+
+from fairseq_plugins.tasks.translation_from_pretrained_veco import (
+    TranslationFromPretrainedVECOTask,
+    VECOTranslationConfig,
+    read_dictionary_map,
+)
+from tests import builders, data_bins, veco_builders
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+TAGS = ("[en]", "[de]")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data-bin en-de of four pairs."""
+    path = tmp_path_factory.mktemp("veco")
+    for split in ("train", "test"):
+        data_bins.write_pair(path, split, "en", "de", seed=3, count=4)
+    return path
+
+
+def task(folder: Any = "", tags: Sequence[str] = TAGS, **options: Any) -> TranslationFromPretrainedVECOTask:
+    resolved = dict(
+        dataset_impl="mmap", train_subset="train", required_seq_len_multiple=1
+    )  # interpolated by the commands
+    cfg = VECOTranslationConfig(data=str(folder), source_lang="en", target_lang="de", **resolved, **options)
+    symbols = veco_builders.dictionary(mask=True, tags=tags)
+    return TranslationFromPretrainedVECOTask(cfg, symbols, symbols)
+
+
+# ---- Validation. ----
+
+
+@pytest.mark.parametrize("tags", [TAGS, ()])
+def test_validation_bleu_leaves_the_tags_out(tags: Sequence[str]) -> None:
+    """Also where <unk> stands for the tag: only the last token is one."""
+    found = task(tags=tags, eval_bleu=True, eval_bleu_args="{}")
+    tag, unk = found.target_tag, found.tgt_dict.unk()
+    pieces = [4, 5, 6, unk, 7, 8]
+    target = torch.tensor([[*pieces, builders.EOS, tag], [4, 5, 6, 7, 9, builders.EOS, tag, builders.PAD]])
+    output = torch.tensor([*pieces, builders.EOS, tag])
+    found.tokenizer = None
+    found.inference_step = lambda *_, **__: [[{"tokens": output}], [{"tokens": output}]]  # type: ignore[method-assign]
+    bleu = found._inference_with_bleu(None, {"target": target}, None)
+    assert (bleu.sys_len, bleu.ref_len) == (12, 11)
+    assert isinstance(found.tgt_dict, Dictionary)
+
+
+# ---- Rows. ----
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_rows_end_with_their_language(folder: Path, split: str) -> None:
+    found = task(folder)
+    found.load_dataset(split)
+    english, german = (found.src_dict.index(tag) for tag in TAGS)
+    assert english != german and builders.UNK not in (english, german)
+    dataset = found.dataset(split)
+    assert len(dataset) == 4
+    for number in range(4):
+        item = dataset[number]
+        assert item["source"][-2:].tolist() == [builders.EOS, english]
+        assert item["target"][-2:].tolist() == [builders.EOS, german]
+    batch = dataset.collater([dataset[number] for number in range(4)])
+    shifted = batch["net_input"]["prev_output_tokens"]
+    for row, target in zip(shifted, batch["target"]):
+        length = int(target.ne(builders.PAD).sum())
+        assert row[:length].tolist() == [german, *target[: length - 1].tolist()]
+
+
+def test_only_training_data_come_from_further_folders(folder: Path, tmp_path: Path) -> None:
+    found = task(f"{tmp_path / 'nothing'}:{folder}")
+    found.load_dataset("train", epoch=2)
+    assert len(found.dataset("train")) == 4
+    with pytest.raises(FileNotFoundError):
+        found.load_dataset("test", epoch=2)
+
+
+def test_interactive_rows_are_those_of_the_data(folder: Path) -> None:
+    found = task(folder)
+    found.load_dataset("test")
+    expected = [found.dataset("test")[number]["source"] for number in range(4)]
+    rows = [row[:-1] for row in expected]  # what fairseq-interactive encodes: pieces and </s>
+    dataset = found.build_dataset_for_inference(rows, [len(row) for row in rows])
+    assert [dataset[number]["source"].tolist() for number in range(4)] == [row.tolist() for row in expected]
+    assert dataset.src_sizes.tolist() == [len(row) for row in expected]
+
+
+def translator(found: TranslationFromPretrainedVECOTask) -> Any:
+    model = build_model(veco_builders.arguments(decoder_layers=1), found).eval()
+    veco_builders.soften(model, 4)
+    return model
+
+
+@torch.no_grad()
+def test_decoding_starts_and_ends_with_the_target_language(folder: Path) -> None:
+    found = task(folder)
+    model, german = translator(found), found.tgt_dict.index("[de]")
+    starts: List[int] = []
+    stock = model.decoder.forward
+
+    def watched(tokens: Any, **kwargs: Any) -> Any:  # the generator passes hooks by
+        starts.append(int(tokens[0, 0]))
+        return stock(tokens, **kwargs)
+
+    model.decoder.forward = watched
+    generator = found.build_generator([model], Namespace(beam=2, max_len_a=0, max_len_b=5))
+    tokens = builders.pad(builders.source_rows([5, 4]))
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(builders.PAD).sum(1)}}
+    hypotheses = found.inference_step(generator, [model], sample)
+    assert starts and set(starts) == {german}
+    assert {int(row[0]["tokens"][-1]) for row in hypotheses} == {german}
+    assert generator.eos == german
+
+
+@torch.no_grad()
+def test_references_are_scored_behind_the_tag(folder: Path) -> None:
+    found = task(folder)
+    found.load_dataset("test")
+    model, dataset = translator(found), found.dataset("test")
+    scorer = found.build_generator([model], Namespace(score_reference=True))
+    batch = dataset.collater([dataset[0]])
+    assert scorer.eos == found.target_tag
+    (hypothesis,) = found.inference_step(scorer, [model], batch)[0]
+    logits = model(**batch["net_input"])[0].log_softmax(dim=-1)
+    expected = logits[0].gather(1, batch["target"][0][:, None])[:, 0]
+    torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=0, atol=1e-5)
+
+
+# ---- Tags that the dictionary does not have. ----
+
+
+def test_a_missing_tag_is_unk_with_a_warning(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = task(folder, tags=("[de]",))
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "no entry [en] for --source-lang en" in warning and "--missing-language-tag error" in warning
+    assert (found.source_tag, found.target_tag) == (builders.UNK, found.tgt_dict.index("[de]"))
+    found.load_dataset("train")
+    assert int(found.dataset("train")[0]["source"][-1]) == builders.UNK
+
+
+def test_a_missing_tag_can_be_refused() -> None:
+    with pytest.raises(ValueError, match=r"--missing-language-tag error: .* no entry \[de\] for --target-lang de"):
+        task(tags=("[en]",), missing_language_tag="error")
+    assert task(missing_language_tag="error").target_tag > builders.UNK
+    with pytest.raises(ValueError, match="--missing-language-tag must be unk or error; got none"):
+        task(missing_language_tag="none")
+
+
+# ---- The dictionary map. ----
+
+
+def write_map(folder: Path, lines: Optional[Sequence[str]] = None) -> str:
+    path = folder / "map.txt"
+    path.write_text("".join(f"{line}\n" for line in (["1", "0", "1"] if lines is None else lines)))
+    return str(path)
+
+
+def test_the_map_reaches_the_model(tmp_path: Path) -> None:
+    found = task(resized_dict_map=write_map(tmp_path))
+    assert found.kept_rows == (True, False, True)
+    model = build_model(veco_builders.arguments(decoder_layers=1), found)
+    assert model.kept_rows == (True, False, True)
+    assert task().kept_rows is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["1", "2"], r"map\.txt, line 2: '2'; valid: 1 = the entry stays"),
+        (["1", ""], r"map\.txt, line 2: ''"),
+        (["0", "0"], r"keeps 0 entries, the data's dictionary has 28"),
+        (["1"] * 29, r"keeps 29 entries, the data's dictionary has 28"),
+    ],
+)
+def test_bad_maps_are_refused(tmp_path: Path, lines: List[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        task(resized_dict_map=write_map(tmp_path, lines))
+    assert "--resized-dict-map" in str(caught.value)
+
+
+def test_an_absent_map_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"--resized-dict-map .*nowhere: cannot be read"):
+        read_dictionary_map(str(tmp_path / "nowhere"))
+
+
+def test_a_restarted_run_continues() -> None:
+    assert TranslationFromPretrainedVECOTask.continues_its_own_run is True
+    assert isinstance(task().src_dict, Dictionary)

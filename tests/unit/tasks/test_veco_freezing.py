@@ -1,0 +1,229 @@
+"""Task veco_pretraining: in the frozen phase cross-attention alone moves, with every optimizer; what cannot freeze is named."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+from fairseq import models
+from fairseq.distributed import ModuleProxyWrapper
+from fairseq.distributed import utils as distributed
+from fairseq.optim.adam import FairseqAdam
+from fairseq.optim.fp16_optimizer import FP16Optimizer
+from omegaconf import OmegaConf
+from torch import Tensor, nn
+
+from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
+from tests import data_bins
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dictionary; no text is read here."""
+    path = tmp_path_factory.mktemp("data-bin")
+    data_bins.write_dictionary(path, "en")
+    return path
+
+
+def setup(folder: Path, **given: Any) -> VECOPretrainingTask:
+    """As the trainer does."""
+    defaults = {"data": str(folder), "monolingual": "en", "ddp_backend": "pytorch_ddp", "find_unused_parameters": False}
+    return VECOPretrainingTask.setup_task(VECOPretrainingConfig(**{**defaults, **given}))
+
+
+class Fake(nn.Module):
+    """A backbone and cross-attention, so to say; the backbone's gradient is not zero while it is not frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.before, self.encoder_attn, self.after = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)
+        self.frozen = False
+        self.seen: List[bool] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.seen.append(self.frozen)
+        return self.after(self.encoder_attn(self.before(inputs)))
+
+    def freeze_backbone(self, frozen: bool) -> None:
+        self.frozen = frozen
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_("encoder_attn" in name or not frozen)
+
+    def set_num_updates(self, updates: int) -> None:
+        """Asked for by the stock step."""
+
+
+class Wrapper(nn.Module):
+    """As DistributedDataParallel: the model is an attribute."""
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: Any) -> Any:
+        return self.module(*args)
+
+
+def criterion(model: nn.Module, sample: Tensor) -> Any:
+    """A loss of which every parameter has a gradient."""
+    return (model(sample) - 1).square().sum(), 1, {}
+
+
+ADAM = {"lr": [0.1], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "weight_decay": 0.1, "use_old_adam": True}
+ADAM.update(fp16_adam_stats=False, tpu=False)
+
+
+def plain_adam(model: nn.Module) -> Any:
+    return FairseqAdam(OmegaConf.create(ADAM), list(model.parameters()))
+
+
+def fp16_adam(model: nn.Module, flat: bool) -> Any:
+    """fairseq's optimizer of ``--fp16``, on parameters of any type; ``flat`` is its way unless ``--fp16-no-flatten-grads``."""
+    parameters = list(model.parameters())
+    if flat:
+        row = nn.Parameter(torch.cat([parameter.data.view(-1) for parameter in parameters]))
+        row.grad = torch.zeros_like(row)
+        copies: Any = {None: row}
+        held = [row]
+    else:
+        copies = held = FP16Optimizer.build_fp32_params(None, parameters, flatten=False)
+    cfg = OmegaConf.create({"optimizer": ADAM, "common": {"bf16": True, "fp16_scale_window": 1}})
+    return FP16Optimizer(cfg, parameters, FairseqAdam(cfg.optimizer, held), copies)
+
+
+def adam(kind: str, model: nn.Module) -> Any:
+    return plain_adam(model) if kind == "fp32" else fp16_adam(model, kind == "flat fp16")
+
+
+def update(task: VECOPretrainingTask, model: Any, optimizer: Any, number: int) -> None:
+    """What the trainer does in an update."""
+    optimizer.zero_grad()
+    sample = torch.randn(5, 3, generator=torch.Generator().manual_seed(number))
+    task.train_step(sample, model, criterion, optimizer, number)
+    optimizer.multiply_grads(0.5)
+    optimizer.clip_grad_norm(0.0)
+    task.optimizer_step(optimizer, model, number)
+
+
+def values(model: nn.Module) -> Dict[str, Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("kind", ["fp32", "fp16", "flat fp16"])
+def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(folder: Path, kind: str) -> None:
+    task = setup(folder, freeze_backbone_updates=3)
+    model = Fake()
+    optimizer = adam(kind, model)
+    start = values(model)
+    for number in range(3):
+        update(task, model, optimizer, number)
+    frozen = values(model)
+    for name, value in frozen.items():
+        assert torch.equal(value, start[name]) == ("encoder_attn" not in name), name
+    assert model.seen == [True] * 3
+    assert not model.frozen and all(parameter.requires_grad for parameter in model.parameters())
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1]
+    update(task, model, optimizer, 3)
+    assert model.seen == [True] * 3 + [False]
+    for name, value in values(model).items():
+        assert not torch.equal(value, frozen[name]), name
+
+
+@pytest.mark.parametrize("kind", ["fp16", "flat fp16"])
+def test_the_fp16_optimizer_does_what_the_fp32_one_does(folder: Path, kind: str) -> None:
+    """Its row of gradients is filled in the right places."""
+    task = setup(folder, freeze_backbone_updates=3)
+    found = []
+    for one in ("fp32", kind):
+        model = Fake()
+        optimizer = adam(one, model)
+        for number in range(3):
+            update(task, model, optimizer, number)
+        found.append(values(model))
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value, msg=name)
+
+
+def test_after_the_frozen_phase_weight_decay_acts(folder: Path) -> None:
+    """A parameter without gradient shrinks by lr x weight decay, as without the option."""
+    task = setup(folder, freeze_backbone_updates=1)
+    parameter = nn.Parameter(torch.ones(2))
+    optimizer = plain_adam(nn.ParameterList([parameter]))
+    for number, expected in ((0, 1.0), (1, 0.99)):
+        parameter.grad = torch.zeros(2)
+        task.optimizer_step(optimizer, None, number)
+        assert parameter.tolist() == pytest.approx([expected] * 2)
+
+
+def test_a_failed_step_leaves_everything_as_it_was(folder: Path) -> None:
+    task = setup(folder, freeze_backbone_updates=1)
+    model = Fake()
+    optimizer = plain_adam(model)
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        task.train_step(torch.zeros(1, 3), model, fails, optimizer, 0)
+    assert not model.frozen
+    optimizer.step = fails
+    with pytest.raises(RuntimeError, match="out of memory"):
+        task.optimizer_step(optimizer, model, 0)
+    assert optimizer.param_groups[0]["weight_decay"] == 0.1
+
+
+def test_without_the_option_nothing_is_touched(folder: Path) -> None:
+    task, model = setup(folder), Fake()
+    model.before.requires_grad_(False)
+    update(task, model, plain_adam(model), 0)
+    assert model.seen == [False]
+    assert not model.before.weight.requires_grad
+
+
+def test_the_model_is_reached_through_the_wrappers_of_several_processes(folder: Path) -> None:
+    task, model = setup(folder, freeze_backbone_updates=1), Fake()
+    wrapped = ModuleProxyWrapper(Wrapper(model))
+    optimizer = plain_adam(model)
+    task.train_step(torch.ones(2, 3), wrapped, criterion, optimizer, 0)
+    assert model.seen == [True]
+    assert model.before.weight.grad is None and model.encoder_attn.weight.grad is not None
+
+
+@pytest.mark.parametrize(
+    ("backend", "finds", "processes", "fails"),
+    [
+        ("pytorch_ddp", False, 2, True),
+        ("c10d", False, 2, True),
+        ("fully_sharded", True, 2, True),
+        ("slowmo", True, 2, True),
+        ("pytorch_ddp", True, 2, False),
+        ("legacy_ddp", False, 2, False),
+        ("no_c10d", False, 2, False),
+        ("pytorch_ddp", False, 1, False),
+    ],
+)
+def test_ways_of_training_that_cannot_freeze(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, backend: str, finds: bool, processes: int, fails: bool
+) -> None:
+    monkeypatch.setattr(models, "build_model", lambda *_: Fake())
+    monkeypatch.setattr(distributed, "get_global_world_size", lambda: processes)
+    launch = {"ddp_backend": backend, "find_unused_parameters": finds}
+    task = setup(folder, freeze_backbone_updates=5, **launch)
+    if fails:
+        with pytest.raises(
+            ValueError, match=f"--freeze-backbone-updates 5 .*--ddp-backend {backend}: give --ddp-backend"
+        ):
+            task.build_model(Namespace())
+        task.build_model(Namespace(), from_checkpoint=True)
+    else:
+        task.build_model(Namespace())
+    setup(folder, **launch).build_model(Namespace())
+
+
+def test_an_architecture_that_cannot_freeze_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "build_model", lambda *_: nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="--freeze-backbone-updates 5 needs a VECO --arch; Linear cannot"):
+        setup(folder, freeze_backbone_updates=5).build_model(Namespace())
+    setup(folder).build_model(Namespace())
