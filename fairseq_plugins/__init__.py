@@ -8,7 +8,12 @@ from . import compat
 
 compat.apply()
 
-from .criterions import cross_sequence_mlm, label_smoothed_linear_cross_entropy, sga_ctc  # noqa: E402
+from .criterions import (  # noqa: E402
+    cross_sequence_mlm,
+    label_smoothed_linear_cross_entropy,
+    sga_ctc,
+    sga_mask_predict,
+)
 from .criterions import relevance_ranking as relevance_ranking_criterion  # noqa: E402
 from .criterions import span_qa as span_qa_criterion  # noqa: E402
 from .criterions import token_classification as token_classification_criterion  # noqa: E402
@@ -19,6 +24,7 @@ from .tasks import (  # noqa: E402
     cross_lingual_classification,
     relevance_ranking,
     sga_translation,
+    sga_translation_multi,
     span_corruption,
     span_qa,
     tlm_pretraining,
@@ -44,7 +50,9 @@ __all__ = [
     "scorers",
     "sga",
     "sga_ctc",
+    "sga_mask_predict",
     "sga_translation",
+    "sga_translation_multi",
     "span_corruption",
     "span_qa",
     "span_qa_criterion",

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
@@ -14,6 +14,9 @@ from torch import Tensor
 from ..ops.ctc import BestPath, alignable, linear_ctc_with_best
 from ..ops.noise import SlotAlphabet, corrupt_slots, parse_noise_mix
 from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size
+
+CRITERIONS = {"ctc": "sga_ctc", "mask_predict": "sga_mask_predict"}
+"""The model's --alignment -> the criterion that trains it."""
 
 
 @dataclass
@@ -47,8 +50,12 @@ class SGACTCCriterion(FairseqCriterion):
     Source: SGA Eq. 7.
     """
 
+    alignment = "ctc"
+    """The model's --alignment that this criterion trains."""
+
     def __init__(self, task: Any, cfg: SGACTCConfig):
         super().__init__(task)
+        self._check_alignment(task)
         if not 0.0 <= cfg.denoise_noise <= 1.0:
             raise ValueError(f"--denoise-noise must lie in [0, 1]; got {cfg.denoise_noise}")
         if cfg.denoise_unroll < 1:
@@ -62,10 +69,47 @@ class SGACTCCriterion(FairseqCriterion):
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Loss of a batch in nats, sample size, and what is logged."""
+        self._check_alignment(unwrapped(model))
         targets, lengths = self._targets(sample["target"])
-        blank = _unwrapped(model).blank
-        alphabet = SlotAlphabet(blank, *self.pieces)
         slots: List[Tensor] = []
+        losses = model(
+            **sample["net_input"],
+            reduce=self._ctc(model, targets, lengths, slots),
+            corrupt=self._noise(model),
+            unroll=self.cfg.denoise_unroll,
+        )
+        loss = torch.stack(list(losses.values())).sum()
+        unalignable = int((~alignable(targets, slots[0], lengths, unwrapped(model).blank)).sum())
+        return self._outcome(loss, losses, lengths, unalignable=unalignable)
+
+    def _outcome(
+        self, loss: Tensor, losses: Dict[str, Tensor], lengths: Tensor, **counts: int
+    ) -> Tuple[Tensor, int, Dict[str, Any]]:
+        """Loss, sample size and logging output of a batch; every value is a sum."""
+        tokens, sentences = int(lengths.sum()), len(lengths)
+        sample_size = sentences if self.cfg.sentence_avg else tokens
+        logged = {
+            "loss": loss.detach(),
+            "ntokens": tokens,
+            "nsentences": sentences,
+            "sample_size": sample_size,
+            **counts,
+        }
+        logged.update({name + "_loss": part.detach().sum() for name, part in losses.items()})
+        return loss, sample_size, logged
+
+    def _check_alignment(self, owner: Any) -> None:
+        """Raise ValueError where a task or a model tells that its model has another --alignment."""
+        found = getattr(owner, "alignment", self.alignment)
+        if found != self.alignment:
+            raise ValueError(
+                f"--criterion {CRITERIONS[self.alignment]} trains models with --alignment {self.alignment}, this one has "
+                f"--alignment {found}: give --criterion {CRITERIONS[found]}, or an SGA model with --alignment {self.alignment}"
+            )
+
+    def _ctc(self, model: Any, targets: Tensor, lengths: Tensor, slots: List[Tensor]) -> Callable[..., Any]:
+        """The loss that the model calls; notes the slots of each call."""
+        blank = unwrapped(model).blank
 
         def ctc(
             hidden: Tensor, weight: Tensor, bias: Tensor, input_lengths: Tensor, best: bool
@@ -75,25 +119,17 @@ class SGACTCCriterion(FairseqCriterion):
                 hidden, weight, bias, targets, input_lengths, lengths, blank, self.cfg.ctc_chunk_size, best
             )
 
+        return ctc
+
+    def _noise(self, model: Any) -> Optional[Callable[[Tensor, Tensor], Tensor]]:
+        """The noise on the denoiser's input; None where there is none."""
+        alphabet = SlotAlphabet(unwrapped(model).blank, *self.pieces)
+
         def corrupt(tokens: Tensor, input_lengths: Tensor) -> Tensor:
             return corrupt_slots(tokens, input_lengths, self.cfg.denoise_noise, self.mix, alphabet)
 
         noisy = model.training and self.cfg.denoise_noise > 0
-        losses = model(
-            **sample["net_input"], reduce=ctc, corrupt=corrupt if noisy else None, unroll=self.cfg.denoise_unroll
-        )
-        loss = torch.stack(list(losses.values())).sum()
-        tokens, sentences = int(lengths.sum()), targets.size(0)
-        sample_size = sentences if self.cfg.sentence_avg else tokens
-        logged = {
-            "loss": loss.detach(),
-            "ntokens": tokens,
-            "nsentences": sentences,
-            "sample_size": sample_size,
-            "unalignable": int((~alignable(targets, slots[0], lengths, blank)).sum()),
-        }
-        logged.update({name + "_loss": part.detach().sum() for name, part in losses.items()})
-        return loss, sample_size, logged
+        return corrupt if noisy else None
 
     def _targets(self, target: Tensor) -> Tuple[Tensor, Tensor]:
         """Drop the final ``</s>``: the slots end a sentence by themselves. (B, S + 1) -> (B, S), lengths (B,)."""
@@ -103,11 +139,8 @@ class SGACTCCriterion(FairseqCriterion):
     @staticmethod
     def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
         """Log total and parts in bits per token, and the targets that could not be aligned (sum over the epoch)."""
-        size = sum(log.get("sample_size", 0) for log in logging_outputs)
         for key in ("loss", "alignment_loss", "denoising_loss"):
-            if any(key in log for log in logging_outputs):
-                total = sum(float(log.get(key, 0)) for log in logging_outputs)
-                metrics.log_scalar(key, total / max(size, 1) / math.log(2), size, round=3)
+            log_bits(logging_outputs, key, "sample_size")
         metrics.log_scalar_sum("unalignable", sum(int(log.get("unalignable", 0)) for log in logging_outputs))
 
     @staticmethod
@@ -116,6 +149,14 @@ class SGACTCCriterion(FairseqCriterion):
         return True
 
 
-def _unwrapped(model: Any) -> Any:
+def log_bits(logging_outputs: List[Dict[str, Any]], key: str, unit: str) -> None:
+    """Log a loss (nats) in bits per unit, both summed over the outputs; nothing where no output has it."""
+    size = sum(log.get(unit, 0) for log in logging_outputs)
+    if any(key in log for log in logging_outputs):
+        total = sum(float(log.get(key, 0)) for log in logging_outputs)
+        metrics.log_scalar(key, total / max(size, 1) / math.log(2), size, round=3)
+
+
+def unwrapped(model: Any) -> Any:
     """The model inside a distributed wrapper."""
     return model.module if hasattr(model, "module") and not hasattr(model, "blank") else model

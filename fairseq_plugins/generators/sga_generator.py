@@ -1,49 +1,80 @@
-"""SGA decoding: one alignment pass, then denoising until nothing changes."""
+"""SGA decoding: one alignment pass, then denoising until nothing changes; the best path, or the n best outputs of CTC."""
 
-import logging
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from ..ops.ctc import BestPath, collapse_mask
+from ..ops.ctc_prefix_beam import linear_prefix_beam
+from .at_reranker import ATReranker
+from .denoising import DenoisingGenerator, IterationOptions
 
-logger = logging.getLogger(__name__)
+__all__ = ["BeamOptions", "IterationOptions", "SGAGenerator", "check_beam"]
 
 
-class IterationOptions(NamedTuple):
-    """fairseq's iterative-decoding options.
+class BeamOptions(NamedTuple):
+    """CTC prefix beam search.
 
     Attributes:
-        max_iter: largest number of denoising passes (``--iter-decode-max-iter``); 0 = the alignment alone.
-        adaptive: stop a sentence when its output no longer changes (off with ``--iter-decode-force-max-iter``).
-        retain_history: keep the output of every pass (``--retain-iter-history``).
+        size: prefixes that are kept after each slot (``--iter-decode-ctc-beam``); 0 = the best path, without a search.
+        candidates: tokens a slot beside the blank (``--iter-decode-ctc-candidates``).
+        nbest: hypotheses a sentence (``--nbest``).
     """
 
-    max_iter: int
-    adaptive: bool = True
-    retain_history: bool = False
+    size: int = 0
+    candidates: int = 20
+    nbest: int = 1
 
 
-class SGAGenerator:
-    """Batched decoding with the interface of fairseq's generators.
+def check_beam(options: BeamOptions, reranked: bool) -> None:
+    """Compare the options with each other.
 
-    A sentence leaves the batch as soon as a denoising pass leaves its output slots unchanged: its result does not depend on
-    what else is in the batch.
+    Args:
+        options: the search.
+        reranked: with ``--rerank-at``.
+
+    Raises:
+        ValueError: naming option, value and valid range.
+    """
+    if options.size < 0:
+        raise ValueError(f"--iter-decode-ctc-beam must be 0 (best path) or more; got {options.size}")
+    if options.candidates < 1:
+        raise ValueError(f"--iter-decode-ctc-candidates must be at least 1 token a slot; got {options.candidates}")
+    if not 1 <= options.nbest <= max(options.size, 1):
+        raise ValueError(
+            f"--nbest must lie in [1, {max(options.size, 1)}] with --iter-decode-ctc-beam {options.size} (0: the best path is one "
+            f"hypothesis; fairseq's --beam has no meaning here); got {options.nbest}"
+        )
+    if reranked and options.size < 2:
+        raise ValueError(
+            f"--rerank-at chooses among hypotheses: it needs --iter-decode-ctc-beam of at least 2; got {options.size}"
+        )
+
+
+class SGAGenerator(DenoisingGenerator):
+    """Batched decoding with the interface of fairseq's generators; see :class:`~.denoising.DenoisingGenerator`.
+
+    With a beam, the states of each sentence's last pass are searched for the outputs with the most probability, summed over their
+    alignments; the passes before it go on from the best path, as without a beam.
 
     Args:
         tgt_dict: target dictionary.
-        options: see :class:`IterationOptions`.
-
-    Source: SGA section 4.4, last paragraph of the decoding loop (Eq. 6).
+        options: of the denoising passes.
+        beam: of the search.
+        reranker: orders what the search finds.
     """
 
-    def __init__(self, tgt_dict: Any, options: IterationOptions):
-        if options.max_iter < 0:
-            raise ValueError(f"--iter-decode-max-iter must be 0 or more; got {options.max_iter}")
-        self.options = options
-        self.pad, self.eos = tgt_dict.pad(), tgt_dict.eos()
-        self.symbols_to_strip_from_output = {tgt_dict.bos(), tgt_dict.eos(), tgt_dict.pad(), tgt_dict.index("<mask>")}
+    def __init__(
+        self,
+        tgt_dict: Any,
+        options: IterationOptions,
+        beam: Optional[BeamOptions] = None,
+        reranker: Optional[ATReranker] = None,
+    ):
+        super().__init__(tgt_dict, options)
+        self.beam, self.reranker = beam or BeamOptions(), reranker
+        check_beam(self.beam, reranker is not None)
+        self.states: Optional[Tensor] = None
 
     @torch.no_grad()
     def generate(
@@ -64,88 +95,59 @@ class SGAGenerator:
         Returns:
             One hypothesis a sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of the
             slots, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
+            With a beam up to ``nbest``, by falling ``score``, distinct: ``score`` and ``ctc_score`` are the log-probability of the
+            output over all its alignments, in nats, ``positional_scores`` equal shares of it (CTC gives none a token). A
+            sentence that has fewer outputs has fewer hypotheses. With a reranker see :meth:`.at_reranker.ATReranker.rescore`.
 
         Raises:
             ValueError: several models, target prefixes or constraints.
         """
-        if len(models) != 1:
-            raise ValueError(f"SGA decodes with one model; got {len(models)} in --path (average checkpoints instead)")
-        if prefix_tokens is not None or constraints is not None:
-            raise ValueError("SGA does not support --prefix-size or --constraints: all tokens are produced at once")
-        model = models[0]
-        model.eval()  # fairseq replaces train() for inference: it returns None
+        model = self.only_model(models, prefix_tokens, constraints)
         net_input = sample["net_input"]
         guidance = model.encode(net_input["src_tokens"])
         lengths = model.slot_lengths(net_input["src_lengths"])
-        path = model.best_path(model.align(guidance, lengths), lengths)
+        hidden = model.align(guidance, lengths)
+        path = model.best_path(hidden, lengths)
+        self.states = hidden if self.beam.size else None
         steps = torch.zeros_like(lengths)
         history = [path] if self.options.retain_history else None
         if model.has_denoiser:
-            path = self._denoise(model, guidance, lengths, path, steps, history)
-        return self._hypotheses(path, lengths, steps, model.blank, history)
+            path = self.denoise(model, guidance, lengths, path, steps, history)
+        best = self.hypotheses(path, lengths, steps, model.blank, history)
+        if self.states is None:
+            return best
+        found = self._search(model, lengths, [sentence[0] for sentence in best])
+        if self.reranker is not None:
+            found = self.reranker.rescore(net_input["src_tokens"], found)
+        return [sentence[: self.beam.nbest] for sentence in found]
 
-    def _denoise(
-        self,
-        model: Any,
-        guidance: Any,
-        lengths: Tensor,
-        path: BestPath,
-        steps: Tensor,
-        history: Optional[List[BestPath]],
-    ) -> BestPath:
-        """Run denoising passes on the sentences that still change; counts them in ``steps``."""
-        active = torch.arange(lengths.size(0), device=lengths.device)
-        current, slots = path, lengths
-        for _ in range(self.options.max_iter):
-            width = int(slots.max())
-            tokens = model.denoiser_input(current)[:, :width]
-            new = model.best_path(model.denoise(tokens, guidance, slots), slots)
-            steps[active] += 1
-            path = _scatter(path, new, active)
-            if history is not None:
-                history.append(path)
-            if self.options.adaptive:
-                changed = (new.tokens != current.tokens[:, :width]).any(dim=1).nonzero()[:, 0]
-                if len(changed) == 0:
-                    break
-                if len(changed) < len(active):
-                    active, slots, guidance = active[changed], slots[changed], guidance.select(changed)
-                    new = BestPath(*(part[changed] for part in new))
-            current = new
-        return path
+    def after_pass(self, hidden: Tensor, active: Tensor) -> None:
+        """Keep the states of the last pass, (B, T, C), for the search."""
+        if self.states is not None:
+            self.states[active, : hidden.size(1)] = hidden
 
-    def _hypotheses(
-        self, path: BestPath, lengths: Tensor, steps: Tensor, blank: int, history: Optional[List[BestPath]]
-    ) -> List[List[Dict[str, Any]]]:
-        kept = collapse_mask(path.tokens, lengths, blank)
-        score = path.log_probs.sum(dim=1) / lengths
-        hypotheses = []
-        for row in range(path.tokens.size(0)):
-            tokens, scores = path.tokens[row, kept[row]], path.log_probs[row, kept[row]]
-            if len(tokens) == 0:  # stock hypotheses hold at least </s>; fairseq's BLEU crashes on one without tokens
-                tokens, scores = tokens.new_tensor([self.eos]), score[row : row + 1]
-            hypothesis = {
-                "tokens": tokens,
-                "score": score[row],
-                "positional_scores": scores,
-                "steps": int(steps[row]),
-                "attention": None,
-                "alignment": None,
-            }
-            if history is not None:
-                hypothesis["history"] = [
-                    {"tokens": past.tokens[row, collapse_mask(past.tokens, lengths, blank)[row]]}
-                    for past in history[: int(steps[row]) + 1]
-                ]
-            hypotheses.append([hypothesis])
-        return hypotheses
+    def _search(self, model: Any, lengths: Tensor, best: List[Dict[str, Any]]) -> List[List[Dict[str, Any]]]:
+        """The hypotheses of the beam; ``best`` are those of the best path, whose passes and history they have."""
+        weight, bias = output_projection(model)
+        assert self.states is not None
+        states, self.states = self.states, None
+        outputs = linear_prefix_beam(states, weight, bias, lengths, model.blank, self.beam.size, self.beam.candidates)
+        found: List[List[Dict[str, Any]]] = []
+        for row, common in enumerate(best):
+            count = int(outputs.scores[row].isfinite().sum())
+            found.append([])
+            for number in range(count):
+                tokens = outputs.labels[row, number, : int(outputs.lengths[row, number])]
+                tokens = tokens if len(tokens) else tokens.new_tensor([self.eos])
+                score = outputs.scores[row, number]
+                shares = (score / len(tokens)).repeat(len(tokens))
+                scores = {"score": score, "ctc_score": score, "positional_scores": shares}
+                found[-1].append({**common, "tokens": tokens, **scores})
+        return found
 
 
-def _scatter(path: BestPath, new: BestPath, active: Tensor) -> BestPath:
-    """Write the rows of the active sentences back into the whole batch."""
-    merged = []
-    for whole, part in zip(path, new):
-        whole = whole.clone()
-        whole[active, : part.size(1)] = part
-        merged.append(whole)
-    return BestPath(*merged)
+def output_projection(model: Any) -> Tuple[Tensor, Optional[Tensor]]:
+    """Weight (V, C) and bias (V,) or None of what ``align`` and ``denoise`` of SGA and nat_ctc give."""
+    if hasattr(model, "masked_lm"):
+        return model.masked_lm.output_weight, model.masked_lm.output_bias
+    return model.decoder.output_projection.weight, None

@@ -35,6 +35,22 @@ class VocabScan(NamedTuple):
     piece: Optional[Tensor]
 
 
+class TopScan(NamedTuple):
+    """The likeliest tokens of N slots, the blank apart.
+
+    Attributes:
+        log_probs: (N, K) float, nats, falling.
+        tokens: (N, K) int64.
+        blank_log_prob: (N,) float, nats.
+        log_sum_exp: (N,) float.
+    """
+
+    log_probs: Tensor
+    tokens: Tensor
+    blank_log_prob: Tensor
+    log_sum_exp: Tensor
+
+
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """float64 stays float64 (for tests); everything else accumulates in float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
@@ -92,6 +108,57 @@ def scan_vocabulary(
         blocks.append(block.result())
     columns = [[part for part in parts if part is not None] for parts in zip(*blocks)]
     return VocabScan(*(torch.cat(parts) if parts else None for parts in columns))  # type: ignore[arg-type]
+
+
+def scan_top(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    count: int,
+    blank: int,
+    chunk_size: int = DEFAULT_CHUNK_SIZE,
+) -> TopScan:
+    """The ``count`` likeliest tokens of every slot of ``linear(hidden, weight, bias)`` beside the blank.
+
+    Args:
+        hidden: (N, C).
+        weight: (V, C).
+        bias: (V,) or None.
+        count: tokens a slot, at least 1; all but the blank where the vocabulary has no more.
+        blank: id of the blank, which is never among them.
+        chunk_size: vocabulary rows a chunk.
+
+    Returns:
+        See :class:`TopScan`; K is the smaller of ``count`` and V - 1.
+    """
+    check_chunk_size(chunk_size)
+    count = min(count, weight.size(0) - 1)
+    blocks = []
+    for first in range(0, max(hidden.size(0), 1), TOKEN_BLOCK):
+        blocks.append(_top_of_block(hidden[first : first + TOKEN_BLOCK], weight, bias, count, blank, chunk_size))
+    return TopScan(*(torch.cat(parts) for parts in zip(*blocks)))
+
+
+def _top_of_block(
+    hidden: Tensor, weight: Tensor, bias: Optional[Tensor], count: int, blank: int, chunk_size: int
+) -> TopScan:
+    """:func:`scan_top` of one block: the best so far and the best of each chunk, sorted together."""
+    best = hidden.new_empty(hidden.size(0), 0, dtype=accumulation_dtype(hidden.dtype))
+    tokens = torch.empty(best.shape, dtype=torch.int64, device=hidden.device)
+    sums, blank_logit = [], best.new_zeros(hidden.size(0))
+    for start in range(0, weight.size(0), chunk_size):
+        end = min(start + chunk_size, weight.size(0))
+        logits = chunk_logits(hidden, weight, bias, start, end)
+        sums.append(logits.logsumexp(dim=1))
+        if start <= blank < end:
+            blank_logit = logits[:, blank - start].clone()
+            logits[:, blank - start] = float("-inf")
+        found = logits.topk(min(count, end - start), dim=1)
+        best, tokens = torch.cat([best, found.values], dim=1), torch.cat([tokens, found.indices + start], dim=1)
+        best, order = best.topk(min(count, best.size(1)), dim=1)
+        tokens = tokens.gather(1, order)
+    log_sum_exp = torch.stack(sums).logsumexp(dim=0)
+    return TopScan(best - log_sum_exp[:, None], tokens, blank_logit - log_sum_exp, log_sum_exp)
 
 
 class _Block:

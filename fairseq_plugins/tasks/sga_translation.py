@@ -1,8 +1,9 @@
 """Task ``sga_translation``: fairseq's translation task with XLM-R's input format and the SGA generator."""
 
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import numpy as np
 import torch
@@ -12,9 +13,15 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationConfig, TranslationTask
 from sacrebleu.metrics import BLEU
 
-from ..generators.sga_generator import IterationOptions, SGAGenerator
+from ..generators.at_reranker import ATReranker, RerankOptions
+from ..generators.denoising import DenoisingGenerator
+from ..generators.sga_generator import BeamOptions, IterationOptions, SGAGenerator, check_beam
+from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 
 logger = logging.getLogger(__name__)
+
+PAIRS = "trained_pairs"  # in the state of the task, which checkpoints keep
+BLEU_SUMS = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("counts", "totals") for n in range(EVAL_BLEU_ORDER)))
 
 
 @dataclass
@@ -23,6 +30,44 @@ class SGATranslationConfig(TranslationConfig):
 
     left_pad_source: bool = field(
         default=False, metadata={"help": "not supported: XLM-R's input is padded on the right"}
+    )
+    mask_predict_iterations: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "decoding with --alignment mask_predict: iterations, at least 1 (4 when not given); a CTC model has 0"
+        },
+    )
+    length_beam: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "decoding with --alignment mask_predict: lengths tried for each sentence, the best by mean log-probability "
+            "goes on (1 when not given)"
+        },
+    )
+    iter_decode_ctc_beam: int = field(
+        default=0,
+        metadata={
+            "help": "decoding: CTC prefix beam search in the last pass, this many prefixes; hypotheses (--nbest) then have the "
+            "log-probability of the output. 0 = the best path, whatever --beam says"
+        },
+    )
+    iter_decode_ctc_candidates: int = field(
+        default=BeamOptions().candidates,
+        metadata={"help": "decoding: tokens a slot that --iter-decode-ctc-beam looks at beside the blank, at least 1"},
+    )
+    rerank_at: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "decoding: checkpoint of a stock autoregressive model that scores the hypotheses of --iter-decode-ctc-beam "
+            "too; several joined by ':'"
+        },
+    )
+    rerank_at_weight: float = field(
+        default=0.5,
+        metadata={
+            "help": "share of --rerank-at's log-probability in the score, in [0, 1]; the rest is that of CTC. Both are divided by "
+            "the length to the power of --lenpen"
+        },
     )
 
 
@@ -62,12 +107,9 @@ class SGATranslationTask(TranslationTask):
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Stock language pairs, with ``<s>`` before the source."""
-        longest = self.cfg.max_source_positions
-        self.cfg.max_source_positions = longest - 1  # what --truncate-source leaves must have room for <s>
-        try:
+        # What --truncate-source leaves must have room for <s>.
+        with changed(self.cfg, max_source_positions=self.cfg.max_source_positions - 1):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
-        finally:
-            self.cfg.max_source_positions = longest
         dataset = self.datasets[split]
         dataset.src = PrependTokenDataset(dataset.src, self.source_dictionary.bos())
         dataset.src_sizes = dataset.src_sizes + 1
@@ -92,7 +134,9 @@ class SGATranslationTask(TranslationTask):
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model; a checkpoint written with ``--save-full-model`` brings the frozen weights itself."""
         self.from_checkpoint = from_checkpoint
-        return super().build_model(cfg, from_checkpoint)
+        model = super().build_model(cfg, from_checkpoint)
+        self.alignment = getattr(model, "alignment", "ctc")  # the criterion compares it with its own
+        return model
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """Stock metrics, and BLEU also where nothing was produced.
@@ -106,12 +150,12 @@ class SGATranslationTask(TranslationTask):
             lengths = [sum(int(log[f"_bleu_{name}"]) for log in validated) for name in ("sys_len", "ref_len")]
             for name, value in zip(("counts", "totals", "sys_len", "ref_len"), (nothing, nothing, *lengths)):
                 metrics.log_scalar(f"_bleu_{name}", value)
-            metrics.log_derived("bleu", _bleu)
+            metrics.log_derived("bleu", bleu_of)
         super().reduce_metrics(logging_outputs, criterion)
 
     def build_generator(
         self, models: List[Any], args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **kwargs: Any
-    ) -> SGAGenerator:
+    ) -> DenoisingGenerator:
         """Make the generator from fairseq's iterative-decoding options.
 
         Raises:
@@ -122,19 +166,106 @@ class SGATranslationTask(TranslationTask):
         if getattr(args, "iter_decode_eos_penalty", 0.0):
             raise ValueError("--iter-decode-eos-penalty has no meaning for CTC: slots end a sentence, not </s>")
         if getattr(args, "iter_decode_with_external_reranker", False):
-            raise ValueError("--iter-decode-with-external-reranker is not supported by sga_translation")
+            raise ValueError(
+                "--iter-decode-with-external-reranker is not supported by sga_translation; use --rerank-at PATH"
+            )
         options = IterationOptions(
             max_iter=getattr(args, "iter_decode_max_iter", 10),
             adaptive=not getattr(args, "iter_decode_force_max_iter", False),
             retain_history=getattr(args, "retain_iter_history", False),
         )
-        return SGAGenerator(self.target_dictionary, options)
+        mask_predict = mask_predict_options(
+            models[0] if models else None, self.cfg.mask_predict_iterations, self.cfg.length_beam
+        )
+        cfg, dictionary = self.cfg, self.target_dictionary
+        beam = BeamOptions(cfg.iter_decode_ctc_beam, cfg.iter_decode_ctc_candidates, getattr(args, "nbest", 1))
+        check_beam(beam, bool(cfg.rerank_at))
+        if mask_predict is not None:
+            if beam.size:
+                raise ValueError(
+                    f"--iter-decode-ctc-beam {beam.size}: this model was trained with --alignment mask_predict; valid: 0"
+                )
+            return SGAMaskPredictGenerator(dictionary, options, mask_predict)
+        reranker = None
+        if cfg.rerank_at:
+            rerank = RerankOptions(cfg.rerank_at, cfg.rerank_at_weight, getattr(args, "lenpen", 1.0))
+            reranker = ATReranker.read(rerank, dictionary, cfg.target_lang)
+        return SGAGenerator(dictionary, options, beam, reranker)
+
+    # ---- The pairs that the prompts were trained on. ----
+
+    def trained_pairs(self) -> List[str]:
+        """The pairs of this command line, as in ``de-en``."""
+        languages = (self.cfg.source_lang, self.cfg.target_lang)
+        return [] if None in languages else ["-".join(languages)]
+
+    def state_dict(self) -> Dict[str, Any]:
+        """What checkpoints keep of the task: plain lists and strings."""
+        return {**super().state_dict(), PAIRS: self.trained_pairs()}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Called with a checkpoint that is about to be decoded: say so when its prompts never saw this pair."""
+        trained = state_dict.get(PAIRS)
+        if trained:
+            self.report_zero_shot(trained)
+        super().load_state_dict(state_dict)
+
+    def report_zero_shot(self, trained: List[str]) -> None:
+        """Log whether the pair of this command line is none of the trained ones, and warn of another target language."""
+        for pair in set(self.trained_pairs()) - set(trained):
+            logger.info(
+                f"zero-shot: {pair} is none of the pairs that the prompts were trained on: {', '.join(trained)}"
+            )
+            written = sorted({name.split("-")[-1] for name in trained})
+            if self.cfg.target_lang not in written:
+                logger.warning(
+                    f"the prompts were trained to write {', '.join(written)}; nothing tells them to write {self.cfg.target_lang}"
+                )
+
+    def get_checkpoint_dict(self) -> Dict[str, Any]:
+        """What fairseq hands back when a run is resumed, which it does not do with the task's state."""
+        return {type(self).__name__: self.state_dict()}
+
+    def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
+        """Called when a run is resumed.
+
+        Raises:
+            ValueError: it was trained on other pairs.
+        """
+        check_same_pairs(self.trained_pairs(), state.get(PAIRS), "the checkpoint to continue")
 
 
-def _bleu(meters: Any) -> float:
+@contextmanager
+def changed(cfg: Any, **values: Any) -> Iterator[None]:
+    """Set options for the length of a block: stock code reads them from the config."""
+    before = {name: getattr(cfg, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(cfg, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(cfg, name, value)
+
+
+def check_same_pairs(own: List[str], trained: Optional[List[str]], origin: str) -> None:
+    """Compare the pairs of a command line with those of a checkpoint, in any order; a checkpoint may not tell.
+
+    Raises:
+        ValueError: they differ.
+    """
+    if trained and sorted(own) != sorted(trained):
+        raise ValueError(
+            f"{origin} has prompts trained on {', '.join(trained)}, this command line names {', '.join(own)}; name the same pairs "
+            "(a new training may start from it with --finetune-from-model, and any source language may be decoded with "
+            "--source-lang and --target-lang alone)"
+        )
+
+
+def bleu_of(meters: Any, prefix: str = "_bleu") -> float:
     """BLEU of the sums that validation has logged, 0 without a single token."""
     counts, totals, sys_len, ref_len = (
-        meters[f"_bleu_{name}"].sum for name in ("counts", "totals", "sys_len", "ref_len")
+        meters[f"{prefix}_{name}"].sum for name in ("counts", "totals", "sys_len", "ref_len")
     )
     score = BLEU.compute_bleu(counts.tolist(), totals.tolist(), int(sys_len), int(ref_len), smooth_method="exp").score
     return round(float(score), 2)

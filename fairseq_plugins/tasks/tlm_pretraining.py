@@ -1,5 +1,6 @@
 """Task ``tlm_pretraining``: masked LM (MLM) on sentences and translation LM (TLM) on pairs, from stock data-bins."""
 
+import glob
 import logging
 import os
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
+from ..data.data_bins import load_monolingual
 from ..data.tlm_dataset import MaskingConfig, TLMDataset
 
 logger = logging.getLogger(__name__)
@@ -22,7 +24,9 @@ class TLMPretrainingConfig(FairseqDataclass):
 
     data: str = field(default=MISSING, metadata={"help": "folder made by fairseq-preprocess, with dict.<lang>.txt"})
     pairs: str = field(default="", metadata={"help": "pairs trained with TLM, for example en-de,en-fr"})
-    monolingual: str = field(default="", metadata={"help": "languages trained with MLM, for example en,de,fr"})
+    monolingual: str = field(
+        default="", metadata={"help": "languages trained with MLM, for example en,de,fr; --pairs need not have them"}
+    )
     mask_prob: float = field(default=0.15, metadata={"help": "share of tokens predicted, in (0, 1]"})
     one_side_prob: float = field(
         default=0.0,
@@ -69,10 +73,12 @@ class TLMPretrainingTask(FairseqTask):
             if len(pair.split("-")) != 2:
                 raise ValueError(f"--pairs must look like en-de,en-fr; got {pair!r}")
         known = {language for pair in pairs for language in pair.split("-")}
-        if set(languages) - known:
-            raise ValueError(
-                f"--monolingual must be languages of --pairs ({sorted(known)}); got {sorted(set(languages) - known)}"
-            )
+        for language in sorted(set(languages) - known):
+            if not glob.glob(os.path.join(glob.escape(cfg.data), f"*.{glob.escape(language)}.idx")):
+                raise ValueError(
+                    f"--monolingual {language}: no text in {cfg.data}, neither of --pairs ({sorted(known)}) nor of another pair or "
+                    "of fairseq-preprocess --only-source"
+                )
         path = os.path.join(cfg.data, f"dict.{pairs[0].split('-')[0]}.txt")
         if not os.path.isfile(path):
             raise ValueError(f"no dictionary {path}: give the folder that fairseq-preprocess wrote")
@@ -91,8 +97,8 @@ class TLMPretrainingTask(FairseqTask):
             sizes = [side.sizes for side in sides]
             datasets.append(TLMDataset(sides, sizes, self.dictionary, masking._replace(stream=len(datasets))))
         for language in [language for language in self.cfg.monolingual.split(",") if language]:
-            pair = next(pair for pair in pairs if language in pair.split("-"))
-            side = self._side(split, pair, language)
+            pair = next((pair for pair in pairs if language in pair.split("-")), None)
+            side = self._other_text(split, language) if pair is None else self._side(split, pair, language)
             datasets.append(TLMDataset([side], [side.sizes], self.dictionary, masking._replace(stream=len(datasets))))
         for name, dataset in zip(pairs + self.cfg.monolingual.split(","), datasets):
             logger.info("%s %s: %d items, %d tokens", split, name, len(dataset), int(dataset.sizes.sum()))
@@ -104,6 +110,14 @@ class TLMPretrainingTask(FairseqTask):
         if side is None:
             raise FileNotFoundError(f"no {prefix}.bin: run fairseq-preprocess for the pair {pair}")
         return side
+
+    def _other_text(self, split: str, language: str) -> Any:
+        """Text of a language that no pair of ``--pairs`` has: by itself, or a side of any other pair in the folder."""
+        prefix = os.path.join(self.cfg.data, split)
+        start = len(os.path.basename(prefix)) + 1
+        files = sorted(glob.glob(f"{glob.escape(prefix)}.*-*.{glob.escape(language)}.idx"))
+        others = [os.path.basename(file)[start : -len(f".{language}.idx")] for file in files]
+        return load_monolingual(prefix, language, others, self.dictionary, "--monolingual")
 
     def max_positions(self) -> int:
         """Longest input in tokens, ``<s>`` and ``</s>`` counted."""

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
 
-from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+
+ALIGNMENTS: Any = ChoiceEnum(["ctc", "mask_predict"])
 
 
 @dataclass
@@ -24,7 +26,20 @@ class SGAConfig(FairseqDataclass):
         default=False,
         metadata={"help": "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"},
     )
-    ctc_upsample: int = field(default=2, metadata={"help": "slots per source token, <s> and </s> counted; at least 1"})
+    alignment: ALIGNMENTS = field(
+        default="ctc",
+        metadata={
+            "help": "how the first unit finds the target: ctc for translation (criterion sga_ctc), mask_predict with a length "
+            "predictor for free generation (criterion sga_mask_predict)"
+        },
+    )
+    ctc_upsample: int = field(
+        default=2,
+        metadata={
+            "help": "slots per source token, <s> and </s> counted; with --alignment mask_predict, slots of the denoiser per "
+            "target token; at least 1"
+        },
+    )
     ctc_blank: str = field(
         default="<s>",
         metadata={"help": "dictionary symbol used as CTC blank; a symbol that never occurs inside a target"},

@@ -12,11 +12,14 @@ from ...modules.blank import check_blank
 from ...modules.frozen import MARKER, Frozen
 from ...modules.masked_lm import MaskedLM
 from ...modules.prefix_encoder import Prefix
+from ...modules.prompts import Prompts
 from ...ops.ctc import BestPath, linear_best_path
+from ...ops.mask_predict import MaskedTargets
 from ...ops.masks import lengths_to_padding_mask
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, set_architecture
+from .length_predictor import LengthPredictor, length_nll
 from .pretrained import build_empty, build_frozen
-from .prompts import Prompts, SemanticProjection
+from .prompts import SemanticProjection
 
 logger = logging.getLogger(__name__)
 
@@ -33,22 +36,26 @@ class Guidance(NamedTuple):
     Attributes:
         prefix: one (keys, values) pair a layer, each (B, H, S, C / H).
         padding_mask: (B, S) bool, True = source padding.
+        length_log_probs: (B, N) nats, of the length predictor (column j: j + 1 tokens); None without one.
     """
 
     prefix: Prefix
     padding_mask: Tensor
+    length_log_probs: Optional[Tensor] = None
 
     def select(self, rows: Tensor) -> "Guidance":
         """Keep some sentences. rows: (B',) int64."""
         prefix = [(key.index_select(0, rows), value.index_select(0, rows)) for key, value in self.prefix]
-        return Guidance(prefix, self.padding_mask.index_select(0, rows))
+        lengths = None if self.length_log_probs is None else self.length_log_probs.index_select(0, rows)
+        return Guidance(prefix, self.padding_mask.index_select(0, rows), lengths)
 
 
 @register_model("sga", dataclass=SGAConfig)
 class SGAModel(BaseFairseqModel):
     """Semantic-guided alignment, then denoising.
 
-    Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts; only prompts, W_K and W_V train.
+    Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts; only prompts, W_K, W_V and, with
+    ``--alignment mask_predict``, the length predictor train.
 
     Args:
         frozen: the masked LM.
@@ -74,6 +81,11 @@ class SGAModel(BaseFairseqModel):
         self.encoder_prompts = prompts()
         self.alignment_prompts = prompts()
         self.denoiser_prompts = None if cfg.no_denoising else prompts()
+        self.alignment = str(getattr(cfg, "alignment", "ctc"))  # checkpoints before mask-predict do not say
+        self.length_predictor = None
+        if self.alignment == "mask_predict":
+            longest = sizes.max_positions if cfg.no_denoising else sizes.max_positions // cfg.ctc_upsample
+            self.length_predictor = LengthPredictor(sizes.embed_dim, longest)
 
     @classmethod
     def build_model(cls, cfg: SGAConfig, task: Any) -> "SGAModel":
@@ -107,18 +119,24 @@ class SGAModel(BaseFairseqModel):
         return self.denoiser_prompts is not None
 
     def max_positions(self) -> Tuple[int, int]:
-        """Longest source whose slots fit into the positions of the masked LM, and longest target."""
+        """Longest source and longest target, ``</s>`` counted, whose slots fit into the positions of the masked LM."""
         positions = self.masked_lm.sizes.max_positions
+        if self.length_predictor is not None:
+            return positions, self.length_predictor.max_length + 1
         return positions // self.upsample, positions
 
     def encode(self, src_tokens: Tensor) -> Guidance:
-        """Run the encoder unit and project its layer outputs (Eq. 1 and 2). src_tokens: (B, S) int64."""
+        """Run the encoder unit, project its layer outputs (Eq. 1 and 2), predict lengths. src_tokens: (B, S) int64."""
         encoder = self.masked_lm.sentence_encoder
         layers = encoder(src_tokens, prefix=self.encoder_prompts())
-        return Guidance([self.semantic(hidden) for hidden in layers], src_tokens.eq(encoder.padding_idx))
+        padding = src_tokens.eq(encoder.padding_idx)
+        lengths = None if self.length_predictor is None else self.length_predictor(layers[-1], padding)
+        return Guidance([self.semantic(hidden) for hidden in layers], padding, lengths)
 
     def slot_lengths(self, src_lengths: Tensor) -> Tensor:
         """Slots of each sentence, (B,): upsample x source length, whatever else is in the batch.
+
+        With ``--alignment mask_predict`` the denoiser's slots are upsample x target length.
 
         Differs from the authors' code, which gives every sentence 2 x the padded length.
         """
@@ -173,6 +191,26 @@ class SGAModel(BaseFairseqModel):
         """Alignment unit (Eq. 4). Returns (B, T, C)."""
         return self.run_unit(self.blank_sentence(lengths), lengths, self.alignment_prompts, guidance)
 
+    def fill_masks(self, tokens: Tensor, masked: Tensor, guidance: Guidance, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """One iteration of mask-predict by the alignment unit; only masked positions are projected.
+
+        Args:
+            tokens: (B, T) int64, ``<mask>`` at the masked positions.
+            masked: (B, T) bool, True = to be predicted; none in padding.
+            guidance: from :meth:`encode`.
+            lengths: (B,) int64, tokens a row holds.
+
+        Returns:
+            The best token of each of the N masked positions, (N,) int64, and its log-probability, (N,) nats.
+        """
+        hidden = self.run_unit(tokens, lengths, self.alignment_prompts, guidance)[masked]
+        path = self.best_path(hidden[None], lengths.new_tensor([len(hidden)]))
+        return path.tokens[0], path.log_probs[0]
+
+    def duplicate(self, tokens: Tensor) -> Tensor:
+        """What the denoiser reads after mask-predict: each token upsample times. (B, T) -> (B, upsample T)."""
+        return tokens.repeat_interleave(self.upsample, dim=1)
+
     def denoise(self, tokens: Tensor, guidance: Guidance, lengths: Tensor) -> Tensor:
         """Denoiser unit (Eq. 6). tokens: (B, T) int64. Returns (B, T, C)."""
         assert self.denoiser_prompts is not None
@@ -190,8 +228,9 @@ class SGAModel(BaseFairseqModel):
         corrupt: Optional[Corruption] = None,
         unroll: int = 1,
         prev_output_tokens: Optional[Tensor] = None,
+        masked: Optional[MaskedTargets] = None,
     ) -> Dict[str, Tensor]:
-        """Both losses of a batch (Eq. 7); the output projection happens inside ``reduce``, never as B x T x V.
+        """The losses of a batch (Eq. 7); the output projection happens inside ``reduce``, never as B x T x V.
 
         Args:
             src_tokens: (B, S) int64.
@@ -200,26 +239,65 @@ class SGAModel(BaseFairseqModel):
             corrupt: noise on the denoiser's input; none when None.
             unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1).
             prev_output_tokens: ignored, part of fairseq's batches.
+            masked: the targets, with ``--alignment mask_predict`` and only there.
 
         Returns:
-            ``alignment`` and, with a denoiser, ``denoising`` (mean over the steps): (B,) nats each.
+            ``alignment``, with mask-predict ``length``, with a denoiser ``denoising`` (mean over the steps): (B,) nats each.
         """
+        assert (masked is None) == (self.length_predictor is None)
         guidance = self.encode(src_tokens)
-        lengths = self.slot_lengths(src_lengths)
+        if masked is not None:
+            lengths = self.slot_lengths(masked.lengths.clamp(min=1))  # without a token: slots that are all blank
+            losses, tokens = self._masked_losses(guidance, masked)
+        else:
+            lengths = self.slot_lengths(src_lengths)
+            losses, tokens = self._ctc_losses(guidance, lengths, reduce)
+        if self.has_denoiser:
+            assert tokens is not None
+            losses["denoising"] = self._denoising_loss(tokens, guidance, lengths, reduce, corrupt, unroll)
+        return losses
+
+    def _ctc_losses(
+        self, guidance: Guidance, lengths: Tensor, reduce: Reduction
+    ) -> Tuple[Dict[str, Tensor], Optional[Tensor]]:
+        """Loss 1 by CTC, and what the denoiser reads, if there is one."""
         weight, bias = self.masked_lm.output_weight, self.masked_lm.output_bias
         loss, path = reduce(self.align(guidance, lengths), weight, bias, lengths, self.has_denoiser)
-        losses = {"alignment": loss}
-        if not self.has_denoiser:
-            return losses
-        steps = []
+        return {"alignment": loss}, None if path is None else self.denoiser_input(path)
+
+    def _masked_losses(self, guidance: Guidance, masked: MaskedTargets) -> Tuple[Dict[str, Tensor], Optional[Tensor]]:
+        """Loss 1 by mask-predict, loss of the length, and what the denoiser reads."""
+        assert self.length_predictor is not None and guidance.length_log_probs is not None
+        longest = self.length_predictor.max_length
+        if masked.tokens.size(1) > longest:
+            raise ValueError(
+                f"target of {masked.tokens.size(1)} tokens: --alignment mask_predict has lengths 1 to {longest} (positions of the "
+                "masked LM / --ctc-upsample); give --max-target-positions and --skip-invalid-size-inputs-valid-test, or cut it"
+            )
+        hidden = self.run_unit(masked.tokens, masked.lengths.clamp(min=1), self.alignment_prompts, guidance)
+        loss, tokens = masked.reduce(hidden, self.masked_lm.output_weight, self.masked_lm.output_bias)
+        losses = {"alignment": loss, "length": length_nll(guidance.length_log_probs, masked.lengths)}
+        return losses, self.duplicate(tokens)
+
+    def _denoising_loss(
+        self,
+        tokens: Tensor,
+        guidance: Guidance,
+        lengths: Tensor,
+        reduce: Reduction,
+        corrupt: Optional[Corruption],
+        unroll: int,
+    ) -> Tensor:
+        """Loss 2; ``tokens`` are ids: nothing flows back through them, it reaches theta_s through the guidance. (B,) nats."""
+        weight, bias = self.masked_lm.output_weight, self.masked_lm.output_bias
+        steps: List[Tensor] = []
         for step in range(unroll):
-            assert path is not None
-            tokens = self.denoiser_input(path)  # ids: nothing flows back, loss 2 reaches theta_s through the guidance
             tokens = corrupt(tokens, lengths) if corrupt is not None else tokens
             loss, path = reduce(self.denoise(tokens, guidance, lengths), weight, bias, lengths, step + 1 < unroll)
             steps.append(loss)
-        losses["denoising"] = torch.stack(steps).mean(dim=0)
-        return losses
+            if path is not None:
+                tokens = self.denoiser_input(path)
+        return torch.stack(steps).mean(dim=0)
 
     def get_targets(self, sample: Dict[str, Any], net_output: Any) -> Tensor:
         """The sample's targets. (B, S)."""

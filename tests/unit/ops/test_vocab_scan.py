@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.ops.vocab_scan import TOKEN_BLOCK, scan_vocabulary
+from fairseq_plugins.ops.vocab_scan import TOKEN_BLOCK, scan_top, scan_vocabulary
 
 VOCAB, WIDTH = 13, 4
 
@@ -45,3 +45,24 @@ def test_rising_and_falling_logits_do_not_overflow(device: torch.device) -> None
     scan = scan_vocabulary(hidden, weight, None, chunk_size=1, expected=True)
     assert scan.log_sum_exp.tolist() == [500.0, 500.0]
     assert scan.expected_row.flatten().tolist() == [500.0, -500.0]
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, VOCAB, 50])
+@pytest.mark.parametrize("tokens", [0, 7, TOKEN_BLOCK + 5])
+@pytest.mark.parametrize(("blank", "count"), [(0, 1), (12, 3), (5, VOCAB - 1), (5, 40)])
+def test_the_likeliest_tokens_equal_those_of_the_whole_projection(
+    chunk_size: int, tokens: int, blank: int, count: int, device: torch.device
+) -> None:
+    generator = torch.Generator().manual_seed(2)
+    hidden = (3 * torch.randn(tokens, WIDTH, generator=generator, dtype=torch.float64)).to(device)
+    weight = torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64).to(device)
+    bias: Optional[torch.Tensor] = torch.randn(VOCAB, generator=generator, dtype=torch.float64).to(device)
+    for used in (bias, None):
+        log_probs = F.linear(hidden, weight, used).log_softmax(-1)
+        scan = scan_top(hidden, weight, used, count, blank, chunk_size)
+        torch.testing.assert_close(scan.blank_log_prob, log_probs[:, blank])
+        torch.testing.assert_close(scan.log_sum_exp, F.linear(hidden, weight, used).logsumexp(-1))
+        log_probs[:, blank] = -torch.inf
+        expected = log_probs.topk(min(count, VOCAB - 1), dim=1)
+        torch.testing.assert_close(scan.log_probs, expected.values)
+        assert torch.equal(scan.tokens, expected.indices)

@@ -49,6 +49,22 @@ def test_pairs_and_languages_are_concatenated(folder: Path) -> None:
         assert _whole(items[2 * COUNT + index]) == _whole(items[3 * COUNT + index]) == single
 
 
+def test_languages_of_other_pairs_and_by_themselves(folder: Path) -> None:
+    """French is a side of a pair that is not trained; Spanish has text of its own."""
+    french = _items(setup(folder, pairs="en-de", monolingual="fr"))
+    assert [_whole(item) for item in french[COUNT:]] == [
+        _whole(item) for item in _items(setup(folder, pairs="en-fr", monolingual="fr"))[COUNT:]
+    ]
+    rows = data_bins.sentences(COUNT, 9)
+    data_bins.write_side(folder, "train", "es-None", "es", rows)
+    try:
+        spanish = _items(setup(folder, pairs="en-de", monolingual="es"))[COUNT:]
+    finally:
+        for file in folder.glob("train.es-None.es.*"):
+            file.unlink()
+    assert [_whole(item) for item in spanish] == [[builders.BOS, *row, builders.EOS] for row in rows]
+
+
 def test_two_pairs_do_not_mask_the_same_line_in_the_same_way(folder: Path) -> None:
     items = _items(setup(folder))
     same = [items[i]["target"].tolist() == items[COUNT + i]["target"].tolist() for i in range(COUNT)]

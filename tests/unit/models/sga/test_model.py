@@ -4,10 +4,12 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from fairseq_plugins.models.sga import SGAModel
-from fairseq_plugins.models.sga.prompts import Prompts, SemanticProjection
+from fairseq_plugins.models.sga.prompts import SemanticProjection
+from fairseq_plugins.modules.prompts import Prompts
 from tests import builders
 
 SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
@@ -300,3 +302,12 @@ def test_semantic_projection_shapes(device: torch.device) -> None:
     keys, values = projection(torch.randn(2, 5, 6, device=device))
     assert keys.shape == values.shape == (2, 3, 5, 2)
     assert not torch.equal(projection.key.weight, projection.value.weight)
+
+
+def test_checkpoints_from_before_mask_predict_do_not_name_the_alignment() -> None:
+    cfg = OmegaConf.structured(builders.SGAConfig(prompt_length=3))
+    plain = {key: value for key, value in OmegaConf.to_container(cfg).items() if key != "alignment"}
+    old = OmegaConf.create(plain)
+    OmegaConf.set_struct(old, True)
+    model = builders.SGAModel(builders.frozen(), old, builders.BOS, builders.MASK)
+    assert (model.alignment, model.length_predictor) == ("ctc", None)

@@ -122,3 +122,14 @@ def test_the_command_line_wins_over_the_architecture() -> None:
         assert model.encoder_prompts.key.shape == (12, 5, 768)
         assert model.slot_lengths(torch.tensor([4])).tolist() == [12]
         assert not model.has_denoiser
+
+
+@pytest.mark.usefixtures("empty_files")
+def test_mask_predict_adds_a_length_predictor_of_256_lengths() -> None:
+    """512 positions, two slots a token: C x 256 weights and 256 biases beside the 8 M."""
+    for model in (
+        _from_argparse(["--arch", "sga_xlmr_base", "--alignment", "mask_predict"]),
+        _from_hydra({"_name": "sga_xlmr_base", "alignment": "mask_predict"}),
+    ):
+        assert _trained(model) == 8_259_072 + 768 * 256 + 256
+        assert model.max_positions() == (512, 257)

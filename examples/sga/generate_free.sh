@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Average the 5 best checkpoints of a run and generate for the test set, with each number of mask-predict iterations.
+#   bash examples/sga/generate_free.sh TASK OUT NAME "ITERATIONS ..." [fairseq-generate options, as --length-beam 3]
+# Writes OUT/NAME/ITERATIONS-PASSES.TARGET (KEEP=FOLDER: there). PASSES=10 denoising passes at most, PASSES=0 without the denoiser;
+# for a run of ALIGNMENT=ctc ITERATIONS is 0.
+set -euo pipefail
+[ $# -ge 4 ] || { sed -n 2,5p "$0" >&2; exit 2; }
+task=$1 out=$2 name=$3 iterations=$4 passes=${PASSES:-10}
+shift 4
+. "$(dirname "${BASH_SOURCE[0]}")/settings_free.sh"
+keep=${KEEP:-$out/$name}
+mkdir -p "$keep"
+"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best 5 --allow-fewer --output "$out/$name/average.pt"
+for iteration in $iterations; do
+    log=$out/$name/generate-$iteration-$passes
+    fairseq-generate "$out/bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \
+        --gen-subset test --path "$out/$name/average.pt" --mask-predict-iterations "$iteration" --iter-decode-max-iter "$passes" \
+        --max-source-positions $max_source --truncate-source --skip-invalid-size-inputs-valid-test \
+        --print-step --remove-bpe sentencepiece --batch-size 32 "$@" >"$log.log" 2>"$log.err"
+    "$PYTHON" -m data_prep.hypotheses --input "$log.log" --output "$keep/$iteration-$passes.$target"
+done

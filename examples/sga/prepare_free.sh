@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Text to data-bin for one task of free generation, with the pieces and the dictionary of a masked LM.
+#   bash examples/sga/prepare_free.sh TASK DATA OUT
+# TASK and the folder DATA: question_generation (XQuAD: xquad.en.json), data_to_text (WebNLG: en.{train,dev,test}.{triples,text}),
+# summarisation (DialogSum: {dev,test}.jsonl), pairs ({train,valid,test}.{source,target}, a line an example: the papers' sets).
+# LANGUAGE=de takes another language of XQuAD or WebNLG; SOURCE and TARGET name the file endings of pairs; MLM=PATH another masked LM.
+set -euo pipefail
+[ $# -eq 3 ] || { sed -n 2,6p "$0" >&2; exit 2; }
+task=$1 data=$2 out=$3
+. "$(dirname "${BASH_SOURCE[0]}")/settings_free.sh"
+language=${LANGUAGE:-en} text=$out/text
+# <s> and </s> take two positions of the source; outputs have at most 80 pieces, as in DeltaLM's paper.
+lengths=(--output-dir "$text" --model "$MLM/sentencepiece.bpe.model" --max-source $((positions - 2)) --max-target 80)
+mkdir -p "$out"
+case $task in
+    question_generation) "$PYTHON" -m data_prep.question_generation --inputs "$data/xquad.$language.json" "${lengths[@]}" ;;
+    data_to_text)
+        "$PYTHON" -m data_prep.triples --triples "$data/$language".{train,dev,test}.triples \
+            --texts "$data/$language".{train,dev,test}.text --splits train valid test --grouped valid test "${lengths[@]}"
+        ;;
+    summarisation)
+        # The set here has no training split: nine tenths of its development split take that place.
+        head -n 450 "$data/dev.jsonl" >"$out/train.jsonl" && tail -n +451 "$data/dev.jsonl" >"$out/valid.jsonl"
+        "$PYTHON" -m data_prep.summaries --inputs "$out"/{train,valid}.jsonl "$data/test.jsonl" --splits train valid test \
+            "${lengths[@]}"
+        ;;
+    pairs) mkdir -p "$text" && cp "$data"/{train,valid,test}.{"$source","$target"} "$text/" ;;
+esac
+bash data_prep/preprocess.sh --text "$text" --model "$MLM/sentencepiece.bpe.model" --dict "$MLM/dict.txt" \
+    --pairs "$source-$target" --splits train,valid,test --out "$out/bin" --workers 2

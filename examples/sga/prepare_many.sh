@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Text to data-bin for one SGA over several languages: the Bible set, NTREX as a second test, joint pieces of all languages.
+#   bash examples/sga/prepare_many.sh BIBLE NTREX OUT     BIBLE holds bible.LANG, NTREX ntrex.LANG, one sentence a line
+# TRAINED="de es fr ru" and ZERO="vi he eu" are translated into TARGET=en; VOCAB=8000 pieces. Text of the zero-shot languages goes into
+# the pieces and the masked LM (pretrain_many.sh), their pairs into tests alone.
+set -euo pipefail
+[ $# -eq 3 ] || { sed -n 2,5p "$0" >&2; exit 2; }
+bible=$1 ntrex=$2 out=$3
+trained=${TRAINED:-de es fr ru} zero=${ZERO:-vi he eu} target=${TARGET:-en}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" PYTHON=${PYTHON:-python}
+mkdir -p "$out/text"
+
+languages=($target $trained $zero)
+"$PYTHON" -m data_prep.split --inputs "${languages[@]/#/$bible/bible.}" --langs "${languages[@]}" --output-dir "$out/text" \
+    --valid-ratio 0.04 --test-ratio 0.06
+"$PYTHON" -m data_prep.clean --normalise-only --inputs "${languages[@]/#/$ntrex/ntrex.}" --outputs "${languages[@]/#/$out/text/ntrex.}"
+"$PYTHON" -m data_prep.spm train --inputs "${languages[@]/#/$out/text/train.}" --vocab-size "${VOCAB:-8000}" \
+    --character-coverage 1.0 --model "$out/sentencepiece.bpe.model" --dict "$out/dict.txt"
+pairs=()
+for language in $trained $zero; do pairs+=("$language-$target"); done
+bash "$root/data_prep/preprocess.sh" --text "$out/text" --model "$out/sentencepiece.bpe.model" --dict "$out/dict.txt" \
+    --pairs "$(IFS=,; echo "${pairs[*]}")" --splits train,valid,test,ntrex --out "$out/bin" --workers 2

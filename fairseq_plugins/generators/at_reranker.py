@@ -1,0 +1,174 @@
+"""Reranking of n-best lists by an autoregressive model (noisy parallel decoding)."""
+
+import logging
+import os
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.data import Dictionary, data_utils
+from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models.nat import FairseqNATModel
+from fairseq.sequence_scorer import SequenceScorer
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+Hypotheses = List[List[Dict[str, Any]]]
+
+
+class RerankOptions(NamedTuple):
+    """How the scores of two models become one.
+
+    Attributes:
+        path: checkpoint of the autoregressive model (``--rerank-at``), several joined by ``:`` for their mean probability.
+        weight: of its score, in [0, 1] (``--rerank-at-weight``); 0 = that of CTC alone, 1 = that of the model alone.
+        length_penalty: exponent of the length that the sum is divided by (``--lenpen``).
+    """
+
+    path: str
+    weight: float = 0.5
+    length_penalty: float = 1.0
+
+
+class ATReranker:
+    """Scores each hypothesis by stock models that write from left to right.
+
+    score = ((1 - weight) log p_CTC(y | x) + weight log p_AT(y </s> | x)) / (|y| + 1) ^ length_penalty
+
+    Args:
+        models: stock encoder-decoder models of one task.
+        task: theirs.
+        dictionary: of the hypotheses.
+        options: see :class:`RerankOptions`.
+
+    Source: Gu et al. 2018, "noisy parallel decoding", which has the model's score alone; SGA does not rerank.
+    """
+
+    def __init__(self, models: List[Any], task: Any, dictionary: Dictionary, options: RerankOptions):
+        if not 0.0 <= options.weight <= 1.0:
+            raise ValueError(f"--rerank-at-weight must lie in [0, 1]; got {options.weight}")
+        for model in models:
+            if not isinstance(model, FairseqEncoderDecoderModel) or isinstance(model, FairseqNATModel):
+                raise ValueError(
+                    f"--rerank-at {options.path}: {type(model).__name__} does not write from left to right; valid: a stock encoder-"
+                    "decoder model, as --arch transformer"
+                )
+        check_dictionary(options.path, dictionary, task.source_dictionary)
+        check_dictionary(options.path, dictionary, task.target_dictionary)
+        self.models, self.task, self.options = models, task, options
+        self.dictionary: Dictionary = task.target_dictionary
+        self.bos = dictionary.bos()
+        self.scorer = SequenceScorer(self.dictionary)
+
+    @classmethod
+    def read(
+        cls, options: RerankOptions, dictionary: Dictionary, target_language: Optional[str] = None
+    ) -> "ATReranker":
+        """Read the models with fairseq's loader.
+
+        Raises:
+            ValueError: no such file, a model that does not fit (see the class), one that writes another language.
+        """
+        paths = utils.split_paths(options.path)
+        for path in paths:
+            if not os.path.isfile(path):
+                raise ValueError(f"--rerank-at {path}: no such file; valid: a checkpoint of an autoregressive model")
+        try:
+            models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(paths)
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"--rerank-at {options.path}: {error}; its dictionaries are read from the data-bin that it was trained on"
+            ) from error
+        written = getattr(cfg.task, "target_lang", None)
+        if target_language and written and written != target_language:
+            raise ValueError(f"--rerank-at {options.path}: that model writes {written}, not {target_language}")
+        logger.info("--rerank-at %s: %d model(s), weight %g", options.path, len(models), options.weight)
+        return cls(models, task, dictionary, options)
+
+    @torch.no_grad()
+    def rescore(self, sources: Tensor, sentences: Hypotheses) -> Hypotheses:
+        """Order the hypotheses by both models.
+
+        Args:
+            sources: (B, S) int64, padded anywhere, with or without ``<s>``.
+            sentences: of each source its hypotheses, with ``tokens`` and ``ctc_score``.
+
+        Returns:
+            The same, by falling ``score``; with ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats,
+            and ``positional_scores`` that are equal shares of the new ``score``.
+
+        Raises:
+            ValueError: a source or a hypothesis is longer than the model's positions.
+        """
+        pad = self.dictionary.pad()
+        plain = [row[row.ne(pad) & row.ne(self.bos)].cpu() for row in sources]
+        for model in self.models:
+            model.to(sources.device).eval()
+        for rank in range(max(len(sentence) for sentence in sentences)):
+            rows = [row for row, sentence in enumerate(sentences) if len(sentence) > rank]
+            chosen = [sentences[row][rank] for row in rows]
+            scores = self._log_probs([plain[row] for row in rows], [hypothesis["tokens"] for hypothesis in chosen])
+            for hypothesis, score in zip(chosen, scores):
+                self._combine(hypothesis, score)
+        return [sorted(sentence, key=lambda hypothesis: -float(hypothesis["score"])) for sentence in sentences]
+
+    def _combine(self, hypothesis: Dict[str, Any], at_score: Tensor) -> None:
+        weight, tokens = self.options.weight, hypothesis["tokens"]
+        length = 1 + int(tokens.ne(self.dictionary.eos()).sum())
+        both = (1.0 - weight) * hypothesis["ctc_score"] + weight * at_score.to(hypothesis["ctc_score"])
+        score = both / length**self.options.length_penalty
+        hypothesis.update(at_score=at_score, score=score, positional_scores=(score / len(tokens)).repeat(len(tokens)))
+
+    def _log_probs(self, sources: List[Tensor], hypotheses: List[Tensor]) -> List[Tensor]:
+        """log p(y </s> | x) of one hypothesis a source, as a batch."""
+        pad, eos, unk = self.dictionary.pad(), self.dictionary.eos(), self.dictionary.unk()
+        device = hypotheses[0].device
+        targets = []
+        for tokens in hypotheses:
+            known = tokens.cpu().masked_fill(tokens.cpu() >= len(self.dictionary), unk)  # <mask>, where it has none
+            targets.append(torch.cat([known[known.ne(eos)], known.new_tensor([eos])]))
+        self._check_lengths(sources, targets)
+        # The task knows how its sources look: padding, <s>, tags.
+        dataset = self.task.build_dataset_for_inference(sources, [len(source) for source in sources])
+        sample = dataset.collater([dataset[number] for number in range(len(sources))])
+        order = sample["id"].tolist()
+        rows = [targets[number] for number in order]
+        sample["target"] = data_utils.collate_tokens(rows, pad, eos)
+        sample["net_input"]["prev_output_tokens"] = data_utils.collate_tokens(
+            rows, pad, eos, move_eos_to_beginning=True
+        )
+        sample = utils.apply_to_sample(lambda tensor: tensor.to(device), sample)
+        sample["net_input"] = {key: value for key, value in sample["net_input"].items() if key != "constraints"}
+        scored = self.scorer.generate(self.models, sample)
+        by_number = {number: found[0]["positional_scores"].sum() for number, found in zip(order, scored)}
+        return [by_number[number] for number in range(len(sources))]
+
+    def _check_lengths(self, sources: List[Tensor], targets: List[Tensor]) -> None:
+        limits = utils.resolve_max_positions(*(model.max_positions() for model in self.models))
+        for what, rows, limit in zip(("source", "hypothesis"), (sources, targets), limits):
+            longest = max(len(row) for row in rows)
+            if longest > limit:
+                raise ValueError(
+                    f"--rerank-at {self.options.path}: a {what} of {longest} tokens is longer than that model's {limit} "
+                    "positions"
+                )
+
+
+def check_dictionary(path: str, own: Dictionary, other: Dictionary) -> None:
+    """Compare two dictionaries; ``<mask>``, which the tasks of masked LMs add at the end, may be missing.
+
+    Raises:
+        ValueError: an entry differs, or one has more.
+    """
+    sides = [symbols[:-1] if symbols[-1] == "<mask>" else symbols for symbols in (own.symbols, other.symbols)]
+    remedy = "train it on a data-bin made with the same dict.txt"
+    for index, (left, right) in enumerate(zip(*sides)):
+        if left != right:
+            raise ValueError(
+                f"--rerank-at {path}: its dictionary has {right!r} as entry {index}, that of the hypotheses {left!r}; {remedy}"
+            )
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"--rerank-at {path}: its dictionary has {len(sides[1])} entries, that of the hypotheses {len(sides[0])}; {remedy}"
+        )

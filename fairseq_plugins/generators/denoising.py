@@ -1,0 +1,147 @@
+"""What SGA's generators share: denoising passes until nothing changes, and hypotheses from rows of CTC slots."""
+
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from ..ops.ctc import BestPath, collapse_mask
+from ..ops.masks import lengths_to_padding_mask
+
+
+class IterationOptions(NamedTuple):
+    """fairseq's iterative-decoding options.
+
+    Attributes:
+        max_iter: largest number of denoising passes (``--iter-decode-max-iter``); 0 = the alignment alone.
+        adaptive: stop a sentence when its output no longer changes (off with ``--iter-decode-force-max-iter``).
+        retain_history: keep the output of every pass (``--retain-iter-history``).
+    """
+
+    max_iter: int
+    adaptive: bool = True
+    retain_history: bool = False
+
+
+class DenoisingGenerator:
+    """Base of the generators: checks, denoising loop, hypotheses.
+
+    A sentence leaves the batch as soon as a denoising pass leaves its output slots unchanged: its result does not depend on
+    what else is in the batch.
+
+    Args:
+        tgt_dict: target dictionary.
+        options: see :class:`IterationOptions`.
+
+    Source: SGA section 4.4, last paragraph of the decoding loop (Eq. 6).
+    """
+
+    def __init__(self, tgt_dict: Any, options: IterationOptions):
+        if options.max_iter < 0:
+            raise ValueError(f"--iter-decode-max-iter must be 0 or more; got {options.max_iter}")
+        self.options = options
+        self.pad, self.eos = tgt_dict.pad(), tgt_dict.eos()
+        self.symbols_to_strip_from_output = {tgt_dict.bos(), tgt_dict.eos(), tgt_dict.pad(), tgt_dict.index("<mask>")}
+
+    def only_model(self, models: List[Any], prefix_tokens: Optional[Tensor], constraints: Optional[Tensor]) -> Any:
+        """The one model, in evaluation mode.
+
+        Raises:
+            ValueError: several models, target prefixes or constraints.
+        """
+        if len(models) != 1:
+            raise ValueError(f"SGA decodes with one model; got {len(models)} in --path (average checkpoints instead)")
+        if prefix_tokens is not None or constraints is not None:
+            raise ValueError("SGA does not support --prefix-size or --constraints: all tokens are produced at once")
+        model = models[0]
+        model.eval()  # fairseq replaces train() for inference: it returns None
+        return model
+
+    def denoise(
+        self,
+        model: Any,
+        guidance: Any,
+        lengths: Tensor,
+        path: BestPath,
+        steps: Tensor,
+        history: Optional[List[BestPath]],
+    ) -> BestPath:
+        """Run denoising passes on the sentences that still change.
+
+        Args:
+            model: an SGA model with a denoiser.
+            guidance: of the whole batch.
+            lengths: (B,) int64, slots.
+            path: what the alignment gave, (B, T).
+            steps: (B,) int64, the passes of each sentence; counted in place.
+            history: gets the output after each pass, unless None.
+
+        Returns:
+            The last output of each sentence.
+        """
+        active = torch.arange(lengths.size(0), device=lengths.device)
+        current, slots = path, lengths
+        for _ in range(self.options.max_iter):
+            width = int(slots.max())
+            tokens = model.denoiser_input(current)[:, :width]
+            hidden = model.denoise(tokens, guidance, slots)
+            self.after_pass(hidden, active)
+            new = model.best_path(hidden, slots)
+            steps[active] += 1
+            path = _scatter(path, new, active)
+            if history is not None:
+                history.append(path)
+            if self.options.adaptive:
+                changed = (new.tokens != current.tokens[:, :width]).any(dim=1).nonzero()[:, 0]
+                if len(changed) == 0:
+                    break
+                if len(changed) < len(active):
+                    active, slots, guidance = active[changed], slots[changed], guidance.select(changed)
+                    new = BestPath(*(part[changed] for part in new))
+            current = new
+        return path
+
+    def after_pass(self, hidden: Tensor, active: Tensor) -> None:
+        """Called with the states (B', T', C) of the sentences ``active`` (B',) after each denoising pass; does nothing here."""
+
+    def hypotheses(
+        self, path: BestPath, lengths: Tensor, steps: Tensor, blank: Optional[int], history: Optional[List[BestPath]]
+    ) -> List[List[Dict[str, Any]]]:
+        """One hypothesis a sentence from the best path: collapsed tokens (all when blank is None), scores, passes, history."""
+
+        def survivors(tokens: Tensor) -> Tensor:
+            if blank is None:
+                return ~lengths_to_padding_mask(lengths, tokens.size(1))
+            return collapse_mask(tokens, lengths, blank)
+
+        kept = survivors(path.tokens)
+        score = path.log_probs.sum(dim=1) / lengths
+        hypotheses = []
+        for row in range(path.tokens.size(0)):
+            tokens, scores = path.tokens[row, kept[row]], path.log_probs[row, kept[row]]
+            if len(tokens) == 0:  # stock hypotheses hold at least </s>; fairseq's BLEU crashes on one without tokens
+                tokens, scores = tokens.new_tensor([self.eos]), score[row : row + 1]
+            hypothesis = {
+                "tokens": tokens,
+                "score": score[row],
+                "positional_scores": scores,
+                "steps": int(steps[row]),
+                "attention": None,
+                "alignment": None,
+            }
+            if history is not None:
+                hypothesis["history"] = [
+                    {"tokens": past.tokens[row, survivors(past.tokens)[row]]} for past in history[: int(steps[row]) + 1]
+                ]
+            hypotheses.append([hypothesis])
+        return hypotheses
+
+
+def _scatter(path: BestPath, new: BestPath, active: Tensor) -> BestPath:
+    """Write the rows of the active sentences back into the whole batch."""
+    merged = []
+    for whole, part in zip(path, new):
+        whole = whole.clone()
+        whole[active, : part.size(1)] = part
+        merged.append(whole)
+    return BestPath(*merged)

@@ -1,0 +1,172 @@
+"""SGA decoding for free generation: mask-predict over several lengths, duplication, then denoising until nothing changes."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from ..ops.ctc import BestPath
+from ..ops.mask_predict import likely_lengths, lowest_scores, masked_counts
+from ..ops.masks import lengths_to_padding_mask
+from .denoising import DenoisingGenerator, IterationOptions
+
+
+class MaskPredictOptions(NamedTuple):
+    """How the alignment of a model with ``--alignment mask_predict`` is decoded.
+
+    Attributes:
+        iterations: of mask-predict, at least 1 (``--mask-predict-iterations``).
+        length_beam: lengths that are tried, at least 1 (``--length-beam``).
+    """
+
+    iterations: int = 4
+    length_beam: int = 1
+
+
+def mask_predict_options(
+    model: Any, iterations: Optional[int], length_beam: Optional[int]
+) -> Optional[MaskPredictOptions]:
+    """Fill the defaults and check the options against the model.
+
+    Args:
+        model: an SGA model, ``nat_ctc``, or None.
+        iterations: ``--mask-predict-iterations``; None = 4.
+        length_beam: ``--length-beam``; None = 1.
+
+    Returns:
+        None for a model that was trained with CTC: 0 iterations, which is row 0 of SGA's Table 4.
+
+    Raises:
+        ValueError: an option outside its range, or that the model has no use for.
+    """
+    if getattr(model, "alignment", "ctc") != "mask_predict":
+        if iterations or length_beam is not None:
+            option = f"--mask-predict-iterations {iterations}" if iterations else f"--length-beam {length_beam}"
+            raise ValueError(
+                f"{option}: this model was trained with --alignment ctc, its alignment is one pass (0 iterations)"
+            )
+        return None
+    options = MaskPredictOptions()
+    options = MaskPredictOptions(
+        options.iterations if iterations is None else iterations,
+        options.length_beam if length_beam is None else length_beam,
+    )
+    if options.iterations < 1:
+        raise ValueError(
+            f"--mask-predict-iterations must be at least 1 for a model with --alignment mask_predict; got {options.iterations}. "
+            "The paper's 0 (CTC alignment, then the denoiser) is a training run of its own: --alignment ctc --criterion sga_ctc"
+        )
+    longest = model.length_predictor.max_length
+    if not 1 <= options.length_beam <= longest:
+        raise ValueError(
+            f"--length-beam must lie in [1, {longest}], the lengths of the model; got {options.length_beam}"
+        )
+    return options
+
+
+class SGAMaskPredictGenerator(DenoisingGenerator):
+    """Mask-predict, then the denoiser; with the interface of fairseq's generators.
+
+    The most probable lengths of a sentence are decoded side by side; the one whose tokens have the best mean log-probability
+    goes on. Its tokens are duplicated and denoised as in :class:`~.sga_generator.SGAGenerator`; with ``--iter-decode-max-iter 0``
+    or without a denoiser they are the result as they are (nothing is collapsed: mask-predict has no blank).
+
+    Args:
+        tgt_dict: target dictionary.
+        options: of the denoising passes.
+        mask_predict: see :func:`mask_predict_options`.
+
+    Source: SGA sections 4.3 and 4.4; Ghazvininejad et al. 2019 (CMLM), section 3. Several lengths are CMLM's, the authors' code of
+    SGA has one.
+    """
+
+    def __init__(self, tgt_dict: Any, options: IterationOptions, mask_predict: MaskPredictOptions):
+        super().__init__(tgt_dict, options)
+        self.mask_predict = mask_predict
+
+    @torch.no_grad()
+    def generate(
+        self,
+        models: List[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+    ) -> List[List[Dict[str, Any]]]:
+        """Generate for a batch.
+
+        Args:
+            models: one SGA model.
+            sample: batch with ``net_input.src_tokens`` (B, S).
+            prefix_tokens: not supported.
+            constraints: not supported.
+
+        Returns:
+            One hypothesis a sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without denoising
+            that of the tokens, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
+
+        Raises:
+            ValueError: several models, target prefixes or constraints.
+        """
+        model = self.only_model(models, prefix_tokens, constraints)
+        guidance = model.encode(sample["net_input"]["src_tokens"])
+        tokens, log_probs, lengths = self.align(model, guidance)
+        steps = torch.zeros_like(lengths)
+        path = BestPath(tokens, tokens, log_probs)
+        history = [path] if self.options.retain_history else None
+        aligned = self.hypotheses(path, lengths, steps, None, history)
+        if not (model.has_denoiser and self.options.max_iter):
+            return aligned
+        slots = model.slot_lengths(lengths)
+        path = self.denoise(model, guidance, slots, BestPath(*map(model.duplicate, path)), steps, history)
+        denoised = self.hypotheses(path, slots, steps, model.blank, history)
+        for sentence, first in zip(denoised, aligned):
+            if history is not None:
+                sentence[0]["history"][0] = first[0]["history"][0]  # as it is: not collapsed
+        return denoised
+
+    def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:
+        """Mask-predict over ``length_beam`` lengths a sentence.
+
+        Args:
+            model: the model.
+            guidance: of B sentences.
+
+        Returns:
+            Of the best length: tokens (B, T) int64, their log-probabilities (B, T) nats, 0 in padding, and the lengths (B,).
+        """
+        count = self.mask_predict.length_beam
+        candidates = likely_lengths(guidance.length_log_probs, count)  # B K
+        sentences = torch.arange(len(candidates), device=candidates.device)
+        lengths = candidates.flatten()
+        tokens, log_probs = self.fill(model, guidance.select(sentences.repeat_interleave(count)), lengths)
+        score = log_probs.sum(dim=1) / lengths  # B*K
+        best = sentences * count + score.view(-1, count).argmax(dim=1)
+        lengths = lengths[best]
+        longest = int(lengths.max())
+        return tokens[best, :longest], log_probs[best, :longest], lengths
+
+    def fill(self, model: Any, guidance: Any, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """The iterations of mask-predict: everything is masked at first, then the tokens the model is least sure of.
+
+        Args:
+            model: the model.
+            guidance: of B sentences.
+            lengths: (B,) int64, tokens.
+
+        Returns:
+            Tokens (B, T) and their log-probabilities (B, T) nats, when they were predicted; 0 in padding.
+        """
+        tokens = model.blank_sentence(lengths)
+        log_probs = torch.zeros(tokens.shape, device=tokens.device)
+        masked = ~lengths_to_padding_mask(lengths, tokens.size(1))
+        for step in range(self.mask_predict.iterations):
+            if step:
+                counts = masked_counts(lengths, step, self.mask_predict.iterations)
+                masked = lowest_scores(log_probs, counts, lengths)
+                tokens = tokens.masked_fill(masked, model.mask)
+            if not bool(masked.any()):
+                break
+            best, scores = model.fill_masks(tokens, masked, guidance, lengths)
+            tokens = tokens.masked_scatter(masked, best)
+            log_probs = log_probs.to(scores.dtype).masked_scatter(masked, scores)
+        return tokens, log_probs

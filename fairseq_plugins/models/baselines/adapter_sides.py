@@ -1,0 +1,133 @@
+"""The stock encoder and decoder with adapters after each block."""
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from fairseq.distributed import fsdp_wrap
+from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
+from torch import Tensor, nn
+
+from ...modules.adapters import LanguageAdapters, RowLanguages
+from ...modules.language_tags import LanguageTags
+
+ROWS = "adapter_rows"
+"""What the encoder's output has beside the stock entries: (B,) int64, number of each row's language."""
+
+
+class AdapterPlan(NamedTuple):
+    """What one side needs to know.
+
+    Attributes:
+        languages: with adapters, in the order of their numbers.
+        tokens: language -> id of its token, for all languages of the task.
+        width: of the bottleneck.
+        by_encoder: the decoder uses the encoder's languages.
+    """
+
+    languages: List[str]
+    tokens: Mapping[str, int]
+    width: int
+    by_encoder: bool = False
+
+
+class AdapterEncoderLayer(TransformerEncoderLayerBase):
+    """A stock layer, then the adapters."""
+
+    def __init__(self, cfg: Any, adapters: LanguageAdapters):
+        super().__init__(cfg)
+        self.adapters = adapters
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """As the stock layer, (S, B, C)."""
+        return self.adapters(super().forward(*args, **kwargs))
+
+
+class AdapterDecoderLayer(TransformerDecoderLayerBase):
+    """A stock layer, then the adapters."""
+
+    def __init__(self, cfg: Any, no_encoder_attn: bool, adapters: LanguageAdapters):
+        super().__init__(cfg, no_encoder_attn)
+        self.adapters = adapters
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tuple[Tensor, Any, Any]:
+        """As the stock layer: (T, B, C), attention, state."""
+        x, attention, state = super().forward(*args, **kwargs)
+        return self.adapters(x), attention, state
+
+
+def _wrapped(layer: nn.Module, cfg: Any) -> nn.Module:
+    """For ``--checkpoint-activations`` and FSDP, as the stock layers."""
+    if cfg.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+    return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+
+
+class AdapterEncoder(TransformerEncoderBase):
+    """Reads each sentence's language from its language token."""
+
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module, plan: AdapterPlan):
+        self.plan, self.current = plan, RowLanguages()  # the layers are made by the stock constructor
+        super().__init__(cfg, dictionary, embed_tokens)
+        remedy = "train and decode with --encoder-langtok"
+        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "encoder", remedy)
+
+    def build_encoder_layer(self, cfg: Any) -> nn.Module:
+        """A layer with its adapters."""
+        adapters = LanguageAdapters(self.plan.languages, cfg.encoder.embed_dim, self.plan.width, self.current)
+        return _wrapped(AdapterEncoderLayer(cfg, adapters), cfg)
+
+    def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> Dict[str, Any]:
+        """As the stock encoder. src_tokens: (B, S) int64.
+
+        Raises:
+            ValueError: a sentence without language token, or of a language without adapters.
+        """
+        numbers = self.tags(src_tokens).numbers
+        self.current.set(numbers)
+        return {**super().forward(src_tokens, *args, **kwargs), ROWS: [numbers]}
+
+    def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
+        """As the stock encoder, which leaves out what it does not know."""
+        rows = [encoder_out[ROWS][0].index_select(0, new_order)]
+        return {**super().reorder_encoder_out(encoder_out, new_order), ROWS: rows}
+
+
+class AdapterDecoder(TransformerDecoderBase):
+    """Reads the language from the target's language token; what stands before it passes unadapted, as when decoding begins.
+
+    With ``plan.by_encoder`` the languages are those that the encoder found.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module, plan: AdapterPlan):
+        self.plan, self.current = plan, RowLanguages()  # the layers are made by the stock constructor
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
+        remedy = "train and decode with --decoder-langtok"
+        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "decoder", remedy)
+
+    def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
+        """A layer with its adapters."""
+        adapters = LanguageAdapters(self.plan.languages, cfg.decoder.embed_dim, self.plan.width, self.current)
+        return _wrapped(AdapterDecoderLayer(cfg, no_encoder_attn, adapters), cfg)
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, List[Tensor]]] = None,
+        incremental_state: Optional[Dict[str, Any]] = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """As the stock decoder. prev_output_tokens: (B, T) int64.
+
+        Raises:
+            ValueError: a target without language token, or of a language without adapters.
+        """
+        if self.plan.by_encoder:
+            assert encoder_out is not None
+            self.current.set(encoder_out[ROWS][0])
+        else:
+            found = self.tags(prev_output_tokens, search=incremental_state is not None)
+            active = found.active if incremental_state is None else found.active[:, -1:]
+            self.current.set(found.numbers, active)
+        return super().extract_features(prev_output_tokens, encoder_out, incremental_state, *args, **kwargs)

@@ -1,0 +1,296 @@
+"""``gpt_msp``: a frozen causal language model prompted to translate in three stages, the comparison system of SGA's Table 1."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import (
+    FairseqEncoder,
+    FairseqEncoderDecoderModel,
+    FairseqIncrementalDecoder,
+    register_model,
+    register_model_architecture,
+)
+from torch import Tensor, nn
+
+from ...modules.frozen import MARKER, Frozen
+from ...modules.prefix_decoder import PrefixDecoder, State
+from ...modules.prefix_encoder import Prefix
+from ...modules.prompts import Prompts
+from .gpt_pretrained import OPTION, SIZES, build_frozen
+
+logger = logging.getLogger(__name__)
+
+STARTED = "gpt_msp.started"
+"""Entry of the incremental state: prefix and earlier tokens are in the caches of the layers."""
+
+
+def _size(text: str) -> Any:
+    return field(default=None, metadata={"help": f"{text} the language model must have"})
+
+
+@dataclass
+class GPTMSPConfig(FairseqDataclass):
+    """Options; None means the architecture's default, or what the pretrained file says."""
+
+    pretrained_gpt: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "the frozen language model: a Hugging Face GPT-2 folder (GPT-2, mGPT), or a checkpoint of fairseq's "
+            "transformer_lm. When decoding, another place is given with --model-overrides \"{'pretrained_gpt': 'PATH'}\""
+        },
+    )
+    prompt_length: Optional[int] = field(
+        default=None, metadata={"help": "P, key and value prompts a layer and stage; the paper has 128"}
+    )
+    no_prompt_scale: bool = field(
+        default=False,
+        metadata={"help": "leave out the learned max(1, scale) with which the prompts of a stage are multiplied"},
+    )
+    frozen_dropout: float = field(
+        default=0.0, metadata={"help": "dropout inside the frozen model during training, in [0, 1)"}
+    )
+    decoder_layers: Optional[int] = _size("layers")
+    decoder_embed_dim: Optional[int] = _size("width")
+    decoder_ffn_embed_dim: Optional[int] = _size("feed-forward width")
+    decoder_attention_heads: Optional[int] = field(
+        default=None,
+        metadata={"help": "attention heads; needed only where the file does not tell, else checked against it"},
+    )
+    max_positions: Optional[int] = _size("positions")
+
+
+ARCHITECTURES: Dict[str, Dict[str, int]] = {
+    "gpt_msp": {"prompt_length": 128},
+    "gpt_msp_tiny": {"prompt_length": 32},
+    "gpt_msp_mgpt": {
+        "prompt_length": 128,
+        "decoder_layers": 24,
+        "decoder_embed_dim": 1024,
+        "decoder_ffn_embed_dim": 4096,
+        "decoder_attention_heads": 16,
+        "max_positions": 1024,
+    },
+}
+"""Defaults of each --arch. Sizes are those of the file; gpt_msp_mgpt makes sure that it is the paper's mGPT of 560M parameters."""
+
+
+def with_prompts(prompts: Prefix, context: Prefix) -> Prefix:
+    """[prompts, context] for every layer: (1, H, P, D) and (B, H, S, D) -> (B, H, P + S, D)."""
+    joined = []
+    for own, other in zip(prompts, context):
+        joined.append(
+            tuple(torch.cat([mine.expand(other[0].size(0), -1, -1, -1), past], dim=2) for mine, past in zip(own, other))
+        )
+    return joined  # type: ignore[return-value]
+
+
+class TwoReadings(FairseqEncoder):
+    """Encoding and re-encoding: the language model reads the source twice, the second time with the first in sight.
+
+    Source: MSP (Tan et al. 2022) section 3.3. Positions start anew in every stage, as in the authors' code.
+    """
+
+    def __init__(self, lm: Frozen, dictionary: Any, encoding: Prompts, re_encoding: Prompts):
+        super().__init__(dictionary)
+        self.encoding, self.re_encoding = encoding, re_encoding
+        self._lm = (lm,)  # the decoder owns it: registered here too, it would stand twice in every state dict
+
+    @property
+    def lm(self) -> PrefixDecoder:
+        """The frozen language model."""
+        return self._lm[0].module  # type: ignore[return-value]
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Dict[str, List[Tensor]]:
+        """Both readings.
+
+        Args:
+            src_tokens: (B, S) int64, padded on either side.
+            src_lengths: unused, the padding tells.
+
+        Returns:
+            ``keys`` and ``values``: a tensor (B, H, S, C / H) a layer, of the second reading; ``encoder_padding_mask``: (B, S),
+            True = padding.
+        """
+        padding = src_tokens.eq(self.lm.padding_idx)
+        state: State = {}
+        prompts = self.encoding()
+        length = prompts[0][0].size(2)
+        self.lm.run(src_tokens, prompts, state=state)
+        first = self.lm.kept(state, skip=length)
+
+        prefix = with_prompts(self.re_encoding(), first)
+        mask = torch.cat([padding.new_zeros(padding.size(0), length), padding], dim=1)
+        state = {}
+        self.lm.run(src_tokens, prefix, mask, state)
+        second = self.lm.kept(state, skip=length + src_tokens.size(1))
+        return {
+            "encoder_out": [],
+            "keys": [key for key, _ in second],
+            "values": [value for _, value in second],
+            "encoder_padding_mask": [padding],
+        }
+
+    def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
+        """Rows in another order; every tensor has the batch first."""
+        return {name: [part.index_select(0, new_order) for part in parts] for name, parts in encoder_out.items()}
+
+    def max_positions(self) -> int:
+        """Longest source: the positions of the language model."""
+        return self.lm.max_positions()
+
+
+class PromptedDecoder(FairseqIncrementalDecoder):
+    """Decoding: the language model writes the target after [prompts, second reading of the source].
+
+    Source: MSP section 3.3.
+    """
+
+    def __init__(self, lm: Frozen, dictionary: Any, decoding: Prompts):
+        super().__init__(dictionary)
+        self.frozen, self.decoding = lm, decoding
+
+    @property
+    def lm(self) -> PrefixDecoder:
+        """The frozen language model."""
+        return self.frozen.module  # type: ignore[return-value]
+
+    @property
+    def output_projection(self) -> nn.Module:
+        """Of the language model, where criterions look for it."""
+        return self.lm.output_projection
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, List[Tensor]]] = None,
+        incremental_state: Optional[State] = None,
+        features_only: bool = False,
+        **_: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """Logits of every target token, with ``incremental_state`` of the last one.
+
+        Args:
+            prev_output_tokens: (B, T) int64, ``</s>`` first.
+            encoder_out: of :class:`TwoReadings`.
+            incremental_state: of fairseq's generator; holds the caches after the first step.
+            features_only: no output projection.
+
+        Returns:
+            (B, T or 1, V) or (B, T or 1, C), and no attention.
+        """
+        assert encoder_out is not None
+        if incremental_state is not None and STARTED in incremental_state:
+            hidden = self.lm.run(prev_output_tokens, state=incremental_state, step=True)
+        else:
+            padding = encoder_out["encoder_padding_mask"][0]
+            prefix = with_prompts(self.decoding(), list(zip(encoder_out["keys"], encoder_out["values"])))
+            mask = torch.cat([padding.new_zeros(padding.size(0), self.decoding.key.size(1)), padding], dim=1)
+            hidden = self.lm.run(prev_output_tokens, prefix, mask, incremental_state)
+            if incremental_state is not None:
+                incremental_state[STARTED] = {}
+                hidden = hidden[:, -1:]
+        return (hidden if features_only else self.output_projection(hidden)), {"attn": [None]}
+
+    def extract_features(self, prev_output_tokens: Tensor, **arguments: Any) -> Tuple[Tensor, Dict[str, Any]]:
+        """(B, T, C): :meth:`forward` without the output projection."""
+        return self.forward(prev_output_tokens, features_only=True, **arguments)
+
+    def max_positions(self) -> int:
+        """Longest target: the positions of the language model."""
+        return self.lm.max_positions()
+
+
+@register_model("gpt_msp", dataclass=GPTMSPConfig)
+class GPTMSPModel(FairseqEncoderDecoderModel):
+    """Multi-stage prompting: encoding, re-encoding and decoding are the same frozen model with different prompts.
+
+    Only the prompts (and a scale a stage) train: 3 x 2 x L x P x C + 3 parameters, 18,874,371 at the paper's size ("19M").
+    Checkpoints hold these and the fingerprint of the frozen model.
+
+    Source: Tan et al. 2022, MSP; SGA section 5.2, "mGPT + MSP".
+    """
+
+    @classmethod
+    def build_model(cls, cfg: GPTMSPConfig, task: Any) -> "GPTMSPModel":
+        """Build from a config; reads the language model.
+
+        Raises:
+            ValueError: an option outside its range, two dictionaries, or a file that does not fit; see
+                :func:`~.gpt_pretrained.build_frozen`.
+        """
+        set_architecture(cfg, ARCHITECTURES["gpt_msp"])
+        check_config(cfg)
+        if task.source_dictionary != task.target_dictionary:
+            raise ValueError(
+                "gpt_msp reads and writes with one language model: --source-lang and --target-lang need the same dictionary; run "
+                "fairseq-preprocess with --joined-dictionary, or the same --srcdict and --tgtdict"
+            )
+        dictionary = task.target_dictionary
+        frozen = build_frozen(cfg, dictionary)
+        layout: Any = frozen.module.layout
+
+        def prompts() -> Prompts:
+            return Prompts(
+                layout.layers, cfg.prompt_length or 0, layout.embed_dim, layout.heads, not cfg.no_prompt_scale
+            )
+
+        model = cls(
+            TwoReadings(frozen, dictionary, prompts(), prompts()), PromptedDecoder(frozen, dictionary, prompts())
+        )
+        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        logger.info("%d trainable parameters, %d frozen", trained, sum(p.numel() for p in frozen.parameters()))
+        return model
+
+    def load_state_dict(self, state_dict: Dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+        """Load the trained part.
+
+        Raises:
+            ValueError: it was trained on another language model.
+        """
+        start = "decoder.frozen." + MARKER
+        frozen = self.decoder.frozen
+        for found in (key[len(start) :] for key in state_dict if key.startswith(start)):
+            if found != frozen.fingerprint:
+                raise ValueError(
+                    f"this checkpoint was trained on another language model: its fingerprint is {found}, that of {frozen.source} "
+                    f"is {frozen.fingerprint}; give the model it was trained on with {OPTION} (when decoding: --model-overrides "
+                    "\"{'pretrained_gpt': 'PATH'}\"), and the same dictionary"
+                )
+        return super().load_state_dict(state_dict, *args, **kwargs)
+
+
+def check_config(cfg: GPTMSPConfig) -> None:
+    """Validate the options of a run.
+
+    Raises:
+        ValueError: naming option, value and valid range.
+    """
+    if cfg.prompt_length is None or cfg.prompt_length < 1:
+        raise ValueError(f"--prompt-length must be at least 1; got {cfg.prompt_length}")
+    if not 0.0 <= cfg.frozen_dropout < 1.0:
+        raise ValueError(f"--frozen-dropout must lie in [0, 1); got {cfg.frozen_dropout}")
+    for name in SIZES:
+        value = getattr(cfg, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {value}")
+
+
+def set_architecture(args: Any, defaults: Dict[str, int]) -> None:
+    """Fill what the command line left open (argparse namespace or hydra config)."""
+    for key, value in defaults.items():
+        if getattr(args, key, None) is None:
+            setattr(args, key, value)
+
+
+def _register(name: str, defaults: Dict[str, int]) -> None:
+    @register_model_architecture("gpt_msp", name)
+    def architecture(args: Any) -> None:
+        set_architecture(args, defaults)
+
+
+for _name, _defaults in ARCHITECTURES.items():
+    if _name != "gpt_msp":
+        _register(_name, _defaults)

@@ -1,0 +1,140 @@
+"""Read the frozen language model that a config names, and bring its rows to the data's dictionary."""
+
+import logging
+import os
+import re
+from dataclasses import replace
+from typing import Any, Dict, List, Sequence
+
+import torch
+from torch import Tensor
+
+from ... import checkpoints
+from ...checkpoints.causal_lm import CausalLMFile, read_causal_lm
+from ...checkpoints.gpt2 import OUTPUT, WORDS
+from ...checkpoints.renames import listing
+from ...modules.frozen import Frozen
+from ...modules.prefix_decoder import PrefixDecoder
+
+logger = logging.getLogger(__name__)
+
+OPTION = "--pretrained-gpt"
+SIZES: Dict[str, str] = {
+    "decoder_layers": "layers",
+    "decoder_embed_dim": "embed_dim",
+    "decoder_ffn_embed_dim": "ffn_dim",
+    "decoder_attention_heads": "heads",
+    "max_positions": "max_positions",
+}
+"""Option -> field of the layout."""
+
+MARKERS = ("version", r"embed_positions\._float_tensor")
+"""Buffers of fairseq's decoder that are no weights."""
+
+_NEVER_READ = re.compile(r"<s>|<pad>|<unk>|madeupword\d+")
+
+
+def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
+    """Read ``cfg.pretrained_gpt`` and wrap it.
+
+    Args:
+        cfg: options; sizes that are set must agree with the file.
+        dictionary: of both sides.
+
+    Returns:
+        The frozen language model with a row for each entry of the dictionary, on the CPU, float32.
+
+    Raises:
+        ValueError: no or missing file, sizes or dictionary that do not match it.
+    """
+    path = cfg.pretrained_gpt
+    if not path:
+        raise ValueError(
+            f"{OPTION} is needed: a Hugging Face GPT-2 folder, or a checkpoint of fairseq's transformer_lm"
+        )
+    if not os.path.exists(path):
+        raise ValueError(
+            f"{OPTION} {path}: no such file or folder. A checkpoint holds only the trained part; when decoding, give the "
+            "pretrained model's new place with --model-overrides \"{'pretrained_gpt': 'PATH'}\""
+        )
+    origin = f"{OPTION} {path}"
+    found = _read(path, cfg.decoder_attention_heads)
+    check_sizes(cfg, found, origin)
+    rows = matching_rows(found, dictionary, origin)
+    tensors = dict(found.tensors)
+    for name in (WORDS, OUTPUT):
+        if name in tensors:
+            tensors[name] = take_rows(tensors[name], rows)
+    module = PrefixDecoder(replace(found.layout, vocab_size=len(dictionary)), dictionary, cfg.frozen_dropout)
+    checkpoints.load(module, tensors, allow_missing=MARKERS)
+    fingerprint = checkpoints.fingerprint(tensors)
+    logger.info("frozen language model %s: %s, fingerprint %s", path, module.layout, fingerprint)
+    return Frozen(module, fingerprint, path, train_dropout=cfg.frozen_dropout > 0)
+
+
+def _read(path: str, heads: Any) -> CausalLMFile:
+    """Read the file; ``heads`` serves where it does not tell, and is compared with it otherwise (see check_sizes)."""
+    try:
+        return read_causal_lm(path)
+    except checkpoints.CheckpointError as error:
+        if "pass heads=" not in str(error):
+            raise
+        if heads is None:
+            raise ValueError(str(error).replace("pass heads=…", "give --decoder-attention-heads")) from error
+        return read_causal_lm(path, heads)
+
+
+def check_sizes(cfg: Any, found: CausalLMFile, origin: str) -> None:
+    """Raise ValueError where the architecture or the command line asks for other sizes than the file has."""
+    wrong = [
+        f"--{name.replace('_', '-')} {getattr(cfg, name)} (valid here: {getattr(found.layout, size)})"
+        for name, size in SIZES.items()
+        if getattr(cfg, name) is not None and getattr(cfg, name) != getattr(found.layout, size)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{origin} has other sizes than the --arch and the command line: {', '.join(wrong)}; gpt_msp and gpt_msp_tiny "
+            "take every size from the file"
+        )
+
+
+def matching_rows(found: CausalLMFile, dictionary: Any, origin: str) -> List[int]:
+    """For each entry of the dictionary the row of the file that means the same; -1 for entries that no text has.
+
+    Args:
+        found: as read.
+        dictionary: fairseq's.
+        origin: option and path of the file, for messages.
+
+    Raises:
+        ValueError: entries that the file does not have; without a vocabulary beside the file, another number of rows.
+    """
+    rows = found.layout.vocab_size
+    if not found.entries:
+        if len(dictionary) != rows:
+            raise ValueError(
+                f"the dictionary has {len(dictionary):,} entries, {origin} {rows:,} rows, and nothing beside it tells what they "
+                "mean; put its dict.txt or its tokenizer's files there"
+            )
+        logger.warning("%s: nothing beside it tells what its rows mean: they are taken to be the dictionary's", origin)
+        return list(range(rows))
+    known = {entry: row for row, entry in reversed(list(enumerate(found.entries)))}
+    chosen = [known.get(entry, -1) for entry in dictionary.symbols]
+    unknown = [
+        repr(entry) for entry, row in zip(dictionary.symbols, chosen) if row < 0 and not _NEVER_READ.fullmatch(entry)
+    ]
+    if unknown:
+        raise ValueError(
+            f"{origin} has no row for {len(unknown):,} entries of the data's dictionary: {listing(unknown)}; cut the text with the "
+            "model's own tokenizer before fairseq-preprocess"
+        )
+    if len(dictionary) < rows:
+        logger.info("%s: %d of %d rows are in the dictionary, the others are left out", origin, len(dictionary), rows)
+    return chosen
+
+
+def take_rows(tensor: Tensor, rows: Sequence[int]) -> Tensor:
+    """The chosen rows, (V, C); -1 gives the mean of all: of a usual size, and the same in every run."""
+    index = torch.tensor(rows)
+    mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
+    return torch.cat([tensor, mean])[index.masked_fill(index < 0, tensor.size(0))]

@@ -1,0 +1,246 @@
+"""``transformer_adapter``: language-specific adapters in a frozen multilingual transformer, for comparison with SGA."""
+
+import os
+from argparse import Namespace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, List, Optional, Tuple
+
+from fairseq.data.multilingual.multilingual_utils import get_lang_tok
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig, TransformerModel
+from omegaconf import OmegaConf, open_dict
+from torch import nn
+
+from . import adapter_backbone
+from .adapter_backbone import OPTION
+from .adapter_sides import AdapterDecoder, AdapterEncoder, AdapterPlan
+
+CHOICES: Any = ChoiceEnum(["target", "encoder"])
+
+
+@dataclass
+class TransformerAdapterOptions(FairseqDataclass):
+    """What this model adds to the options of the stock transformer."""
+
+    adapter_backbone: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "the multilingual transformer to adapt: a checkpoint of a stock transformer of the same sizes. Read when "
+            "training starts; checkpoints of the run need it no more"
+        },
+    )
+    adapter_width: Optional[int] = field(
+        default=None, metadata={"help": "width of the bottleneck of every adapter; the paper has 1,024"}
+    )
+    encoder_adapters: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "comma-separated languages with adapters in the encoder; default: those that --encoder-langtok names in "
+            "--lang-pairs"
+        },
+    )
+    decoder_adapters: Optional[str] = field(
+        default=None,
+        metadata={"help": "comma-separated languages with adapters in the decoder; default: those of --lang-pairs"},
+    )
+    decoder_adapter_language: CHOICES = field(
+        default="target",
+        metadata={
+            "help": "whose adapters the decoder uses: target = of the language token of the target; encoder = of the language that "
+            "the encoder's language token names, so that each X-en pair has its own in both"
+        },
+    )
+
+
+OPTIONS = {one.name: one.default for one in fields(TransformerAdapterOptions) if one.name != "_name"}
+
+
+def _sides(layers: int, embed_dim: int, ffn_embed_dim: int, heads: int, dropout: float) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"dropout": dropout}
+    for side in ("encoder", "decoder"):
+        found[f"{side}_layers"], found[f"{side}_embed_dim"] = layers, embed_dim
+        found[f"{side}_ffn_embed_dim"], found[f"{side}_attention_heads"] = ffn_embed_dim, heads
+    return found
+
+
+ARCHITECTURES: Dict[str, Dict[str, Any]] = {
+    "transformer_adapter_tiny": {**_sides(3, 128, 512, 4, 0.1), "adapter_width": 128},
+    "transformer_adapter": {**_sides(12, 1024, 4096, 16, 0.3), "adapter_width": 1024},
+}
+"""Defaults of each --arch; transformer_adapter is the paper's: Transformer-big with 12 + 12 layers."""
+
+
+@register_model("transformer_adapter")
+class TransformerAdapterModel(TransformerModel):
+    """Stock transformer with an adapter a language after each block; only the adapters train.
+
+    The language is read from each row's language token, so that a batch may mix pairs. The backbone's dropout stays what the
+    options of the stock transformer say (``--dropout 0`` turns it off): it is what regularises the adapters. Adapters of languages
+    that a batch lacks get no gradient, so several processes need ``--find-unused-parameters`` or ``--ddp-backend legacy_ddp``.
+
+    Source: Bapna and Firat 2019, section 3; SGA section 5.2, "mTransformer + adapter".
+    """
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Options of the stock transformer and :class:`TransformerAdapterOptions`."""
+        TransformerModel.add_args(parser)
+        gen_parser_from_dataclass(parser, TransformerAdapterOptions())
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "TransformerAdapterModel":
+        """Build, then fill from the backbone that ``args`` names, and freeze it.
+
+        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from`` and the languages are written down, so
+        that decoding needs no other file and no other list.
+
+        Raises:
+            ValueError: no backbone, one that does not fit, or a task that writes no language tokens; naming option and value.
+        """
+        with _writable(args):
+            set_architecture(args, {**OPTIONS, "adapter_width": ARCHITECTURES["transformer_adapter"]["adapter_width"]})
+            _check(args)
+            args.encoder_adapters, args.decoder_adapters = (",".join(names) for names in _languages(args, task))
+        # A namespace in any case: the stock model loses what it does not know of a hydra configuration.
+        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
+        plain.adapter_tokens = _tokens(task)
+        try:
+            model: TransformerAdapterModel = super().build_model(plain, task)
+        finally:
+            del plain.adapter_tokens
+        path = args.adapter_backbone
+        if path:
+            if os.path.exists(path):
+                adapter_backbone.fill(model, plain, task)
+            else:
+                model.absent_source = f"{OPTION} {path}: no such file"
+            with _writable(args):
+                args.initialised_from, args.adapter_backbone = path, None
+        model.freeze_backbone()
+        return model
+
+    @classmethod
+    def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
+        """The stock encoder with adapters."""
+        return AdapterEncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens, _plan(args, "encoder"))
+
+    @classmethod
+    def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Module) -> nn.Module:
+        """The stock decoder with adapters."""
+        return AdapterDecoder(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens, _plan(args, "decoder"))
+
+    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__(args, encoder, decoder)
+        self.absent_source: Optional[str] = None
+
+    def freeze_backbone(self) -> None:
+        """No gradient anywhere but in the adapters."""
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(adapter_backbone.is_adapter(name))
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """A checkpoint of a run holds everything: the backbone's file need not be there to resume."""
+        done = super().load_state_dict(*args, **kwargs)
+        self.absent_source = None
+        return done
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As the stock model.
+
+        Raises:
+            ValueError: the backbone's file was not there, and no checkpoint of the run was loaded since.
+        """
+        if self.absent_source is not None:
+            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
+        return super().forward(*args, **kwargs)
+
+
+def _writable(args: Any) -> Any:
+    """A context in which new names may be set, in an argparse namespace or a hydra configuration."""
+    return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
+
+
+def _check(args: Any) -> None:
+    """Raise ValueError for an option outside its range; names option, value and what is valid."""
+    if args.adapter_width < 1:
+        raise ValueError(f"--adapter-width must be at least 1; got {args.adapter_width}")
+    valid = [str(one) for one in CHOICES]
+    if str(args.decoder_adapter_language) not in valid:
+        raise ValueError(
+            f"--decoder-adapter-language must be one of {', '.join(valid)}; got {args.decoder_adapter_language}"
+        )
+    if not args.adapter_backbone and not getattr(args, "initialised_from", None):
+        raise ValueError(
+            f"{OPTION} is needed: adapters alone do not translate. Give a checkpoint of a stock multilingual transformer"
+        )
+
+
+def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:
+    """Languages with adapters in the encoder and in the decoder.
+
+    Raises:
+        ValueError: a task that writes no language tokens, or a language that it does not know.
+    """
+    found = getattr(task, "args", None)
+    by_encoder = str(args.decoder_adapter_language) == "encoder"
+    if not hasattr(task, "langs") or not getattr(found, "encoder_langtok", None):
+        raise ValueError(
+            "transformer_adapter reads the language of a sentence from its language token: use --task "
+            "translation_multi_simple_epoch (or translation_multi_temperature) with --encoder-langtok src or tgt"
+        )
+    if not by_encoder and not getattr(found, "decoder_langtok", False):
+        raise ValueError(
+            "--decoder-adapter-language target needs --decoder-langtok; without it, --decoder-adapter-language encoder"
+        )
+    sides = list(zip(*(pair.split("-") for pair in task.lang_pairs)))
+    named = sides[0] if str(getattr(found, "encoder_langtok", None)) == "src" else sides[1]
+    encoder = _listed(args.encoder_adapters) or sorted(set(named))
+    decoder = encoder if by_encoder else _listed(args.decoder_adapters) or sorted(set(sides[1]))
+    for side, languages in (("encoder", encoder), ("decoder", decoder)):
+        unknown = [language for language in languages if language not in task.langs]
+        if unknown or len(set(languages)) < len(languages):
+            raise ValueError(
+                f"--{side}-adapters {','.join(languages)}: valid are different languages of --langs, which has "
+                f"{','.join(map(str, task.langs))}"
+            )
+    return encoder, decoder
+
+
+def _listed(text: Optional[str]) -> List[str]:
+    return [name.strip() for name in text.split(",") if name.strip()] if text else []
+
+
+def _tokens(task: Any) -> Dict[str, Dict[str, int]]:
+    """Language -> id of its token, in both dictionaries."""
+    style = task.args.lang_tok_style
+    return {
+        side: {str(language): dictionary.index(get_lang_tok(language, style)) for language in task.langs}
+        for side, dictionary in (("encoder", task.source_dictionary), ("decoder", task.target_dictionary))
+    }
+
+
+def _plan(args: Any, side: str) -> AdapterPlan:
+    by_encoder = side == "decoder" and str(args.decoder_adapter_language) == "encoder"
+    return AdapterPlan(
+        _listed(getattr(args, f"{side}_adapters")), args.adapter_tokens[side], args.adapter_width, by_encoder
+    )
+
+
+def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
+    """Fill what was left open, in an argparse namespace or a hydra configuration."""
+    for name, value in defaults.items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, value)
+
+
+def _register(name: str, defaults: Dict[str, Any]) -> None:
+    @register_model_architecture("transformer_adapter", name)
+    def architecture(args: Any) -> None:
+        set_architecture(args, defaults)
+
+
+for _name, _defaults in ARCHITECTURES.items():
+    _register(_name, _defaults)

@@ -1,0 +1,269 @@
+"""``transformer_from_xlmr``: an autoregressive transformer whose encoder starts as an XLM-R, for comparison with SGA."""
+
+import logging
+import os
+from argparse import Namespace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Dict, Optional
+
+import torch
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
+from omegaconf import OmegaConf, open_dict
+from torch import Tensor, nn
+
+from ... import checkpoints
+from ...checkpoints.fitting import (
+    EMBEDDINGS,
+    MARKERS,
+    Fit,
+    check_dictionary,
+    check_sizes,
+    folded,
+    read_masked_lm_for,
+    reasons_of,
+)
+from ...checkpoints.loading import LoadReport
+
+logger = logging.getLogger(__name__)
+
+OPTION = "--pretrained-xlmr"
+EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
+_RANDOM = (r"decoder\..*",)
+
+
+@dataclass
+class FromXLMROptions(FairseqDataclass):
+    """What this model adds to the options of the stock transformer."""
+
+    pretrained_xlmr: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "start the encoder from this masked LM (XLM-R, InfoXLM): a fairseq model.pt or a Hugging Face folder. Read "
+            "when training starts; checkpoints of the run need it no more"
+        },
+    )
+    embedding_mismatch: EMBEDDING_POLICIES = field(
+        default="error",
+        metadata={
+            "help": "where dictionary and masked LM have different numbers of rows: error; extend = rows beyond the file's get "
+            "random values; truncate = the file's rows beyond the dictionary's are left out"
+        },
+    )
+    freeze_encoder: bool = field(
+        default=False,
+        metadata={
+            "help": "the encoder (with --share-all-embeddings also the decoder's embedding and output projection) is not trained, "
+            "and has no dropout"
+        },
+    )
+
+
+OPTIONS = {one.name: one.default for one in fields(FromXLMROptions) if one.name != "_name"}
+_SHAPE: Dict[str, Any] = {
+    "encoder_normalize_before": False,
+    "decoder_normalize_before": False,
+    "encoder_learned_pos": True,
+    "decoder_learned_pos": True,
+    "activation_fn": "gelu",
+    "no_scale_embedding": True,
+    "layernorm_embedding": True,
+}
+_POSITIONS = 512
+
+
+def _sides(layers: int, embed_dim: int, ffn_embed_dim: int, heads: int) -> Dict[str, Any]:
+    found: Dict[str, Any] = {**_SHAPE, "max_source_positions": _POSITIONS, "max_target_positions": _POSITIONS}
+    for side in ("encoder", "decoder"):
+        found[f"{side}_layers"], found[f"{side}_embed_dim"] = layers, embed_dim
+        found[f"{side}_ffn_embed_dim"], found[f"{side}_attention_heads"] = ffn_embed_dim, heads
+    return found
+
+
+ARCHITECTURES: Dict[str, Dict[str, Any]] = {
+    "transformer_from_xlmr_tiny": _sides(4, 256, 1024, 4),
+    "transformer_from_xlmr_base": _sides(12, 768, 3072, 12),
+    "transformer_from_xlmr_large": _sides(24, 1024, 4096, 16),
+}
+"""Defaults of each --arch; the decoder has as many layers as the encoder unless the command line says otherwise. With
+--share-all-embeddings base has 391M parameters and large 962M, as the paper's 390M and 960M."""
+
+
+class XLMREncoder(TransformerEncoderBase):
+    """The stock encoder, over sentences that begin with ``<s>`` as XLM-R's do."""
+
+    def with_start(self, src_tokens: Tensor) -> Tensor:
+        """Put ``<s>`` before the first token of every row, unless all have it. (B, S) -> (B, S + 1), padding where it was."""
+        start = self.dictionary.bos()
+        padding = src_tokens.eq(self.padding_idx)
+        leading = padding.long().cumprod(dim=1).sum(dim=1, keepdim=True)  # B 1
+        first = src_tokens.gather(1, leading.clamp(max=src_tokens.size(1) - 1))
+        if bool(first.eq(start).all()):
+            return src_tokens
+        longer = torch.cat([torch.full_like(leading, self.padding_idx), src_tokens], dim=1)
+        return longer.scatter(1, leading, start)
+
+    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, *rest: Any, **more: Any) -> Any:
+        """As the stock encoder, one token longer. src_tokens: (B, S) int64."""
+        return super().forward(self.with_start(src_tokens), src_lengths, *rest, **more)
+
+    def max_positions(self) -> int:
+        """Longest source without ``<s>``."""
+        return int(super().max_positions()) - 1
+
+
+@register_model("transformer_from_xlmr")
+class TransformerFromXLMRModel(TransformerModel):
+    """Stock transformer of XLM-R's shape: encoder from the file, decoder at random; every option of the stock transformer holds.
+
+    Source: SGA section 5.2, "XLM-R w. AT initialization". The paper does not say whether the embedding is shared; the sizes of its
+    Table 1 are those of a shared one.
+    """
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Options of the stock transformer and :class:`FromXLMROptions`."""
+        TransformerModel.add_args(parser)
+        gen_parser_from_dataclass(parser, FromXLMROptions())
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "TransformerFromXLMRModel":
+        """Build, then fill from the masked LM that ``args`` names.
+
+        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other file.
+
+        Raises:
+            ValueError: sizes, positions or dictionary that do not fit the file; naming option, value and what is valid.
+        """
+        with _writable(args):
+            set_architecture(args, OPTIONS)
+        policies = [str(one) for one in EMBEDDING_POLICIES]
+        if str(args.embedding_mismatch) not in policies:
+            raise ValueError(
+                f"--embedding-mismatch must be one of {', '.join(policies)}; got {args.embedding_mismatch}"
+            )
+        # A namespace in any case: the stock model loses what it does not know of a hydra configuration.
+        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
+        model: TransformerFromXLMRModel = super().build_model(plain, task)
+        path = args.pretrained_xlmr
+        if path:
+            if os.path.exists(path):
+                fill(model, plain)
+            else:
+                model.absent_source = f"{OPTION} {path}: no such file"
+            with _writable(args):
+                args.initialised_from, args.pretrained_xlmr = path, None
+        if args.freeze_encoder:
+            model.freeze_encoder()
+        return model
+
+    @classmethod
+    def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
+        """The stock encoder with XLM-R's ``<s>``."""
+        return XLMREncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens)
+
+    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__(args, encoder, decoder)
+        self.absent_source: Optional[str] = None
+        self.encoder_is_frozen = False
+
+    def freeze_encoder(self) -> None:
+        """No gradient and no dropout in the encoder."""
+        self.encoder_is_frozen = True
+        self.encoder.requires_grad_(False)
+        self.encoder.eval()
+
+    def train(self, mode: bool = True) -> "TransformerFromXLMRModel":
+        """Training mode does not reach a frozen encoder."""
+        super().train(mode)
+        if self.encoder_is_frozen:
+            self.encoder.eval()
+        return self
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """A checkpoint of a run holds everything: the pretrained file need not be there to resume."""
+        done = super().load_state_dict(*args, **kwargs)
+        self.absent_source = None
+        return done
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As the stock model.
+
+        Raises:
+            ValueError: the pretrained file was not there, and no checkpoint of the run was loaded since.
+        """
+        if self.absent_source is not None:
+            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
+        return super().forward(*args, **kwargs)
+
+
+def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
+    """Fill the encoder from the masked LM that ``args`` names; the decoder stays at random.
+
+    Returns:
+        What became of every tensor of the model; ``reasons`` names the source of each.
+
+    Raises:
+        ValueError: sizes, positions, dictionary or wiring that do not fit.
+    """
+    origin = f"{OPTION} {args.pretrained_xlmr}"
+    check_wiring(args, origin)
+    found = read_masked_lm_for(args.pretrained_xlmr, args)
+    names = {"layers": "layers", "embed_dim": "embed_dim", "ffn_dim": "ffn_embed_dim", "heads": "attention_heads"}
+    check_sizes({f"encoder_{name}": found.sizes[size] for size, name in names.items()}, args, origin)
+    fit = Fit(model, args, origin)
+    start = "sentence_encoder."
+    tensors: Dict[str, Tensor] = {}
+    sources: Dict[str, str] = {}
+    for name, tensor in found.tensors.items():
+        short = name[len(start) :]
+        if name.startswith(start) and (short in EMBEDDINGS or short.startswith("layers.")):
+            tensors[f"encoder.{short}"], sources[f"encoder.{short}"] = tensor, name
+    dictionary = model.encoder.dictionary
+    fit.leave_mask_out("encoder", tensors, dictionary, check_dictionary(args.pretrained_xlmr, dictionary, origin))
+    tensors = {name: fit.rows(name, tensor) for name, tensor in tensors.items()}
+    try:
+        report = checkpoints.load(model, tensors, allow_missing=(*MARKERS, *_RANDOM))
+    except ValueError as error:
+        raise ValueError(f"{origin}: {error}") from error
+    logger.info("%s: filled %s; the decoder is random", origin, folded(sources))
+    for name, change in fit.changes.items():
+        logger.info("%s: %s: %s", origin, name, change)
+    return replace(report, reasons=reasons_of(report, sources, fit.changes))
+
+
+def check_wiring(args: Any, origin: str) -> None:
+    """Raise ValueError where the command line asks for another encoder than XLM-R's."""
+    wrong = [
+        f"--{name.replace('_', '-')} {getattr(args, name)} (valid here: {value})"
+        for name, value in _SHAPE.items()
+        if not name.startswith("decoder") and getattr(args, name) != value
+    ]
+    if wrong:
+        raise ValueError(f"{origin} is wired otherwise than the command line says: {', '.join(wrong)}")
+
+
+def _writable(args: Any) -> Any:
+    """A context in which new names may be set, in an argparse namespace or a hydra configuration."""
+    return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
+
+
+def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
+    """Fill what was left open, in an argparse namespace or a hydra configuration."""
+    for name, value in defaults.items():
+        if getattr(args, name, None) is None:
+            setattr(args, name, value)
+
+
+def _register(name: str, defaults: Dict[str, Any]) -> None:
+    @register_model_architecture("transformer_from_xlmr", name)
+    def architecture(args: Any) -> None:
+        set_architecture(args, defaults)
+
+
+for _name, _defaults in ARCHITECTURES.items():
+    _register(_name, _defaults)

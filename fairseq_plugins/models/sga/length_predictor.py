@@ -1,0 +1,61 @@
+"""How many tokens a target has: a linear layer over the encoder unit."""
+
+from torch import Tensor, nn
+
+from ...ops.vocab_scan import accumulation_dtype
+
+
+class LengthPredictor(nn.Module):
+    """Classifies the mean of the encoder unit's last layer (padding left out) into target lengths 1 .. ``max_length``.
+
+    Trained together with the prompts; its gradient reaches the encoder unit's prompts.
+
+    Args:
+        embed_dim: C.
+        max_length: longest target in tokens, ``</s>`` not counted.
+
+    Raises:
+        ValueError: no length is possible.
+
+    Source: SGA section 4.3 by way of Ghazvininejad et al. 2019 (CMLM), section 2.3; there a special token of the encoder's
+    input is classified, which a frozen masked LM does not have.
+    """
+
+    def __init__(self, embed_dim: int, max_length: int):
+        super().__init__()
+        if max_length < 1:
+            raise ValueError(
+                "--ctc-upsample leaves no position for a target: it must be at most the masked LM's positions"
+            )
+        self.max_length = max_length
+        self.projection = nn.Linear(embed_dim, max_length)
+        nn.init.xavier_uniform_(self.projection.weight)
+        nn.init.zeros_(self.projection.bias)
+
+    def forward(self, hidden: Tensor, padding_mask: Tensor) -> Tensor:
+        """Log-probabilities of the lengths.
+
+        Args:
+            hidden: (B, S, C).
+            padding_mask: (B, S) bool, True = padding.
+
+        Returns:
+            (B, max_length) nats; column j stands for j + 1 tokens.
+        """
+        kept = (~padding_mask).sum(dim=1, keepdim=True).clamp(min=1)
+        mean = hidden.masked_fill(padding_mask[..., None], 0.0).sum(dim=1) / kept
+        return self.projection(mean).log_softmax(dim=-1, dtype=accumulation_dtype(hidden.dtype))
+
+
+def length_nll(log_probs: Tensor, lengths: Tensor) -> Tensor:
+    """Negative log-probability of the true lengths.
+
+    Args:
+        log_probs: (B, max_length), see :class:`LengthPredictor`.
+        lengths: (B,) int64, tokens; a sentence without tokens has no class and costs nothing.
+
+    Returns:
+        (B,) nats.
+    """
+    picked = log_probs.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
+    return -picked.masked_fill(lengths == 0, 0.0)

@@ -1,0 +1,86 @@
+"""Bottleneck adapters: one per language after a frozen layer, chosen row by row."""
+
+from typing import List, Optional, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Adapter(nn.Module):
+    """Layer norm, down, ReLU, up; the residual is the caller's. Its output is zero until it is trained.
+
+    Args:
+        embed_dim: C.
+        width: of the bottleneck.
+
+    Source: Bapna and Firat 2019, section 3.1.
+    """
+
+    def __init__(self, embed_dim: int, width: int):
+        super().__init__()
+        self.layer_norm = nn.LayerNorm(embed_dim)
+        self.down = nn.Linear(embed_dim, width)
+        self.up = nn.Linear(width, embed_dim)
+        nn.init.zeros_(self.up.weight)
+        nn.init.zeros_(self.up.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What is to be added to ``x``. (..., C) -> (..., C)."""
+        return self.up(F.relu(self.down(self.layer_norm(x))))
+
+
+class RowLanguages:
+    """Which adapter every row of the current batch uses; set before the layers run, read by all of them.
+
+    Attributes:
+        rows: (B,) int64, number of the language; None = no adapters.
+        active: (B, T) bool, where the adapters act; None = everywhere.
+        present: the numbers in ``rows``, each once.
+    """
+
+    def __init__(self) -> None:
+        self.rows: Optional[Tensor] = None
+        self.active: Optional[Tensor] = None
+        self.present: List[int] = []
+
+    def set(self, rows: Tensor, active: Optional[Tensor] = None) -> None:
+        """Take those of a batch."""
+        self.rows, self.active = rows, active
+        self.present = sorted(set(rows.tolist()))
+
+
+class LanguageAdapters(nn.Module):
+    """The adapters after one layer.
+
+    Args:
+        languages: their names, in the order of their numbers; no name holds a dot.
+        embed_dim: C.
+        width: of the bottleneck.
+        current: which rows have which language.
+    """
+
+    def __init__(self, languages: Sequence[str], embed_dim: int, width: int, current: RowLanguages):
+        super().__init__()
+        self.languages = list(languages)
+        self.of = nn.ModuleDict({language: Adapter(embed_dim, width) for language in languages})
+        self.current = current
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add to each row what its language's adapter gives. (T, B, C) -> (T, B, C)."""
+        rows, active = self.current.rows, self.current.active
+        if rows is None:
+            return x
+        added = torch.zeros_like(x)
+        for number in self.current.present:
+            if number < 0:
+                continue
+            adapter = self.of[self.languages[number]]
+            if len(self.current.present) == 1:
+                added = adapter(x)
+                break
+            members = rows.eq(number).nonzero().squeeze(1)
+            added = added.index_copy(1, members, adapter(x.index_select(1, members)).to(x.dtype))
+        if active is not None:
+            added = added * active.t().unsqueeze(-1).to(added.dtype)
+        return x + added

@@ -1,0 +1,77 @@
+"""Reading the language of a row from its language token."""
+
+from typing import Mapping, NamedTuple, Sequence
+
+import torch
+from torch import Tensor, nn
+
+NONE = -1
+"""Number of a token that is no language token, and of a row without one."""
+
+
+class TaggedRows(NamedTuple):
+    """What the language tokens of a batch say.
+
+    Attributes:
+        numbers: (B,) int64, number of each row's language; NONE where the row has no language token.
+        active: (B, T) bool, True from the first language token of the row on.
+    """
+
+    numbers: Tensor
+    active: Tensor
+
+
+class LanguageTags(nn.Module):
+    """Finds the first language token of every row.
+
+    Args:
+        tokens: language -> id of its token, for all languages of the task.
+        languages: those that count, in the order of their numbers.
+        rows: of the dictionary.
+        side: ``encoder`` or ``decoder``, for messages.
+        remedy: what makes the task write language tokens on that side, for messages.
+    """
+
+    table: Tensor
+
+    def __init__(self, tokens: Mapping[str, int], languages: Sequence[str], rows: int, side: str, remedy: str):
+        super().__init__()
+        self.languages, self.side, self.remedy = list(languages), side, remedy
+        self.others = [language for language in tokens if language not in self.languages]
+        table = torch.full((rows,), NONE)
+        for language, token in tokens.items():
+            if language in self.languages:
+                table[token] = self.languages.index(language)
+            else:
+                table[token] = NONE - 1 - self.others.index(language)
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, tokens: Tensor, search: bool = False) -> TaggedRows:
+        """Look at a batch.
+
+        Args:
+            tokens: (B, T) int64.
+            search: the rows are beams of a search, whose first step has no language token yet. fairseq fills the beams that a
+                forced token leaves over with any token, at a score of minus infinity: only if no row has a language that counts,
+                something is wrong.
+
+        Raises:
+            ValueError: a language that does not count, or a row without a language token.
+        """
+        numbers = self.table[tokens]
+        found = numbers.ne(NONE)
+        first = numbers.gather(1, found.int().argmax(dim=1, keepdim=True)).squeeze(1)
+        some = search and int(first.max()) > NONE
+        self._check(NONE + 1 if some else int(first.min()), begun=tokens.size(1) > 1 or not search)
+        return TaggedRows(first.clamp(min=NONE), found.cumsum(dim=1).gt(0))
+
+    def _check(self, number: int, begun: bool) -> None:
+        if number < NONE:
+            raise ValueError(
+                f"{self.side}: language {self.others[NONE - 1 - number]!r} has no adapters; this model has: "
+                f"{', '.join(self.languages)} (--{self.side}-adapters when it was trained)"
+            )
+        if begun and number == NONE:
+            raise ValueError(
+                f"{self.side}: a sentence has no language token, so its adapters are not known; {self.remedy}"
+            )

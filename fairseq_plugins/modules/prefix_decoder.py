@@ -1,0 +1,144 @@
+"""A causal language model whose layers accept keys and values ("prefix") that every token may attend to."""
+
+from argparse import Namespace
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
+from torch import Tensor, nn
+
+from .prefix_encoder import Prefix
+
+State = Dict[str, Dict[str, Optional[Tensor]]]
+"""fairseq's incremental state: what the attention modules keep between steps."""
+
+
+def _config(layout: Any, dropout: float) -> Any:
+    stock = Namespace(
+        decoder_layers=layout.layers,
+        decoder_embed_dim=layout.embed_dim,
+        decoder_input_dim=layout.embed_dim,
+        decoder_output_dim=layout.embed_dim,
+        decoder_ffn_embed_dim=layout.ffn_dim,
+        decoder_attention_heads=layout.heads,
+        decoder_normalize_before=layout.normalize_before,
+        no_decoder_final_norm=not layout.final_norm,
+        decoder_learned_pos=layout.learned_positions,
+        max_target_positions=layout.max_positions,
+        layernorm_embedding=layout.layernorm_embedding,
+        no_scale_embedding=not layout.scale_embedding,
+        activation_fn=layout.activation,
+        share_decoder_input_output_embed=layout.tied,
+        dropout=dropout,
+        attention_dropout=dropout,
+    )
+    return TransformerConfig.from_namespace(stock)
+
+
+class PrefixDecoder(TransformerDecoderBase):
+    """fairseq's decoder without cross-attention; a prefix enters where fairseq keeps the keys and values of earlier steps.
+
+    Without a prefix the logits are those of stock ``transformer_lm`` on the same weights.
+
+    Args:
+        layout: sizes and wiring: a ``checkpoints.causal_lm.CausalLMLayout``, or anything with its fields.
+        dictionary: with ``layout.vocab_size`` entries.
+        dropout: probability after the embedding, on attention weights and after each block.
+    """
+
+    def __init__(self, layout: Any, dictionary: Any, dropout: float = 0.0) -> None:
+        words = nn.Embedding(layout.vocab_size, layout.embed_dim, dictionary.pad())
+        super().__init__(_config(layout, dropout), dictionary, words, no_encoder_attn=True)
+        self.layout = layout
+        for module in self.modules():
+            if hasattr(module, "normalized_shape"):
+                module.eps = layout.epsilon
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> Dict[str, Tensor]:
+        """Leave a state dict without these weights as it is: fairseq would take it for an old one, and drop the last layer norm."""
+        return state_dict
+
+    def run(
+        self,
+        tokens: Tensor,
+        prefix: Optional[Prefix] = None,
+        prefix_padding_mask: Optional[Tensor] = None,
+        state: Optional[State] = None,
+        step: bool = False,
+    ) -> Tensor:
+        """Hidden states of a batch.
+
+        Args:
+            tokens: (B, T) int64; padding on either side. Positions are counted from the first token, whatever the prefix.
+            prefix: one (keys, values) pair a layer, each (B or 1, H, P, C / H); ``state`` must not hold anything yet.
+            prefix_padding_mask: (B, P) bool, True = that prefix entry may not be attended.
+            state: receives the keys and values of prefix and tokens.
+            step: only the last token is new, ``state`` has all before it.
+
+        Returns:
+            (B, T, C), with ``step`` (B, 1, C), ready for the output projection.
+
+        Raises:
+            ValueError: more tokens than positions.
+        """
+        state = {} if state is None else state
+        if tokens.size(1) > self.max_positions():
+            raise ValueError(
+                f"input of {tokens.size(1)} tokens is longer than the language model's {self.max_positions()} positions"
+            )
+        x = self._embed(tokens, step)  # T B C
+        new = tokens[:, -1:] if step else tokens
+        padding = new.eq(self.padding_idx) if not step else None
+        length = 0 if prefix is None else prefix[0][0].size(2)
+        causal = None if step else self._causal_mask(x, length)
+        for number, layer in enumerate(self.layers):
+            before = None if prefix is None else self._before(prefix[number], prefix_padding_mask, tokens.size(0))
+            x = layer(
+                x,
+                incremental_state=state,
+                prev_self_attn_state=before,
+                self_attn_mask=causal,
+                self_attn_padding_mask=padding,
+            )[0]
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return x.transpose(0, 1)
+
+    def _embed(self, tokens: Tensor, step: bool) -> Tensor:
+        """(B, T) -> (T, B, C), with ``step`` (1, B, C)."""
+        positions = self.embed_positions(tokens, incremental_state={} if step else None)
+        if step:
+            tokens = tokens[:, -1:]
+        x = self.embed_scale * self.embed_tokens(tokens) + positions
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        return self.dropout_module(x).transpose(0, 1)
+
+    def _causal_mask(self, x: Tensor, length: int) -> Tensor:
+        """(T, P + T): every token sees the prefix, itself and what is before it; additive, finite."""
+        size = x.size(0)
+        # Finite, so that padding on the left, which sees nothing else without a prefix, gives no NaN.
+        blocked = torch.full((size, size), torch.finfo(x.dtype).min / 2, dtype=x.dtype, device=x.device).triu(1)
+        return torch.cat([blocked.new_zeros(size, length), blocked], dim=1)
+
+    @staticmethod
+    def _before(pair: Tuple[Tensor, Tensor], mask: Optional[Tensor], batch: int) -> List[Tensor]:
+        """What a stock layer takes as earlier keys, values and padding."""
+        key, value = (part.expand(batch, -1, -1, -1).contiguous() for part in pair)
+        if mask is None:
+            mask = key.new_zeros(batch, key.size(2), dtype=torch.bool)
+        return [key, value, mask]
+
+    def kept(self, state: State, skip: int) -> Prefix:
+        """Keys and values of the tokens that a run left in ``state``, one pair a layer, each (B, H, T, C / H).
+
+        Args:
+            state: of :meth:`run`.
+            skip: P, length of the prefix of that run, which is left out.
+        """
+        found = []
+        for layer in self.layers:
+            buffer = layer.self_attn._get_input_buffer(state)
+            found.append((buffer["prev_key"][:, :, skip:], buffer["prev_value"][:, :, skip:]))
+        return found

@@ -1,0 +1,41 @@
+"""Trainable keys and values for every layer of a frozen model."""
+
+import torch
+from torch import Tensor, nn
+
+from .prefix_encoder import Prefix, split_heads
+
+
+class Prompts(nn.Module):
+    """Key and value prompts for every layer of one unit or stage.
+
+    Args:
+        layers: L.
+        length: P, prompts a layer; 0 gives a unit without prompts.
+        embed_dim: C.
+        heads: H.
+        scaled: multiply by max(1, scale) with one learned scalar, as in MSP and in the code of SGA's authors (not in their paper).
+
+    Source: SGA section 4.2 to 4.4, theta_s, theta_a and theta_d = (K^1..K^L, V^1..V^L); MSP (Tan et al. 2022) section 3.2, deep
+    continuous prompts with scaled reparameterization.
+    """
+
+    def __init__(self, layers: int, length: int, embed_dim: int, heads: int, scaled: bool = False):
+        super().__init__()
+        self.heads = heads
+        self.key = nn.Parameter(torch.empty(layers, length, embed_dim))
+        self.value = nn.Parameter(torch.empty(layers, length, embed_dim))
+        self.scale = nn.Parameter(torch.ones(1)) if scaled else None
+        if length:
+            for layer in range(layers):
+                nn.init.xavier_uniform_(self.key[layer])
+                nn.init.xavier_uniform_(self.value[layer])
+
+    def forward(self) -> Prefix:
+        """One (keys, values) pair a layer, each (1, H, P, C / H)."""
+        factor = 1.0 if self.scale is None else self.scale.clamp(min=1.0)
+        key, value = self.key * factor, self.value * factor
+        return [(self._heads(key[layer]), self._heads(value[layer])) for layer in range(key.size(0))]
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return split_heads(x[None], self.heads)

@@ -1,0 +1,88 @@
+"""Which tokens of a sentence are masked: in training, and in the iterations of mask-predict."""
+
+from typing import Callable, NamedTuple, Tuple
+
+import torch
+from torch import Tensor
+
+from .masks import lengths_to_padding_mask
+
+
+class MaskedTargets(NamedTuple):
+    """What a model reads and predicts in training.
+
+    Attributes:
+        tokens: (B, T) int64, targets without ``</s>``, ``<mask>`` at the masked ones.
+        lengths: (B,) int64, tokens a row holds.
+        reduce: (hidden (B, T, C), weight (V, C), bias (V,)) -> loss (B,) nats at the masked tokens, and ``tokens`` with the
+            predictions in their place.
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    reduce: Callable[[Tensor, Tensor, Tensor], Tuple[Tensor, Tensor]]
+
+
+def draw_masks(lengths: Tensor, size: int) -> Tensor:
+    """Mask a random part of each row: the number of tokens is uniform over 1 .. N, and so is the choice of them.
+
+    Randomness comes from torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same masks.
+
+    Args:
+        lengths: (B,) int64, tokens a row holds, N; a row without tokens has no mask.
+        size: number of columns T.
+
+    Returns:
+        (B, T) bool, True = masked.
+
+    Source: Ghazvininejad et al. 2019 (CMLM), section 2.2; SGA section 4.3.
+    """
+    count = (torch.rand(lengths.shape, device=lengths.device) * lengths).long() + 1
+    scores = torch.rand(lengths.size(0), size, device=lengths.device)
+    return lowest_scores(scores, torch.minimum(count, lengths), lengths)
+
+
+def lowest_scores(scores: Tensor, counts: Tensor, lengths: Tensor) -> Tensor:
+    """The ``counts`` tokens of each row with the lowest scores; of equal ones, those to the left.
+
+    Args:
+        scores: (B, T) float.
+        counts: (B,) int64, at most ``lengths``.
+        lengths: (B,) int64, tokens a row holds; what lies behind is never chosen.
+
+    Returns:
+        (B, T) bool, True = chosen.
+    """
+    scores = scores.masked_fill(lengths_to_padding_mask(lengths, scores.size(1)), float("inf"))
+    order = scores.argsort(dim=1, stable=True)  # place -> column
+    rank = order.argsort(dim=1)  # column -> place
+    return rank < counts[:, None]
+
+
+def masked_counts(lengths: Tensor, step: int, iterations: int) -> Tensor:
+    """How many tokens are masked before iteration ``step`` (from 0): N (iterations - step) / iterations, rounded down.
+
+    Args:
+        lengths: (B,) int64, N.
+        step: in [0, iterations).
+        iterations: at least 1.
+
+    Returns:
+        (B,) int64: N at first, then less by a linear decay.
+
+    Source: Ghazvininejad et al. 2019 (CMLM), section 3.1.
+    """
+    return lengths * (iterations - step) // iterations
+
+
+def likely_lengths(log_probs: Tensor, count: int) -> Tensor:
+    """The most probable lengths of each sentence, best first; of equal ones, the shorter.
+
+    Args:
+        log_probs: (B, N) nats, column j for j + 1 tokens.
+        count: K, at most N.
+
+    Returns:
+        (B, K) int64, tokens.
+    """
+    return torch.argsort(log_probs, dim=1, descending=True, stable=True)[:, :count] + 1

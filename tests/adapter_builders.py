@@ -1,0 +1,116 @@
+"""Tiny multilingual transformers with language tokens, and adapters around them."""
+
+import argparse
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from fairseq import models
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from fairseq_plugins.models.baselines import TransformerAdapterModel
+from tests import builders
+
+LANGS = ["de", "en", "fr"]
+PIECES = 12
+WIDTH, BOTTLENECK = 16, 6
+TAG = {language: 4 + PIECES + number for number, language in enumerate(LANGS)}
+SIZES: Dict[str, Any] = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    **{f"{side}_embed_dim": WIDTH for side in ("encoder", "decoder")},
+    **{f"{side}_ffn_embed_dim": 24 for side in ("encoder", "decoder")},
+    **{f"{side}_attention_heads": 2 for side in ("encoder", "decoder")},
+    "max_source_positions": 64,
+    "max_target_positions": 64,
+    "share_all_embeddings": True,
+    "dropout": 0.0,
+}
+
+
+def dictionary(langs: Sequence[str] = LANGS) -> Dictionary:
+    """4 symbols, the pieces, the language tokens."""
+    result = Dictionary()
+    for symbol in [f"p{number}" for number in range(PIECES)] + [f"__{language}__" for language in langs]:
+        result.add_symbol(symbol)
+    return result
+
+
+def task(pairs: Sequence[str] = ("de-en", "fr-en"), langs: Sequence[str] = LANGS, **options: Any) -> Any:
+    """What building a model needs of ``translation_multi_simple_epoch``."""
+    values = {"encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual", **options}
+    symbols = dictionary(langs)
+    return SimpleNamespace(
+        source_dictionary=symbols,
+        target_dictionary=symbols,
+        langs=list(langs),
+        lang_pairs=list(pairs),
+        args=argparse.Namespace(langs=list(langs), lang_tok_replacing_bos_eos=False, **values),
+    )
+
+
+def write_backbone(path: Path, seed: int = 1, langs: Optional[Sequence[str]] = LANGS, **options: Any) -> Path:
+    """A checkpoint of a random stock transformer."""
+    args = argparse.Namespace(arch="transformer", **{**SIZES, **options})
+    model = models.build_model(args, task(langs=langs or LANGS))
+    builders.randomise(model, seed)
+    stated = {"langs": list(langs)} if langs else {}
+    kept = {**vars(args), "encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual", **stated}
+    torch.save({"args": argparse.Namespace(**kept), "model": model.state_dict()}, path)
+    return path
+
+
+def arguments(path: Optional[Path], arch: str = "transformer_adapter_tiny", **options: Any) -> argparse.Namespace:
+    """Options as the command line gives them, before the architecture's."""
+    given = {"adapter_backbone": str(path) if path else None, "adapter_width": BOTTLENECK}
+    return argparse.Namespace(arch=arch, **{**SIZES, **given, **options})
+
+
+def build(path: Optional[Path], of: Any = None, **options: Any) -> TransformerAdapterModel:
+    """What a task's build_model does."""
+    return models.build_model(arguments(path, **options), task() if of is None else of)
+
+
+def awake(model: TransformerAdapterModel, seed: int = 4, only: str = "") -> TransformerAdapterModel:
+    """Random adapters (those whose name holds ``only``), so that each changes the output; in evaluation mode."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        values = 0.5 * torch.randn(parameter.shape, generator=generator)
+        if parameter.requires_grad and only in name:
+            parameter.data.copy_(values)
+    return model.eval()
+
+
+def stock(path: Path) -> Any:
+    """The backbone in fairseq's own model, in evaluation mode."""
+    content = torch.load(path, weights_only=False)
+    model = models.build_model(argparse.Namespace(**vars(content["args"])), task())
+    model.load_state_dict(content["model"])
+    return model.eval()
+
+
+def net_input(
+    sources: Sequence[str], targets: Sequence[str], lengths: Sequence[int] = (5, 3, 6, 4)
+) -> Dict[str, Tensor]:
+    """A batch of rows of these languages: ``__xx__ pieces </s>`` and ``</s> __yy__ pieces``, padded as the task does."""
+    generator = torch.Generator().manual_seed(3)
+    rows: List[Tensor] = []
+    shifted: List[Tensor] = []
+    for source, target, length in zip(sources, targets, lengths):
+        words = torch.randint(4, 4 + PIECES, (2, length), generator=generator)
+        rows.append(torch.cat([torch.tensor([TAG[source]]), words[0], torch.tensor([builders.EOS])]))
+        shifted.append(torch.cat([torch.tensor([builders.EOS, TAG[target]]), words[1]]))
+    source = builders.pad(rows)
+    left = torch.stack([row.roll(int(row.eq(builders.PAD).sum())) for row in source])
+    return {
+        "src_tokens": left,
+        "src_lengths": torch.tensor([len(row) for row in rows]),
+        "prev_output_tokens": builders.pad(shifted),
+    }
+
+
+def rows_of(data: Dict[str, Tensor], rows: Sequence[int]) -> Dict[str, Tensor]:
+    """Some rows of a batch, as wide as before."""
+    return {name: tensor[list(rows)] for name, tensor in data.items()}

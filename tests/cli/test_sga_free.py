@@ -1,0 +1,54 @@
+"""Free generation with SGA under the stock commands, each in a subprocess."""
+
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from .conftest import World
+from .test_sga_commands import hypotheses, model_of, train_arguments
+
+FREE = ["--alignment", "mask_predict", "--criterion", "sga_mask_predict"]
+
+
+@pytest.mark.slow
+def test_free_generation_trains_averages_and_decodes(
+    world: World, run_cli: Callable[..., Any], user_dir: str, tmp_path: Path
+) -> None:
+    more = ["--max-epoch", 2, "--eval-bleu", "--eval-bleu-args", '{"iter_decode_max_iter": 2}', "--length-beam", 2]
+    more += ["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric", "--keep-best-checkpoints", 2]
+    result = run_cli("train", *train_arguments(world, user_dir, tmp_path, *FREE, *more))
+    for name in ("alignment", "length", "denoising"):
+        assert f'"train_{name}_loss": "' in result.stderr + result.stdout
+        assert f'"valid_{name}_loss": "' in result.stderr + result.stdout
+    averaged = tmp_path / "average.pt"
+    run_cli("fairseq_plugins.checkpoints.average", "--directory", tmp_path, "--best", 2, "--output", averaged)
+    weights = [key for key, value in model_of(averaged).items() if value.numel()]
+    assert {key.split(".")[0] for key in weights} == {
+        "encoder_prompts", "alignment_prompts", "denoiser_prompts", "semantic", "length_predictor"
+    }  # fmt: skip
+
+    base = [world.data, "--user-dir", user_dir, "--task", "sga_translation", "-s", "en", "-t", "de", "--cpu"]
+    base += ["--path", averaged, "--max-sentences", 5]
+    options = ["--mask-predict-iterations", 3, "--length-beam", 2]
+    full = run_cli("generate", *base, *options, "--iter-decode-max-iter", 2, "--retain-iter-history", "--print-step")
+    history, steps = hypotheses(full.stdout, "E"), hypotheses(full.stdout, "I")
+    assert len(hypotheses(full.stdout)) == 12  # no sentence is lost
+    assert len(history) == sum(int(step) + 1 for step in steps.values())
+    assert {int(step) for step in steps.values()} <= {1, 2}
+    alone = run_cli("generate", *base, *options, "--iter-decode-max-iter", 0)
+    assert hypotheses(alone.stdout) == {key: history[f"{key}_0"] for key in steps}  # mask-predict alone
+
+    refused = run_cli("generate", *base, "--mask-predict-iterations", 0, check=False)
+    assert "--mask-predict-iterations must be at least 1" in refused.stderr.splitlines()[-1]
+    assert "H-" not in refused.stdout
+
+
+def test_a_criterion_of_the_other_alignment_is_refused_before_the_first_batch(
+    world: World, run_cli: Callable[..., Any], user_dir: str, tmp_path: Path
+) -> None:
+    result = run_cli("train", *train_arguments(world, user_dir, tmp_path, *FREE[:2]), check=False)
+    assert result.returncode != 0
+    assert "--criterion sga_ctc trains models with --alignment ctc" in result.stderr.splitlines()[-1]
+    assert "--criterion sga_mask_predict" in result.stderr.splitlines()[-1]
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,175 @@
+"""One SGA model for several pairs, n-best lists and reranking under the stock commands; the distillation script."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+
+from data_prep.io import read_lines
+from data_prep.spm_train import TrainOptions, train
+
+from .conftest import World
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def pairs(world: World, tmp_path_factory: Any) -> Path:
+    """Data-bin of en-de under three names: en-de and tr-de are trained, fr-de is not."""
+    folder = tmp_path_factory.mktemp("pairs")
+    for file in world.data.iterdir():
+        for language in ("en", "tr", "fr"):
+            name = file.name.replace(".en-de.en.", f".{language}-de.{language}.").replace(
+                ".en-de.de.", f".{language}-de.de."
+            )
+            name = name.replace("dict.en.", f"dict.{language}.")
+            (folder / name).write_bytes(file.read_bytes())
+    return folder
+
+
+def hypotheses(stdout: str) -> Dict[int, List[Tuple[float, str]]]:
+    """Score and text of every hypothesis of a sentence, in the order they are printed."""
+    found: Dict[int, List[Tuple[float, str]]] = {}
+    for number, score, text in re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", stdout, re.MULTILINE):
+        found.setdefault(int(number), []).append((float(score), text))
+    return found
+
+
+@pytest.mark.slow
+def test_one_model_for_many_pairs_from_training_to_n_best_lists(
+    pairs: Path, world: World, run_cli: Run, user_dir: str, tmp_path: Path
+) -> None:
+    shared = ["--user-dir", user_dir, "--num-workers", 0, "--seed", 5, "--cpu"]
+    training = ["--max-sentences", 8, "--optimizer", "adam", "--lr", "0.01", "--max-epoch", 1, "--log-format", "json"]
+    run = run_cli(
+        "train", pairs, *shared, *training, "--task", "sga_translation_multi", "--lang-pairs", "en-de,tr-de", "--arch", "sga_tiny",
+        "--criterion", "sga_ctc", "--pretrained-mlm", world.masked_lm, "--prompt-length", 4, "--save-dir", tmp_path / "sga",
+        "--eval-bleu", "--eval-bleu-args", '{"iter_decode_max_iter": 1}', "--best-checkpoint-metric", "bleu",
+        "--maximize-best-checkpoint-metric", "--sampling-temperature", 5,
+    )  # fmt: skip
+    (valid,) = [json.loads(line) for line in re.findall(r"\{.*\"valid_loss\".*\}", run.stderr + run.stdout)]
+    scores = [float(valid[f"valid_bleu_{pair}"]) for pair in ("en-de", "tr-de")]
+    assert float(valid["valid_bleu"]) == pytest.approx(sum(scores) / 2, abs=0.02)
+    stock = [f"--{side}-{name}={size}" for side in ("encoder", "decoder") for name, size in
+             (("layers", 1), ("embed-dim", 16), ("ffn-embed-dim", 16), ("attention-heads", 2))]  # fmt: skip
+    run_cli(
+        "train", pairs, *shared, *training, "--task", "translation", "-s", "en", "-t", "de", "--arch", "transformer", *stock,
+        "--share-all-embeddings", "--criterion", "cross_entropy", "--save-dir", tmp_path / "at", "--disable-validation",
+    )  # fmt: skip
+
+    def generate(*more: Any, check: bool = True, task: str = "sga_translation") -> Any:
+        return run_cli(
+            "generate", pairs, *shared, "--task", task, "-s", "fr", "-t", "de", "--path", tmp_path / "sga" / "checkpoint_best.pt",
+            "--max-sentences", 5, "--iter-decode-max-iter", 2, *more, check=check,
+        )  # fmt: skip
+
+    plain = generate()
+    assert "zero-shot: fr-de is none of the pairs that the prompts were trained on: en-de, tr-de" in plain.stderr
+    assert {len(found) for found in hypotheses(plain.stdout).values()} == {1}
+    beam = ["--iter-decode-ctc-beam", 4, "--nbest", 3]
+    lists = hypotheses(generate(*beam, "--lang-pairs", "tr-de,en-de", task="sga_translation_multi").stdout)
+    assert len(lists) == 12
+    for found in lists.values():
+        assert len({text for _, text in found}) == len(found) == 3
+        assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
+        assert sum(2.0**score for score, _ in found) < 1.0
+
+    at = [
+        "--rerank-at",
+        tmp_path / "at" / "checkpoint_last.pt",
+        "--iter-decode-ctc-beam",
+        4,
+        "--nbest",
+        4,
+        "--lenpen",
+        0,
+    ]
+    light, heavy = (hypotheses(generate(*at, "--rerank-at-weight", weight).stdout) for weight in (0, 1))
+    for number, found in light.items():  # the order of CTC alone
+        assert [text for _, text in found[:3]] == [text for _, text in lists[number]]
+        assert {text for _, text in found} == {text for _, text in heavy[number]}
+    assert light != heavy
+
+    wider = generate("--model-overrides", "{'ctc_upsample': 3}")
+    assert hypotheses(wider.stdout) != hypotheses(plain.stdout)
+    longest = generate("--model-overrides", "{'ctc_upsample': 30}", check=False)  # 96 positions: 3 source tokens
+    assert longest.returncode != 0
+    assert "max_positions=(3, " in longest.stderr
+
+
+GENERATE = '''#!{python}
+"""Stands for fairseq-generate: target number n is "a b n"; one part is cut short, then another is killed."""
+import os, pathlib, sys
+calls = pathlib.Path("{calls}")
+count = len(calls.read_text().split()) if calls.exists() else 0
+rank, parts = (int(sys.argv[sys.argv.index(name) + 1]) for name in ("--distributed-rank", "--distributed-world-size"))
+with calls.open("a") as file:
+    file.write(f"{{rank}} ")
+numbers = list(range({lines}))[rank::parts][::-1]
+if count in (1, 2):
+    numbers = numbers[1:]
+for number in numbers:
+    print(f"S-{{number}}\\tx\\nD-{{number}}\\t-0.1\\ta b {{'' if number == 4 else number}}")
+if count == 2:
+    sys.exit(1)
+if count != 1:
+    print("Generate train with beam=5: BLEU4 = 0")
+'''
+
+
+@pytest.mark.slow
+def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root: Path, tmp_path: Path) -> None:
+    """A stop in the middle, twice; then it goes on with what is missing."""
+    text = tmp_path / "text"
+    text.mkdir()
+    rows = {"train": 11, "valid": 3}
+    for split, count in rows.items():
+        for language in ("en", "de"):
+            lines = [f"a b {language} {number}" for number in range(count)]
+            (text / f"{split}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    model, dictionary = tmp_path / "m.model", tmp_path / "dict.txt"
+    train(
+        [text / "train.en", text / "train.de"], model, dictionary, TrainOptions(vocab_size=20, character_coverage=1.0)
+    )
+    (tmp_path / "programs").mkdir()
+    fake, calls = tmp_path / "programs" / "fairseq-generate", tmp_path / "calls"
+    fake.write_text(GENERATE.format(python=sys.executable, calls=calls, lines=rows["train"]), encoding="utf-8")
+    fake.chmod(0o755)
+    path = os.pathsep.join([str(fake.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path, "PYTHON": sys.executable, "PAIR": "en-de", "SHARDS": "3"}
+
+    def run(*command: Any) -> Any:
+        return subprocess.run(
+            ["bash", *map(str, command)], env=env, capture_output=True, text=True, cwd=repo_root, check=False
+        )
+
+    prepared = run(
+        "data_prep/preprocess.sh", "--text", text, "--model", model, "--dict", dictionary, "--pairs", "en-de",
+        "--splits", "train,valid", "--out", tmp_path / "bin",
+    )  # fmt: skip
+    assert prepared.returncode == 0, prepared.stderr
+    (tmp_path / "at.pt").write_text("weights", encoding="utf-8")
+    script = ["examples/sga/distill.sh", tmp_path / "bin", tmp_path / "at.pt", tmp_path / "out"]
+    result = tmp_path / "out" / "train.de"
+
+    first, second = run(*script, "--beam", 5), run(*script, "--beam", 5)
+    assert first.returncode == second.returncode == 2
+    assert "part 2 of 3 is not whole" in first.stderr
+    assert "fairseq-generate failed on part 2" in second.stderr
+    assert not result.exists()
+    other = run(*script, "--beam", 4)
+    assert "made with another checkpoint, text, SHARDS or options" in other.stderr
+    last = run(*script, "--beam", 5)
+    assert last.returncode == 0, last.stderr
+    assert calls.read_text(encoding="utf-8").split() == ["0", "1", "1", "1", "2"]
+    expected = [f"a b {'' if number == 4 else number}" for number in range(rows["train"])]
+    assert list(read_lines(result, "--input")) == expected
+    out, before = tmp_path / "out" / "bin", tmp_path / "bin"
+    for name in ("train.en-de.en.bin", "valid.en-de.en.bin", "valid.en-de.de.bin", "dict.de.txt"):
+        assert (out / name).read_bytes() == (before / name).read_bytes()
+    assert (out / "train.en-de.de.bin").read_bytes() != (before / "train.en-de.de.bin").read_bytes()

@@ -1,0 +1,185 @@
+"""The comparison systems of SGA learn to translate a word-for-word code of ten words; the test sentences were never trained on."""
+
+import argparse
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+import torch
+from fairseq import models
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.data import Dictionary
+from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
+from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
+
+from fairseq_plugins import checkpoints
+from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
+from tests import builders, gpt_builders
+
+WORDS, ROWS, WIDTH, POSITIONS = 10, 32, 48, 24
+LANGS = ["de", "en", "fr"]  # the words of each language follow each other in the dictionary
+FIRST = {language: 4 + number * WORDS for number, language in enumerate(LANGS)}
+TAG = {language: 4 + len(LANGS) * WORDS + number for number, language in enumerate(LANGS)}
+EOS = torch.tensor([builders.EOS])
+Pairs = List[Tuple[Tensor, Tensor]]
+
+
+def dictionary() -> Dictionary:
+    """The words of three languages, their tags and ``<mask>``."""
+    result = Dictionary()
+    for symbol in [f"p{n}" for n in range(len(LANGS) * WORDS)] + [f"__{name}__" for name in LANGS] + ["<mask>"]:
+        result.add_symbol(symbol)
+    return result
+
+
+def task(**more: Any) -> Any:
+    return SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary(), **more)
+
+
+def pairs(count: int, seed: int, source: str, tagged: bool = False) -> Pairs:
+    """Sentences of two to five different words, and the same in English."""
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for length in torch.randint(2, 6, (count,), generator=generator).tolist():
+        words = torch.randperm(WORDS, generator=generator)[:length]
+        start = [torch.tensor([TAG[source]])], [torch.tensor([TAG["en"]])]
+        sides = [words + FIRST[source], EOS], [words + FIRST["en"], EOS]
+        found.append(tuple(torch.cat([*(tag if tagged else []), *side]) for tag, side in zip(start, sides)))
+    return found  # type: ignore[return-value]
+
+
+def unseen(train: Pairs, test: Pairs) -> Pairs:
+    known = {tuple(source.tolist()) for source, _ in train}
+    return [pair for pair in test if tuple(pair[0].tolist()) not in known]
+
+
+def sample(chosen: Pairs) -> Dict[str, Any]:
+    """A batch as the translation task makes it."""
+    found = builders.batch([source for source, _ in chosen], [target for _, target in chosen])
+    shifted = [torch.cat([EOS, target[:-1]]) for _, target in chosen]
+    found["net_input"]["prev_output_tokens"] = builders.pad(shifted)
+    return found
+
+
+def fit(model: Any, loss: Callable[[List[int]], Tensor], size: int, updates: int, rate: float) -> List[float]:
+    """Train what has a gradient; ``loss`` gets the numbers of a batch's rows. Returns the losses."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=rate, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=updates)
+    losses = []
+    model.train()
+    for _ in range(updates):
+        optimizer.zero_grad()
+        value = loss(torch.randint(size, (ROWS,)).tolist())
+        value.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(value.item())
+    return losses
+
+
+def train(model: Any, data: Pairs, updates: int, rate: float) -> List[float]:
+    """Nats a token, by update."""
+    criterion = LabelSmoothedCrossEntropyCriterion(task(), False, 0.0)
+
+    def loss(rows: List[int]) -> Tensor:
+        value, size, _ = criterion(model, sample([data[row] for row in rows]))
+        return value / size
+
+    return fit(model, loss, len(data), updates, rate)
+
+
+def exact(model: Any, test: Pairs, prefix: bool = False) -> float:
+    """Share of sentences that the stock generator translates without an error."""
+    generator = SequenceGenerator([model.eval()], dictionary(), beam_size=2, max_len_b=8)
+    batch = sample(test)
+    forced = torch.full((len(test), 1), TAG["en"]) if prefix else None
+    found = generator.generate([model], batch, prefix_tokens=forced)
+    return sum(one[0]["tokens"].tolist() == target.tolist() for one, (_, target) in zip(found, test)) / len(test)
+
+
+def sizes(*sides: str) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"dropout": 0.0, "max_source_positions": POSITIONS, "max_target_positions": POSITIONS}
+    for side in sides:
+        found.update({f"{side}_layers": 2, f"{side}_embed_dim": WIDTH, f"{side}_ffn_embed_dim": 2 * WIDTH})
+        found.update({f"{side}_attention_heads": 4, f"{side}_normalize_before": True})
+    return found
+
+
+def test_adapters_teach_a_frozen_model_a_language(tmp_path: Path) -> None:
+    """A model that knows German learns French words it never read, in batches that mix both; German is not forgotten."""
+    german, french = pairs(1500, 1, "de", tagged=True), pairs(1500, 2, "fr", tagged=True)
+    tests = [unseen(one, pairs(60, 3, name, tagged=True)) for name, one in (("de", german), ("fr", french))]
+    options = argparse.Namespace(encoder_langtok="src", decoder_langtok=True, lang_tok_style="multilingual")
+    of = task(langs=LANGS, lang_pairs=["de-en", "fr-en"], args=options)
+    shape = {"share_all_embeddings": True, **sizes("encoder", "decoder")}
+    stock = models.build_model(argparse.Namespace(arch="transformer", **shape), of)
+    train(stock, german, 180, 4e-3)
+    assert exact(stock, tests[0], prefix=True) >= 0.8 and exact(stock, tests[1], prefix=True) <= 0.1
+    torch.save({"args": argparse.Namespace(**shape), "model": stock.state_dict()}, tmp_path / "stock.pt")
+
+    given = {"adapter_backbone": str(tmp_path / "stock.pt"), "adapter_width": 64, **shape}
+    model = models.build_model(argparse.Namespace(arch="transformer_adapter_tiny", **given), of)
+    losses = train(model, german + french, 120, 1e-2)
+
+    assert losses[-1] < 0.2 * losses[0]
+    assert min(exact(model, one, prefix=True) for one in tests) >= 0.8
+
+
+def test_an_xlmr_encoder_learns_with_a_random_decoder(tmp_path: Path) -> None:
+    module = builders.masked_lm(vocab_size=len(dictionary()), embed_dim=WIDTH, ffn_dim=2 * WIDTH, heads=4)
+    module.reset_parameters()
+    checkpoints.write_masked_lm(tmp_path, vars(module.sizes), module.state_dict(), dtype=torch.float32)
+    data = pairs(1500, 1, "de")
+    test = unseen(data, pairs(60, 3, "de"))
+    shape = {**sizes("encoder", "decoder"), "encoder_normalize_before": False, "share_all_embeddings": True}
+    given = {"pretrained_xlmr": str(tmp_path), **shape}
+    model = models.build_model(argparse.Namespace(arch="transformer_from_xlmr_tiny", **given), task())
+    assert exact(model, test) <= 0.05
+    losses = train(model, data, 180, 3e-3)
+    assert losses[-1] < 0.2 * losses[0] and exact(model, test) >= 0.8
+
+
+def pretrained_lm(path: Path, data: Pairs) -> None:
+    """A stock transformer_lm that has read German sentences followed by their English ones, anywhere in its positions."""
+    cfg = TransformerLanguageModelConfig(
+        **{key: value for key, value in sizes("decoder").items() if key != "max_source_positions"},
+        decoder_input_dim=WIDTH,
+        decoder_output_dim=WIDTH,
+        decoder_learned_pos=True,
+        no_scale_embedding=True,
+        activation_fn="gelu",
+        share_decoder_input_output_embed=True,
+    )
+    cfg.decoder_layers = 3
+    lm = TransformerLanguageModel.build_model(cfg, task())
+
+    def loss(rows: List[int]) -> Tensor:
+        texts = [torch.cat([EOS, *data[row], *data[row][:1]]) for row in rows]
+        tokens = builders.pad(texts)
+        logits = lm(tokens[:, :-1])[0]
+        return torch.nn.functional.cross_entropy(
+            logits.transpose(1, 2), tokens[:, 1:], ignore_index=builders.PAD, reduction="mean"
+        )
+
+    fit(lm, loss, len(data), 350, 4e-3)
+    stated = gpt_builders.stock_settings()
+    options = argparse.Namespace(**{name: getattr(cfg, name, value) for name, value in vars(stated).items()})
+    torch.save({"args": options, "model": lm.state_dict()}, path / "lm.pt")
+    dictionary().save(str(path / "dict.txt"))
+
+
+@pytest.mark.slow
+def test_prompts_turn_a_language_model_into_a_translator(tmp_path: Path) -> None:
+    data = pairs(3000, 1, "de")
+    test = unseen(data, pairs(60, 3, "de"))
+    pretrained_lm(tmp_path, data)
+    cfg = GPTMSPConfig(pretrained_gpt=str(tmp_path / "lm.pt"), prompt_length=16)
+    model = GPTMSPModel.build_model(cfg, task())
+    before = {name: tensor.clone() for name, tensor in model.decoder.lm.named_parameters()}
+    assert exact(model, test) <= 0.05
+    losses = train(model, data, 300, 5e-2)
+    assert losses[-1] < 0.3 * losses[0] and exact(model, test) >= 0.7
+    assert [name for name, tensor in model.decoder.lm.named_parameters() if not torch.equal(tensor, before[name])] == []

@@ -1,0 +1,168 @@
+"""Reading causal language models: the rename tables, vocabularies, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import torch
+
+from fairseq_plugins.checkpoints import CheckpointError
+from fairseq_plugins.checkpoints.causal_lm import expected_shapes, read_causal_lm
+from tests import gpt_builders
+
+WIDTH = gpt_builders.WIDTH
+
+
+def test_every_tensor_of_a_gpt2_has_its_place(tmp_path: Path) -> None:
+    """Eleven layers, so that layer 1 and layer 10 could be mixed up."""
+    source = gpt_builders.tensors(11)
+    found = read_causal_lm(gpt_builders.write(tmp_path, source))
+    tensors, start = found.tensors, "transformer.h.10."
+    assert set(tensors) == set(expected_shapes(found.layout))
+    assert torch.equal(tensors["embed_tokens.weight"], source["transformer.wte.weight"])
+    assert torch.equal(tensors["embed_positions.weight"][2:], source["transformer.wpe.weight"])
+    assert not tensors["embed_positions.weight"][:2].any()
+    fused, bias = source[start + "attn.c_attn.weight"], source[start + "attn.c_attn.bias"]
+    for number, name in enumerate("qkv"):
+        columns = slice(number * WIDTH, (number + 1) * WIDTH)
+        assert torch.equal(tensors[f"layers.10.self_attn.{name}_proj.weight"], fused[:, columns].t())
+        assert torch.equal(tensors[f"layers.10.self_attn.{name}_proj.bias"], bias[columns])
+    pairs = {"self_attn.out_proj": "attn.c_proj", "fc1": "mlp.c_fc", "fc2": "mlp.c_proj"}
+    for ours, theirs in pairs.items():
+        assert torch.equal(tensors[f"layers.10.{ours}.weight"], source[f"{start}{theirs}.weight"].t())
+        assert torch.equal(tensors[f"layers.10.{ours}.bias"], source[f"{start}{theirs}.bias"])
+    for ours, theirs in {"self_attn_layer_norm": "ln_1", "final_layer_norm": "ln_2"}.items():
+        assert torch.equal(tensors[f"layers.10.{ours}.bias"], source[f"{start}{theirs}.bias"])
+    assert torch.equal(tensors["layer_norm.weight"], source["transformer.ln_f.weight"])
+    assert set(found.report.loaded) | set(found.report.dropped) == set(source)
+    assert all("mask" in found.report.reasons[name] for name in found.report.dropped)
+
+
+def test_the_layout_of_a_gpt2(tmp_path: Path) -> None:
+    """A tied output may be stored; names may come without ``transformer.``; half precision becomes float32."""
+    source = {name.replace("transformer.", ""): tensor.half() for name, tensor in gpt_builders.tensors().items()}
+    source["lm_head.weight"] = source["wte.weight"].clone()
+    torch.save(source, tmp_path / "pytorch_model.bin")
+    settings = gpt_builders.config(activation_function="gelu", layer_norm_epsilon=1e-3, n_inner=None)
+    del settings["n_inner"]
+    (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    found = read_causal_lm(tmp_path)
+    sizes = dict(layers=3, embed_dim=16, ffn_dim=24, heads=2, max_positions=20, vocab_size=gpt_builders.ROWS)
+    wiring = dict(activation="gelu", epsilon=1e-3, normalize_before=True, final_norm=True, tied=True)
+    assert {**vars(found.layout), **sizes, **wiring} == vars(found.layout)
+    assert found.entries == () and found.tensors["layers.0.fc1.bias"].dtype == torch.float32
+
+
+def stock(path: Path, settings: Any = None, **changes: Any) -> Path:
+    """A checkpoint of transformer_lm, made of the tensors of a GPT-2 that was read."""
+    folder = gpt_builders.write(path / "gpt")
+    state = {f"decoder.{name}": tensor for name, tensor in read_causal_lm(folder).tensors.items()}
+    state["decoder.output_projection.weight"] = state["decoder.embed_tokens.weight"].clone()
+    state["decoder.version"] = torch.tensor([3.0])
+    state.update(changes)
+    torch.save({"args": settings or gpt_builders.stock_settings(), "model": state}, path / "lm.pt")
+    return path / "lm.pt"
+
+
+def test_stock_transformer_lm(tmp_path: Path) -> None:
+    found = read_causal_lm(stock(tmp_path))
+    assert found.layout.tied and found.layout.activation == "gelu" and found.entries == ()
+    other = torch.zeros(gpt_builders.ROWS, WIDTH)
+    untied = read_causal_lm(stock(tmp_path, **{"decoder.output_projection.weight": other}))
+    assert not untied.layout.tied and torch.equal(untied.tensors["output_projection.weight"], other)
+    (tmp_path / "dict.txt").write_text("".join(f"w{n} 1\n" for n in range(40)), encoding="utf-8")
+    with pytest.raises(CheckpointError, match="dict.txt: names 44 entries, the model has 29 rows"):
+        read_causal_lm(tmp_path / "lm.pt")
+    (tmp_path / "dict.txt").write_text("a 1\nb 1\n", encoding="utf-8")
+    assert read_causal_lm(tmp_path / "lm.pt").entries == ("<s>", "<pad>", "</s>", "<unk>", "a", "b")
+
+
+def test_heads_that_the_file_does_not_tell(tmp_path: Path) -> None:
+    path = stock(tmp_path, gpt_builders.stock_settings(decoder_attention_heads=None))
+    with pytest.raises(CheckpointError, match="number of attention heads"):
+        read_causal_lm(path)
+    assert read_causal_lm(path, heads=4).layout.heads == 4
+    with pytest.raises(CheckpointError, match="heads = 4 was given, but the file says decoder_attention_heads = 2"):
+        read_causal_lm(stock(tmp_path), heads=4)
+
+
+def test_names_of_the_rows(tmp_path: Path) -> None:
+    """tokenizer.json of a GPT-2: the symbol that ends a text is </s>; a dict.txt counts first."""
+    folder = gpt_builders.write(tmp_path, pieces=0, eos_token_id=5, bos_token_id=5, pad_token_id=0)
+    vocabulary = {f"w{number}": number for number in range(gpt_builders.ROWS)}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    entries = read_causal_lm(folder).entries
+    assert (entries[0], entries[1], entries[5], entries[6]) == ("<pad>", "w1", "</s>", "w6")
+    assert "<s>" not in entries and len(entries) == gpt_builders.ROWS
+    (folder / "dict.txt").write_text("x 1\n", encoding="utf-8")
+    assert read_causal_lm(folder).entries == ("<s>", "<pad>", "</s>", "<unk>", "x")
+
+
+def test_names_of_the_rows_of_a_sentencepiece_model(tmp_path: Path, repo_root: Path) -> None:
+    """In its own order, as mT5's and mGPT's; rows beyond it have no name, and a model with more pieces is another one's."""
+    pieces = (repo_root / "examples" / "sga" / "masked_lm" / "sentencepiece.bpe.model").read_bytes()
+    for rows in (6010, 5000):
+        folder = gpt_builders.write(tmp_path / str(rows), gpt_builders.tensors(rows=rows), pieces=0)
+        (folder / "spiece.model").write_bytes(pieces)
+    entries = read_causal_lm(tmp_path / "6010").entries
+    assert entries[:3] == ("<unk>", "<s>", "</s>") and 5900 < len(entries) < 6010
+    with pytest.raises(CheckpointError, match="names .* entries, the model has 5,000 rows"):
+        read_causal_lm(tmp_path / "5000")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "gpt_neo"}, "model_type = 'gpt_neo', expected 'gpt2'"),
+        ({"activation_function": "silu"}, "activation_function = 'silu', expected one of gelu_new"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True, expected False"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings = False, expected True"),
+        ({"n_layer": 5}, "its options say layers = 5, its tensors 3"),
+        ({"n_positions": 64}, "its options say max_positions = 64, its tensors 20"),
+        ({"n_head": 3}, "heads = 3, expected a divisor of the width 16"),
+        ({"layer_norm_epsilon": 0}, "layer_norm_epsilon = 0, expected a small number above 0"),
+    ],
+)
+def test_another_configuration(tmp_path: Path, changes: Dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        read_causal_lm(gpt_builders.write(tmp_path, **changes))
+
+
+def test_other_tensors(tmp_path: Path) -> None:
+    for number, (name, message) in enumerate(
+        {
+            "transformer.h.0.crossattention.c_attn.weight": "has cross-attention",
+            "transformer.h.0.attn.rotary": "unknown tensors transformer.h.0.attn.rotary",
+            "transformer.h.3.ln_1.weight": "missing tensors",
+        }.items()
+    ):
+        source = {**gpt_builders.tensors(), name: torch.ones(WIDTH)}
+        folder = gpt_builders.write(tmp_path / str(number), source)
+        (folder / "config.json").write_text(json.dumps(gpt_builders.config()), encoding="utf-8")
+        with pytest.raises(CheckpointError, match=message):
+            read_causal_lm(folder)
+    source = {**gpt_builders.tensors(), "lm_head.weight": torch.zeros(gpt_builders.ROWS, WIDTH)}
+    with pytest.raises(CheckpointError, match="lm_head.weight is not transformer.wte.weight"):
+        read_causal_lm(gpt_builders.write(tmp_path / "untied", source))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("encoder.layers.0.fc1.weight", "is a model with an encoder"),
+        ("decoder.layers.0.encoder_attn.q_proj.weight", "is the decoder of a model with an encoder"),
+        ("decoder.adaptive_softmax.head.weight", "has adaptive sizes"),
+        ("decoder.project_in_dim.weight", "has another --decoder-input-dim or --decoder-output-dim"),
+        ("decoder.layers.0.fc9.weight", "unknown tensors decoder.layers.0.fc9.weight"),
+    ],
+)
+def test_another_stock_model(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        read_causal_lm(stock(tmp_path, **{name: torch.ones(2, 2)}))
+
+
+def test_a_stock_model_without_positions(tmp_path: Path) -> None:
+    settings = gpt_builders.stock_settings(no_token_positional_embeddings=True)
+    with pytest.raises(CheckpointError, match="no_token_positional_embeddings = True, expected False"):
+        read_causal_lm(stock(tmp_path, settings))

@@ -1,0 +1,78 @@
+"""PairsApart: every sentence once, batches of one pair, ids, lengths."""
+
+from typing import Any, List
+
+import pytest
+import torch
+from fairseq.data import LanguagePairDataset
+
+from fairseq_plugins.data.pairs_apart import PairsApart
+from tests import builders, data_bins
+
+COUNTS = {"de-en": 7, "fr-en": 3, "ru-en": 5}
+
+
+def pairs(name: str) -> LanguagePairDataset:
+    """Random pairs, as fairseq's translation task holds them."""
+    seed = 10 * (1 + list(COUNTS).index(name))
+    sides = []
+    for offset in (0, 5):
+        rows = [torch.tensor([*row, builders.EOS]) for row in data_bins.sentences(COUNTS[name], seed + offset)]
+        sides.append((rows, [len(row) for row in rows], builders.dictionary()))
+    return LanguagePairDataset(*sides[0], *sides[1], left_pad_source=False)
+
+
+@pytest.fixture
+def data() -> PairsApart:
+    return PairsApart({name: pairs(name) for name in COUNTS})
+
+
+def batches(data: PairsApart, max_sentences: int, max_positions: Any = None) -> List[List[int]]:
+    """As the trainer makes them."""
+    indices = data.ordered_indices()
+    if max_positions is not None:
+        indices, _ = data.filter_indices_by_size(indices, max_positions)
+    return [list(map(int, batch)) for batch in data.batch_by_size(indices, max_sentences=max_sentences)]
+
+
+@pytest.mark.parametrize("max_sentences", [1, 2, 100])
+def test_every_sentence_is_in_one_batch_and_every_batch_of_one_pair(data: PairsApart, max_sentences: int) -> None:
+    found = batches(data, max_sentences)
+    assert sorted(index for batch in found for index in batch) == list(range(15))
+    names = [{data[index]["pair"] for index in batch} for batch in found]
+    assert {len(name) for name in names} == {1}
+    assert {name for each in names for name in each} == set(COUNTS)
+    if max_sentences == 100:
+        assert len(found) == 3
+
+
+def test_sentences_are_those_of_their_pair_under_numbers_of_their_own(data: PairsApart) -> None:
+    for index in range(len(data)):
+        name = "de-en" if index < 7 else "fr-en" if index < 10 else "ru-en"
+        start = {"de-en": 0, "fr-en": 7, "ru-en": 10}[name]
+        item, expected = data[index], pairs(name)[index - start]
+        assert item["pair"] == name
+        assert item["id"] == index
+        assert item["source"].tolist() == expected["source"].tolist()
+        assert item["target"].tolist() == expected["target"].tolist()
+
+
+def test_a_batch_names_its_pair_and_two_pairs_are_no_batch(data: PairsApart) -> None:
+    batch = data.collater([data[8], data[7]])
+    assert batch["pair"] == "fr-en"
+    assert sorted(batch["id"].tolist()) == [7, 8]
+    assert data.collater([]) == {}
+    with pytest.raises(ValueError, match="too many values"):
+        data.collater([data[0], data[7]])
+
+
+def test_what_is_too_long_on_either_side_is_left_out(data: PairsApart) -> None:
+    limit = (6, 7)
+    kept = {index for batch in batches(data, 4, limit) for index in batch}
+    expected = {
+        index
+        for index in range(len(data))
+        if len(data[index]["source"]) <= limit[0] and len(data[index]["target"]) <= limit[1]
+    }
+    assert kept == expected
+    assert 0 < len(kept) < 15

@@ -1,0 +1,165 @@
+"""Reranking: log-probabilities of a stock transformer against a loop over the tokens, combination, order, what is refused."""
+
+import argparse
+import math
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+from fairseq_plugins.generators.at_reranker import ATReranker, RerankOptions, check_dictionary
+from tests import builders
+
+SIZES = {
+    f"{side}_{name}": size
+    for side in ("encoder", "decoder")
+    for name, size in (("layers", 1), ("embed_dim", 16), ("ffn_embed_dim", 24), ("attention_heads", 2))
+}
+
+
+def at_dictionary(pieces: int = builders.PIECES) -> Dictionary:
+    """As a stock data-bin has it: without ``<mask>``."""
+    symbols = Dictionary()
+    for number in range(pieces):
+        symbols.add_symbol(f"p{number}")
+    return symbols
+
+
+def at_task() -> TranslationTask:
+    """A stock task over the same pieces."""
+    return TranslationTask(TranslationConfig(), at_dictionary(), at_dictionary())
+
+
+def at_model(seed: int = 1, positions: int = 60) -> TransformerModel:
+    """A random stock transformer."""
+    args = argparse.Namespace(share_all_embeddings=True, dropout=0.3, **SIZES)
+    args.max_source_positions = args.max_target_positions = positions
+    base_architecture(args)
+    model = TransformerModel.build_model(args, at_task())
+    builders.randomise(model, seed)
+    return model.double()
+
+
+def reranker(weight: float = 0.5, length_penalty: float = 1.0, models: Any = None) -> ATReranker:
+    options = RerankOptions("at.pt", weight, length_penalty)
+    return ATReranker(models or [at_model()], at_task(), builders.dictionary(), options)
+
+
+def slow_log_prob(models: List[TransformerModel], source: Tensor, tokens: List[int]) -> float:
+    """Sum of log p(y_t | y_<t, x), token by token, the end included; p is the models' mean. source: pieces and </s>."""
+    total, prefix = 0.0, [builders.EOS]
+    for token in [*tokens, builders.EOS]:
+        probability = 0.0
+        for model in models:
+            encoded = model.eval().encoder(source[None], torch.tensor([len(source)]))
+            logits, _ = model.decoder(torch.tensor([prefix]), encoder_out=encoded)
+            probability += float(logits[0, -1].softmax(-1)[token].detach()) / len(models)
+        total += math.log(probability)
+        prefix.append(token)
+    return total
+
+
+def hypotheses() -> List[List[Dict[str, Any]]]:
+    """Three, two and one of a sentence, one of them empty."""
+    rows = [[[5, 6, 7], [8], [9, 9]], [[builders.EOS], [10, 11, 12, 13]], [[20, 4]]]
+    scores = iter([-1.0, -1.5, -2.0, -0.5, -3.0, -0.7])
+    return [
+        [
+            {"tokens": torch.tensor(row), "ctc_score": torch.tensor(next(scores), dtype=torch.float64), "steps": 2}
+            for row in sentence
+        ]
+        for sentence in rows
+    ]
+
+
+SOURCES = builders.source_rows([4, 9, 6])
+
+
+def by_tokens(sentences: List[List[Dict[str, Any]]]) -> Dict[Any, Dict[str, Any]]:
+    return {(n, tuple(h["tokens"].tolist())): h for n, sentence in enumerate(sentences) for h in sentence}
+
+
+@pytest.mark.parametrize(("weight", "length_penalty"), [(0.5, 1.0), (0.2, 0.0), (1.0, 2.0), (0.0, 1.0)])
+def test_scores_are_those_of_a_loop_over_the_tokens(weight: float, length_penalty: float) -> None:
+    model = at_model()
+    found = reranker(weight, length_penalty, [model]).rescore(builders.pad(SOURCES, extra=2), hypotheses())
+    scored = by_tokens(found)
+    assert len(scored) == 6
+    for (number, tokens), before in by_tokens(hypotheses()).items():
+        labels = [token for token in tokens if token != builders.EOS]
+        expected = slow_log_prob([model], SOURCES[number][1:], labels)
+        after = scored[number, tokens]
+        assert float(after["at_score"]) == pytest.approx(expected, abs=1e-4)  # stock takes its softmax in float32
+        assert after["ctc_score"] == before["ctc_score"]
+        assert after["steps"] == 2
+        both = ((1 - weight) * float(before["ctc_score"]) + weight * expected) / (len(labels) + 1) ** length_penalty
+        assert float(after["score"]) == pytest.approx(both, abs=1e-4)
+        assert float(after["positional_scores"].sum()) == pytest.approx(both, abs=1e-4)
+        assert len(after["positional_scores"]) == len(tokens)
+
+
+def test_the_order_is_that_of_the_new_scores() -> None:
+    for weight in (0.0, 1.0):
+        found = reranker(weight, 0.0, [at_model(3)]).rescore(builders.pad(SOURCES), hypotheses())
+        for sentence in found:
+            scores = [float(hypothesis["score"]) for hypothesis in sentence]
+            assert scores == sorted(scores, reverse=True)
+        orders = [[h["tokens"].tolist() for h in sentence] for sentence in found]
+        before = [[h["tokens"].tolist() for h in sentence] for sentence in hypotheses()]
+        assert (orders == before) is (weight == 0.0)
+
+
+def test_several_models_are_averaged_token_by_token() -> None:
+    models = [at_model(1), at_model(2)]
+    found = by_tokens(reranker(models=models).rescore(builders.pad(SOURCES), hypotheses()))
+    for (number, tokens), hypothesis in found.items():
+        labels = [token for token in tokens if token != builders.EOS]
+        expected = slow_log_prob(models, SOURCES[number][1:], labels)
+        assert float(hypothesis["at_score"]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_mask_of_a_masked_lm_is_unknown_to_the_model() -> None:
+    sentence = [[{"tokens": torch.tensor([builders.MASK]), "ctc_score": torch.tensor(-1.0)}]]
+    (found,) = reranker().rescore(builders.pad(SOURCES[:1]), sentence)
+    expected = slow_log_prob([at_model()], SOURCES[0][1:], [builders.UNK])
+    assert float(found[0]["at_score"]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_is_too_long_for_the_model_is_named() -> None:
+    short = reranker(models=[at_model(positions=5)])
+    with pytest.raises(ValueError, match=r"--rerank-at at\.pt: a source of 8 tokens is longer than that model's 5"):
+        short.rescore(builders.pad(SOURCES[1:2]), hypotheses()[2:])
+    sentence = [[{"tokens": torch.tensor([5, 6, 7, 8, 9]), "ctc_score": torch.tensor(-1.0)}]]
+    with pytest.raises(ValueError, match="a hypothesis of 6 tokens"):
+        short.rescore(builders.pad(SOURCES[:1]), sentence)
+
+
+def test_dictionaries_are_compared() -> None:
+    check_dictionary("at.pt", builders.dictionary(), at_dictionary())
+    check_dictionary("at.pt", builders.dictionary(), builders.dictionary())
+    with pytest.raises(ValueError, match="28 entries, that of the hypotheses 29"):
+        check_dictionary("at.pt", builders.dictionary(), at_dictionary(builders.PIECES - 1))
+    other = Dictionary()
+    for number in reversed(range(builders.PIECES)):
+        other.add_symbol(f"p{number}")
+    with pytest.raises(ValueError, match="'p24' as entry 4, that of the hypotheses 'p0'"):
+        check_dictionary("at.pt", builders.dictionary(), other)
+
+
+def test_a_model_that_does_not_write_from_left_to_right_is_refused() -> None:
+    sga = builders.sga_model()
+    with pytest.raises(ValueError, match="SGAModel does not write from left to right"):
+        ATReranker([sga], builders.task(), builders.dictionary(), RerankOptions("sga.pt"))
+
+
+def test_bad_options_are_named(tmp_path: Path) -> None:
+    for weight in (-0.1, 1.5):
+        with pytest.raises(ValueError, match=r"--rerank-at-weight must lie in \[0, 1\]; got"):
+            reranker(weight)
+    with pytest.raises(ValueError, match="--rerank-at nowhere.pt: no such file"):
+        ATReranker.read(RerankOptions("nowhere.pt"), builders.dictionary())

@@ -1,0 +1,281 @@
+"""gpt_msp: caches and beams of the stock generator, padding, what trains, checkpoints, options and bad files."""
+
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq import models, options
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.sequence_generator import SequenceGenerator
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import (
+    LabelSmoothedLinearCrossEntropyCriterion,
+)
+from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
+from fairseq_plugins.models.baselines.gpt_msp import ARCHITECTURES
+from fairseq_plugins.modules.prompts import Prompts
+from tests import builders, gpt_builders
+
+TRAINED = {
+    f"{part}.{name}"
+    for part in ("encoder.encoding", "encoder.re_encoding", "decoder.decoding")
+    for name in ("key", "value", "scale")
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return gpt_builders.write(tmp_path_factory.mktemp("gpt"))
+
+
+@pytest.fixture
+def model(folder: Path, device: torch.device) -> GPTMSPModel:
+    return gpt_builders.msp(folder).to(device)
+
+
+def sample(device: torch.device, **options: Any) -> Dict[str, Any]:
+    net_input = gpt_builders.net_input(**options)
+    end = torch.full((len(net_input["src_tokens"]), 1), builders.PAD)
+    target = torch.cat([net_input["prev_output_tokens"][:, 1:], end], dim=1)
+    for row, shifted in zip(target, net_input["prev_output_tokens"]):
+        row[int(shifted.ne(builders.PAD).sum()) - 1] = builders.EOS
+    found = {"net_input": net_input, "target": target, "ntokens": int(target.ne(builders.PAD).sum()), "nsentences": 3}
+    return builders.to_device(found, device)
+
+
+# ---- Decoding. ----
+
+
+def test_incremental_decoding_is_full_decoding(model: GPTMSPModel, device: torch.device) -> None:
+    data = sample(device)["net_input"]
+    tokens = data["prev_output_tokens"]
+    with torch.no_grad():
+        full = model(**data)[0]
+        encoder_out, state = model.encoder(data["src_tokens"], data["src_lengths"]), {}
+        for step in range(tokens.size(1)):
+            logits = model.decoder(tokens[:, : step + 1], encoder_out=encoder_out, incremental_state=state)[0]
+            kept = tokens[:, step].ne(builders.PAD)
+            assert logits.shape == (3, 1, gpt_builders.ROWS)
+            torch.testing.assert_close(logits[kept, 0], full[kept, step], rtol=1e-5, atol=1e-5)
+
+
+def scored(model: GPTMSPModel, source: Tensor, tokens: Tensor) -> float:
+    """Log-probability of a hypothesis by one full pass."""
+    shifted = torch.cat([tokens[-1:], tokens[:-1]])[None]
+    with torch.no_grad():
+        logits = model(source[None], torch.tensor([len(source)], device=source.device), shifted)[0]
+    return float(F.log_softmax(logits[0], -1).gather(1, tokens[:, None]).sum())
+
+
+def test_beams_keep_their_caches(model: GPTMSPModel, device: torch.device) -> None:
+    """The scores that the generator found with reordered caches are those of full passes over its hypotheses, row by row."""
+    symbols = gpt_builders.dictionary()
+    generator = SequenceGenerator([model], symbols, beam_size=4, max_len_b=8, normalize_scores=False)
+    data = sample(device, left_pad=True)
+    hypotheses = generator.generate([model], data)
+    texts = set()
+    for row, found in zip(data["net_input"]["src_tokens"], hypotheses):
+        assert len(found) == 4
+        for one in found:
+            texts.add(tuple(one["tokens"].tolist()))
+            assert float(one["score"]) == pytest.approx(
+                scored(model, row[row.ne(builders.PAD)], one["tokens"]), abs=1e-4
+            )
+    assert len(texts) >= 7 and max(map(len, texts)) >= 3
+
+
+@pytest.mark.parametrize("options", [{"extra": 3}, {"left_pad": True, "extra": 2}], ids=str)
+def test_padding_changes_nothing(model: GPTMSPModel, device: torch.device, options: Dict[str, Any]) -> None:
+    data, padded = sample(device)["net_input"], sample(device, **options)["net_input"]
+    kept = data["prev_output_tokens"].ne(builders.PAD)
+    with torch.no_grad():
+        torch.testing.assert_close(model(**padded)[0][kept], model(**data)[0][kept], rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_looks_ahead(model: GPTMSPModel, device: torch.device) -> None:
+    data = sample(device)["net_input"]
+    changed = {**data, "prev_output_tokens": data["prev_output_tokens"].clone()}
+    changed["prev_output_tokens"][1, 4] = 4 + (changed["prev_output_tokens"][1, 4] - 3) % builders.PIECES
+    with torch.no_grad():
+        first, second = model(**data)[0], model(**changed)[0]
+    assert torch.equal(first[1, :4], second[1, :4]) and not torch.allclose(first[1, 4], second[1, 4])
+
+
+def test_the_second_reading_sees_the_whole_source(model: GPTMSPModel, device: torch.device) -> None:
+    """Keys of the first source token: of the second layer, so that attention had a say."""
+    source = sample(device)["net_input"]["src_tokens"][:1]
+    changed = source.clone()
+    changed[0, 4] = 4 + (changed[0, 4] - 3) % builders.PIECES
+    with torch.no_grad():
+        first, second = (model.encoder(tokens)["keys"][1][0, :, 0] for tokens in (source, changed))
+        model.encoder.re_encoding.key.data.add_(1.0)
+        third = model.encoder(source)["keys"][1][0, :, 0]
+    assert (first - second).abs().max() > 1e-4 and (first - third).abs().max() > 1e-4
+
+
+# ---- Training. ----
+
+
+def test_only_prompts_train_and_the_rest_stays_bit_equal(folder: Path, device: torch.device) -> None:
+    model = gpt_builders.msp(folder).to(device).train()
+    assert {name for name, parameter in model.named_parameters() if parameter.requires_grad} == TRAINED
+    before = copy.deepcopy({name: p.detach().clone() for name, p in model.named_parameters()})
+    criterion = LabelSmoothedCrossEntropyCriterion(gpt_builders.task(), False, 0.1)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    criterion(model, sample(device))[0].backward()
+    optimizer.step()
+    after = dict(model.named_parameters())
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    # A scale of 1 sits at the edge of max(1, scale); its gradient is that of 1 and above.
+    assert changed == TRAINED
+
+
+def test_the_chunked_criterion_gives_the_stock_loss(model: GPTMSPModel, device: torch.device) -> None:
+    stock = LabelSmoothedCrossEntropyCriterion(gpt_builders.task(), False, 0.1)
+    chunked = LabelSmoothedLinearCrossEntropyCriterion(gpt_builders.task(), False, 0.1, loss_chunk_size=5)
+    first, second = (criterion(model, sample(device))[0] for criterion in (stock, chunked))
+    torch.testing.assert_close(second, first, rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_inside_the_frozen_model_is_off_unless_asked_for(folder: Path, device: torch.device) -> None:
+    data = sample(device)["net_input"]
+    for rate, equal in ((0.0, True), (0.5, False)):
+        model = gpt_builders.msp(folder, frozen_dropout=rate).to(device).train()
+        assert torch.equal(model(**data)[0], model(**data)[0]) is equal
+
+
+def test_sizes_of_the_paper() -> None:
+    """19M: three stages, keys and values of 24 layers x 128 x 1,024, and three scales."""
+    sizes = ARCHITECTURES["gpt_msp_mgpt"]
+    with torch.device("meta"):
+        stages = [
+            Prompts(sizes["decoder_layers"], sizes["prompt_length"], sizes["decoder_embed_dim"], 16, scaled=True)
+            for _ in range(3)
+        ]
+    assert sum(parameter.numel() for stage in stages for parameter in stage.parameters()) == 18_874_371
+
+
+def test_prompts_start_as_xavier_and_scale_from_one_on() -> None:
+    prompts = Prompts(2, 6, 10, 2, scaled=True)
+    limit = (6 / (6 + 10)) ** 0.5
+    assert 0.8 * limit < float(prompts.key.detach().abs().max()) <= limit
+    before = [pair[0].detach().clone() for pair in prompts()]
+    prompts.scale.data.fill_(3.0)
+    torch.testing.assert_close(prompts()[1][0], 3 * before[1])
+    prompts.scale.data.fill_(0.2)
+    torch.testing.assert_close(prompts()[1][0], before[1])
+    assert Prompts(2, 6, 10, 2).scale is None
+
+
+# ---- Checkpoints. ----
+
+
+def test_checkpoints_hold_the_prompts_and_name_the_frozen_model(folder: Path, tmp_path: Path) -> None:
+    model = gpt_builders.msp(folder)
+    state = model.state_dict()
+    marker = f"decoder.frozen.fingerprint.{model.decoder.frozen.fingerprint}"
+    assert set(state) == TRAINED | {marker}
+    other = gpt_builders.msp(folder, seed=9)
+    other.load_state_dict(state)
+    data = gpt_builders.net_input()
+    with torch.no_grad():
+        torch.testing.assert_close(other(**data)[0], model(**data)[0])
+    stranger = gpt_builders.msp(gpt_builders.write(tmp_path / "other", gpt_builders.tensors(seed=7)))
+    with pytest.raises(ValueError, match="trained on another language model.*--pretrained-gpt"):
+        stranger.load_state_dict(state)
+
+
+# ---- Rows by name. ----
+
+
+def test_rows_follow_the_dictionary_by_name(tmp_path: Path) -> None:
+    """A dictionary with fewer pieces, in another order and padded with madeupword entries takes the rows of its entries."""
+    full = gpt_builders.msp(gpt_builders.write(tmp_path))
+    small = gpt_builders.dictionary(0)
+    for symbol in ("p7", "p2", "madeupword0000"):
+        small.add_symbol(symbol)
+    cfg = GPTMSPConfig(pretrained_gpt=str(tmp_path), prompt_length=3)
+    found = GPTMSPModel.build_model(cfg, SimpleNamespace(source_dictionary=small, target_dictionary=small))
+    words, all_words = found.decoder.lm.embed_tokens.weight, full.decoder.lm.embed_tokens.weight
+    assert torch.equal(words[:6], all_words[[0, 1, 2, 3, 4 + 7, 4 + 2]])
+    torch.testing.assert_close(words[6], all_words.mean(0))
+    assert found.decoder.output_projection.weight is words
+
+
+# ---- Options and bad files. ----
+
+
+def build(folder: Path, **options: Any) -> GPTMSPModel:
+    return GPTMSPModel.build_model(GPTMSPConfig(pretrained_gpt=str(folder), **options), gpt_builders.task())
+
+
+def test_options_change_the_model(folder: Path, tmp_path: Path) -> None:
+    assert build(folder).encoder.encoding.key.shape == (3, 128, 16)
+    assert build(folder, prompt_length=5).decoder.decoding.value.shape == (3, 5, 16)
+    assert build(folder, prompt_length=5, no_prompt_scale=True).decoder.decoding.scale is None
+    other = gpt_builders.write(tmp_path, gpt_builders.tensors(seed=5))
+    assert build(other).decoder.frozen.fingerprint != build(folder).decoder.frozen.fingerprint
+    assert build(folder).max_positions() == (gpt_builders.POSITIONS, gpt_builders.POSITIONS)
+
+
+@pytest.mark.parametrize(("arch", "length"), [("gpt_msp", 128), ("gpt_msp_tiny", 32), ("gpt_msp_mgpt", 9)])
+def test_architectures_are_the_same_from_argparse_and_from_hydra(folder: Path, arch: str, length: int) -> None:
+    sizes = ("layers", "embed-dim", "ffn-embed-dim", "attention-heads")
+    numbers = (gpt_builders.LAYERS, gpt_builders.WIDTH, gpt_builders.INNER, gpt_builders.HEADS)
+    typed = [word for name, n in zip(sizes, numbers) for word in (f"--decoder-{name}", str(n))] if length == 9 else []
+    typed += ["--prompt-length", "9", "--max-positions", str(gpt_builders.POSITIONS)] if length == 9 else []
+    given = {k[2:].replace("-", "_"): int(n) for k, n in zip(typed[::2], typed[1::2])}
+    arguments = ["data", "--arch", arch, "--task", "translation", "--pretrained-gpt", str(folder), *typed]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
+    hydra = OmegaConf.create({"model": {"_name": arch, "pretrained_gpt": str(folder), **given}})
+    add_defaults(hydra)
+    for each in (cfg, hydra):
+        assert models.build_model(each.model, gpt_builders.task()).decoder.decoding.key.shape == (3, length, 16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prompt_length": 0}, "--prompt-length must be at least 1; got 0"),
+        ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
+        ({"decoder_layers": 0}, "--decoder-layers must be at least 1; got 0"),
+        ({"decoder_layers": 7}, r"--decoder-layers 7 \(valid here: 3\)"),
+        ({"decoder_embed_dim": 99}, r"--decoder-embed-dim 99 \(valid here: 16\)"),
+        ({"decoder_ffn_embed_dim": 99}, r"--decoder-ffn-embed-dim 99 \(valid here: 24\)"),
+        ({"decoder_attention_heads": 4}, r"--decoder-attention-heads 4 \(valid here: 2\)"),
+        ({"max_positions": 99}, r"--max-positions 99 \(valid here: 20\)"),
+    ],
+)
+def test_bad_options(folder: Path, changes: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(folder, **changes)
+
+
+def test_bad_files_and_dictionaries(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--pretrained-gpt is needed"):
+        GPTMSPModel.build_model(GPTMSPConfig(), gpt_builders.task())
+    with pytest.raises(ValueError, match="no such file or folder.*--model-overrides"):
+        build(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="has no row for 2 entries of the data's dictionary: 'p25', 'p26'"):
+        gpt_builders.msp(folder, pieces=27)
+    bare = gpt_builders.write(tmp_path / "bare", pieces=0)
+    assert gpt_builders.msp(bare).decoder.lm.embed_tokens.weight.size(0) == gpt_builders.ROWS
+    with pytest.raises(ValueError, match="24 entries.*29 rows, and nothing beside it tells"):
+        gpt_builders.msp(bare, pieces=20)
+    two = SimpleNamespace(source_dictionary=gpt_builders.dictionary(), target_dictionary=gpt_builders.dictionary(3))
+    with pytest.raises(ValueError, match="need the same dictionary"):
+        GPTMSPModel.build_model(GPTMSPConfig(pretrained_gpt=str(folder)), two)
+
+
+def test_a_sentence_longer_than_the_positions(model: GPTMSPModel, device: torch.device) -> None:
+    tokens = torch.full((1, gpt_builders.POSITIONS + 1), 5, device=device)
+    with pytest.raises(ValueError, match="input of 21 tokens is longer than the language model's 20 positions"):
+        model.encoder(tokens)

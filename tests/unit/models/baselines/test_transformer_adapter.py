@@ -1,0 +1,294 @@
+"""transformer_adapter: the backbone at the start, languages by their tokens, mixed batches, what trains, checkpoints, bad input."""
+
+import copy
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+import torch
+from fairseq import models
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.sequence_generator import SequenceGenerator
+from omegaconf import OmegaConf
+
+from fairseq_plugins.modules.adapters import Adapter
+from tests import adapter_builders as small
+from tests import builders
+
+MIXED = (["de", "fr", "de", "fr"], ["en", "en", "fr", "de"])
+ALL = dict(encoder_adapters="de,en,fr", decoder_adapters="de,en,fr")
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small.write_backbone(tmp_path_factory.mktemp("adapter") / "backbone.pt")
+
+
+def logits(model: Any, data: Dict[str, torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+        return model(**data)[0]
+
+
+# ---- The backbone. ----
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_at_the_start_it_is_the_backbone_exactly(tmp_path: Path, norm: bool) -> None:
+    options = dict(encoder_normalize_before=norm, decoder_normalize_before=norm)
+    path = small.write_backbone(tmp_path / "backbone.pt", **options)
+    model = small.build(path, **options, **ALL).eval()
+    data = small.net_input(*MIXED)
+    assert torch.equal(logits(model, data), logits(small.stock(path), data))
+    assert not torch.allclose(logits(small.awake(model), data), logits(small.stock(path), data))
+
+
+def test_only_adapters_train_and_the_backbone_stays_bit_equal(backbone: Path) -> None:
+    model = small.build(backbone, **ALL).train()
+    named = dict(model.named_parameters())
+    expected = {
+        f"{side}.layers.{layer}.adapters.of.{language}.{name}.{kind}"
+        for side in ("encoder", "decoder")
+        for layer in range(2)
+        for language in small.LANGS
+        for name in ("layer_norm", "down", "up")
+        for kind in ("weight", "bias")
+    }
+    assert {name for name, parameter in named.items() if parameter.requires_grad} == expected
+    before = {name: parameter.detach().clone() for name, parameter in named.items()}
+    criterion = LabelSmoothedCrossEntropyCriterion(small.task(), False, 0.1)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    data = small.net_input(["de", "de"], ["en", "en"])
+    target = data["prev_output_tokens"].roll(-1, 1)
+    for _ in range(2):  # the first step moves what is behind the zeros, the second the rest
+        optimizer.zero_grad()
+        criterion(model, {"net_input": data, "target": target, "ntokens": 9})[0].backward()
+        optimizer.step()
+    changed = {name for name, parameter in model.named_parameters() if not torch.equal(before[name], parameter)}
+    used = {"encoder": ".de.", "decoder": ".en."}
+    assert changed == {name for name in expected if used[name.split(".")[0]] in name}
+
+
+def test_the_stock_dropout_stays_on(backbone: Path) -> None:
+    data = small.net_input(*MIXED)
+    for rate, equal in ((0.0, True), (0.4, False)):
+        model = small.build(backbone, dropout=rate, **ALL).train()
+        assert torch.equal(logits(model, data), logits(model, data)) is equal
+
+
+# ---- Languages. ----
+
+
+def test_a_mixed_batch_gives_what_each_language_gives_alone(backbone: Path) -> None:
+    model = small.awake(small.build(backbone, **ALL))
+    data = small.net_input(*MIXED)
+    together = logits(model, data)
+    for row in range(4):
+        alone = logits(model, small.rows_of(data, [row]))[0]
+        kept = data["prev_output_tokens"][row].ne(builders.PAD)
+        torch.testing.assert_close(together[row][kept], alone[kept], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("side", "language", "rows"),
+    [("encoder", "de", [0, 2]), ("encoder", "en", []), ("decoder", "en", [0, 1]), ("decoder", "fr", [2])],
+)
+def test_an_adapter_touches_the_rows_of_its_language(backbone: Path, side: str, language: str, rows: Any) -> None:
+    model, data = small.build(backbone, **ALL).eval(), small.net_input(*MIXED)
+    before = logits(model, data)
+    after = logits(small.awake(model, only=f"{side}.layers.1.adapters.of.{language}."), data)
+    touched = [row for row in range(4) if not torch.equal(before[row], after[row])]
+    assert touched == rows
+
+
+def test_what_stands_before_the_language_token_passes_unadapted(backbone: Path) -> None:
+    """Decoding begins before the token is known, so training must do the same."""
+    model, data = small.build(backbone, **ALL).eval(), small.net_input(*MIXED)
+    before = logits(model, data)
+    after = logits(small.awake(model, only="decoder."), data)
+    assert torch.equal(before[:, 0], after[:, 0]) and not torch.isclose(before[:, 1], after[:, 1]).all(-1).any()
+
+
+@pytest.mark.parametrize("key", ["target", "encoder"])
+def test_incremental_decoding_is_full_decoding(backbone: Path, key: str) -> None:
+    model = small.awake(small.build(backbone, decoder_adapter_language=key, **ALL))
+    data = small.net_input(*MIXED)
+    tokens, state = data["prev_output_tokens"], {}
+    full = logits(model, data)
+    with torch.no_grad():
+        encoder_out = model.encoder(data["src_tokens"], data["src_lengths"])
+        for step in range(tokens.size(1)):
+            found = model.decoder(tokens[:, : step + 1], encoder_out=encoder_out, incremental_state=state)[0]
+            kept = tokens[:, step].ne(builders.PAD)
+            torch.testing.assert_close(found[kept, -1], full[kept, step], rtol=1e-4, atol=1e-4)
+
+
+def test_the_decoder_may_follow_the_encoder(backbone: Path) -> None:
+    model = small.build(backbone, decoder_adapter_language="encoder").eval()
+    assert set(model.decoder.layers[0].adapters.of) == {"de", "fr"}
+    data = small.net_input(["de", "fr"], ["en", "en"])
+    before = logits(model, data)
+    after = logits(small.awake(model, only="decoder.layers.0.adapters.of.fr."), data)
+    assert torch.equal(before[0], after[0]) and not torch.isclose(before[1], after[1]).all(-1).any()
+
+
+@pytest.mark.parametrize("key", ["target", "encoder"])
+def test_beam_search_keeps_the_languages_of_the_rows(backbone: Path, key: str) -> None:
+    """A mixed batch gives the hypotheses that its rows give alone: the generator reorders and drops rows on the way."""
+    model = small.awake(small.build(backbone, decoder_adapter_language=key, **ALL))
+    generator = SequenceGenerator([model], small.dictionary(), beam_size=3, max_len_b=7)
+    data = small.net_input(["fr", "de", "fr", "de"], ["en", "fr", "de", "en"])
+    prefix = data["prev_output_tokens"][:, 1:2]
+    inputs = {name: data[name] for name in ("src_tokens", "src_lengths")}
+    together = generator.generate([model], {"net_input": inputs}, prefix_tokens=prefix)
+    for row, found in enumerate(together):
+        alone = generator.generate(
+            [model], {"net_input": small.rows_of(inputs, [row])}, prefix_tokens=prefix[row : row + 1]
+        )[0]
+        assert [one["tokens"].tolist() for one in found] == [one["tokens"].tolist() for one in alone]
+        assert [float(one["score"]) for one in found] == pytest.approx([float(one["score"]) for one in alone], abs=1e-4)
+
+
+def test_which_languages_get_adapters(backbone: Path) -> None:
+    def languages(model: Any) -> Any:
+        return tuple(sorted(side.layers[1].adapters.of) for side in (model.encoder, model.decoder))
+
+    assert languages(small.build(backbone)) == (["de", "fr"], ["en"])
+    of = small.task(("en-de", "en-fr"))
+    assert languages(small.build(backbone, of)) == (["en"], ["de", "fr"])
+    assert languages(small.build(backbone, encoder_adapters="fr", decoder_adapters="en, de")) == (["fr"], ["de", "en"])
+    of = small.task(("en-de", "en-fr"), encoder_langtok="tgt")
+    path = backbone.with_name("tgt.pt")
+    content = torch.load(backbone, weights_only=False)
+    content["args"].encoder_langtok = "tgt"
+    torch.save(content, path)
+    assert languages(small.build(path, of)) == (["de", "fr"], ["de", "fr"])
+
+
+def test_sizes_of_the_paper(backbone: Path) -> None:
+    """50M parameters a pair: width 1,024 after 12 + 12 blocks of width 1,024."""
+    with torch.device("meta"):
+        size = sum(parameter.numel() for parameter in Adapter(1024, 1024).parameters())
+    assert 24 * size == 50_429_952
+    args = small.arguments(backbone, arch="transformer_adapter")
+    for name in ("encoder_layers", "decoder_layers", "encoder_embed_dim", "adapter_width", "dropout"):
+        delattr(args, name)
+    models.ARCH_CONFIG_REGISTRY["transformer_adapter"](args)
+    found = (args.encoder_layers, args.decoder_layers, args.encoder_embed_dim, args.adapter_width, args.dropout)
+    assert found == (12, 12, 1024, 1024, 0.3)
+    assert small.build(backbone, adapter_width=5).encoder.layers[0].adapters.of["de"].down.weight.shape == (5, 16)
+
+
+# ---- Checkpoints. ----
+
+
+def test_a_checkpoint_decodes_without_the_file_and_without_the_training_pairs(backbone: Path) -> None:
+    args = small.arguments(backbone)
+    model = small.awake(models.build_model(args, small.task()))
+    assert args.adapter_backbone is None and args.initialised_from == str(backbone)
+    assert not hasattr(args, "adapter_tokens")
+    decoded = models.build_model(copy.deepcopy(args), small.task(["fr-en"]))
+    decoded.load_state_dict(model.state_dict())
+    data = small.net_input(["de", "fr"], ["en", "en"])
+    assert torch.equal(logits(decoded.eval(), data), logits(model, data))
+
+
+def test_a_resumed_run_needs_the_file_no_more(backbone: Path) -> None:
+    data, state = small.net_input(["de"], ["en"]), small.build(backbone).state_dict()
+    model = small.build(backbone.with_name("gone.pt"))
+    with pytest.raises(ValueError, match="gone.pt: no such file, and there is no checkpoint of this run to continue"):
+        model(**data)
+    model.load_state_dict(state)
+    model(**data)
+
+
+def test_hydra_builds_the_same_model(backbone: Path) -> None:
+    args = small.arguments(backbone)
+    cfg = OmegaConf.create({"_name": "transformer_adapter_tiny", **vars(args)})
+    first, second = models.build_model(args, small.task()), models.build_model(cfg, small.task())
+    shapes = [{name: tuple(value.shape) for name, value in model.state_dict().items()} for model in (first, second)]
+    assert shapes[0] == shapes[1]
+    assert {name for name, p in first.named_parameters() if p.requires_grad} == {
+        name for name, p in second.named_parameters() if p.requires_grad
+    }
+
+
+# ---- Bad input. ----
+
+
+def test_a_language_without_adapters(backbone: Path) -> None:
+    model = small.build(backbone, encoder_adapters="de")
+    with pytest.raises(ValueError, match="encoder: language 'fr' has no adapters; this model has: de"):
+        model(**small.net_input(["de", "fr"], ["en", "en"]))
+    with pytest.raises(ValueError, match="decoder: language 'de' has no adapters; this model has: en"):
+        model(**small.net_input(["de", "de"], ["en", "de"]))
+
+
+def test_decoding_without_or_with_another_language_token(backbone: Path) -> None:
+    model, data = small.build(backbone).eval(), small.net_input(["de", "fr"], ["en", "en"])
+    generator = SequenceGenerator([model], small.dictionary(), beam_size=2, max_len_b=5)
+    inputs = {"net_input": {name: data[name] for name in ("src_tokens", "src_lengths")}}
+    for tag, message in (
+        (small.TAG["fr"], "decoder: language 'fr' has no adapters"),
+        (5, "decoder: a sentence has no"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            generator.generate([model], inputs, prefix_tokens=torch.full((2, 1), tag))
+
+
+def test_a_sentence_without_its_language_token(backbone: Path) -> None:
+    model, data = small.build(backbone), small.net_input(["de", "fr"], ["en", "en"])
+    bare = {**data, "src_tokens": data["src_tokens"].masked_fill(data["src_tokens"].eq(small.TAG["fr"]), 5)}
+    with pytest.raises(ValueError, match="encoder: a sentence has no language token.*--encoder-langtok"):
+        model(**bare)
+    bare = {**data, "prev_output_tokens": data["prev_output_tokens"].masked_fill(data["prev_output_tokens"].ge(16), 5)}
+    with pytest.raises(ValueError, match="decoder: a sentence has no language token.*--decoder-langtok"):
+        model(**bare)
+
+
+@pytest.mark.parametrize(
+    ("options", "of", "message"),
+    [
+        ({"adapter_width": 0}, {}, "--adapter-width must be at least 1; got 0"),
+        ({"decoder_adapter_language": "source"}, {}, "must be one of target, encoder; got source"),
+        ({"encoder_adapters": "de,xx"}, {}, "--encoder-adapters de,xx: valid are different languages of --langs"),
+        ({"decoder_adapters": "en,en"}, {}, "--decoder-adapters en,en: valid are different languages"),
+        ({}, {"encoder_langtok": None}, "with --encoder-langtok src or tgt"),
+        ({}, {"decoder_langtok": False}, "--decoder-adapter-language target needs --decoder-langtok"),
+        ({"encoder_layers": 1}, {}, r"--encoder-layers 1 \(valid here: 2\)"),
+        ({"encoder_normalize_before": True}, {}, r"--encoder-normalize-before True \(valid here: False\)"),
+        ({"activation_fn": "gelu"}, {}, r"--activation-fn gelu \(valid here: relu\)"),
+        ({}, {"encoder_langtok": "tgt"}, r"--encoder-langtok tgt \(valid here: src\)"),
+        ({}, {"langs": ["en", "de", "fr"]}, "languages de,en,fr, --langs has en,de,fr"),
+    ],
+)
+def test_bad_options(backbone: Path, options: Dict[str, Any], of: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small.build(backbone, small.task(**of), **options)
+
+
+def test_bad_backbones(backbone: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--adapter-backbone is needed"):
+        small.build(None)
+    with pytest.raises(ValueError, match="--task translation_multi_simple_epoch"):
+        small.build(backbone, builders.task())
+    torch.save({"args": small.arguments(None), "model": small.build(backbone).state_dict()}, tmp_path / "adapters.pt")
+    with pytest.raises(ValueError, match="has adapters itself"):
+        small.build(tmp_path / "adapters.pt")
+    torch.save({"model": {"encoder.layers.0.fc1.weight": torch.ones(1)}}, tmp_path / "encoder.pt")
+    with pytest.raises(ValueError, match="expected a checkpoint of fairseq's transformer"):
+        small.build(tmp_path / "encoder.pt")
+    two = small.write_backbone(tmp_path / "two.pt", langs=["de", "en"])
+    content = torch.load(two, weights_only=False)
+    del content["args"].langs
+    torch.save(content, two)
+    with pytest.raises(ValueError, match="the dictionary has 19 entries .*two.pt 18 rows for its encoder"):
+        small.build(two)
+    content = torch.load(backbone, weights_only=False)
+    del content["model"]["decoder.layers.1.fc2.bias"]
+    torch.save(content, tmp_path / "part.pt")
+    with pytest.raises(ValueError, match="missing in the source: decoder.layers.1.fc2.bias"):
+        small.build(tmp_path / "part.pt")
+    (tmp_path / "dict.txt").write_text("p0 1\np2 1\np1 1\n", encoding="utf-8")
+    torch.save(torch.load(backbone, weights_only=False), tmp_path / "good.pt")
+    with pytest.raises(ValueError, match="has 'p2' as entry 5, the data's dictionary 'p1'"):
+        small.build(tmp_path / "good.pt")

@@ -1,0 +1,231 @@
+"""transformer_from_xlmr: the encoder is the masked LM, the decoder stock and random; freezing, rows, checkpoints, bad files."""
+
+import argparse
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict
+
+import pytest
+import torch
+from fairseq import models
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.sequence_generator import SequenceGenerator
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from fairseq_plugins import checkpoints
+from fairseq_plugins.models.baselines import TransformerFromXLMRModel
+from fairseq_plugins.models.baselines.transformer_from_xlmr import fill
+from tests import builders
+
+SIZES: Dict[str, Any] = {
+    "encoder_layers": builders.LAYERS,
+    "decoder_layers": 1,
+    "encoder_embed_dim": builders.WIDTH,
+    "decoder_embed_dim": builders.WIDTH,
+    "encoder_ffn_embed_dim": builders.FFN,
+    "decoder_ffn_embed_dim": 20,
+    "encoder_attention_heads": builders.HEADS,
+    "decoder_attention_heads": 4,
+    "max_source_positions": builders.POSITIONS,
+    "max_target_positions": 30,
+    "dropout": 0.0,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("xlmr")
+    module = builders.masked_lm()
+    checkpoints.write_masked_lm(path, vars(module.sizes), module.state_dict(), dtype=torch.float32)
+    return path
+
+
+def task(pieces: int = builders.PIECES) -> Any:
+    symbols = builders.dictionary(pieces)
+    return SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols)
+
+
+def arguments(path: Any, **options: Any) -> argparse.Namespace:
+    given = {"pretrained_xlmr": None if path is None else str(path), "share_all_embeddings": True}
+    return argparse.Namespace(arch="transformer_from_xlmr_tiny", **{**SIZES, **given, **options})
+
+
+def build(path: Any, of: Any = None, **options: Any) -> TransformerFromXLMRModel:
+    """What a task's build_model does."""
+    return models.build_model(arguments(path, **options), task() if of is None else of)
+
+
+def net_input(left_pad: bool = False, start: bool = False, extra: int = 0) -> Dict[str, Tensor]:
+    """Three ragged pairs as the stock task gives them, without ``<s>`` unless ``start``."""
+    rows = builders.source_rows([6, 3, 5])
+    data = builders.batch(rows if start else [row[1:] for row in rows], builders.target_rows([4, 2, 3]), extra)
+    found = data["net_input"]
+    if left_pad:
+        source = found["src_tokens"]
+        found["src_tokens"] = torch.stack([row.roll(int(row.eq(builders.PAD).sum())) for row in source])
+    return found
+
+
+def test_the_encoder_is_the_masked_lm(folder: Path) -> None:
+    """On sentences with <s>, as the masked LM knows them, whichever side the padding is on."""
+    model = build(folder).eval()
+    with torch.no_grad():
+        expected = builders.masked_lm().eval().sentence_encoder(net_input(start=True)["src_tokens"])[-1]
+        for options in ({}, {"start": True}, {"left_pad": True}, {"left_pad": True, "extra": 2}):
+            found = model.encoder(net_input(**options)["src_tokens"])
+            mask = found["encoder_padding_mask"][0]
+            for row, length in enumerate([6, 3, 5]):
+                states = found["encoder_out"][0].transpose(0, 1)[row][~mask[row]]
+                torch.testing.assert_close(states, expected[row, :length], rtol=1e-5, atol=1e-5)
+
+
+def test_padding_changes_nothing(folder: Path) -> None:
+    model = build(folder).eval()
+    with torch.no_grad():
+        first, second = (model(**net_input(left_pad=left))[0] for left in (False, True))
+    torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-5)
+
+
+def test_every_tensor_has_a_source(folder: Path) -> None:
+    args = arguments(None)
+    model = models.build_model(args, task())
+    args.pretrained_xlmr = str(folder)
+    report = fill(model, args)
+    names = {name for name in model.state_dict() if not name.endswith(("version", "_float_tensor"))}
+    filled = {name for name in names if name.startswith("encoder.")}
+    tied = {"decoder.embed_tokens.weight", "decoder.output_projection.weight"}
+    assert set(report.loaded) & names == filled | tied
+    assert {name for name in names if report.reasons[name] == "random"} == names - filled - tied
+    assert report.reasons["encoder.layers.1.fc1.bias"] == "sentence_encoder.layers.1.fc1.bias"
+
+
+def test_the_decoder_is_random_with_sizes_of_its_own(folder: Path) -> None:
+    model = build(folder)
+    layer = model.decoder.layers[0]
+    assert (len(model.decoder.layers), layer.fc1.out_features, layer.self_attn.num_heads) == (1, 20, 4)
+    assert model.decoder.embed_tokens is model.encoder.embed_tokens
+    separate = build(folder, share_all_embeddings=False)
+    assert separate.decoder.embed_tokens is not separate.encoder.embed_tokens
+    torch.testing.assert_close(separate.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+
+
+def test_a_frozen_encoder_stays_bit_equal_and_has_no_dropout(folder: Path) -> None:
+    for freeze in (True, False):
+        model = build(folder, freeze_encoder=freeze, dropout=0.3, share_all_embeddings=False).train()
+        before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+        criterion = LabelSmoothedCrossEntropyCriterion(task(), False, 0.1)
+        optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01)
+        data = net_input()
+        criterion(model, {"net_input": data, "target": data["prev_output_tokens"], "ntokens": 12})[0].backward()
+        optimizer.step()
+        after = dict(model.named_parameters())
+        kept = {name.split(".")[0] for name in before if torch.equal(before[name], after[name])}
+        moved = {name.split(".")[0] for name in before if not torch.equal(before[name], after[name])}
+        assert "decoder" in moved and ("encoder" in moved) is not freeze and ("encoder" in kept) >= freeze
+        if freeze:
+            assert moved == {"decoder"}
+        one, two = (model.encoder(data["src_tokens"])["encoder_out"][0] for _ in range(2))
+        assert torch.equal(one, two) is freeze
+
+
+def test_a_frozen_encoder_with_a_shared_embedding(folder: Path) -> None:
+    model = build(folder, freeze_encoder=True)
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained == {name for name, _ in model.named_parameters() if name.startswith("decoder.")}
+    assert not model.decoder.output_projection.weight.requires_grad
+
+
+def test_decoding_with_the_stock_generator(folder: Path) -> None:
+    model = build(folder)
+    builders.randomise(model.decoder.layers, seed=5)
+    model.eval()
+    generator = SequenceGenerator([model], builders.dictionary(), beam_size=3, max_len_b=6)
+    inputs = {name: net_input(left_pad=True)[name] for name in ("src_tokens", "src_lengths")}
+    together = generator.generate([model], {"net_input": inputs})
+    for row, found in enumerate(together):
+        one = {name: tensor[row : row + 1] for name, tensor in inputs.items()}
+        alone = generator.generate([model], {"net_input": one})[0]
+        assert [h["tokens"].tolist() for h in found] == [h["tokens"].tolist() for h in alone]
+
+
+# ---- Checkpoints. ----
+
+
+def test_checkpoints_need_the_file_no_more(folder: Path) -> None:
+    args = arguments(folder)
+    model = models.build_model(args, task()).eval()
+    assert args.pretrained_xlmr is None and args.initialised_from == str(folder)
+    decoded = models.build_model(copy.deepcopy(args), task()).eval()
+    decoded.load_state_dict(model.state_dict())
+    resumed = build(folder / "gone")
+    with pytest.raises(ValueError, match="gone: no such file, and there is no checkpoint"):
+        resumed(**net_input())
+    resumed.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        assert torch.equal(decoded(**net_input())[0], model(**net_input())[0])
+        assert torch.equal(resumed.eval()(**net_input())[0], model(**net_input())[0])
+
+
+@pytest.mark.parametrize(
+    "arch", ["transformer_from_xlmr_tiny", "transformer_from_xlmr_base", "transformer_from_xlmr_large"]
+)
+def test_architectures_are_the_same_from_argparse_and_from_hydra(arch: str) -> None:
+    args = argparse.Namespace(arch=arch, share_all_embeddings=True)
+    cfg = OmegaConf.create({"_name": arch, "share_all_embeddings": True})
+    with torch.device("meta"):
+        first, second = (models.build_model(each, task()) for each in (args, cfg))
+    shapes = [{name: tuple(value.shape) for name, value in model.state_dict().items()} for model in (first, second)]
+    assert shapes[0] == shapes[1]
+    assert first.max_positions() == (511, 512)
+    size = sum(parameter.numel() for parameter in first.parameters())
+    rows = 250_002 - builders.VOCAB  # of XLM-R
+    wanted = {"transformer_from_xlmr_base": 391, "transformer_from_xlmr_large": 962}
+    if arch in wanted:  # the paper has 390M and 960M
+        assert round((size + rows * first.encoder.embed_tokens.embedding_dim) / 1e6) == wanted[arch]
+
+
+# ---- Rows and bad files. ----
+
+
+def test_a_dictionary_without_mask(folder: Path) -> None:
+    symbols = builders.dictionary()
+    plain = type(symbols)()
+    for symbol in symbols.symbols[4:-1]:
+        plain.add_symbol(symbol)
+    model = build(
+        folder, SimpleNamespace(source_dictionary=plain, target_dictionary=plain), embedding_mismatch="truncate"
+    )
+    words = builders.masked_lm().state_dict()["sentence_encoder.embed_tokens.weight"]
+    assert torch.equal(model.encoder.embed_tokens.weight, words[:-1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder_layers": 3}, r"--encoder-layers 3 \(valid here: 2\)"),
+        ({"encoder_embed_dim": 8, "decoder_embed_dim": 8}, r"--encoder-embed-dim 8 \(valid here: 16\)"),
+        ({"encoder_ffn_embed_dim": 99}, r"--encoder-ffn-embed-dim 99 \(valid here: 24\)"),
+        ({"encoder_attention_heads": 4}, r"--encoder-attention-heads 4 \(valid here: 2\)"),
+        ({"max_source_positions": 99}, "--max-source-positions 99: .* has 40 learned positions; valid: at most that"),
+        ({"activation_fn": "relu"}, r"--activation-fn relu \(valid here: gelu\)"),
+        ({"encoder_normalize_before": True}, r"--encoder-normalize-before True \(valid here: False\)"),
+        ({"embedding_mismatch": "guess"}, "--embedding-mismatch must be one of error, extend, truncate; got guess"),
+    ],
+)
+def test_another_encoder_than_the_file(folder: Path, options: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(folder, **options)
+
+
+def test_other_rows_and_other_files(folder: Path, tmp_path: Path) -> None:
+    longer = builders.dictionary()
+    longer.add_symbol("more")
+    of = SimpleNamespace(source_dictionary=longer, target_dictionary=longer)
+    with pytest.raises(ValueError, match="31 entries.*30 rows, and --embedding-mismatch is error"):
+        build(folder, of)
+    assert build(folder, of, embedding_mismatch="extend").encoder.embed_tokens.weight.size(0) == 31
+    torch.save({"model": {"decoder.layers.0.fc1.weight": torch.ones(2, 2)}}, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match="is an encoder-decoder or language model such as mBART"):
+        build(tmp_path / "model.pt")

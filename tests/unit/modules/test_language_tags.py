@@ -1,0 +1,58 @@
+"""Languages of rows from their language tokens."""
+
+import pytest
+import torch
+
+from fairseq_plugins.modules.adapters import LanguageAdapters, RowLanguages
+from fairseq_plugins.modules.language_tags import NONE, LanguageTags
+
+TOKENS = {"de": 8, "en": 9, "fr": 7}
+
+
+@pytest.fixture
+def tags() -> LanguageTags:
+    return LanguageTags(TOKENS, ["fr", "de"], 10, "decoder", "do something")
+
+
+def test_the_first_language_token_counts(tags: LanguageTags) -> None:
+    """Wherever it stands; what follows may hold any token."""
+    found = tags(torch.tensor([[1, 1, 8, 5, 2], [7, 5, 8, 9, 1], [2, 8, 7, 5, 5]]))
+    assert found.numbers.tolist() == [1, 0, 1]
+    assert found.active.int().tolist() == [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]]
+
+
+def test_rows_without_a_language_that_counts(tags: LanguageTags) -> None:
+    with pytest.raises(ValueError, match="decoder: a sentence has no language token, .*; do something"):
+        tags(torch.tensor([[8, 5], [4, 5]]))
+    with pytest.raises(ValueError, match="decoder: language 'en' has no adapters; this model has: fr, de"):
+        tags(torch.tensor([[8, 5], [9, 5]]))
+
+
+def test_beams_that_a_forced_token_leaves_over_are_no_error(tags: LanguageTags) -> None:
+    assert tags(torch.tensor([[2], [2]]), search=True).numbers.tolist() == [NONE, NONE]
+    found = tags(torch.tensor([[2, 8], [2, 4], [2, 9]]), search=True)
+    assert found.numbers.tolist() == [1, NONE, NONE]
+    with pytest.raises(ValueError, match="language 'en' has no adapters"):
+        tags(torch.tensor([[2, 9], [2, 4]]), search=True)
+    with pytest.raises(ValueError, match="has no language token"):
+        tags(torch.tensor([[2, 4], [2, 4]]), search=True)
+
+
+def test_the_table_follows_the_device_and_stays_out_of_checkpoints(tags: LanguageTags) -> None:
+    assert dict(tags.named_buffers())["table"].size(0) == 10 and tags.state_dict() == {}
+
+
+def test_gradients_reach_the_adapters_of_the_rows_alone() -> None:
+    current = RowLanguages()
+    adapters = LanguageAdapters(["fr", "de", "en"], 4, 3, current)
+    for parameter in adapters.parameters():
+        torch.nn.init.normal_(parameter)
+    current.set(torch.tensor([1, NONE, 0, 1]))
+    x = torch.randn(5, 4, 4, requires_grad=True)
+    y = adapters(x)
+    assert torch.equal(y[:, 1], x[:, 1])
+    for row, name in ((0, "de"), (2, "fr"), (3, "de")):
+        torch.testing.assert_close(y[:, row], x[:, row] + adapters.of[name](x[:, row]))
+    y.square().sum().backward()
+    used = {name.split(".")[1] for name, parameter in adapters.named_parameters() if parameter.grad is not None}
+    assert used == {"de", "fr"} and x.grad is not None
