@@ -2,7 +2,7 @@
 # Average the 5 best checkpoints of a run over several languages, translate every language, print and keep a table of each test set.
 #   bash examples/sga/evaluate_many.sh OUT NAME PASSES [fairseq-generate options, as --iter-decode-ctc-beam 5]
 # TRAINED="de es fr ru", ZERO="vi he eu", TARGET=en as in prepare_many.sh; SUBSETS="test ntrex" are the test sets. Hypotheses and tables go
-# to OUT/NAME/SUBSET-PASSES.
+# to OUT/NAME/SUBSET-PASSES. POSITIONS=256 is the longest source (positions of the masked LM / slots a token); longer ones are cut.
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n 2,5p "$0" >&2; exit 2; }
 out=$1 name=$2 passes=$3
@@ -18,7 +18,7 @@ for subset in ${SUBSETS:-test ntrex}; do
     for language in $trained ${ZERO:-vi he eu}; do
         fairseq-generate "$out/bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$language" --target-lang "$target" \
             --gen-subset "$subset" --path "$out/$name/average.pt" --iter-decode-max-iter "$passes" --remove-bpe sentencepiece \
-            --batch-size 64 "$@" >"$kept/$language.log" 2>"$kept/$language.err"
+            --batch-size 64 --max-source-positions "${POSITIONS:-256}" --truncate-source "$@" >"$kept/$language.log" 2>"$kept/$language.err"
         "$PYTHON" -m data_prep.hypotheses --input "$kept/$language.log" --output "$kept/$language.txt"
         systems+=(--system "$language=$kept/$language.txt")
     done

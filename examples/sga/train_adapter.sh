@@ -2,7 +2,7 @@
 # Language adapters: a stock multilingual transformer from scratch, then adapters in it, for a given wall time each, on the same pieces.
 #   bash examples/sga/train_adapter.sh OUT NAME HOURS SEED [fairseq-train options of the adapters]
 # PAIRS=de-en,fr-en chooses the pairs; BACKBONE=FILE takes a transformer that was trained with the same sizes and languages.
-# The runs go to OUT/NAME_backbone and OUT/NAME. Decoding, say French, needs the same --task, --lang-pairs and language tokens:
+# The runs go to OUT/NAME_backbone and OUT/NAME; each of them takes HOURS. Decoding, say French, needs the same --task, --lang-pairs and language tokens:
 #   fairseq-generate OUT/bin --user-dir fairseq_plugins --task translation_multi_simple_epoch --lang-pairs de-en,fr-en --langs de,en,fr \
 #       --encoder-langtok src --decoder-langtok -s fr -t en --path OUT/NAME/checkpoint_best.pt --gen-subset test_2016_flickr
 set -euo pipefail

@@ -77,7 +77,7 @@ class SGATranslationMultiTask(SGATranslationTask):
             )
         if not pairs and cfg.source_lang is None:
             raise ValueError("--lang-pairs is needed, as de-en,fr-en; for decoding --source-lang and --target-lang")
-        if not cfg.sampling_temperature >= 1.0:
+        if not 1.0 <= cfg.sampling_temperature < float("inf"):
             raise ValueError(f"--sampling-temperature must be at least 1; got {cfg.sampling_temperature}")
         source, target = pairs[0] if cfg.source_lang is None else (cfg.source_lang, cfg.target_lang)
         with changed(cfg, source_lang=source, target_lang=target):

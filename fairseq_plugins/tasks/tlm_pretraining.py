@@ -12,7 +12,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
-from ..data.data_bins import load_monolingual
+from ..data.data_bins import check_dictionaries, load_monolingual
 from ..data.tlm_dataset import MaskingConfig, TLMDataset
 
 logger = logging.getLogger(__name__)
@@ -83,6 +83,7 @@ class TLMPretrainingTask(FairseqTask):
         if not os.path.isfile(path):
             raise ValueError(f"no dictionary {path}: give the folder that fairseq-preprocess wrote")
         dictionary = Dictionary.load(path)
+        check_dictionaries(cfg.data, [*sorted(known), *languages], dictionary, path)
         dictionary.add_symbol("<mask>")
         logger.info("dictionary: %d types with <mask>", len(dictionary))
         return cls(cfg, dictionary)

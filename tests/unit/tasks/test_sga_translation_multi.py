@@ -238,6 +238,7 @@ def test_a_run_is_not_resumed_with_other_pairs(folder: Path) -> None:
         ({"lang_pairs": "de-en,de-en"}, "de-en is given twice"),
         ({"source_lang": "vi"}, "--source-lang vi and --target-lang None: give both"),
         ({"sampling_temperature": 0.5}, "--sampling-temperature must be at least 1; got 0.5"),
+        ({"sampling_temperature": float("inf")}, "--sampling-temperature must be at least 1; got inf"),
         ({"left_pad_source": True}, "--left-pad-source"),
     ],
 )

@@ -65,6 +65,17 @@ def test_languages_of_other_pairs_and_by_themselves(folder: Path) -> None:
     assert [_whole(item) for item in spanish] == [[builders.BOS, *row, builders.EOS] for row in rows]
 
 
+def test_another_dictionary_is_refused(folder: Path) -> None:
+    file = folder / "dict.fr.txt"
+    text = file.read_text(encoding="utf-8")
+    file.write_text("".join(reversed(text.splitlines(keepends=True))), encoding="utf-8")
+    try:
+        with pytest.raises(ValueError, match=r"dict\.fr\.txt differs from .*dict\.en\.txt"):
+            setup(folder, pairs="en-de", monolingual="fr")
+    finally:
+        file.write_text(text, encoding="utf-8")
+
+
 def test_two_pairs_do_not_mask_the_same_line_in_the_same_way(folder: Path) -> None:
     items = _items(setup(folder))
     same = [items[i]["target"].tolist() == items[COUNT + i]["target"].tolist() for i in range(COUNT)]
