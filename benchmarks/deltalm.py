@@ -19,7 +19,7 @@ from fairseq.models.transformer import TransformerModel
 
 from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import LabelSmoothedLinearCrossEntropyCriterion
 from fairseq_plugins.models.deltalm import ARCHITECTURES, DeltaLMModel
-from fairseq_plugins.models.deltalm.config import set_architecture
+from fairseq_plugins.modules.model_options import set_architecture
 
 from . import measure, report
 from .decoding import decode_autoregressive

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from fairseq_plugins.models.sga import SGAModel
-from fairseq_plugins.models.sga.config import ARCHITECTURES, SGAConfig, set_architecture
+from fairseq_plugins.models.sga.config import ARCHITECTURES, SGAConfig
+from fairseq_plugins.modules.model_options import set_architecture
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 
 from .conftest import World, write_random_masked_lm

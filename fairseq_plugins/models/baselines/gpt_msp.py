@@ -16,6 +16,7 @@ from fairseq.models import (
 from torch import Tensor, nn
 
 from ...modules.frozen import MARKER, Frozen
+from ...modules.model_options import set_architecture
 from ...modules.prefix_decoder import PrefixDecoder, State
 from ...modules.prefix_encoder import Prefix
 from ...modules.prompts import Prompts
@@ -276,13 +277,6 @@ def check_config(cfg: GPTMSPConfig) -> None:
         value = getattr(cfg, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {value}")
-
-
-def set_architecture(args: Any, defaults: Dict[str, int]) -> None:
-    """Fill what the command line left open (argparse namespace or hydra config)."""
-    for key, value in defaults.items():
-        if getattr(args, key, None) is None:
-            setattr(args, key, value)
 
 
 def _register(name: str, defaults: Dict[str, int]) -> None:

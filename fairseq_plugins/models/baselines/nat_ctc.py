@@ -10,6 +10,7 @@ from fairseq.models.transformer import Embedding, TransformerDecoder, Transforme
 from torch import Tensor
 
 from ...modules.blank import check_blank
+from ...modules.model_options import set_architecture
 from ...ops.ctc import BestPath, linear_best_path
 from ...ops.masks import lengths_to_padding_mask
 
@@ -175,13 +176,6 @@ class NATCTCModel(BaseFairseqModel):
     def get_targets(self, sample: Dict[str, Any], net_output: Any) -> Tensor:
         """The sample's targets. (B, S)."""
         return sample["target"]
-
-
-def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
-    """Fill what the command line left open (argparse namespace or hydra config)."""
-    for key, value in defaults.items():
-        if getattr(args, key, None) is None:
-            setattr(args, key, value)
 
 
 def check_config(cfg: NATCTCConfig) -> None:

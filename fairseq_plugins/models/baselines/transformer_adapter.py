@@ -2,7 +2,6 @@
 
 import os
 from argparse import Namespace
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -11,9 +10,10 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig, TransformerModel
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from torch import nn
 
+from ...modules.model_options import set_architecture, writable
 from . import adapter_backbone
 from .adapter_backbone import OPTION
 from .adapter_sides import AdapterDecoder, AdapterEncoder, AdapterPlan
@@ -100,7 +100,7 @@ class TransformerAdapterModel(TransformerModel):
         Raises:
             ValueError: no backbone, one that does not fit, or a task that writes no language tokens; naming option and value.
         """
-        with _writable(args):
+        with writable(args):
             set_architecture(args, {**OPTIONS, "adapter_width": ARCHITECTURES["transformer_adapter"]["adapter_width"]})
             _check(args)
             args.encoder_adapters, args.decoder_adapters = (",".join(names) for names in _languages(args, task))
@@ -117,7 +117,7 @@ class TransformerAdapterModel(TransformerModel):
                 adapter_backbone.fill(model, plain, task)
             else:
                 model.absent_source = f"{OPTION} {path}: no such file"
-            with _writable(args):
+            with writable(args):
                 args.initialised_from, args.adapter_backbone = path, None
         model.freeze_backbone()
         return model
@@ -156,11 +156,6 @@ class TransformerAdapterModel(TransformerModel):
         if self.absent_source is not None:
             raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
         return super().forward(*args, **kwargs)
-
-
-def _writable(args: Any) -> Any:
-    """A context in which new names may be set, in an argparse namespace or a hydra configuration."""
-    return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
 
 
 def _check(args: Any) -> None:
@@ -227,13 +222,6 @@ def _plan(args: Any, side: str) -> AdapterPlan:
     return AdapterPlan(
         _listed(getattr(args, f"{side}_adapters")), args.adapter_tokens[side], args.adapter_width, by_encoder
     )
-
-
-def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
-    """Fill what was left open, in an argparse namespace or a hydra configuration."""
-    for name, value in defaults.items():
-        if getattr(args, name, None) is None:
-            setattr(args, name, value)
 
 
 def _register(name: str, defaults: Dict[str, Any]) -> None:

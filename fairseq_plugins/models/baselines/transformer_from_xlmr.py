@@ -3,7 +3,6 @@
 import logging
 import os
 from argparse import Namespace
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Dict, Optional
 
@@ -13,7 +12,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ... import checkpoints
@@ -28,6 +27,7 @@ from ...checkpoints.fitting import (
     reasons_of,
 )
 from ...checkpoints.loading import LoadReport
+from ...modules.model_options import set_architecture, writable
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class TransformerFromXLMRModel(TransformerModel):
         Raises:
             ValueError: sizes, positions or dictionary that do not fit the file; naming option, value and what is valid.
         """
-        with _writable(args):
+        with writable(args):
             set_architecture(args, OPTIONS)
         policies = [str(one) for one in EMBEDDING_POLICIES]
         if str(args.embedding_mismatch) not in policies:
@@ -155,7 +155,7 @@ class TransformerFromXLMRModel(TransformerModel):
                 fill(model, plain)
             else:
                 model.absent_source = f"{OPTION} {path}: no such file"
-            with _writable(args):
+            with writable(args):
                 args.initialised_from, args.pretrained_xlmr = path, None
         if args.freeze_encoder:
             model.freeze_encoder()
@@ -245,18 +245,6 @@ def check_wiring(args: Any, origin: str) -> None:
     ]
     if wrong:
         raise ValueError(f"{origin} is wired otherwise than the command line says: {', '.join(wrong)}")
-
-
-def _writable(args: Any) -> Any:
-    """A context in which new names may be set, in an argparse namespace or a hydra configuration."""
-    return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
-
-
-def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
-    """Fill what was left open, in an argparse namespace or a hydra configuration."""
-    for name, value in defaults.items():
-        if getattr(args, name, None) is None:
-            setattr(args, name, value)
 
 
 def _register(name: str, defaults: Dict[str, Any]) -> None:

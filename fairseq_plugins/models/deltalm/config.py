@@ -71,10 +71,3 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
     "deltalm_large": {**_sides((24, 12), 1024, 4096, 16), "layernorm_embedding": False},
 }
 """Defaults of each --arch; what the command line or the YAML says wins (the authors' release overwrites it)."""
-
-
-def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
-    """Fill what was left open, in an argparse namespace or a hydra configuration."""
-    for name, value in defaults.items():
-        if getattr(args, name, None) is None:
-            setattr(args, name, value)

@@ -2,7 +2,6 @@
 
 import os
 from argparse import Namespace
-from contextlib import nullcontext
 from dataclasses import fields
 from typing import Any, Dict, Optional
 
@@ -11,12 +10,13 @@ from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerModel
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from torch import nn
 
 from ...modules.interleaved_layer import InterleavedDecoderLayer
+from ...modules.model_options import set_architecture, writable
 from . import pretrained
-from .config import ARCHITECTURES, DECODER_BLOCKS, EMBEDDING_POLICIES, DeltaLMOptions, set_architecture
+from .config import ARCHITECTURES, DECODER_BLOCKS, EMBEDDING_POLICIES, DeltaLMOptions
 
 OPTIONS = [one.name for one in fields(DeltaLMOptions) if one.name != "_name"]
 CHOICES = {
@@ -56,7 +56,7 @@ class DeltaLMModel(TransformerModel):
         Raises:
             ValueError: sizes, positions or dictionary that do not fit the file; naming option, value and what is valid.
         """
-        with _writable(args):
+        with writable(args):
             set_architecture(args, {name: getattr(DeltaLMOptions, name) for name in OPTIONS})
         for name, valid in CHOICES.items():
             if str(getattr(args, name)) not in valid:
@@ -74,7 +74,7 @@ class DeltaLMModel(TransformerModel):
                 pretrained.fill(model, plain, name)
             else:
                 model.absent_source = f"--{name.replace('_', '-')} {path}: no such file"
-            with _writable(args):
+            with writable(args):
                 args.initialised_from = path
                 setattr(args, name, None)
         return model
@@ -105,11 +105,6 @@ class DeltaLMModel(TransformerModel):
         if self.absent_source is not None:
             raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
         return super().forward(*args, **kwargs)
-
-
-def _writable(args: Any) -> Any:
-    """A context in which new names may be set, in an argparse namespace or a hydra configuration."""
-    return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
 
 
 def _register(name: str, defaults: Dict[str, Any]) -> None:

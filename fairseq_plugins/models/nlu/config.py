@@ -6,6 +6,7 @@ from typing import Any, Dict, Optional
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ...checkpoints.encoder_layout import FAMILIES
+from ...modules.model_options import set_architecture
 
 FAMILY: Any = ChoiceEnum(list(FAMILIES))
 EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
@@ -117,13 +118,6 @@ PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "encoder_
 def flag(name: str) -> str:
     """How an option is typed."""
     return f"--{name.replace('_', '-')}"
-
-
-def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
-    """Fill what was left open, in an argparse namespace or a hydra configuration that takes new names."""
-    for name, value in defaults.items():
-        if getattr(args, name, None) is None:
-            setattr(args, name, value)
 
 
 def complete(args: Any) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 from argparse import Namespace
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, Dict, Optional, Tuple
 
@@ -10,13 +9,14 @@ import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY
+from ...modules.model_options import set_architecture, writable
 from ...modules.text_encoder import TextEncoder
 from . import pretrained
-from .config import ARCHITECTURES, POOLING_OF, NLUEncoderOptions, complete, set_architecture
+from .config import ARCHITECTURES, POOLING_OF, NLUEncoderOptions, complete
 from .heads import SentenceHead, TokenHead, pool
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class NLUEncoderModel(BaseFairseqModel):
         Raises:
             ValueError: options, sizes, dictionary or languages that do not fit; naming option, value and what is valid.
         """
-        with _writable(args):
+        with writable(args):
             complete(args)
         plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
         start = pretrained.find_start(plain, task.source_dictionary)
@@ -75,7 +75,7 @@ class NLUEncoderModel(BaseFairseqModel):
         )
         encoder.apply(init_bert_params)
         pretrained.fill(encoder, start, str(args.embedding_mismatch))
-        with _writable(args):
+        with writable(args):
             setattr(args, LAYOUT_ENTRY, asdict(start.layout))
             setattr(args, LANGUAGES_ENTRY, list(start.languages) if start.languages else None)
             if args.pretrained_encoder is not None:
@@ -202,11 +202,6 @@ class NLUEncoderModel(BaseFairseqModel):
         done = super().load_state_dict(*args, **kwargs)
         self.absent_source = None
         return done
-
-
-def _writable(args: Any) -> Any:
-    """A context in which new names may be set, in an argparse namespace or a hydra configuration."""
-    return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
 
 
 @register_model_architecture("nlu_encoder", "nlu_encoder")

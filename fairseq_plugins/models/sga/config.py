@@ -103,13 +103,6 @@ SIZE_OPTIONS = {
 """Name of each size in MaskedLMSizes -> option."""
 
 
-def set_architecture(args: Any, defaults: Dict[str, int]) -> None:
-    """Fill what the command line left open (argparse namespace or hydra config)."""
-    for key, value in defaults.items():
-        if getattr(args, key, None) is None:
-            setattr(args, key, value)
-
-
 def check_config(cfg: SGAConfig) -> None:
     """Validate the options of a run.
 

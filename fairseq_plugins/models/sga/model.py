@@ -11,12 +11,13 @@ from torch import Tensor
 from ...modules.blank import check_blank
 from ...modules.frozen import MARKER, Frozen
 from ...modules.masked_lm import MaskedLM
+from ...modules.model_options import set_architecture
 from ...modules.prefix_encoder import Prefix
 from ...modules.prompts import Prompts
 from ...ops.ctc import BestPath, linear_best_path
 from ...ops.mask_predict import MaskedTargets
 from ...ops.masks import lengths_to_padding_mask
-from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, set_architecture
+from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config
 from .length_predictor import LengthPredictor, length_nll
 from .pretrained import build_empty, build_frozen
 from .prompts import SemanticProjection

@@ -76,13 +76,6 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
 """Defaults of each --arch; what the command line or the YAML says wins. The decoder's sizes are the encoder's."""
 
 
-def set_architecture(args: Any, defaults: Dict[str, Any]) -> None:
-    """Fill what was left open, in an argparse namespace or a hydra configuration."""
-    for name, value in defaults.items():
-        if getattr(args, name, None) is None:
-            setattr(args, name, value)
-
-
 def resolve(args: Any, pretrains: bool) -> LayerChoice:
     """Check the options, and fill those whose default depends on the task; changes ``args``.
 

@@ -2,19 +2,19 @@
 
 import os
 from argparse import Namespace
-from contextlib import nullcontext
 from dataclasses import fields
 from typing import Any, Dict, Type
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerModel
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from torch import Tensor
 
+from ...modules.model_options import set_architecture, writable
 from . import masked_lm
 from .base import VECOBase
-from .config import ARCHITECTURES, VECOOptions, resolve, set_architecture
+from .config import ARCHITECTURES, VECOOptions, resolve
 from .pretraining import VECOPretrainingModel
 from .state import StackReader
 
@@ -45,7 +45,7 @@ class VECOModel(VECOBase):
             ValueError: options, sizes, positions or dictionary that do not fit; naming option, value and what is valid.
         """
         pretrains = bool(getattr(task, "pretrains_veco", False))
-        with _writable(args):
+        with writable(args):
             set_architecture(args, OPTIONS)
             choice = resolve(args, pretrains)
         # A namespace in any case: the stock model loses what it does not know of a hydra configuration.
@@ -60,7 +60,7 @@ class VECOModel(VECOBase):
                 masked_lm.fill(model, plain, path)
             else:
                 model.absent_source = f"--init-from-mlm {path}: no such file"
-            with _writable(args):
+            with writable(args):
                 args.initialised_from, args.init_from_mlm = path, None
         return model
 
@@ -76,11 +76,6 @@ class VECOModel(VECOBase):
         """
         self.check_source()
         return super().forward(*args, **kwargs)
-
-
-def _writable(args: Any) -> Any:
-    """A context in which new names may be set, in an argparse namespace or a hydra configuration."""
-    return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
 
 
 def _register(name: str, defaults: Dict[str, Any]) -> None:
