@@ -7,8 +7,10 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from omegaconf import OmegaConf
 
+from data_prep.score import TITLES
+
 KEYS = {"name", "title", "prepare", "assets", "code", "reference", "directions", "seeds", "minutes", "arms", "claims"}
-OPTIONAL_KEYS = {"metrics"}
+OPTIONAL_KEYS = {"metrics", "score"}
 ARM_KEYS = {"train", "evaluate", "outputs", "grid"}
 
 
@@ -82,14 +84,15 @@ class Plan:
     arms: Tuple[Arm, ...]
     claims: Tuple[Claim, ...]
     metrics: Optional[Dict[str, str]] = None
+    score: str = "bleu"
 
     def metric(self, pair: str) -> str:
-        """What counts: BLEU, or the direction's metric in the logs of fairseq-validate."""
+        """What counts in validation, and in the logs of a plan with metrics; texts are scored by ``score``."""
         return self.metrics[pair] if self.metrics else "bleu"
 
     def metric_title(self, pair: str) -> str:
         """As a table shows it."""
-        return f"{self.metric(pair)}, mean over languages" if self.metrics else "BLEU"
+        return f"{self.metric(pair)}, mean over languages" if self.metrics else TITLES[self.score]
 
     def target(self, pair: str) -> str:
         """Ending of the output files."""
@@ -99,7 +102,8 @@ class Plan:
         """What the plan itself gives to a result: part of the code's digest. Seeds, claims and texts may change freely."""
         commands = {arm.name: [arm.train, arm.evaluate, arm.grid] for arm in self.arms}
         settings = {"arms": commands, "prepare": self.prepare, "reference": self.reference, "minutes": self.minutes}
-        return {**settings, "metrics": self.metrics} if self.metrics else settings
+        more = {"metrics": self.metrics} if self.metrics else {}
+        return {**settings, **more, **({"score": self.score} if self.score != "bleu" else {})}
 
     def tuning(self) -> List[Job]:
         """Every point of every arm's grid, on the first direction and seed; nothing where there is only one point."""
@@ -134,6 +138,10 @@ def read_plan(path: Path) -> Plan:
     metrics = raw.get("metrics")
     if metrics is not None and set(metrics) != set(raw["directions"]):
         raise ValueError(f"{path}: metrics must name one of each of the directions {raw['directions']}; got {metrics}")
+    if metrics is not None and "score" in raw:
+        raise ValueError(f"{path}: score is for texts, metrics for logs and scores of languages; valid: one of them")
+    if raw.get("score", "bleu") not in TITLES:
+        raise ValueError(f"{path}: score must be one of {', '.join(TITLES)}; got {raw['score']}")
     if set(raw["minutes"]) != {"tune", "final"} or min(raw["minutes"].values()) <= 0:
         raise ValueError(f"{path}: minutes must give tune and final, both above 0; got {raw['minutes']}")
     arms = tuple(_arm(path, name, entry) for name, entry in raw["arms"].items())
@@ -158,6 +166,7 @@ def read_plan(path: Path) -> Plan:
         arms=arms,
         claims=tuple(claims),
         metrics=metrics,
+        score=raw.get("score", "bleu"),
         **lists,
     )
 

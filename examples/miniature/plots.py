@@ -1,4 +1,4 @@
-"""The plot of a sweep, from its ledger alone: test BLEU of every run, and how validation BLEU rose; same ledger, same bytes."""
+"""The plot of a sweep, from its ledger alone: test score of every run, and how validation BLEU rose; same ledger, same bytes."""
 
 import io
 from typing import Any, Dict, List, Sequence, Tuple
@@ -52,11 +52,11 @@ def render(plan: Plan, ledger: Ledger) -> str:
 
 
 def _strip(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
-    """Test BLEU: a dot a seed, a bar at the mean; systems from top to bottom as in the table."""
+    """Test score: a dot a seed, a bar at the mean; systems from top to bottom as in the table."""
     labels: List[str] = []
     for number, arm in enumerate(plan.arms):
         for output, text in arm.outputs.items():
-            scores = [tables.score(finals, arm.name, output, pair, seed) for seed in plan.seeds]
+            scores = [tables.score(finals, arm.name, output, pair, seed, plan.score) for seed in plan.seeds]
             found = [score for score in scores if score is not None]
             place, colour = len(labels), f"C{number % 8}"
             labels.append(f"{arm.name}, {text}")
@@ -65,7 +65,9 @@ def _strip(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -
                 axis.plot([sum(found) / len(found)], [place], "|", color=colour, markersize=14)
     axis.set_yticks(range(len(labels)), labels)
     axis.set_ylim(len(labels) - 0.5, -0.5)
-    axis.set_xlabel(f"test {_named(plan, pair)}, {pair}: dots are seeds, the bar their mean")
+    axis.set_xlabel(
+        f"test {plan.metric(pair) if plan.metrics else tables.named(plan)}, {pair}: dots are seeds, the bar their mean"
+    )
     axis.grid(axis="x", linewidth=0.3)
 
 
@@ -78,14 +80,10 @@ def _curves(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) 
             axis.plot(minutes, scores, "-", color=f"C{number % 8}", linewidth=0.9, label=label)
             label = "_"  # one line of the legend a system
     axis.set_xlabel("minutes of training (updates × mean time of an update)")
-    axis.set_ylabel(f"validation {_named(plan, pair)}, {pair}")
+    axis.set_ylabel(f"validation {plan.metric(pair) if plan.metrics else 'BLEU'}, {pair}")
     if axis.lines:
         axis.legend(frameon=False, fontsize=7)
     axis.grid(linewidth=0.3)
-
-
-def _named(plan: Plan, pair: str) -> str:
-    return plan.metric(pair) if plan.metrics else "BLEU"
 
 
 def curve(entry: Dict[str, Any], metric: str) -> Tuple[List[float], List[float]]:

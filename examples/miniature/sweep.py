@@ -22,9 +22,9 @@ import ledger as ledgers  # noqa: E402
 import plots  # noqa: E402
 import tables  # noqa: E402
 from plan import Job, Plan, read_plan  # noqa: E402
+from scores import Scores  # noqa: E402
 
-from data_prep.io import read_lines, sha256  # noqa: E402
-from data_prep.score import System, score_systems  # noqa: E402
+from data_prep.io import sha256  # noqa: E402
 
 PRINTING = Lock()
 
@@ -50,6 +50,7 @@ class Runner:
     def __init__(self, plan: Plan, data: Path, out: Path, options: Sequence[str], jobs: int):
         self.plan, self.data, self.out, self.options, self.jobs = plan, data, out, list(options), jobs
         self.keep = HERE / "outputs" / plan.name
+        self.scores = Scores(plan, self.keep, {"data": data, "out": out})
         self.ledger = ledgers.Ledger(ledger_path(plan), ledgers.digest(ROOT, plan.code, plan.settings()))
         self.commit = ledgers.commit(ROOT)
         self.writing = Lock()
@@ -120,7 +121,7 @@ class Runner:
             if job.phase == "final":
                 evaluate = job.arm.evaluate.format(**names, keep=self.keep / job.key)
                 self._call(evaluate, folder / "console.log")
-                entry["outputs"] = self._subsets(job) if self.plan.metrics else self._outputs(job)
+                entry["outputs"] = self.scores.of(job)
             from record import describe  # needs torch
 
             facts = describe(folder)
@@ -132,68 +133,28 @@ class Runner:
         self._put(entry)
         say(f"{job.key}: {entry['status']}")
 
-    def _subsets(self, job: Job) -> Dict[str, Any]:
-        """What fairseq-validate found in every subset, by the metric of the direction."""
-        from fairseq_plugins.analysis.validation_logs import read_log
-
-        outputs, metric = {}, self.plan.metric(job.pair)
-        for stem in job.arm.outputs:
-            path = self.keep / job.key / f"{stem}.log"
-            subsets = {subset: numbers[metric] for subset, numbers in read_log(str(path)).items() if metric in numbers}
-            if not subsets:
-                raise ValueError(f"{path}: no {metric}")
-            outputs[stem] = {"subsets": subsets, "sha256": sha256(path)}
-        return outputs
-
-    def _outputs(self, job: Job) -> Dict[str, Any]:
-        """Score what was decoded; the reference is not part of the project."""
-        target = self.plan.target(job.pair)
-        paths = {stem: self.keep / job.key / f"{stem}.{target}" for stem in job.arm.outputs}
-        systems = [System(stem, list(read_lines(path, "output", strict=False))) for stem, path in paths.items()]
-        result = score_systems(systems, self._reference(job.pair, job.seed))
-        scores = {row["name"]: {key: row[key] for key in ("bleu", "chrf", "length_ratio")} for row in result["systems"]}
-        return {
-            stem: {**scores[stem], "sha256": sha256(path), "signature": result["signatures"]}
-            for stem, path in paths.items()
-        }
-
-    def _reference(self, pair: str, seed: int) -> List[str]:
-        path = self.plan.reference.format(data=self.data, out=self.out, seed=seed, target=pair.split("-")[1])
-        return list(read_lines(path, "reference"))
-
     def compare(self, pair: str, seed: int) -> None:
         """Paired bootstrap of every claim whose two outputs are there; scores of subsets are compared by the tables alone."""
         if self.plan.metrics:
             return
-        target = self.plan.target(pair)
         results = []
         for claim in self.plan.claims:
-            files = [self._file(arm, output, pair, seed, target) for arm, output in (claim.worse, claim.better)]
-            if None in files:
-                continue
-            systems = [
-                System(str(number), list(read_lines(str(path), "output", strict=False)))
-                for number, path in enumerate(files)
-            ]
-            rows = score_systems(systems, self._reference(pair, seed))["systems"]
-            results.append(
-                {
-                    "claim": self.plan.claims.index(claim),
-                    "difference": rows[1]["bleu"] - rows[0]["bleu"],
-                    "p": rows[1]["p_value"],
-                }
-            )
+            keys = [self._done(arm, pair, seed) for arm, _ in (claim.better, claim.worse)]
+            if all(keys):
+                difference, p_value = self.scores.difference(claim, (keys[0], keys[1]), pair, seed)
+                results.append({"claim": self.plan.claims.index(claim), "difference": difference, "p": p_value})
         if results:
             self._put(
                 {"key": f"claims/{pair}/seed{seed}", "status": "done", "pair": pair, "seed": seed, "results": results}
             )
 
-    def _file(self, arm: str, output: str, pair: str, seed: int, target: str) -> Optional[Path]:
+    def _done(self, arm: str, pair: str, seed: int) -> str:
+        """Key of a finished final run; empty when there is none."""
         for entry in self.ledger.current():
             found = (entry.get("phase"), entry.get("arm"), entry.get("pair"), entry.get("seed"), entry["status"])
             if found == ("final", arm, pair, seed, "done"):
-                return self.keep / entry["key"] / f"{output}.{target}"
-        return None
+                return str(entry["key"])
+        return ""
 
     def _call(self, command: str, log: Path) -> None:
         threads = str(max((os.cpu_count() or 1) // self.jobs, 1))

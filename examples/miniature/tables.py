@@ -6,6 +6,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ledger import Ledger
 from plan import Claim, Plan
 
+from data_prep.score import TITLES
+
 SIGNIFICANT = 0.05
 
 
@@ -35,9 +37,9 @@ def render(plan: Plan, ledger: Ledger) -> str:
     parts = [
         f"# {plan.title}",
         _head(plan, ledger),
-        f"## Test {'scores' if plan.metrics else 'BLEU'}",
+        f"## Test {named(plan)}",
         _scores(plan, finals),
-        f"![Test {'scores' if plan.metrics else 'BLEU'} and validation curves](plots/{plan.name}.svg)",
+        f"![Test {named(plan)} and validation curves](plots/{plan.name}.svg)",
     ]
     if plan.metrics:
         parts += ["## By language", *_by_subset(plan, finals)]
@@ -54,12 +56,13 @@ def _head(plan: Plan, ledger: Ledger) -> str:
     entries = [entry for entry in ledger.current() if entry.get("phase")]
     machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
     outputs = [one for entry in entries for one in entry.get("outputs", {}).values()]
-    signatures = sorted({one["signature"]["bleu"] for one in outputs if "signature" in one})
+    signatures = _signatures(plan, outputs)
     lines = [
         f"Made by `examples/miniature/sweep.py results` from `ledger-{plan.name}.json`. {_budget(plan)}",
         "",
         f"- Machine: {'; '.join(machines) or 'no run yet'}",
-        _measures(plan) or f"- BLEU: `{'`, `'.join(signatures) or 'no run yet'}`",
+        *_measures(plan),
+        *([f"- {named(plan)}: `{'`, `'.join(signatures) or 'no run yet'}`"] if signatures or not plan.metrics else []),
         f"- Code: `{ledger.code}`; commits: {', '.join(sorted({entry['commit'] for entry in entries})) or 'none'}",
     ]
     assets = ledger.get("assets")
@@ -67,12 +70,21 @@ def _head(plan: Plan, ledger: Ledger) -> str:
     return "\n".join(lines)
 
 
-def _measures(plan: Plan) -> str:
-    return (
-        "- Scores in per cent: " + ", ".join(f"{pair} {plan.metric_title(pair)}" for pair in plan.directions)
-        if plan.metrics
-        else ""
-    )
+def named(plan: Plan) -> str:
+    """What the tables show."""
+    return "scores" if plan.metrics else TITLES[plan.score]
+
+
+def _signatures(plan: Plan, outputs: Sequence[Dict[str, Any]]) -> List[str]:
+    """Signatures of the metrics that the tables show."""
+    wanted = set((plan.metrics or {"": plan.score}).values())
+    return sorted({text for one in outputs for metric, text in one.get("signature", {}).items() if metric in wanted})
+
+
+def _measures(plan: Plan) -> List[str]:
+    if not plan.metrics:
+        return []
+    return ["- Scores in per cent: " + ", ".join(f"{pair} {plan.metric_title(pair)}" for pair in plan.directions)]
 
 
 def _budget(plan: Plan) -> str:
@@ -96,19 +108,21 @@ def _scores(plan: Plan, finals: Sequence[Dict[str, Any]]) -> str:
         for output, text in arm.outputs.items():
             cells = [arm.name, text]
             for pair in plan.directions:
-                values = [score(finals, arm.name, output, pair, seed) for seed in plan.seeds]
+                values = [score(finals, arm.name, output, pair, seed, plan.score) for seed in plan.seeds]
                 cells += ["" if value is None else f"{value:.1f}" for value in values]
                 cells.append(_mean([value for value in values if value is not None]))
             rows.append(cells)
     return _table(columns, rows)
 
 
-def score(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Optional[float]:
-    """Test BLEU, or the mean over the subsets, of one run and output, if it is there."""
+def score(
+    finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int, metric: str = "bleu"
+) -> Optional[float]:
+    """Test score, or the mean over the subsets, of one run and output, if it is there."""
     found = _output(finals, arm, output, pair, seed)
     if not found:
         return None
-    return statistics.mean(found["subsets"].values()) if "subsets" in found else float(found["bleu"])
+    return statistics.mean(found["subsets"].values()) if "subsets" in found else float(found[metric])
 
 
 def _output(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Dict[str, Any]:
@@ -186,7 +200,7 @@ def _claims(plan: Plan, ledger: Ledger) -> str:
         )
         return _table(["claim", "task", "difference by seed", "verdict"], rows) + "\n\n" + note
     note = f"Shown: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} in all but one at most."
-    return _table(["claim", "direction", "BLEU difference by seed (p)", "verdict"], rows) + "\n\n" + note
+    return _table(["claim", "direction", f"{named(plan)} difference by seed (p)", "verdict"], rows) + "\n\n" + note
 
 
 def _title(claim: Claim) -> str:

@@ -241,6 +241,8 @@ def test_verdicts(differences: List, verdict: str) -> None:
             r"better is \['good', 'worst'\]; valid",
         ),
         ({"minutes": {"tune": 0, "final": 1}}, "both above 0"),
+        ({"score": "comet"}, "score must be one of bleu, .*rouge_l.*; got comet"),
+        ({"metrics": {"en-de": "bleu"}, "score": "bleu"}, "valid: one of them"),
         ({"nonsense": 1}, r"unknown \['nonsense'\]"),
         ({"code": ["examples/nothing/*.py"]}, "examples/nothing/\\*.py names no file"),
     ],
@@ -287,6 +289,45 @@ def test_scores_of_subsets_instead_of_bleu(runner: Any, tmp_path: Path, monkeypa
     assert "accuracy" in plots.render(made.plan, made.ledger)
     with pytest.raises(ValueError, match="metrics must name one of each of the directions"):
         read_plan(write_plan(tmp_path, directions=["xnli"], metrics={"ner": "f1"}))
+
+
+def test_another_score_of_texts_against_several_references(runner: Any, tmp_path: Path) -> None:
+    """``good`` equals the second reference alone, so its ROUGE-L is 100 only if both count."""
+    for number, word in enumerate("ze"):
+        (tmp_path / f"test.de.ref{number}").write_text(f"a b c d {word}\n" * 4, encoding="utf-8")
+    arms = {"good": entry("e", grid=[["--lr", 0.1]]), "bad": entry("x", grid=[["--lr", 0.1]])}
+    made = runner(score="rouge_l", reference="{data}/test.{target}.ref*", seeds=[1], arms=arms)
+    made.run("")
+    page = tables.render(made.plan, made.ledger)
+    assert "## Test ROUGE-L" in page and "| good | greedy | 100.0 |" in page and "| bad | greedy | 80.0 |" in page
+    assert "ROUGE-L difference by seed (p)" in page and "+20.0 (" in page and "- ROUGE-L: `" in page
+    assert "test ROUGE-L, en-de" in plots.render(made.plan, made.ledger)
+    with pytest.raises(ValueError, match="names no file"):
+        runner(reference="{data}/nothing.{target}", seeds=[1], arms=arms).scores._references("en-de", 1)
+
+
+def test_scores_of_languages(runner: Any) -> None:
+    """One model, several languages: ``score_languages`` wrote the scores, and an output takes the trained or the other ones."""
+    rows = [("de", True, 30), ("fr", True, 20), ("vi", False, 4)]
+    content = {
+        "languages": [{"language": name, "trained": seen, "bleu": score} for name, seen, score in rows],
+        "signatures": {"bleu": "SIGNATURE"},
+    }
+    text = json.dumps(content).replace("{", "{{").replace("}", "}}")
+    outputs = {"test.trained": "trained", "test.zero-shot": "others", "test": "all"}
+    arm = entry(
+        evaluate=f"mkdir -p {{keep}}; echo '{text}' > {{keep}}/test.json", outputs=outputs, grid=[["--lr", 0.1]]
+    )
+    settings = {"directions": ["x-en"], "metrics": {"x-en": "bleu"}, "seeds": [1], "claims": []}
+    made = runner(**settings, arms={"many": arm})
+    made.run("")
+    page = tables.render(made.plan, made.ledger)
+    assert "| many | trained | 25.0 | 25.0 (n = 1) |" in page and "| many | others | 4.0 | 4.0 (n = 1) |" in page
+    assert "| many | all | 18.0 |" in page and "SIGNATURE" in page
+    assert "| many | others |  |  | 4.0 (n = 1) |" in page, "by language"
+    odd = runner(**{**settings, "seeds": [2]}, arms={"many": {**arm, "outputs": {"test.seen": "trained"}}})
+    odd.run("")
+    assert "valid endings: trained, zero-shot" in odd.ledger.get("final/x-en/many-0/seed2")["error"]
 
 
 @pytest.mark.parametrize(
