@@ -15,7 +15,7 @@ for iteration in $iterations; do
     log=$out/$name/generate-$iteration-$passes
     fairseq-generate "$out/bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \
         --gen-subset test --path "$out/$name/average.pt" --mask-predict-iterations "$iteration" --iter-decode-max-iter "$passes" \
-        --max-source-positions $max_source --truncate-source --skip-invalid-size-inputs-valid-test \
+        $cut --skip-invalid-size-inputs-valid-test \
         --print-step --remove-bpe sentencepiece --batch-size 32 "$@" >"$log.log" 2>"$log.err"
     "$PYTHON" -m data_prep.hypotheses --input "$log.log" --output "$keep/$iteration-$passes.$target"
 done

@@ -9,8 +9,8 @@ set -euo pipefail
 task=$1 data=$2 out=$3
 . "$(dirname "${BASH_SOURCE[0]}")/settings_free.sh"
 language=${LANGUAGE:-en} text=$out/text
-# <s> and </s> take two positions of the source; outputs have at most 80 pieces, as in DeltaLM's paper.
-lengths=(--output-dir "$text" --model "$MLM/sentencepiece.bpe.model" --max-source $((positions - 2)) --max-target 80)
+# Sources have <s> and </s> too; of a question's source the passage is cut, never the answer. Outputs: 80 pieces, as in DeltaLM's paper.
+lengths=(--output-dir "$text" --model "$MLM/sentencepiece.bpe.model" --max-source $((max_source - 2)) --max-target 80)
 mkdir -p "$out"
 case $task in
     question_generation) "$PYTHON" -m data_prep.question_generation --inputs "$data/xquad.$language.json" "${lengths[@]}" ;;

@@ -10,7 +10,7 @@ shift 5
 mkdir -p "$out/$name"
 fairseq-train "$out/bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \
     --criterion $criterion --arch sga_tiny --alignment $alignment --prompt-length 64 --pretrained-mlm "$MLM" \
-    --max-source-positions $max_source --truncate-source --skip-invalid-size-inputs-valid-test \
+    $cut --skip-invalid-size-inputs-valid-test \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 200 \
     --max-tokens 4096 --seed "$seed" --fixed-validation-seed 1 --num-workers 0 --stop-time-hours "$hours" --max-epoch 1000 \
     --eval-bleu --eval-bleu-args '{"iter_decode_max_iter": 3}' --eval-bleu-remove-bpe sentencepiece \

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -31,6 +31,35 @@ class RerankOptions(NamedTuple):
     length_penalty: float = 1.0
 
 
+def rerank_options(path: Optional[str], weight: Optional[float], length_penalty: float) -> Optional[RerankOptions]:
+    """Fill the default of what was not given, and check the options; no file is read.
+
+    Args:
+        path: ``--rerank-at``; None = not given.
+        weight: ``--rerank-at-weight``; None = not given.
+        length_penalty: ``--lenpen``.
+
+    Returns:
+        None without ``--rerank-at``.
+
+    Raises:
+        ValueError: naming option, value and valid range; a weight without a model.
+    """
+    if weight is not None:
+        check_weight(weight)
+    if not path:
+        if weight is not None:
+            raise ValueError(f"--rerank-at-weight {weight}: nothing is reranked without --rerank-at CHECKPOINT")
+        return None
+    return RerankOptions(path, RerankOptions(path).weight if weight is None else weight, length_penalty)
+
+
+def check_weight(weight: float) -> None:
+    """Raise ValueError unless the weight of ``--rerank-at`` is a share."""
+    if not 0.0 <= weight <= 1.0:
+        raise ValueError(f"--rerank-at-weight must lie in [0, 1]; got {weight}")
+
+
 class ATReranker:
     """Scores each hypothesis by stock models that write from left to right.
 
@@ -46,8 +75,7 @@ class ATReranker:
     """
 
     def __init__(self, models: List[Any], task: Any, dictionary: Dictionary, options: RerankOptions):
-        if not 0.0 <= options.weight <= 1.0:
-            raise ValueError(f"--rerank-at-weight must lie in [0, 1]; got {options.weight}")
+        check_weight(options.weight)
         for model in models:
             if not isinstance(model, FairseqEncoderDecoderModel) or isinstance(model, FairseqNATModel):
                 raise ValueError(
@@ -63,12 +91,21 @@ class ATReranker:
 
     @classmethod
     def read(
-        cls, options: RerankOptions, dictionary: Dictionary, target_language: Optional[str] = None
+        cls,
+        options: RerankOptions,
+        dictionary: Dictionary,
+        languages: Tuple[Optional[str], Optional[str]] = (None, None),
     ) -> "ATReranker":
         """Read the models with fairseq's loader.
 
+        Args:
+            options: see :class:`RerankOptions`.
+            dictionary: of the hypotheses.
+            languages: source and target of what is decoded; a warning is logged where the model was trained on another one,
+                which may be on purpose (another name of the same language, a model of several sources).
+
         Raises:
-            ValueError: no such file, a model that does not fit (see the class), one that writes another language.
+            ValueError: no such file, a model that does not fit (see the class).
         """
         paths = utils.split_paths(options.path)
         for path in paths:
@@ -80,9 +117,12 @@ class ATReranker:
             raise ValueError(
                 f"--rerank-at {options.path}: {error}; its dictionaries are read from the data-bin that it was trained on"
             ) from error
-        written = getattr(cfg.task, "target_lang", None)
-        if target_language and written and written != target_language:
-            raise ValueError(f"--rerank-at {options.path}: that model writes {written}, not {target_language}")
+        for side, own in zip(("source", "target"), languages):
+            trained = getattr(cfg.task, f"{side}_lang", None)
+            if own and trained and trained != own:
+                logger.warning(
+                    f"--rerank-at {options.path}: that model was trained with --{side}-lang {trained}, it scores {own}"
+                )
         logger.info("--rerank-at %s: %d model(s), weight %g", options.path, len(models), options.weight)
         return cls(models, task, dictionary, options)
 

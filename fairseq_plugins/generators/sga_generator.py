@@ -9,7 +9,7 @@ from ..ops.ctc_prefix_beam import linear_prefix_beam
 from .at_reranker import ATReranker
 from .denoising import DenoisingGenerator, IterationOptions
 
-__all__ = ["BeamOptions", "IterationOptions", "SGAGenerator", "check_beam"]
+__all__ = ["BeamOptions", "IterationOptions", "SGAGenerator", "beam_options", "check_beam"]
 
 
 class BeamOptions(NamedTuple):
@@ -24,6 +24,28 @@ class BeamOptions(NamedTuple):
     size: int = 0
     candidates: int = 20
     nbest: int = 1
+
+
+def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: bool) -> BeamOptions:
+    """Fill the default of what was not given, and check the options.
+
+    Args:
+        size: ``--iter-decode-ctc-beam``.
+        candidates: ``--iter-decode-ctc-candidates``; None = not given.
+        nbest: ``--nbest``.
+        reranked: with ``--rerank-at``.
+
+    Raises:
+        ValueError: naming option, value and valid range; candidates without a beam.
+    """
+    if candidates is not None and size == 0:
+        raise ValueError(
+            f"--iter-decode-ctc-candidates {candidates}: nothing is searched without --iter-decode-ctc-beam of at least 1; got 0"
+        )
+    default = BeamOptions().candidates
+    options = BeamOptions(size, default if candidates is None else candidates, nbest)
+    check_beam(options, reranked)
+    return options
 
 
 def check_beam(options: BeamOptions, reranked: bool) -> None:
@@ -95,9 +117,10 @@ class SGAGenerator(DenoisingGenerator):
         Returns:
             One hypothesis a sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of the
             slots, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
-            With a beam up to ``nbest``, by falling ``score``, distinct: ``score`` and ``ctc_score`` are the log-probability of the
-            output over all its alignments, in nats, ``positional_scores`` equal shares of it (CTC gives none a token). A
-            sentence that has fewer outputs has fewer hypotheses. With a reranker see :meth:`.at_reranker.ATReranker.rescore`.
+            With a beam up to ``nbest``, by falling ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and
+            ``ctc_score`` are the log-probability of the output over all its alignments, in nats, ``positional_scores`` equal
+            shares of it (CTC gives none a token). A sentence that has fewer outputs has fewer hypotheses. With a reranker see
+            :meth:`.at_reranker.ATReranker.rescore`.
 
         Raises:
             ValueError: several models, target prefixes or constraints.
@@ -131,7 +154,11 @@ class SGAGenerator(DenoisingGenerator):
         weight, bias = output_projection(model)
         assert self.states is not None
         states, self.states = self.states, None
-        outputs = linear_prefix_beam(states, weight, bias, lengths, model.blank, self.beam.size, self.beam.candidates)
+        # What fairseq strips from the text is no output; two that differ by it alone would be one text twice.
+        excluded = self.symbols_to_strip_from_output - {model.blank}
+        outputs = linear_prefix_beam(
+            states, weight, bias, lengths, model.blank, self.beam.size, self.beam.candidates, excluded=excluded
+        )
         found: List[List[Dict[str, Any]]] = []
         for row, common in enumerate(best):
             count = int(outputs.scores[row].isfinite().sum())

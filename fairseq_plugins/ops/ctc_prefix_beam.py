@@ -5,14 +5,14 @@ through the slots and keeps the likeliest prefixes (Graves 2008, section 7.5; Ha
 belong to a prefix: that of the alignments that end with a blank, and that of those that end with its last label.
 """
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Iterable, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .masks import lengths_to_padding_mask
-from .vocab_scan import DEFAULT_CHUNK_SIZE, accumulation_dtype, scan_top
+from .vocab_scan import DEFAULT_CHUNK_SIZE, exact_logits, scan_top
 
 NO_LABEL = -1
 IMPOSSIBLE = float("-inf")
@@ -169,6 +169,7 @@ def linear_prefix_beam(
     size: int,
     candidates: int,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
+    excluded: Iterable[int] = (),
 ) -> Outputs:
     """The likeliest outputs of ``linear(hidden, weight, bias)``, in chunks of the vocabulary.
 
@@ -176,7 +177,7 @@ def linear_prefix_beam(
     the scores are those of the whole distribution and comparable with the loss.
 
     Args:
-        hidden: (B, T, C).
+        hidden: (B, T, C); half precision is projected in float32.
         weight: (V, C).
         bias: (V,) or None.
         lengths: (B,) int64, slots.
@@ -184,6 +185,7 @@ def linear_prefix_beam(
         size: N >= 1, the beam and the number of outputs.
         candidates: tokens a slot beside the blank, at least 1.
         chunk_size: vocabulary rows a chunk.
+        excluded: ids that no output holds, as ``</s>``; their probability is given to no other token.
 
     Returns:
         See :class:`Outputs`.
@@ -194,7 +196,7 @@ def linear_prefix_beam(
     if size < 1 or candidates < 1:
         raise ValueError(f"size and candidates must be at least 1; got {size} and {candidates}")
     inside = ~lengths_to_padding_mask(lengths, hidden.size(1))
-    scan = scan_top(hidden[inside], weight, bias, candidates, blank, chunk_size)
+    scan = scan_top(hidden[inside], weight, bias, candidates, blank, chunk_size, excluded)
     log_probs, tokens, blanks, norms = (_scatter(part, inside) for part in scan)
     found = prefix_beam_search(log_probs, tokens, blanks, lengths, size, blank)
     exact = _output_log_probs(hidden, weight, bias, norms, found, lengths, blank)
@@ -217,13 +219,10 @@ def _output_log_probs(
 
     ``norms`` is the log-sum-exp of each slot, (B, T).
     """
-    dtype = accumulation_dtype(hidden.dtype)
     scores = []
     for labels, label_lengths in zip(found.labels.unbind(1), found.lengths.unbind(1)):
         ids = torch.cat([torch.full_like(found.lengths[:, :1], blank), labels], dim=1)  # B 1+S
-        logits = torch.matmul(hidden.to(dtype), weight[ids].to(dtype).transpose(1, 2))  # B T 1+S
-        if bias is not None:
-            logits = logits + bias[ids].to(dtype)[:, None, :]
+        logits = exact_logits(hidden, weight[ids], None if bias is None else bias[ids][:, None, :])  # B T 1+S
         # A label that occurs again has the column of its first occurrence: CTC must see that they are the same.
         columns = (
             (ids[:, 1:, None] == ids[:, None, :]).int().argmax(dim=2) if ids.size(1) > 1 else ids.new_zeros(len(ids), 1)

@@ -3,7 +3,7 @@
 Never holds tokens x V: at most ``TOKEN_BLOCK`` x ``chunk_size`` logits exist at a time.
 """
 
-from typing import NamedTuple, Optional
+from typing import Iterable, NamedTuple, Optional, Set
 
 import torch
 from torch import Tensor
@@ -66,6 +66,22 @@ def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: 
     return logits.to(accumulation_dtype(hidden.dtype))
 
 
+def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor:
+    """Logits of some vocabulary rows, multiplied and summed in the accumulation dtype: nothing is rounded to half precision.
+
+    Args:
+        hidden: (..., N, C).
+        rows: (..., U, C), of the projection.
+        bias: (U,) or (..., 1, U), of the same rows, or None.
+
+    Returns:
+        (..., N, U), in the accumulation dtype.
+    """
+    dtype = accumulation_dtype(hidden.dtype)
+    logits = torch.matmul(hidden.to(dtype), rows.to(dtype).transpose(-1, -2))
+    return logits if bias is None else logits + bias.to(dtype)
+
+
 def check_chunk_size(chunk_size: int) -> None:
     """Raise ValueError unless ``chunk_size`` is a positive number of vocabulary rows."""
     if chunk_size < 1:
@@ -117,30 +133,36 @@ def scan_top(
     count: int,
     blank: int,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
+    excluded: Iterable[int] = (),
 ) -> TopScan:
     """The ``count`` likeliest tokens of every slot of ``linear(hidden, weight, bias)`` beside the blank.
+
+    Probabilities are those of the whole vocabulary, from :func:`exact_logits`.
 
     Args:
         hidden: (N, C).
         weight: (V, C).
         bias: (V,) or None.
-        count: tokens a slot, at least 1; all but the blank where the vocabulary has no more.
+        count: tokens a slot, at least 1; fewer where the vocabulary has no more.
         blank: id of the blank, which is never among them.
         chunk_size: vocabulary rows a chunk.
+        excluded: ids that are never among them either.
 
     Returns:
-        See :class:`TopScan`; K is the smaller of ``count`` and V - 1.
+        See :class:`TopScan`; K is the smaller of ``count`` and the tokens that are left.
     """
     check_chunk_size(chunk_size)
-    count = min(count, weight.size(0) - 1)
+    barred = {blank, *excluded}
+    count = min(count, weight.size(0) - len(barred))
     blocks = []
     for first in range(0, max(hidden.size(0), 1), TOKEN_BLOCK):
-        blocks.append(_top_of_block(hidden[first : first + TOKEN_BLOCK], weight, bias, count, blank, chunk_size))
+        rows = slice(first, first + TOKEN_BLOCK)
+        blocks.append(_top_of_block(hidden[rows], weight, bias, count, blank, barred, chunk_size))
     return TopScan(*(torch.cat(parts) for parts in zip(*blocks)))
 
 
 def _top_of_block(
-    hidden: Tensor, weight: Tensor, bias: Optional[Tensor], count: int, blank: int, chunk_size: int
+    hidden: Tensor, weight: Tensor, bias: Optional[Tensor], count: int, blank: int, barred: Set[int], chunk_size: int
 ) -> TopScan:
     """:func:`scan_top` of one block: the best so far and the best of each chunk, sorted together."""
     best = hidden.new_empty(hidden.size(0), 0, dtype=accumulation_dtype(hidden.dtype))
@@ -148,11 +170,11 @@ def _top_of_block(
     sums, blank_logit = [], best.new_zeros(hidden.size(0))
     for start in range(0, weight.size(0), chunk_size):
         end = min(start + chunk_size, weight.size(0))
-        logits = chunk_logits(hidden, weight, bias, start, end)
+        logits = exact_logits(hidden, weight[start:end], None if bias is None else bias[start:end])
         sums.append(logits.logsumexp(dim=1))
         if start <= blank < end:
             blank_logit = logits[:, blank - start].clone()
-            logits[:, blank - start] = float("-inf")
+        logits[:, [token - start for token in barred if start <= token < end]] = float("-inf")
         found = logits.topk(min(count, end - start), dim=1)
         best, tokens = torch.cat([best, found.values], dim=1), torch.cat([tokens, found.indices + start], dim=1)
         best, order = best.topk(min(count, best.size(1)), dim=1)

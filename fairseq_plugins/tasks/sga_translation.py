@@ -13,9 +13,9 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationConfig, TranslationTask
 from sacrebleu.metrics import BLEU
 
-from ..generators.at_reranker import ATReranker, RerankOptions
+from ..generators.at_reranker import ATReranker, rerank_options
 from ..generators.denoising import DenoisingGenerator
-from ..generators.sga_generator import BeamOptions, IterationOptions, SGAGenerator, check_beam
+from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 
 logger = logging.getLogger(__name__)
@@ -51,9 +51,12 @@ class SGATranslationConfig(TranslationConfig):
             "log-probability of the output. 0 = the best path, whatever --beam says"
         },
     )
-    iter_decode_ctc_candidates: int = field(
-        default=BeamOptions().candidates,
-        metadata={"help": "decoding: tokens a slot that --iter-decode-ctc-beam looks at beside the blank, at least 1"},
+    iter_decode_ctc_candidates: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "decoding: tokens a slot that --iter-decode-ctc-beam looks at beside the blank, at least 1 (20 when not "
+            "given); refused without a beam"
+        },
     )
     rerank_at: Optional[str] = field(
         default=None,
@@ -62,11 +65,11 @@ class SGATranslationConfig(TranslationConfig):
             "too; several joined by ':'"
         },
     )
-    rerank_at_weight: float = field(
-        default=0.5,
+    rerank_at_weight: Optional[float] = field(
+        default=None,
         metadata={
-            "help": "share of --rerank-at's log-probability in the score, in [0, 1]; the rest is that of CTC. Both are divided by "
-            "the length to the power of --lenpen"
+            "help": "share of --rerank-at's log-probability in the score, in [0, 1] (0.5 when not given); the rest is that of CTC. "
+            "Both are divided by the length to the power of --lenpen. Refused without --rerank-at"
         },
     )
 
@@ -90,6 +93,8 @@ class SGATranslationTask(TranslationTask):
                 raise ValueError(
                     f"--{name.replace('_', '-')} must be False: slots, positions and labels are counted from the left"
                 )
+        if kwargs.get("from_checkpoint"):
+            forget_defaults(cfg)
         task = super().setup_task(cfg, **kwargs)
         if task.src_dict.symbols != task.tgt_dict.symbols:
             raise ValueError(
@@ -178,8 +183,10 @@ class SGATranslationTask(TranslationTask):
             models[0] if models else None, self.cfg.mask_predict_iterations, self.cfg.length_beam
         )
         cfg, dictionary = self.cfg, self.target_dictionary
-        beam = BeamOptions(cfg.iter_decode_ctc_beam, cfg.iter_decode_ctc_candidates, getattr(args, "nbest", 1))
-        check_beam(beam, bool(cfg.rerank_at))
+        rerank = rerank_options(cfg.rerank_at, cfg.rerank_at_weight, getattr(args, "lenpen", 1.0))
+        beam = beam_options(
+            cfg.iter_decode_ctc_beam, cfg.iter_decode_ctc_candidates, getattr(args, "nbest", 1), rerank is not None
+        )
         if mask_predict is not None:
             if beam.size:
                 raise ValueError(
@@ -187,9 +194,8 @@ class SGATranslationTask(TranslationTask):
                 )
             return SGAMaskPredictGenerator(dictionary, options, mask_predict)
         reranker = None
-        if cfg.rerank_at:
-            rerank = RerankOptions(cfg.rerank_at, cfg.rerank_at_weight, getattr(args, "lenpen", 1.0))
-            reranker = ATReranker.read(rerank, dictionary, cfg.target_lang)
+        if rerank is not None:
+            reranker = ATReranker.read(rerank, dictionary, (cfg.source_lang, cfg.target_lang))
         return SGAGenerator(dictionary, options, beam, reranker)
 
     # ---- The pairs that the prompts were trained on. ----
@@ -223,8 +229,13 @@ class SGATranslationTask(TranslationTask):
                 )
 
     def get_checkpoint_dict(self) -> Dict[str, Any]:
-        """What fairseq hands back when a run is resumed, which it does not do with the task's state."""
-        return {type(self).__name__: self.state_dict()}
+        """What fairseq hands back when a run is resumed, which it does not do with the task's state.
+
+        It looks under the name of the task's class: the state stands under the name of each SGA task, whichever of them goes on.
+        """
+        state = self.state_dict()
+        tasks = (SGATranslationTask, *SGATranslationTask.__subclasses__(), type(self))
+        return {task.__name__: state for task in tasks}
 
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
         """Called when a run is resumed.
@@ -233,6 +244,14 @@ class SGATranslationTask(TranslationTask):
             ValueError: it was trained on other pairs.
         """
         check_same_pairs(self.trained_pairs(), state.get(PAIRS), "the checkpoint to continue")
+
+
+def forget_defaults(cfg: Any) -> None:
+    """Checkpoints of earlier versions hold the defaults of two options as if they had been given, without what they need."""
+    if not cfg.iter_decode_ctc_beam:
+        cfg.iter_decode_ctc_candidates = None
+    if not cfg.rerank_at:
+        cfg.rerank_at_weight = None
 
 
 @contextmanager

@@ -1,9 +1,14 @@
 """Free generation with SGA under the stock commands, each in a subprocess."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+from fairseq.data import data_utils
 
 from .conftest import World
 from .test_sga_commands import hypotheses, model_of, train_arguments
@@ -52,3 +57,48 @@ def test_a_criterion_of_the_other_alignment_is_refused_before_the_first_batch(
     assert "--criterion sga_ctc trains models with --alignment ctc" in result.stderr.splitlines()[-1]
     assert "--criterion sga_mask_predict" in result.stderr.splitlines()[-1]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_questions_keep_their_answers_within_the_slots_of_ctc(repo_root: Path, tmp_path: Path) -> None:
+    """prepare_free.sh with 64 positions: 32 source tokens, whatever the alignment; passages lose their end, never the answer."""
+    passages = [
+        f"house {number} is red . " + "a dog runs in the park . " * 12 + "the end is blue ." for number in range(40)
+    ]
+    questions = [[("what is red ?", f"house {number}"), ("what is blue ?", "the end")] for number in range(40)]
+    data = [
+        {
+            "title": f"T{number}",
+            "paragraphs": [
+                {
+                    "context": passage,
+                    "qas": [
+                        {"question": text, "answers": [{"text": answer, "answer_start": passage.index(answer)}]}
+                        for text, answer in asked
+                    ],
+                }
+            ],
+        }
+        for number, (passage, asked) in enumerate(zip(passages, questions))
+    ]
+    (tmp_path / "xquad.en.json").write_text(json.dumps({"data": data}), encoding="utf-8")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "examples/sga/prepare_free.sh", "question_generation", str(tmp_path), str(tmp_path / "out")],
+        env={**os.environ, "PATH": path, "PYTHON": sys.executable, "POSITIONS": "64"},
+        cwd=repo_root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    kept = 0
+    for split in ("train", "valid", "test"):
+        rows = (tmp_path / "out" / "text" / f"{split}.passage").read_text(encoding="utf-8").splitlines()
+        for row in rows:
+            passage, _, answer = row.partition(" [S] ")
+            assert passage.startswith(answer + " is red .") and not passage.endswith("blue .")
+        prefix = str(tmp_path / "out" / "bin" / f"{split}.passage-question.passage")
+        dataset = data_utils.load_indexed_dataset(prefix)  # its sizes are a view of the open file
+        sizes = dataset.sizes.tolist()
+        assert len(sizes) == len(rows)
+        assert all(28 <= size + 1 <= 32 for size in sizes)  # </s> is counted, <s> not yet
+        kept += len(rows)
+    assert kept == 40  # the questions about the end are gone

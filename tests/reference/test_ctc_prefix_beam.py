@@ -149,6 +149,43 @@ def test_the_projection_finds_what_the_enumeration_finds(device: torch.device) -
         assert dict(pairs) == {labels: pytest.approx(expected[labels], abs=1e-11) for labels in expected}
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_gives_the_probabilities_of_its_own_numbers(
+    dtype: torch.dtype, bias: bool, device: torch.device
+) -> None:
+    """Against all alignments in float64: rounded logits, or a mixture of rounded and others, would be off by a hundredth."""
+    generator = torch.Generator().manual_seed(9)
+    hidden = (2 * torch.randn(2, 4, 8, generator=generator)).to(dtype)
+    weight = torch.randn(4, 8, generator=generator).to(dtype)
+    offset = (5 + torch.randn(4, generator=generator)).to(dtype) if bias else None
+    lengths = torch.tensor([4, 3])
+    found = linear_prefix_beam(
+        hidden.to(device), weight.to(device), None if offset is None else offset.to(device), lengths.to(device), blank=0,
+        size=130, candidates=3, chunk_size=3,
+    )  # fmt: skip
+    assert found.scores.dtype == torch.float32
+    for row, count in enumerate(lengths.tolist()):
+        logits = F.linear(hidden[row, :count].double(), weight.double(), None if offset is None else offset.double())
+        expected, pairs = enumerated(logits.log_softmax(-1), 0), as_pairs(found, row)
+        assert {labels for labels, _ in pairs} == set(expected)
+        assert dict(pairs) == {labels: pytest.approx(expected[labels], abs=1e-4) for labels in expected}
+        assert sum(math.exp(score) for _, score in pairs) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_excluded_labels_are_in_no_output_and_the_others_keep_their_probability(device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(8)
+    hidden = torch.randn(1, 4, 3, generator=generator, dtype=torch.float64)
+    weight = 2 * torch.randn(5, 3, generator=generator, dtype=torch.float64)
+    found = linear_prefix_beam(
+        hidden.to(device), weight.to(device), None, torch.tensor([4], device=device), blank=1, size=130, candidates=99,
+        chunk_size=2, excluded={0, 3},
+    )  # fmt: skip
+    expected = enumerated(F.linear(hidden[0], weight).log_softmax(-1), 1)
+    expected = {labels: score for labels, score in expected.items() if not {0, 3} & set(labels)}
+    assert dict(as_pairs(found, 0)) == {labels: pytest.approx(score, abs=1e-11) for labels, score in expected.items()}
+
+
 def test_the_best_output_need_not_be_the_best_alignment() -> None:
     """Two slots, blank 0.6 and a 0.4: the best alignment is two blanks, the best output is a."""
     log_probs = torch.tensor([[[0.6, 0.4], [0.6, 0.4]]], dtype=torch.float64).log()

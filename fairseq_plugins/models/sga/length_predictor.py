@@ -1,5 +1,7 @@
 """How many tokens a target has: a linear layer over the encoder unit."""
 
+from typing import Mapping
+
 from torch import Tensor, nn
 
 from ...ops.vocab_scan import accumulation_dtype
@@ -45,6 +47,28 @@ class LengthPredictor(nn.Module):
         kept = (~padding_mask).sum(dim=1, keepdim=True).clamp(min=1)
         mean = hidden.masked_fill(padding_mask[..., None], 0.0).sum(dim=1) / kept
         return self.projection(mean).log_softmax(dim=-1, dtype=accumulation_dtype(hidden.dtype))
+
+    def check_upsample(self, state_dict: Mapping[str, Tensor], upsample: int, positions: int) -> None:
+        """Compare the lengths of a checkpoint with these: they follow from ``--ctc-upsample``, by the denoiser's slots.
+
+        Args:
+            state_dict: of a whole model with a denoiser.
+            upsample: ``--ctc-upsample`` of this model.
+            positions: of the masked LM.
+
+        Raises:
+            ValueError: the checkpoint was trained with another ``--ctc-upsample``.
+        """
+        bias = state_dict.get("length_predictor.projection.bias")
+        trained = (
+            [] if bias is None else [value for value in range(1, positions + 1) if positions // value == len(bias)]
+        )
+        if trained and upsample not in trained:
+            valid = str(trained[0]) if len(trained) == 1 else f"{trained[0]} to {trained[-1]}"
+            raise ValueError(
+                f"--ctc-upsample {upsample} leaves {self.max_length} lengths of the {positions} positions, the checkpoint's length "
+                f"predictor has {positions // trained[0]}; with --alignment mask_predict valid: {valid}, as in its training"
+            )
 
 
 def length_nll(log_probs: Tensor, lengths: Tensor) -> Tensor:

@@ -305,7 +305,13 @@ class SGAModel(BaseFairseqModel):
         return sample["target"]
 
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, **kwargs: Any) -> Any:
-        """Load the trained part; a checkpoint with the frozen weights brings their fingerprint along."""
+        """Load the trained part; a checkpoint with the frozen weights brings their fingerprint along.
+
+        Raises:
+            ValueError: another ``--ctc-upsample`` than in training, with the length predictor that follows from it.
+        """
+        if self.length_predictor is not None and self.has_denoiser and "denoiser_prompts.key" in state_dict:
+            self.length_predictor.check_upsample(state_dict, self.upsample, self.masked_lm.sizes.max_positions)
         markers = [key for key in state_dict if key.startswith("frozen." + MARKER)]
         if len(markers) == 1 and not self.frozen.fingerprint:
             self.frozen.fingerprint = markers[0][len("frozen." + MARKER) :]

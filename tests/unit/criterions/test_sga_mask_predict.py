@@ -143,6 +143,36 @@ def test_the_denoiser_reads_predictions_and_nothing_flows_back(model: SGAModel, 
             assert reached != name.startswith(("alignment_prompts", "length_predictor")), name
 
 
+def test_later_steps_of_the_denoiser_are_trained_on_its_own_output(
+    model: SGAModel, monkeypatch: pytest.MonkeyPatch, device: torch.device
+) -> None:
+    """--denoise-unroll, as the passes of decoding: the duplicated tokens first, then what the pass before wrote."""
+    sample, read, written = _sample(device), [], []
+    original = model.denoise
+
+    def denoise(tokens: Tensor, guidance: Any, lengths: Tensor) -> Tensor:
+        hidden = original(tokens, guidance, lengths)
+        read.append(tokens)
+        written.append(model.best_path(hidden, lengths).tokens)
+        return hidden
+
+    single = [_run(model, sample)[2]["denoising_loss"]]
+    monkeypatch.setattr(model, "denoise", denoise)
+    losses = [_run(model, sample, denoise_unroll=steps)[2]["denoising_loss"] for steps in (1, 2, 3)]
+    torch.testing.assert_close(losses[0], single[0])
+    one, two, three = read[:1], read[1:3], read[3:]
+    assert (
+        torch.equal(one[0][:, ::2], one[0][:, 1::2]) and torch.equal(one[0], two[0]) and torch.equal(one[0], three[0])
+    )
+    inside = torch.arange(8, device=device) < 2 * torch.tensor(TARGETS, device=device)[:, None]
+    for step, before in ((two[1], written[1]), (three[1], written[3]), (three[2], written[4])):
+        assert torch.equal(step[inside], before[inside])
+        assert not torch.equal(step[:, ::2], step[:, 1::2]), "no duplicated rows any more"
+    second, third = 2 * losses[1] - losses[0], 3 * losses[2] - 2 * losses[1]  # the mean over the steps
+    assert len({round(float(part), 6) for part in (losses[0], second, third)}) >= 2
+    assert float(second) > 0 and float(third) > 0
+
+
 def test_without_a_denoiser_there_are_two_losses(device: torch.device) -> None:
     model = builders.sga_model(alignment="mask_predict", no_denoising=True).double().to(device)
     loss, _, logged = _run(model, _sample(device))

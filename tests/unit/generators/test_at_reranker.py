@@ -1,18 +1,21 @@
 """Reranking: log-probabilities of a stock transformer against a loop over the tokens, combination, order, what is refused."""
 
 import argparse
+import logging
 import math
 from pathlib import Path
-from typing import Any, Dict, List
+from types import SimpleNamespace
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
-from fairseq_plugins.generators.at_reranker import ATReranker, RerankOptions, check_dictionary
+from fairseq_plugins.generators.at_reranker import ATReranker, RerankOptions, check_dictionary, rerank_options
 from tests import builders
 
 SIZES = {
@@ -163,3 +166,43 @@ def test_bad_options_are_named(tmp_path: Path) -> None:
             reranker(weight)
     with pytest.raises(ValueError, match="--rerank-at nowhere.pt: no such file"):
         ATReranker.read(RerankOptions("nowhere.pt"), builders.dictionary())
+
+
+def test_a_weight_is_that_of_a_model() -> None:
+    assert rerank_options(None, None, 1.0) is None
+    assert rerank_options("at.pt", None, 0.6) == RerankOptions("at.pt", 0.5, 0.6)
+    assert rerank_options("at.pt", 0.0, 1.0) == RerankOptions("at.pt", 0.0, 1.0)
+    for weight in (0.0, 0.5):
+        with pytest.raises(ValueError, match=f"--rerank-at-weight {weight}: .* without --rerank-at CHECKPOINT"):
+            rerank_options(None, weight, 1.0)
+    for path in (None, "nowhere.pt"):  # before any file is read
+        for wrong in (-0.1, 1.5, math.nan):
+            with pytest.raises(ValueError, match=rf"--rerank-at-weight must lie in \[0, 1\]; got {wrong}"):
+                rerank_options(path, wrong, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("trained", "own", "warned"),
+    [
+        (("de", "en"), ("de", "en"), []),
+        (("de", "en"), ("fr", "en"), ["--source-lang de, it scores fr"]),
+        (("de", "en"), ("de", "fr"), ["--target-lang en, it scores fr"]),
+        (("de", "en"), ("en", "de"), ["--source-lang de, it scores en", "--target-lang en, it scores de"]),
+        ((None, None), ("de", "en"), []),  # a task of several pairs
+        (("de", "en"), (None, None), []),
+    ],
+)
+def test_other_languages_are_warned_of(
+    trained: Tuple[Any, Any], own: Tuple[Any, Any], warned: List[str], tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    """It may be on purpose: another name of the same language, a model of several sources."""
+    path = tmp_path / "at.pt"
+    path.write_text("weights", encoding="utf-8")
+    cfg = SimpleNamespace(task=SimpleNamespace(source_lang=trained[0], target_lang=trained[1]))
+    loaded = ([at_model()], cfg, at_task())
+    monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", lambda paths: loaded)
+    caplog.set_level(logging.WARNING)
+    assert isinstance(ATReranker.read(RerankOptions(str(path)), builders.dictionary(), own), ATReranker)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"--rerank-at {path}: that model was trained with {text}" for text in warned
+    ]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairseq_plugins.generators.sga_generator import BeamOptions, IterationOptions, SGAGenerator
+from fairseq_plugins.generators.sga_generator import BeamOptions, IterationOptions, SGAGenerator, beam_options
 from fairseq_plugins.models.sga import SGAModel
 from fairseq_plugins.ops.ctc import linear_ctc_loss
 from fairseq_plugins.ops.ctc_prefix_beam import linear_prefix_beam
@@ -16,6 +16,7 @@ from tests import builders
 from tests.unit.models.baselines.test_nat_ctc import build as build_nat
 
 LENGTHS = [7, 4, 6, 5, 9, 3]
+NO_TEXT = {builders.PAD, builders.EOS, builders.MASK}  # beside the blank, <s>
 
 
 def generator(size: int = 4, nbest: int = 4, candidates: int = 5, **options: Any) -> SGAGenerator:
@@ -62,7 +63,7 @@ def test_hypotheses_are_the_outputs_of_each_sentences_last_pass(max_iter: int, d
             torch.tensor([2 * len(source)], device=device),
         )
         weight, bias = model.masked_lm.output_weight, model.masked_lm.output_bias
-        expected = linear_prefix_beam(states, weight, bias, lengths, model.blank, 4, 5)
+        expected = linear_prefix_beam(states, weight, bias, lengths, model.blank, 4, 5, excluded=NO_TEXT)
         assert len(sentence) == 4
         for number, hypothesis in enumerate(sentence):
             length = int(expected.lengths[0, number])
@@ -88,6 +89,24 @@ def test_scores_are_log_probabilities_of_distinct_outputs_sorted(device: torch.d
             count = torch.tensor([len(labels)], device=device)
             loss = linear_ctc_loss(states, weight, bias, labels[None], lengths, count, model.blank)
             torch.testing.assert_close(hypothesis["score"], -loss[0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("blank", [builders.BOS, builders.MASK])
+def test_special_symbols_are_in_no_hypothesis(blank: int, device: torch.device) -> None:
+    """fairseq strips them from the text; the likeliest tokens here."""
+    lm = builders.masked_lm(5)
+    special = sorted(NO_TEXT | {builders.BOS})
+    lm.lm_head.bias.data[special] += 6.0
+    lm.lm_head.bias.data[builders.UNK] += 4.0
+    model = builders.sga_model(lm, seed=6, blank=blank).double().to(device)
+    written = [
+        set(hypothesis["tokens"].tolist())
+        for sentence in decode(generator(6, 6, max_iter=1), model, builders.source_rows(LENGTHS), device)
+        for hypothesis in sentence
+    ]
+    assert all(tokens == {builders.EOS} or not tokens & set(special) for tokens in written)
+    assert sum(tokens != {builders.EOS} for tokens in written) > 20
+    assert any(builders.UNK in tokens for tokens in written), "<unk> is text"
 
 
 def test_nbest_cuts_and_the_beam_decides(device: torch.device) -> None:
@@ -138,7 +157,9 @@ def test_nat_ctc_has_the_same_beam(device: torch.device) -> None:
     for source, sentence in zip(rows, found):
         lengths = torch.tensor([2 * len(source)], device=device)
         states = model.align(model.encode(source[None].to(device)), lengths)
-        expected = linear_prefix_beam(states, model.decoder.output_projection.weight, None, lengths, model.blank, 4, 5)
+        weight = model.decoder.output_projection.weight
+        excluded = (NO_TEXT | {builders.BOS}) - {model.blank}
+        expected = linear_prefix_beam(states, weight, None, lengths, model.blank, 4, 5, excluded=excluded)
         scores = torch.stack([hypothesis["score"] for hypothesis in sentence])
         torch.testing.assert_close(scores, expected.scores[0], rtol=1e-5, atol=1e-5)
 
@@ -166,6 +187,21 @@ def test_more_slots_a_token_give_other_outputs_within_fewer_positions(device: to
 def test_bad_options_are_named(options: Dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generator(**{"size": 5, "nbest": 1, **options})
+
+
+def test_candidates_are_those_of_a_beam() -> None:
+    assert beam_options(0, None, 1, False) == BeamOptions(0, 20, 1)
+    assert beam_options(4, None, 2, True) == BeamOptions(4, 20, 2)
+    assert beam_options(4, 7, 2, False) == BeamOptions(4, 7, 2)
+    with pytest.raises(
+        ValueError, match="--iter-decode-ctc-candidates 20: .*--iter-decode-ctc-beam of at least 1; got 0"
+    ):
+        beam_options(0, 20, 1, False)
+    for candidates in (0, -3):
+        with pytest.raises(ValueError, match=f"--iter-decode-ctc-candidates must be at least 1 .* got {candidates}"):
+            beam_options(4, candidates, 1, False)
+    with pytest.raises(ValueError, match="--iter-decode-ctc-beam of at least 2; got 1"):
+        beam_options(1, None, 1, True)
 
 
 def test_a_reranker_needs_something_to_choose_from() -> None:

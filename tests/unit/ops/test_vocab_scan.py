@@ -66,3 +66,33 @@ def test_the_likeliest_tokens_equal_those_of_the_whole_projection(
         expected = log_probs.topk(min(count, VOCAB - 1), dim=1)
         torch.testing.assert_close(scan.log_probs, expected.values)
         assert torch.equal(scan.tokens, expected.indices)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 4, 50])
+@pytest.mark.parametrize("count", [3, 40])
+def test_excluded_tokens_keep_their_probability_and_are_never_given(
+    chunk_size: int, count: int, device: torch.device
+) -> None:
+    generator = torch.Generator().manual_seed(4)
+    hidden = (3 * torch.randn(9, WIDTH, generator=generator, dtype=torch.float64)).to(device)
+    weight = torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64).to(device)
+    barred = [5, 0, 7, VOCAB - 1]
+    log_probs = F.linear(hidden, weight).log_softmax(-1)
+    scan = scan_top(hidden, weight, None, count, 5, chunk_size, excluded=(0, 5, 7, VOCAB - 1))
+    log_probs[:, barred] = -torch.inf
+    expected = log_probs.topk(min(count, VOCAB - 4), dim=1)
+    torch.testing.assert_close(scan.log_probs, expected.values)
+    assert torch.equal(scan.tokens, expected.indices)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_projected_in_float32(dtype: torch.dtype, device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(6)
+    hidden, weight, bias = (
+        torch.randn(*shape, generator=generator).to(device, dtype) for shape in ((6, WIDTH), (VOCAB, WIDTH), (VOCAB,))
+    )
+    log_probs = F.linear(hidden.double(), weight.double(), bias.double()).log_softmax(-1)
+    scan = scan_top(hidden, weight, bias, 3, 0, chunk_size=4)
+    assert scan.log_probs.dtype == torch.float32
+    torch.testing.assert_close(scan.log_probs.double(), log_probs[:, 1:].topk(3, dim=1).values, rtol=0, atol=1e-5)
+    torch.testing.assert_close(scan.blank_log_prob.double(), log_probs[:, 0], rtol=0, atol=1e-5)

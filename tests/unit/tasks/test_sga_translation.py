@@ -6,6 +6,7 @@ from typing import Any, Dict, List
 
 import pytest
 import torch
+from fairseq import tasks
 from fairseq.logging import metrics
 from sacrebleu.metrics import BLEU
 
@@ -127,6 +128,59 @@ def test_fairseqs_iteration_options_reach_the_generator() -> None:
 def test_options_without_a_meaning_are_refused(options: Dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         _generator(builders.task(), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"iter_decode_ctc_candidates": 7},
+            "--iter-decode-ctc-candidates 7: .* --iter-decode-ctc-beam of at least 1; got 0",
+        ),
+        (
+            {"iter_decode_ctc_candidates": 0, "iter_decode_ctc_beam": 2},
+            "--iter-decode-ctc-candidates must be at least 1",
+        ),
+        ({"rerank_at_weight": 0.5}, "--rerank-at-weight 0.5: .* without --rerank-at CHECKPOINT"),
+        (
+            {"rerank_at_weight": 0.5, "iter_decode_ctc_beam": 2},
+            "--rerank-at-weight 0.5: .* without --rerank-at CHECKPOINT",
+        ),
+        ({"rerank_at_weight": 1.5}, r"--rerank-at-weight must lie in \[0, 1\]; got 1.5"),
+        (
+            {"rerank_at_weight": -0.1, "rerank_at": "nowhere.pt", "iter_decode_ctc_beam": 2},
+            r"--rerank-at-weight must lie in \[0, 1\]; got -0.1",
+        ),
+        ({"rerank_at": "nowhere.pt"}, "--iter-decode-ctc-beam of at least 2; got 0"),
+    ],
+)
+def test_options_of_the_beam_without_what_they_need_are_refused(options: Dict[str, Any], message: str) -> None:
+    task = builders.task()
+    for name, value in options.items():
+        setattr(task.cfg, name, value)
+    with pytest.raises(ValueError, match=message):
+        _generator(task)
+
+
+def test_options_that_are_not_given_have_their_defaults() -> None:
+    task = builders.task()
+    task.cfg.iter_decode_ctc_beam = 4
+    assert _generator(task).beam == (4, 20, 1)
+    task.cfg.iter_decode_ctc_candidates = 6
+    assert _generator(task).beam == (4, 6, 1)
+
+
+@pytest.mark.parametrize(("beam", "kept"), [(0, None), (4, 20)])
+def test_defaults_that_older_checkpoints_hold_are_not_taken_for_given(folder: Path, beam: int, kept: Any) -> None:
+    """As fairseq-validate and the hub interface build the task: from the options in the checkpoint."""
+    shared = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "data": str(folder), "source_lang": "de"}
+    old = {"iter_decode_ctc_beam": beam, "iter_decode_ctc_candidates": 20, "rerank_at_weight": 0.5}
+    cfg = argparse.Namespace(task="sga_translation", target_lang="en", **shared, **old)
+    task = tasks.setup_task(cfg, from_checkpoint=True)
+    assert task.cfg.iter_decode_ctc_candidates == kept
+    assert _generator(task).beam.size == beam
+    with pytest.raises(ValueError, match="without"):
+        _generator(tasks.setup_task(cfg))
 
 
 def test_inference_step_gives_text() -> None:

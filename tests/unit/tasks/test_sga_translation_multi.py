@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Tuple
 from unittest import mock
 
 import pytest
+from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.logging import metrics
 from sacrebleu.metrics import BLEU
 
@@ -216,10 +218,46 @@ def test_pairs_that_are_named_must_be_those_of_the_checkpoint(folder: Path) -> N
             task.load_state_dict(state)
 
 
+def resume(task: Any, extra_state: Dict[str, Any]) -> None:
+    """fairseq's own function, with a trainer that has read this checkpoint."""
+    trainer = mock.Mock(task=task)
+    trainer.load_checkpoint.return_value = {"train_iterator": {"epoch": 1}, **extra_state}
+    checkpoint_utils.load_checkpoint(CheckpointConfig(), trainer)
+
+
+def test_a_run_is_resumed_with_the_same_pairs_by_either_task(folder: Path) -> None:
+    one, many = single(folder), setup(folder)
+    same = setup(folder, lang_pairs="de-en")
+    for trained, resumed in ((one, one), (one, same), (same, one), (many, many)):
+        resume(resumed, trained.get_checkpoint_dict())
+    for trained, resumed in ((one, many), (many, one), (one, single(folder, "fr")), (many, same)):
+        with pytest.raises(ValueError, match="the checkpoint to continue has prompts trained on de-en"):
+            resume(resumed, trained.get_checkpoint_dict())
+
+
+@pytest.mark.parametrize("multi", [False, True])
+def test_checkpoints_from_before_name_one_task(folder: Path, multi: bool) -> None:
+    """They hold the state under the name of the class that wrote them, which goes on as it did."""
+    task, other = (
+        (setup(folder), setup(folder, lang_pairs="fr-en")) if multi else (single(folder), single(folder, "fr"))
+    )
+    old = {type(task).__name__: {PAIRS: task.trained_pairs()}}
+    resume(task, old)
+    with pytest.raises(ValueError, match="the checkpoint to continue"):
+        resume(other, old)
+    resume(other, {})  # older still: it does not tell
+
+
+@pytest.mark.parametrize("pairs", ["fr-en", PREPARED])
+def test_pairs_that_are_named_are_compared_with_a_checkpoint_of_one_pair_too(folder: Path, pairs: str) -> None:
+    setup(folder, lang_pairs="de-en", source_lang="vi", target_lang="en").load_state_dict(single(folder).state_dict())
+    with pytest.raises(ValueError, match="the checkpoint has prompts trained on de-en, this command line names"):
+        setup(folder, lang_pairs=pairs, source_lang="vi", target_lang="en").load_state_dict(single(folder).state_dict())
+
+
 def test_a_run_is_not_resumed_with_other_pairs(folder: Path) -> None:
     task = setup(folder)
-    (kept,) = task.get_checkpoint_dict().values()
-    assert list(task.get_checkpoint_dict()) == ["SGATranslationMultiTask"]
+    kept = task.get_checkpoint_dict()["SGATranslationMultiTask"]
     setup(folder).set_checkpoint_dict(kept)
     with pytest.raises(ValueError, match="the checkpoint to continue has prompts trained on de-en, fr-en"):
         setup(folder, lang_pairs="de-en").set_checkpoint_dict(kept)

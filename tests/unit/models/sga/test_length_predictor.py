@@ -109,6 +109,26 @@ def test_a_checkpoint_holds_the_length_predictor_and_no_frozen_weights() -> None
         builders.sga_model(builders.masked_lm(9), alignment="mask_predict").load_state_dict(state)
 
 
+def test_other_slots_a_token_than_in_training_are_named() -> None:
+    """--model-overrides "{'ctc_upsample': 3}": the lengths follow from it."""
+    state = _model().state_dict()
+    for slots, lengths in ((3, 13), (1, 40)):
+        with pytest.raises(
+            ValueError,
+            match=f"--ctc-upsample {slots} leaves {lengths} lengths of the 40 .* has 20; .* valid: 2, as in its",
+        ):
+            _model(ctc_upsample=slots).load_state_dict(state)
+    with pytest.raises(ValueError, match="valid: 11 to 13, as in its training"):
+        _model(ctc_upsample=2).load_state_dict(_model(ctc_upsample=12).state_dict())
+    _model(ctc_upsample=11).load_state_dict(_model(ctc_upsample=12).state_dict())  # three lengths each
+    alone = _model(no_denoising=True)  # nothing is duplicated: all positions, whatever the slots
+    _model(no_denoising=True, ctc_upsample=3).load_state_dict(alone.state_dict())
+    with pytest.raises(RuntimeError, match="denoiser_prompts"):
+        _model().load_state_dict(alone.state_dict())
+    with pytest.raises(RuntimeError, match="size mismatch"):  # not by its slots
+        _model().load_state_dict({**state, "length_predictor.projection.bias": torch.zeros(15)})
+
+
 def test_a_full_checkpoint_needs_no_pretrained_file() -> None:
     written = _model(frozen_options={"save_weights": True})
     cfg = SGAConfig(
