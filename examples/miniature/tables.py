@@ -9,19 +9,27 @@ from plan import Claim, Plan
 from data_prep.score import TITLES
 
 SIGNIFICANT = 0.05
+LOWEST = float("-inf")
 
 
 def choose(plan: Plan, ledger: Ledger) -> Dict[str, Tuple[str, ...]]:
-    """The point of each arm's grid with the best validation score in the tuning phase; arms that are not complete are left out."""
+    """The point of each arm's grid with the best validation in the tuning phase; arms that are not complete are left out.
+
+    The metric of the plan decides; in an arm whose task does not log it (stock multilingual translation has no BLEU), the loss.
+    """
     chosen = {arm.name: arm.grid[0] for arm in plan.arms if len(arm.grid) == 1}
     for arm in (arm for arm in plan.arms if len(arm.grid) > 1):
-        scores = []
-        for job in (job for job in plan.tuning() if job.arm is arm):
-            entry = ledger.get(job.key)
-            if entry.get("status"):
-                scores.append((best_validation(entry, plan.metric(job.pair)), job.options))
-        if len(scores) == len(arm.grid) and any(score is not None for score, _ in scores):
-            chosen[arm.name] = max(scores, key=lambda pair: -1.0 if pair[0] is None else pair[0])[1]
+        jobs = [job for job in plan.tuning() if job.arm is arm]
+        entries = [ledger.get(job.key) for job in jobs]
+        if not all(entry.get("status") for entry in entries):
+            continue
+        scores = [best_validation(entry, plan.metric(job.pair)) for entry, job in zip(entries, jobs)]
+        if all(score is None for score in scores):
+            losses = [[point["loss"] for point in entry.get("validation", [])] for entry in entries]
+            scores = [-min(found) if found else None for found in losses]
+        if any(score is not None for score in scores):
+            best = max(range(len(jobs)), key=lambda number: LOWEST if scores[number] is None else scores[number])
+            chosen[arm.name] = jobs[best].options
     return chosen
 
 

@@ -1,25 +1,43 @@
 #!/usr/bin/env bash
 # Average the 5 best checkpoints of a run, translate the test set, keep hypotheses and facts for `make results`.
-#   bash examples/sga/evaluate.sh OUT NAME "PASSES ..."     PASSES: denoising passes to try, as "0 1 10"; "beam" for the AT model
-# PAIR=SOURCE-TARGET as in training; KEEP=FOLDER for the hypotheses (default: runs/NAME
-# beside this file); BIN=PATH and SUBSET=NAME for other data.
+#   bash examples/sga/evaluate.sh OUT NAME "CASE ..."
+# CASE: a number of denoising passes (SGA, NAT), as "0 1 10"; or the system, each with beam 5: beam (AT, from_xlmr, msp), tagged
+# (mtransformer, adapter), mbart. Writes CASE.TARGET and run.json to KEEP=FOLDER (default: runs/NAME beside this file).
+# PAIR=SOURCE-TARGET as in training; BIN=PATH and SUBSET=NAME for other data.
 set -euo pipefail
-[ $# -eq 3 ] || { sed -n 2,5p "$0" >&2; exit 2; }
-out=$1 name=$2 passes=$3 pair=${PAIR:-en-de}
+[ $# -eq 3 ] || { sed -n 2,6p "$0" >&2; exit 2; }
+out=$1 name=$2 cases=$3 pair=${PAIR:-en-de}
 source=${pair%-*} target=${pair#*-}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-runs=${KEEP:-examples/sga/runs/$name}
+runs=${KEEP:-examples/sga/runs/$name} average=$out/$name/average.pt
 mkdir -p "$runs"
 PYTHON=${PYTHON:-python}
-"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best 5 --allow-fewer --output "$out/$name/average.pt"
-for pass in $passes; do
-    case $pass in
-        beam) options=(--task translation --beam 5) ;;
-        *) options=(--task sga_translation --iter-decode-max-iter "$pass" --print-step) ;;
+for case in $cases; do
+    case $case in
+        beam | tagged | mbart) ;;
+        *[!0-9]*)
+            echo "CASE is '$case'; valid: a number of denoising passes, beam, tagged, mbart" >&2
+            exit 2
+            ;;
     esac
-    fairseq-generate "${BIN:-$out/bin}" --user-dir fairseq_plugins --source-lang "$source" --target-lang "$target" --gen-subset "${SUBSET:-test_2016_flickr}" \
-        --path "$out/$name/average.pt" "${options[@]}" --remove-bpe sentencepiece --batch-size 64 \
-        >"$out/$name/generate-$pass.log" 2>"$out/$name/generate-$pass.err"
-    "$PYTHON" -m data_prep.hypotheses --input "$out/$name/generate-$pass.log" --output "$runs/$pass.$target"
+done
+"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best 5 --allow-fewer --output "$average"
+for case in $cases; do
+    bin=$out/bin options=(--beam 5)
+    case $case in
+        beam) options+=(--task translation) ;;
+        tagged) options+=(--task translation_multi_simple_epoch --lang-pairs "$pair") ;;
+        mbart) options+=(--task translation_from_pretrained_bart) bin=$out/mbart/bin ;;
+        *) options=(--task sga_translation --iter-decode-max-iter "$case" --print-step) ;;
+    esac
+    case $case in
+        # The words are options: languages in the order of the training, where their tokens stand.
+        tagged | mbart) options+=($("$PYTHON" examples/sga/trained_with.py tags "$average")) ;;
+    esac
+    log=$out/$name/generate-$case
+    fairseq-generate "${BIN:-$bin}" --user-dir fairseq_plugins --source-lang "$source" --target-lang "$target" \
+        --gen-subset "${SUBSET:-test_2016_flickr}" --path "$average" "${options[@]}" --remove-bpe sentencepiece --batch-size 64 \
+        >"$log.log" 2>"$log.err" || { tail -n 20 "$log.err" >&2; exit 1; }
+    "$PYTHON" -m data_prep.hypotheses --input "$log.log" --output "$runs/$case.$target"
 done
 "$PYTHON" examples/sga/record.py --run "$out/$name" --output "$runs/run.json"

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any, Dict
@@ -11,6 +12,9 @@ from typing import Any, Dict
 import torch
 
 KEPT = ("arch", "criterion", "lr", "max_tokens", "batch_size", "seed", "no_denoising", "prompt_length")
+
+TRAINED = re.compile(r"num\. (shared|expert) model params: [\d,]+ \(num\. trained: ([\d,]+)\)")
+BACKBONE = "backbone"  # where train_adapter.sh puts the transformer of a run
 
 VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1")
 
@@ -27,9 +31,29 @@ def mean_passes(run: Path) -> Dict[str, float]:
     return means
 
 
-def count_parameters(tensors: Dict[str, torch.Tensor]) -> int:
-    """Values in a state dict; tensors that share their memory (tied embeddings) count once."""
-    return sum({value.data_ptr(): value.numel() for value in tensors.values() if value.numel()}.values())
+def trained_parameters(log: Path) -> int:
+    """Trainable values, as fairseq-train counts them when it starts, of the last start; tied embeddings count once.
+
+    A checkpoint does not tell: it holds frozen parts too, and its optimizer has no state for what never got a gradient.
+
+    Raises:
+        ValueError: no such line in the log.
+    """
+    counts: Dict[str, int] = {}
+    with open(log, encoding="utf-8", errors="replace") as file:
+        for kind, count in TRAINED.findall(file.read()):
+            counts[kind] = int(count.replace(",", ""))
+    if not counts:
+        raise ValueError(f"{log}: no line 'num. shared model params: ... (num. trained: ...)' of fairseq-train")
+    return sum(counts.values())
+
+
+def train_seconds(run: Path, state: Dict[str, Any]) -> float:
+    """Wall time of training, with that of the model inside the run's folder that it adapts."""
+    states, earlier = [state], run / BACKBONE / "checkpoint_last.pt"
+    if earlier.is_file():
+        states.append(torch.load(earlier, weights_only=True, map_location="cpu"))
+    return sum(float(one["extra_state"]["previous_training_time"]) for one in states)
 
 
 def validation_point(record: Dict[str, Any]) -> Dict[str, float]:
@@ -50,11 +74,10 @@ def describe(run: Path) -> Dict[str, Any]:
     for section in ("model", "optimization", "dataset", "common"):
         part = state["cfg"][section]
         options.update(part if isinstance(part, dict) else vars(part))  # models without a dataclass keep a Namespace
-    trainable = count_parameters(state["model"])
     return {
         "updates": int(state["optimizer_history"][-1]["num_updates"]),
-        "train_seconds": round(float(state["extra_state"]["previous_training_time"]), 1),
-        "trained_parameters": trainable,
+        "train_seconds": round(train_seconds(run, state), 1),
+        "trained_parameters": trained_parameters(run / "train.log"),
         "validation": curve,
         "mean_passes": mean_passes(run),
         "options": {key: options[key] for key in KEPT if key in options},

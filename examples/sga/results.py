@@ -42,7 +42,7 @@ def rescore(runs: Path, data: Path) -> Dict[str, Any]:
 def row(score: Dict[str, Any], run: Dict[str, Any]) -> str:
     """One line of the table."""
     name, passes = score["name"].rsplit("/", 1)
-    how = "beam 5" if passes == "beam" else f"{passes} denoising passes at most"
+    how = f"{passes} denoising passes at most" if passes.isdigit() else "beam 5"
     mean = run.get("mean_passes", {}).get(passes)
     how += "" if mean is None else f" (mean {mean:.2f})"
     p_value = "" if score["p_value"] is None else f"{score['p_value']:.3f}"

@@ -1,6 +1,9 @@
 """The comparison systems of SGA under the stock commands, each in a subprocess: train, resume, generate."""
 
 import json
+import os
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +13,11 @@ import pytest
 import torch
 from fairseq import models
 from fairseq.data import Dictionary
+from sentencepiece import SentencePieceProcessor
 
+from data_prep.io import read_lines
+from data_prep.spm_train import TrainOptions, train
+from data_prep.toy.corpus import generate
 from fairseq_plugins.checkpoints import average
 from tests import builders, data_bins
 
@@ -53,7 +60,11 @@ def training(data: Path, user_dir: str, save_dir: Path, *more: Any) -> List[Any]
 
 def losses(result: Any) -> List[float]:
     """Validation losses that a run logged."""
-    lines = [line for line in (result.stderr + result.stdout).splitlines() if ' | {"' in line]
+    return logged(result.stderr + result.stdout)
+
+
+def logged(text: str) -> List[float]:
+    lines = [line for line in text.splitlines() if ' | {"' in line]
     records = [json.loads(line[line.index(' | {"') + 3 :]) for line in lines]
     return [float(record["valid_loss"]) for record in records if "valid_loss" in record]
 
@@ -178,3 +189,116 @@ def test_xlmr_encoder_trains_and_decodes(root: Path, run_cli: Run, user_dir: str
         "generate", root / "bin", "--user-dir", user_dir, *PAIR, "--path", tmp_path / "checkpoint_last.pt", "--cpu"
     )
     assert hypotheses(done) == 9
+
+
+# ---- The scripts of examples/sga. ----
+
+
+@pytest.fixture
+def script(repo_root: Path) -> Callable[..., str]:
+    """Run a script with this Python; returns what it printed."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    given = {
+        **os.environ,
+        "PATH": path,
+        "PYTHON": sys.executable,
+        "OMP_NUM_THREADS": "1",
+        "PAIR": "de-en",
+        "SUBSET": "test",
+    }
+
+    def run(name: str, *arguments: Any, **env: Any) -> str:
+        command = ["bash", f"examples/sga/{name}.sh", *map(str, arguments)]
+        more = {key: str(value) for key, value in env.items()}
+        done = subprocess.run(
+            command, cwd=repo_root, env={**given, **more}, capture_output=True, text=True, check=False, timeout=600
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+        return done.stdout + done.stderr
+
+    return run
+
+
+def schedule(updates: int, every: int, *more: Any) -> List[Any]:
+    """Validations every few updates, none at the end of an epoch."""
+    found = [f"--{what}-interval{kind}" for what in ("validate", "save") for kind in ("-updates", "")]
+    steps = [word for option in found for word in (option, every if option.endswith("-updates") else 1000)]
+    return [*steps, "--max-update", updates, "--max-sentences", 8, "--log-interval", 100, *more]
+
+
+def write_copies(folder: Path) -> None:
+    """Two pairs whose targets are their sources, of four pieces alone: a loss that falls within seconds."""
+    folder.mkdir()
+    for split, counts in COUNTS.items():
+        for seed, (pair, count) in enumerate(counts.items(), start=split == "test"):
+            rows = [[4 + piece % 4 for piece in row] for row in data_bins.sentences(count, seed)]
+            for language in pair.split("-"):
+                data_bins.write_side(folder, split, pair, language, rows)
+                data_bins.write_dictionary(folder, language)
+
+
+@pytest.mark.slow
+def test_scripts_of_the_multilingual_transformer_and_its_adapters(script: Any, tmp_path: Path) -> None:
+    """The transformer learns two pairs and is judged by one; adapters train inside it; decoding takes the options of the run."""
+    write_copies(tmp_path / "bin")
+    small = [str(one) for one in sizes("encoder", "decoder")]
+    learning = " ".join(map(str, [*small, "--lr 0.01 --warmup-updates 5", *schedule(40, 5)]))
+    options = [*small, "--adapter-width", 8, "--warmup-updates", 5, *schedule(8, 8), "--cpu"]
+    script("train_adapter", tmp_path, "run", 1, 3, *options, BACKBONE_OPTIONS=learning)
+    backbone = tmp_path / "run" / "backbone"
+    log = (backbone / "train.log").read_text(encoding="utf-8")
+    assert "[train] num of shards: {'main:de-en': 1, 'others:fr-en': 1}" in log
+    assert "[valid] num of shards: {'main:de-en': 1}" in log
+    found = logged(log)
+    assert found[-1] < 0.8 * found[0]
+
+    script("evaluate", tmp_path, "run", "tagged", KEEP=tmp_path / "kept", PAIR="fr-en")
+    lines = list(read_lines(tmp_path / "kept" / "tagged.en", "kept", strict=False))
+    assert len(lines) == COUNTS["test"]["fr-en"] and "__" not in "".join(lines) and any(lines)
+    state = state_of(tmp_path / "run" / "checkpoint_last.pt")
+    adapters = {name: value.numel() for name, value in state.items() if ".adapters." in name}
+    sides = {
+        (name.split(".")[0], language)
+        for name in adapters
+        for language in ("de", "en", "fr")
+        if f".{language}." in name
+    }
+    assert sides == {("encoder", "de"), ("encoder", "fr"), ("decoder", "en")}
+    facts = json.loads((tmp_path / "kept" / "run.json").read_text(encoding="utf-8"))
+    assert facts["trained_parameters"] == sum(adapters.values())
+    times = [
+        torch.load(folder / "checkpoint_last.pt", weights_only=False)["extra_state"]["previous_training_time"]
+        for folder in (tmp_path / "run", backbone)
+    ]
+    assert facts["train_seconds"] == pytest.approx(sum(times), abs=0.1) and min(times) > 0.1
+
+
+@pytest.mark.slow
+def test_scripts_of_mbart(script: Any, tmp_path: Path) -> None:
+    """The small mBART learns another corpus, in its own pieces, from what prepare.sh leaves; its output is plain text."""
+    texts = {}
+    for example in generate(3, {"train": 40, "valid": 16, "test": 8}):
+        for language in ("en", "de"):
+            texts.setdefault(f"{example.split}.{language}", []).append(example.texts[language])
+    pieces = tmp_path / "bin" / "pieces"
+    pieces.mkdir(parents=True)
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    model = tmp_path / "bin" / "sentencepiece.bpe.model"
+    options = TrainOptions(vocab_size=80, character_coverage=1.0)
+    train([tmp_path / "train.en", tmp_path / "train.de"], model, tmp_path / "dict.txt", options)
+    cut = SentencePieceProcessor(model_file=str(model))
+    for name, lines in texts.items():
+        rows = [" ".join(cut.encode(line, out_type=str)) for line in lines]
+        (pieces / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (tmp_path / "bin" / "train.en-de.en.idx").touch()
+
+    script("train_mbart", tmp_path, "run", 1, 3, *schedule(16, 4, "--cpu"), WARMUP=4)
+    assert {name: list(read_lines(tmp_path / "mbart" / "text" / name, "text")) for name in texts} == texts
+    found = logged((tmp_path / "run" / "train.log").read_text(encoding="utf-8"))
+    assert found[-1] < 0.9 * found[0]
+    script("evaluate", tmp_path, "run", "mbart", KEEP=tmp_path / "kept")
+    outputs = list(read_lines(tmp_path / "kept" / "mbart.en", "kept", strict=False))
+    assert len(outputs) == 8 and "\u2581" not in "".join(outputs) and "[en]" not in "".join(outputs)
+    facts = json.loads((tmp_path / "kept" / "run.json").read_text(encoding="utf-8"))
+    assert facts["trained_parameters"] == 4_752_768

@@ -177,7 +177,7 @@ def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:
     """Languages with adapters in the encoder and in the decoder.
 
     Raises:
-        ValueError: a task that writes no language tokens, or a language that it does not know.
+        ValueError: a task that writes no language tokens, a language that it does not know, or one of its pairs left out.
     """
     found = getattr(task, "args", None)
     by_encoder = str(args.decoder_adapter_language) == "encoder"
@@ -190,18 +190,34 @@ def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:
         raise ValueError(
             "--decoder-adapter-language target needs --decoder-langtok; without it, --decoder-adapter-language encoder"
         )
-    sides = list(zip(*(pair.split("-") for pair in task.lang_pairs)))
-    named = sides[0] if str(getattr(found, "encoder_langtok", None)) == "src" else sides[1]
-    encoder = _listed(args.encoder_adapters) or sorted(set(named))
-    decoder = encoder if by_encoder else _listed(args.decoder_adapters) or sorted(set(sides[1]))
-    for side, languages in (("encoder", encoder), ("decoder", decoder)):
+    pairs = _pairs(task)
+    sources, targets = (sorted(set(side)) for side in zip(*(pair.split("-") for pair in pairs)))
+    named = sources if str(getattr(found, "encoder_langtok", None)) == "src" else targets
+    encoder = _listed(args.encoder_adapters) or named
+    decoder = encoder if by_encoder else _listed(args.decoder_adapters) or targets
+    for side, languages, needed in (
+        ("encoder", encoder, named),
+        ("decoder", decoder, named if by_encoder else targets),
+    ):
         unknown = [language for language in languages if language not in task.langs]
         if unknown or len(set(languages)) < len(languages):
             raise ValueError(
                 f"--{side}-adapters {','.join(languages)}: valid are different languages of --langs, which has "
                 f"{','.join(map(str, task.langs))}"
             )
+        absent = [language for language in needed if language not in languages]
+        if absent:
+            raise ValueError(
+                f"--{side}-adapters {','.join(languages)}: no adapters for {','.join(absent)} of the language pairs "
+                f"{','.join(pairs)}; valid: a list with {','.join(needed)} (in training), or pairs of these languages"
+            )
     return encoder, decoder
+
+
+def _pairs(task: Any) -> List[str]:
+    """All pairs of the task: --lang-pairs (in decoding, the pair that is decoded) and --extra-lang-pairs."""
+    extra = getattr(task.args, "extra_lang_pairs", None) or {}
+    return [*task.lang_pairs, *(pair for listed in extra.values() for pair in listed.split(","))]
 
 
 def _listed(text: Optional[str]) -> List[str]:

@@ -101,6 +101,20 @@ def test_a_whole_sweep(runner: Any) -> None:
     assert "| final/en-de/good-1/seed1 | --lr 0.2 | done |" in page
 
 
+def test_an_arm_without_the_metric_is_chosen_by_its_loss(runner: Any) -> None:
+    made = runner(seeds=[1])
+
+    def fact(number: int, job: Any) -> Dict[str, Any]:
+        point = (
+            {"loss": [3.0, 2.0][number % 2]} if job.arm.name == "bad" else {"loss": 2.0 - number, "bleu": 9.0 - number}
+        )
+        return {"key": job.key, "phase": "tune", "status": "done", "validation": [point]}
+
+    for number, job in enumerate(made.plan.tuning()):
+        made._put(fact(number, job))
+    assert tables.choose(made.plan, made.ledger) == {"good": ("--lr", "0.1"), "bad": ("--lr", "0.2")}
+
+
 def test_what_is_done_is_not_done_again(runner: Any, tmp_path: Path) -> None:
     runner().run("good")
     calls = {path: path.read_text() for path in tmp_path.glob("out/*/*/*/good*/*/calls")}

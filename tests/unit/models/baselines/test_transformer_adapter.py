@@ -155,7 +155,10 @@ def test_which_languages_get_adapters(backbone: Path) -> None:
     assert languages(small.build(backbone)) == (["de", "fr"], ["en"])
     of = small.task(("en-de", "en-fr"))
     assert languages(small.build(backbone, of)) == (["en"], ["de", "fr"])
-    assert languages(small.build(backbone, encoder_adapters="fr", decoder_adapters="en, de")) == (["fr"], ["de", "en"])
+    given = dict(encoder_adapters="fr,de,en", decoder_adapters="en, de")
+    assert languages(small.build(backbone, **given)) == (["de", "en", "fr"], ["de", "en"])
+    more = small.task(["de-en"], extra_lang_pairs={"others": "fr-en,en-fr"})
+    assert languages(small.build(backbone, more)) == (["de", "en", "fr"], ["en", "fr"])
     of = small.task(("en-de", "en-fr"), encoder_langtok="tgt")
     path = backbone.with_name("tgt.pt")
     content = torch.load(backbone, weights_only=False)
@@ -216,7 +219,7 @@ def test_hydra_builds_the_same_model(backbone: Path) -> None:
 
 
 def test_a_language_without_adapters(backbone: Path) -> None:
-    model = small.build(backbone, encoder_adapters="de")
+    model = small.build(backbone, small.task(["de-en"]))
     with pytest.raises(ValueError, match="encoder: language 'fr' has no adapters; this model has: de"):
         model(**small.net_input(["de", "fr"], ["en", "en"]))
     with pytest.raises(ValueError, match="decoder: language 'de' has no adapters; this model has: en"):
@@ -245,6 +248,13 @@ def test_a_sentence_without_its_language_token(backbone: Path) -> None:
         model(**bare)
 
 
+def test_a_pair_that_the_model_has_no_adapters_for_is_refused_before_decoding(backbone: Path) -> None:
+    args = small.arguments(backbone)
+    models.build_model(args, small.task(["de-en"]))
+    with pytest.raises(ValueError, match="--encoder-adapters de: no adapters for fr of the language pairs fr-en"):
+        models.build_model(args, small.task(["fr-en"]))
+
+
 @pytest.mark.parametrize(
     ("options", "of", "message"),
     [
@@ -252,6 +262,13 @@ def test_a_sentence_without_its_language_token(backbone: Path) -> None:
         ({"decoder_adapter_language": "source"}, {}, "must be one of target, encoder; got source"),
         ({"encoder_adapters": "de,xx"}, {}, "--encoder-adapters de,xx: valid are different languages of --langs"),
         ({"decoder_adapters": "en,en"}, {}, "--decoder-adapters en,en: valid are different languages"),
+        ({"encoder_adapters": "de,en"}, {}, "--encoder-adapters de,en: no adapters for fr of .* de-en,fr-en; valid"),
+        ({"decoder_adapters": "de"}, {}, "--decoder-adapters de: no adapters for en of .*; valid: a list with en"),
+        (
+            {"decoder_adapter_language": "encoder", "encoder_adapters": "fr"},
+            {},
+            "--encoder-adapters fr: no adapters for de",
+        ),
         ({}, {"encoder_langtok": None}, "with --encoder-langtok src or tgt"),
         ({}, {"decoder_langtok": False}, "--decoder-adapter-language target needs --decoder-langtok"),
         ({"encoder_layers": 1}, {}, r"--encoder-layers 1 \(valid here: 2\)"),

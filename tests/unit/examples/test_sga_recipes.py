@@ -1,0 +1,240 @@
+"""SGA's recipes: what a run's record says, what a checkpoint tells of its languages, which pairs and cases the scripts take."""
+
+import json
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from examples.sga import record, trained_with
+from fairseq_plugins import checkpoints  # noqa: F401  (its import counts for no test)
+from tests.contract.repository import ROOT
+
+STARTED = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | num. {} model params: {} (num. trained: {})\n"
+
+
+def bash(script: str, **env: str) -> Any:
+    given = {**os.environ, "PYTHON": sys.executable, **env}
+    return subprocess.run(["bash", "-c", script], cwd=ROOT, env=given, capture_output=True, text=True, check=False)
+
+
+# ---- Records. ----
+
+
+def test_trained_parameters_are_those_of_the_last_start(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    lines = [STARTED.format("shared", "5,424,754", "1,000"), STARTED.format("expert", 9, 9), "epoch 1\n"]
+    lines += [STARTED.format("shared", "5,424,754", "1,524,800"), STARTED.format("expert", 0, 0)]
+    log.write_text("".join(lines), encoding="utf-8")
+    assert record.trained_parameters(log) == 1_524_800
+    log.write_text("".join(lines[:2]), encoding="utf-8")
+    assert record.trained_parameters(log) == 1_009
+    log.write_text("epoch 1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="train.log: no line 'num. shared model params"):
+        record.trained_parameters(log)
+
+
+def test_the_time_of_a_run_counts_the_model_that_it_adapts(tmp_path: Path) -> None:
+    state = {"extra_state": {"previous_training_time": 30.0}}
+    assert record.train_seconds(tmp_path, state) == 30.0
+    (tmp_path / "backbone").mkdir()
+    torch.save({"extra_state": {"previous_training_time": 12.5}}, tmp_path / "backbone" / "checkpoint_last.pt")
+    assert record.train_seconds(tmp_path, state) == 42.5
+
+
+# ---- What checkpoints tell. ----
+
+MULTI = {"langs": ["de", "en", "fr"], "encoder_langtok": "src", "decoder_langtok": True}
+
+
+@pytest.mark.parametrize(
+    ("task", "pairs", "tags"),
+    [
+        ({"source_lang": "en", "target_lang": "de"}, "en-de", None),
+        ({"lang_pairs": "de-en,es-en", "source_lang": None}, "de-en,es-en", None),
+        (
+            {"lang_pairs": ["de-en"], "extra_lang_pairs": {"others": "fr-en,es-en"}, **MULTI},
+            "de-en,fr-en,es-en",
+            "--langs de,en,fr --encoder-langtok src --decoder-langtok",
+        ),
+        ({"source_lang": "en", "target_lang": "de", "langs": "en,de,fr"}, "en-de", "--langs en,de,fr"),
+    ],
+)
+@pytest.mark.parametrize("kind", [dict, Namespace])
+def test_what_a_checkpoint_was_trained_with(
+    tmp_path: Path, capsys: Any, task: Dict[str, Any], pairs: str, tags: Any, kind: Any
+) -> None:
+    path = str(tmp_path / "run.pt")
+    torch.save({"cfg": {"task": kind(_name="some_task", **task)}, "model": {}}, path)
+    trained_with.main(["pairs", path])
+    assert capsys.readouterr().out == pairs + "\n"
+    if tags is not None:
+        trained_with.main(["tags", path])
+        assert capsys.readouterr().out == tags + "\n"
+        return
+    with pytest.raises(SystemExit):
+        trained_with.main(["tags", path])
+    assert "task some_task: has no --langs" in capsys.readouterr().err
+
+
+def test_what_tells_nothing(tmp_path: Path, capsys: Any) -> None:
+    for content, message in (
+        ({"model": {}}, "does not tell its task"),
+        ({"cfg": {"task": {"_name": "masked_lm"}}}, "task masked_lm: has no language pairs"),
+    ):
+        torch.save(content, tmp_path / "run.pt")
+        with pytest.raises(SystemExit):
+            trained_with.main(["pairs", str(tmp_path / "run.pt")])
+        assert message in capsys.readouterr().err
+
+
+# ---- Scripts. ----
+
+
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        ({}, "en-de|en-de,en-fr|de,en,fr|en-fr"),
+        ({"PAIR": "de-en"}, "de-en|de-en,fr-en|de,en,fr|fr-en"),
+        ({"PAIR": "fr-en"}, "fr-en|de-en,fr-en|de,en,fr|de-en"),
+        ({"PAIR": "de-fr", "PAIRS": "de-fr"}, "de-fr|de-fr|de,fr|"),
+        ({"PAIR": "de-en", "PAIRS": "es-en,de-en,ru-en"}, "de-en|es-en,de-en,ru-en|de,en,es,ru|es-en,ru-en"),
+    ],
+)
+def test_pairs_of_the_multilingual_systems(env: Dict[str, str], found: str) -> None:
+    script = 'out=o; . examples/sga/settings_tagged.sh; echo "$pair|$pairs|$langs|$others"; printf "%s\\n" "${multilingual[@]}"'
+    first, *options = bash(script, **env).stdout.splitlines()
+    pair, _, langs, others = found.split("|")
+    assert first == found
+    assert options[options.index("--lang-pairs") + 1] == pair and options[options.index("--langs") + 1] == langs
+    if others:
+        assert options[options.index("--extra-lang-pairs") + 1] == "{'others': '" + others + "'}"
+    else:
+        assert "--extra-lang-pairs" not in options
+
+
+@pytest.mark.parametrize(
+    ("command", "env", "message"),
+    [
+        (
+            "train_mtransformer.sh {out} n 1 1",
+            {"PAIR": "de-fr"},
+            "PAIR is 'de-fr'; valid: one of PAIRS, which is en-de,en-fr",
+        ),
+        ("train_adapter.sh {out} n 1 1", {"PAIRS": "de-en"}, "PAIR is 'en-de'; valid: one of PAIRS, which is de-en"),
+        (
+            "evaluate.sh {out} n '0 beams'",
+            {},
+            "CASE is 'beams'; valid: a number of denoising passes, beam, tagged, mbart",
+        ),
+        ("prepare_mbart.sh nowhere", {}, "OUT nowhere: no nowhere/bin/pieces; valid: a folder made by prepare.sh"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, command: str, env: Dict[str, str], message: str) -> None:
+    done = bash(f"bash examples/sga/{command.format(out=tmp_path)}", KEEP=str(tmp_path), **env)
+    assert done.returncode == 2 and done.stderr == message + "\n"
+
+
+FAKE = """#!/usr/bin/env bash
+# Stands for Python and fairseq-generate: notes its arguments, answers for trained_with.py.
+echo "$(basename "$0") $*" >>"$CALLS"
+case "$*" in *trained_with.py*) echo "fr-en,de-en,de-fr" ;; esac
+"""
+
+
+def calls_of(tmp_path: Path, command: str, **env: str) -> List[List[str]]:
+    """Command lines that a script runs when its programs do nothing."""
+    for name in ("python", "fairseq-train", "fairseq-generate"):
+        (tmp_path / name).write_text(FAKE, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    calls = tmp_path / "calls"
+    calls.write_text("", encoding="utf-8")
+    done = bash(f"bash examples/sga/{command}", CALLS=str(calls), PATH=path, PYTHON=str(tmp_path / "python"), **env)
+    assert done.returncode == 0, done.stderr
+    return [line.split(" ") for line in calls.read_text(encoding="utf-8").splitlines()]
+
+
+def value(call: List[str], option: str) -> str:
+    return call[len(call) - call[::-1].index(option)]
+
+
+def test_trained_languages_are_those_of_the_checkpoint(tmp_path: Path) -> None:
+    """Whatever TRAINED says."""
+    calls = calls_of(tmp_path, f"evaluate_many.sh {tmp_path} run 3", TRAINED="de es", ZERO="fr vi", SUBSETS="test")
+    assert [value(call, "--source-lang") for call in calls if "--gen-subset" in call] == ["de", "es", "fr", "vi"]
+    assert value(calls[-1], "--trained") == "de,fr"
+
+
+def test_the_wall_time_of_adapters_is_split(tmp_path: Path) -> None:
+    """Half each; a given backbone leaves all of it to the adapters, and adapters that have begun keep their backbone."""
+    command = f"train_adapter.sh {tmp_path} run 0.5 7 --cpu --lr 0.1"
+    first, second = calls_of(tmp_path, command, BACKBONE_OPTIONS="--dropout 0.3")
+    assert [value(call, "--stop-time-hours") for call in (first, second)] == ["0.250000", "0.250000"]
+    assert value(first, "--arch") == "transformer" and value(first, "--save-dir") == f"{tmp_path}/run/backbone"
+    assert value(first, "--dropout") == "0.3" and "--cpu" in first and value(first, "--lr") != "0.1"
+    assert value(second, "--adapter-backbone") == f"{tmp_path}/run/backbone/checkpoint_best.pt"
+    assert value(second, "--lr") == "0.1" and value(second, "--dropout") != "0.3" and value(second, "--seed") == "7"
+    (given,) = calls_of(tmp_path, command, BACKBONE="other.pt")
+    assert value(given, "--stop-time-hours") == "0.5" and value(given, "--adapter-backbone") == "other.pt"
+    (tmp_path / "run" / "checkpoint_last.pt").write_text("", encoding="utf-8")
+    (again,) = calls_of(tmp_path, command)
+    assert value(again, "--stop-time-hours") == "0.250000"
+
+
+def test_each_system_is_decoded_as_it_was_trained(tmp_path: Path) -> None:
+    keep = tmp_path / "kept"
+    (tmp_path / "run").mkdir()
+    calls = calls_of(
+        tmp_path, f"evaluate.sh {tmp_path} run 'beam tagged mbart 10'", PAIR="de-en", KEEP=str(keep), SUBSET="x"
+    )
+    found = {value(call, "--task"): call for call in calls if "--gen-subset" in call}
+    bins = {task: call[1] for task, call in found.items()}
+    assert bins == {
+        "translation": f"{tmp_path}/bin",
+        "translation_multi_simple_epoch": f"{tmp_path}/bin",
+        "translation_from_pretrained_bart": f"{tmp_path}/mbart/bin",
+        "sga_translation": f"{tmp_path}/bin",
+    }
+    for task, call in found.items():
+        assert [value(call, name) for name in ("--source-lang", "--target-lang", "--gen-subset")] == ["de", "en", "x"]
+        assert ("fr-en,de-en,de-fr" in call) is ("pretrained" in task or "multi" in task), "what trained_with.py says"
+        if task == "sga_translation":
+            assert value(call, "--iter-decode-max-iter") == "10" and "--beam" not in call
+        else:
+            assert value(call, "--beam") == "5"
+    kept = [Path(value(call, "--output")).name for call in calls if "data_prep.hypotheses" in call]
+    assert kept == ["beam.en", "tagged.en", "mbart.en", "10.en"]
+    assert value(calls[-1], "--output") == f"{keep}/run.json"
+    assert json.dumps(calls[0]).count("fairseq_plugins.checkpoints.average") == 1
+
+
+def test_mbart_gets_the_text_of_every_pair_once(tmp_path: Path) -> None:
+    """A first run prepares, a later one finds it."""
+    pieces = tmp_path / "bin" / "pieces"
+    pieces.mkdir(parents=True)
+    names = ["test.de", "test.en", "test.fr", "train.de", "train.en", "train.fr"]
+    for name in [
+        *(f"pieces/{name}" for name in names),
+        "train.en-de.en.idx",
+        "train.en-de.de.idx",
+        "train.de-fr.de.idx",
+    ]:
+        (tmp_path / "bin" / name).write_text("", encoding="utf-8")
+    calls = calls_of(tmp_path, f"train_mbart.sh {tmp_path} run 0.5 7", PAIR="de-en")
+    decoded, *_, binarized, _, trained = calls
+    first, second = decoded.index("--inputs"), decoded.index("--outputs")
+    assert decoded[first + 1 : second] == [f"{pieces}/{name}" for name in names]
+    assert decoded[second + 1 :] == [f"{tmp_path}/mbart/text/{name}" for name in names]
+    assert (value(binarized, "--pairs"), value(binarized, "--splits")) == ("de-fr,en-de", "test,train")
+    assert trained[1] == f"{tmp_path}/mbart/bin"
+    found = [value(trained, name) for name in ("--source-lang", "--target-lang", "--langs", "--stop-time-hours")]
+    assert found == ["de", "en", "en,de,fr,es", "0.5"]
+    assert value(trained, "--finetune-from-model") == f"{tmp_path}/mbart/mbart.pt"
+    (tmp_path / "mbart" / "bin" / "manifest.json").write_text("{}", encoding="utf-8")
+    assert len(calls_of(tmp_path, f"train_mbart.sh {tmp_path} run 0.5 7")) == 1
