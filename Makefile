@@ -56,10 +56,11 @@ format: $(STAMPS)/check  ## let ruff mend and format the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: install  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (40 minutes; a quiet machine)
+bench: $(STAMPS)/plots  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (55 minutes; a quiet machine)
 	$(PY) -m benchmarks.vocab_losses $(BENCH_ARGS)
 	$(PY) -m benchmarks.sga_training_step $(BENCH_ARGS)
 	$(PY) -m benchmarks.decoding $(BENCH_ARGS)
+	$(PY) -m benchmarks.free_decoding $(BENCH_ARGS)
 	$(PY) -m benchmarks.data_path
 	$(PY) -m benchmarks.nlu_data_path
 	$(PY) -m benchmarks.csr_data_path

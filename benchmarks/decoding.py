@@ -9,8 +9,9 @@ percentile over sentences, one after another) and one large batch. Model only: t
 
 import argparse
 import time
+from contextlib import ExitStack
 from functools import partial
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -23,8 +24,17 @@ from . import floor, measure, report
 from .systems import Sizes, autoregressive, batch, dictionary, sga
 
 PASSES = (0, 1, 2, 4)
+TYPICAL = 25
+"""Tokens of each sentence of the large batch, and of the one whose time is taken apart."""
+
 Decode = Callable[[Dict[str, Any], int], Any]
 """(sample, tokens to produce) -> hypotheses."""
+
+Systems = Dict[str, Tuple[Any, Decode]]
+"""Name -> model and its decoding."""
+
+Least = Callable[[str, Any, Dict[str, float]], float]
+"""(name, model, rates of the machine) -> floor in seconds of one sentence of ``TYPICAL`` tokens."""
 
 
 def decode_sga(model: Any, symbols: Dictionary, passes: int) -> Decode:
@@ -46,13 +56,16 @@ def decode_autoregressive(model: Any, symbols: Dictionary, beam: int) -> Decode:
 def shares(model: Any, decode: Callable[[], Any], device: torch.device) -> Dict[str, float]:
     """Shares of the time of one decoding: attention, feed-forward, projection to the vocabulary, and the rest (Python, search)."""
     names = {"self_attn": "attention", "encoder_attn": "attention", "fc1": "feed-forward", "fc2": "feed-forward"}
+    names["output_projection"] = "projection"
     groups: Dict[str, List[Any]] = {"attention": [], "feed-forward": [], "projection": []}
     for name, module in model.named_modules():
         group = names.get(name.rsplit(".", 1)[-1])
         if group is not None:
             groups[group].append(module)
-    owner, method = (model, "best_path") if hasattr(model, "best_path") else (model.decoder, "output_layer")
-    with floor.stopwatch(groups, device) as seconds, floor.timed_method(owner, method, seconds, "projection", device):
+    with ExitStack() as stack:
+        seconds = stack.enter_context(floor.stopwatch(groups, device))
+        if hasattr(model, "best_path"):  # SGA projects by a function over the tied embedding
+            stack.enter_context(floor.timed_method(model, "best_path", seconds, "projection", device))
         measure.synchronise(device)
         start = time.perf_counter()
         decode()
@@ -63,7 +76,7 @@ def shares(model: Any, decode: Callable[[], Any], device: torch.device) -> Dict[
     return {name: round(value, 3) for name, value in parts.items()}
 
 
-def least_seconds(name: str, model: Any, sizes: Sizes, length: int, rates: Dict[str, float]) -> float:
+def least_seconds(sizes: Sizes, length: int, name: str, model: Any, rates: Dict[str, float]) -> float:
     """Floor of one sentence: bytes of weights and operations of the products, whichever takes longer (see the page's note)."""
     table = sizes.vocab * sizes.width * 4
     layer_flops = (
@@ -84,10 +97,10 @@ def least_seconds(name: str, model: Any, sizes: Sizes, length: int, rates: Dict[
     return floor.floor_seconds(encoder + length * (decoder + table), flops, rates)
 
 
-def systems(sizes: Sizes, symbols: Dictionary, device: torch.device) -> Dict[str, Tuple[Any, Decode]]:
-    """Name -> model and its decoding. The name of an AT system ends with its beam."""
+def systems(sizes: Sizes, symbols: Dictionary, device: torch.device) -> Systems:
+    """The systems of this page. The name of an AT system ends with its beam."""
     model = sga(sizes, device)
-    found: Dict[str, Tuple[Any, Decode]] = {}
+    found: Systems = {}
     for passes in PASSES:
         name = f"SGA {passes} passes" if passes else "SGA alignment"
         found[name] = model, decode_sga(model, symbols, passes)
@@ -108,44 +121,70 @@ def sentence_lengths(count: int, seed: int = 1) -> Tensor:
 def compare(sizes: Sizes, options: argparse.Namespace, device: torch.device) -> List[Dict[str, Any]]:
     """One vocabulary: rows of the table."""
     symbols = dictionary(sizes.vocab)
-    rates = floor.peak_rates(device)
-    found = systems(sizes, symbols, device)
-    lengths = sentence_lengths(options.sentences)
-    singles = [(batch(length[None], sizes.vocab, device, seed), int(length)) for seed, length in enumerate(lengths)]
-    seconds: Dict[str, List[float]] = {name: [] for name in found}
-    for number, (sample, length) in enumerate(singles):
-        calls = {name: partial(decode, sample, length) for name, (_, decode) in found.items()}
-        measure.say(f"V = {sizes.vocab}, sentence {number + 1}/{len(singles)}, {length} tokens")
-        timings = measure.time_side_by_side(calls, 1, device, warmup=int(number == 0), quiet=True)
-        for name, timing in timings.items():
-            seconds[name] += timing.seconds
-    large = batch(torch.full((options.batch,), 25), sizes.vocab, device)
-    calls = {name: partial(decode, large, 25) for name, (_, decode) in found.items()}
-    together = measure.time_side_by_side(calls, options.rounds, device)
     base = f"AT {sizes.layers}+{sizes.layers} beam 5"
-    typical = batch(torch.tensor([25]), sizes.vocab, device)
+    return time_systems(
+        systems(sizes, symbols, device), base, partial(least_seconds, sizes, TYPICAL), sizes.vocab, options, device
+    )
+
+
+def time_systems(
+    found: Systems, base: str, least: Least, vocab: int, options: argparse.Namespace, device: torch.device
+) -> List[Dict[str, Any]]:
+    """Time systems side by side: sentences one by one, then a large batch.
+
+    Args:
+        found: the systems.
+        base: the one of them to whose time the others' are compared.
+        least: floor of a system.
+        vocab: V.
+        options: ``sentences``, ``batch`` and ``rounds``.
+        device: where the models are.
+
+    Returns:
+        A row a system.
+    """
+    rates = floor.peak_rates(device)
+    seconds = time_singles(found, vocab, options.sentences, device)
+    large = batch(torch.full((options.batch,), TYPICAL), vocab, device)
+    calls = {name: partial(decode, large, TYPICAL) for name, (_, decode) in found.items()}
+    # The sentences before have warmed a CPU up; kernels of a GPU are chosen by the size of the batch.
+    together = measure.time_side_by_side(calls, options.rounds, device, warmup=int(device.type == "cuda"))
+    typical = batch(torch.tensor([TYPICAL]), vocab, device)
     rows = []
     for name, (model, decode) in found.items():
         single = measure.Timing(seconds[name])
         rows.append(
             {
-                "vocab": sizes.vocab,
+                "vocab": vocab,
                 "system": name,
                 "p50": single.median,
                 "p95": measure.percentile(seconds[name], 0.95),
                 "speedup": [round(1 / value, 2) for value in single.ratio_to(measure.Timing(seconds[base]))],
                 "batch_sentences_per_s": options.batch / together[name].median,
                 "batch_speedup": round(1 / together[name].ratio_to(together[base]).median, 2),
-                "shares": shares(model, partial(decode, typical, 25), device),
-                "floor": least_seconds(name, model, sizes, 25, rates),
+                "shares": shares(model, partial(decode, typical, TYPICAL), device),
+                "floor": least(name, model, rates),
                 "rates": {key: round(value, 1) for key, value in rates.items()},
             }
         )
     return rows
 
 
-def render(content: Dict[str, Any]) -> str:
-    """The table of one machine."""
+def time_singles(found: Systems, vocab: int, count: int, device: torch.device) -> Dict[str, List[float]]:
+    """Seconds of each of ``count`` sentences, by system; all systems decode a sentence before the next."""
+    seconds: Dict[str, List[float]] = {name: [] for name in found}
+    for number, length in enumerate(sentence_lengths(count).tolist()):
+        sample = batch(torch.tensor([length]), vocab, device, seed=number)
+        calls = {name: partial(decode, sample, length) for name, (_, decode) in found.items()}
+        measure.say(f"V = {vocab}, sentence {number + 1}/{count}, {length} tokens")
+        timings = measure.time_side_by_side(calls, 1, device, warmup=int(number == 0), quiet=True)
+        for name, timing in timings.items():
+            seconds[name] += timing.seconds
+    return seconds
+
+
+def render(content: Dict[str, Any], base: str = "AT beam 5") -> str:
+    """The table of one machine; ``base`` is what speed-ups are measured against."""
     rows = []
     for row in content["results"]:
         parts = ", ".join(f"{name} {100 * share:.0f}" for name, share in row["shares"].items())
@@ -157,37 +196,49 @@ def render(content: Dict[str, Any]) -> str:
         "system",
         "p50 ms",
         "p95 ms",
-        "× AT beam 5",
-        "floor ms (25 tokens)",
+        f"× {base}",
+        f"floor ms ({TYPICAL} tokens)",
         "sentences/s, batch",
-        "× AT beam 5",
+        f"× {base}",
         "time in %",
     ]
     return report.table(columns, rows)
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run(
+    name: str,
+    text: str,
+    measure_vocab: Callable[[Sizes, argparse.Namespace, torch.device], List[Dict[str, Any]]],
+    show: Callable[[Dict[str, Any]], str],
+    argv: Optional[Sequence[str]] = None,
+    sentences: int = 12,
+) -> None:
+    """The command line of a decoding benchmark: measure each vocabulary, write the JSON file, print the table."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="cpu or cuda (default: the GPU where there is one)")
     parser.add_argument("--vocab", default="250002,32002", help="vocabulary sizes V")
     parser.add_argument("--layers", type=int, default=12, help="L")
     parser.add_argument("--width", type=int, default=768, help="C")
     parser.add_argument("--heads", type=int, default=12, help="H")
-    parser.add_argument("--sentences", type=int, default=12, help="sentences decoded one by one")
+    parser.add_argument("--sentences", type=int, default=sentences, help="sentences decoded one by one")
     parser.add_argument("--batch", type=int, default=32, help="size of the large batch")
     parser.add_argument("--rounds", type=int, default=1, help="timed rounds of the large batch")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     device = measure.pick_device(options.device)
     results: List[Dict[str, Any]] = []
     with torch.no_grad():
         for vocab in map(int, options.vocab.split(",")):
             sizes = Sizes(vocab, options.layers, options.width, options.heads)
-            results += compare(sizes, options, device)
+            results += measure_vocab(sizes, options, device)
     chosen = {key: value for key, value in vars(options).items() if key != "device"}
-    path = report.write("decoding", device, chosen, results)
-    print(render({"results": results}))
+    path = report.write(name, device, chosen, results)
+    print(show({"results": results}))
     measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    """Command line."""
+    run("decoding", __doc__ or "", compare, render, argv)
 
 
 if __name__ == "__main__":

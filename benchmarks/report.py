@@ -58,5 +58,6 @@ def write(name: str, device: torch.device, options: Dict[str, Any], results: Any
 
 
 def load(name: str) -> List[Dict[str, Any]]:
-    """All committed results of a benchmark, CPU first."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob(f"{name}-*.json"))]
+    """All committed results of a benchmark, CPU first, each with the stem of its ``file``."""
+    paths = sorted(RESULTS.glob(f"{name}-*.json"))
+    return [{**json.loads(path.read_text(encoding="utf-8")), "file": path.stem} for path in paths]

@@ -1,18 +1,22 @@
 """Decoding speed of trained models with their own stopping: text to text and model only, with the quality of what was timed.
 
     python -m benchmarks.trained --system SGA=runs/multi30k/sga/average.pt --system AT=runs/multi30k/at/average.pt \\
+        --system mBART=runs/mbart/en-de/average.pt,runs/mbart/mt,runs/mbart/sentencepiece.bpe.model \\
         --data runs/multi30k/bin --pair en-de --sentencepiece runs/multi30k/sentencepiece.bpe.model \\
         --source test.en --reference test.de [--sentences 200] [--batch 32]
 
-Each system decodes the same sentences, one by one and in batches: SGA with at most 0, 1 and 10 passes (how many a sentence took is
-in the histogram), AT with beam 5 and 1. The first system named AT is the base of the ratios.
+Each system decodes the same sentences, one by one and in batches: SGA without a pass, with one forced pass, and with at most 8 and
+10 (how many a sentence took is in the histogram), systems that write from left to right with beam 5 and 1. Any system of the stock
+translation tasks can be named: transformers, gpt_msp, several languages in one model with their tags, mBART. A system whose
+data-bin or pieces differ brings its own. The first system named AT is the base of the ratios.
 """
 
 import argparse
 import collections
+import copy
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import sacrebleu
 import sentencepiece
@@ -22,22 +26,39 @@ from omegaconf import OmegaConf
 
 import fairseq_plugins  # noqa: F401  (registers what checkpoints may hold)
 
-from . import measure, report
+from . import measure, report, trained_plot
 
+FORCED: Dict[str, Any] = {"iter_decode_max_iter": 1, "iter_decode_force_max_iter": True}
+ALLOWED: Dict[str, Any] = {"iter_decode_max_iter": 8}
+PASSES: List[Dict[str, Any]] = [{"iter_decode_max_iter": 0}, FORCED, ALLOWED, {"iter_decode_max_iter": 10}]
+BEAMS: List[Dict[str, Any]] = [{"beam": beam, "max_len_a": 1.2, "max_len_b": 10} for beam in (5, 1)]
 DECODINGS: Dict[str, List[Dict[str, Any]]] = {
-    "sga_translation": [{"iter_decode_max_iter": passes} for passes in (0, 1, 10)],
-    "translation": [{"beam": beam, "max_len_a": 1.2, "max_len_b": 10} for beam in (5, 1)],
+    "sga_translation": PASSES,
+    "sga_translation_multi": PASSES,
+    "translation": BEAMS,
+    "translation_multi_simple_epoch": BEAMS,
+    "translation_multi_temperature": BEAMS,
+    "translation_from_pretrained_bart": BEAMS,
 }
 """By task: the options of each generator that is timed."""
 
 
 class System(NamedTuple):
-    """A trained model and one way of decoding with it."""
+    """A trained model and one way of decoding with it.
+
+    Attributes:
+        name: what ``--system`` calls it, a comma, and the decoding.
+        task: of the checkpoint.
+        model: in evaluation mode.
+        generator: of the task.
+        pieces: the sentencepiece model of its data.
+    """
 
     name: str
     task: Any
     model: Any
     generator: Any
+    pieces: Any
 
 
 class Run(NamedTuple):
@@ -56,37 +77,70 @@ class Run(NamedTuple):
     steps: List[int]
 
 
-def load(option: str, data: Path, pair: str, device: torch.device) -> List[System]:
-    """All decodings of ``NAME=CHECKPOINT``.
+class Source(NamedTuple):
+    """``NAME=CHECKPOINT[,DATA[,SENTENCEPIECE]]``: where a system comes from."""
+
+    name: str
+    checkpoint: str
+    data: Path
+    sentencepiece: Path
+
+    @classmethod
+    def parse(cls, option: str, data: Path, pieces: Path) -> "Source":
+        """Read ``--system``; what it leaves out is ``--data`` and ``--sentencepiece``.
+
+        Raises:
+            ValueError: no name, no checkpoint, or more than three paths.
+        """
+        name, _, paths = option.partition("=")
+        found = paths.split(",")
+        if not (name and all(found)) or len(found) > 3:
+            raise ValueError(f"--system {option}: valid: NAME=CHECKPOINT[,DATA[,SENTENCEPIECE]]")
+        return cls(name, found[0], *(map(Path, [*found[1:], *(str(data), str(pieces))[len(found) - 1 :]])))
+
+
+def load(source: Source, pair: str, device: torch.device) -> List[System]:
+    """All decodings of a system.
 
     Raises:
-        ValueError: no ``=``, or a task that is not timed here.
+        ValueError: a task that is not timed here.
     """
-    name, equals, path = option.partition("=")
-    if not equals:
-        raise ValueError(f"--system {option}: valid: NAME=CHECKPOINT")
-    source, target = pair.split("-")
-    overrides = {"data": str(data), "source_lang": source, "target_lang": target, "eval_bleu": False}
-    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([path], arg_overrides=overrides)
+    overrides: Dict[str, Any] = {"data": str(source.data), "eval_bleu": False}
+    overrides["source_lang"], overrides["target_lang"] = pair.split("-")
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([source.checkpoint], arg_overrides=overrides)
     if cfg.task._name not in DECODINGS:
-        raise ValueError(f"--system {option}: task {cfg.task._name}; valid: {', '.join(DECODINGS)}")
+        raise ValueError(f"--system {source.name}: task {cfg.task._name}; valid: {', '.join(DECODINGS)}")
     model = models[0].to(device).eval()
     model.prepare_for_inference_(cfg)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(source.sentencepiece))
     systems = []
-    for options in DECODINGS[cfg.task._name]:
-        generation = OmegaConf.merge(cfg.generation, options)
-        text = f"beam {options['beam']}" if "beam" in options else f"at most {options['iter_decode_max_iter']} passes"
-        systems.append(System(f"{name}, {text}", task, model, task.build_generator([model], generation)))
+    for options in decodings(cfg.task._name, model):
+        # One model each: a stock BART keeps the beam of a generator that was built on it, if that is above 1.
+        own = copy.deepcopy(model)
+        generator = task.build_generator([own], OmegaConf.merge(cfg.generation, options))
+        systems.append(System(f"{source.name}, {described(options)}", task, own, generator, pieces))
     return systems
 
 
-def translate(system: System, lines: List[str], pieces: Any, size: int, device: torch.device) -> Run:
+def decodings(task: str, model: Any) -> List[Dict[str, Any]]:
+    """Options of the generators; a model without a denoiser has nothing to pass."""
+    return DECODINGS[task] if getattr(model, "has_denoiser", True) else PASSES[:1]
+
+
+def described(options: Dict[str, Any]) -> str:
+    """A decoding in words."""
+    if "beam" in options:
+        return f"beam {options['beam']}"
+    return "1 forced pass" if options == FORCED else f"at most {options['iter_decode_max_iter']} passes"
+
+
+def translate(system: System, lines: List[str], size: int, device: torch.device) -> Run:
     """Decode all lines, ``size`` at a time."""
     run = Run([], [], [], [])
     symbols = system.task.source_dictionary
     for first in range(0, len(lines), size):
         start = time.perf_counter()
-        encoded = [" ".join(pieces.encode(line, out_type=str)) for line in lines[first : first + size]]
+        encoded = [" ".join(system.pieces.encode(line, out_type=str)) for line in lines[first : first + size]]
         tokens = [symbols.encode_line(line, add_if_not_exist=False).long() for line in encoded]
         dataset = system.task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
         sample = dataset.collater([dataset[index] for index in range(len(tokens))])
@@ -117,18 +171,40 @@ def symbols_to_strip(generator: Any) -> Any:
 def compare(systems: List[System], options: argparse.Namespace, device: torch.device) -> List[Dict[str, Any]]:
     """Rows of the table."""
     lines, reference = read_pair(options)
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(options.sentencepiece))
     runs: Dict[Tuple[str, int], List[Run]] = collections.defaultdict(list)
     for round_number in range(-1, options.rounds):
         for system in systems:
             measure.say(f"round {round_number + 1}/{options.rounds}: {system.name}")
             for size in (1, options.batch):
                 warm = lines[: max(len(lines) // 10, 1)] if round_number < 0 else lines
-                run = translate(system, warm, pieces, size, device)
+                run = translate(system, warm, size, device)
                 if round_number >= 0:
                     runs[system.name, size].append(run)
     base = next((system.name for system in systems if system.name.startswith("AT")), systems[0].name)
-    return [row(system.name, runs, base, reference, options.batch) for system in systems]
+    rows = []
+    for system in systems:
+        rows.append({**row(system.name, runs, base, reference, options.batch), **parameters(system.model)})
+        one_pass = system.name.replace(described(ALLOWED), described(FORCED))
+        if one_pass != system.name:
+            rows[-1]["to_one_pass"] = {
+                str(size): to_one_pass(runs[system.name, size], runs[one_pass, size]) for size in (1, options.batch)
+            }
+    return rows
+
+
+def to_one_pass(allowed: Sequence[Run], forced: Sequence[Run]) -> List[float]:
+    """Time inside the generator with the passes that the sentences need to that with one forced pass: median, least, most."""
+    times = [measure.Timing([sum(run.model) for run in runs]) for runs in (allowed, forced)]
+    return [round(value, 3) for value in times[0].ratio_to(times[1])]
+
+
+def parameters(model: Any) -> Dict[str, int]:
+    """How many parameters there are, and how many of them were trained."""
+    found = list(model.parameters())
+    return {
+        "parameters": sum(one.numel() for one in found),
+        "trained_parameters": sum(one.numel() for one in found if one.requires_grad),
+    }
 
 
 def row(
@@ -152,7 +228,8 @@ def row(
         "p95": measure.percentile(seconds, 0.95),
         "speedup": ratio(1, "total"),
         "model_only_speedup": ratio(1, "model"),
-        "batch_sentences_per_s": len(reference) / sorted(sum(run.total) for run in batched)[len(batched) // 2],
+        "sentences_per_s": len(reference) / middle(single),
+        "batch_sentences_per_s": len(reference) / middle(batched),
         "batch_speedup": ratio(size, "total"),
         "bleu": round(score.score, 1),
         "length_ratio": round(score.sys_len / score.ref_len, 3),
@@ -160,6 +237,11 @@ def row(
         "passes": {str(count): steps[count] for count in sorted(steps)},
         "mean_passes": round(sum(single[0].steps) / len(single[0].steps), 2) if steps else None,
     }
+
+
+def middle(runs: Sequence[Run]) -> float:
+    """Seconds of all sentences: median over the rounds."""
+    return measure.Timing([sum(run.total) for run in runs]).median
 
 
 def read_pair(options: argparse.Namespace) -> Tuple[List[str], List[str]]:
@@ -182,21 +264,27 @@ def _number(entry: Tuple[str, int]) -> int:
 
 
 def render(content: Dict[str, Any]) -> str:
-    """The table of one machine, and the histograms."""
-    rows, histograms = [], []
+    """The table of one machine, what passes cost, the histograms, the plots."""
+    rows, notes = [], []
     for one in content["results"]:
-        cells = [one["system"], f"{1000 * one['p50']:.1f}", f"{1000 * one['p95']:.1f}", f"{one['speedup']:.1f}"]
+        cells = [one["system"], _whole(one.get("trained_parameters"))]
+        cells += [f"{1000 * one['p50']:.1f}", f"{1000 * one['p95']:.1f}", f"{one['speedup']:.1f}"]
         cells += [
             f"{one['model_only_speedup']:.1f}",
             f"{one['batch_sentences_per_s']:,.0f}",
             f"{one['batch_speedup']:.1f}",
         ]
         rows.append([*cells, f"{one['bleu']:.1f}", f"{one['length_ratio']:.3f}"])
+        for size, (median, low, high) in one.get("to_one_pass", {}).items():
+            notes.append(
+                f"- {one['system']}, batch {size}: {median:.2f} ({low:.2f} to {high:.2f}) times the time of 1 forced pass"
+            )
         if one["mean_passes"] is not None:
             counts = ", ".join(f"{passes}: {count}" for passes, count in sorted(one["passes"].items(), key=_number))
-            histograms.append(f"- {one['system']}: mean {one['mean_passes']:.2f} passes; sentences by passes {counts}")
+            notes.append(f"- {one['system']}: mean {one['mean_passes']:.2f} passes; sentences by passes {counts}")
     columns = [
         "system",
+        "trained parameters",
         "p50 ms",
         "p95 ms",
         "× base",
@@ -207,17 +295,27 @@ def render(content: Dict[str, Any]) -> str:
         "length",
     ]
     signature = content["results"][0]["signature"]
-    return "\n".join([report.table(columns, rows), "", *histograms, f"- BLEU of the timed outputs: `{signature}`"])
+    notes.append(f"- BLEU of the timed outputs: `{signature}`")
+    return "\n".join([report.table(columns, rows), "", *notes, *trained_plot.links(content)])
+
+
+def _whole(number: Optional[int]) -> str:
+    """With commas; nothing for what an earlier run did not count."""
+    return "" if number is None else f"{number:,}"
 
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="cpu or cuda (default: the GPU where there is one)")
-    parser.add_argument("--system", action="append", required=True, help="NAME=CHECKPOINT; may be repeated")
-    parser.add_argument("--data", type=Path, required=True, help="data-bin with the dictionaries")
+    parser.add_argument("--system", action="append", required=True, metavar="NAME=CHECKPOINT[,DATA[,SENTENCEPIECE]]")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="data-bin with the dictionaries, unless a system has its own"
+    )
     parser.add_argument("--pair", default="en-de", help="SOURCE-TARGET")
-    parser.add_argument("--sentencepiece", type=Path, required=True, help="the sentencepiece model of the data")
+    parser.add_argument(
+        "--sentencepiece", type=Path, required=True, help="sentencepiece model of the data, unless a system has its own"
+    )
     parser.add_argument("--source", type=Path, required=True, help="sentences to translate, one a line")
     parser.add_argument("--reference", type=Path, required=True, help="their translations")
     parser.add_argument("--sentences", type=int, default=200, help="how many of them")
@@ -225,7 +323,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds")
     options = parser.parse_args(argv)
     device = measure.pick_device(options.device)
-    systems = [system for option in options.system for system in load(option, options.data, options.pair, device)]
+    sources = [Source.parse(option, options.data, options.sentencepiece) for option in options.system]
+    systems = [system for source in sources for system in load(source, options.pair, device)]
     with torch.no_grad():
         results = compare(systems, options, device)
     chosen = {key: getattr(options, key) for key in ("pair", "sentences", "batch", "rounds")}

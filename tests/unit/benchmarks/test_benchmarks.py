@@ -138,8 +138,8 @@ def test_the_page_is_made_of_the_committed_files(tmp_path: Path, monkeypatch: py
     assert {"device", "torch", "fairseq", "threads"} <= set(content["machine"])
     page = results.render()
     assert page.count("| ctc | frozen |") == 2 and "## decoding" not in page
-    assert "yet: `sga_training_step`, `decoding`, `trained`, `data_path`, `deltalm`, `nlu_data_path`, `cka`, " in page
-    assert "`csr_data_path`, `word_mapping`, `veco`, `veco_data_path`." in page
+    assert "yet: `sga_training_step`, `decoding`, `free_decoding`, `trained`, `data_path`, `deltalm`, " in page
+    assert "`nlu_data_path`, `cka`, `csr_data_path`, `word_mapping`, `veco`, `veco_data_path`." in page
     assert page == results.render()
 
 

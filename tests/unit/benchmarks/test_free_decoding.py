@@ -1,0 +1,131 @@
+"""The benchmark of free generation decodes what it says: lengths, iterations, passes; its floor by hand. No time is asserted."""
+
+import argparse
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from benchmarks import decoding, floor, free_decoding, measure, results
+from benchmarks.systems import Sizes, batch, dictionary, prompted_lm, sga
+
+SIZES = Sizes(vocab=60, layers=2, width=16, heads=2, prompts=3)
+CPU = torch.device("cpu")
+NAMES = [
+    "SGA 0 iterations", "SGA 0 iterations + denoiser", "SGA 2 iterations", "SGA 2 iterations + denoiser",
+    "SGA 4 iterations", "SGA 4 iterations + denoiser", "SGA 8 iterations", "SGA 8 iterations + denoiser",
+    "MSP beam 1", "MSP beam 4",
+]  # fmt: skip
+
+
+def counted(model: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> List[int]:
+    """Sizes of the batches that a method of the model is called with."""
+    calls: List[int] = []
+    original = getattr(model, method)
+
+    def spy(*args: Any) -> Any:
+        calls.append(args[0].numel() if torch.is_tensor(args[0]) else 0)
+        return original(*args)
+
+    monkeypatch.setattr(model, method, spy)
+    return calls
+
+
+@torch.no_grad()
+def test_every_system_does_what_its_name_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = free_decoding.systems(SIZES, dictionary(SIZES.vocab), CPU)
+    assert list(found) == NAMES
+    model = found[NAMES[0]][0]
+    filled, aligned = counted(model, "fill_masks", monkeypatch), counted(model, "align", monkeypatch)
+    for name, (_, decode) in found.items():
+        for length in (9, 12):  # the second call must forget the length of the first
+            filled.clear(), aligned.clear()
+            best = [sentence[0] for sentence in decode(batch(torch.tensor([9, 7]), SIZES.vocab, CPU), length)]
+            if name.startswith("MSP"):
+                assert [len(one["tokens"]) for one in best] == [length + 1] * 2, "and </s>"
+                continue
+            iterations = int(name.split()[1])
+            assert filled == [2 * length] * iterations and len(aligned) == (iterations == 0)
+            assert [one["steps"] for one in best] == [int(name.endswith("denoiser"))] * 2
+            if iterations and not name.endswith("denoiser"):
+                assert [len(one["tokens"]) for one in best] == [length] * 2
+
+
+def test_the_beam_is_the_one_of_the_name() -> None:
+    found = free_decoding.systems(SIZES, dictionary(SIZES.vocab), CPU)
+    sample = batch(torch.tensor([6]), SIZES.vocab, CPU)
+    with torch.no_grad():
+        assert [len(found[f"MSP beam {beam}"][1](sample, 8)[0]) for beam in (1, 4)] == [1, 4]
+
+
+def test_tokens_of_each_iteration_by_hand() -> None:
+    assert free_decoding.unit_tokens(25, 0) == ([50], [50])
+    assert free_decoding.unit_tokens(25, 2) == ([25, 25], [25, 12])
+    assert free_decoding.unit_tokens(25, 4) == ([25] * 4, [25, 18, 12, 6])
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "tables", "through", "projected"),
+    [
+        ("SGA 0 iterations", 2, 1, 5 + 10, 10),
+        ("SGA 4 iterations", 5, 4, 5 + 4 * 5, 5 + 3 + 2 + 1),
+        ("SGA 4 iterations + denoiser", 6, 5, 5 + 4 * 5 + 10, 5 + 3 + 2 + 1 + 10),
+        ("MSP beam 1", 2 + 5, 5, 2 * 5 + 5, 5),
+        ("MSP beam 4", 2 + 5, 5, 2 * 5 + 4 * 5, 4 * 5),
+    ],
+)
+def test_the_floor_by_hand(name: str, weights: int, tables: int, through: int, projected: int) -> None:
+    """Layers have 12 C^2 weights, 9 C biases and 4 C of layer norms, 4 bytes each; source and target 5 tokens."""
+    model = prompted_lm(SIZES, dictionary(60), CPU) if name.startswith("MSP") else sga(SIZES, CPU)
+    layers = 2 * (12 * 16**2 + 13 * 16)
+    reading = {"gflops": 1e9, "gb_per_s": 1e-9}
+    assert free_decoding.least_seconds(SIZES, 5, name, model, reading) == 4 * (weights * layers + tables * 60 * 16)
+    computing = {"gflops": 1e-9, "gb_per_s": 1e9}
+    flops = through * 2 * 2 * 12 * 16**2 + projected * 2 * 60 * 16
+    assert free_decoding.least_seconds(SIZES, 5, name, model, computing) == flops
+
+
+def test_shares_of_the_prompted_model() -> None:
+    model, symbols = prompted_lm(SIZES, dictionary(SIZES.vocab), CPU), dictionary(SIZES.vocab)
+    sample = batch(torch.tensor([9]), SIZES.vocab, CPU)
+    parts = decoding.shares(model, lambda: decoding.decode_autoregressive(model, symbols, 1)(sample, 9), CPU)
+    assert sum(parts.values()) == pytest.approx(1.0, abs=0.01)
+    assert min(parts[name] for name in ("attention", "feed-forward", "projection")) > 0
+
+
+def test_both_models_are_equally_large() -> None:
+    """The layers of both, and the prompts of three units or stages."""
+    sizes = {}
+    for name, model in (("SGA", sga(SIZES, CPU)), ("MSP", prompted_lm(SIZES, dictionary(60), CPU))):
+        sizes[name] = sum(one.numel() for key, one in model.named_parameters() if ".layers." in key)
+        assert sum(one.numel() for key, one in model.named_parameters() if key.endswith(".key")) == 3 * 2 * 3 * 16
+    assert sizes["SGA"] == sizes["MSP"]
+
+
+def test_a_table_and_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floor, "peak_rates", lambda device: {"gflops": 100.0, "gb_per_s": 10.0})
+    monkeypatch.setattr(decoding, "sentence_lengths", lambda count: torch.arange(count) + 8)
+    monkeypatch.setattr(decoding, "TYPICAL", 8)
+    monkeypatch.setattr(measure.gc, "collect", lambda: 0)  # takes longer than everything else here
+    options = argparse.Namespace(sentences=2, batch=2, rounds=1)
+    rows = free_decoding.compare(SIZES, options, CPU)
+    assert [row["system"] for row in rows] == NAMES and {row["vocab"] for row in rows} == {60}
+    base = next(row for row in rows if row["system"] == free_decoding.BASE)
+    assert base["speedup"] == [1.0, 1.0, 1.0] and base["batch_speedup"] == 1.0
+    table = free_decoding.render({"results": rows})
+    assert table.count("\n") == 1 + len(NAMES) and "× MSP beam 1" in table and "AT beam" not in table
+    (bar,) = results.BARS["free_decoding"]
+    assert (
+        results.verdict({"results": rows}, bar).count("holds") + results.verdict({"results": rows}, bar).count("missed")
+        == 1
+    )
+
+
+@pytest.mark.parametrize(("speed", "verdict"), [(4.1, "holds (0.244)"), (3.9, "**missed** (0.256)")])
+def test_the_bar_is_four_times_msp_with_the_largest_vocabulary(speed: float, verdict: str) -> None:
+    def row(vocab: int, system: str, value: float) -> Dict[str, Any]:
+        return {"vocab": vocab, "system": system, "speedup": [value] * 3}
+
+    rows = [row(9, "SGA 4 iterations + denoiser", speed), row(9, "SGA 4 iterations", 1.0), row(3, NAMES[5], 1.0)]
+    (bar,) = results.BARS["free_decoding"]
+    assert verdict in results.verdict({"results": rows}, bar)
