@@ -258,7 +258,6 @@ def test_a_curve_is_a_system_and_a_point_a_decoding() -> None:
 
 
 def test_the_page_and_its_plots_are_the_same_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
     folders = {}
     for name in ("one", "two"):
         folder = tmp_path / name
