@@ -9,7 +9,7 @@ shift 4
 . "$(dirname "${BASH_SOURCE[0]}")/settings_free.sh"
 . examples/sga/settings_mlm.sh
 base=$out/pretraining
-if [ ! -e "$base/bin/train.$source-$target.$target.idx" ]; then
+if [ ! -e "$base/bin/manifest.json" ]; then
     bash examples/sga/prepare_free.sh "$task" "$data" "$base/first"  # its text; the pieces of MLM only measure the lengths
     "$PYTHON" -m data_prep.spm train --inputs "$base/first/text/train."{"$source","$target"} --vocab-size "${VOCAB:-4000}" \
         --character-coverage 1.0 --model "$base/sentencepiece.bpe.model" --dict "$base/dict.txt"
