@@ -5,17 +5,21 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; two test processes share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may reach for the network
 
+import contextlib
 import logging
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Callable, List, Mapping, Optional, Union
+from typing import IO, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import pytest
 import torch
+
+from tests.warm import WarmStarter
 
 # Some fairseq modules configure logging when imported, onto a stream that pytest shows after its closing line. pytest
 # keeps its own record of every log line, so this process needs no other handler.
@@ -30,8 +34,9 @@ STOCK_COMMANDS = ("eval_lm", "generate", "hydra_train", "interactive", "preproce
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--device cpu|cuda``."""
+    """Add ``--device cpu|cuda`` and ``--cold``."""
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="device of the unit tests (default cpu)")
+    parser.addoption("--cold", action="store_true", help="start every stock command anew, not from a warm process")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -95,16 +100,28 @@ def _environment(device_name: str, env: Optional[Mapping[str, str]]) -> dict:
 
 
 @pytest.fixture(scope="session")
-def run_cli(request: pytest.FixtureRequest) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+def warm_starter(request: pytest.FixtureRequest) -> Iterator[WarmStarter]:
+    """Starts commands from a process that has imported torch and fairseq; it is started when first used."""
+    starter = WarmStarter(_environment(request.config.getoption("--device"), None))
+    yield starter
+    starter.close()
+
+
+@pytest.fixture(scope="session")
+def run_cli(
+    request: pytest.FixtureRequest, warm_starter: WarmStarter
+) -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """Run a command line in a subprocess, as a user would, with this Python and the checkout on its path.
 
     ``run_cli("train", data_dir, "--user-dir", user_dir, "--cpu", ...)`` runs ``fairseq-train``; the other stock
     commands go by the same names, and a module of the checkout by its dotted name (``"data_prep.clean"``). Options:
     ``stdin`` (text), ``cwd``, ``env`` (added to the environment), ``timeout`` (seconds, default 300), ``check``
     (default True: a non-zero exit fails the test and shows the last lines). Returns the CompletedProcess, with text
-    in ``stdout`` and ``stderr``. On ``--device cpu`` the GPU is hidden from the process.
+    in ``stdout`` and ``stderr``. On ``--device cpu`` the GPU is hidden from the process. Stock commands are forked from
+    a process that has imported torch and fairseq (``tests/warm.py``), unless ``--cold`` is given.
     """
     device_name = request.config.getoption("--device")
+    cold = request.config.getoption("--cold")
 
     def run(
         command: str,
@@ -115,29 +132,53 @@ def run_cli(request: pytest.FixtureRequest) -> Callable[..., "subprocess.Complet
         timeout: float = 300.0,
         check: bool = True,
     ) -> "subprocess.CompletedProcess[str]":
-        line = [sys.executable, "-m", _module(command), *map(str, arguments)]
-        process = subprocess.Popen(
-            line,
-            stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            cwd=str(cwd) if cwd is not None else None,
-            env=_environment(device_name, env),
-            start_new_session=True,  # so that a timeout also ends data-loading workers
-        )
-        try:
-            stdout, stderr = process.communicate(stdin, timeout=timeout)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            stdout, stderr = process.communicate()
+        module, given = _module(command), [str(argument) for argument in arguments]
+        line = [sys.executable, "-m", module, *given]
+        where, variables = str(cwd) if cwd is not None else os.getcwd(), _environment(device_name, env)
+        with contextlib.ExitStack() as stack:
+            # Files, not pipes: nobody has to read while the command runs.
+            files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+            files[0].write((stdin or "").encode())
+            files[0].seek(0)
+            numbers = (files[0].fileno(), files[1].fileno(), files[2].fileno())
+            if cold or not module.startswith("fairseq_cli.") or any(name.startswith("PYTHON") for name in env or ()):
+                status = _run_cold(line, numbers, where, variables, timeout)
+            else:
+                status = warm_starter.run(module, given, numbers, where, variables, timeout)
+            stdout, stderr = (_text(file) for file in files[1:])
+        if status is None:
             pytest.fail(f"still running after {timeout} s: {' '.join(line)}\n{_tail(stdout)}\n{_tail(stderr)}")
-        if check and process.returncode != 0:
-            pytest.fail(f"exit status {process.returncode}: {' '.join(line)}\n{_tail(stdout)}\n{_tail(stderr)}")
-        return subprocess.CompletedProcess(line, process.returncode, stdout, stderr)
+        if check and status != 0:
+            pytest.fail(f"exit status {status}: {' '.join(line)}\n{_tail(stdout)}\n{_tail(stderr)}")
+        return subprocess.CompletedProcess(line, status, stdout, stderr)
 
     return run
+
+
+def _run_cold(
+    line: Sequence[str], files: Tuple[int, int, int], cwd: str, env: Mapping[str, str], timeout: float
+) -> Optional[int]:
+    """Exit status of a command line, None after a timeout. ``files``: descriptors of its standard streams."""
+    process = subprocess.Popen(
+        line,
+        stdin=files[0],
+        stdout=files[1],
+        stderr=files[2],
+        cwd=cwd,
+        env=env,
+        start_new_session=True,  # so that a timeout also ends data-loading workers
+    )
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return None
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8").replace("\r\n", "\n")
 
 
 def _tail(text: str) -> str:

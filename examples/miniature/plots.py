@@ -90,4 +90,5 @@ def curve(entry: Dict[str, Any], metric: str) -> Tuple[List[float], List[float]]
     """Minutes and validation score of a run."""
     points = [point for point in entry.get("validation", []) if metric in point]
     minute = entry.get("train_seconds", 0.0) / 60 / max(entry.get("updates", 0), 1)
-    return [point["num_updates"] * minute for point in points], [point[metric] for point in points]
+    earlier = entry.get("earlier_updates", 0)
+    return [(earlier + point["num_updates"]) * minute for point in points], [point[metric] for point in points]

@@ -7,14 +7,14 @@ import platform
 import re
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import torch
 
 KEPT = ("arch", "criterion", "lr", "max_tokens", "batch_size", "seed", "no_denoising", "prompt_length")
 
 TRAINED = re.compile(r"num\. (shared|expert) model params: [\d,]+ \(num\. trained: ([\d,]+)\)")
-BACKBONE = "backbone"  # where train_adapter.sh puts the transformer of a run
+EARLIER = ("backbone", "restore")  # stages of a run before its last one, folders in its own: train_adapter.sh, csr.yaml
 
 VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1")
 
@@ -48,12 +48,17 @@ def trained_parameters(log: Path) -> int:
     return sum(counts.values())
 
 
-def train_seconds(run: Path, state: Dict[str, Any]) -> float:
-    """Wall time of training, with that of the model inside the run's folder that it adapts."""
-    states, earlier = [state], run / BACKBONE / "checkpoint_last.pt"
-    if earlier.is_file():
-        states.append(torch.load(earlier, weights_only=True, map_location="cpu"))
-    return sum(float(one["extra_state"]["previous_training_time"]) for one in states)
+def updates_and_seconds(state: Dict[str, Any]) -> Tuple[int, float]:
+    """Updates and wall time of the training that wrote a checkpoint."""
+    updates = int(state["optimizer_history"][-1]["num_updates"])
+    return updates, float(state["extra_state"]["previous_training_time"])
+
+
+def earlier_stages(run: Path) -> Tuple[int, float]:
+    """Updates and wall time of the stages inside the run's folder from which its last stage started."""
+    found = [path for path in (run / stage / "checkpoint_last.pt" for stage in EARLIER) if path.is_file()]
+    counts = [updates_and_seconds(torch.load(path, weights_only=True, map_location="cpu")) for path in found]
+    return sum(updates for updates, _ in counts), sum(seconds for _, seconds in counts)
 
 
 def validation_point(record: Dict[str, Any]) -> Dict[str, float]:
@@ -65,7 +70,7 @@ def validation_point(record: Dict[str, Any]) -> Dict[str, float]:
 
 
 def describe(run: Path) -> Dict[str, Any]:
-    """Facts of a run from its log and its last checkpoint."""
+    """Facts of a run from its log and its last checkpoint, with the updates and the time of the stages before it."""
     from fairseq_plugins.analysis.training_logs import json_records  # not before main() has told where the package lies
 
     curve = [point for point in map(validation_point, json_records(run / "train.log")) if point]
@@ -74,9 +79,11 @@ def describe(run: Path) -> Dict[str, Any]:
     for section in ("model", "optimization", "dataset", "common"):
         part = state["cfg"][section]
         options.update(part if isinstance(part, dict) else vars(part))  # models without a dataclass keep a Namespace
+    (updates, seconds), (earlier, earlier_seconds) = updates_and_seconds(state), earlier_stages(run)
     return {
-        "updates": int(state["optimizer_history"][-1]["num_updates"]),
-        "train_seconds": round(train_seconds(run, state), 1),
+        "updates": updates + earlier,
+        "earlier_updates": earlier,  # of them, those before the last stage, which alone has the curve and the parameters
+        "train_seconds": round(seconds + earlier_seconds, 1),
         "trained_parameters": trained_parameters(run / "train.log"),
         "validation": curve,
         "mean_passes": mean_passes(run),

@@ -229,6 +229,8 @@ def test_the_plot_shows_every_run(runner: Any) -> None:
     (good, rows), (bad, _) = drawn["o"]
     assert good == [pytest.approx(100.0)] * 3 and rows == [0, 0, 0] and max(bad) < 100 and len(bad) == 3
     assert len(drawn["-"]) == 6 and ([0.75], [2.0]) in drawn["-"]
+    late = dict(finals[0], updates=6, earlier_updates=4)  # of a stage without this curve
+    assert plots.curve(late, "bleu") == ([1.25], [2.0])
 
 
 @pytest.mark.parametrize(

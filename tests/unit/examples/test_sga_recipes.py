@@ -39,12 +39,17 @@ def test_trained_parameters_are_those_of_the_last_start(tmp_path: Path) -> None:
         record.trained_parameters(log)
 
 
-def test_the_time_of_a_run_counts_the_model_that_it_adapts(tmp_path: Path) -> None:
-    state = {"extra_state": {"previous_training_time": 30.0}}
-    assert record.train_seconds(tmp_path, state) == 30.0
-    (tmp_path / "backbone").mkdir()
-    torch.save({"extra_state": {"previous_training_time": 12.5}}, tmp_path / "backbone" / "checkpoint_last.pt")
-    assert record.train_seconds(tmp_path, state) == 42.5
+@pytest.mark.parametrize("stage", ["backbone", "restore"])
+def test_a_run_counts_the_stage_that_it_starts_from(tmp_path: Path, stage: str) -> None:
+    def state(updates: int, seconds: float) -> Dict[str, Any]:
+        history = [{"num_updates": 3}, {"num_updates": updates}]
+        return {"optimizer_history": history, "extra_state": {"previous_training_time": seconds}}
+
+    assert record.updates_and_seconds(state(400, 30.0)) == (400, 30.0)
+    assert record.earlier_stages(tmp_path) == (0, 0.0)
+    (tmp_path / stage).mkdir()
+    torch.save(state(200, 12.5), tmp_path / stage / "checkpoint_last.pt")
+    assert record.earlier_stages(tmp_path) == (200, 12.5)
 
 
 # ---- What checkpoints tell. ----
