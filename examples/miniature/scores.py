@@ -9,7 +9,7 @@ from data_prep.io import read_json, read_lines, sha256
 from data_prep.score import System, score_systems
 
 GROUPS = {"trained": True, "zero-shot": False}
-"""Languages of a ``score_languages`` file that an output ``STEM.GROUP`` takes."""
+"""Languages of a ``score_languages`` file that an output ``STEM.GROUP`` takes; ``STEM.LANGUAGE`` takes one."""
 
 
 class Scores:
@@ -99,15 +99,20 @@ def language_scores(path: Path, group: str, metric: str) -> Dict[str, Any]:
 
     Args:
         path: the file.
-        group: one of :data:`GROUPS`; empty for all languages.
+        group: one of :data:`GROUPS` or a language; empty for all languages.
         metric: name of the score.
 
     Raises:
         ValueError: an unknown group.
     """
-    if group and group not in GROUPS:
-        raise ValueError(f"output {path.stem}.{group}: valid endings: {', '.join(GROUPS)}")
     content = read_json(path)
-    rows = [row for row in content["languages"] if not group or row["trained"] is GROUPS[group]]
+    rows = content["languages"]
+    if group in GROUPS:
+        rows = [row for row in rows if row["trained"] is GROUPS[group]]
+    elif group:
+        known = [row["language"] for row in rows]
+        if group not in known:
+            raise ValueError(f"output {path.stem}.{group}: valid endings: {', '.join([*GROUPS, *known])}")
+        rows = [row for row in rows if row["language"] == group]
     subsets = {row["language"]: row[metric] for row in rows if metric in row}
     return {"subsets": subsets, "signature": content["signatures"]}

@@ -323,14 +323,14 @@ def test_another_score_of_texts_against_several_references(runner: Any, tmp_path
 
 
 def test_scores_of_languages(runner: Any) -> None:
-    """One model, several languages: ``score_languages`` wrote the scores, and an output takes the trained or the other ones."""
+    """One model, several languages: ``score_languages`` wrote the scores; an output takes all, the trained, the others or one."""
     rows = [("de", True, 30), ("fr", True, 20), ("vi", False, 4)]
     content = {
         "languages": [{"language": name, "trained": seen, "bleu": score} for name, seen, score in rows],
         "signatures": {"bleu": "SIGNATURE"},
     }
     text = json.dumps(content).replace("{", "{{").replace("}", "}}")
-    outputs = {"test.trained": "trained", "test.zero-shot": "others", "test": "all"}
+    outputs = {"test.trained": "trained", "test.zero-shot": "others", "test": "all", "test.fr": "French"}
     arm = entry(
         evaluate=f"mkdir -p {{keep}}; echo '{text}' > {{keep}}/test.json", outputs=outputs, grid=[["--lr", 0.1]]
     )
@@ -339,11 +339,12 @@ def test_scores_of_languages(runner: Any) -> None:
     made.run("")
     page = tables.render(made.plan, made.ledger)
     assert "| many | trained | 25.0 | 25.0 (n = 1) |" in page and "| many | others | 4.0 | 4.0 (n = 1) |" in page
+    assert "| many | French | 20.0 | 20.0 (n = 1) |" in page
     assert "| many | all | 18.0 |" in page and "SIGNATURE" in page
     assert "| many | others |  |  | 4.0 (n = 1) |" in page, "by language"
     odd = runner(**{**settings, "seeds": [2]}, arms={"many": {**arm, "outputs": {"test.seen": "trained"}}})
     odd.run("")
-    assert "valid endings: trained, zero-shot" in odd.ledger.get("final/x-en/many-0/seed2")["error"]
+    assert "valid endings: trained, zero-shot, de, fr, vi" in odd.ledger.get("final/x-en/many-0/seed2")["error"]
 
 
 @pytest.mark.parametrize(
