@@ -4,8 +4,8 @@
 
 Random weights; every system is forced to the reference length. SGA: one length, 2, 4 and 8 iterations of mask-predict, or none
 (the CTC alignment, as in the paper's Table 4), each without and with one denoising pass. MSP: the source is read twice, then the
-target is written from left to right with key/value caches, beam 1 and 4. Batch 1 (median and 95th percentile over sentences, one
-after another) and one large batch. Model only: tokens in, tokens out.
+target is written from left to right with key/value caches, beam 1 and 4, and </s> after it. Batch 1 (median and 95th percentile
+over sentences, one after another) and one large batch. Model only: tokens in, tokens out.
 """
 
 import argparse

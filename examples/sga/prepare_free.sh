@@ -4,13 +4,14 @@
 # TASK and the folder DATA: question_generation (XQuAD: xquad.en.json), data_to_text (WebNLG: en.{train,dev,test}.{triples,text}),
 # summarisation (DialogSum: {dev,test}.jsonl), pairs ({train,valid,test}.{source,target}, a line an example: the papers' sets).
 # LANGUAGE=de takes another language of XQuAD or WebNLG; SOURCE and TARGET name the file endings of pairs; MLM=PATH another masked LM.
+# MAX_TARGET=80: pieces of an output, as in DeltaLM's paper; longer ones are left out.
 set -euo pipefail
-[ $# -eq 3 ] || { sed -n 2,6p "$0" >&2; exit 2; }
+[ $# -eq 3 ] || { sed -n 2,7p "$0" >&2; exit 2; }
 task=$1 data=$2 out=$3
 . "$(dirname "${BASH_SOURCE[0]}")/settings_free.sh"
 language=${LANGUAGE:-en} text=$out/text
-# Sources have <s> and </s> too; of a question's source the passage is cut, never the answer. Outputs: 80 pieces, as in DeltaLM's paper.
-lengths=(--output-dir "$text" --model "$MLM/sentencepiece.bpe.model" --max-source $((max_source - 2)) --max-target 80)
+# Sources have <s> and </s> too; of a question's source the passage is cut, never the answer.
+lengths=(--output-dir "$text" --model "$MLM/sentencepiece.bpe.model" --max-source $((max_source - 2)) --max-target "${MAX_TARGET:-80}")
 mkdir -p "$out"
 case $task in
     question_generation) "$PYTHON" -m data_prep.question_generation --inputs "$data/xquad.$language.json" "${lengths[@]}" ;;

@@ -10,7 +10,8 @@ shift 4
 . examples/sga/settings_mlm.sh
 base=$out/pretraining
 if [ ! -e "$base/bin/manifest.json" ]; then
-    bash examples/sga/prepare_free.sh "$task" "$data" "$base/first"  # its text; the pieces of MLM only measure the lengths
+    # Its text, all of it: the lengths that training allows are in other pieces than those of MLM here.
+    POSITIONS=8192 MAX_TARGET=4096 bash examples/sga/prepare_free.sh "$task" "$data" "$base/first"
     "$PYTHON" -m data_prep.spm train --inputs "$base/first/text/train."{"$source","$target"} --vocab-size "${VOCAB:-4000}" \
         --character-coverage 1.0 --model "$base/sentencepiece.bpe.model" --dict "$base/dict.txt"
     bash data_prep/preprocess.sh --text "$base/first/text" --model "$base/sentencepiece.bpe.model" --dict "$base/dict.txt" \

@@ -40,3 +40,17 @@ def test_only_the_text_of_pairs_is_cut_when_it_is_read(tmp_path: Path, script: s
         arguments = given(tmp_path, script, task, alignment)
         assert "--user-dir" in arguments
         assert not set(CUT[::2]) & set(arguments)
+
+
+@pytest.mark.parametrize(("script", "source", "target"), [("prepare_free.sh {task} data {out}", 254, 80),
+                                                          ("pretrain_free.sh {task} data {out} 1", 4094, 4096)])  # fmt: skip
+def test_the_frozen_model_sees_texts_of_any_length(tmp_path: Path, script: str, source: int, target: int) -> None:
+    """What training leaves out is counted in the frozen model's pieces, which are not there before its text is."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/usr/bin/env bash\necho \"$@\" >>'{tmp_path}/calls'\n", encoding="utf-8")
+    program.chmod(0o755)
+    environment = {**os.environ, "PYTHON": str(program)}
+    command = ["bash", *f"examples/sga/{script}".format(task="data_to_text", out=tmp_path / "out").split()]
+    subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, check=False)  # its files are not there
+    first = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("-m data_prep.triples ") and f"--max-source {source} --max-target {target}" in first
