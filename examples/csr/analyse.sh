@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What the restore stage changed: language distance, F1 of words by training frequency, validation curves.
 #   bash examples/csr/analyse.sh DATA OUT PIECES BASELINE RESTORED ANALYSIS
-# OUT/mbart.pt is the mBART, PIECES its sentencepiece model and dictionary; BASELINE and RESTORED are names of runs of OUT after generate.sh;
-# tables and plots go to ANALYSIS.
+# OUT/mbart.pt is the mBART, PIECES its sentencepiece model and dictionary; BASELINE and RESTORED are names of runs of OUT after generate.sh,
+# the restore stage of RESTORED is OUT/RESTORED/restore; tables and plots go to ANALYSIS.
 set -euo pipefail
 [ $# -eq 6 ] || { sed -n 2,4p "$0" >&2; exit 2; }
 data=$1 out=$2 pieces=$3 baseline=$4 restored=$5 analysis=$6
@@ -17,6 +17,8 @@ pieces_of=(--sentencepiece "$pieces/sentencepiece.bpe.model" --dict "$pieces/dic
 "$PYTHON" -m fairseq_plugins.analysis.frequency_f1 --train "$data/train.$target" --reference "$data/$split.$target" \
     --output "$baseline=$out/$baseline/beam.$target" "$restored=$out/$restored/beam.$target" --json "$analysis/frequency.json" \
     --plot "$analysis/frequency.svg" >"$analysis/frequency.md"
+earlier=()
+[ ! -e "$out/$restored/restore/train.log" ] || earlier=(--earlier "$restored=$out/$restored/restore/train.log")
 "$PYTHON" -m fairseq_plugins.analysis.training_curves "$baseline=$out/$baseline/train.log" "$restored=$out/$restored/train.log" \
-    --metric valid.nll_loss --json "$analysis/curves.json" --plot "$analysis/curves.svg" >"$analysis/curves.md"
+    ${earlier[@]+"${earlier[@]}"} --metric valid.nll_loss --json "$analysis/curves.json" --plot "$analysis/curves.svg" >"$analysis/curves.md"
 cat "$analysis"/{distance,frequency,curves}.md

@@ -4,7 +4,8 @@
 
 The table tells each run's best value, and the updates (and minutes of running) after which it first reached a given one: by default
 the worst of the runs' best values, which is the best that all of them reached. ``ratio`` is to the first run. A point of a curve
-is a line of the log; nothing is interpolated.
+is a line of the log; nothing is interpolated. A run in two commands is counted from the start of the first one with
+``--earlier restored=run2/restore/train.log``.
 """
 
 import argparse
@@ -63,6 +64,20 @@ def pick(metric: str, path: str) -> List[Point]:
     if metric not in curves:
         raise ValueError(f"--metric {metric}: {path} has none; valid: {', '.join(sorted(curves))}")
     return curves[metric]
+
+
+def later(points: Sequence[Point], path: str) -> List[Point]:
+    """A curve behind an earlier stage: the last updates and minutes of that stage's log are added."""
+    ends = [curve[-1] for curve in read_curves(path).values()]
+    updates, times = max(end.updates for end in ends), [end.minutes for end in ends if end.minutes is not None]
+    return [
+        Point(
+            updates + point.updates,
+            point.minutes + max(times) if times and point.minutes is not None else None,
+            point.value,
+        )
+        for point in points
+    ]
 
 
 def direction(metric: str, better: Optional[str]) -> str:
@@ -134,11 +149,17 @@ def work(args: argparse.Namespace) -> None:
         args.runs, "NAME=LOG", "as plain=run1/train.log restored=run2/train.log, each name once", "NAME=LOG"
     )
     runs = {name: pick(args.metric, path) for name, path in paths.items()}
+    earlier = named_paths(args.earlier, "--earlier", "as restored=run2/restore/train.log, each name once", "NAME=LOG")
+    for name, path in earlier.items():
+        if name not in runs:
+            raise ValueError(f"--earlier {name}={path}: no run of that name; valid: {', '.join(runs)}")
+        runs[name] = later(runs[name], path)
     if args.against == WALL:
         timeless = [name for name, points in runs.items() if any(point.minutes is None for point in points)]
         if timeless:
+            logs = " or ".join(found[timeless[0]] for found in (paths, earlier) if timeless[0] in found)
             raise ValueError(
-                f"--against {WALL}: the lines of {paths[timeless[0]]} have no times; valid: {UPDATES}, or a log with times"
+                f"--against {WALL}: the lines of {logs} have no times; valid: {UPDATES}, or a log with times"
             )
     better = direction(args.metric, args.better)
     rows, wanted = compare(runs, better, args.reach)
@@ -181,6 +202,13 @@ def parser() -> argparse.ArgumentParser:
         default="valid.loss",
         metavar="LINE.NAME",
         help="as valid.bleu, train.loss (epochs) or train_inner.loss",
+    )
+    result.add_argument(
+        "--earlier",
+        nargs="+",
+        default=[],
+        metavar="NAME=LOG",
+        help="logs of the stages that runs of these names started from; their updates and minutes are added",
     )
     result.add_argument("--reach", type=float, metavar="X", help="value to reach (default: the worst run's best)")
     result.add_argument(

@@ -192,6 +192,23 @@ def test_the_plot_is_against_what_is_asked_for(tmp_path: Path, monkeypatch: pyte
     assert [list(given[1][0].values) for given in drawn] == [[5.0, 4.0]] * 2 and drawn[0][5] == 4.0
 
 
+def test_a_run_is_counted_from_its_first_stage(tmp_path: Path, capsys: Any) -> None:
+    first = write(tmp_path / "1.log", [DAY + "09:00:00" + START, valid("09:10:00", 50, 9), inner("09:30:00", 60, 8)])
+    second = write(tmp_path / "2.log", [DAY + "10:00:00" + START, valid("10:10:00", 100, 5), valid("10:20:00", 200, 4)])
+    line = [f"plain={second}", f"restored={second}", "--earlier", f"restored={first}"]
+    assert training_curves.main([*line, "--json", str(tmp_path / "x.json")]) == 0
+    kept = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["curves"]
+    assert kept == {"plain": [[100, 10.0, 5.0], [200, 20.0, 4.0]], "restored": [[160, 40.0, 5.0], [260, 50.0, 4.0]]}
+    assert "| restored | 2 | 4 | 260 | 260 | 1.30 | 50.0 | 2.50 |" in " ".join(capsys.readouterr().out.split())
+    bare = write(tmp_path / "bare.log", ["epoch 001 | valid on 'valid' subset | loss 2 | num_updates 51"])
+    assert f"{second} or {bare} have no times" in refused(
+        capsys, *line[:2], "--earlier", f"restored={bare}", "--against", "wall"
+    )
+    assert f"--earlier other={first}: no run of that name; valid: plain, restored" in refused(
+        capsys, *line[:2], "--earlier", f"other={first}"
+    )
+
+
 def test_mistakes(tmp_path: Path, capsys: Any) -> None:
     log = write(tmp_path / "x.log", SIMPLE)
     message = refused(capsys, f"a={log}", "--metric", "valid.bleu")
