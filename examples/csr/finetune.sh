@@ -8,5 +8,4 @@ out=$1 start=$2 name=$3 updates=$4 seed=$5
 shift 5
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 stage "$name" "$updates" "$seed" --task translation_from_pretrained_bart --finetune-from-model "$start" \
-    --eval-bleu --eval-bleu-args '{"beam": 1, "max_len_a": 1.2, "max_len_b": 10}' --eval-bleu-remove-bpe sentencepiece \
-    --best-checkpoint-metric bleu --maximize-best-checkpoint-metric "$@"
+    "${by_bleu[@]}" "$@"

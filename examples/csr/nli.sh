@@ -28,7 +28,8 @@ case $step in
         mkdir -p "$out/nli-text/pieces"
         "$PYTHON" -m data_prep.spm apply "${model[@]}" --inputs "$out"/nli-text/{train,valid}.en --outputs "$out"/nli-text/pieces/{train,valid}.en
         fairseq-preprocess --only-source --source-lang en --srcdict "$pieces/dict.txt" --trainpref "$out/nli-text/pieces/train" \
-            --validpref "$out/nli-text/pieces/valid" --destdir "$out/bin" 2>/dev/null
+            --validpref "$out/nli-text/pieces/valid" --destdir "$out/bin" >"$out/preprocess.log" 2>&1 ||
+            { tail -n 20 "$out/preprocess.log" >&2; exit 1; }
         subsets=(train.en="$data/xnli/mnli_train.en.tsv" valid.en="$data/xnli/dev.en.tsv")
         for lang in ${tests//,/ }; do subsets+=("test.$lang=$data/xnli/test.$lang.tsv"); done
         bash data_prep/nlu.sh sentences "$out/xnli" --sentencepiece "$pieces/sentencepiece.bpe.model" --dict "$pieces/dict.txt" \

@@ -8,6 +8,10 @@ pair=${PAIR:-en-de}
 source=${pair%-*} target=${pair#*-}
 lr=${LR:-0.001} warmup=${WARMUP:-100} dropout=${DROPOUT:-0.1} smoothing=${SMOOTHING:-0.2} tokens=${TOKENS:-2048}
 
+# The best checkpoint of translation is that with the best BLEU of greedy decoding on the validation set.
+by_bleu=(--eval-bleu --eval-bleu-args '{"beam": 1, "max_len_a": 1.2, "max_len_b": 10}' --eval-bleu-remove-bpe sentencepiece
+    --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)
+
 # stage NAME UPDATES SEED OPTIONS...: one fairseq-train with the schedule of a stage; run again to continue.
 stage() {
     local name=$1 updates=$2 seed=$3

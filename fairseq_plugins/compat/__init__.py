@@ -13,6 +13,7 @@ from ..checkpoints.versions import summary
 from . import versions
 from .batches import EPOCH_RESUME, LOST_SENTENCES
 from .layers import ENCODER_FAST_PATH
+from .mbart_languages import MBART_LANGUAGES
 from .mend import Mend
 from .numpy2 import NUMPY2
 from .precision import BF16
@@ -39,6 +40,7 @@ MENDS: Tuple[Mend, ...] = (
     DISTRIBUTED_OBJECTS,
     NUMPY2,
     MBART_TASK,
+    MBART_LANGUAGES,
     PERMUTE_SENTENCES,
     ENCODER_FAST_PATH,
     TRAINING_TIME,

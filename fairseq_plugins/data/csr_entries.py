@@ -1,4 +1,4 @@
-"""Candidates of a lexicon as pieces, and what the text finds in the lexicon."""
+"""Candidates of a lexicon as pieces, and the words of a text that have an entry."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -171,36 +171,3 @@ class Entries:
         pieces = np.array([piece for row in self._candidates for piece in row], dtype=np.int64)
         longest = np.maximum.reduceat(lengths, candidates[:-1]) if len(lengths) else lengths
         return EntryTable(candidates, ends_to_starts(lengths), pieces, longest)
-
-
-# ---- What is wrong with a lexicon that finds little. ----
-
-
-def share_found(counts: Dict[str, int], words: Set[str]) -> float:
-    """Share of a text's words that are in a set, as they are or lower-cased, in [0, 1]."""
-    total = sum(counts.values())
-    found = sum(count for text, count in counts.items() if text in words or text.lower() in words)
-    return found / max(total, 1)
-
-
-def diagnosis(counts: Dict[str, int], lexicon: Lexicon) -> str:
-    """Why a lexicon has entries for so few words of a text: what would find more.
-
-    Args:
-        counts: words of the text and their frequencies.
-        lexicon: normalised.
-    """
-    here = share_found(counts, set(lexicon))
-    targets = {candidate for candidates in lexicon.values() for candidate in candidates}
-    backwards = share_found(counts, targets)
-    if backwards > max(2.0 * here, 0.05):
-        return f"its second column has {100 * backwards:.1f} % of the words: it looks like the opposite direction"
-    folded = {word.lower() for word in lexicon}
-    lowered = share_found({text.lower(): count for text, count in counts.items()}, folded)
-    if lowered > max(2.0 * here, 0.05):
-        return f"with all words lower-cased it has {100 * lowered:.1f} %: lower-case its first column"
-    frequent = sorted((text for text in counts), key=lambda text: -counts[text])[:5]
-    return (
-        f"the text's most frequent words are {', '.join(frequent)}, the lexicon's first {', '.join(list(lexicon)[:5])}: "
-        "another language, another way of cutting words, or too small a lexicon"
-    )

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
 
 import regex
 
@@ -120,7 +120,7 @@ def lexicon_files(option: str, languages: Sequence[str], targets: Sequence[str])
         source, hyphen, target = pair.partition("-")
         if not (source and hyphen and target and name):
             raise ValueError(f"--lexicon must be a folder, or look like en-de=FILE,de-en=FILE; got {part!r}")
-        owners = [language for language in languages if source in _names(language)]
+        owners = [language for language in languages if source in language_names(language)]
         if not owners:
             raise ValueError(
                 f"--lexicon {part}: {source} is not a language of --restore-langs; valid: {', '.join(languages)}"
@@ -133,6 +133,14 @@ def lexicon_files(option: str, languages: Sequence[str], targets: Sequence[str])
     return files
 
 
+def lexicon_targets(option: str, files: Sequence[Path]) -> Set[str]:
+    """The languages into which files of :func:`lexicon_files` go, as ``--lexicon`` or the names of the files write them."""
+    if "=" not in option:
+        return {path.stem.rpartition("-")[2] for path in files}
+    parts = [part.partition("=") for part in option.split(",")]
+    return {pair.partition("-")[2] for pair, _, name in parts if Path(name) in files}
+
+
 def _files_of_folder(folder: Path, languages: Sequence[str], targets: Sequence[str]) -> Dict[str, List[Path]]:
     if not folder.is_dir():
         raise ValueError(f"--lexicon {folder}: there is no such folder; valid: a folder, or en-de=FILE,de-en=FILE")
@@ -142,8 +150,8 @@ def _files_of_folder(folder: Path, languages: Sequence[str], targets: Sequence[s
             f"{source}-{target}.tsv"
             for other in dict.fromkeys(targets)
             if other != language
-            for source in _names(language)
-            for target in _names(other)
+            for source in language_names(language)
+            for target in language_names(other)
         ]
         files[language] = [folder / name for name in wanted if (folder / name).is_file()]
         if not files[language]:
@@ -154,7 +162,7 @@ def _files_of_folder(folder: Path, languages: Sequence[str], targets: Sequence[s
     return files
 
 
-def _names(language: str) -> List[str]:
+def language_names(language: str) -> List[str]:
     """``en_XX`` and ``en``."""
     return list(dict.fromkeys([language, language.split("_")[0]]))
 

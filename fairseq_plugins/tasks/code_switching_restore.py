@@ -4,12 +4,12 @@ import logging
 import os
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq import utils
 from fairseq.data import Dictionary, FairseqDataset
 from fairseq.dataclass import ChoiceEnum
-from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
@@ -18,21 +18,19 @@ from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretra
 from omegaconf import II
 from sentencepiece import SentencePieceProcessor
 
-from .. import checkpoints
-from ..checkpoints.encoder_languages import stock_languages
+from ..data.csr_checks import LEAST_TRANSLATED, diagnosis, is_backwards, share_translated
 from ..data.csr_dataset import COUNTS, CodeSwitchingDataset, Switching
-from ..data.csr_entries import Entries, PieceEncoder, WordEncoder, diagnosis
+from ..data.csr_entries import Entries, PieceEncoder, WordEncoder
 from ..data.csr_stages import StagedDataset, Stages
 from ..data.csr_text import Coverage, TextBuilder
 from ..data.csr_words import piece_table
 from ..data.data_bins import check_dictionaries, load_monolingual
-from ..data.lexicon import lexicon_files, read_lexicons
+from ..data.lexicon import Lexicon, language_names, lexicon_files, lexicon_targets, read_lexicons
 from ..ops.word_spans import check_switch_options
 
 logger = logging.getLogger(__name__)
 
 SwitchUnit: Any = ChoiceEnum(["word", "piece"])
-LANGUAGES = "languages"  # in the state of the task, which checkpoints keep
 LOGGED = {name: f"csr_{name}" for name in COUNTS}
 
 
@@ -57,7 +55,9 @@ class CodeSwitchingRestoreConfig(TranslationConfig):
     )
     restore_langs: str = field(
         default="",
-        metadata={"help": "languages whose sentences are restored, in turns (default: source and target language)"},
+        metadata={
+            "help": "languages whose sentences are restored, mixed in every batch (default: source and target language)"
+        },
     )
     switch_ratio: float = field(default=0.35, metadata={"help": "share of a sentence's words replaced, in (0, 1]"})
     switch_span: float = field(
@@ -96,6 +96,8 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
     data, and validation sets are translation throughout. Epochs are counted through both stages, and the last restore epoch is cut
     to N updates. It differs from two commands in that the learning rate's schedule goes on, and that updates which fp16 skips for
     an overflow count among the N.
+
+    --langs are compared with those of the checkpoint that is trained or decoded, as the mended stock task does.
 
     Source: CSR section 3 (the authors' code switches pieces, inserts ``<mask>`` and takes the least similar candidates).
     """
@@ -158,56 +160,6 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
         origin = os.path.join(folder, f"dict.{cfg.source_lang}.txt")
         check_dictionaries(folder, [cfg.target_lang, *self.restore_languages], Dictionary.load(origin), origin)
 
-    def compare_languages(self, trained: Optional[Sequence[str]], origin: str) -> None:
-        """Compare with the languages of a checkpoint.
-
-        Args:
-            trained: in their order; None = it does not tell.
-            origin: the checkpoint, for messages.
-
-        Raises:
-            ValueError: other languages, or another order: the rows of their ids would be those of other languages.
-        """
-        if trained is None:
-            logger.warning(
-                "%s does not tell its languages: --langs must have them in the order of its training", origin
-            )
-        elif list(trained) != list(self.langs):
-            raise ValueError(
-                f"--langs {self.cfg.langs}: {origin} was trained with {','.join(trained)}; give the same languages in the same "
-                "order, because the rows of their ids follow it"
-            )
-
-    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """As stock; a checkpoint that training starts from must have the same languages.
-
-        Raises:
-            ValueError: it has others.
-        """
-        path = None if from_checkpoint else self._started_from()
-        if path:
-            content = checkpoints.read_checkpoint(path)
-            options = vars(content["args"]) if content.get("args") else {}
-            self.compare_languages(stock_languages(content, options, "[{}]").listed, path)
-        return super().build_model(cfg, from_checkpoint)
-
-    def _started_from(self) -> Optional[str]:
-        """The checkpoint that fairseq will read, if there is one."""
-        path = self.cfg.restore_file
-        if path == CheckpointConfig().restore_file:
-            last = os.path.join(self.cfg.save_dir, path)
-            path = last if os.path.isfile(last) else self.cfg.finetune_from_model or ""
-        return path if os.path.isfile(path) else None
-
-    def state_dict(self) -> Dict[str, Any]:
-        """What checkpoints keep: the languages, whose rows follow their order."""
-        return {LANGUAGES: {"langs": [str(language) for language in self.langs]}}
-
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded: compare its languages."""
-        if LANGUAGES in state_dict:
-            self.compare_languages(state_dict[LANGUAGES]["langs"], "the checkpoint")
-
     # ---- Data. ----
 
     def load_dataset(self, split: str, epoch: Optional[int] = None, combine: bool = False, **kwargs: Any) -> None:
@@ -242,12 +194,15 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
         entries = Entries(self._word_encoder() if by_word else PieceEncoder(dictionary))
         fixed = special if by_word else [*special, dictionary.unk()]
         builder = TextBuilder(dictionary.symbols, table, fixed, dictionary.bos() if cfg.prepend_bos else None)
-        found = []
+        found, lexicons = [], []
         for language in self.restore_languages:
             entries.use(read_lexicons(files[language], cfg.lexicon_top_k))
             texts = self._texts(split, folder, language, combine)
             found.append(builder.add(texts, dictionary.index(f"[{language}]"), entries))
+            lexicons.append(entries.lexicon)
             self._report(f"{split} {language}", ", ".join(map(str, files[language])), found[-1], entries)
+        if split == self.cfg.train_subset:
+            self._compare_texts(files, found, lexicons)
         return CodeSwitchingDataset(
             builder.build(entries.table(), cfg.switch_ratio),
             [coverage.sentences for coverage in found],
@@ -291,16 +246,40 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
             f"{name}: {found.sentences} sentences, {found.words} words, {100 * found.share:.1f} % of them with an entry; "
             f"{entries.kept} candidates ({entries.same} are the word itself), {entries.left_out} more left out with <unk>"
         )
-        if found.covered == 0:
+        if found.covered == 0 or is_backwards(found.counts, entries.lexicon):
             reason = diagnosis(found.counts, entries.lexicon)
             if entries.left_out:
                 reason = f"all {entries.left_out} candidates of its words have <unk>: the dictionary lacks their pieces"
-            raise ValueError(f"--lexicon {files}: no word of {name} has an entry; {reason}")
+            raise ValueError(
+                f"--lexicon {files}: {100 * found.share:.1f} % of the words of {name} have an entry; {reason}"
+            )
         if found.share < self.cfg.switch_ratio:
             logger.warning(
                 f"--lexicon {files}: {100 * found.share:.1f} % of the words of {name} have an entry, so that --switch-ratio "
                 f"{self.cfg.switch_ratio} is not reached; {diagnosis(found.counts, entries.lexicon)}"
             )
+
+    def _compare_texts(
+        self, files: Dict[str, List[Path]], found: Sequence[Coverage], lexicons: Sequence[Lexicon]
+    ) -> None:
+        """Candidates are words of the other languages' text, where all languages that a lexicon goes into have one.
+
+        Raises:
+            ValueError: they are not.
+        """
+        names = {name: language for language in self.restore_languages for name in language_names(language)}
+        for place, (language, coverage, lexicon) in enumerate(zip(self.restore_languages, found, lexicons)):
+            targets = lexicon_targets(self.cfg.lexicon, files[language])
+            if not targets <= set(names):
+                continue
+            others = [text for number, other in enumerate(found) if number != place for text in other.counts]
+            share = share_translated(coverage.counts, lexicon, others)
+            if share < LEAST_TRANSLATED:
+                what = f"--lexicon {', '.join(map(str, files[language]))}: the text of {', '.join(sorted(targets))} has"
+                raise ValueError(
+                    f"{what} a candidate for {100 * share:.1f} % of the words with an entry; valid: at least "
+                    f"{100 * LEAST_TRANSLATED:.0f} %. It looks like a lexicon into another language"
+                )
 
     # ---- Two stages in one run. ----
 

@@ -11,6 +11,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
+from ...checkpoints.language_order import compare_start
 from ...data.language_mixture import LanguageMixture
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
 from .predictions import OPTION as PREDICTIONS
@@ -61,6 +62,9 @@ class NLUConfig(FairseqDataclass):
         },
     )
     seed: int = II("common.seed")
+    finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
+    restore_file: str = II("checkpoint.restore_file")
+    save_dir: str = II("checkpoint.save_dir")
 
 
 class NLUTask(FairseqTask):
@@ -218,8 +222,11 @@ class NLUTask(FairseqTask):
         """The architecture.
 
         Raises:
-            ValueError: it has fewer positions than inputs may have; fairseq would leave long rows out of training.
+            ValueError: it has fewer positions than inputs may have; fairseq would leave long rows out of training. The checkpoint
+                that training starts from has other languages, or another order.
         """
+        if self.input_format.needs_language and not from_checkpoint:
+            compare_start(_languages(self.cfg), self.cfg)
         model = super().build_model(cfg, from_checkpoint)
         limits = model.max_positions()  # an encoder-decoder has two
         most = min(limits) if isinstance(limits, tuple) else limits

@@ -89,6 +89,32 @@ def mbart_task() -> dict:
     return {"decoded": output.count("\nH-"), "interactive": interactive.count("\nH-")}
 
 
+def mbart_languages() -> dict:
+    """Start from, go on with and decode a tiny mBART with the languages in another order."""
+    task = ["--task", "translation_from_pretrained_bart", "--share-decoder-input-output-embed", "--langs"]
+    train(at("order"), "--max-update", 1, *task, "de,en")
+    tuned = ["--finetune-from-model", at("order") / "checkpoint_last.pt", *task]
+    decode = [
+        at("bin"),
+        "--user-dir",
+        USER_DIR,
+        "--path",
+        at("order") / "checkpoint_last.pt",
+        "--cpu",
+        "--beam",
+        1,
+        "--gen-subset",
+    ]
+    decode += ["valid", "--max-len-b", 3, "-s", "de", "-t", "en", task[0], task[1], "--langs"]
+    return {
+        "started": attempt(lambda: bool(train(at("tuned"), "--max-update", 1, *tuned, "en,de"))),
+        "same": attempt(lambda: bool(train(at("same"), "--max-update", 1, *tuned, "de,en"))),
+        "resumed": attempt(lambda: bool(train(at("order"), "--max-update", 2, *task, "en,de"))),
+        "decoded": attempt(lambda: "\nH-" in command(fairseq_cli.generate.cli_main, *decode, "en,de")),
+        "decoded_same": attempt(lambda: "\nH-" in command(fairseq_cli.generate.cli_main, *decode, "de,en")),
+    }
+
+
 def bf16() -> dict:
     """Whether parameters trained with --bf16 are bfloat16 numbers (fairseq saves them as float32)."""
     state = train(at("bf16"), "--max-epoch", 1, "--bf16")

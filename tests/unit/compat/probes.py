@@ -28,7 +28,16 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 from probe_base import USER_DIR, at, attempt, command, load_user_dir, prepare, read, start, train
 from probe_processes import atomic_copies, cpu_processes
-from probe_training import bf16, checkpoint_errors, epoch_resume, mbart_task, own_run, renamed_options, training_time
+from probe_training import (
+    bf16,
+    checkpoint_errors,
+    epoch_resume,
+    mbart_languages,
+    mbart_task,
+    own_run,
+    renamed_options,
+    training_time,
+)
 
 
 def lost_sentences() -> dict:
@@ -130,6 +139,7 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "distributed_objects": distributed_objects,
     "epoch_resume": epoch_resume,
     "mbart_task": mbart_task,
+    "mbart_languages": mbart_languages,
     "numpy2": numpy2,
     "bf16": bf16,
     "permute_sentences": permute_sentences,

@@ -67,6 +67,14 @@ def test_mbart_task(probes: Probes) -> None:
     assert "has no attribute 'args'" in off["error"]
 
 
+def test_mbart_languages(probes: Probes) -> None:
+    on, off = probes["mbart_languages"]["on"], probes["mbart_languages"]["off"]
+    assert (on["same"], on["decoded_same"]) == (True, True)
+    for what in ("started", "resumed", "decoded"):
+        assert "was trained with de,en; give the same languages in the same order" in on[what], on
+        assert off[what] is True, off
+
+
 def test_numpy2(probes: Probes) -> None:
     on, off = probes["numpy2"]["on"], probes["numpy2"]["off"]
     assert (on["eos"], on["crf"], on["buckets"]) == (2, 1, True)

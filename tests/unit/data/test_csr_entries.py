@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_plugins.data.csr_entries import NONE, Entries, PieceEncoder, WordEncoder, diagnosis
+from fairseq_plugins.data.csr_entries import NONE, Entries, PieceEncoder, WordEncoder
 from tests import csr_builders as csr
 from tests import nlu_raw
 
@@ -100,12 +100,3 @@ def test_pieces_are_looked_up_as_they_are() -> None:
     encoder = PieceEncoder(symbols)
     assert encoder.encode(["▁d1", "d1", "nothing"], True) == [[symbols.index("▁d1")], [symbols.index("d1")], None]
     assert encoder.normal("▁D1") == "▁D1"
-
-
-def test_a_lexicon_that_finds_little_is_explained() -> None:
-    counts = {"Hund": 5, "katze": 4, "und": 9}
-    assert "the opposite direction" in diagnosis(counts, {"dog": ["hund"], "cat": ["katze"], "and": ["und"]})
-    assert "it has 77.8 %: lower-case its first column" in diagnosis(counts, {"HUND": ["dog"], "Und": ["and"]})
-    text = diagnosis(counts, {"chien": ["dog"], "chat": ["cat"]})
-    assert "most frequent words are und, Hund, katze, the lexicon's first chien, chat" in text
-    assert "another language" in text

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.data.lexicon import is_spaceless, is_word, lexicon_files, read_lexicon, read_lexicons
+from fairseq_plugins.data.lexicon import (
+    is_spaceless,
+    is_word,
+    lexicon_files,
+    lexicon_targets,
+    read_lexicon,
+    read_lexicons,
+)
 
 
 def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -107,3 +114,12 @@ def test_characters_of_words() -> None:
         assert is_spaceless(text), text
     for text in ("word", "한국어", "नमस्ते", "。", ""):
         assert not is_spaceless(text), text
+
+
+def test_the_languages_that_files_go_into(tmp_path: Path) -> None:
+    for name in ("en-de", "de-en", "en_XX-fr_XX"):
+        (tmp_path / f"{name}.tsv").write_text("a b\nc d\n", encoding="utf-8")
+    files = lexicon_files(str(tmp_path), ["en_XX"], ["de", "fr_XX"])
+    assert lexicon_targets(str(tmp_path), files["en_XX"]) == {"de", "fr_XX"}
+    option = "en-de=x,de-en=y,en-fr=z"
+    assert lexicon_targets(option, lexicon_files(option, ["en", "de"], [])["en"]) == {"de", "fr"}

@@ -11,10 +11,12 @@ import pytest
 import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.logging import metrics
+from fairseq.tasks.translation import TranslationTask
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from omegaconf import OmegaConf
 
 from data_prep.pieces import load_model
+from fairseq_plugins.data import csr_checks
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset
 from fairseq_plugins.tasks.code_switching_restore import (
     CodeSwitchingRestoreConfig,
@@ -40,7 +42,7 @@ def restored(task: CodeSwitchingRestoreTask, item: Dict[str, Any], side: str) ->
 # ---- Restore sets. ----
 
 
-def test_sentences_of_both_languages_in_turns(made: csr_bins.Bin) -> None:
+def test_sentences_of_both_languages(made: csr_bins.Bin) -> None:
     task = setup(made)
     data, rows = load(task), csr_bins.texts(48, 1)
     assert isinstance(data, CodeSwitchingDataset) and len(data) == 96
@@ -187,14 +189,33 @@ def test_a_lexicon_that_does_not_fit_is_refused(made: csr_bins.Bin, tmp_path: Pa
             load(setup(made, lexicon=f"en-de={english},de-en={made.lexicon}/de-en.tsv"))
         return str(error.value)
 
-    assert "no word of train en has an entry; its second column has 100.0 %" in message(made.lexicon / "de-en.tsv")
+    assert "0.0 % of the words of train en have an entry; its second column has 100.0 %" in message(
+        made.lexicon / "de-en.tsv"
+    )
     other = csr_bins.write_lexicon(tmp_path / "other", ["chien Hund", "chat Katze"])
     assert "the lexicon's first chien, chat: another language" in message(other)
+    shared = [*(" ".join(pair.split()[::-1]) for pair in csr_bins.WORDS[1:]), "the the"]
+    turned = csr_bins.write_lexicon(tmp_path / "turned", shared)
+    assert "it looks like the opposite direction" in message(turned), "though it covers every 'the'"
     upper = tmp_path / "upper"
     upper.write_text("".join(f"{pair.upper()}\n" for pair in csr_bins.WORDS), encoding="utf-8")
     assert "lower-case its first column" in message(upper)
     unknown = csr_bins.write_lexicon(tmp_path / "unknown", ["dog ЖЖ", "cat ЖЖЖ"])
     assert "all 4 candidates of its words have <unk>" in message(unknown)
+
+
+def test_a_lexicon_into_another_language_is_refused(
+    made: csr_bins.Bin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csr_checks, "FEWEST_JUDGED", 20)
+    load(setup(made))
+    pairs = [f"{pair.split()[0]} {pair.split()[1][::-1]}" for pair in csr_bins.WORDS]
+    foreign = csr_bins.write_lexicon(tmp_path / "foreign", pairs)
+    back = f"de-en={made.lexicon}/de-en.tsv"
+    with pytest.raises(ValueError, match="the text of de has a candidate for .* % .* like a lexicon into another"):
+        load(setup(made, lexicon=f"en-de={foreign},{back}"))
+    load(setup(made, lexicon=f"en-fr={foreign},{back}"))  # there is no text of fr to compare with
+    load(setup(made, lexicon=f"en-de={foreign},{back}"), "valid")
 
 
 # ---- Options. ----
@@ -245,7 +266,7 @@ def test_one_dictionary_serves_all(made: csr_bins.Bin, tmp_path: Path) -> None:
 def test_the_checkpoints_languages_are_compared(
     made: csr_bins.Bin, tmp_path: Path, caplog: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(TranslationFromPretrainedBARTTask, "build_model", lambda *unused: "built")
+    monkeypatch.setattr(TranslationTask, "build_model", lambda *unused: "built")
     path = tmp_path / "pretrained.pt"
     model = SimpleNamespace(state_dict=dict, options={})
 

@@ -16,7 +16,7 @@ from fairseq_plugins.data.language_mixture import LanguageMixture
 from fairseq_plugins.data.nlu_dataset import NLUDataset
 from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
 from fairseq_plugins.tasks.nlu.base import class_numbers, labels_of, language_of, language_symbols, subsets
-from tests import data_bins, nlu_bins
+from tests import data_bins, nlu_bins, nlu_builders
 from tests.builders import BOS, EOS, FIRST_PIECE, MASK, PAD, PIECES
 
 LABELS = ["no", "yes", "maybe"]
@@ -269,6 +269,25 @@ def test_resuming_with_other_languages_is_refused(folder: Path) -> None:
     setup(folder, langs="en_XX,de_DE").set_checkpoint_dict(kept)
     with pytest.raises(ValueError, match="--langs: languages are"):
         setup(folder, langs="de_DE,en_XX").set_checkpoint_dict(kept)
+
+
+def test_starting_from_a_model_with_other_languages_is_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where inputs carry their language; other formats have no rows of languages."""
+    path = tmp_path / "mbart.pt"
+    model = SimpleNamespace(state_dict=dict, options={}, max_positions=lambda: None)
+    nlu_builders.stock_checkpoint(path, model, {"_name": "translation_from_pretrained_bart", "langs": "en_XX,de_DE"})
+    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: model)
+
+    def build(langs: str, input_format: str = "mbart", from_checkpoint: bool = False) -> Any:
+        options = {"finetune_from_model": str(path), "restore_file": "checkpoint_last.pt", "save_dir": str(tmp_path)}
+        return setup(folder, langs=langs, input_format=input_format, **options).build_model("cfg", from_checkpoint)
+
+    assert build("en_XX,de_DE") is model
+    with pytest.raises(ValueError, match="--langs de_DE,en_XX: .*mbart.pt was trained with en_XX,de_DE"):
+        build("de_DE,en_XX")
+    assert build("de_DE,en_XX", input_format="xlmr") is model and build("de_DE,en_XX", from_checkpoint=True) is model
 
 
 @pytest.mark.parametrize("most", [None, 50, 49])

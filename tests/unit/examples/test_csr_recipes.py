@@ -1,0 +1,72 @@
+"""The scripts of the restore stage: what they give to the stock commands and where their outputs go."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.contract.repository import ROOT
+
+PROGRAM = """#!/usr/bin/env bash
+# Stands for Python and the stock commands: notes its arguments, writes the output that they name.
+echo "$(basename "$0") $*" >>"$CALLS"
+while [ $# -gt 1 ]; do [ "$1" != --output ] || echo x >"$2"; shift; done
+"""
+
+
+def calls(folder: Path, command: str, **env: str) -> List[str]:
+    """Command lines that a script runs when its programs do nothing."""
+    for name in ("python", "fairseq-train", "fairseq-generate", "fairseq-preprocess"):
+        (folder / name).write_text(PROGRAM, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    noted = folder / "calls"
+    noted.unlink(missing_ok=True)
+    given = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHON": str(folder / "python"), "CALLS": str(noted)}
+    line = ["bash", *f"examples/csr/{command}".split()]
+    done = subprocess.run(line, cwd=ROOT, env={**os.environ, **given, **env}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return noted.read_text(encoding="utf-8").splitlines()
+
+
+def test_zero_shot_decoding_leaves_the_outputs_of_the_pair_alone(tmp_path: Path) -> None:
+    calls(tmp_path, f"generate.sh {tmp_path} run", PAIR="de-en")
+    calls(tmp_path, f"generate.sh {tmp_path} run", PAIR="fr-en", BIN=str(tmp_path / "other"))
+    files = sorted(path.relative_to(tmp_path / "run").as_posix() for path in (tmp_path / "run").rglob("*.*"))
+    assert files == [
+        "beam.en",
+        "fr-en/beam.en",
+        "fr-en/generate.err",
+        "fr-en/generate.log",
+        "generate.err",
+        "generate.log",
+    ]
+
+
+@pytest.mark.parametrize(("more", "by_bleu"), [("", False), ("--restore-updates 2", True)])
+def test_the_best_checkpoint_of_both_stages_is_that_of_the_translation(
+    tmp_path: Path, more: str, by_bleu: bool
+) -> None:
+    (line,) = calls(tmp_path, f"restore.sh {tmp_path} mbart.pt run 4 1 {more}")
+    assert ("--best-checkpoint-metric bleu" in line) is by_bleu and ("--eval-bleu " in line) is by_bleu
+    (line,) = calls(tmp_path, f"finetune.sh {tmp_path} mbart.pt run 4 1")
+    assert "--best-checkpoint-metric bleu" in line
+
+
+@pytest.mark.parametrize(("pair", "most"), [("en-de", 130), ("en-zh", 160), ("zh-en", 130)])
+def test_documents_and_summaries_are_cut(tmp_path: Path, pair: str, most: int) -> None:
+    for name in ("sentencepiece.bpe.model", "dict.txt"):
+        (tmp_path / name).write_text("x\n", encoding="utf-8")
+    (tmp_path / "text").mkdir()
+    for split in ("train", "valid", "test"):
+        for language in pair.split("-"):
+            (tmp_path / "text" / f"{split}.{language}").write_text("x\n", encoding="utf-8")
+    found = calls(tmp_path, f"summaries.sh data {tmp_path} {tmp_path} --top 3", PAIR=pair)
+    first = next(line for line in found if "data_prep.summaries" in line)
+    assert (
+        f"--langs {pair.replace('-', ' ')} " in first and f"--max-source 220 --max-target {most} --cut-target" in first
+    )
+    lexicon = next(line for line in found if "data_prep.lexicon" in line)
+    source = pair.partition("-")[0]
+    assert f"--source {tmp_path}/text/train.{source}" in lexicon and lexicon.endswith("--top 3")
