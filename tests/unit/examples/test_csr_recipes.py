@@ -70,3 +70,15 @@ def test_documents_and_summaries_are_cut(tmp_path: Path, pair: str, most: int) -
     lexicon = next(line for line in found if "data_prep.lexicon" in line)
     source = pair.partition("-")[0]
     assert f"--source {tmp_path}/text/train.{source}" in lexicon and lexicon.endswith("--top 3")
+
+
+def test_the_analyses_take_all_runs_and_count_restore_stages(tmp_path: Path) -> None:
+    (tmp_path / "b" / "restore").mkdir(parents=True)
+    (tmp_path / "b" / "restore" / "train.log").touch()
+    distance, frequency, curves = calls(tmp_path, f"analyse.sh data {tmp_path} pieces {tmp_path}/x a b", PAIR="de-en")
+    assert f"distance mbart={tmp_path}/mbart.pt a={tmp_path}/a/checkpoint_best.pt b={tmp_path}/b/" in distance
+    assert (
+        f"--output a={tmp_path}/a/beam.en b={tmp_path}/b/beam.en" in frequency and "--train data/train.en" in frequency
+    )
+    assert f"--earlier b={tmp_path}/b/restore/train.log --metric valid.nll_loss" in curves
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["curves.md", "distance.md", "frequency.md"]
