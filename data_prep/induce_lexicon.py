@@ -2,15 +2,17 @@
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from . import cli
 from .io import InputError, PathLike, atomic_writers
-from .lexicon_files import FORMS, MUSE, TSV, Entry, package, write_entries
+from .lexicon_files import FORMS, MUSE, TSV, Entry, check_places, package, write_entries
 from .steps import write_manifest
 from .vector_text import read_vectors
 
 DEFAULT_TOP = 10
+FEWEST_WORDS = 2
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class LexiconOptions:
                 raise InputError(f"--{option} {getattr(self, option)}: valid: 1 or more")
         if self.form not in FORMS:
             raise InputError(f"--form {self.form}: valid: {', '.join(FORMS)}")
+        check_max_words(self.max_words)
 
     def shown(self) -> Dict[str, Any]:
         """For a manifest: what shapes the lexicon."""
@@ -58,15 +61,19 @@ def induce(
         source: word2vec's text of the source, mapped.
         target: of the target, in the same space.
         outputs: the lexicon from source to target, and, if it is wanted, the one back.
-        manifest: JSON: options, mutual-neighbour rate, margin, objective, what looks random, hashes.
+        manifest: JSON: options, mutual-neighbour rate, margin, objective, what looks random, what was not checked, hashes.
         options: what the lexicons hold.
 
     Returns:
         The manifest's counts.
 
     Raises:
-        InputError: bad vectors, as in :func:`read_vectors`; other dimensions.
+        InputError: bad vectors, as in :func:`read_vectors`; other dimensions; an output or the manifest in the place of another
+            file; no such device.
     """
+    places = [*zip(("--output", "--reverse"), outputs), ("manifest", manifest)]
+    check_places([("--source", source), ("--target", target)], places)
+    place = torch_device(options.device)
     names = ((source, "--source"), (target, "--target"))
     sides = [read_vectors(path, name, options.max_words) for path, name in names]
     check_dimensions(sides, source, target)
@@ -78,7 +85,6 @@ def induce(
 
         from .lexicon_checks import look
 
-    place = torch_device(options.device)
     x, y = (unit_rows(torch.from_numpy(side.vectors).to(place)) for side in sides)
     words = [side.words for side in sides]
     with cli.heartbeat(f"induce_lexicon: {len(x):,} and {len(y):,} words"):
@@ -86,10 +92,13 @@ def induce(
         ranked = Csls(x, y, options.neighbours, options.block).ranked(options.top)
     for warning in verdict.warnings:
         cli.say(f"induce_lexicon: warning: {warning} (are both files mapped into one space?)")
+    for text in verdict.not_checked:
+        cli.say(f"induce_lexicon: not checked: {text}")
     left_out = 0
     with atomic_writers(outputs, "--output", [source, target]) as files:
         for side, file in enumerate(files):
             left_out += write_entries(file, entries(words[side], words[1 - side], ranked[side]), options.form)
+        Path(manifest).unlink(missing_ok=True)  # first: it must not stand beside lexicons that it does not describe
     if left_out:
         cli.say(f"induce_lexicon: warning: {left_out:,} pairs left out: a word with a blank does not fit --form {MUSE}")
     counts = {"words": [len(each) for each in words], "candidates": ranked[0].places.size(1), **verdict.as_json()}
@@ -102,6 +111,16 @@ def entries(words: List[str], candidates: List[str], ranked: Any) -> Iterator[En
     for word, places, scores in zip(words, ranked.places.tolist(), ranked.scores.tolist()):
         for rank, (place, score) in enumerate(zip(places, scores), start=1):
             yield Entry(word, candidates[place], score, rank)
+
+
+def check_max_words(number: Optional[int]) -> None:
+    """Check how many words of each side are read.
+
+    Raises:
+        InputError: fewer than 2.
+    """
+    if number is not None and number < FEWEST_WORDS:
+        raise InputError(f"--max-words {number}: valid: {FEWEST_WORDS} or more")
 
 
 def check_dimensions(sides: List[Any], source: PathLike, target: PathLike) -> None:

@@ -1,24 +1,29 @@
 """Two texts to lexicons of both directions: words, word vectors, one space, nearest words. Finished steps are skipped."""
 
 import argparse
+import fcntl
+import os
+from contextlib import contextmanager
 from functools import partial
-from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from . import cli, induce_lexicon, map_vectors, word_vectors, words
 from .io import InputError, PathLike, read_json
 from .layout import parse_pairs
+from .lexicon_files import Named, check_places, check_readable, version
 from .steps import Step, write_manifest
 
-MANIFEST = "manifest.json"
+MANIFEST, MAP_REPORT, LEXICON_REPORT = "manifest.json", "map.json", "lexicon.json"
+KINDS = ("words", "vectors", "mapped")
 
 
 class Pipeline:
     """The steps of one pair of languages.
 
-    Everything but the lexicons is in ``OUT/SOURCE-TARGET``. Before a step is done again, the manifest and the lexicons are removed:
-    they always belong to what is there.
+    Everything but the lexicons is in ``OUT/SOURCE-TARGET``. Before a step is done again, the manifest is removed: where it is, it
+    describes what is there. The lexicons of an earlier run stay until the last step replaces both of them, and a run in the other
+    direction has the same ones: before it, its manifest is removed too.
 
     Args:
         output: the folder OUT.
@@ -32,6 +37,8 @@ class Pipeline:
         self.folder = self.top / "-".join(pair)
         self.lexicons = [self.top / f"{first}-{second}.tsv" for first, second in (pair, pair[::-1])]
         self.manifest = self.folder / MANIFEST
+        self.opposite = self.top / "-".join(pair[::-1]) / MANIFEST
+        self.map_report, self.lexicon_report = self.folder / MAP_REPORT, self.folder / LEXICON_REPORT
         self.skipped: List[str] = []
 
     def file(self, kind: str, language: str) -> Path:
@@ -41,6 +48,53 @@ class Pipeline:
     def files(self, kind: str) -> List[Path]:
         """Those of both languages."""
         return [self.file(kind, language) for language in self.pair]
+
+    def outputs(self) -> List[Path]:
+        """What the manifest describes."""
+        return [*(path for kind in KINDS for path in self.files(kind)), *self.lexicons]
+
+    def check(self, inputs: Sequence[Named]) -> None:
+        """Check, before any work, that no input is overwritten.
+
+        Args:
+            inputs: option and file.
+
+        Raises:
+            InputError: one is a file of the folder that is written, or OUT is a file.
+        """
+        if self.top.exists() and not self.top.is_dir():
+            raise InputError(f"--out {self.top}: a file; valid: a folder, which need not be there")
+        made = [*self.outputs(), self.map_report, self.lexicon_report, self.manifest]
+        notes = [Path(f"{path}.json") for kind in KINDS[:2] for path in self.files(kind)]
+        check_places(inputs, [("--out", path) for path in (*made, *notes)])
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs of this pair, in either direction, out of OUT. A kill frees it.
+
+        Raises:
+            InputError: another run is at work there.
+        """
+        self.top.mkdir(parents=True, exist_ok=True)
+        path = self.top / f".{'-'.join(sorted(self.pair))}.lock"
+        busy = InputError(
+            f"--out {self.top}: another run of {'-'.join(self.pair)} is at work there; valid: another folder, or wait for its end"
+        )
+        with open(path, "ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise busy from None
+            except OSError as error:
+                cli.say(
+                    f"lexicon: warning: --out {self.top}: {error.strerror}; nothing keeps another run out, start none"
+                )
+            if not os.fstat(file.fileno()).st_nlink:  # the other run ended, and removed it, in between
+                raise busy
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
 
     def run(
         self,
@@ -58,16 +112,18 @@ class Pipeline:
             return
         cli.say(f"lexicon: {name}")
         step.begin()
-        for path in (self.manifest, *self.lexicons):
-            path.unlink(missing_ok=True)
+        self.manifest.unlink(missing_ok=True)
+        if set(outputs) & set(self.lexicons):
+            self.opposite.unlink(missing_ok=True)
         work()
         step.finish({})
 
     def clean(self) -> None:
-        """Remove what a kill left half-written."""
-        for folder in (self.top, *(self.folder / name for name in (".", "words", "vectors", "mapped", ".steps"))):
-            for path in folder.glob(".*.tmp-*"):
-                path.unlink(missing_ok=True)
+        """Remove what a kill left half-written: of this pair, for another one may be at work in OUT."""
+        left = [path for name in (".", *KINDS, ".steps") for path in (self.folder / name).glob(".*.tmp-*")]
+        own = tuple(f".{path.name}.tmp-" for path in self.lexicons)
+        for path in (*left, *(path for path in self.top.glob(".*.tmp-*") if path.name.startswith(own))):
+            path.unlink(missing_ok=True)
 
 
 def make_lexicons(
@@ -90,34 +146,52 @@ def make_lexicons(
         The manifest's counts.
 
     Raises:
-        InputError: as in the steps.
+        InputError: an option or a file that cannot be used, before the first step; another run is at work there; as in the steps.
     """
-    pipeline.clean()
+    _check(pipeline, text["segmenters"], mapping)
+    with pipeline.locked():
+        pipeline.clean()
+        _words_and_vectors(pipeline, text, vectors)
+        _map_and_induce(pipeline, mapping, lexicon)
+        reports = {"map": pipeline.map_report, "lexicon": pipeline.lexicon_report}
+        counts = {name: (read_json(path) or {}).get("counts", {}) for name, path in reports.items()}
+        counts["map"] = {name: value for name, value in counts["map"].items() if name not in ("objective", "keep")}
+        options = {**text, "vectors": vars(vectors), "map": mapping.shown(), **lexicon.shown()}
+        write_manifest(pipeline.manifest, "lexicon", options, counts, pipeline.texts, pipeline.outputs())
+    return counts
+
+
+def _check(pipeline: Pipeline, segmenters: Sequence[Optional[str]], mapping: map_vectors.MapOptions) -> None:
+    """What can be known before the first step."""
+    inputs: List[Named] = [*zip(("--source", "--target"), pipeline.texts)]
+    for option, path in inputs:
+        check_readable(path, option, "a text file")
+    for segmenter in segmenters:
+        words.load_segmenter(segmenter or words.SPACES)
+    mapping.check()
+    if mapping.dictionary is not None:
+        inputs.append(("--dictionary", mapping.dictionary))
+    pipeline.check(inputs)
+
+
+def _words_and_vectors(pipeline: Pipeline, text: Mapping[str, Any], vectors: word_vectors.VectorOptions) -> None:
     for language, path, segmenter in zip(pipeline.pair, pipeline.texts, text["segmenters"]):
         chosen = {"segmenter": segmenter, "cased": text["cased"]}
         output = pipeline.file("words", language)
         cut = partial(words.write_words, [path], [output], **chosen)
-        pipeline.run(f"words.{language}", {"text": path}, chosen, [output], cut)
+        pipeline.run(f"words.{language}", {"text": path}, words.shown(**chosen), [output], cut)
     for language in pipeline.pair:
         source, output = pipeline.file("words", language), pipeline.file("vectors", language)
         train = partial(word_vectors.write_word_vectors, source, output, vectors)
-        shown = {**vars(vectors), "gensim": _version("gensim")}
+        shown = {**vars(vectors), "gensim": version("gensim")}
         pipeline.run(f"vectors.{language}", {"words": source}, shown, [output], train)
-    _map_and_induce(pipeline, mapping, lexicon)
-    reports = {"map": pipeline.folder / "map.json", "lexicon": pipeline.folder / "lexicon.json"}
-    counts = {name: (read_json(path) or {}).get("counts", {}) for name, path in reports.items()}
-    counts["map"] = {name: value for name, value in counts["map"].items() if name not in ("objective", "keep")}
-    outputs = [*pipeline.files("words"), *pipeline.files("vectors"), *pipeline.files("mapped")]
-    options = {**text, "vectors": vars(vectors), "map": mapping.shown(), **lexicon.shown()}
-    write_manifest(pipeline.manifest, "lexicon", options, counts, pipeline.texts, [*outputs, *pipeline.lexicons])
-    return counts
 
 
 def _map_and_induce(
     pipeline: Pipeline, mapping: map_vectors.MapOptions, lexicon: induce_lexicon.LexiconOptions
 ) -> None:
     vectors, mapped = pipeline.files("vectors"), pipeline.files("mapped")
-    report, second_report = pipeline.folder / "map.json", pipeline.folder / "lexicon.json"
+    report, second_report = pipeline.map_report, pipeline.lexicon_report
     inputs = dict(zip(("source", "target"), vectors))
     if mapping.dictionary is not None:
         inputs["dictionary"] = Path(mapping.dictionary)
@@ -126,13 +200,6 @@ def _map_and_induce(
     inputs = dict(zip(("source", "target"), mapped))
     induce = partial(induce_lexicon.induce, mapped[0], mapped[1], pipeline.lexicons, second_report, lexicon)
     pipeline.run("lexicon", inputs, lexicon.shown(), [*pipeline.lexicons, second_report], induce)
-
-
-def _version(package: str) -> Optional[str]:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -186,9 +253,6 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
     pipeline = Pipeline(args.out, languages(args), (args.source, args.target))
-    for side in ("source", "target"):
-        if not Path(getattr(args, side)).is_file():
-            raise InputError(f"--{side} {getattr(args, side)}: no such file; valid: a text file")
     vectors = word_vectors.vector_options(args)
     induce_lexicon.set_threads(args.threads)
     mapping = map_vectors.map_options(args)

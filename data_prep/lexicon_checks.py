@@ -22,12 +22,14 @@ class Verdict(NamedTuple):
         chance: the same after a random rotation of the source.
         alike: ``words`` that both sides have, and the share of them that are their own partner, ``found``.
         warnings: what looks random; none where all is well.
+        not_checked: what could not be looked at, and why: there, no warning means nothing.
     """
 
     found: Dict[str, float]
     chance: Dict[str, float]
     alike: Dict[str, float]
     warnings: List[str]
+    not_checked: List[str]
 
     def as_json(self) -> Dict[str, Any]:
         """For a report."""
@@ -37,6 +39,7 @@ class Verdict(NamedTuple):
             "alike": self.alike,
             "looks_random": bool(self.warnings),
             "warnings": self.warnings,
+            "not_checked": self.not_checked,
         }
 
 
@@ -61,7 +64,7 @@ def look(source: Any, target: Any, words: Sequence[Sequence[str]], neighbours: i
     near = Csls(x, y, neighbours, block), Csls(x @ rotation, y, neighbours, block)
     found, chance = ({name: round(value, 4) for name, value in each.certainty()._asdict().items()} for each in near)
     alike = _alike(near[0].partners()[0].tolist(), words)
-    return Verdict(found, chance, alike, _warnings(found, chance, alike))
+    return Verdict(found, chance, alike, _warnings(found, chance, alike), _not_checked(alike))
 
 
 def _alike(partners: List[int], words: Sequence[Sequence[str]]) -> Dict[str, float]:
@@ -87,3 +90,12 @@ def _warnings(found: Dict[str, float], chance: Dict[str, float], alike: Dict[str
             "random, or the two only look alike; try --seed-from identical"
         )
     return random
+
+
+def _not_checked(alike: Dict[str, float]) -> List[str]:
+    if alike["words"] >= FEWEST_ALIKE:
+        return []
+    return [
+        f"identical words: both sides have {alike['words']} among their {SAMPLE_WORDS:,} most frequent ones, and {FEWEST_ALIKE} "
+        "are needed; a map that is consistent but wrong would not be noticed"
+    ]

@@ -2,13 +2,17 @@
 
 import logging
 from contextlib import contextmanager
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, TextIO
+from importlib import metadata
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, TextIO, Tuple
 
 from .io import InputError, PathLike
 
 TSV, MUSE = "tsv", "muse"
 FORMS = (TSV, MUSE)
 TARGETS_SHARE = 0.05  # of a dictionary's target words: with fewer of them in a lexicon, it is of another language
+Named = Tuple[str, PathLike]
+"""An option and the file that it names."""
 
 
 class Entry(NamedTuple):
@@ -51,6 +55,49 @@ def package() -> Iterator[None]:
             raise
         except ValueError as error:
             raise InputError(str(error)) from None
+
+
+def version(package_name: str) -> Optional[str]:
+    """The version of an installed package; None if it is not installed under this name."""
+    try:
+        return metadata.version(package_name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def check_readable(path: PathLike, option: str, valid: str) -> None:
+    """Check that a file can be opened.
+
+    Raises:
+        InputError: there is none, it is a folder or a pipe, or it may not be read.
+    """
+    try:
+        if not Path(path).is_file():
+            raise InputError(f"{option} {path}: no such file; valid: {valid}")
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise InputError(f"{option} {path}: {error.strerror}; valid: {valid}") from None
+
+
+def check_places(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
+    """Check, before any work, that every output has a place of its own.
+
+    Args:
+        inputs: what is read; two may be one file.
+        outputs: what is written, reports and manifests too.
+
+    Raises:
+        InputError: an output is an input, another output or a folder.
+    """
+    taken = {Path(path).resolve(): option for option, path in inputs}
+    for option, path in outputs:
+        place = Path(path).resolve()
+        if place in taken:
+            raise InputError(f"{option} {path}: is the file of {taken[place]} too; valid: a file of its own")
+        if place.is_dir():
+            raise InputError(f"{option} {path}: a folder; valid: a file name")
+        taken[place] = option
 
 
 def read_candidates(

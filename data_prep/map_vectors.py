@@ -3,17 +3,29 @@
 import argparse
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import cli
-from .induce_lexicon import add_device_options, check_dimensions, set_threads, torch_device
+from .induce_lexicon import add_device_options, check_dimensions, check_max_words, set_threads, torch_device
 from .io import InputError, PathLike, atomic_writers
-from .lexicon_files import MUSE, Entry, check_sides, package, read_candidates, write_entries
+from .lexicon_files import (
+    MUSE,
+    Entry,
+    Named,
+    check_places,
+    check_readable,
+    check_sides,
+    package,
+    read_candidates,
+    write_entries,
+)
 from .steps import write_manifest
 from .vector_text import WordVectors, read_vectors, write_vectors
 
 UNSUPERVISED, NUMERALS, IDENTICAL, DICTIONARY = "unsupervised", "numerals", "identical", "dictionary"
 SEEDS = (UNSUPERVISED, NUMERALS, IDENTICAL, DICTIONARY)
+OUTPUTS = ("--source-output", "--target-output")
 FEWEST_PAIRS = 2
 Rows = Tuple[List[int], List[int]]
 
@@ -101,9 +113,32 @@ class MapOptions:
         if self.seed_from not in SEEDS:
             raise InputError(f"--seed-from {self.seed_from}: valid: {', '.join(SEEDS)}")
         if (self.seed_from == DICTIONARY) != (self.dictionary is not None):
-            raise InputError(f"--dictionary: valid: with --seed-from {DICTIONARY}, and only with it")
+            given = "is missing" if self.dictionary is None else self.dictionary
+            raise InputError(
+                f"--seed-from {self.seed_from}, --dictionary {given}: valid: a file with {DICTIONARY}, and only with it"
+            )
         if self.seed_words < FEWEST_PAIRS:
             raise InputError(f"--seed-words {self.seed_words}: valid: {FEWEST_PAIRS} or more")
+        check_max_words(self.max_words)
+
+    def check(self) -> Any:
+        """Check, before any work, what takes torch or the disk.
+
+        Returns:
+            The ``SelfLearning``.
+
+        Raises:
+            InputError: an option of the learning out of range, no such device, a dictionary that cannot be read.
+        """
+        with package():
+            from fairseq_plugins.ops.word_mapping import SelfLearning
+
+            learning = SelfLearning(**self.learning)
+        torch_device(self.device)
+        if self.dictionary is not None:
+            check_readable(self.dictionary, "--dictionary", "pairs of words, in MUSE's form, vecmap's, or TSV")
+            read_candidates(self.dictionary, "--dictionary")
+        return learning
 
     def shown(self) -> Dict[str, Any]:
         """For a manifest: no paths, no device."""
@@ -129,7 +164,8 @@ def map_files(
         source: word2vec's text, the most frequent word first.
         target: word2vec's text.
         outputs: the mapped vectors of both.
-        report: JSON: options, objective of each iteration, mutual-neighbour rate, margin, what looks random, hashes.
+        report: JSON: options, objective of each iteration, mutual-neighbour rate, margin, what looks random, what was not
+            checked, hashes.
         options: what shapes the maps.
         dictionary_output: write the last dictionary's pairs, in MUSE's form.
 
@@ -138,16 +174,17 @@ def map_files(
 
     Raises:
         InputError: bad vectors, as in :func:`read_vectors`; other dimensions; a seed of fewer than two pairs; an option out of
-            range.
+            range; an output or the report in the place of another file.
     """
     with package():
         import torch
 
         from fairseq_plugins.ops import word_mapping
         from fairseq_plugins.ops.neighbours import unit_rows
-
-        learning = word_mapping.SelfLearning(**options.learning)
-    place = torch_device(options.device)
+    given = _given(("--source", source), ("--target", target), ("--dictionary", options.dictionary))
+    made = _given(*zip(OUTPUTS, outputs), ("--dictionary-output", dictionary_output))
+    check_places(given, [*made, ("--report", report)])
+    learning, place = options.check(), torch_device(options.device)
     names = ((source, "--source"), (target, "--target"))
     sides = [read_vectors(path, name, options.max_words) for path, name in names]
     check_dimensions(sides, source, target)
@@ -159,16 +196,27 @@ def map_files(
     mapped = [unit_rows(rows @ to_common) for rows, to_common in zip((x, y), learned.maps)]
     words = [side.words for side in sides]
     counts = {"seed_pairs": len(seed[0]), **_found(learned, mapped, words, learning)}
+    _say(counts)
+    Path(report).unlink(missing_ok=True)  # first: it must not stand beside vectors that it does not describe
+    write_vectors(outputs, "outputs", [WordVectors(s.words, m.cpu().numpy()) for s, m in zip(sides, mapped)])
+    if dictionary_output is not None:
+        _write_dictionary(dictionary_output, learned.pairs, sides)
+    write_manifest(
+        report, "map_vectors", options.shown(), counts, [path for _, path in given], [path for _, path in made]
+    )
+    return counts
+
+
+def _given(*named: Tuple[str, Optional[PathLike]]) -> List[Named]:
+    """Those that name a file."""
+    return [(option, path) for option, path in named if path is not None]
+
+
+def _say(counts: Dict[str, Any]) -> None:
     for warning in counts["warnings"]:
         cli.say(f"map_vectors: warning: {warning}")
-    inputs = [source, target, *([options.dictionary] if options.dictionary is not None else [])]
-    write_vectors(outputs, "outputs", [WordVectors(s.words, m.cpu().numpy()) for s, m in zip(sides, mapped)], inputs)
-    made = list(outputs)
-    if dictionary_output is not None:
-        made.append(dictionary_output)
-        _write_dictionary(dictionary_output, learned.pairs, sides, inputs)
-    write_manifest(report, "map_vectors", options.shown(), counts, inputs, made)
-    return counts
+    for text in counts["not_checked"]:
+        cli.say(f"map_vectors: not checked: {text}")
 
 
 def _seed(x: Any, y: Any, sides: List[WordVectors], options: MapOptions, learning: Any) -> Any:
@@ -204,11 +252,11 @@ def _found(learned: Any, mapped: List[Any], words: List[List[str]], learning: An
     return found
 
 
-def _write_dictionary(path: PathLike, pairs: Any, sides: List[WordVectors], inputs: List[PathLike]) -> None:
+def _write_dictionary(path: PathLike, pairs: Any, sides: List[WordVectors]) -> None:
     """The distinct pairs, by the frequency of the source word."""
     rows = sorted(set(zip(*(side.tolist() for side in pairs))))
     entries = [Entry(sides[0].words[first], sides[1].words[second], 1.0, 1) for first, second in rows]
-    with atomic_writers([path], "--dictionary-output", inputs) as (file,):
+    with atomic_writers([path], "--dictionary-output") as (file,):
         write_entries(file, entries, MUSE)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Set
 
 from . import cli
 from .io import InputError, write_json
-from .lexicon_files import check_direction, read_candidates
+from .lexicon_files import check_direction, check_places, read_candidates
 
 DEFAULT_RANKS = "1,5,10"
 Lexicon = Dict[str, List[str]]
@@ -151,11 +151,16 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
     ranks, lower = parse_ranks(args.at), not args.cased
+    named = {name: getattr(args, name) for name in ("lexicon", "baseline", "reverse") if getattr(args, name)}
+    inputs = [
+        *(("--dictionary", path) for path in args.dictionary),
+        *((f"--{name}", path) for name, path in named.items()),
+    ]
+    check_places(inputs, [("--json", args.json)] if args.json else [])
     dictionary: Lexicon = {}
     for path in args.dictionary:
         for word, right in read_candidates(path, "--dictionary", lower=lower).items():
             dictionary[word] = list(dict.fromkeys([*dictionary.get(word, []), *right]))
-    named = {name: getattr(args, name) for name in ("lexicon", "baseline", "reverse") if getattr(args, name)}
     lexicons = {name: read_candidates(path, f"--{name}", lower=lower) for name, path in named.items()}
     shown = f"--dictionary {' '.join(args.dictionary)}"
     for name in ("lexicon", "baseline"):

@@ -3,11 +3,12 @@
 import argparse
 from dataclasses import asdict, dataclass, fields
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import cli
 from .io import InputError, PathLike, read_lines
-from .lexicon_files import quiet
+from .lexicon_files import check_places, quiet
 from .steps import write_manifest
 from .vector_text import WordVectors, write_vectors
 
@@ -121,13 +122,16 @@ def write_word_vectors(path: PathLike, output: PathLike, options: VectorOptions)
         Counts: ``words``, ``dim``.
 
     Raises:
-        InputError: as in :func:`train_vectors`.
+        InputError: as in :func:`train_vectors`; an output is the input.
     """
+    manifest = Path(f"{output}.json")
+    check_places([("--input", path)], [("--output", output), ("manifest of --output", manifest)])
     found = train_vectors(path, options)
+    manifest.unlink(missing_ok=True)  # never beside other vectors
     write_vectors([output], "--output", [found], [path])
     counts = {"words": len(found.words), "dim": options.dim}
     shown = {**asdict(options), "gensim": metadata.version("gensim")}
-    write_manifest(f"{output}.json", "word_vectors", shown, counts, [path], [output])
+    write_manifest(manifest, "word_vectors", shown, counts, [path], [output])
     return counts
 
 

@@ -2,8 +2,8 @@
 
 import argparse
 import importlib
-import itertools
-from collections import Counter
+import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
@@ -11,26 +11,36 @@ import regex
 
 from . import cli
 from .io import InputError, PathLike, atomic_writers, read_lines, same_number
-from .lexicon_files import package
-from .steps import write_manifest
+from .lexicon_files import check_places, package, version
+from .steps import facts, write_manifest
 
 Segmenter = Callable[[str], Iterable[str]]
 
 CHARACTER, SPACES = "character", "spaces"
-SAMPLE_LINES = 1000  # of a file, to see what script it is in
-SPACELESS_SHARE = 0.3  # of the letters: with more of them, a text needs a segmenter
 LETTER = regex.compile(r"[\p{L}\p{M}]")
+SPACELESS_LETTERS = 0.3  # of a line's letters: with so many, the line is of a script without spaces
+# Of a text's lines: with so many, it needs a segmenter. Lines, because a Chinese sentence has far fewer letters than an English
+# one: of two corpora in one file, half of the lines can be a fifth of the letters. Quotations are far fewer than a tenth of lines.
+SPACELESS_LINES = 0.1
+SAMPLE_LINES, SAMPLE_SHARE = 1000, 0.5  # the first lines: with so many, the rest need not be seen
 VALID = f"{CHARACTER}, {SPACES} (the text is segmented already) or MODULE:FUNCTION"
 
 
-def spaceless_share(lines: Iterable[str]) -> float:
-    """Return the share of letters, in [0, 1], whose script puts no space between words."""
-    with package():
+@cache
+def _is_spaceless() -> Callable[[str], bool]:
+    with package():  # imports fairseq: only where it is needed
         from fairseq_plugins.data.lexicon import is_spaceless
 
-    letters = Counter(letter for line in lines for letter in LETTER.findall(line))
-    total = sum(letters.values())
-    return sum(count for letter, count in letters.items() if is_spaceless(letter)) / total if total else 0.0
+    return is_spaceless
+
+
+def spaceless_share(line: str) -> float:
+    """Return the share of a line's letters, in [0, 1], whose script puts no space between words."""
+    is_spaceless = _is_spaceless()
+    if line.isascii() or not is_spaceless(line):  # most lines of most texts: it costs nearly nothing
+        return 0.0
+    letters = LETTER.findall(line)
+    return sum(map(is_spaceless, letters)) / len(letters) if letters else 0.0
 
 
 def load_segmenter(name: str) -> Segmenter:
@@ -55,6 +65,25 @@ def load_segmenter(name: str) -> Segmenter:
     if not callable(found):
         raise InputError(f"--segmenter {name}: {module} has no function {function}; valid: {VALID}")
     return found
+
+
+def shown(segmenter: Optional[str], cased: bool) -> Dict[str, Any]:
+    """For a manifest and a step: the options, and of a segmenter of the user what tells whether it is still the same.
+
+    That is the hash of the file of its module and of the file in which the function is written, and the version of its package.
+    What these import is not looked at.
+
+    Raises:
+        InputError: as in :func:`load_segmenter`.
+    """
+    options = {"segmenter": segmenter, "cased": cased}
+    if segmenter is None or segmenter in (CHARACTER, SPACES):
+        return options
+    function, name = load_segmenter(segmenter), segmenter.partition(":")[0]
+    modules = [sys.modules.get(each) for each in (name, getattr(function, "__module__", None) or name)]
+    files = dict.fromkeys(getattr(module, "__file__", None) for module in modules)
+    code = facts([file for file in files if file is not None and Path(file).is_file()])
+    return {**options, "segmenter_code": code, "segmenter_version": version(name.partition(".")[0])}
 
 
 def cutter(segmenter: Optional[str], cased: bool = False) -> Callable[[str], List[str]]:
@@ -97,10 +126,16 @@ def write_words(
         Counts of each output's name: ``lines``, ``words``, ``distinct``.
 
     Raises:
-        InputError: bad input, as in :func:`read_lines`; a script without spaces and no segmenter; a file without a word.
+        InputError: bad input, as in :func:`read_lines`; a script without spaces and no segmenter; a file without a word; an output
+            or its manifest in the place of another file.
     """
     same_number(inputs, outputs)
-    cut = cutter(segmenter, cased)
+    manifests = [Path(f"{output}.json") for output in outputs]
+    places = [("--outputs", Path(output)) for output in outputs] + [
+        ("manifest of --outputs", path) for path in manifests
+    ]
+    check_places([("--inputs", path) for path in inputs], places)
+    options, cut = shown(segmenter, cased), cutter(segmenter, cased)
     result = {}
     with atomic_writers(outputs, "--outputs", inputs) as files:
         for path, output, file in zip(inputs, outputs, files):
@@ -113,24 +148,33 @@ def write_words(
             if not total:
                 raise InputError(f"--inputs {path}: holds no word; valid: text with letters or digits")
             result[str(output)] = {"lines": lines, "words": total, "distinct": len(distinct)}
-    for path, output in zip(inputs, outputs):
-        options = {"segmenter": segmenter, "cased": cased}
-        write_manifest(f"{output}.json", "words", options, result[str(output)], [path], [output])
+        for manifest in manifests:
+            manifest.unlink(missing_ok=True)
+    for path, output, manifest in zip(inputs, outputs, manifests):
+        write_manifest(manifest, "words", options, result[str(output)], [path], [output])
     return result
 
 
 def _checked(path: PathLike, segmenter: Optional[str]) -> Iterator[str]:
-    """The lines of a file whose script fits the segmenter."""
-    lines = read_lines(path, "--inputs")
-    first = list(itertools.islice(lines, SAMPLE_LINES))
-    share = spaceless_share(first)
-    if segmenter is None and share >= SPACELESS_SHARE:
+    """The lines of a file whose script fits the segmenter: most of its first lines, and nearly all of its lines."""
+    counted = spaceless = 0
+    for number, line in enumerate(read_lines(path, "--inputs"), start=1):
+        yield line
+        if segmenter is None:
+            counted += LETTER.search(line) is not None
+            spaceless += spaceless_share(line) >= SPACELESS_LETTERS
+        if number == SAMPLE_LINES:
+            _refuse_spaceless(path, spaceless, counted, SAMPLE_SHARE)
+    _refuse_spaceless(path, spaceless, counted, SPACELESS_LINES)
+
+
+def _refuse_spaceless(path: PathLike, spaceless: int, counted: int, most: float) -> None:
+    if spaceless and spaceless >= most * counted:
         raise InputError(
-            f"--inputs {path}: {share:.0%} of the letters belong to a script without spaces between words (Chinese, "
-            f"Japanese, Thai ...), and --segmenter is not given; valid: {VALID}"
+            f"--inputs {path}: {spaceless:,} of {counted:,} lines read ({spaceless / counted:.0%}) are of a script without spaces "
+            f"between words (Chinese, Japanese, Thai ...), and --segmenter is not given; valid: {VALID}; or fewer than "
+            f"{SPACELESS_LINES:.0%} of such lines"
         )
-    yield from first
-    yield from lines
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -60,5 +60,5 @@ def test_the_script_explains_itself_and_its_errors(repo_root: Path, tmp_path: Pa
     failed = subprocess.run(line(repo_root, "--source", "a.zh", "--target", "a.de", "--out", "out"), **settings)
     assert failed.returncode == 1
     last = failed.stderr.strip().split("\n")[-1]
-    assert last.startswith("lexicon: error: --inputs a.zh: 100% of the letters belong to a script without spaces")
+    assert last.startswith("lexicon: error: --inputs a.zh: 1 of 1 lines read (100%) are of a script without spaces")
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]

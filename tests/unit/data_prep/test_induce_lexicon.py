@@ -78,6 +78,8 @@ def test_vectors_that_are_not_mapped_are_a_warning(tmp_path: Path, capsys: Any) 
     assert counts["looks_random"]
     said = capsys.readouterr().err
     assert "induce_lexicon: warning: mutual neighbours 0." in said
+    assert "induce_lexicon: not checked: identical words: both sides have 0 among" in said
+    assert len(counts["not_checked"]) == 1
     assert "(are both files mapped into one space?)" in said
 
 
@@ -85,6 +87,37 @@ def test_vectors_that_are_not_mapped_are_a_warning(tmp_path: Path, capsys: Any) 
 def test_options_out_of_range(option: str) -> None:
     with pytest.raises(InputError, match=f"--{option} 0: valid: 1 or more"):
         LexiconOptions(**{option: 0})
+    with pytest.raises(InputError, match="--max-words 1: valid: 2 or more"):
+        LexiconOptions(max_words=1)
+
+
+def test_every_file_has_its_own_place(tmp_path: Path) -> None:
+    first, second = mapped(tmp_path)
+    before = first.read_bytes()
+    for outputs, manifest, message in [
+        (["l"], "a", "manifest .*a: is the file of --source too; valid: a file of its own"),
+        (["l", "l.json"], "l.json", "manifest .*l.json: is the file of --reverse too"),
+        (["l", "l"], "m", "--reverse .*l: is the file of --output too"),
+        (["."], "m", "--output .*: a folder"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            induce(first, second, [tmp_path / name for name in outputs], tmp_path / manifest, LexiconOptions())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert first.read_bytes() == before
+
+
+def test_no_manifest_of_before_stands_beside_new_lexicons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = mapped(tmp_path)
+    (tmp_path / "m").write_text("{}\n", encoding="utf-8")
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(induce_lexicon, "write_manifest", killed)
+    with pytest.raises(KeyboardInterrupt):
+        induce(*sides, [tmp_path / "l"], tmp_path / "m", LexiconOptions(top=2))
+    assert len(rows(tmp_path / "l")) == 80
+    assert not (tmp_path / "m").exists()
 
 
 def test_a_failure_leaves_the_old_lexicons(tmp_path: Path) -> None:
@@ -94,7 +127,7 @@ def test_a_failure_leaves_the_old_lexicons(tmp_path: Path) -> None:
     write(tmp_path / "bad", *lines[:8], f"{lines[8].rpartition(' ')[0]} nan", *lines[9:])
     with pytest.raises(InputError, match="line 9: the vector of 'b7' holds NaN"):
         induce(first, tmp_path / "bad", [tmp_path / "l"], tmp_path / "m", LexiconOptions())
-    with pytest.raises(InputError, match="--output .*a: would overwrite an input"):
+    with pytest.raises(InputError, match="--reverse .*a: is the file of --source too"):
         induce(first, second, [tmp_path / "l", first], tmp_path / "m", LexiconOptions())
     assert (tmp_path / "l").read_text(encoding="utf-8") == "old\n"
     assert not (tmp_path / "m").exists()

@@ -1,11 +1,13 @@
 """The whole way from texts to lexicons: what is made, skipped, made again, and what an error leaves."""
 
+import errno
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
-from data_prep import lexicon
+from data_prep import induce_lexicon, lexicon, map_vectors
 from data_prep.io import InputError, read_json, sha256
 from data_prep.lexicon_files import read_candidates
 from data_prep.toy.corpus import generate
@@ -83,10 +85,28 @@ def test_the_same_command_gives_the_same_lexicons(texts: Path, tmp_path: Path) -
     assert read_json(tmp_path / "one/en-de/map.json")["options"]["seed"] == 3
 
 
-def test_an_error_leaves_whole_files_and_no_lexicon(texts: Path, tmp_path: Path, capsys: Any) -> None:
+def lexicons(out: Path) -> List[str]:
+    """Hashes of both lexicons."""
+    return [sha256(out / name) for name in ("en-de.tsv", "de-en.tsv")]
+
+
+def described(manifest: Path) -> List[str]:
+    """The hashes of both lexicons that a manifest names."""
+    named = {row["file"]: row["sha256"] for row in read_json(manifest)["outputs"]}
+    return [named["en-de.tsv"], named["de-en.tsv"]]
+
+
+def killed(*_: Any) -> None:
+    """Stands for a step that is interrupted."""
+    raise KeyboardInterrupt
+
+
+def test_an_error_leaves_whole_files_and_the_lexicons_of_before(texts: Path, tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "out"
     run(texts, out)
+    before = lexicons(out)
     capsys.readouterr()
+    (out / ".en-fr.tsv.tmp-1").write_text("of another pair at work", encoding="utf-8")
     (out / ".en-de.tsv.tmp-1").write_text("half", encoding="utf-8")
     (out / "en-de/mapped/.en.vec.tmp-1").write_text("half", encoding="utf-8")
     with pytest.raises(InputError, match="come 1000 times or more"):
@@ -94,8 +114,9 @@ def test_an_error_leaves_whole_files_and_no_lexicon(texts: Path, tmp_path: Path,
     left = sorted(
         path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file() and ".steps" not in path.parts
     )
-    assert not any(".tmp-" in name for name in left)
-    assert not any(name.endswith((".tsv", "manifest.json")) for name in left)
+    assert [name for name in left if ".tmp-" in name] == [".en-fr.tsv.tmp-1"]
+    assert not any(name.endswith(("manifest.json", ".lock")) for name in left)
+    assert lexicons(out) == before
     assert skipped(capsys.readouterr().err) == ["words.en", "words.de"]
     bad = tmp_path / "bad"
     bad.mkdir()
@@ -108,6 +129,121 @@ def test_an_error_leaves_whole_files_and_no_lexicon(texts: Path, tmp_path: Path,
         "en.txt.json",
         "words.en.json",
     ]
+
+
+def test_a_kill_leaves_the_lexicons_until_both_are_new(
+    texts: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    manifest = out / "en-de/manifest.json"
+    run(texts, out)
+    before = [*lexicons(out), sha256(manifest)]
+    with monkeypatch.context() as patch:
+        patch.setattr(map_vectors, "map_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(texts, out, "--keep", "0.5")
+    assert lexicons(out) == before[:2]
+    assert not manifest.exists()
+    capsys.readouterr()
+    run(texts, out)
+    assert skipped(capsys.readouterr().err) == [step for step in STEPS if step != "map"]
+    assert [*lexicons(out), sha256(manifest)] == before
+    with monkeypatch.context() as patch:
+        patch.setattr(induce_lexicon, "write_manifest", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(texts, out, "--top", "2")
+    assert not set(lexicons(out)) & set(before)
+    assert not manifest.exists() and not (out / "en-de/lexicon.json").exists()
+    capsys.readouterr()
+    run(texts, out)
+    assert skipped(capsys.readouterr().err) == STEPS[:-1]
+    assert [*lexicons(out), sha256(manifest)] == before
+
+
+def test_the_other_direction_leaves_no_manifest_that_is_wrong(texts: Path, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "out"
+    there, back = out / "en-de/manifest.json", out / "de-en/manifest.json"
+    run(texts, out)
+    first = lexicons(out)
+    lexicon.main(["--source", f"{texts}/toy.de", "--target", f"{texts}/toy.en", "--out", str(out), *OPTIONS])
+    assert lexicons(out) != first
+    assert described(back) == lexicons(out)
+    assert not there.exists()
+    capsys.readouterr()
+    run(texts, out)
+    assert skipped(capsys.readouterr().err) == STEPS[:-1]
+    assert described(there) == lexicons(out) == first
+    assert not back.exists()
+
+
+def test_what_is_wrong_is_said_before_the_first_step(texts: Path, tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "out"
+    for name in ("en-de.tsv", "de-en.tsv", "en-de/manifest.json"):
+        write(out / name, "a\tb", "c\td")
+    one, latin = write(tmp_path / "one", "a b"), tmp_path / "latin"
+    latin.write_bytes(b"a b\n\xff b\n")
+    before, seed = state(out), ["--seed-from", "dictionary"]
+    for more, message in [
+        (["--keep", "2"], "--keep 2.0: valid: above 0, at most 1"),
+        (["--keep-factor", "1"], "--keep-factor 1.0: valid: above 1"),
+        (["--cutoff", "1"], "--cutoff 1: valid: 2 or more"),
+        (["--patience", "0"], "--patience 0: valid: 1 or more"),
+        (["--threshold", "nan"], "--threshold nan: valid: 0 or more"),
+        (["--iterations", "-1"], "--iterations -1: valid: 0 or more"),
+        (["--neighbours", "0"], "--neighbours 0: valid: 1 or more"),
+        (["--device", "nowhere"], "--device nowhere: .*; valid here: cpu"),
+        (seed, "--seed-from dictionary, --dictionary is missing: valid: a file"),
+        (["--dictionary", str(one)], "--seed-from unsupervised, --dictionary .*one: valid: a file with dictionary"),
+        ([*seed, "--dictionary", "none/x"], "--dictionary none/x: no such file; valid: pairs of words"),
+        ([*seed, "--dictionary", str(tmp_path)], "--dictionary .*: no such file; valid: pairs of words"),
+        ([*seed, "--dictionary", str(one)], "--dictionary: .*one: holds one source word"),
+        ([*seed, "--dictionary", str(latin)], "--dictionary: .*latin, line 2: byte 0xff is not UTF-8"),
+        ([*seed, "--dictionary", f"{out}/de-en.tsv"], "--out .*de-en.tsv: is the file of --dictionary too"),
+        (["--target-segmenter", "no_such_module:f"], "--segmenter no_such_module:f: No module named"),
+        (["--target", "none.de"], "--target none.de: no such file; valid: a text file"),
+        (["--out", str(one)], "--out .*one: a file; valid: a folder"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            run(texts, out, *more)
+    assert state(out) == before
+    assert "lexicon: words" not in capsys.readouterr().err
+
+
+def test_one_run_at_a_time(texts: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, both = tmp_path / "out", [texts / "toy.en", texts / "toy.de"]
+    with lexicon.Pipeline(out, ("de", "en"), both[::-1]).locked():
+        half = write(out / ".en-de.tsv.tmp-1", "half")
+        with pytest.raises(
+            InputError, match="--out .*out: another run of en-de is at work there; valid: another folder"
+        ):
+            run(texts, out)
+        assert half.exists()
+        with lexicon.Pipeline(out, ("en", "fr"), both).locked():
+            pass
+    assert [path.name for path in out.iterdir()] == [half.name]
+    with lexicon.Pipeline(out, ("en", "de"), both).locked():
+        assert capsys.readouterr().err == ""
+
+    def unknown(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lexicon.fcntl, "flock", unknown)
+    with lexicon.Pipeline(out, ("en", "de"), both).locked():
+        assert "No locks available; nothing keeps another run out" in capsys.readouterr().err
+
+
+def test_an_edited_segmenter_is_noticed(
+    texts: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = write(tmp_path / "cut_of_lexicon_test.py", "def cut(text):", "    return [text]")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    more = ["--target-segmenter", "cut_of_lexicon_test:cut"]
+    run(texts, tmp_path / "out", *more)
+    write(module, "def cut(text):", "    return [text]  # as before, but who knows")
+    capsys.readouterr()
+    run(texts, tmp_path / "out", *more)
+    assert skipped(capsys.readouterr().err) == [step for step in STEPS if step != "words.de"]
+    sys.modules.pop("cut_of_lexicon_test", None)
 
 
 def test_segmenters_are_those_of_their_side(texts: Path, tmp_path: Path) -> None:

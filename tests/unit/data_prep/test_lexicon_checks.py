@@ -24,6 +24,8 @@ def test_related_vectors_do_not_look_random_and_turned_ones_do() -> None:
     assert verdict.alike == {"words": 0, "found": 0.0}
     assert verdict.warnings == []
     assert not verdict.as_json()["looks_random"]
+    unseen = "identical words: both sides have 0 among their 5,000 most frequent ones, and 20 are needed; a map that is consistent "
+    assert verdict.as_json()["not_checked"] == [unseen + "but wrong would not be noticed"]
     assert verdict.found["mutual"] > 1.5 * verdict.chance["mutual"]
     turn = torch.linalg.qr(torch.randn(20, 20, generator=torch.Generator().manual_seed(3)))[0]
     bad = look(x @ turn, y, WORDS, 10, 4096)
@@ -54,7 +56,7 @@ def test_words_that_both_sides_have_should_find_themselves() -> None:
     right = look(x, y, (WORDS[0], WORDS[0][:30] + WORDS[1][30:]), 10, 4096)
     assert right.alike["words"] == 30
     assert right.alike["found"] > 0.8
-    assert right.warnings == []
+    assert right.warnings == right.not_checked == []
     moved = WORDS[0][1:31] + WORDS[1][30:]  # every word beside its place
     wrong = look(x, y, (WORDS[0], moved), 10, 4096)
     assert wrong.alike == {"words": 30, "found": 0.0}
@@ -62,4 +64,6 @@ def test_words_that_both_sides_have_should_find_themselves() -> None:
         "of 30 words that both sides have, 0.0% are their own partner: the lexicon looks random, or the two only look alike; "
         "try --seed-from identical"
     ]
-    assert look(x, y, (WORDS[0], WORDS[0][1:20] + WORDS[1][19:]), 10, 4096).warnings == [], "too few to tell"
+    few = look(x, y, (WORDS[0], WORDS[0][1:20] + WORDS[1][19:]), 10, 4096)
+    assert few.warnings == [], "too few to tell"
+    assert "both sides have 19 among" in few.not_checked[0]

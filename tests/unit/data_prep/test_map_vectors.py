@@ -113,8 +113,16 @@ def test_other_dimensions_are_refused_and_nothing_is_left(tmp_path: Path) -> Non
     ("options", "message"),
     [
         ({"seed_from": "luck"}, "--seed-from luck: valid: unsupervised, numerals, identical, dictionary"),
-        ({"seed_from": "dictionary"}, "--dictionary: valid: with --seed-from dictionary, and only with it"),
-        ({"dictionary": "x"}, "only with it"),
+        ({"seed_from": "dictionary"}, "--seed-from dictionary, --dictionary is missing: valid: a file with dictionary"),
+        (
+            {"dictionary": "x"},
+            "--seed-from unsupervised, --dictionary x: valid: a file with dictionary, and only with it",
+        ),
+        (
+            {"seed_from": "dictionary", "dictionary": "none/x"},
+            "--dictionary none/x: no such file; valid: pairs of words",
+        ),
+        ({"max_words": 0}, "--max-words 0: valid: 2 or more"),
         ({"seed_words": 1}, "--seed-words 1: valid: 2 or more"),
         ({"device": "nowhere"}, "--device nowhere: .*; valid here: cpu"),
         ({"learning": {"keep": 2.0}}, "--keep 2.0: valid: above 0, at most 1"),
@@ -123,6 +131,61 @@ def test_other_dimensions_are_refused_and_nothing_is_left(tmp_path: Path) -> Non
 def test_options_out_of_range(tmp_path: Path, options: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         run(two_sides(tmp_path), tmp_path, **options)
+
+
+def test_what_was_not_checked_is_said(tmp_path: Path, capsys: Any) -> None:
+    few = run(two_sides(tmp_path), tmp_path)
+    assert few["not_checked"] == read_json(tmp_path / "map.json")["counts"]["not_checked"] != []
+    assert "map_vectors: not checked: identical words: both sides have 0 among" in capsys.readouterr().err
+    side = vectors("a")
+    write_vectors([tmp_path / "one", tmp_path / "two"], "--output", [side, side])
+    assert run((tmp_path / "one", tmp_path / "two"), tmp_path)["not_checked"] == []
+    assert "not checked" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"report": "a.vec"}, "--report .*a.vec: is the file of --source too; valid: a file of its own"),
+        ({"report": "pairs"}, "--report .*pairs: is the file of --dictionary too"),
+        ({"report": "bm"}, "--report .*bm: is the file of --target-output too"),
+        ({"dictionary_output": "am"}, "--dictionary-output .*am: is the file of --source-output too"),
+        ({"dictionary_output": "b.vec"}, "--dictionary-output .*b.vec: is the file of --target too"),
+        ({"target": "am"}, "--target-output .*am: is the file of --source-output too"),
+        ({"report": "."}, "--report .*: a folder; valid: a file name"),
+    ],
+)
+def test_every_file_has_its_own_place(tmp_path: Path, names: Dict[str, str], message: str) -> None:
+    for name in ("a.vec", "b.vec", "pairs"):
+        write(tmp_path / name, "never read")
+    names = {"source": "am", "target": "bm", "report": "map.json", "dictionary_output": "out.pairs", **names}
+    paths = {name: tmp_path / file for name, file in names.items()}
+    options = MapOptions(seed_from="dictionary", dictionary=tmp_path / "pairs")
+    with pytest.raises(InputError, match=message):
+        map_files(
+            tmp_path / "a.vec",
+            tmp_path / "b.vec",
+            (paths["source"], paths["target"]),
+            paths["report"],
+            options,
+            paths["dictionary_output"],
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.vec", "b.vec", "pairs"]
+
+
+def test_no_report_of_before_stands_beside_new_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = two_sides(tmp_path)
+    run(sides, tmp_path, learning={"iterations": 0, "reweight": False})
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(map_vectors, "write_manifest", killed)
+    before = (tmp_path / "a.mapped").read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        run(sides, tmp_path, learning={"iterations": 0})
+    assert (tmp_path / "a.mapped").read_bytes() != before
+    assert not (tmp_path / "map.json").exists()
 
 
 def test_the_command_line(tmp_path: Path) -> None:

@@ -106,6 +106,12 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(InputError, match=f"--lexicon: lexicon .*{message}"):
             score_lexicon.main(["--lexicon", str(tmp_path / name), "--dictionary", str(paths["dictionary"])])
+    given = ["--lexicon", str(paths["lexicon"]), "--dictionary", str(paths["dictionary"])]
+    before = {name: Path(paths[name]).read_bytes() for name in ("lexicon", "dictionary")}
+    for name in before:
+        with pytest.raises(InputError, match=f"--json .*: is the file of --{name} too"):
+            score_lexicon.main([*given, "--json", str(paths[name])])
+        assert Path(paths[name]).read_bytes() == before[name]
     for ranks in ("0", "1,x", ""):
         with pytest.raises(InputError, match=f"--at {ranks}: valid: whole numbers from 1"):
             score_lexicon.parse_ranks(ranks)

@@ -53,6 +53,30 @@ def test_the_command_line(text: Path, tmp_path: Path, capsys: Any) -> None:
     assert manifest["counts"] == {"words": 6, "dim": 8}
 
 
+def test_the_words_are_not_overwritten(text: Path, tmp_path: Path) -> None:
+    before = text.read_bytes()
+    named = tmp_path / "v.json"
+    named.write_bytes(before)
+    for source, output, what in ((text, text, "--output"), (named, tmp_path / "v", "manifest of --output")):
+        with pytest.raises(InputError, match=f"{what} .*: is the file of --input too"):
+            word_vectors.write_word_vectors(source, output, VectorOptions(**SMALL))
+        assert source.read_bytes() == before
+
+
+def test_a_kill_leaves_no_manifest_of_other_vectors(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word_vectors.write_word_vectors(text, tmp_path / "v", VectorOptions(**SMALL))
+
+    def killed(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(word_vectors, "write_vectors", killed)
+    with pytest.raises(KeyboardInterrupt):
+        word_vectors.write_word_vectors(text, tmp_path / "v", VectorOptions(**SMALL))
+    assert not (tmp_path / "v.json").exists()
+
+
 def test_gensim_is_quiet(text: Path, caplog: Any) -> None:
     caplog.set_level("DEBUG")
     train_vectors(text, VectorOptions(**SMALL))

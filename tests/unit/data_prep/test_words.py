@@ -1,6 +1,7 @@
 """Words of any script, segmenters, and what is refused."""
 
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,26 @@ def test_a_script_without_spaces_needs_a_segmenter(tmp_path: Path, line: str) ->
 
 def test_a_few_such_letters_need_none(tmp_path: Path) -> None:
     assert run(tmp_path, "the sign 中 means middle") == ["the sign 中 means middle"]
-    assert words.spaceless_share(["中a"]) == 0.5
-    assert words.spaceless_share(["1 2"]) == 0.0
+    assert words.spaceless_share("中a") == 0.5
+    assert words.spaceless_share("1 2") == words.spaceless_share("two words") == 0.0
+
+
+def test_the_whole_text_is_looked_at(tmp_path: Path) -> None:
+    english = [f"sentence number {number} of this text" for number in range(1200)]
+    with pytest.raises(InputError, match=r"400 of 1,600 lines read \(25%\) are of a script without spaces"):
+        run(tmp_path, *english, *["他说天气很好。"] * 400)
+    with pytest.raises(InputError, match=r"1 of 9 lines read \(11%\)"):  # lines without a letter are not counted
+        run(tmp_path, *english[:8], "他说天气很好。", *["1 2 3 ..."] * 50)
+    quoted = [*english[:28], "他说天气很好。", "“天气很好”"]
+    assert run(tmp_path, *quoted)[28:] == ["他说天气很好", "天气很好"]
+
+
+def test_the_first_lines_tell_early_what_is_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "SAMPLE_LINES", 4)
+    (tmp_path / "in").write_bytes("天气\n很好\nok\nok\n".encode() + b"\xff\n")
+    with pytest.raises(InputError, match=r"2 of 4 lines read \(50%\)"):
+        words.write_words([tmp_path / "in"], [tmp_path / "out"])
+    assert len(run(tmp_path, "天气", *["and so on"] * 20)) == 21
 
 
 def test_segmenters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +88,56 @@ def test_segmenters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InputError, match=message):
             run(tmp_path, "我喜欢苹果", segmenter=name)
     sys.modules.pop("mine_of_this_test", None)
+
+
+def test_what_tells_whether_a_segmenter_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (None, "character", "spaces"):
+        assert words.shown(name, True) == {"segmenter": name, "cased": True}
+    monkeypatch.syspath_prepend(str(tmp_path))
+    cut, other = tmp_path / "cut_of_this_test.py", tmp_path / "api_of_this_test.py"
+    write(cut, "def cut(text):", "    return list(text)")
+    write(other, "from cut_of_this_test import cut")
+    found = words.shown("api_of_this_test:cut", False)
+    assert [row["sha256"] for row in found["segmenter_code"]] == [sha256(other), sha256(cut)]
+    assert [row["file"] for row in words.shown("cut_of_this_test:cut", False)["segmenter_code"]] == [cut.name]
+    write(cut, "def cut(text):", "    return [text]")
+    assert words.shown("api_of_this_test:cut", False) != found
+    assert words.shown("regex:findall", False)["segmenter_version"] == metadata.version("regex")
+    assert words.shown("sys:intern", False) == {
+        "segmenter": "sys:intern", "cased": False, "segmenter_code": [], "segmenter_version": None
+    }  # fmt: skip
+    write(tmp_path / "in", "ab")
+    words.write_words([tmp_path / "in"], [tmp_path / "out"], "cut_of_this_test:cut")
+    assert read_json(tmp_path / "out.json")["options"]["segmenter_code"][0]["sha256"] == sha256(cut)
+    for name in ("cut_of_this_test", "api_of_this_test"):
+        sys.modules.pop(name, None)
+
+
+def test_every_file_has_its_own_place_and_no_manifest_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = write(tmp_path / "a.json", "a b")
+    for outputs, message in [
+        (["a"], "manifest of --outputs .*a.json: is the file of --inputs too; valid: a file of its own"),
+        (["sub/../a.json"], "--outputs .*a.json: is the file of --inputs too"),
+        (["."], "--outputs .*: a folder; valid: a file name"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            words.write_words([text], [tmp_path / output for output in outputs])
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    words.write_words([text], [tmp_path / "out"])
+    before = sha256(tmp_path / "out.json")
+    (tmp_path / "bad").write_bytes(b"a\n\xff\n")
+    with pytest.raises(InputError, match="not UTF-8"):
+        words.write_words([tmp_path / "bad"], [tmp_path / "out"])
+    assert sha256(tmp_path / "out.json") == before
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(words, "write_manifest", killed)
+    with pytest.raises(KeyboardInterrupt):
+        words.write_words([write(tmp_path / "b", "c d")], [tmp_path / "out"])
+    assert (tmp_path / "out").read_text(encoding="utf-8") == "c d\n"
+    assert not (tmp_path / "out.json").exists()
 
 
 def test_bad_text_leaves_nothing_behind(tmp_path: Path) -> None:
