@@ -68,8 +68,8 @@ def induce(
         The manifest's counts.
 
     Raises:
-        InputError: bad vectors, as in :func:`read_vectors`; other dimensions; an output or the manifest in the place of another
-            file; no such device.
+        InputError: bad vectors, as in :func:`read_vectors`; other dimensions; vectors that are not in one space; an output or
+            the manifest in the place of another file; no such device.
     """
     places = [*zip(("--output", "--reverse"), outputs), ("manifest", manifest)]
     check_places([("--source", source), ("--target", target)], places)
@@ -89,6 +89,10 @@ def induce(
     words = [side.words for side in sides]
     with cli.heartbeat(f"induce_lexicon: {len(x):,} and {len(y):,} words"):
         verdict = look(x, y, words, options.neighbours, options.block)
+        if verdict.unaligned:
+            raise InputError(
+                f"--source {source} and --target {target}: {verdict.warnings[0]}; valid: vectors in one space (map_vectors)"
+            )
         ranked = Csls(x, y, options.neighbours, options.block).ranked(options.top)
     for warning in verdict.warnings:
         cli.say(f"induce_lexicon: warning: {warning} (are both files mapped into one space?)")

@@ -31,6 +31,11 @@ class Verdict(NamedTuple):
     warnings: List[str]
     not_checked: List[str]
 
+    @property
+    def unaligned(self) -> bool:
+        """Nothing is above chance: the two sides were never brought into one space. A learned map, even of unrelated sides, is."""
+        return all(self.found[name] < ratio * self.chance[name] for name, ratio in LEAST_RATIO.items())
+
     def as_json(self) -> Dict[str, Any]:
         """For a report."""
         return {

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_prep import induce_lexicon
+from data_prep import induce_lexicon, lexicon_checks
 from data_prep.induce_lexicon import LexiconOptions, induce
 from data_prep.io import InputError, read_json
 from data_prep.vector_text import WordVectors, read_vectors, write_vectors
@@ -73,7 +73,18 @@ def test_the_command_line_and_muses_form(tmp_path: Path, capsys: Any) -> None:
     assert read_json(tmp_path / "l.json")["options"] == {"form": "muse", "max_words": 20, "neighbours": 10, "top": 2}
 
 
-def test_vectors_that_are_not_mapped_are_a_warning(tmp_path: Path, capsys: Any) -> None:
+def test_vectors_that_are_not_mapped_are_refused(tmp_path: Path) -> None:
+    message = (
+        "--source .* and --target .*: mutual neighbours 0.* after a random rotation.*; valid: vectors in one space"
+    )
+    with pytest.raises(InputError, match=message):
+        induce(*two_sides(tmp_path), [tmp_path / "l"], tmp_path / "m", LexiconOptions())
+    assert not (tmp_path / "l").exists() and not (tmp_path / "m").exists()
+
+
+def test_a_map_that_found_little_is_a_warning(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learned map of unrelated sides raises the objective."""
+    monkeypatch.setitem(lexicon_checks.LEAST_RATIO, "objective", 0.5)
     counts = induce(*two_sides(tmp_path), [tmp_path / "l"], tmp_path / "m", LexiconOptions())
     assert counts["looks_random"]
     said = capsys.readouterr().err
