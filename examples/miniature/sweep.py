@@ -24,7 +24,7 @@ import tables  # noqa: E402
 from plan import Job, Plan, read_plan  # noqa: E402
 from scores import Scores  # noqa: E402
 
-from data_prep.io import sha256  # noqa: E402
+from data_prep.io import read_json, sha256, write_json  # noqa: E402
 
 PRINTING = Lock()
 
@@ -61,7 +61,15 @@ class Runner:
 
     def prepare(self) -> None:
         """Make the shared assets once and record their hashes."""
-        entry = self.ledger.get("assets")
+        entry, stamp = self.ledger.get("assets"), self.out / f"prepared-{self.plan.name}.json"
+        found = read_json(stamp) or {"code": self.ledger.code}
+        if found["code"] != self.ledger.code:
+            raise ValueError(
+                f"--out {self.out}: was prepared with other code ({found['code']}) than today's ({self.ledger.code}); valid: a new "
+                f"folder, or this one without {stamp.name} where its assets are as good as new"
+            )
+        self.out.mkdir(parents=True, exist_ok=True)
+        write_json(stamp, {"code": self.ledger.code})  # first: a preparation that was killed is of this code too
         missing = [path for path in self.plan.assets if not self._asset(path).exists()]
         if missing:
             for command in self.plan.prepare:

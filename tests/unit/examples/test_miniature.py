@@ -1,6 +1,7 @@
 """The sweep runner: equal grids, resuming, failures that are listed, other code never mixed in, verdicts, same bytes."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
@@ -35,6 +36,9 @@ def entry(word: str = "e", **changes: Any) -> Dict[str, Any]:
         "grid": [["--lr", 0.1], ["--lr", 0.2]],
         **changes,
     }
+
+
+STAMP = "prepared-probe.json"  # says what code made the assets of an output folder
 
 
 def write_plan(folder: Path, **changes: Any) -> Path:
@@ -139,7 +143,7 @@ def test_a_failed_run_is_listed_and_tried_again(runner: Any, tmp_path: Path) -> 
     assert statuses(made, "tune") == ["done"] * 4
 
 
-def test_other_code_is_warned_about_and_never_mixed(runner: Any, capsys: pytest.CaptureFixture) -> None:
+def test_other_code_is_warned_about_and_never_mixed(runner: Any, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     first = runner()
     first.run("")
     second = runner(code=["examples/miniature/plan.py"])
@@ -147,6 +151,7 @@ def test_other_code_is_warned_about_and_never_mixed(runner: Any, capsys: pytest.
     assert second.ledger.current() == [] and len(second.ledger.foreign()) == len(first.ledger.entries)
     page = tables.render(second.plan, second.ledger)
     assert "Runs with other code, not counted" in page and "100.0" not in page
+    (tmp_path / "out" / STAMP).unlink()
     second.run("")
     assert statuses(second, "final") == ["done"] * 6
     updates = [one["updates"] for one in second.ledger.current() if one.get("phase")]
@@ -174,6 +179,7 @@ def test_the_page_outlives_a_change_of_the_code(runner: Any, tmp_path: Path, cap
     after = sweep.show(tmp_path / "probe.yaml")
     assert after == before and "100.0" in after[tmp_path / "RESULTS-probe.md"]
     assert f"made with other code ({first.ledger.code}) than today's" in capsys.readouterr().err
+    (tmp_path / "out" / STAMP).unlink()
     runner(code=["examples/miniature/plan.py"]).run("")
     again = sweep.show(tmp_path / "probe.yaml")[tmp_path / "RESULTS-probe.md"]
     assert "Runs with other code, not counted" in again and first.ledger.code not in again
@@ -183,6 +189,22 @@ def test_changed_assets_are_refused(runner: Any, tmp_path: Path) -> None:
     runner().prepare()
     (tmp_path / "out" / "dict.txt").write_text("another", encoding="utf-8")
     with pytest.raises(ValueError, match=r"--out .*dict.txt differ from the ledger's"):
+        runner().prepare()
+
+
+def test_assets_of_other_code_are_not_taken_for_todays(runner: Any, tmp_path: Path) -> None:
+    runner().prepare()
+    stamp = tmp_path / "out" / STAMP
+    with pytest.raises(
+        ValueError, match=r"--out .*out: was prepared with other code \(.*\) than today's .* without prepared-probe"
+    ):
+        runner(minutes={"tune": 1, "final": 3}).prepare()
+    stamp.unlink()
+    runner(minutes={"tune": 1, "final": 3}).prepare()
+    stamp.unlink()
+    with pytest.raises(subprocess.CalledProcessError):
+        runner(assets=["{out}/more"], prepare=["false"]).prepare()
+    with pytest.raises(ValueError, match="was prepared with other code"):
         runner().prepare()
 
 
