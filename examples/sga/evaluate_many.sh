@@ -24,7 +24,8 @@ for subset in ${SUBSETS:-test ntrex}; do
     for language in $languages; do
         fairseq-generate "$out/bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$language" --target-lang "$target" \
             --gen-subset "$subset" --path "$out/$name/average.pt" --iter-decode-max-iter "$passes" --remove-bpe sentencepiece \
-            --batch-size 64 --max-source-positions "${POSITIONS:-256}" --truncate-source "$@" >"$kept/$language.log" 2>"$kept/$language.err"
+            --batch-size 64 --max-source-positions "${POSITIONS:-256}" --truncate-source "$@" >"$kept/$language.log" 2>"$kept/$language.err" ||
+            { tail -n 20 "$kept/$language.err" >&2; exit 1; }
         "$PYTHON" -m data_prep.hypotheses --input "$kept/$language.log" --output "$kept/$language.txt"
         systems+=(--system "$language=$kept/$language.txt")
     done

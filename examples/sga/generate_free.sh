@@ -16,6 +16,7 @@ for iteration in $iterations; do
     fairseq-generate "$out/bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \
         --gen-subset test --path "$out/$name/average.pt" --mask-predict-iterations "$iteration" --iter-decode-max-iter "$passes" \
         $cut --skip-invalid-size-inputs-valid-test \
-        --print-step --remove-bpe sentencepiece --batch-size 32 "$@" >"$log.log" 2>"$log.err"
+        --print-step --remove-bpe sentencepiece --batch-size 32 "$@" >"$log.log" 2>"$log.err" ||
+        { tail -n 20 "$log.err" >&2; exit 1; }
     "$PYTHON" -m data_prep.hypotheses --input "$log.log" --output "$keep/$iteration-$passes.$target"
 done

@@ -8,6 +8,10 @@ set -euo pipefail
 [ $# -ge 4 ] || { sed -n 2,6p "$0" >&2; exit 2; }
 out=$1 name=$2 hours=$3 seed=$4
 shift 4
+if [ "$name" = mbart ]; then
+    echo "NAME mbart: OUT/mbart is the folder of prepare_mbart.sh; valid: another name" >&2
+    exit 2
+fi
 . "$(dirname "${BASH_SOURCE[0]}")/../csr/settings.sh"
 [ -f "$out/mbart/bin/manifest.json" ] || bash examples/sga/prepare_mbart.sh "$out"
 mkdir -p "$out/$name"
