@@ -138,11 +138,17 @@ def _import_stock() -> None:
 
 
 def _keep_logging_for(module: str) -> None:
-    """Forget the logging that fairseq's import set up, for a command that would have set up its own before it."""
+    """Forget the logging that fairseq's import set up, for a command that sets up its own before it imports fairseq.
+
+    Others set it up when they run, too late to change what the import did.
+    """
     import logging
+    import re
 
     spec = find_spec(module)
-    if spec is not None and spec.origin and "basicConfig" in Path(spec.origin).read_text(encoding="utf-8"):
+    if spec is None or not spec.origin:
+        return
+    if re.search(r"^logging\.basicConfig", Path(spec.origin).read_text(encoding="utf-8"), re.MULTILINE):
         logging.root.handlers.clear()
         logging.root.setLevel(logging.WARNING)
 
