@@ -137,7 +137,11 @@ def test_pairs_of_the_multilingual_systems(env: Dict[str, str], found: str) -> N
             {},
             "CASE is 'beams'; valid: a number of denoising passes, beam, tagged, mbart",
         ),
-        ("train_mbart.sh {out} mbart 1 1", {}, "NAME mbart: OUT/mbart is the folder of prepare_mbart.sh; valid: another name"),
+        (
+            "train_mbart.sh {out} mbart 1 1",
+            {},
+            "NAME mbart: OUT/mbart is the folder of prepare_mbart.sh; valid: another name",
+        ),
         ("prepare_mbart.sh nowhere", {}, "OUT nowhere: no nowhere/bin/pieces; valid: a folder made by prepare.sh"),
     ],
 )
