@@ -37,6 +37,7 @@ MASKED = 0.15
 def options_of_model(options: argparse.Namespace) -> Namespace:
     """The options of a model of these sizes."""
     args = Namespace(share_all_embeddings=True, max_source_positions=512, max_target_positions=512, dropout=0.0)
+    args.attention_dropout = 0.0  # ours would be XLM-R's 0.1, the peer's is 0
     for side in ("encoder", "decoder"):
         setattr(args, f"{side}_layers", options.layers)
         setattr(args, f"{side}_embed_dim", options.width)

@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -57,20 +57,35 @@ def check_sizes(sizes: Mapping[str, int], args: Any, origin: str) -> None:
         raise ValueError(f"{origin} has other sizes than the --arch and the command line: {', '.join(wrong)}")
 
 
-def check_dictionary(path: str, dictionary: Any, origin: str) -> Optional[int]:
+def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Sequence[bool]] = None) -> Optional[int]:
     """Compare a dictionary of the data (fairseq's) with a ``dict.txt`` beside the file, where there is one.
 
+    Args:
+        path: of the file.
+        dictionary: of the data.
+        origin: option and path of the file, for messages.
+        kept: which entries of the file's dictionary (special symbols not counted) the data's has; None = all.
+
     Returns:
-        Its number of entries; None when there is no such file.
+        Number of entries of the file's dictionary; None when there is no such file.
 
     Raises:
-        ValueError: the first entry that differs.
+        ValueError: the first entry that differs, or another number of entries than ``kept`` has.
     """
     beside = Path(path) / "dict.txt" if os.path.isdir(path) else Path(path).parent / "dict.txt"
     if not beside.is_file():
         return None
     own = read_dictionary(beside)
-    check_entries(own, dictionary.symbols, origin, "the dict.txt beside it")
+    shared: Sequence[str] = own
+    if kept is not None:
+        special = len(own) - len(kept)
+        if special != dictionary.nspecial:
+            raise ValueError(
+                f"--resized-dict-map has {len(kept):,} lines; valid: {len(own) - dictionary.nspecial:,}, one for each entry of the "
+                f"dict.txt beside {origin}"
+            )
+        shared = [*own[:special], *(entry for entry, stays in zip(own[special:], kept) if stays)]
+    check_entries(shared, dictionary.symbols, origin, "the dict.txt beside it")
     return len(own)
 
 

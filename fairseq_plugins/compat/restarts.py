@@ -53,8 +53,12 @@ def _continue_own_runs() -> None:
 
 
 def _is_own(cfg: Any) -> bool:
-    """True where --restore-file is another checkpoint of the same run: somebody goes back to it."""
-    return os.path.dirname(os.path.abspath(cfg.restore_file)) == os.path.abspath(cfg.save_dir)
+    """True where --restore-file is another checkpoint of the same run: somebody goes back to it.
+
+    By its name too: a pretrained ``model.pt`` may lie in the folder of the run.
+    """
+    folder, name = os.path.split(os.path.abspath(cfg.restore_file))
+    return folder == os.path.abspath(cfg.save_dir) and name.startswith("checkpoint")
 
 
 @contextmanager

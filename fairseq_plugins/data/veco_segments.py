@@ -100,6 +100,17 @@ def has_documents(sizes: Any) -> bool:
     return bool((np.asarray(sizes) == EMPTY).any())
 
 
+def document_sizes(sizes: Any) -> np.ndarray:
+    """Sentences of each document: (D,) int64.
+
+    Args:
+        sizes: (M,) tokens of each row, ``</s>`` counted; an empty line ends a document, further ones and those in front count not.
+    """
+    ends = np.flatnonzero(np.append(np.asarray(sizes) == EMPTY, True))
+    counts = np.diff(np.append(-1, ends)) - 1
+    return np.asarray(counts[counts > 0], dtype=np.int64)
+
+
 def _segments(sentences: Any, sizes: np.ndarray, room: int, pad: int, eos: int) -> Tuple[np.ndarray, np.ndarray]:
     """Sentences of a document, packed: (K, 2) int64 first sentence and one past the last; (K,) bool, not longer than ``room``."""
     if not (sizes > EMPTY).any():

@@ -1,16 +1,19 @@
 """Task ``translation_from_pretrained_veco``: stock translation in the authors' conventions, with a cut dictionary."""
 
 import logging
+import os
+import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset
-from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.sequence_scorer import SequenceScorer
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask, load_langpair_dataset
+from omegaconf import II
 from torch import Tensor
 
 logger = logging.getLogger(__name__)
@@ -18,6 +21,8 @@ logger = logging.getLogger(__name__)
 MISSING_TAGS: Any = ChoiceEnum(["unk", "error"])
 TAG = "[{}]"
 """How a language is written as a dictionary entry."""
+_ADDED = re.compile(r"<mask>|\[\w+\]|madeupword\d+")
+"""Entries that a cut dictionary may have behind those that a map keeps."""
 
 
 @dataclass
@@ -39,6 +44,9 @@ class VECOTranslationConfig(TranslationConfig):
             "runs, with a warning; error"
         },
     )
+    restore_file: str = II("checkpoint.restore_file")
+    finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
+    save_dir: str = II("checkpoint.save_dir")
 
 
 @register_task("translation_from_pretrained_veco", dataclass=VECOTranslationConfig)
@@ -67,6 +75,30 @@ class TranslationFromPretrainedVECOTask(TranslationTask):
             raise ValueError(f"--missing-language-tag must be unk or error; got {cfg.missing_language_tag}")
         self.source_tag = self._tag("source", cfg.source_lang, src_dict)
         self.target_tag = self._tag("target", cfg.target_lang, tgt_dict)
+
+    def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> Any:
+        """The stock way.
+
+        Raises:
+            ValueError: training with a dictionary map, and no pretrained file whose rows it would cut.
+        """
+        if self.kept_rows is not None and not from_checkpoint and not self._reads_a_file(cfg):
+            raise ValueError(
+                f"--resized-dict-map {self.cfg.resized_dict_map}: there are no pretrained rows to cut; valid with --restore-file, "
+                "--finetune-from-model or --init-from-mlm"
+            )
+        return super().build_model(cfg, from_checkpoint)
+
+    def _reads_a_file(self, model: Any) -> bool:
+        """True where training starts from a file, or goes on from its own checkpoint."""
+        cfg = self.cfg
+        own = os.path.join(cfg.save_dir, cfg.restore_file)
+        return (
+            bool(cfg.finetune_from_model or getattr(model, "init_from_mlm", None))
+            or os.path.basename(cfg.restore_file) != "checkpoint_last.pt"
+            or os.path.dirname(cfg.restore_file) != ""
+            or os.path.exists(own)
+        )
 
     def _tag(self, side: str, language: str, dictionary: Dictionary) -> int:
         """Index of a language's tag, or of ``<unk>``.
@@ -213,11 +245,17 @@ def check_dictionary_map(kept: Sequence[bool], dictionary: Dictionary, cfg: Any)
     """Compare the entries that a map keeps with those of the data's dictionary.
 
     Raises:
-        ValueError: it keeps none, or more than there are.
+        ValueError: it keeps more than there are, or fewer than there are in front of what may be added at the end: ``<mask>``,
+            the languages' tags and what pads a dictionary.
     """
-    entries = len(dictionary) - dictionary.nspecial
-    if not 1 <= sum(kept) <= entries:
+    entries = dictionary.symbols[dictionary.nspecial :]
+    added = 0
+    while added < len(entries) and _ADDED.fullmatch(entries[-1 - added]):
+        added += 1
+    fewest = max(1, len(entries) - added)
+    if not fewest <= sum(kept) <= len(entries):
         raise ValueError(
-            f"--resized-dict-map {cfg.resized_dict_map}: keeps {sum(kept):,} entries, the data's dictionary has {entries:,} beside "
-            f"the special ones; valid: 1 to {entries:,} lines with 1: the map that was written with this dictionary"
+            f"--resized-dict-map {cfg.resized_dict_map}: keeps {sum(kept):,} entries, the data's dictionary has {len(entries):,} "
+            f"beside the special ones, {added:,} of them symbols added at its end; valid: {fewest:,} to {len(entries):,} lines "
+            "with 1: the map that was written with this dictionary"
         )

@@ -19,12 +19,15 @@ from ..data.data_bins import load_dictionary, load_monolingual, load_pair_side
 from ..data.stream_names import check_names, is_training, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.veco_dataset import Masking, VECODataset
-from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, has_documents
+from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, document_sizes, has_documents
 
 logger = logging.getLogger(__name__)
 
 SHORTEST_SEGMENT = 3
 """Tokens of the shortest segment: <s> a </s>."""
+
+LONG_DOCUMENT = 1000
+"""Sentences of a document beyond which one that holds most of a file looks like text whose documents are not told apart."""
 
 
 @dataclass
@@ -117,12 +120,20 @@ class VECOPretrainingTask(FairseqTask):
         return cls(cfg, dictionary)
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> Any:
-        """The stock way, and a check that the phase of frozen parameters can work.
+        """The stock way, and checks that texts fit the model and that the phase of frozen parameters can work.
 
         Raises:
-            ValueError: ``--freeze-backbone-updates`` with an architecture or a way of training that cannot freeze.
+            ValueError: ``--tokens-per-sample`` above the model's positions; ``--freeze-backbone-updates`` with an architecture or a
+                way of training that cannot freeze.
         """
         model = super().build_model(cfg, from_checkpoint)
+        positions = model.max_positions() if hasattr(model, "max_positions") else None
+        if isinstance(positions, int) and self.cfg.tokens_per_sample > positions and not from_checkpoint:
+            raise ValueError(
+                f"--tokens-per-sample {self.cfg.tokens_per_sample}: the model has {positions} positions, and texts are packed to "
+                f"their full length, so that fairseq would leave nearly all of them out; valid: at most {positions}, as "
+                "--max-source-positions"
+            )
         if self.cfg.freeze_backbone_updates and not from_checkpoint:
             self._check_freezing(model)
         return model
@@ -170,12 +181,20 @@ class VECOPretrainingTask(FairseqTask):
 
     def _documents(self, prefix: str, language: str) -> AdjacentSegments:
         text = load_monolingual(prefix, language, self.pairs, self.dictionary, "--monolingual")
+        file = getattr(text, "_path", f"{prefix}.*.{language}")
         if not has_documents(text.sizes):
-            file = getattr(text, "_path", f"{prefix}.*.{language}")
             raise ValueError(
                 f"--monolingual {language}: {file}.bin has no empty line, so that it does not tell where documents end. Put an "
                 "empty line behind each document before fairseq-preprocess, or leave the language out"
             )
+        sizes = document_sizes(text.sizes)
+        if len(sizes):
+            logger.info(f"{file}: {len(sizes)} documents, the longest of {sizes.max()} sentences")
+            if sizes.max() > max(LONG_DOCUMENT, sizes.sum() / 2):
+                logger.warning(
+                    f"--monolingual {language}: one document of {file}.bin has {sizes.max()} of its {sizes.sum()} sentences; where "
+                    "that is not so, put an empty line behind each document before fairseq-preprocess"
+                )
         room = self.cfg.tokens_per_sample // 2
         return AdjacentSegments(text, text.sizes, room, self.dictionary.pad(), self.dictionary.eos())
 

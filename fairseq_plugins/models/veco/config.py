@@ -123,7 +123,43 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
     return LayerChoice(stack, tuple(keep.get("encoder", range(stack))), decoder)
 
 
+_EQUAL = ("normalize_before", "learned_pos")
+"""Options of encoder and decoder that are one in pre-training."""
+_OFF = (
+    "encoder_layerdrop",
+    "decoder_layerdrop",
+    "cross_self_attention",
+    "no_cross_attention",
+    "adaptive_input",
+    "adaptive_softmax_cutoff",
+    "character_embeddings",
+)
+"""Options of the stock transformer with which encoder and decoder would not be the same layers, or CS-MLM not what it is."""
+
+
 def _resolve_pretraining(args: Any) -> LayerChoice:
+    for name in _OFF:
+        value = getattr(args, name, None)
+        if value:
+            raise ValueError(
+                f"--{name.replace('_', '-')} {value}: encoder and decoder are the same layers in pre-training, and all of them "
+                "run; leave it out"
+            )
+    for name in _EQUAL:
+        ours, theirs = getattr(args, f"encoder_{name}", None), getattr(args, f"decoder_{name}", None)
+        if bool(ours) != bool(theirs):
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"--decoder-{option} {theirs}: the decoder's layers are the encoder's in pre-training; valid here: {ours}, as "
+                f"--encoder-{option}"
+            )
+    for name in ("decoder_input_dim", "decoder_output_dim"):
+        value = getattr(args, name, None)
+        if value is not None and value != args.encoder_embed_dim:
+            raise ValueError(
+                f"--{name.replace('_', '-')} {value}: the decoder's layers are the encoder's in pre-training; valid here: "
+                f"{args.encoder_embed_dim}, as --encoder-embed-dim"
+            )
     for side in ("encoder", "decoder"):
         if getattr(args, f"keep_{side}_layers"):
             raise ValueError(f"--keep-{side}-layers: pre-training has the whole stack; choose layers when translating")

@@ -2,7 +2,9 @@
 
 import logging
 from dataclasses import replace
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Sequence, Tuple
+
+from torch import Tensor
 
 from ... import checkpoints
 from ...checkpoints.embedding_rows import fit_words
@@ -17,6 +19,8 @@ from ...checkpoints.fitting import (
     reasons_of,
 )
 from ...checkpoints.loading import LoadReport
+from ...checkpoints.vocabularies import MASK
+from .dictionary_map import cut_rows
 from .layer_choice import LayerChoice
 
 logger = logging.getLogger(__name__)
@@ -44,7 +48,7 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
         What became of every tensor of the model; ``reasons`` names the source of each.
 
     Raises:
-        ValueError: sizes, positions, dictionary or layers that do not fit.
+        ValueError: sizes, positions, dictionary, its map or layers that do not fit.
     """
     origin = f"--init-from-mlm {path}"
     found = read_masked_lm_for(path, args)
@@ -57,8 +61,11 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     tensors = {name: found.tensors[source] for name, source in sources.items()}
     fit = Fit(model, args, origin)
     for side, dictionary in (("encoder", model.encoder.dictionary), ("decoder", model.decoder.dictionary)):
-        entries = check_dictionary(path, dictionary, origin)
-        fit.leave_mask_out(side, tensors, dictionary, entries)
+        entries = check_dictionary(path, dictionary, origin, model.kept_rows)
+        if model.kept_rows is None:
+            fit.leave_mask_out(side, tensors, dictionary, entries)
+        else:
+            _cut(f"{side}.embed_tokens.weight", tensors, dictionary, model.kept_rows, fit)
     tensors = {name: fit.rows(name, tensor) for name, tensor in tensors.items()}
     if HEAD_BIAS in tensors and tensors[HEAD_BIAS].shape != fit.targets[HEAD_BIAS].shape:
         policy = str(args.embedding_mismatch)
@@ -117,6 +124,12 @@ def _sources(found: checkpoints.MaskedLMFile, choice: LayerChoice, decoder_layer
             for name in (name for name in found.tensors if name.startswith(prefix)):
                 sources[f"{side}.layers.{target}.{name[len(prefix) :]}"] = name
     return sources
+
+
+def _cut(name: str, tensors: Dict[str, Tensor], dictionary: Any, kept: Sequence[bool], fit: Fit) -> None:
+    """Keep the rows that the dictionary map lists with 1."""
+    mask_at = dictionary.index(MASK) if MASK in dictionary else None
+    tensors[name], fit.changes[name] = cut_rows(tensors[name], kept, mask_at, name, fit.origin)
 
 
 def _left(found: checkpoints.MaskedLMFile, sources: Dict[str, str]) -> str:

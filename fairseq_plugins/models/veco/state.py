@@ -3,7 +3,7 @@
 import logging
 import re
 from argparse import Namespace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -11,13 +11,11 @@ from torch import Tensor
 from ...checkpoints.fitting import MARKERS, MASK, Fit, folded
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.renames import listing
+from .dictionary_map import cut_rows
 
 logger = logging.getLogger(__name__)
 
 SIDES = ("encoder", "decoder")
-SPECIAL_ROWS = 4
-"""Rows of the entries that every dictionary of fairseq has and no dict.txt lists."""
-
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(.+)")
 _CROSS_ATTENTION = re.compile(r"encoder_attn(?:_layer_norm)?\..+")
 _HEADS = re.compile(r"(lm_head|classification_heads)\..+")
@@ -207,10 +205,12 @@ class StackReader:
                 self.model.kept_rows,
                 self.state[name].size(0),
             )
-            # As many rows as the dictionary has entries are cut rows already, unless the map is for just as many.
-            whole = stack and kept is not None and rows - SPECIAL_ROWS - len(kept) in (0, 1)
-            if kept is not None and (whole or rows != len(dictionary)):
-                self._apply_map(name, MASK in dictionary, fit)
+            # A run has cut rows already: as many as the dictionary has entries.
+            if kept is not None and (stack or rows != len(dictionary)):
+                mask_at = dictionary.index(MASK) if MASK in dictionary else None
+                self.state[name], fit.changes[name] = cut_rows(
+                    self.state[name], kept, mask_at, name, "the state to load"
+                )
         if stack and self.model.kept_rows is None:
             for side in SIDES:
                 dictionary = getattr(self.model, side).dictionary
@@ -219,28 +219,6 @@ class StackReader:
                     fit.leave_mask_out(side, self.state, dictionary, None)
         for name in list(self.state):
             self.state[name] = fit.rows(name, self.state[name])
-
-    def _apply_map(self, name: str, with_mask: bool, fit: Fit) -> None:
-        """Keep the rows of the entries that the dictionary map lists with 1.
-
-        Raises:
-            ValueError: another number of rows than the map has lines.
-        """
-        kept, tensor = self.model.kept_rows, self.state[name]
-        listed = SPECIAL_ROWS + len(kept)
-        if tensor.size(0) not in (listed, listed + 1):
-            raise ValueError(
-                f"--resized-dict-map has {len(kept):,} lines, {name} of the state to load {tensor.size(0):,} rows; valid here: "
-                f"{tensor.size(0) - SPECIAL_ROWS - 1:,} lines, one for each entry of the pretrained dict.txt (rows without the "
-                f"four special symbols and {MASK}), or {tensor.size(0) - SPECIAL_ROWS:,} where the file has no row for {MASK}"
-            )
-        rows: List[int] = [*range(SPECIAL_ROWS), *(SPECIAL_ROWS + index for index, stays in enumerate(kept) if stays)]
-        change = f"{len(rows):,} of {tensor.size(0):,} rows (--resized-dict-map)"
-        if tensor.size(0) == listed + 1:
-            rows += [listed] if with_mask else []
-            change += f", {'with' if with_mask else 'without'} that of {MASK}"
-        self.state[name] = tensor[torch.tensor(rows)]
-        fit.changes[name] = change
 
     def _check_complete(self, targets: Dict[str, Tensor]) -> None:
         """fairseq hides which tensors do not fit: compare before it does.

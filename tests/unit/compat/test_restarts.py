@@ -109,6 +109,15 @@ def test_a_missing_file_to_start_from_is_an_error(seen: Any, tmp_path: Path) -> 
     assert seen == [GIVEN]
 
 
+def test_a_pretrained_file_in_the_folder_of_the_run_is_for_its_start(seen: Any, tmp_path: Path) -> None:
+    pretrained = tmp_path / "model.pt"
+    pretrained.touch()
+    checkpoint_utils.load_checkpoint(
+        configuration(tmp_path, restore_file=str(pretrained)), Trainer(asks=True, updates=9)
+    )
+    assert seen == [PLAIN]
+
+
 def test_going_back_to_an_earlier_checkpoint_of_the_run(seen: Any, tmp_path: Path) -> None:
     earlier = str(tmp_path / "checkpoint_3_5000.pt")
     checkpoint_utils.load_checkpoint(configuration(tmp_path, restore_file=earlier), Trainer(asks=True, updates=9))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.data.veco_segments import ParallelPairs, has_documents
+from fairseq_plugins.data.veco_segments import ParallelPairs, document_sizes, has_documents
 from tests import data_bins
 from tests import veco_data_builders as veco
 from tests.veco_data_builders import BOS, EOS, Rows
@@ -123,6 +123,13 @@ def test_sides_of_unequal_length_are_refused() -> None:
     sides = [[torch.tensor([5, EOS])], [torch.tensor([5, EOS])] * 2]
     with pytest.raises(ValueError, match=r"1.*2"):
         ParallelPairs(sides, [np.array([2]), np.array([2, 2])])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "found"), [([3, 1, 4], [1, 1]), ([1, 1, 2, 2, 1, 1, 5, 1], [2, 1]), ([2, 2], [2]), ([1], []), ([], [])]
+)
+def test_sentences_of_documents(sizes: List[int], found: List[int]) -> None:
+    assert document_sizes(np.array(sizes)).tolist() == found
 
 
 def test_documents_are_told_by_empty_lines() -> None:

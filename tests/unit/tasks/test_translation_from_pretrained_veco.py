@@ -31,12 +31,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def task(folder: Any = "", tags: Sequence[str] = TAGS, **options: Any) -> TranslationFromPretrainedVECOTask:
-    resolved = dict(
-        dataset_impl="mmap", train_subset="train", required_seq_len_multiple=1
-    )  # interpolated by the commands
-    cfg = VECOTranslationConfig(data=str(folder), source_lang="en", target_lang="de", **resolved, **options)
-    symbols = veco_builders.dictionary(mask=True, tags=tags)
+def task(
+    folder: Any = "", tags: Sequence[str] = TAGS, pieces: int = builders.PIECES, **options: Any
+) -> TranslationFromPretrainedVECOTask:
+    # Interpolated by the commands.
+    resolved = dict(dataset_impl="mmap", train_subset="train", required_seq_len_multiple=1)
+    files = dict(restore_file="checkpoint_last.pt", finetune_from_model=None, save_dir=str(folder))
+    cfg = VECOTranslationConfig(
+        data=str(folder), source_lang="en", target_lang="de", **resolved, **{**files, **options}
+    )
+    symbols = veco_builders.dictionary(mask=True, tags=tags, pieces=pieces)
     return TranslationFromPretrainedVECOTask(cfg, symbols, symbols)
 
 
@@ -169,7 +173,7 @@ def write_map(folder: Path, lines: Optional[Sequence[str]] = None) -> str:
 
 
 def test_the_map_reaches_the_model(tmp_path: Path) -> None:
-    found = task(resized_dict_map=write_map(tmp_path))
+    found = task(pieces=2, resized_dict_map=write_map(tmp_path))
     assert found.kept_rows == (True, False, True)
     model = build_model(veco_builders.arguments(decoder_layers=1), found)
     assert model.kept_rows == (True, False, True)
@@ -181,7 +185,11 @@ def test_the_map_reaches_the_model(tmp_path: Path) -> None:
     [
         (["1", "2"], r"map\.txt, line 2: '2'; valid: 1 = the entry stays"),
         (["1", ""], r"map\.txt, line 2: ''"),
-        (["0", "0"], r"keeps 0 entries, the data's dictionary has 28"),
+        (
+            ["0", "0"],
+            r"keeps 0 entries, the data's dictionary has 28 .*, 3 of them symbols added .*; valid: 25 to 28 lines",
+        ),
+        (["1"] * 24, r"keeps 24 entries"),
         (["1"] * 29, r"keeps 29 entries, the data's dictionary has 28"),
     ],
 )
@@ -189,6 +197,23 @@ def test_bad_maps_are_refused(tmp_path: Path, lines: List[str], message: str) ->
     with pytest.raises(ValueError, match=message) as caught:
         task(resized_dict_map=write_map(tmp_path, lines))
     assert "--resized-dict-map" in str(caught.value)
+
+
+def test_a_map_without_a_pretrained_file_is_refused(tmp_path: Path) -> None:
+    """Decoding and a run that goes on have a file; so have the three options that name one."""
+    given = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "save_dir": str(tmp_path / "run")}
+    model = veco_builders.arguments(decoder_layers=1)
+    with pytest.raises(
+        ValueError, match=r"--resized-dict-map .*map\.txt: there are no pretrained rows to cut; valid with"
+    ):
+        task(**given).build_model(model)
+    task(**given).build_model(model, from_checkpoint=True)
+    task(**given, restore_file="model.pt").build_model(model)
+    task(**given, finetune_from_model="model.pt").build_model(model)
+    task(**given).build_model(veco_builders.arguments(decoder_layers=1, init_from_mlm=str(tmp_path / "gone")))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoint_last.pt").touch()
+    task(**given).build_model(model)
 
 
 def test_an_absent_map_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
-from tests import data_bins
+from tests import data_bins, veco_builders
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +220,15 @@ def test_ways_of_training_that_cannot_freeze(
     else:
         task.build_model(Namespace())
     setup(folder, **launch).build_model(Namespace())
+
+
+def test_texts_longer_than_the_model_are_refused(folder: Path) -> None:
+    task = setup(folder, tokens_per_sample=24)
+    with pytest.raises(
+        ValueError, match="--tokens-per-sample 24: the model has 20 positions.*valid: at most 20, as --max-source"
+    ):
+        task.build_model(veco_builders.arguments(max_source_positions=20, max_target_positions=20))
+    task.build_model(veco_builders.arguments(max_source_positions=24, max_target_positions=24))
 
 
 def test_an_architecture_that_cannot_freeze_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

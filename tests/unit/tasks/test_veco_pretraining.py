@@ -12,6 +12,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from torch import Tensor
 
 from fairseq_plugins.data.alternating_batches import AlternatingIterator
+from fairseq_plugins.tasks import veco_pretraining
 from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
 from tests import builders, data_bins
 from tests import veco_data_builders as veco
@@ -146,6 +147,19 @@ def test_text_without_documents_is_named(folder: Path, language: str, file: str)
     message = f"--monolingual {language}: .*{file}.bin has no empty line.*Put an empty line behind each document"
     with pytest.raises(ValueError, match=message):
         load(setup(folder, pairs="en-de,en-fr", monolingual=language))
+
+
+def test_documents_are_counted_and_one_for_all_is_said(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
+    """A text of no documents, but for a stray empty line, is not told from one of documents: their sizes are in the log."""
+    monkeypatch.setattr(veco_pretraining, "LONG_DOCUMENT", 5)
+    veco.write_documents(tmp_path, "train", "en", veco.documents([3, 3, 4]))
+    veco.write_documents(tmp_path, "valid", "en", veco.documents([9, 1]))
+    task = setup(tmp_path, pairs="")
+    with caplog.at_level("INFO"):
+        load(task)
+        assert "3 documents, the longest of 4 sentences" in caplog.text and "WARNING" not in caplog.text
+        load(task, "valid")
+    assert "--monolingual en: one document of" in caplog.text and "has 9 of its 10 sentences" in caplog.text
 
 
 def test_a_stream_without_texts_is_named(folder: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """VECO from a masked LM: where every tensor comes from, what stays random, and what is refused."""
 
+import shutil
 from typing import Any, Dict
 
 import pytest
@@ -115,6 +116,41 @@ def test_what_does_not_fit_is_refused_by_option(mlm: Any, options: Dict[str, Any
     with pytest.raises(ValueError, match=message) as caught:
         veco_builders.translator(init_from_mlm=str(mlm[0]), **options)
     assert f"--init-from-mlm {mlm[0]}" in str(caught.value)
+
+
+def test_a_dictionary_map_chooses_rows_of_the_masked_lm(mlm: Any) -> None:
+    kept = [number % 3 == 1 for number in range(builders.PIECES)]
+    symbols: Dict[str, Any] = {"pieces": sum(kept), "kept_rows": kept, "tags": ("[en]", "[de]")}
+    model = veco_builders.translator(
+        symbols=symbols, init_from_mlm=str(mlm[0]), keep_decoder_layers="last:2", embedding_mismatch="extend"
+    )
+    words = mlm[1]["sentence_encoder.embed_tokens.weight"][
+        [0, 1, 2, 3, *(4 + i for i, stays in enumerate(kept) if stays)]
+    ]
+    for name in ("encoder.embed_tokens", "decoder.output_projection"):
+        assert torch.equal(model.state_dict()[f"{name}.weight"][:-2], words)
+    symbols["kept_rows"] = kept[:-1]
+    with pytest.raises(ValueError, match="--resized-dict-map has 24 lines, .* --init-from-mlm .* 30 rows"):
+        veco_builders.translator(symbols=symbols, init_from_mlm=str(mlm[0]))
+
+
+def test_a_dictionary_map_is_compared_with_the_dictionary_beside_the_file(mlm: Any, tmp_path: Any) -> None:
+    folder = tmp_path / "mlm"
+    shutil.copytree(mlm[0], folder)
+    kept = [number % 3 == 1 for number in range(builders.PIECES)]
+    symbols: Dict[str, Any] = {"pieces": sum(kept), "kept_rows": kept}
+    text = [f"p{sum(kept[:number])} 1" if kept[number] else f"q{number} 1" for number in range(builders.PIECES)]
+    (folder / "dict.txt").write_text("\n".join(text) + "\n")
+    veco_builders.translator(symbols=symbols, init_from_mlm=str(folder))
+    text[1], text[2] = text[2], text[1]  # an entry that stays is elsewhere
+    (folder / "dict.txt").write_text("\n".join(text) + "\n")
+    with pytest.raises(ValueError, match="has 'q2' as entry 4, the data's dictionary 'p0'"):
+        veco_builders.translator(symbols=symbols, init_from_mlm=str(folder))
+    (folder / "dict.txt").write_text("\n".join(text[:-1]) + "\n")
+    with pytest.raises(
+        ValueError, match="--resized-dict-map has 25 lines; valid: 24, one for each entry of the dict.txt beside"
+    ):
+        veco_builders.translator(symbols=symbols, init_from_mlm=str(folder))
 
 
 def test_without_its_file_a_model_needs_a_checkpoint(tmp_path: Any) -> None:

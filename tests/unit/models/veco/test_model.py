@@ -133,6 +133,12 @@ def test_bad_options_are_refused_by_name(kind: str, given: Dict[str, Any], messa
         ({"max_target_positions": 20}, r"--max-target-positions 20: .*valid here: 40"),
         ({"no_scale_embedding": False}, "no_scale_embedding false"),
         ({"share_all_embeddings": False}, "share_all_embeddings false"),
+        ({"encoder_layerdrop": 0.2}, r"--encoder-layerdrop 0.2: .*all of them run; leave it out"),
+        ({"decoder_layerdrop": 0.2}, r"--decoder-layerdrop 0.2: "),
+        ({"cross_self_attention": True}, r"--cross-self-attention True: "),
+        ({"decoder_normalize_before": True}, r"--decoder-normalize-before True: .*valid here: False"),
+        ({"decoder_learned_pos": False}, r"--decoder-learned-pos False: .*valid here: True"),
+        ({"decoder_output_dim": 8}, r"--decoder-output-dim 8: .*valid here: 16"),
     ],
 )
 def test_pretraining_refuses_what_would_part_the_two_routes(given: Dict[str, Any], message: str) -> None:

@@ -189,6 +189,27 @@ def test_the_encoder_has_no_output() -> None:
     veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(state)
 
 
+def test_a_map_cut_short_is_refused_also_where_the_rows_are_the_dictionarys() -> None:
+    """A whole dictionary and a map that lost its end: without the map there is nothing amiss."""
+    released = veco_builders.stock_state()
+    symbols = {"pieces": builders.PIECES, "mask": True, "kept_rows": [True] * (builders.PIECES - 2)}
+    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
+    with pytest.raises(
+        ValueError, match=r"--resized-dict-map has 23 lines.*; no map where the rows are those of the data"
+    ):
+        model.load_state_dict(dict(released))
+
+
+def test_with_a_map_mask_stands_behind_what_is_kept() -> None:
+    kept = kept_rows()
+    task = veco_builders.task(kept_rows=kept, pieces=sum(kept) - 1, mask=True, tags=("p8",))
+    model = models.build_model(veco_builders.arguments(keep_decoder_layers="last:2", embedding_mismatch="extend"), task)
+    with pytest.raises(
+        ValueError, match=r"<mask> is entry 11 of the data's dictionary; valid with --resized-dict-map: 12"
+    ):
+        model.load_state_dict(dict(veco_builders.stock_state()))
+
+
 def test_a_map_counts_also_where_the_numbers_agree_by_chance() -> None:
     """Two entries go and two symbols come: as many rows as before, and none of the tags' is a piece's."""
     released = veco_builders.stock_state()
