@@ -11,14 +11,16 @@ table. BUCC's threshold is found on ``--dev`` for each pair.
 import argparse
 import logging
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
+from torch import Tensor
 
 from ..ops.neighbours import MARGIN, SCORES, Matches, best_matches
-from . import bucc, plots
+from . import bucc
 from .pretrained import Pretrained, add_model_options, add_text_options, row_parallel, vector_folder
-from .report import add_output_options, log_to_stderr, run, say, short_names, table, write_json
+from .report import add_output_options, log_to_stderr, run, say, short_names, write_json
+from .retrieval_tables import BUCC, PERCENT, TATOEBA, Found, best_layer, draw, layers_table, scores_table
 from .text import read_lines
 from .vectors import LayerVectors
 
@@ -44,18 +46,15 @@ class Accuracy(NamedTuple):
         return (self.forward + self.backward) / 2
 
 
-class Found(NamedTuple):
-    """Results of a pair of languages in one layer; ``scores`` says on what, by name in the JSON file."""
-
-    pair: str
-    layer: int
-    scores: Dict[str, float]
+def right(matches: Matches) -> List[Tensor]:
+    """Of row-parallel sides, where sentence i belongs to sentence i: (N,) bool for each direction, True = found."""
+    own = torch.arange(len(matches.forward), device=matches.forward.device)
+    return [matches.forward.eq(own), matches.backward.eq(own)]
 
 
 def accuracy(matches: Matches) -> Accuracy:
-    """Of row-parallel sides: sentence i belongs to sentence i."""
-    own = torch.arange(len(matches.forward), device=matches.forward.device)
-    return Accuracy(float(matches.forward.eq(own).double().mean()), float(matches.backward.eq(own).double().mean()))
+    """Of row-parallel sides."""
+    return Accuracy(*(float(side.double().mean()) for side in right(matches)))
 
 
 def languages_of(pair: str) -> Tuple[str, str]:
@@ -108,9 +107,11 @@ def tatoeba(search: Searcher, pairs: Sequence[Sequence[str]], title: str) -> Lis
         row_parallel(dict(zip(languages, texts)), f"--{title} {name}")
         sides = search.sides(name, texts, title)
         for layer in sides[0].layers:
-            both = accuracy(search.matches(sides, layer))
+            matches = search.matches(sides, layer)
+            both = accuracy(matches)
             scores = {"sentences": len(texts[0]), "forward": both.forward, "backward": both.backward, "mean": both.mean}
-            found.append(Found(name, layer, scores))
+            signs = tuple("".join(str(int(one)) for one in side.tolist()) for side in right(matches))
+            found.append(Found(name, layer, scores, signs))
         logger.info("%s %s: done", title, name)
     return found
 
@@ -141,63 +142,6 @@ def bucc_scores(dev: Mined, test: Mined) -> List[Found]:
             scores.update(bucc.quality(*test[pair, layer], threshold)._asdict())
         found.append(Found(pair, layer, scores))
     return found
-
-
-def best_layer(found: Sequence[Found], score: str) -> int:
-    """The layer whose mean over the pairs is largest; the lowest of several."""
-    layers = sorted({one.layer for one in found})
-    return max(layers, key=lambda layer: _mean([one.scores[score] for one in found if one.layer == layer]))
-
-
-def layers_table(found: Sequence[Found], shown: Callable[[Dict[str, float]], str]) -> str:
-    """A row a pair, a column a layer, and the averages."""
-    layers = sorted({one.layer for one in found})
-    by_place = {(one.pair, one.layer): one.scores for one in found}
-    pairs = list(dict.fromkeys(one.pair for one in found))
-    rows = [[pair, *(shown(by_place[pair, layer]) for layer in layers)] for pair in pairs]
-    rows.append(["average", *(shown(averages([one for one in found if one.layer == layer])) for layer in layers)])
-    return table(["layer", *map(str, layers)], rows)
-
-
-def scores_table(found: Sequence[Found], columns: Dict[str, Tuple[str, str]]) -> str:
-    """A row a pair, and the averages; ``columns``: score -> (header, format)."""
-    shown = {name: column for name, column in columns.items() if all(name in one.scores for one in found)}
-    rows = [[one.pair, *(form.format(one.scores[name]) for name, (_, form) in shown.items())] for one in found]
-    mean = averages(found)
-    rows.append(["average", *(form.format(mean[name]) for name, (_, form) in shown.items())])
-    return table(["pair", *(header for header, _ in shown.values())], rows)
-
-
-def averages(found: Sequence[Found]) -> Dict[str, float]:
-    """Mean of each score that all of them have."""
-    names = [name for name in found[0].scores if all(name in one.scores for one in found)]
-    return {name: _mean([one.scores[name] for one in found]) for name in names}
-
-
-def draw(path: str, found: Sequence[Found], score: str, label: str, title: str) -> None:
-    """A line a pair over the layers."""
-    layers = sorted({one.layer for one in found})
-    pairs = list(dict.fromkeys(one.pair for one in found))
-    lines = [plots.Line(pair, [100 * one.scores[score] for one in found if one.pair == pair]) for pair in pairs]
-    top = max(max(line.values) for line in lines) or 100.0
-    panel = plots.Panel(title, label, lines, (-0.03 * top, 1.08 * top))
-    plots.draw_lines(path, [panel], layers, "layer (0: embedding)", "retrieval of translations")
-
-
-PERCENT = "{:.1%}"
-TATOEBA = {
-    "sentences": ("n", "{:.0f}"),
-    "forward": ("→", PERCENT),
-    "backward": ("←", PERCENT),
-    "mean": ("mean", PERCENT),
-}
-BUCC = {
-    "threshold": ("threshold", "{:.4f}"),
-    "dev_f1": ("dev F1", PERCENT),
-    "precision": ("precision", PERCENT),
-    "recall": ("recall", PERCENT),
-    "f1": ("F1", PERCENT),
-}
 
 
 def work(args: argparse.Namespace) -> None:
@@ -242,9 +186,9 @@ def report(args: argparse.Namespace, found: Sequence[Found], chosen: Optional[in
         say(scores_table([one for one in found if one.layer == chosen], BUCC if is_bucc else TATOEBA))
     if args.json is not None:
         content = {"model": name, "score": args.score, "neighbours": args.neighbours, "layer": chosen}
-        write_json(
-            args.json, {**content, "rows": [{"pair": one.pair, "layer": one.layer, **one.scores} for one in found]}
-        )
+        rows = [{"pair": one.pair, "layer": one.layer, **one.scores} for one in found]
+        signs = {one.pair: one.signs for one in found if one.layer == chosen and one.signs}
+        write_json(args.json, {**content, "rows": rows, "found": signs})
     if args.plot is not None:
         label = "F1 on the development set, %" if is_bucc else "accuracy, mean of both directions, %"
         draw(args.plot, found, score, label, how)
@@ -254,10 +198,6 @@ def _number(text: str) -> int:
     if not text.isdigit():
         raise ValueError(f"--layer {text}: valid: {ALL}, or a number from 0 (the embedding's output)")
     return int(text)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def parser() -> argparse.ArgumentParser:

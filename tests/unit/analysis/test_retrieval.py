@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_plugins.analysis import bucc
+from fairseq_plugins.analysis import bucc, plots
 from fairseq_plugins.analysis import retrieval as room
 from fairseq_plugins.analysis.retrieval import Found, accuracy, best_layer
 from fairseq_plugins.models.nlu import load_text_encoder
@@ -83,6 +83,12 @@ def test_tatoeba_equals_a_loop_in_every_layer(model: Path, tmp_path: Path, capsy
         backward = sum(scores.index(max(scores)) == number for number, scores in enumerate(columns)) / COUNT
         assert (row["forward"], row["backward"]) == pytest.approx((forward, backward))
         assert 0.3 < row["mean"] < 1, "the test must be able to see a difference"
+    assert content["found"] == {}
+    run("tatoeba", *common, "--pair", "de-en", *paths, "--json", tmp_path / "x.json", "--layer", 1)
+    signs = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["found"]
+    table = cosines(layer_means(model, source, 1), layer_means(model, target, 1))
+    assert signs["de-en"][0] == "".join(str(int(max(row) == row[number])) for number, row in enumerate(table))
+    assert signs["de-en"][1].count("1") / COUNT == pytest.approx(content["rows"][1]["backward"])
     shown = capsys.readouterr().out
     cells = [f"{row['forward']:.1%} / {row['backward']:.1%}" for row in content["rows"]]
     assert any(all(cell in line for cell in cells) for line in shown.splitlines() if line.startswith("| de-en"))
@@ -201,7 +207,7 @@ def test_the_best_layer_is_the_best_on_average() -> None:
 
 def test_plots_hold_every_layer(tmp_path: Path, monkeypatch: Any) -> None:
     drawn: List[Any] = []
-    monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend([*panels, places]))
+    monkeypatch.setattr(plots, "draw_lines", lambda path, panels, places, *more: drawn.extend([*panels, places]))
     found = [
         Found(pair, layer, {"mean": 0.1 * layer + 0.01 * len(pair)}) for pair in ("de-en", "fr-eng") for layer in (0, 1)
     ]

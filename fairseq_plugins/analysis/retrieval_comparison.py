@@ -1,0 +1,152 @@
+"""Is one encoder's retrieval better than another's? A paired test: ``python -m fairseq_plugins.analysis.retrieval_comparison``.
+
+    … FIRST.json OTHER.json [OTHER.json …]     files that ``retrieval tatoeba --json`` wrote, of the same pairs
+
+Each file is taken in the layer that was chosen in it. A sentence pair scores 0, 1/2 or 1: found in neither, one or both directions.
+Approximate randomisation: how often would the difference of the means be as large, did chance alone say which of the two
+systems each score belongs to?
+
+Source: Noreen 1989; the test that sacreBLEU has as --paired-ar.
+"""
+
+import argparse
+import json
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from .report import log_to_stderr, run, say, short_names, table, write_json
+
+BLOCK = 1000
+"""Draws that are made at a time."""
+
+
+class Retrieved(NamedTuple):
+    """What one file says.
+
+    Attributes:
+        layer: the chosen one.
+        scores: pair -> (N,) float64, of each sentence pair.
+    """
+
+    layer: int
+    scores: Dict[str, np.ndarray]
+
+    def all(self) -> np.ndarray:
+        """(M,) of all pairs, one behind another."""
+        return np.concatenate(list(self.scores.values()))
+
+
+def read(path: str) -> Retrieved:
+    """Read a file of ``retrieval tatoeba --json``.
+
+    Raises:
+        ValueError: no such file, or no layer was chosen in it.
+    """
+    try:
+        with open(path, encoding="utf-8") as stream:
+            content = json.load(stream)
+        layer, found = content["layer"], content["found"]
+        scores = {
+            pair: np.mean([[int(sign) for sign in text] for text in both], axis=0) for pair, both in found.items()
+        }
+    except (OSError, UnicodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: valid: a file that retrieval tatoeba --json wrote, with --layer N or --dev-pair "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    if not scores or any(score.ndim != 1 or not len(score) for score in scores.values()):
+        raise ValueError(
+            f"{path}: holds no sentence that was looked for; valid: a file that retrieval tatoeba --json wrote"
+        )
+    return Retrieved(layer, scores)
+
+
+def randomisation(differences: np.ndarray, samples: int, seed: int) -> float:
+    """Two-sided p of the approximate randomisation test.
+
+    Args:
+        differences: (M,) of the scores of two systems.
+        samples: draws.
+        seed: of the draws.
+
+    Returns:
+        p in (0, 1].
+    """
+    moved = differences[differences != 0]
+    observed = abs(moved.sum())
+    generator, reached = np.random.default_rng(seed), 0
+    for start in range(0, samples, BLOCK):
+        signs = generator.integers(0, 2, (min(BLOCK, samples - start), len(moved))) * 2 - 1
+        reached += int((np.abs(signs @ moved) >= observed - 1e-9).sum())
+    return (reached + 1) / (samples + 1)
+
+
+def compare(first: Retrieved, other: Retrieved, samples: int, seed: int) -> Dict[str, float]:
+    """Means in percent, their difference, and p.
+
+    Raises:
+        ValueError: other pairs, or another number of sentences.
+    """
+    sizes = [{pair: len(score) for pair, score in one.scores.items()} for one in (first, other)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"the files need the same pairs with as many sentences; got {sizes[0]} and {sizes[1]}")
+    ours, theirs = first.all(), np.concatenate([other.scores[pair] for pair in first.scores])
+    means = [100 * float(one.mean()) for one in (ours, theirs)]
+    p = randomisation(ours - theirs, samples, seed)
+    return {"ours": means[0], "theirs": means[1], "difference": means[0] - means[1], "p": p}
+
+
+def work(args: argparse.Namespace) -> None:
+    """Compute, print and write."""
+    if args.samples < 1:
+        raise ValueError(f"--samples must be 1 or more; got {args.samples}")
+    paths = [args.first, *args.others]
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"a file is there twice in {', '.join(paths)}; valid: different files")
+    names, found = short_names(paths), [read(path) for path in paths]
+    rows: List[List[Any]] = []
+    results = []
+    for name, path, one in zip(names, paths, found):
+        try:
+            result = None if one is found[0] else compare(found[0], one, args.samples, args.seed)
+        except ValueError as error:
+            raise ValueError(f"{args.first}, {path}: {error}") from error
+        each = [f"{100 * float(one.scores[pair].mean()):.1f}" for pair in found[0].scores]
+        test = ["", ""] if result is None else [f"{result['difference']:+.1f}", f"{result['p']:.4f}"]
+        rows.append([name, one.layer, *each, f"{100 * float(one.all().mean()):.1f}", *test])
+        if result is not None:
+            results.append({"first": names[0], "than": name, **result})
+    say(
+        f"accuracy in percent, mean of both directions; {names[0]} less the other: approximate randomisation over sentence pairs\n"
+    )
+    say(table(["model", "layer", *found[0].scores, "all", "difference", "p"], rows))
+    if args.json:
+        write_json(args.json, {"samples": args.samples, "seed": args.seed, "comparisons": results})
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.analysis.retrieval_comparison",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("first", metavar="FIRST")
+    result.add_argument("others", metavar="OTHER", nargs="+")
+    result.add_argument("--samples", type=int, default=10000, metavar="N", help="draws (default 10000)")
+    result.add_argument("--seed", type=int, default=1, help="of the draws (default 1)")
+    result.add_argument("--json", metavar="FILE", help="write every number there")
+    result.set_defaults(plot=None)
+    return result
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    return run(parser(), work, argv)
+
+
+if __name__ == "__main__":
+    log_to_stderr()
+    sys.exit(main())
