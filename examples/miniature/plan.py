@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from data_prep.score import TITLES
 
 KEYS = {"name", "title", "prepare", "assets", "code", "reference", "directions", "seeds", "minutes", "arms", "claims"}
-OPTIONAL_KEYS = {"metrics", "score"}
+OPTIONAL_KEYS = {"metrics", "score", "notes"}
 ARM_KEYS = {"train", "evaluate", "outputs", "grid"}
 
 
@@ -85,6 +85,7 @@ class Plan:
     claims: Tuple[Claim, ...]
     metrics: Optional[Dict[str, str]] = None
     score: str = "bleu"
+    notes: Tuple[str, ...] = ()
 
     def metric(self, pair: str) -> str:
         """What counts in validation, and in the logs of a plan with metrics; texts are scored by ``score``."""
@@ -167,6 +168,7 @@ def read_plan(path: Path) -> Plan:
         claims=tuple(claims),
         metrics=metrics,
         score=raw.get("score", "bleu"),
+        notes=tuple(raw.get("notes", ())),
         **lists,
     )
 

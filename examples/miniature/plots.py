@@ -1,4 +1,7 @@
-"""The plot of a sweep, from its ledger alone: test score of every run, and how validation BLEU rose; same ledger, same bytes."""
+"""The plot of a sweep, from its ledger alone: the same ledger gives the same bytes.
+
+Test score of every run, how validation BLEU rose, and, where systems differ in them, test score over trained parameters.
+"""
 
 import io
 from typing import Any, Dict, List, Sequence, Tuple
@@ -23,7 +26,7 @@ STYLE = {
 
 
 def render(plan: Plan, ledger: Ledger) -> str:
-    """One SVG: a row of two panels a direction.
+    """One SVG: a row of panels a direction; that of the parameters where systems differ in them.
 
     Raises:
         MissingLibrary: no matplotlib.
@@ -37,13 +40,16 @@ def render(plan: Plan, ledger: Ledger) -> str:
     with matplotlib.rc_context(STYLE):
         from matplotlib import pyplot
 
-        rows = len(plan.directions)
+        rows, columns = len(plan.directions), 2 + differ_in_parameters(finals)
         height = 0.8 + 0.28 * sum(len(arm.outputs) for arm in plan.arms)
-        figure, axes = pyplot.subplots(rows, 2, figsize=(9, max(height, 2.4) * rows), squeeze=False)
-        for (left, right), pair in zip(axes, plan.directions):
+        size = (4.5 * columns, max(height, 2.4) * rows)
+        figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False)
+        for row, pair in zip(axes, plan.directions):
             here = [one for one in finals if one["pair"] == pair]
-            _strip(left, plan, here, pair)
-            _curves(right, plan, here, pair)
+            _strip(row[0], plan, here, pair)
+            _curves(row[1], plan, here, pair)
+            if columns == 3:
+                _parameters(row[2], plan, here, pair)
         figure.tight_layout()
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
@@ -81,6 +87,36 @@ def _curves(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) 
             label = "_"  # one line of the legend a system
     axis.set_xlabel("minutes of training (updates × mean time of an update)")
     axis.set_ylabel(f"validation {plan.metric(pair) if plan.metrics else 'BLEU'}, {pair}")
+    if axis.lines:
+        axis.legend(frameon=False, fontsize=7)
+    axis.grid(linewidth=0.3)
+
+
+def differ_in_parameters(finals: Sequence[Dict[str, Any]]) -> bool:
+    """True where one system trains at least half as many parameters again as another."""
+    counts = [one["trained_parameters"] for one in finals if one.get("trained_parameters")]
+    return bool(counts) and max(counts) >= 1.5 * min(counts)
+
+
+def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
+    """Mean test score over trained parameters: a mark a system, at the best of its outputs."""
+    for number, arm in enumerate(plan.arms):
+        counts = [
+            one["trained_parameters"] for one in finals if one["arm"] == arm.name and one.get("trained_parameters")
+        ]
+        found = [
+            [tables.score(finals, arm.name, output, pair, seed, plan.score) for seed in plan.seeds]
+            for output in arm.outputs
+        ]
+        means = [
+            sum(scores) / len(scores) for scores in ([one for one in row if one is not None] for row in found) if scores
+        ]
+        if counts and means:
+            axis.plot([counts[0]], [max(means)], "o", color=f"C{number % 8}", markersize=5, label=arm.name)
+    axis.set_xscale("log")
+    axis.set_xlabel("trained parameters (score: mean of the seeds, best output)")
+    score = plan.metric(pair) if plan.metrics else tables.named(plan)
+    axis.set_ylabel(f"test {score}, {pair}")
     if axis.lines:
         axis.legend(frameon=False, fontsize=7)
     axis.grid(linewidth=0.3)

@@ -24,13 +24,18 @@ def choose(plan: Plan, ledger: Ledger) -> Dict[str, Tuple[str, ...]]:
         if not all(entry.get("status") for entry in entries):
             continue
         scores = [best_validation(entry, plan.metric(job.pair)) for entry, job in zip(entries, jobs)]
-        if all(score is None for score in scores):
+        if by_loss(entries, plan.metric(jobs[0].pair)):
             losses = [[point["loss"] for point in entry.get("validation", [])] for entry in entries]
             scores = [-min(found) if found else None for found in losses]
         if any(score is not None for score in scores):
             best = max(range(len(jobs)), key=lambda number: LOWEST if scores[number] is None else scores[number])
             chosen[arm.name] = jobs[best].options
     return chosen
+
+
+def by_loss(entries: Sequence[Dict[str, Any]], metric: str) -> bool:
+    """True where no run of an arm has logged the metric."""
+    return all(best_validation(entry, metric) is None for entry in entries)
 
 
 def best_validation(entry: Dict[str, Any], metric: str) -> Optional[float]:
@@ -66,8 +71,9 @@ def _head(plan: Plan, ledger: Ledger) -> str:
     outputs = [one for entry in entries for one in entry.get("outputs", {}).values()]
     signatures = _signatures(plan, outputs)
     lines = [
-        f"Made by `examples/miniature/sweep.py results` from `ledger-{plan.name}.json`. {_budget(plan)}",
+        f"Made by `examples/miniature/sweep.py results` from `ledger-{plan.name}.json`. {_budget(plan, ledger)}",
         "",
+        *(f"- {note}" for note in plan.notes),
         f"- Machine: {'; '.join(machines) or 'no run yet'}",
         *_measures(plan),
         *([f"- {named(plan)}: `{'`, `'.join(signatures) or 'no run yet'}`"] if signatures or not plan.metrics else []),
@@ -95,14 +101,18 @@ def _measures(plan: Plan) -> List[str]:
     return ["- Scores in per cent: " + ", ".join(f"{pair} {plan.metric_title(pair)}" for pair in plan.directions)]
 
 
-def _budget(plan: Plan) -> str:
+def _budget(plan: Plan, ledger: Ledger) -> str:
     points, final = len(plan.arms[0].grid), f"{plan.minutes['final']:g} minutes at most"
     if points == 1:
         return f"Every training run has {final}; nothing is tuned."
     by = "score" if plan.metrics else "BLEU"
+    tuned = [one for one in ledger.current() if one.get("phase") == "tune" and one["status"] == "done"]
+    runs = {arm.name: [one for one in tuned if one["arm"] == arm.name] for arm in plan.arms}
+    lacking = [name for name, found in runs.items() if found and by_loss(found, plan.metric(plan.directions[0]))]
+    but = f" (the loss where a task logs none: {', '.join(lacking)})" if lacking else ""
     return (
         f"Training: {plan.minutes['tune']:g} minutes a tuning run, {final} a final run, the same for every arm; {points} settings "
-        f"an arm are tried on {plan.directions[0]} with seed {plan.seeds[0]} and chosen by validation {by}."
+        f"an arm are tried on {plan.directions[0]} with seed {plan.seeds[0]} and chosen by validation {by}{but}."
     )
 
 
@@ -178,13 +188,23 @@ def _spread_verdict(differences: Sequence[float], seeds: int) -> List[str]:
     text = ", ".join(f"{one:+.1f}" for one in differences)
     if len(differences) < max(seeds, 3):
         return [text, f"open, {len(differences)} of {seeds} seeds"]
-    error = statistics.stdev(differences) / len(differences) ** 0.5
-    significant = abs(statistics.mean(differences)) > 2 * error
+    p_value = _t_test(differences)
+    text += f" ({p_value:.3f})"
+    significant = p_value < SIGNIFICANT
     if all(one > 0 for one in differences):
         return [text, "shown" if significant else "not shown: within the spread of the seeds"]
     if all(one < 0 for one in differences):
         return [text, "refuted" if significant else "not shown: the other way, within the spread of the seeds"]
     return [text, "not shown: signs differ"]
+
+
+def _t_test(differences: Sequence[float]) -> float:
+    """Two-sided p of the paired t-test; differences that are all the same have no spread to compare with."""
+    from scipy.stats import ttest_1samp
+
+    if statistics.pstdev(differences) == 0.0:
+        return 0.0 if differences[0] else 1.0
+    return float(ttest_1samp(differences, 0.0).pvalue)
 
 
 def _claims(plan: Plan, ledger: Ledger) -> str:
@@ -203,10 +223,8 @@ def _claims(plan: Plan, ledger: Ledger) -> str:
             else:
                 rows.append([_title(claim), pair, *_verdict(found, len(plan.seeds))])
     if plan.metrics:
-        note = (
-            "Shown: the same sign in every one of the seeds (three at least) and a mean above twice its standard error."
-        )
-        return _table(["claim", "task", "difference by seed", "verdict"], rows) + "\n\n" + note
+        note = f"Shown: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} in a t-test over them."
+        return _table(["claim", "task", "difference by seed (p)", "verdict"], rows) + "\n\n" + note
     note = f"Shown: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} in all but one at most."
     return _table(["claim", "direction", f"{named(plan)} difference by seed (p)", "verdict"], rows) + "\n\n" + note
 

@@ -9,11 +9,18 @@ task=$1 out=$2 name=$3 iterations=$4 passes=${PASSES:-10}
 shift 4
 . "$(dirname "${BASH_SOURCE[0]}")/settings_free.sh"
 keep=${KEEP:-$out/$name}
+bin=$out/bin
 mkdir -p "$keep"
+if [ "$task" = pairs ]; then
+    # References of any length: fairseq-generate would leave out the sentences whose reference is longer than the model's outputs.
+    bin=$out/$name/sources
+    mkdir -p "$bin"
+    for file in "$out/bin"/dict.*.txt "$out/bin"/*."$source-$target.$source".{bin,idx}; do ln -sf "$(realpath "$file")" "$bin/"; done
+fi
 "$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best 5 --allow-fewer --output "$out/$name/average.pt"
 for iteration in $iterations; do
     log=$out/$name/generate-$iteration-$passes
-    fairseq-generate "$out/bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \
+    fairseq-generate "$bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \
         --gen-subset test --path "$out/$name/average.pt" --mask-predict-iterations "$iteration" --iter-decode-max-iter "$passes" \
         $cut --skip-invalid-size-inputs-valid-test \
         --print-step --remove-bpe sentencepiece --batch-size 32 "$@" >"$log.log" 2>"$log.err" ||

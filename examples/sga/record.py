@@ -7,7 +7,7 @@ import platform
 import re
 import sys
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 
@@ -15,6 +15,7 @@ KEPT = ("arch", "criterion", "lr", "max_tokens", "batch_size", "seed", "no_denoi
 
 TRAINED = re.compile(r"num\. (shared|expert) model params: [\d,]+ \(num\. trained: ([\d,]+)\)")
 EARLIER = ("backbone", "restore")  # stages of a run before its last one, folders in its own: train_adapter.sh, csr.yaml
+FROZEN_LATER = ("backbone",)  # of them, those whose parameters do not train again
 
 VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1")
 
@@ -61,6 +62,12 @@ def earlier_stages(run: Path) -> Tuple[int, float]:
     return sum(updates for updates, _ in counts), sum(seconds for _, seconds in counts)
 
 
+def parameters_of_run(run: Path) -> int:
+    """Trainable values of a run: those of its last stage, and those that an earlier stage trained and the last one left alone."""
+    stages = [run, *(run / stage for stage in FROZEN_LATER if (run / stage / "train.log").is_file())]
+    return sum(trained_parameters(stage / "train.log") for stage in stages)
+
+
 def validation_point(record: Dict[str, Any]) -> Dict[str, float]:
     """The numbers that are kept of a validation; empty for other records. The first subset counts: ``valid``, ``valid.en``."""
     prefix = next((key[: -len("loss")] for key in record if key.startswith("valid") and key.endswith("_loss")), None)
@@ -69,8 +76,27 @@ def validation_point(record: Dict[str, Any]) -> Dict[str, float]:
     return {key: float(record[prefix + key]) for key in VALIDATION if prefix + key in record}
 
 
+def parts_of(run: Path) -> List[Path]:
+    """Folders of the models that a run trained one after another, each for itself (train_each.sh); none for a run of one model."""
+    if (run / "checkpoint_last.pt").is_file():
+        return []
+    return sorted(path.parent for path in run.glob("*/checkpoint_last.pt"))
+
+
 def describe(run: Path) -> Dict[str, Any]:
-    """Facts of a run from its log and its last checkpoint, with the updates and the time of the stages before it."""
+    """Facts of a run from its log and its last checkpoint, with the updates and the time of the stages before it.
+
+    Of several models updates, time and parameters are added up; there is no one validation curve.
+    """
+    parts = [_describe(part) for part in parts_of(run)]
+    if not parts:
+        return _describe(run)
+    added = {key: sum(part[key] for part in parts) for key in ("updates", "earlier_updates", "trained_parameters")}
+    seconds = round(sum(part["train_seconds"] for part in parts), 1)
+    return {**parts[0], **added, "train_seconds": seconds, "validation": [], "mean_passes": {}}
+
+
+def _describe(run: Path) -> Dict[str, Any]:
     from fairseq_plugins.analysis.training_logs import json_records  # not before main() has told where the package lies
 
     curve = [point for point in map(validation_point, json_records(run / "train.log")) if point]
@@ -82,9 +108,9 @@ def describe(run: Path) -> Dict[str, Any]:
     (updates, seconds), (earlier, earlier_seconds) = updates_and_seconds(state), earlier_stages(run)
     return {
         "updates": updates + earlier,
-        "earlier_updates": earlier,  # of them, those before the last stage, which alone has the curve and the parameters
+        "earlier_updates": earlier,  # of them, those before the last stage, which alone has the curve
         "train_seconds": round(seconds + earlier_seconds, 1),
-        "trained_parameters": trained_parameters(run / "train.log"),
+        "trained_parameters": parameters_of_run(run),
         "validation": curve,
         "mean_passes": mean_passes(run),
         "options": {key: options[key] for key in KEPT if key in options},

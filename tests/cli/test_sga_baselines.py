@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from argparse import Namespace
@@ -265,7 +266,8 @@ def test_scripts_of_the_multilingual_transformer_and_its_adapters(script: Any, t
     }
     assert sides == {("encoder", "de"), ("encoder", "fr"), ("decoder", "en")}
     facts = json.loads((tmp_path / "kept" / "run.json").read_text(encoding="utf-8"))
-    assert facts["trained_parameters"] == sum(adapters.values())
+    whole = re.search(r"shared model params: [\d,]+ \(num\. trained: ([\d,]+)\)", log)
+    assert whole and facts["trained_parameters"] == sum(adapters.values()) + int(whole.group(1).replace(",", ""))
     times = [
         torch.load(folder / "checkpoint_last.pt", weights_only=False)["extra_state"]["previous_training_time"]
         for folder in (tmp_path / "run", backbone)

@@ -251,6 +251,14 @@ def test_the_plot_shows_every_run(runner: Any) -> None:
     (good, rows), (bad, _) = drawn["o"]
     assert good == [pytest.approx(100.0)] * 3 and rows == [0, 0, 0] and max(bad) < 100 and len(bad) == 3
     assert len(drawn["-"]) == 6 and ([0.75], [2.0]) in drawn["-"]
+    for one in finals:
+        one["trained_parameters"] = 100 if one["arm"] == "good" else 149
+    assert not plots.differ_in_parameters(finals)
+    plots._parameters(Axis(), made.plan, finals, "en-de")
+    assert drawn["o"][2:] == [([100], [pytest.approx(100.0)]), ([149], [pytest.approx(max(bad))])]
+    next(one for one in finals if one["arm"] == "bad")["trained_parameters"] = 150
+    assert plots.differ_in_parameters(finals)
+    assert "trained parameters" in plots.render(made.plan, made.ledger)
     late = dict(finals[0], updates=6, earlier_updates=4)  # of a stage without this curve
     assert plots.curve(late, "bleu") == ([1.25], [2.0])
 
@@ -323,7 +331,7 @@ def test_scores_of_subsets_instead_of_bleu(runner: Any, tmp_path: Path, monkeypa
     page = tables.render(made.plan, made.ledger)
     assert "| high | greedy | 50.0 | 50.0 | 50.0 | 50.0 ± 0.0 (n = 3) |" in page
     assert "| low | greedy | 50.0 ± 0.0 (n = 3) | 20.0 ± 0.0 (n = 3) |" in page, "by language: test.en, test.de"
-    assert "| xnli | +15.0, +15.0, +15.0 | shown |" in page and "BLEU" not in page
+    assert "| xnli | +15.0, +15.0, +15.0 (0.000) | shown |" in page and "BLEU" not in page
     assert "accuracy" in plots.render(made.plan, made.ledger)
     with pytest.raises(ValueError, match="metrics must name one of each of the directions"):
         read_plan(write_plan(tmp_path, directions=["xnli"], metrics={"ner": "f1"}))
@@ -372,7 +380,9 @@ def test_scores_of_languages(runner: Any) -> None:
 @pytest.mark.parametrize(
     ("differences", "verdict"),
     [
-        ([1.0, 2.0, 3.0], "shown"),
+        ([1.0, 1.5, 2.0], "shown"),
+        ([1.0, 2.0, 3.0], "not shown: within the spread of the seeds"),  # t = 3.46 of 4.30
+        ([2.0, 2.0, 2.0], "shown"),
         ([0.1, 0.2, 3.0], "not shown: within the spread of the seeds"),
         ([1.0, -1.0, 2.0], "not shown: signs differ"),
         ([-1.0, -1.1, -0.9], "refuted"),
@@ -380,7 +390,11 @@ def test_scores_of_languages(runner: Any) -> None:
     ],
 )
 def test_verdicts_by_the_spread_of_the_seeds(differences: List[float], verdict: str) -> None:
-    assert tables._spread_verdict(differences, 3)[1] == verdict
+    text, found = tables._spread_verdict(differences, 3)
+    assert found == verdict
+    p_values = {1.5: " (0.035)", 2.0: " (0.074)"}
+    if len(differences) == 3 and differences[0] == 1.0 and differences[1] > 0:
+        assert text.endswith(p_values[differences[1]]), "Student's t of two degrees of freedom, from a table"
 
 
 def test_validation_points_of_one_or_several_subsets() -> None:

@@ -52,6 +52,33 @@ def test_a_run_counts_the_stage_that_it_starts_from(tmp_path: Path, stage: str) 
     assert record.earlier_stages(tmp_path) == (200, 12.5)
 
 
+def test_several_models_of_a_run_are_added_up(tmp_path: Path) -> None:
+    """A run of one model a language has no checkpoint of its own."""
+    for number, language in enumerate(("de", "es"), 1):
+        part = tmp_path / language
+        part.mkdir()
+        (part / "train.log").write_text(STARTED.format("shared", "9,000", f"{number},000"), encoding="utf-8")
+        sections = {name: {} for name in ("model", "optimization", "dataset", "common")}
+        torch.save(
+            {
+                "optimizer_history": [{"num_updates": 10 * number}],
+                "extra_state": {"previous_training_time": 1.5},
+                "cfg": {**sections, "optimization": {"lr": [0.5]}},
+            },
+            part / "checkpoint_last.pt",
+        )
+    found = record.describe(tmp_path)
+    facts = [found[name] for name in ("updates", "train_seconds", "trained_parameters", "validation", "options")]
+    assert facts == [30, 3.0, 3000, [], {"lr": [0.5]}]
+
+
+def test_a_frozen_backbone_of_the_run_counts(tmp_path: Path) -> None:
+    for stage, count in (("", 10), ("backbone", 200), ("restore", 3000)):
+        (tmp_path / stage).mkdir(exist_ok=True)
+        (tmp_path / stage / "train.log").write_text(STARTED.format("shared", "9,000", count), encoding="utf-8")
+    assert record.parameters_of_run(tmp_path) == 210, "what restore trained, fine-tuning trains again"
+
+
 # ---- What checkpoints tell. ----
 
 MULTI = {"langs": ["de", "en", "fr"], "encoder_langtok": "src", "decoder_langtok": True}
