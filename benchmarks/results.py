@@ -54,7 +54,8 @@ def speedups(system: str) -> Callable[[Dict[str, Any]], List[float]]:
 
 def speedups_at_trained_stopping(content: Dict[str, Any]) -> List[float]:
     """Inverse speed-ups with as many passes as the trained model takes on average: between the measured whole numbers, linearly."""
-    passes = [row["mean_passes"] for one in report.load("trained") for row in one["results"] if row["mean_passes"]]
+    tables = [one for one in report.load("trained") if not one["options"].get("name")]
+    passes = [row["mean_passes"] for one in tables for row in one["results"] if row["mean_passes"]]
     if not passes:
         return []
     largest = max(row["vocab"] for row in content["results"])

@@ -3,17 +3,20 @@
     python -m benchmarks.trained --system SGA=runs/multi30k/sga/average.pt --system AT=runs/multi30k/at/average.pt \\
         --system mBART=runs/mbart/en-de/average.pt,runs/mbart/mt,runs/mbart/sentencepiece.bpe.model \\
         --data runs/multi30k/bin --pair en-de --sentencepiece runs/multi30k/sentencepiece.bpe.model \\
-        --source test.en --reference test.de [--sentences 200] [--batch 32]
+        --source test.en --reference test.de [--sentences 200] [--batch 32] [--name NAME]
 
 Each system decodes the same sentences, one by one and in batches: SGA without a pass, with one forced pass, and with at most 8 and
-10 (how many a sentence took is in the histogram), systems that write from left to right with beam 5 and 1. Any system of the stock
+10 (how many a sentence took is in the histogram); SGA that aligns by mask-predict with 2, 4 and 8 iterations, each without and with
+at most 10 passes; systems that write from left to right with beam 5 and 1. Any system of the stock
 translation tasks can be named: transformers, gpt_msp, several languages in one model with their tags, mBART. A system whose
-data-bin or pieces differ brings its own. The first system named AT is the base of the ratios.
+data-bin or pieces differ brings its own. The first system named AT is the base of the ratios, or else the first one. The results
+are of one table: ``--name`` keeps them beside those of another.
 """
 
 import argparse
 import collections
 import copy
+import re
 import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -25,12 +28,22 @@ from fairseq import checkpoint_utils, utils
 from omegaconf import OmegaConf
 
 import fairseq_plugins  # noqa: F401  (registers what checkpoints may hold)
+from data_prep.io import read_lines
+from data_prep.score import TITLES
+from data_prep.score_metrics import build_metrics, evaluate
 
 from . import measure, report, trained_plot
 
 FORCED: Dict[str, Any] = {"iter_decode_max_iter": 1, "iter_decode_force_max_iter": True}
 ALLOWED: Dict[str, Any] = {"iter_decode_max_iter": 8}
 PASSES: List[Dict[str, Any]] = [{"iter_decode_max_iter": 0}, FORCED, ALLOWED, {"iter_decode_max_iter": 10}]
+MASK_PREDICT: List[Dict[str, Any]] = [
+    {"mask_predict_iterations": iterations, "iter_decode_max_iter": passes}
+    for passes in (0, 10)
+    for iterations in (2, 4, 8)
+]
+TASK_OPTIONS = ("mask_predict_iterations",)
+"""Options that are the task's; the others are those of generation."""
 BEAMS: List[Dict[str, Any]] = [{"beam": beam, "max_len_a": 1.2, "max_len_b": 10} for beam in (5, 1)]
 DECODINGS: Dict[str, List[Dict[str, Any]]] = {
     "sga_translation": PASSES,
@@ -41,6 +54,10 @@ DECODINGS: Dict[str, List[Dict[str, Any]]] = {
     "translation_from_pretrained_bart": BEAMS,
 }
 """By task: the options of each generator that is timed."""
+
+
+SCORES = ("bleu", "chrf", "meteor_exact")
+NAME = re.compile(r"\w+")
 
 
 class System(NamedTuple):
@@ -117,20 +134,30 @@ def load(source: Source, pair: str, device: torch.device) -> List[System]:
     for options in decodings(cfg.task._name, model):
         # One model each: a stock BART keeps the beam of a generator that was built on it, if that is above 1.
         own = copy.deepcopy(model)
-        generator = task.build_generator([own], OmegaConf.merge(cfg.generation, options))
+        for option in TASK_OPTIONS:
+            if option in options:
+                setattr(task.cfg, option, options[option])
+        chosen = {option: value for option, value in options.items() if option not in TASK_OPTIONS}
+        generator = task.build_generator([own], OmegaConf.merge(cfg.generation, chosen))
         systems.append(System(f"{source.name}, {described(options)}", task, own, generator, pieces))
     return systems
 
 
 def decodings(task: str, model: Any) -> List[Dict[str, Any]]:
     """Options of the generators; a model without a denoiser has nothing to pass."""
-    return DECODINGS[task] if getattr(model, "has_denoiser", True) else PASSES[:1]
+    found = MASK_PREDICT if getattr(model, "alignment", "ctc") == "mask_predict" else DECODINGS[task]
+    if getattr(model, "has_denoiser", True):
+        return found
+    return [options for options in found if options["iter_decode_max_iter"] == 0]
 
 
 def described(options: Dict[str, Any]) -> str:
     """A decoding in words."""
     if "beam" in options:
         return f"beam {options['beam']}"
+    if "mask_predict_iterations" in options:
+        # The plot has a curve for what stands before the last comma.
+        return f"{'denoiser, ' * bool(options['iter_decode_max_iter'])}{options['mask_predict_iterations']} iterations"
     return "1 forced pass" if options == FORCED else f"at most {options['iter_decode_max_iter']} passes"
 
 
@@ -170,7 +197,7 @@ def symbols_to_strip(generator: Any) -> Any:
 
 def compare(systems: List[System], options: argparse.Namespace, device: torch.device) -> List[Dict[str, Any]]:
     """Rows of the table."""
-    lines, reference = read_pair(options)
+    lines, references = read_pair(options)
     runs: Dict[Tuple[str, int], List[Run]] = collections.defaultdict(list)
     for round_number in range(-1, options.rounds):
         for system in systems:
@@ -183,7 +210,9 @@ def compare(systems: List[System], options: argparse.Namespace, device: torch.de
     base = next((system.name for system in systems if system.name.startswith("AT")), systems[0].name)
     rows = []
     for system in systems:
-        rows.append({**row(system.name, runs, base, reference, options.batch), **parameters(system.model)})
+        rows.append(
+            {**row(system.name, runs, base, references, options.batch, options.score), **parameters(system.model)}
+        )
         one_pass = system.name.replace(described(ALLOWED), described(FORCED))
         if one_pass != system.name:
             rows[-1]["to_one_pass"] = {
@@ -208,13 +237,20 @@ def parameters(model: Any) -> Dict[str, int]:
 
 
 def row(
-    name: str, runs: Dict[Tuple[str, int], List[Run]], base: str, reference: List[str], size: int
+    name: str,
+    runs: Dict[Tuple[str, int], List[Run]],
+    base: str,
+    references: List[List[str]],
+    size: int,
+    score: str = "bleu",
 ) -> Dict[str, Any]:
-    """Times, ratios and quality of one system."""
+    """Times, ratios and quality of one system; the length ratio is that of BLEU, to the reference that is nearest in length."""
     single, batched = runs[name, 1], runs[name, size]
     seconds = [value for run in single for value in run.total]
-    bleu = sacrebleu.metrics.BLEU()
-    score = bleu.corpus_score(single[0].texts, [reference])
+    (quality,) = evaluate([single[0].texts], references, build_metrics([score], "13a"), 1, 1).values()
+    lengths = sacrebleu.metrics.BLEU().corpus_score(
+        single[0].texts, [[one or None for one in lines] for lines in references]
+    )  # type: ignore[misc]
 
     def ratio(which: int, kind: str) -> float:
         pairs = zip(runs[base, which], runs[name, which])
@@ -228,12 +264,12 @@ def row(
         "p95": measure.percentile(seconds, 0.95),
         "speedup": ratio(1, "total"),
         "model_only_speedup": ratio(1, "model"),
-        "sentences_per_s": len(reference) / middle(single),
-        "batch_sentences_per_s": len(reference) / middle(batched),
+        "sentences_per_s": len(references[0]) / middle(single),
+        "batch_sentences_per_s": len(references[0]) / middle(batched),
         "batch_speedup": ratio(size, "total"),
-        "bleu": round(score.score, 1),
-        "length_ratio": round(score.sys_len / score.ref_len, 3),
-        "signature": str(bleu.get_signature()),
+        score: round(quality.scores[0], 1),
+        "length_ratio": round(lengths.sys_len / lengths.ref_len, 3),
+        "signature": quality.signature,
         "passes": {str(count): steps[count] for count in sorted(steps)},
         "mean_passes": round(sum(single[0].steps) / len(single[0].steps), 2) if steps else None,
     }
@@ -244,18 +280,19 @@ def middle(runs: Sequence[Run]) -> float:
     return measure.Timing([sum(run.total) for run in runs]).median
 
 
-def read_pair(options: argparse.Namespace) -> Tuple[List[str], List[str]]:
-    """Source and reference, the first sentences of both.
+def read_pair(options: argparse.Namespace) -> Tuple[List[str], List[List[str]]]:
+    """Source and references, the first sentences of each; an empty line of the second or a later reference is a missing one.
 
     Raises:
         ValueError: unequal line counts.
     """
-    source, reference = (
-        path.read_text(encoding="utf-8").rstrip("\n").split("\n") for path in (options.source, options.reference)
+    source, *references = (
+        list(read_lines(str(path), "text", strict=False)) for path in (options.source, *options.reference)
     )
-    if len(source) != len(reference):
-        raise ValueError(f"--source has {len(source)} lines, --reference {len(reference)}; valid: equal counts")
-    return source[: options.sentences], reference[: options.sentences]
+    for lines in references:
+        if len(source) != len(lines):
+            raise ValueError(f"--source has {len(source)} lines, --reference {len(lines)}; valid: equal counts")
+    return source[: options.sentences], [lines[: options.sentences] for lines in references]
 
 
 def _number(entry: Tuple[str, int]) -> int:
@@ -265,7 +302,7 @@ def _number(entry: Tuple[str, int]) -> int:
 
 def render(content: Dict[str, Any]) -> str:
     """The table of one machine, what passes cost, the histograms, the plots."""
-    rows, notes = [], []
+    rows, notes, score = [], [], content["options"].get("score", "bleu")
     for one in content["results"]:
         cells = [one["system"], _whole(one.get("trained_parameters"))]
         cells += [f"{1000 * one['p50']:.1f}", f"{1000 * one['p95']:.1f}", f"{one['speedup']:.1f}"]
@@ -274,7 +311,7 @@ def render(content: Dict[str, Any]) -> str:
             f"{one['batch_sentences_per_s']:,.0f}",
             f"{one['batch_speedup']:.1f}",
         ]
-        rows.append([*cells, f"{one['bleu']:.1f}", f"{one['length_ratio']:.3f}"])
+        rows.append([*cells, f"{one[score]:.1f}", f"{one['length_ratio']:.3f}"])
         for size, (median, low, high) in one.get("to_one_pass", {}).items():
             notes.append(
                 f"- {one['system']}, batch {size}: {median:.2f} ({low:.2f} to {high:.2f}) times the time of 1 forced pass"
@@ -291,11 +328,11 @@ def render(content: Dict[str, Any]) -> str:
         "× base, model only",
         "sentences/s, batch",
         "× base, batch",
-        "BLEU",
+        TITLES[score],
         "length",
     ]
     signature = content["results"][0]["signature"]
-    notes.append(f"- BLEU of the timed outputs: `{signature}`")
+    notes.append(f"- {TITLES[score]} of the timed outputs: `{signature}`")
     return "\n".join([report.table(columns, rows), "", *notes, *trained_plot.links(content)])
 
 
@@ -317,19 +354,29 @@ def main(argv: Optional[List[str]] = None) -> None:
         "--sentencepiece", type=Path, required=True, help="sentencepiece model of the data, unless a system has its own"
     )
     parser.add_argument("--source", type=Path, required=True, help="sentences to translate, one a line")
-    parser.add_argument("--reference", type=Path, required=True, help="their translations")
+    parser.add_argument(
+        "--reference", type=Path, required=True, nargs="+", help="their translations; more files: more references"
+    )
+    parser.add_argument("--score", choices=SCORES, default="bleu", help="of the outputs (default bleu)")
+    parser.add_argument(
+        "--name",
+        default="",
+        help="results are kept as trained-NAME; default: trained, which a bar of another table reads",
+    )
     parser.add_argument("--sentences", type=int, default=200, help="how many of them")
     parser.add_argument("--batch", type=int, default=32, help="size of a batch")
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds")
     options = parser.parse_args(argv)
+    if options.name and not NAME.fullmatch(options.name):
+        parser.error(f"--name {options.name}: valid: letters, digits and _")
     device = measure.pick_device(options.device)
     sources = [Source.parse(option, options.data, options.sentencepiece) for option in options.system]
     systems = [system for source in sources for system in load(source, options.pair, device)]
     with torch.no_grad():
         results = compare(systems, options, device)
-    chosen = {key: getattr(options, key) for key in ("pair", "sentences", "batch", "rounds")}
-    path = report.write("trained", device, chosen, results)
-    print(render({"results": results}))
+    chosen = {key: getattr(options, key) for key in ("pair", "sentences", "batch", "rounds", "score", "name")}
+    path = report.write(f"trained-{options.name}" if options.name else "trained", device, chosen, results)
+    print(render({"options": chosen, "results": results}))
     measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
 
 

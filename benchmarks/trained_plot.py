@@ -1,4 +1,4 @@
-"""Quality against speed of the trained systems: BLEU of the timed outputs over sentences a second, a panel a batch size.
+"""Quality against speed of the trained systems: the score of the timed outputs over sentences a second, a panel a batch size.
 
 Drawn by ``python -m benchmarks.results`` from the JSON files alone: the same numbers give the same bytes.
 """
@@ -6,6 +6,7 @@ Drawn by ``python -m benchmarks.results`` from the JSON files alone: the same nu
 from pathlib import Path
 from typing import Any, Dict, List
 
+from data_prep.score import TITLES
 from fairseq_plugins.analysis import plots
 
 FOLDER = Path(__file__).resolve().parent / "plots"
@@ -20,9 +21,15 @@ def panels(content: Dict[str, Any]) -> Dict[int, str]:
 def curves(content: Dict[str, Any], key: str) -> List[plots.Curve]:
     """A curve a system, in the order of the table; its points are its decodings, the slowest first."""
     points: Dict[str, List[Any]] = {}
+    score = score_of(content)
     for row in content["results"]:
-        points.setdefault(row["system"].rpartition(", ")[0], []).append((row[key], row["bleu"]))
+        points.setdefault(row["system"].rpartition(", ")[0], []).append((row[key], row[score]))
     return [plots.Curve(name, *map(list, zip(*sorted(found)))) for name, found in points.items()]
+
+
+def score_of(content: Dict[str, Any]) -> str:
+    """The score of the outputs."""
+    return str(content["options"].get("score", "bleu"))
 
 
 def path_of(content: Dict[str, Any], size: int) -> Path:
@@ -39,7 +46,9 @@ def draw(content: Dict[str, Any]) -> None:
     FOLDER.mkdir(exist_ok=True)
     for size, key in panels(content).items():
         title = f"quality against speed, batch {size}: points of a system are its decodings"
-        plots.draw_curves(str(path_of(content, size)), curves(content, key), "sentences a second", "BLEU", title)
+        plots.draw_curves(
+            str(path_of(content, size)), curves(content, key), "sentences a second", TITLES[score_of(content)], title
+        )
 
 
 def links(content: Dict[str, Any]) -> List[str]:
@@ -47,7 +56,7 @@ def links(content: Dict[str, Any]) -> List[str]:
     if "file" not in content:
         return []
     shown = [
-        f"![BLEU over sentences a second, batch {size}]({FOLDER.name}/{path_of(content, size).name})"
+        f"![{TITLES[score_of(content)]} over sentences a second, batch {size}]({FOLDER.name}/{path_of(content, size).name})"
         for size in panels(content)
     ]
     return ["", "Quality against speed; the points of a system are its decodings:", "", "\n\n".join(shown)]

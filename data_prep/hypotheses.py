@@ -55,7 +55,8 @@ def read_shards(paths: Sequence[PathLike], option: str = "--input") -> List[str]
     if missing:
         listed = ", ".join(str(path) for path in paths)
         raise InputError(
-            f"{option} {listed}: sentence {min(missing)} is missing, {max(found)} is there; the log is not whole"
+            f"{option} {listed}: sentence {min(missing)} is missing, {max(found)} is there; the log is not whole, or "
+            "fairseq-generate left out what is too long (it warns of 'invalid sizes')"
         )
     return [found[number] for number in range(len(found))]
 

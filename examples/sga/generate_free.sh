@@ -12,7 +12,7 @@ keep=${KEEP:-$out/$name}
 bin=$out/bin
 mkdir -p "$keep"
 if [ "$task" = pairs ]; then
-    # References of any length: fairseq-generate would leave out the sentences whose reference is longer than the model's outputs.
+    # The sources alone: fairseq-generate would leave out a sentence whose reference is longer than the model's outputs can be.
     bin=$out/$name/sources
     mkdir -p "$bin"
     for file in "$out/bin"/dict.*.txt "$out/bin"/*."$source-$target.$source".{bin,idx}; do ln -sf "$(realpath "$file")" "$bin/"; done

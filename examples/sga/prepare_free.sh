@@ -4,7 +4,7 @@
 # TASK and the folder DATA: question_generation (XQuAD: xquad.en.json), data_to_text (WebNLG: en.{train,dev,test}.{triples,text}),
 # summarisation (DialogSum: {dev,test}.jsonl), pairs ({train,valid,test}.{source,target}, a line an example: the papers' sets).
 # LANGUAGE=de takes another language of XQuAD or WebNLG; SOURCE and TARGET name the file endings of pairs; MLM=PATH another masked LM.
-# MAX_TARGET=80: pieces of an output, as in DeltaLM's paper; longer ones are left out.
+# MAX_TARGET=80: pieces of an output, as in DeltaLM's paper; longer ones are left out. TEST_LINES=N, VALID_LINES=N take the first N examples.
 set -euo pipefail
 [ $# -eq 3 ] || { sed -n 2,7p "$0" >&2; exit 2; }
 task=$1 data=$2 out=$3
@@ -27,5 +27,11 @@ case $task in
         ;;
     pairs) mkdir -p "$text" && cp "$data"/{train,valid,test}.{"$source","$target"} "$text/" ;;
 esac
+for split in test valid; do
+    lines=TEST_LINES
+    [ $split = test ] || lines=VALID_LINES
+    [ -n "${!lines:-}" ] || continue
+    for file in "$text/$split".*; do head -n "${!lines}" "$file" >"$file.first" && mv "$file.first" "$file"; done
+done
 bash data_prep/preprocess.sh --text "$text" --model "$MLM/sentencepiece.bpe.model" --dict "$MLM/dict.txt" \
     --pairs "$source-$target" --splits train,valid,test --out "$out/bin" --workers 2

@@ -1,6 +1,6 @@
 # Sourced by the scripts of the multilingual transformers: pairs, languages and their tokens, sizes, schedule.
 # PAIR=en-de is tested, and its validation loss chooses the best checkpoints; PAIRS are all that train, PAIR among them: by default
-# de-en,fr-en for a PAIR into English, en-de,en-fr otherwise.
+# de-en,fr-en for a PAIR into English, en-de,en-fr otherwise. MORE_LANGS=vi,he get a token too, so that they can be translated without training.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 pair=${PAIR:-en-de}
 case $pair in
@@ -14,7 +14,7 @@ case ",$pairs," in
         exit 2
         ;;
 esac
-langs=$(tr ',-' '\n\n' <<<"$pairs" | sort -u | paste -sd,)
+langs=$(tr ',-' '\n\n' <<<"$pairs${MORE_LANGS:+,$MORE_LANGS}" | sort -u | paste -sd,)
 # The other pairs are extra data for the stock task: they train, but validation is of PAIR alone.
 others=$(tr ',' '\n' <<<"$pairs" | grep -vxF -e "$pair" | paste -sd, || true)
 multilingual=(--user-dir fairseq_plugins --task translation_multi_simple_epoch --lang-pairs "$pair" --langs "$langs"

@@ -7,12 +7,14 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import numpy as np
 import torch
+from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, PrependTokenDataset
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationConfig, TranslationTask
 from sacrebleu.metrics import BLEU
 
+from ..data.empty_rows import BinSide, refuse_empty
 from ..generators.at_reranker import ATReranker, rerank_options
 from ..generators.denoising import DenoisingGenerator
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
@@ -81,6 +83,10 @@ class SGATranslationTask(TranslationTask):
     The data-bin is stock: ``fairseq-preprocess --srcdict dict.txt --tgtdict dict.txt`` with the masked LM's ``dict.txt``.
     """
 
+    from_checkpoint = False
+    sentences_read = 0
+    """Raw sentences that :meth:`build_dataset_for_inference` was given so far."""
+
     @classmethod
     def setup_task(cls, cfg: SGATranslationConfig, **kwargs: Any) -> "SGATranslationTask":
         """Read the dictionaries.
@@ -111,21 +117,48 @@ class SGATranslationTask(TranslationTask):
         return dictionary
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Stock language pairs, with ``<s>`` before the source."""
+        """Stock language pairs, with ``<s>`` before the source.
+
+        Raises:
+            ValueError: a source without a token, or in training a target.
+        """
         # What --truncate-source leaves must have room for <s>.
         with changed(self.cfg, max_source_positions=self.cfg.max_source_positions - 1):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         dataset = self.datasets[split]
+        self._refuse_empty(dataset, split, epoch)
         dataset.src = PrependTokenDataset(dataset.src, self.source_dictionary.bos())
         dataset.src_sizes = dataset.src_sizes + 1
         dataset.sizes = (
             dataset.src_sizes if dataset.tgt_sizes is None else np.stack([dataset.src_sizes, dataset.tgt_sizes], 1)
         )
 
+    def _refuse_empty(self, dataset: LanguagePairDataset, split: str, epoch: int) -> None:
+        """Raise ValueError for empty sources; for empty targets only in training: a reference may be empty."""
+        folders = utils.split_paths(self.cfg.data)
+        in_training = split == self.cfg.train_subset
+        languages = (self.cfg.source_lang, self.cfg.target_lang)
+        sides = [dataset.src]
+        if in_training and not self.from_checkpoint and dataset.tgt is not None:
+            sides.append(dataset.tgt)
+        for side, language in zip(sides, languages):
+            folder = folders[(epoch - 1) % len(folders) if in_training else 0]
+            refuse_empty(side, BinSide(folder, split, languages, language, self.cfg.dataset_impl))
+
     def build_dataset_for_inference(
         self, src_tokens: List[Any], src_lengths: List[int], constraints: Optional[Any] = None
     ) -> LanguagePairDataset:
-        """Dataset of raw sentences, for ``fairseq-interactive`` and the hub interface."""
+        """Dataset of raw sentences, for ``fairseq-interactive`` and the hub interface.
+
+        Raises:
+            ValueError: a sentence without a token; names its number, counted from 1 over all that the task was given.
+        """
+        for number, tokens in enumerate(src_tokens, start=self.sentences_read + 1):
+            if not bool(tokens.ne(self.source_dictionary.eos()).any()):
+                raise ValueError(
+                    f"source sentence {number} of the input is empty; valid: at least one token a sentence; leave it out"
+                )
+        self.sentences_read += len(src_tokens)
         bos = torch.tensor([self.source_dictionary.bos()])
         return LanguagePairDataset(
             [torch.cat([bos.to(tokens), tokens]) for tokens in src_tokens],

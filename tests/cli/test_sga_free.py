@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, Callable
 
 import pytest
 from fairseq.data import data_utils
+
+from tests import data_bins
 
 from .conftest import World
 from .test_sga_commands import hypotheses, model_of, train_arguments
@@ -47,6 +50,38 @@ def test_free_generation_trains_averages_and_decodes(
     refused = run_cli("generate", *base, "--mask-predict-iterations", 0, check=False)
     assert "--mask-predict-iterations must be at least 1" in refused.stderr.splitlines()[-1]
     assert "H-" not in refused.stdout
+
+
+@pytest.mark.slow
+def test_pairs_are_decoded_whatever_the_length_of_their_references(
+    world: World, run_cli: Callable[..., Any], user_dir: str, repo_root: Path, tmp_path: Path
+) -> None:
+    """The model writes 48 tokens at most; no sentence is lost, and none before it, because a reference has 60."""
+    more = [
+        "--max-update",
+        1,
+        "--eval-bleu",
+        "--eval-bleu-args",
+        '{"iter_decode_max_iter": 0}',
+        "--no-epoch-checkpoints",
+    ]
+    more += ["--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric", "--keep-best-checkpoints", 1]
+    run_cli("train", *train_arguments(world, user_dir, tmp_path / "sga", *FREE, *more))
+    shutil.copytree(world.data, tmp_path / "bin")
+    target = "test.en-de.de"
+    references = data_utils.load_indexed_dataset(str(world.data / target))
+    rows = [references[number].tolist()[:-1] for number in range(len(references))]
+    data_bins.write_side(tmp_path / "bin", "test", "en-de", "de", [*rows[:5], (rows[5] * 60)[:60], *rows[6:]])
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    languages = {"SOURCE": "en", "TARGET": "de"}
+    done = subprocess.run(
+        ["bash", "examples/sga/generate_free.sh", "pairs", str(tmp_path), "sga", "1", "--cpu"],
+        env={**os.environ, "PATH": path, "PYTHON": sys.executable, "POSITIONS": "96", "PASSES": "0", **languages},
+        cwd=repo_root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "sga" / "1-0.de").read_text(encoding="utf-8").splitlines()) == len(rows)
+    assert "invalid sizes" not in (tmp_path / "sga" / "generate-1-0.err").read_text(encoding="utf-8")
 
 
 def test_a_criterion_of_the_other_alignment_is_refused_before_the_first_batch(

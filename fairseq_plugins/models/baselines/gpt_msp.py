@@ -114,8 +114,14 @@ class TwoReadings(FairseqEncoder):
         Returns:
             ``keys`` and ``values``: a tensor (B, H, S, C / H) a layer, of the second reading; ``encoder_padding_mask``: (B, S),
             True = padding.
+
+        Raises:
+            ValueError: a sentence without a token. Not looked for while training on a GPU, which would wait for it in every batch;
+                decoding and validation wait there anyway.
         """
         padding = src_tokens.eq(self.lm.padding_idx)
+        if src_tokens.device.type == "cpu" or not self.training:
+            self._refuse_empty(src_tokens, padding)
         state: State = {}
         prompts = self.encoding()
         length = prompts[0][0].size(2)
@@ -133,6 +139,16 @@ class TwoReadings(FairseqEncoder):
             "values": [value for _, value in second],
             "encoder_padding_mask": [padding],
         }
+
+    def _refuse_empty(self, src_tokens: Tensor, padding: Tensor) -> None:
+        """Raise ValueError for rows of ``</s>`` and padding alone."""
+        empty = (padding | src_tokens.eq(self.dictionary.eos())).all(dim=1)
+        if bool(empty.any()):
+            raise ValueError(
+                f"{int(empty.sum())} of the {len(empty)} source sentences of a batch are empty, the first is number "
+                f"{int(empty.int().argmax()) + 1}; valid: at least one token a sentence; leave these pairs out of the text before "
+                "fairseq-preprocess"
+            )
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
         """Rows in another order; every tensor has the batch first."""

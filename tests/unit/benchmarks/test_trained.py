@@ -5,6 +5,7 @@ No time is asserted.
 
 import json
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
@@ -101,6 +102,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         "mBART": ("own", "--task", "translation_from_pretrained_bart", "--arch", "mbart_base", "--langs", "de,en", *PAIR, *sizes()),
         "SGA": ("bin", "--arch", "sga_tiny", *frozen),
         "SGA, aligned": ("bin", "--arch", "sga_tiny", "--no-denoising", *frozen),
+        "free": ("bin", "--arch", "sga_tiny", "--alignment", "mask_predict", *frozen),
+        "free, aligned": ("bin", "--arch", "sga_tiny", "--alignment", "mask_predict", "--no-denoising", *frozen),
     }  # fmt: skip
     systems = []
     for name, (data, *line) in lines.items():
@@ -123,6 +126,8 @@ NAMES = [
     *(f"{name}, beam {beam}" for name in ("AT", "tags", "mBART") for beam in (5, 1)),
     *(f"SGA, {passes}" for passes in PASSES),
     "SGA, aligned, at most 0 passes",
+    *(f"free, {denoiser}{count} iterations" for denoiser in ("", "denoiser, ") for count in (2, 4, 8)),
+    *(f"free, aligned, {count} iterations" for count in (2, 4, 8)),
 ]
 
 
@@ -132,6 +137,9 @@ def test_every_task_has_its_decodings(loaded: Dict[str, System]) -> None:
     assert pieces["mBART, beam 5"] > pieces["AT, beam 5"] == pieces["SGA, 1 forced pass"]
     beams = [loaded[f"{name}, beam {beam}"].generator.beam_size for name in ("AT", "tags", "mBART") for beam in (5, 1)]
     assert beams == [5, 1] * 3
+    free = [loaded[name].generator for name in NAMES if name.startswith("free")]
+    assert [one.mask_predict.iterations for one in free] == [2, 4, 8] * 3
+    assert [one.options.max_iter for one in free] == [0] * 3 + [10] * 3 + [0] * 3
 
 
 @pytest.mark.parametrize("name", NAMES, ids=[name.replace(", ", "-").replace(" ", "_") for name in NAMES])
@@ -177,8 +185,37 @@ def test_the_command(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     row = content["results"][4]
     assert sorted(row["to_one_pass"]) == ["1", "3"] and sum(row["passes"].values()) == len(LINES)
     table = capsys.readouterr().out
+    assert "| BLEU | length |" in table
     assert f"| SGA, 1 forced pass | {row['trained_parameters']:,} |" in table and ".svg" not in table
     assert "batch 3: " in table and "times the time of 1 forced pass" in table
+
+
+def test_a_second_table_with_several_references(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """It lies beside the first one; a score of its own; an empty line of a further reference is none."""
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    (tmp_path / "more").write_text("\n".join(["", *REFERENCE[1:]]) + "\n", encoding="utf-8")
+    line = [*world.line, "--system", world.systems[3], "--name", "free", "--score", "meteor_exact"]
+    line.insert(line.index(str(world.root / "reference")) + 1, str(tmp_path / "more"))
+    trained.main(line)
+    (content,) = report.load("trained")
+    assert content["file"] == "trained-free-cpu" and "nrefs:var" in content["results"][0]["signature"]
+    assert "bleu" not in content["results"][0] and 0 <= content["results"][0]["meteor_exact"] <= 100
+    assert "| METEOR-exact | length |" in capsys.readouterr().out
+    lines, references = trained.read_pair(
+        Namespace(source=world.root / "source", reference=[tmp_path / "more"], sentences=2)
+    )
+    assert lines == LINES[:2] and references == [["", REFERENCE[1]]]
+    with pytest.raises(SystemExit):
+        trained.main([*world.line, "--system", world.systems[0], "--name", "a/b"])
+    assert "--name a/b: valid: letters, digits and _" in capsys.readouterr().err
+    monkeypatch.setattr(results, "speedups", lambda system: lambda content: [0.5])
+    rows = [
+        {"system": "SGA, 1 passes", "vocab": 9, "speedup": [2.0]},
+        {"system": "SGA, 8 passes", "vocab": 9, "speedup": [1.0]},
+    ]
+    assert results.speedups_at_trained_stopping({"results": rows}) == [], "passes of a named table are not the bar's"
 
 
 def test_what_passes_cost_by_hand() -> None:
@@ -207,7 +244,7 @@ def test_a_row_by_hand() -> None:
         ("SGA, x", 1): [run([1.0, 1.0], [1.0, 1.0], [1, 2]), run([2.0, 2.0], [1.0, 1.0], []), run([2.0, 1.0], [1.0, 2.0], [])],
         ("SGA, x", 2): [run([1.0], [1.0], []), run([1.0], [1.0], []), run([4.0], [1.0], [])],
     }  # fmt: skip
-    found = trained.row("SGA, x", runs, "AT, beam 1", texts, 2)
+    found = trained.row("SGA, x", runs, "AT, beam 1", [texts], 2)
     assert (found["sentences_per_s"], found["batch_sentences_per_s"]) == (2 / 3, 2.0)
     assert (found["speedup"], found["model_only_speedup"], found["batch_speedup"]) == (4.0, 2.0, 2.0)
     assert (found["p50"], found["p95"], found["bleu"], found["length_ratio"]) == (2.0, 2.0, 100.0, 1.0)
@@ -246,6 +283,12 @@ def content(*rows: Dict[str, Any]) -> Dict[str, Any]:
 
 
 MEASURED = content(row("AT, beam 5", 10, 90, 21.0), row("SGA, a, b", 30, 70, 19.0), row("AT, beam 1", 20, 80, 20.0))
+
+
+def test_iterations_with_and_without_the_denoiser_are_two_curves() -> None:
+    names = [f"free, {trained.described(options)}" for options in trained.MASK_PREDICT]
+    drawn = trained_plot.curves(content(*(row(name, 1, 1, 1.0) for name in names)), "sentences_per_s")
+    assert [(curve.label, len(curve.places)) for curve in drawn] == [("free", 3), ("free, denoiser", 3)]
 
 
 def test_a_curve_is_a_system_and_a_point_a_decoding() -> None:

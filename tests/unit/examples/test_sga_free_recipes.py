@@ -10,12 +10,18 @@ import pytest
 from tests.contract.repository import ROOT
 
 PRINTS = "#!/usr/bin/env bash\nprintf '%s\\n' \"$@\"\n"
+BIN = [f"test.source-target.{side}.{kind}" for side in ("source", "target") for kind in ("bin", "idx")]
+BIN += ["dict.source.txt", "dict.target.txt"]
 CUT = ["--max-source-positions", "50", "--truncate-source"]
 
 
 def given(folder: Path, script: str, task: str, alignment: str) -> List[str]:
     """What a script gives to fairseq, with 100 positions; a command that prints its arguments stands for fairseq's."""
     name = f"fairseq-{script}"
+    data = folder / "out" / "bin"
+    data.mkdir(parents=True, exist_ok=True)
+    for file in BIN:
+        (data / file).write_text(file, encoding="utf-8")
     (folder / name).write_text(PRINTS, encoding="utf-8")
     (folder / name).chmod(0o755)
     more = {"train": ["0.5", "1"], "generate": ["4"]}[script]
@@ -40,6 +46,33 @@ def test_only_the_text_of_pairs_is_cut_when_it_is_read(tmp_path: Path, script: s
         arguments = given(tmp_path, script, task, alignment)
         assert "--user-dir" in arguments
         assert not set(CUT[::2]) & set(arguments)
+
+
+def test_the_references_of_pairs_are_not_read_when_they_are_decoded(tmp_path: Path) -> None:
+    """fairseq-generate leaves out a sentence whose reference is longer than the model's outputs."""
+    read = tmp_path / "out" / "sga" / "sources"
+    assert given(tmp_path, "generate", "pairs", "mask_predict")[0] == str(read)
+    assert {file.name: file.read_text(encoding="utf-8") for file in read.iterdir()} == {
+        name: name for name in BIN if ".target." not in name or name.startswith("dict")
+    }
+    assert given(tmp_path, "generate", "pairs", "mask_predict")[0] == str(read), "a second time too"
+    assert given(tmp_path, "generate", "data_to_text", "mask_predict")[0] == str(tmp_path / "out" / "bin")
+    assert given(tmp_path, "train", "pairs", "mask_predict")[0] == str(tmp_path / "out" / "bin")
+
+
+def test_the_first_examples_of_a_split(tmp_path: Path) -> None:
+    """Every file of the split, references too, and none of training."""
+    data, text = tmp_path / "data", tmp_path / "out" / "text"
+    data.mkdir()
+    for split in ("train", "valid", "test"):
+        for side in ("source", "target"):
+            (data / f"{split}.{side}").write_text("a\nb\nc\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHON": "true", "TEST_LINES": "2", "VALID_LINES": "1"}
+    command = ["bash", "examples/sga/prepare_free.sh", "pairs", str(data), str(tmp_path / "out")]
+    subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, check=False)  # nothing makes the data-bin
+    counts = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in text.iterdir()}
+    assert counts == {f"{split}.{side}": count for split, count in (("train", 3), ("valid", 1), ("test", 2))
+                      for side in ("source", "target")}  # fmt: skip
 
 
 @pytest.mark.parametrize(("script", "source", "target"), [("prepare_free.sh {task} data {out}", 254, 80),

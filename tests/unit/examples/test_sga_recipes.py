@@ -208,6 +208,36 @@ def test_trained_languages_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     assert value(calls[-1], "--trained") == "de,fr"
 
 
+def test_models_of_each_language_share_the_wall_time(tmp_path: Path) -> None:
+    """A finished one does not start again."""
+    command = f"train_each.sh {tmp_path} run 1 7 --lr 0.1"
+    (tmp_path / "run" / "es").mkdir(parents=True)
+    (tmp_path / "run" / "es" / "done").touch()
+    calls = calls_of(tmp_path, command, TRAINED="de es fr ru")
+    facts = [
+        [value(call, name) for name in ("--lang-pairs", "--save-dir", "--stop-time-hours", "--lr")] for call in calls
+    ]
+    assert facts == [[f"{one}-en", f"{tmp_path}/run/{one}", "0.250000", "0.1"] for one in ("de", "fr", "ru")]
+    assert calls_of(tmp_path, command, TRAINED="de es") == [], "the others are finished too"
+
+
+def test_each_language_is_decoded_by_its_own_model(tmp_path: Path) -> None:
+    calls = calls_of(tmp_path, f"evaluate_each.sh {tmp_path} run 3 --cpu", TRAINED="de fr", SUBSETS="test")
+    found = [(value(call, "--source-lang"), value(call, "--path")) for call in calls if "--gen-subset" in call]
+    assert found == [(one, f"{tmp_path}/run/{one}/average.pt") for one in ("de", "fr")]
+    assert [f"{one}={tmp_path}/run/{one}/test-3/{one}.txt" for one in ("de", "fr")] == [
+        word for word in calls[-1] if "=" in word
+    ]
+    assert (
+        value(calls[-1], "--json") == f"{tmp_path}/run/test-3/scores.json" and value(calls[-1], "--trained") == "de,fr"
+    )
+
+
+def test_languages_without_training_get_a_token_too(tmp_path: Path) -> None:
+    (call,) = calls_of(tmp_path, f"train_mtransformer.sh {tmp_path} run 1 7", PAIR="de-en", MORE_LANGS="vi,he")
+    assert value(call, "--langs") == "de,en,fr,he,vi" and value(call, "--lang-pairs") == "de-en"
+
+
 def test_the_wall_time_of_adapters_is_split(tmp_path: Path) -> None:
     """Half each; a given backbone leaves all of it to the adapters, and adapters that have begun keep their backbone."""
     command = f"train_adapter.sh {tmp_path} run 0.5 7 --cpu --lr 0.1"

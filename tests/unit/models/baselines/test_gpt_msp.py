@@ -279,3 +279,26 @@ def test_a_sentence_longer_than_the_positions(model: GPTMSPModel, device: torch.
     tokens = torch.full((1, gpt_builders.POSITIONS + 1), 5, device=device)
     with pytest.raises(ValueError, match="input of 21 tokens is longer than the language model's 20 positions"):
         model.encoder(tokens)
+
+
+# ---- Empty sources. ----
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_an_empty_source_is_refused(model: GPTMSPModel, device: torch.device, left: bool) -> None:
+    """Nothing but </s>, on whichever side the padding is; one token is enough."""
+    rows = [[5, 6], [7], [], []]
+    padded = []
+    for row in rows:
+        padding = [builders.PAD] * (2 - len(row))
+        padded.append([*padding, *row, builders.EOS] if left else [*row, builders.EOS, *padding])
+    tokens = torch.tensor(padded, device=device)
+    model.eval()
+    with torch.no_grad():
+        model.encoder(tokens[:2])
+        with pytest.raises(ValueError, match="2 of the 4 source sentences of a batch are empty, the first is number 3"):
+            model.encoder(tokens)
+    model.train()
+    if device.type == "cpu":  # on a GPU every batch would wait for the answer
+        with pytest.raises(ValueError, match="at least one token a sentence"):
+            model.encoder(tokens)

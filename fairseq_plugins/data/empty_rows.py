@@ -1,0 +1,71 @@
+"""Sentences of a data-bin without a token: nothing but ``</s>``."""
+
+import os
+from typing import Any, Iterator, List, NamedTuple, Sequence
+
+import numpy as np
+from fairseq.data import BaseWrapperDataset, ConcatDataset
+from fairseq.data.indexed_dataset import dataset_exists
+
+LISTED = 5
+"""So many line numbers are written out."""
+
+
+class BinSide(NamedTuple):
+    """One side of a language pair on disk.
+
+    Attributes:
+        folder: the data-bin.
+        split: as in ``train``.
+        languages: source and target.
+        language: the side.
+        impl: ``--dataset-impl``, None = as it is found.
+    """
+
+    folder: str
+    split: str
+    languages: Sequence[str]
+    language: str
+    impl: Any = None
+
+    def path(self, number: int) -> str:
+        """File without its ending; ``number`` counts the parts ``train``, ``train1``, … of a split."""
+        source, target = self.languages
+        split = self.split + (str(number) if number else "")
+        names = [os.path.join(self.folder, f"{split}.{pair}.") for pair in (f"{source}-{target}", f"{target}-{source}")]
+        there = [name for name in names if dataset_exists(name + source, self.impl)]
+        return (there or names)[0] + self.language
+
+
+def refuse_empty(rows: Any, side: BinSide) -> None:
+    """Look at the sizes of all sentences; no row is read.
+
+    Args:
+        rows: one side as fairseq's translation task reads it: indexed, cut by ``--truncate-source`` or several parts of a split.
+        side: where it was read.
+
+    Raises:
+        ValueError: sentences without a token; names the file and the first lines, counted from 1.
+    """
+    for number, part in enumerate(_parts(rows)):
+        empty = np.flatnonzero(np.asarray(part.sizes) <= 1)
+        if len(empty):
+            lines = _listed(empty + 1)
+            raise ValueError(
+                f"{side.path(number)}: {lines} without a token ({len(empty)} empty sentences in all); valid: at least one token a "
+                "sentence; leave these pairs out"
+            )
+
+
+def _parts(rows: Any) -> Iterator[Any]:
+    """The indexed datasets: what wraps them counts a ``</s>`` that is cut off and put back twice."""
+    for part in rows.datasets if isinstance(rows, ConcatDataset) else [rows]:
+        while isinstance(part, BaseWrapperDataset):
+            part = part.dataset
+        yield part
+
+
+def _listed(lines: np.ndarray) -> str:
+    numbers: List[str] = [str(line) for line in lines[:LISTED].tolist()]
+    more = ", …" if len(lines) > LISTED else ""
+    return f"line {numbers[0]} is" if len(lines) == 1 else f"lines {', '.join(numbers)}{more} are"
