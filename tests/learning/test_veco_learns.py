@@ -1,0 +1,71 @@
+"""VECO's pre-training learns a word-for-word code from pairs: what sees the translation predicts, what does not guesses.
+
+Words of a sentence are drawn at random and differ, so nothing in a segment itself tells a masked word.
+"""
+
+import math
+from typing import Any, Dict, List
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
+from fairseq_plugins.data.veco_dataset import VECODataset
+from tests import builders, veco_builders
+from tests import veco_data_builders as data
+
+WORDS, ROWS, UPDATES = 6, 32, 350
+NAMES = ("is_mlm", "cs_mlm", "tlm")
+
+
+def pairs(count: int, seed: int) -> VECODataset:
+    """Sentences of four different words and the same in the other language."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = [torch.randperm(WORDS, generator=generator)[:4].tolist() for _ in range(count)]
+    left, right = ([[builders.FIRST_PIECE + shift + word for word in row] for row in rows] for shift in (0, WORDS))
+    return data.dataset([data.pairs(left, right)], mask_prob=0.25)
+
+
+def batch(found: VECODataset, epoch: int) -> Dict[str, Any]:
+    found.set_epoch(epoch)
+    return found.collater([found[index] for index in torch.randint(len(found), (ROWS,)).tolist()])
+
+
+def nats(model: Any, criterion: Any, batches: List[Dict[str, Any]]) -> Dict[str, float]:
+    """A predicted token, by objective."""
+    model.eval()
+    with torch.no_grad():
+        logged = [criterion(model, one)[2] for one in batches]
+    return {
+        name: sum(float(log[name]) for log in logged) / sum(log[f"{name}_tokens"] for log in logged) for name in NAMES
+    }
+
+
+@pytest.mark.slow
+def test_what_sees_the_translation_predicts_the_word() -> None:
+    torch.manual_seed(1)
+    sizes = {"embed_dim": 32, "ffn_embed_dim": 64, "attention_heads": 4}
+    both = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+    model = veco_builders.pretrainer(encoder_layers=1, dropout=0.0, attention_dropout=0.0, **both)
+    for parameter in (one for one in model.parameters() if one.dim() == 2):
+        nn.init.normal_(parameter, std=0.15)  # BERT's 0.02 is for wide layers
+    criterion = CrossSequenceMLMCriterion(None, CrossSequenceMLMConfig())
+    train, test = pairs(600, 1), pairs(200, 2)
+    held_out = [batch(test, epoch) for epoch in range(1, 9)]
+    assert min(nats(model, criterion, held_out).values()) > 2.0, "before it has learned"
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=UPDATES)
+    model.train()
+    for update in range(UPDATES):
+        loss, size, _ = criterion(model, batch(train, update + 1))
+        optimizer.zero_grad()
+        (loss / size).backward()
+        optimizer.step()
+        schedule.step()
+
+    found = nats(model, criterion, held_out)
+    # A segment tells the language and three other words, of which a quarter is hidden: one of three or more words is left.
+    assert math.log(2.5) < found["is_mlm"] < math.log(WORDS)
+    assert found["cs_mlm"] < 0.75 and found["tlm"] < 0.75
