@@ -4,7 +4,10 @@ The language pair is a word-for-word code of twelve words; sentences have two to
 tested were never trained on. One slot per source token is enough, and keeps the test short.
 """
 
-from typing import Iterator, List, NamedTuple
+import itertools
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 import pytest
@@ -14,12 +17,15 @@ from torch import Tensor
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
+from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
 from fairseq_plugins.data.tlm_dataset import MaskingConfig, TLMDataset
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
+from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins.models.sga import SGAConfig, SGAModel
 from fairseq_plugins.modules.frozen import Frozen
 from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
-from tests import builders
+from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
+from tests import builders, data_bins
 
 WORDS = 12
 PRETRAINING, UPDATES, ROWS = 600, 300, 32
@@ -74,15 +80,20 @@ def pretrain(train: Corpus) -> MaskedLM:
     return lm
 
 
-def train_sga(model: SGAModel, train: Corpus) -> List[float]:
-    """Nats a token, by update."""
-    criterion = SGACTCCriterion(builders.task(), SGACTCConfig(sentence_avg=False))
-    losses = []
-    model.train()
-    for _ in _updates([p for p in model.parameters() if p.requires_grad], 5e-2, UPDATES):
+def batches(train: Corpus) -> Iterator[Any]:
+    """Random rows, without end."""
+    while True:
         rows = torch.randint(len(train.source), (ROWS,)).tolist()
         sources = [torch.cat([BOS, train.source[row]]) for row in rows]
-        loss, size, _ = criterion(model, builders.batch(sources, [train.target[row] for row in rows]))
+        yield builders.batch(sources, [train.target[row] for row in rows])
+
+
+def train_sga(model: SGAModel, criterion: Any, samples: Iterator[Any], updates: int = UPDATES) -> List[float]:
+    """Nats a token, by update."""
+    losses = []
+    model.train()
+    for _ in _updates([p for p in model.parameters() if p.requires_grad], 5e-2, updates):
+        loss, size, _ = criterion(model, next(samples))
         (loss / size).backward()
         losses.append(loss.item() / size)
     return losses
@@ -111,21 +122,118 @@ def repaired(model: SGAModel, test: Corpus) -> float:
     return float((result == path.tokens).all(1).float().mean())
 
 
-@pytest.mark.slow
-def test_prompts_turn_a_frozen_masked_lm_into_a_translator() -> None:
+@pytest.fixture(scope="module")
+def text() -> Tuple[Corpus, Corpus]:
+    """For training, and for tests."""
     train = corpus(4000, seed=1)
     test = unseen(train, corpus(150, seed=2))
     assert len(test.source) >= 50
-    lm = pretrain(train)
-    before = {name: tensor.clone() for name, tensor in lm.state_dict().items()}
-    frozen = Frozen(lm, checkpoints.fingerprint(dict(lm.named_parameters())), "learning test")
+    return train, test
+
+
+@pytest.fixture(scope="module")
+def frozen(text: Tuple[Corpus, Corpus]) -> Frozen:
+    """A masked LM that knows both languages."""
+    lm = pretrain(text[0])
+    return Frozen(lm, checkpoints.fingerprint(dict(lm.named_parameters())), "learning test")
+
+
+@pytest.mark.slow
+def test_prompts_turn_a_frozen_masked_lm_into_a_translator(text: Tuple[Corpus, Corpus], frozen: Frozen) -> None:
+    train, test = text
+    before = {name: tensor.clone() for name, tensor in frozen.module.state_dict().items()}
     model = SGAModel(frozen, SGAConfig(prompt_length=16, ctc_upsample=1), builders.BOS, builders.MASK)
     assert exact(model, test, max_iter=3) <= 0.05
 
-    losses = train_sga(model, train)
+    criterion = SGACTCCriterion(builders.task(), SGACTCConfig(sentence_avg=False))
+    losses = train_sga(model, criterion, batches(train))
 
     assert losses[-1] < 0.15 * losses[0]
     assert exact(model, test, max_iter=0) >= 0.7
     assert exact(model, test, max_iter=3) >= 0.7
     assert repaired(model, test) >= 0.3
-    assert [name for name, tensor in lm.state_dict().items() if not torch.equal(tensor, before[name])] == []
+    assert [name for name, tensor in frozen.module.state_dict().items() if not torch.equal(tensor, before[name])] == []
+
+
+# ---- Mask-predict. ----
+
+
+def written(model: SGAModel, test: Corpus, max_iter: int) -> List[List[int]]:
+    """What is generated for the test sentences."""
+    sample = builders.batch([torch.cat([BOS, row]) for row in test.source])
+    generator = SGAMaskPredictGenerator(builders.dictionary(), IterationOptions(max_iter), MaskPredictOptions())
+    return [found[0]["tokens"].tolist() for found in generator.generate([model], sample)]
+
+
+@pytest.mark.slow
+def test_mask_predict_learns_lengths_and_words(text: Tuple[Corpus, Corpus], frozen: Frozen) -> None:
+    torch.manual_seed(2)
+    train, test = text
+    targets = [row[:-1].tolist() for row in test.target]
+    model = SGAModel(frozen, SGAConfig(prompt_length=16, alignment="mask_predict"), builders.BOS, builders.MASK)
+
+    criterion = SGAMaskPredictCriterion(builders.task(), SGAMaskPredictConfig(sentence_avg=False))
+    losses = train_sga(model, criterion, batches(train))
+
+    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])
+    aligned = written(model, test, max_iter=0)
+    assert np.mean([len(found) == len(row) for found, row in zip(aligned, targets)]) >= 0.9
+    assert np.mean([found == row for found, row in zip(aligned, targets)]) >= 0.6
+    assert np.mean([found == row for found, row in zip(written(model, test, max_iter=3), targets)]) >= 0.6
+
+
+# ---- One set of prompts for two pairs. ----
+
+
+@pytest.fixture
+def both_ways(text: Tuple[Corpus, Corpus], tmp_path: Path) -> SGATranslationMultiTask:
+    """The code in both directions: what is right depends on the language of the source alone."""
+    for split, (source, target) in zip(("train", "valid"), text):
+        for pair in ("de-en", "en-de"):
+            for language, side in zip(("de", "en"), (source, target)):
+                data_bins.write_side(tmp_path, split, pair, language, [row[:-1].tolist() for row in side])
+                data_bins.write_dictionary(tmp_path, language)
+    shared: Dict[str, Any] = {
+        "dataset_impl": "mmap",
+        "required_seq_len_multiple": 1,
+        "train_subset": "train",
+        "seed": 3,
+    }
+    cfg = SGATranslationMultiConfig(**shared, data=str(tmp_path), lang_pairs="de-en,en-de")
+    return SGATranslationMultiTask.setup_task(cfg)
+
+
+def sampled(task: Any) -> Iterator[Any]:
+    """Stock batches of one epoch after the other."""
+    task.load_dataset("train")
+    for epoch in itertools.count(1):
+        stock = task.get_batch_iterator(
+            task.dataset("train"), max_sentences=ROWS, epoch=epoch, disable_iterator_cache=True
+        )
+        yield from stock.next_epoch_itr(shuffle=True)
+
+
+def exact_by_pair(model: SGAModel, task: Any) -> Dict[str, float]:
+    """Share of the validation sentences translated without an error."""
+    task.load_dataset("valid")
+    generator = task.build_generator([model], Namespace(iter_decode_max_iter=0))
+    right: Dict[str, List[bool]] = {}
+    for sample in task.get_batch_iterator(task.dataset("valid"), max_sentences=200).next_epoch_itr(shuffle=False):
+        targets = [row[row.ne(builders.PAD)].tolist()[:-1] for row in sample["target"]]
+        found = [one[0]["tokens"].tolist() for one in task.inference_step(generator, [model], sample)]
+        right.setdefault(sample["pair"], []).extend(out == target for out, target in zip(found, targets))
+    return {pair: sum(values) / len(values) for pair, values in right.items()}
+
+
+@pytest.mark.slow
+def test_one_set_of_prompts_learns_both_pairs(frozen: Frozen, both_ways: SGATranslationMultiTask) -> None:
+    torch.manual_seed(3)
+    options = SGAConfig(prompt_length=16, ctc_upsample=1, no_denoising=True)
+    model = SGAModel(frozen, options, builders.BOS, builders.MASK)
+
+    criterion = SGACTCCriterion(both_ways, SGACTCConfig(sentence_avg=False))
+    losses = train_sga(model, criterion, sampled(both_ways))
+
+    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:3])
+    found = exact_by_pair(model, both_ways)
+    assert sorted(found) == ["de-en", "en-de"] and min(found.values()) >= 0.6, found
