@@ -28,13 +28,15 @@ MATPLOTLIB = "matplotlib>=3.5"
 TRANSFORMERS = "transformers>=4.40"
 GENSIM = "gensim>=4.3"
 
+SCIPY = "scipy>=1.7"  # tables of sweeps; fairseq's scikit-learn brings it
+
 EXTRAS = {
     # transformers: only to compare logits with it; matplotlib: plots; gensim: word vectors, for which Python 3.14 has none yet
-    "test": ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS, GENSIM],
+    "test": ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY],
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "huggingface": [TRANSFORMERS],
     "lexicon": [GENSIM],
-    "plots": [MATPLOTLIB],
+    "plots": [MATPLOTLIB, SCIPY],
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }
 

@@ -248,9 +248,8 @@ def row(
     single, batched = runs[name, 1], runs[name, size]
     seconds = [value for run in single for value in run.total]
     (quality,) = evaluate([single[0].texts], references, build_metrics([score], "13a"), 1, 1).values()
-    lengths = sacrebleu.metrics.BLEU().corpus_score(
-        single[0].texts, [[one or None for one in lines] for lines in references]
-    )  # type: ignore[misc]
+    known: List[Any] = [references[0], *([one or None for one in lines] for lines in references[1:])]
+    lengths = sacrebleu.metrics.BLEU().corpus_score(single[0].texts, known)
 
     def ratio(which: int, kind: str) -> float:
         pairs = zip(runs[base, which], runs[name, which])

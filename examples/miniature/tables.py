@@ -189,7 +189,7 @@ def _spread_verdict(differences: Sequence[float], seeds: int) -> List[str]:
     if len(differences) < max(seeds, 3):
         return [text, f"open, {len(differences)} of {seeds} seeds"]
     p_value = _t_test(differences)
-    text += f" ({p_value:.3f})"
+    text += f" ({p_value:.3f})" if p_value >= 0.001 else " (< 0.001)"
     significant = p_value < SIGNIFICANT
     if all(one > 0 for one in differences):
         return [text, "shown" if significant else "not shown: within the spread of the seeds"]
@@ -208,7 +208,10 @@ def _t_test(differences: Sequence[float]) -> float:
 
 
 def _claims(plan: Plan, ledger: Ledger) -> str:
-    """A claim is shown where the sign agrees in every seed and p < 0.05 in all but one at most, with at least three seeds."""
+    """A claim is shown where the sign agrees in every seed, three at least, and p < 0.05.
+
+    That is p of the paired bootstrap in all seeds but one at most, or of a t-test over the seeds where the plan has metrics.
+    """
     rows = []
     finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
     for number, claim in enumerate(plan.claims):

@@ -31,7 +31,10 @@ for split in test valid; do
     lines=TEST_LINES
     [ $split = test ] || lines=VALID_LINES
     [ -n "${!lines:-}" ] || continue
-    for file in "$text/$split".*; do head -n "${!lines}" "$file" >"$file.first" && mv "$file.first" "$file"; done
+    for file in "$text/$split".*; do
+        head -n "${!lines}" "$file" >"$text/first"
+        mv "$text/first" "$file"
+    done
 done
 bash data_prep/preprocess.sh --text "$text" --model "$MLM/sentencepiece.bpe.model" --dict "$MLM/dict.txt" \
     --pairs "$source-$target" --splits train,valid,test --out "$out/bin" --workers 2

@@ -80,7 +80,7 @@ def parts_of(run: Path) -> List[Path]:
     """Folders of the models that a run trained one after another, each for itself (train_each.sh); none for a run of one model."""
     if (run / "checkpoint_last.pt").is_file():
         return []
-    return sorted(path.parent for path in run.glob("*/checkpoint_last.pt"))
+    return sorted(path.parent for path in run.glob("*/checkpoint_last.pt") if path.parent.name not in EARLIER)
 
 
 def describe(run: Path) -> Dict[str, Any]:

@@ -13,5 +13,6 @@ share=$(awk -v hours="$hours" -v count="${#languages[@]}" 'BEGIN { printf "%.6f"
 for language in "${languages[@]}"; do
     done=$out/$name/$language/done
     [ ! -e "$done" ] || continue
-    TRAINED=$language bash examples/sga/train_many.sh "$out" "$name/$language" "$share" "$seed" "$@" && touch "$done"
+    TRAINED=$language bash examples/sga/train_many.sh "$out" "$name/$language" "$share" "$seed" "$@"
+    touch "$done"
 done

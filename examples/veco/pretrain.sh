@@ -12,7 +12,7 @@ mkdir -p "$out/$name"
 init=(--init-from-mlm "$MLM" --embedding-mismatch extend)
 [ "${INIT:-}" != none ] || init=()
 fairseq-train "$out/bin" --user-dir fairseq_plugins --task veco_pretraining --pairs en-de,en-fr,de-fr --monolingual en,de,fr \
-    --tokens-per-sample 256 --mask-prob 0.15 --sampling-alpha 0.5 --arch "$arch" "${init[@]}" --share-all-embeddings \
+    --tokens-per-sample 256 --mask-prob 0.15 --sampling-alpha 0.5 --arch "$arch" ${init[@]+"${init[@]}"} --share-all-embeddings \
     --max-source-positions 512 --max-target-positions 512 --dropout 0.1 --criterion cross_sequence_mlm \
     --optimizer adam --adam-betas '(0.9, 0.98)' --weight-decay 0.01 --clip-norm 1.0 --lr 0.001 --lr-scheduler polynomial_decay \
     --warmup-updates $((updates / 6)) --total-num-update "$updates" --max-update "$updates" --max-tokens 4096 \

@@ -15,7 +15,7 @@ case ${INIT:-} in
     *) init=(--finetune-from-model "$INIT") ;;
 esac
 fairseq-train "$out/bin" --user-dir fairseq_plugins --task translation_from_pretrained_veco --source-lang "$source" \
-    --target-lang "$target" --arch "$arch" "${init[@]}" --keep-decoder-layers "${LAYERS:-last:2}" --no-scale-embedding \
+    --target-lang "$target" --arch "$arch" ${init[@]+"${init[@]}"} --keep-decoder-layers "${LAYERS:-last:2}" --no-scale-embedding \
     --share-all-embeddings --max-source-positions 512 --max-target-positions 512 --dropout 0.2 \
     --criterion label_smoothed_linear_cross_entropy --label-smoothing 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 250 \

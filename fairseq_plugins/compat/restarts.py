@@ -11,6 +11,8 @@ logger = logging.getLogger(__name__)
 
 NAME = "own_run"
 DEFAULT = "checkpoint_last.pt"
+OWN = ("checkpoint", "average")
+"""How the names of a run's own files begin."""
 RESETS = ("reset_optimizer", "reset_lr_scheduler", "reset_meters", "reset_dataloader")
 
 
@@ -55,10 +57,10 @@ def _continue_own_runs() -> None:
 def _is_own(cfg: Any) -> bool:
     """True where --restore-file is another checkpoint of the same run: somebody goes back to it.
 
-    By its name too: a pretrained ``model.pt`` may lie in the folder of the run.
+    By its name: a pretrained ``model.pt`` may lie in the folder of the run.
     """
     folder, name = os.path.split(os.path.abspath(cfg.restore_file))
-    return folder == os.path.abspath(cfg.save_dir) and name.startswith("checkpoint")
+    return folder == os.path.abspath(cfg.save_dir) and name.startswith(OWN)
 
 
 @contextmanager

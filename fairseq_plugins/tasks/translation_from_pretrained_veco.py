@@ -19,9 +19,11 @@ from torch import Tensor
 logger = logging.getLogger(__name__)
 
 MISSING_TAGS: Any = ChoiceEnum(["unk", "error"])
+OWN_CHECKPOINT = "checkpoint_last.pt"
+"""Default of --restore-file."""
 TAG = "[{}]"
 """How a language is written as a dictionary entry."""
-_ADDED = re.compile(r"<mask>|\[\w+\]|madeupword\d+")
+_ADDED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|madeupword\d+")
 """Entries that a cut dictionary may have behind those that a map keeps."""
 
 
@@ -33,7 +35,7 @@ class VECOTranslationConfig(TranslationConfig):
         default=None,
         metadata={
             "help": "which entries of the pretrained dict.txt the data's dictionary has: a line each, 1 or 0, in its order (the "
-            "four special symbols and <mask> not listed), as data_prep.cut_vocabulary writes it; the "
+            "four special symbols are not listed, nor <mask> in the authors' maps), as data_prep.cut_vocabulary writes it; the "
             "pretrained embedding is cut by it"
         },
     )
@@ -46,6 +48,7 @@ class VECOTranslationConfig(TranslationConfig):
     )
     restore_file: str = II("checkpoint.restore_file")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
+    continue_once: Optional[str] = II("checkpoint.continue_once")
     save_dir: str = II("checkpoint.save_dir")
 
 
@@ -53,8 +56,9 @@ class VECOTranslationConfig(TranslationConfig):
 class TranslationFromPretrainedVECOTask(TranslationTask):
     """Rows end with ``</s> [language]``; decoding starts and ends with the target language's tag.
 
-    A restarted run continues from its own ``checkpoint_last.pt``, whatever a ``--restore-file`` from elsewhere and the
-    ``--reset-*`` options beside it say: they are for its start (see ``compat.restarts``).
+    A restarted run continues from its own ``checkpoint_last.pt``, whatever ``--restore-file`` and the ``--reset-*`` options beside
+    it say: they are for its start. Only a file of the run itself, ``checkpoint*`` or ``average*``, is gone back to (see
+    ``compat.restarts``).
 
     Attributes:
         kept_rows: the dictionary map, True = the entry is in the data's dictionary; None without one. The model cuts by it.
@@ -92,12 +96,11 @@ class TranslationFromPretrainedVECOTask(TranslationTask):
     def _reads_a_file(self, model: Any) -> bool:
         """True where training starts from a file, or goes on from its own checkpoint."""
         cfg = self.cfg
-        own = os.path.join(cfg.save_dir, cfg.restore_file)
+        named = (cfg.finetune_from_model, cfg.continue_once, getattr(model, "init_from_mlm", None))
         return (
-            bool(cfg.finetune_from_model or getattr(model, "init_from_mlm", None))
-            or os.path.basename(cfg.restore_file) != "checkpoint_last.pt"
-            or os.path.dirname(cfg.restore_file) != ""
-            or os.path.exists(own)
+            any(named)
+            or cfg.restore_file != OWN_CHECKPOINT
+            or os.path.exists(os.path.join(cfg.save_dir, OWN_CHECKPOINT))
         )
 
     def _tag(self, side: str, language: str, dictionary: Dictionary) -> int:

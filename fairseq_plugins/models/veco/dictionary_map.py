@@ -19,7 +19,8 @@ def cut_rows(
     Args:
         tensor: (V, ...), a row for each special symbol, each entry of the pretrained dict.txt and, where it has one, ``<mask>``.
         kept: the map, True = the entry stays.
-        mask_at: index of ``<mask>`` in the data's dictionary, where its row goes: behind the kept ones; None = it has none.
+        mask_at: index of ``<mask>`` in the data's dictionary; None = it has none. A row of the tensor behind those that the map
+            lists is its row.
         name: of the tensor, for messages.
         origin: of what the tensor is, for messages.
 
@@ -39,12 +40,12 @@ def cut_rows(
         )
     rows: List[int] = [*range(SPECIAL_ROWS), *(SPECIAL_ROWS + index for index, stays in enumerate(kept) if stays)]
     change = f"{len(rows):,} of {tensor.size(0):,} rows (--resized-dict-map)"
-    if mask_at is not None and mask_at != len(rows):
-        raise ValueError(
-            f"{MASK} is entry {mask_at} of the data's dictionary; valid with --resized-dict-map: {len(rows)}, behind the "
-            f"{sum(kept):,} entries that it keeps"
-        )
     if tensor.size(0) == listed + 1:
+        if mask_at is not None and mask_at != len(rows):
+            raise ValueError(
+                f"{MASK} is entry {mask_at} of the data's dictionary; valid with --resized-dict-map: {len(rows)}, behind the "
+                f"{sum(kept):,} entries that it keeps"
+            )
         rows += [listed] if mask_at is not None else []
         change += f", {'without' if mask_at is None else 'with'} that of {MASK}"
     return tensor[torch.tensor(rows)], change

@@ -244,6 +244,7 @@ def test_a_row_by_hand() -> None:
         ("SGA, x", 1): [run([1.0, 1.0], [1.0, 1.0], [1, 2]), run([2.0, 2.0], [1.0, 1.0], []), run([2.0, 1.0], [1.0, 2.0], [])],
         ("SGA, x", 2): [run([1.0], [1.0], []), run([1.0], [1.0], []), run([4.0], [1.0], [])],
     }  # fmt: skip
+    trained.row("SGA, x", runs, "AT, beam 1", [["", texts[1]]], 2)  # an empty line of the first reference is one
     found = trained.row("SGA, x", runs, "AT, beam 1", [texts], 2)
     assert (found["sentences_per_s"], found["batch_sentences_per_s"]) == (2 / 3, 2.0)
     assert (found["speedup"], found["model_only_speedup"], found["batch_speedup"]) == (4.0, 2.0, 2.0)

@@ -118,8 +118,9 @@ def test_a_pretrained_file_in_the_folder_of_the_run_is_for_its_start(seen: Any, 
     assert seen == [PLAIN]
 
 
-def test_going_back_to_an_earlier_checkpoint_of_the_run(seen: Any, tmp_path: Path) -> None:
-    earlier = str(tmp_path / "checkpoint_3_5000.pt")
+@pytest.mark.parametrize("name", ["checkpoint_3_5000.pt", "average.pt"])
+def test_going_back_to_an_earlier_checkpoint_of_the_run(seen: Any, tmp_path: Path, name: str) -> None:
+    earlier = str(tmp_path / name)
     checkpoint_utils.load_checkpoint(configuration(tmp_path, restore_file=earlier), Trainer(asks=True, updates=9))
     assert seen == [{**GIVEN, "restore_file": earlier}]
 

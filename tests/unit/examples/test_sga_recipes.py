@@ -219,6 +219,11 @@ def test_models_of_each_language_share_the_wall_time(tmp_path: Path) -> None:
     ]
     assert facts == [[f"{one}-en", f"{tmp_path}/run/{one}", "0.250000", "0.1"] for one in ("de", "fr", "ru")]
     assert calls_of(tmp_path, command, TRAINED="de es") == [], "the others are finished too"
+    for name in ("de", "fr"):
+        (tmp_path / "run" / name / "done").unlink()
+    (tmp_path / "fairseq-train").write_text("#!/bin/sh\ncase $* in *de-en*) exit 3;; esac\n", encoding="utf-8")
+    done = bash(f"bash examples/sga/{command}", PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}", TRAINED="de fr")
+    assert done.returncode != 0 and not (tmp_path / "run" / "fr" / "done").exists(), "a failed one ends it"
 
 
 def test_each_language_is_decoded_by_its_own_model(tmp_path: Path) -> None:

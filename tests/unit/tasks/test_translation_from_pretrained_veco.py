@@ -36,7 +36,7 @@ def task(
 ) -> TranslationFromPretrainedVECOTask:
     # Interpolated by the commands.
     resolved = dict(dataset_impl="mmap", train_subset="train", required_seq_len_multiple=1)
-    files = dict(restore_file="checkpoint_last.pt", finetune_from_model=None, save_dir=str(folder))
+    files = dict(restore_file="checkpoint_last.pt", finetune_from_model=None, continue_once=None, save_dir=str(folder))
     cfg = VECOTranslationConfig(
         data=str(folder), source_lang="en", target_lang="de", **resolved, **{**files, **options}
     )
@@ -199,6 +199,14 @@ def test_bad_maps_are_refused(tmp_path: Path, lines: List[str], message: str) ->
     assert "--resized-dict-map" in str(caught.value)
 
 
+def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path: Path) -> None:
+    """Besides <mask> and languages: whatever is written as one."""
+    tags = ("<sep>", "[zh-Hant]", "[en]", "madeupword0000")
+    assert task(tags=tags, pieces=2, resized_dict_map=write_map(tmp_path)).kept_rows == (True, False, True)
+    with pytest.raises(ValueError, match="keeps 2 entries, .* 1 of them symbols added .*; valid: 5 to 6 lines with 1"):
+        task(tags=("<sep>", "word", "[en]"), pieces=2, resized_dict_map=write_map(tmp_path))
+
+
 def test_a_map_without_a_pretrained_file_is_refused(tmp_path: Path) -> None:
     """Decoding and a run that goes on have a file; so have the three options that name one."""
     given = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "save_dir": str(tmp_path / "run")}
@@ -210,6 +218,7 @@ def test_a_map_without_a_pretrained_file_is_refused(tmp_path: Path) -> None:
     task(**given).build_model(model, from_checkpoint=True)
     task(**given, restore_file="model.pt").build_model(model)
     task(**given, finetune_from_model="model.pt").build_model(model)
+    task(**given, continue_once="model.pt").build_model(model)
     task(**given).build_model(veco_builders.arguments(decoder_layers=1, init_from_mlm=str(tmp_path / "gone")))
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoint_last.pt").touch()

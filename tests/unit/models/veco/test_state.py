@@ -2,6 +2,7 @@
 
 import logging
 import re
+from pathlib import Path
 from typing import Any, Dict
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from fairseq import models
 from torch import Tensor
 
+from fairseq_plugins.checkpoints import write_masked_lm
 from tests import builders, veco_builders
 from tests.veco_builders import LAYERS
 
@@ -198,6 +200,38 @@ def test_a_map_cut_short_is_refused_also_where_the_rows_are_the_dictionarys() ->
         ValueError, match=r"--resized-dict-map has 23 lines.*; no map where the rows are those of the data"
     ):
         model.load_state_dict(dict(released))
+
+
+@pytest.mark.parametrize("source", ["state", "masked LM"])
+def test_a_map_may_list_mask_and_tags(source: str, tmp_path: Path) -> None:
+    """As data_prep.cut_vocabulary writes it of a dict.txt that has them: their rows stay where they are listed."""
+    names = ["<mask>", "[en]", "[de]"]
+    kept = [*kept_rows(), True, True, True]
+    task = veco_builders.task(kept_rows=kept, pieces=sum(kept) - 3, mask=True, tags=("[en]", "[de]"))
+    rows = [*range(4), *(4 + number for number, stays in enumerate(kept) if stays)]
+    if source == "state":
+        released = veco_builders.stock_state(rows=4 + len(kept))
+        model = models.build_model(veco_builders.arguments(keep_decoder_layers="last:2"), task)
+        model.load_state_dict(dict(released))
+        words = released["encoder.embed_tokens.weight"]
+    else:
+        module = builders.masked_lm(1, vocab_size=4 + len(kept), layers=veco_builders.LAYERS)
+        write_masked_lm(tmp_path, module.sizes, module.state_dict(), dtype=torch.float32)
+        (tmp_path / "dict.txt").write_text(
+            "".join(f"{text} 1\n" for text in [*(piece_of(kept, n) for n in range(len(kept) - 3)), *names])
+        )
+        model = veco_builders.translator(
+            veco_builders.arguments(keep_decoder_layers="last:2", init_from_mlm=str(tmp_path)),
+            symbols=dict(kept_rows=kept, pieces=sum(kept) - 3, mask=True, tags=("[en]", "[de]")),
+        )
+        words = module.state_dict()["sentence_encoder.embed_tokens.weight"]
+    assert task.source_dictionary.index("<mask>") == len(rows) - 3
+    assert torch.equal(model.state_dict()["encoder.embed_tokens.weight"], words[rows])
+
+
+def piece_of(kept: list, number: int) -> str:
+    """Name of a piece before the cut: those that stay have the names of the cut dictionary."""
+    return f"p{sum(kept[:number])}" if kept[number] else f"q{number}"
 
 
 def test_with_a_map_mask_stands_behind_what_is_kept() -> None:
