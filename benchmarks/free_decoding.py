@@ -77,10 +77,10 @@ def least_seconds(sizes: Sizes, length: int, name: str, model: Any, rates: Dict[
     token = sizes.layers * 2 * 12 * sizes.width**2
     project = 2 * sizes.vocab * sizes.width
     count = int(name.rsplit(" ", 1)[1]) if name.startswith("MSP") else int(name.split()[1])
-    if name.startswith("MSP"):  # two readings, then a step a token
-        body = floor.parameter_bytes(*model.decoder.lm.layers)
-        flops = (2 + count) * length * token + count * length * project
-        return floor.floor_seconds((2 + length) * body + length * table, flops, rates)
+    if name.startswith("MSP"):  # two readings, then a step a token and one for </s>
+        body, steps = floor.parameter_bytes(*model.decoder.lm.layers), length + 1
+        flops = (2 * length + count * steps) * token + count * steps * project
+        return floor.floor_seconds((2 + steps) * body + steps * table, flops, rates)
     body = floor.parameter_bytes(*model.masked_lm.sentence_encoder.layers)
     run, projected = unit_tokens(length, count)
     if name.endswith(DENOISER):

@@ -280,7 +280,9 @@ def middle(runs: Sequence[Run]) -> float:
 
 
 def read_pair(options: argparse.Namespace) -> Tuple[List[str], List[List[str]]]:
-    """Source and references, the first sentences of each; an empty line of the second or a later reference is a missing one.
+    """Source and references, sentences spread over the files, which may be sorted.
+
+    An empty line of the second or a later reference is a missing one.
 
     Raises:
         ValueError: unequal line counts.
@@ -291,7 +293,9 @@ def read_pair(options: argparse.Namespace) -> Tuple[List[str], List[List[str]]]:
     for lines in references:
         if len(source) != len(lines):
             raise ValueError(f"--source has {len(source)} lines, --reference {len(lines)}; valid: equal counts")
-    return source[: options.sentences], [lines[: options.sentences] for lines in references]
+    count = min(options.sentences, len(source))
+    places = [index * len(source) // count for index in range(count)]
+    return [source[place] for place in places], [[lines[place] for place in places] for lines in references]
 
 
 def _number(entry: Tuple[str, int]) -> int:
@@ -362,7 +366,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         default="",
         help="results are kept as trained-NAME; default: trained, which a bar of another table reads",
     )
-    parser.add_argument("--sentences", type=int, default=200, help="how many of them")
+    parser.add_argument("--sentences", type=int, default=200, help="how many of them, spread over the file")
     parser.add_argument("--batch", type=int, default=32, help="size of a batch")
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds")
     options = parser.parse_args(argv)

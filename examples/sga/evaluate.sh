@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Average the 5 best checkpoints of a run, translate the test set, keep hypotheses and facts for `make results`.
+# Average the 5 best checkpoints of a run (BEST=N: the N best), translate the test set, write the facts of the run.
 #   bash examples/sga/evaluate.sh OUT NAME "CASE ..."
 # CASE: a number of denoising passes (SGA, NAT), as "0 1 10"; or the system, each with beam 5: beam (AT, from_xlmr, msp), tagged
-# (mtransformer, adapter), mbart. Writes CASE.TARGET and run.json to KEEP=FOLDER (default: runs/NAME beside this file).
+# (mtransformer, adapter), mbart. Writes CASE.TARGET and run.json to OUT/NAME (KEEP=FOLDER: there); score.sh scores them.
 # PAIR=SOURCE-TARGET as in training; BIN=PATH and SUBSET=NAME for other data.
 set -euo pipefail
 [ $# -eq 3 ] || { sed -n 2,6p "$0" >&2; exit 2; }
 out=$1 name=$2 cases=$3 pair=${PAIR:-en-de}
 source=${pair%-*} target=${pair#*-}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-runs=${KEEP:-examples/sga/runs/$name} average=$out/$name/average.pt
+runs=${KEEP:-$out/$name} average=$out/$name/average.pt
 mkdir -p "$runs"
 PYTHON=${PYTHON:-python}
 for case in $cases; do
@@ -21,7 +21,7 @@ for case in $cases; do
             ;;
     esac
 done
-"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best 5 --allow-fewer --output "$average"
+"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best "${BEST:-5}" --allow-fewer --output "$average"
 for case in $cases; do
     bin=$out/bin options=(--beam 5)
     case $case in

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Average the 5 best checkpoints of a run over several languages, translate every language, print and keep a table of each test set.
+# Average the 5 best checkpoints (BEST=N: the N best) of a run over several languages, translate every language, print and keep a table of each test set.
 #   bash examples/sga/evaluate_many.sh OUT NAME PASSES [fairseq-generate options, as --iter-decode-ctc-beam 5]
 # TRAINED="de es fr ru", ZERO="vi he eu", TARGET=en as in prepare_many.sh: all of them are translated; which ones the model was trained on
 # is read from its checkpoint. SUBSETS="test ntrex" are the test sets. Hypotheses and tables go to OUT/NAME/SUBSET-PASSES.
@@ -11,7 +11,7 @@ shift 3
 languages="${TRAINED:-de es fr ru} ${ZERO:-vi he eu}" target=${TARGET:-en}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 PYTHON=${PYTHON:-python}
-"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best 5 --allow-fewer --output "$out/$name/average.pt"
+"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best "${BEST:-5}" --allow-fewer --output "$out/$name/average.pt"
 pairs=$("$PYTHON" examples/sga/trained_with.py pairs "$out/$name/average.pt")
 trained=()
 for language in $languages; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Average the 5 best checkpoints of a run and generate for the test set, with each number of mask-predict iterations.
+# Average the 5 best checkpoints of a run (BEST=N: the N best) and generate for the test set, with each number of mask-predict iterations.
 #   bash examples/sga/generate_free.sh TASK OUT NAME "ITERATIONS ..." [fairseq-generate options, as --length-beam 3]
 # Writes OUT/NAME/ITERATIONS-PASSES.TARGET (KEEP=FOLDER: there). PASSES=10 denoising passes at most, PASSES=0 without the denoiser;
 # for a run of ALIGNMENT=ctc ITERATIONS is 0.
@@ -17,7 +17,7 @@ if [ "$task" = pairs ]; then
     mkdir -p "$bin"
     for file in "$out/bin"/dict.*.txt "$out/bin"/*."$source-$target.$source".{bin,idx}; do ln -sf "$(realpath "$file")" "$bin/"; done
 fi
-"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best 5 --allow-fewer --output "$out/$name/average.pt"
+"$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best "${BEST:-5}" --allow-fewer --output "$out/$name/average.pt"
 for iteration in $iterations; do
     log=$out/$name/generate-$iteration-$passes
     fairseq-generate "$bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \

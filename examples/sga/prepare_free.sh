@@ -4,9 +4,10 @@
 # TASK and the folder DATA: question_generation (XQuAD: xquad.en.json), data_to_text (WebNLG: en.{train,dev,test}.{triples,text}),
 # summarisation (DialogSum: {dev,test}.jsonl), pairs ({train,valid,test}.{source,target}, a line an example: the papers' sets).
 # LANGUAGE=de takes another language of XQuAD or WebNLG; SOURCE and TARGET name the file endings of pairs; MLM=PATH another masked LM.
-# MAX_TARGET=80: pieces of an output, as in DeltaLM's paper; longer ones are left out. TEST_LINES=N, VALID_LINES=N take the first N examples.
+# MAX_TARGET=80: pieces of an output, as in DeltaLM's paper; longer ones are left out. TEST_LINES=N, VALID_LINES=N take N examples,
+# spread over the set: WebNLG's are sorted by the number of triples.
 set -euo pipefail
-[ $# -eq 3 ] || { sed -n 2,7p "$0" >&2; exit 2; }
+[ $# -eq 3 ] || { sed -n 2,8p "$0" >&2; exit 2; }
 task=$1 data=$2 out=$3
 . "$(dirname "${BASH_SOURCE[0]}")/settings_free.sh"
 language=${LANGUAGE:-en} text=$out/text
@@ -32,8 +33,8 @@ for split in test valid; do
     [ $split = test ] || lines=VALID_LINES
     [ -n "${!lines:-}" ] || continue
     for file in "$text/$split".*; do
-        head -n "${!lines}" "$file" >"$text/first"
-        mv "$text/first" "$file"
+        awk -v all="$(wc -l <"$file")" -v wanted="${!lines}" 'int(NR * wanted / all) > int((NR - 1) * wanted / all)' "$file" >"$text/some"
+        mv "$text/some" "$file"
     done
 done
 bash data_prep/preprocess.sh --text "$text" --model "$MLM/sentencepiece.bpe.model" --dict "$MLM/dict.txt" \

@@ -3,7 +3,7 @@
 #   bash examples/sga/train_adapter.sh OUT NAME HOURS SEED [fairseq-train options of the adapters]
 # HOURS is the wall time of both together: half for the transformer, which goes to OUT/NAME/backbone, half for the adapters, OUT/NAME.
 # BACKBONE=FILE takes a transformer that was trained with the same sizes and languages; then all of HOURS is for the adapters.
-# BACKBONE_OPTIONS="--warmup-updates 250" are for the transformer; --cpu goes to both. Decode and keep with evaluate.sh OUT NAME tagged.
+# BACKBONE_OPTIONS="--warmup-updates 250" are for the transformer; --cpu goes to both. Decode with evaluate.sh OUT NAME tagged.
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n 2,6p "$0" >&2; exit 2; }
 out=$1 name=$2 hours=$3 seed=$4

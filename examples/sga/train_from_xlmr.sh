@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # "AT initialization": the frozen model of the SGA runs as the encoder of a stock transformer, all of it fine-tuned; PAIR as in train_sga.sh.
 #   bash examples/sga/train_from_xlmr.sh OUT NAME HOURS SEED [fairseq-train options, as --freeze-encoder]
-# Decode and keep with evaluate.sh OUT NAME beam. MLM=PATH takes another masked LM (with its sizes, or --arch transformer_from_xlmr_base).
+# Decode with evaluate.sh OUT NAME beam. MLM=PATH takes another masked LM (with its sizes, or --arch transformer_from_xlmr_base).
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n 2,4p "$0" >&2; exit 2; }
 out=$1 name=$2 hours=$3 seed=$4 pair=${PAIR:-en-de}

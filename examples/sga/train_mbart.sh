@@ -2,7 +2,7 @@
 # mBART fine-tuning: the small mBART under stock translation_from_pretrained_bart, for a given wall time; PAIR as in train_sga.sh.
 #   bash examples/sga/train_mbart.sh OUT NAME HOURS SEED [fairseq-train options]     OUT was made by prepare.sh; run again to continue
 # The first run makes OUT/mbart (prepare_mbart.sh OUT: call it yourself before several runs side by side); that time is not in HOURS.
-# Languages, sizes and LR, WARMUP, DROPOUT, SMOOTHING, TOKENS are those of examples/csr/settings.sh. Decode and keep with evaluate.sh
+# Languages, sizes and LR, WARMUP, DROPOUT, SMOOTHING, TOKENS are those of examples/csr/settings.sh. Decode with evaluate.sh
 # OUT NAME mbart: plain text, so that BLEU compares with systems over other pieces.
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n 2,6p "$0" >&2; exit 2; }

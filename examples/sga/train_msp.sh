@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Multi-stage prompts in a frozen causal language model, for a given wall time, on the same pieces; PAIR as in train_sga.sh.
 #   bash examples/sga/train_msp.sh OUT NAME HOURS SEED [fairseq-train options]
-# Decode and keep with evaluate.sh OUT NAME beam. OUT was made by prepare.sh and pretrain_lm.sh; LM=PATH takes another language model, as a Hugging Face folder of mGPT with
-# --arch gpt_msp_mgpt, and text that was cut with its own tokenizer.
+# Decode with evaluate.sh OUT NAME beam. OUT was made by prepare.sh and pretrain_lm.sh; LM=PATH takes another language model, as a
+# Hugging Face folder of mGPT with --arch gpt_msp_mgpt, and text that was cut with its own tokenizer.
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n 2,5p "$0" >&2; exit 2; }
 out=$1 name=$2 hours=$3 seed=$4 pair=${PAIR:-en-de}

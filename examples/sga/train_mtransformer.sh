@@ -2,7 +2,7 @@
 # The multilingual transformer: a stock transformer from scratch on several pairs, for a given wall time, on the same pieces.
 #   bash examples/sga/train_mtransformer.sh OUT NAME HOURS SEED [fairseq-train options]     run again to continue
 # PAIR=en-de is validated and tested, PAIRS=en-de,en-fr train (for PAIR=de-en: de-en,fr-en). The best checkpoints are those with the lowest
-# validation loss of PAIR: the stock task has no BLEU. Decode and keep with evaluate.sh OUT NAME tagged.
+# validation loss of PAIR: the stock task has no BLEU. Decode with evaluate.sh OUT NAME tagged.
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n 2,5p "$0" >&2; exit 2; }
 out=$1 name=$2 hours=$3 seed=$4

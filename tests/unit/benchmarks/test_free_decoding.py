@@ -70,12 +70,12 @@ def test_tokens_of_each_iteration_by_hand() -> None:
         ("SGA 0 iterations", 2, 1, 5 + 10, 10),
         ("SGA 4 iterations", 5, 4, 5 + 4 * 5, 5 + 3 + 2 + 1),
         ("SGA 4 iterations + denoiser", 6, 5, 5 + 4 * 5 + 10, 5 + 3 + 2 + 1 + 10),
-        ("MSP beam 1", 2 + 5, 5, 2 * 5 + 5, 5),
-        ("MSP beam 4", 2 + 5, 5, 2 * 5 + 4 * 5, 4 * 5),
+        ("MSP beam 1", 2 + 6, 6, 2 * 5 + 6, 6),
+        ("MSP beam 4", 2 + 6, 6, 2 * 5 + 4 * 6, 4 * 6),
     ],
 )
 def test_the_floor_by_hand(name: str, weights: int, tables: int, through: int, projected: int) -> None:
-    """Layers have 12 C^2 weights, 9 C biases and 4 C of layer norms, 4 bytes each; source and target 5 tokens."""
+    """Layers have 12 C^2 weights, 9 C biases and 4 C of layer norms, 4 bytes each; source and target 5 tokens, MSP's </s> beside."""
     model = prompted_lm(SIZES, dictionary(60), CPU) if name.startswith("MSP") else sga(SIZES, CPU)
     layers = 2 * (12 * 16**2 + 13 * 16)
     reading = {"gflops": 1e9, "gb_per_s": 1e-9}

@@ -203,7 +203,9 @@ def value(call: List[str], option: str) -> str:
 
 def test_trained_languages_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     """Whatever TRAINED says."""
-    calls = calls_of(tmp_path, f"evaluate_many.sh {tmp_path} run 3", TRAINED="de es", ZERO="fr vi", SUBSETS="test")
+    command = f"evaluate_many.sh {tmp_path} run 3"
+    calls = calls_of(tmp_path, command, TRAINED="de es", ZERO="fr vi", SUBSETS="test", BEST="1")
+    assert value(calls[0], "--best") == "1"
     assert [value(call, "--source-lang") for call in calls if "--gen-subset" in call] == ["de", "es", "fr", "vi"]
     assert value(calls[-1], "--trained") == "de,fr"
 
@@ -284,6 +286,43 @@ def test_each_system_is_decoded_as_it_was_trained(tmp_path: Path) -> None:
     assert kept == ["beam.en", "tagged.en", "mbart.en", "10.en"]
     assert value(calls[-1], "--output") == f"{keep}/run.json"
     assert json.dumps(calls[0]).count("fairseq_plugins.checkpoints.average") == 1
+
+
+def test_outputs_stay_with_the_run_and_are_scored_there(tmp_path: Path) -> None:
+    """A run of a user does not overwrite the project's own."""
+    (tmp_path / "run").mkdir()
+    calls = calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0", PAIR="de-en")
+    assert value(calls[0], "--best") == "5"
+    assert value(calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0", BEST="1")[0], "--best") == "1"
+    written = [value(call, "--output") for call in calls if "--output" in call]
+    assert written == [f"{tmp_path}/run/{name}" for name in ("average.pt", "0.en", "run.json")]
+    (call,) = calls_of(tmp_path, f"score.sh texts {tmp_path} run/0 other/beam", PAIR="de-en", SUBSET="test")
+    assert [call[place + 1] for place, word in enumerate(call) if word == "--system"] == [
+        f"run/0={tmp_path}/run/0.en",
+        f"other/beam={tmp_path}/other/beam.en",
+    ]
+    assert value(call, "--reference") == "texts/test.en"
+
+
+def test_a_smaller_validation_set(tmp_path: Path) -> None:
+    """The text is a copy then, and DATA stays as it is."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for split in ("train", "valid", "test_2016_flickr"):
+        for language in ("en", "de", "fr"):
+            (data / f"{split}.{language}").write_text("a\nb\nc\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHON": "true", "VALID_LINES": "2"}
+    command = ["bash", "examples/sga/prepare.sh", str(data), str(tmp_path / "out")]
+    subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, check=False)  # nothing makes the data-bin
+    lines = {
+        path.name: path.read_text(encoding="utf-8").count("\n") for path in (tmp_path / "out" / "text").glob("*.?*")
+    }
+    assert lines == {
+        f"{split}.{language}": 2 if split == "valid" else 3
+        for split in ("train", "valid", "test_2016_flickr")
+        for language in ("en", "de", "fr")
+    }
+    assert (data / "valid.de").read_text(encoding="utf-8").count("\n") == 3
 
 
 def test_mbart_gets_the_text_of_every_pair_once(tmp_path: Path) -> None:
