@@ -75,7 +75,7 @@ def test_tokens_of_each_iteration_by_hand() -> None:
     ],
 )
 def test_the_floor_by_hand(name: str, weights: int, tables: int, through: int, projected: int) -> None:
-    """Layers have 12 C^2 weights, 9 C biases and 4 C of layer norms, 4 bytes each; source and target 5 tokens, MSP's </s> beside."""
+    """Layers have 12 C^2 weights, 9 C biases and 4 C of layer norms, 4 bytes each; source and target 5 tokens, and MSP's </s>."""
     model = prompted_lm(SIZES, dictionary(60), CPU) if name.startswith("MSP") else sga(SIZES, CPU)
     layers = 2 * (12 * 16**2 + 13 * 16)
     reading = {"gflops": 1e9, "gb_per_s": 1e-9}
