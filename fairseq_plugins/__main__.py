@@ -194,7 +194,7 @@ def reference(package: str) -> str:
         "What this package adds to fairseq's own options. Made by `python -m fairseq_plugins options >fairseq_plugins/OPTIONS.md`;",
         "a test compares it with the code. In a YAML for `fairseq-hydra-train` the names have underscores and no dashes in front.",
         "",
-        "Architectures (`--arch`) of the models:",
+        "Architectures (`--arch`); a model's own name is one too, with the defaults below or the sizes of a given file:",
         "",
     ]
     for kind, name, cls, _ in registrations(package):

@@ -8,6 +8,16 @@ pair=${PAIR:-en-de}
 source=${pair%-*} target=${pair#*-}
 lr=${LR:-0.001} warmup=${WARMUP:-100} dropout=${DROPOUT:-0.1} smoothing=${SMOOTHING:-0.2} tokens=${TOKENS:-2048}
 
+# own_name LANGUAGE: what the mBART calls a language: en, or en_XX.
+own_name() {
+    local name
+    for name in ${langs//,/ }; do
+        [[ $name != "$1" && $name != "$1"_* ]] || { echo "$name"; return; }
+    done
+    echo "LANGS is $langs; it has no language $1" >&2
+    return 2
+}
+
 # The best checkpoint of translation is that with the best BLEU of greedy decoding on the validation set.
 by_bleu=(--eval-bleu --eval-bleu-args '{"beam": 1, "max_len_a": 1.2, "max_len_b": 10}' --eval-bleu-remove-bpe sentencepiece
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric)

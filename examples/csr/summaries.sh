@@ -12,7 +12,7 @@ shift 3
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
 most=130 unit=()
 [ "${UNIT:-words}" = words ] || unit=(--unit "$UNIT" --model "$pieces/sentencepiece.bpe.model")
-[ "$target" != zh ] || most=160
+[[ $target != zh && $target != zh_* ]] || most=160
 "$PYTHON" -m data_prep.summaries --inputs "$data"/{train,valid,test}.jsonl --splits train valid test --source-key "${DOCUMENT:-document}" \
     --target-key "${SUMMARY:-summary}" --langs "$source" "$target" --output-dir "$out/text" --max-source "${MAX_SOURCE:-220}" \
     --max-target "${MAX_TARGET:-$most}" --cut-target ${unit[@]+"${unit[@]}"}

@@ -15,18 +15,19 @@ class MissingLibrary(RuntimeError):
     """matplotlib is not installed."""
 
 
+COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999", "#8c564b", "#b8a800"]
 STYLE = {
     "svg.hashsalt": "fairseq_plugins",  # ids in the file come from this instead of a random number
     "svg.fonttype": "none",
     "font.size": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.prop_cycle": "cycler('color', ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#000000', '#999999'])",
+    "axes.prop_cycle": f"cycler('color', {COLOURS})",
 }
 
 
 def render(plan: Plan, ledger: Ledger) -> str:
-    """One SVG: a row of panels a direction; that of the parameters where systems differ in them.
+    """One SVG: a row of panels a direction; that of the parameters where systems differ in them. Names have the systems' colours.
 
     Raises:
         MissingLibrary: no matplotlib.
@@ -60,16 +61,20 @@ def render(plan: Plan, ledger: Ledger) -> str:
 def _strip(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
     """Test score: a dot a seed, a bar at the mean; systems from top to bottom as in the table."""
     labels: List[str] = []
+    colours: List[str] = []
     for number, arm in enumerate(plan.arms):
         for output, text in arm.outputs.items():
             scores = [tables.score(finals, arm.name, output, pair, seed, plan.score) for seed in plan.seeds]
             found = [score for score in scores if score is not None]
-            place, colour = len(labels), f"C{number % 8}"
+            place, colour = len(labels), f"C{number}"
             labels.append(f"{arm.name}, {text}")
+            colours.append(colour)
             axis.plot(found, [place] * len(found), "o", color=colour, markersize=4, alpha=0.7)
             if found:
                 axis.plot([sum(found) / len(found)], [place], "|", color=colour, markersize=14)
     axis.set_yticks(range(len(labels)), labels)
+    for label, colour in zip(axis.get_yticklabels(), colours):
+        label.set_color(colour)
     axis.set_ylim(len(labels) - 0.5, -0.5)
     axis.set_xlabel(
         f"test {plan.metric(pair) if plan.metrics else tables.named(plan)}, {pair}: dots are seeds, the bar their mean"
@@ -80,15 +85,11 @@ def _strip(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -
 def _curves(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
     """Validation BLEU over the minutes of training, a line a run, a colour a system."""
     for number, arm in enumerate(plan.arms):
-        label = arm.name
         for entry in (one for one in finals if one["arm"] == arm.name):
             minutes, scores = curve(entry, plan.metric(pair))
-            axis.plot(minutes, scores, "-", color=f"C{number % 8}", linewidth=0.9, label=label)
-            label = "_"  # one line of the legend a system
-    axis.set_xlabel("minutes of training (updates × mean time of an update)")
+            axis.plot(minutes, scores, "-", color=f"C{number}", linewidth=0.9)
+    axis.set_xlabel("minutes of training (updates × time of an update)")
     axis.set_ylabel(f"validation {plan.metric(pair) if plan.metrics else 'BLEU'}, {pair}")
-    if axis.lines:
-        axis.legend(frameon=False, fontsize=7)
     axis.grid(linewidth=0.3)
 
 
@@ -112,13 +113,11 @@ def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: s
             sum(scores) / len(scores) for scores in ([one for one in row if one is not None] for row in found) if scores
         ]
         if counts and means:
-            axis.plot([counts[0]], [max(means)], "o", color=f"C{number % 8}", markersize=5, label=arm.name)
+            axis.plot([counts[0]], [max(means)], "o", color=f"C{number}", markersize=5)
     axis.set_xscale("log")
     axis.set_xlabel("trained parameters (score: mean of the seeds, best output)")
     score = plan.metric(pair) if plan.metrics else tables.named(plan)
     axis.set_ylabel(f"test {score}, {pair}")
-    if axis.lines:
-        axis.legend(frameon=False, fontsize=7)
     axis.grid(linewidth=0.3)
 
 

@@ -14,8 +14,8 @@ for source in ${texts//,/ }; do
         [ "$source" != "$target" ] || continue
         case $kind in
             m2m) ;;
-            m2o) [ "$target" = en ] || continue ;;
-            o2m) [ "$source" = en ] || continue ;;
+            m2o) [[ $target == en || $target == en_* ]] || continue ;;
+            o2m) [[ $source == en || $source == en_* ]] || continue ;;
             *)
                 echo "KIND is '$kind'; valid: m2m, m2o, o2m" >&2
                 exit 2

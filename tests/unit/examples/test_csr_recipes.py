@@ -3,7 +3,7 @@
 import os
 import subprocess
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 import pytest
 
@@ -18,7 +18,7 @@ while [ $# -gt 1 ]; do [ "$1" != --output ] || echo x >"$2"; shift; done
 
 def calls(folder: Path, command: str, **env: str) -> List[str]:
     """Command lines that a script runs when its programs do nothing."""
-    for name in ("python", "fairseq-train", "fairseq-generate", "fairseq-preprocess"):
+    for name in ("python", "fairseq-train", "fairseq-generate", "fairseq-validate", "fairseq-preprocess"):
         (folder / name).write_text(PROGRAM, encoding="utf-8")
         (folder / name).chmod(0o755)
     noted = folder / "calls"
@@ -54,7 +54,7 @@ def test_the_best_checkpoint_of_both_stages_is_that_of_the_translation(
     assert "--best-checkpoint-metric bleu" in line
 
 
-@pytest.mark.parametrize(("pair", "most"), [("en-de", 130), ("en-zh", 160), ("zh-en", 130)])
+@pytest.mark.parametrize(("pair", "most"), [("en-de", 130), ("en-zh", 160), ("zh-en", 130), ("en_XX-zh_CN", 160)])
 def test_documents_and_summaries_are_cut(tmp_path: Path, pair: str, most: int) -> None:
     for name in ("sentencepiece.bpe.model", "dict.txt"):
         (tmp_path / name).write_text("x\n", encoding="utf-8")
@@ -70,6 +70,41 @@ def test_documents_and_summaries_are_cut(tmp_path: Path, pair: str, most: int) -
     lexicon = next(line for line in found if "data_prep.lexicon" in line)
     source = pair.partition("-")[0]
     assert f"--source {tmp_path}/text/train.{source}" in lexicon and lexicon.endswith("--top 3")
+
+
+@pytest.mark.parametrize("own", [("en", "de", "fr"), ("en_XX", "de_DE", "fr_XX")])
+def test_languages_have_the_names_of_the_model(tmp_path: Path, own: Tuple[str, str, str]) -> None:
+    """Files are called as ever."""
+    english, german, french = own
+    env = {"LANGS": f"{german},{english},{french}", "TESTS": "en,de,fr"}
+    (line,) = calls(tmp_path, f"nli.sh restore {tmp_path} mbart.pt run 4 1", **env)
+    lexicons = [f"{english}-{other}={tmp_path}/lexicon/en-{other[:2]}.tsv" for other in (german, french)]
+    assert f"--lexicon {','.join(lexicons)} " in line and f"--restore-langs {english} " in line
+    assert f"--source-lang {english} --target-lang {english} " in line
+    (line,) = calls(tmp_path, f"nli.sh finetune {tmp_path} run run2 4 1", **env)
+    assert f"--train-subset train.{english} --valid-subset valid.{english} " in line
+    (line,) = calls(tmp_path, f"nli.sh test {tmp_path} run", **env)
+    assert f"--valid-subset test.{english},test.{german},test.{french} " in line
+    data = tmp_path / "data"
+    for file in ("xnli/mnli_train.en.tsv", "xnli/dev.en.tsv", "lexicon/en-de.train.tsv", "lexicon/en-fr.train.tsv"):
+        (data / file).parent.mkdir(parents=True, exist_ok=True)
+        (data / file).write_text("a b\tc\t0\n", encoding="utf-8")
+    (tmp_path / "sentencepiece.bpe.model").touch()
+    found = calls(tmp_path, f"nli.sh prepare {data} {tmp_path} {tmp_path}/nli", **env)
+    pieces, binary, subsets = (next(line for line in found if name in line) for name in ("spm", "preprocess", "nlu"))
+    assert pieces.endswith(f"train.{english} {tmp_path}/nli/nli-text/pieces/valid.{english}")
+    assert f"--source-lang {english} " in binary
+    assert (
+        f"train.{english}={data}/xnli/mnli_train.en.tsv" in subsets
+        and f"test.{german}={data}/xnli/test.de.tsv" in subsets
+    )
+
+
+def test_a_language_that_the_model_lacks_is_named(tmp_path: Path) -> None:
+    line = ["bash", "examples/csr/nli.sh", "test", str(tmp_path), "run"]
+    env = {**os.environ, "LANGS": "en_XX,de_DE", "TESTS": "en,fr"}
+    done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode != 0 and done.stderr == "LANGS is en_XX,de_DE; it has no language fr\n"
 
 
 def test_the_analyses_take_all_runs_and_count_restore_stages(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 from xml.etree import ElementTree
 
 import pytest
 import yaml
+from matplotlib.text import Text
 
 from tests.conftest import ROOT
 
@@ -232,21 +233,31 @@ def test_the_plot_shows_every_run(runner: Any) -> None:
     made.run("")
     ElementTree.fromstring(plots.render(made.plan, made.ledger))
     drawn: Dict[str, Any] = {}
+    colours: Dict[str, List[str]] = {}
 
     class Axis:
         """Notes what is drawn on it."""
 
-        lines: List = []
+        names: List[Any] = []
 
         def plot(self, xs: List[float], ys: List[float], style: str, **options: Any) -> None:
             drawn.setdefault(style, []).append((xs, ys))
+            colours.setdefault(style, []).append(options["color"])
+
+        def set_yticks(self, places: Sequence[int], labels: List[str]) -> None:
+            self.names = [Text(text=label) for label in labels]
+
+        def get_yticklabels(self) -> List[Any]:
+            return self.names
 
         def __getattr__(self, name: str) -> Any:
             return lambda *_, **__: None
 
     finals = [one for one in made.ledger.current() if one.get("phase") == "final"]
     finals[0].update(train_seconds=90.0, updates=2)
-    plots._strip(Axis(), made.plan, finals, "en-de")
+    strip = Axis()
+    plots._strip(strip, made.plan, finals, "en-de")
+    assert [name.get_color() for name in strip.names] == colours["o"] == ["C0", "C1"]
     plots._curves(Axis(), made.plan, finals, "en-de")
     (good, rows), (bad, _) = drawn["o"]
     assert good == [pytest.approx(100.0)] * 3 and rows == [0, 0, 0] and max(bad) < 100 and len(bad) == 3
