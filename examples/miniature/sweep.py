@@ -6,13 +6,15 @@ python examples/miniature/sweep.py results examples/miniature/sga.yaml
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -27,6 +29,16 @@ from scores import Scores  # noqa: E402
 from data_prep.io import read_json, sha256, write_json  # noqa: E402
 
 PRINTING = Lock()
+
+_SETTING = re.compile(r"\$\{([A-Z][A-Z_]*):[-+]")
+_KEPT = {"PYTHON", "PYTHONPATH"}
+
+
+@cache
+def settings_of_scripts() -> Set[str]:
+    """Variables that the scripts of the examples read, as MLM and PAIR: runs have those of the plan, never those of the shell."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "examples").rglob("*.sh")]
+    return {name for text in texts for name in _SETTING.findall(text)} - _KEPT
 
 
 def say(text: str) -> None:
@@ -166,7 +178,8 @@ class Runner:
 
     def _call(self, command: str, log: Path) -> None:
         threads = str(max((os.cpu_count() or 1) // self.jobs, 1))
-        environment = {"OMP_NUM_THREADS": threads, "PYTHON": sys.executable, **os.environ}
+        shell = {name: value for name, value in os.environ.items() if name not in settings_of_scripts()}
+        environment = {"OMP_NUM_THREADS": threads, "PYTHON": sys.executable, **shell}
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "a", encoding="utf-8") as file:

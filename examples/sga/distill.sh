@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Sequence-level distillation: an autoregressive model translates the training set; the data-bin OUT/bin has its translations as
-# targets, and every other split of BIN as it is. train_nat.sh and train_at.sh take this OUT as theirs, train_sga.sh BIN=OUT/bin.
+# targets (pairs with an empty one are left out), and every other split of BIN as it is. train_nat.sh and train_at.sh take this OUT as
+# theirs, train_sga.sh BIN=OUT/bin.
 #   bash examples/sga/distill.sh BIN CHECKPOINT OUT [fairseq-generate options, as --beam 5 --max-tokens 8000]
 # BIN was made by data_prep/preprocess.sh (prepare.sh); PAIR=SOURCE-TARGET (en-de). The set is translated in SHARDS=8 parts: after a stop
 # run it again, parts that are whole are kept. All options and SHARDS must then be the same.
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n 2,6p "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n 2,7p "$0" >&2; exit 2; }
 bin=$1 checkpoint=$2 out=$3 pair=${PAIR:-en-de} shards=${SHARDS:-8}
 source=${pair%-*} target=${pair#*-}
 shift 3
@@ -44,11 +45,15 @@ done
 
 "$PYTHON" -m data_prep.hypotheses --input "${logs[@]}" --lines-of "$pieces" --output "$out/train.$target"
 "$PYTHON" -m data_prep.spm apply --model "$bin/sentencepiece.bpe.model" --dict "$bin/dict.txt" --inputs "$out/train.$target" \
-    --outputs "$out/pieces/train.$target"
-cp "$pieces" "$out/pieces/train.$source"
+    --outputs "$out/translated.$target"
+# A student cannot learn from an empty translation, and the SGA tasks refuse it.
+paste "$pieces" "$out/translated.$target" | awk -F '\t' -v source="$out/pieces/train.$source" -v target="$out/pieces/train.$target" '
+    $2 ~ /[^ ]/ { print $1 >source; print $2 >target; kept++ }
+    END { printf "distill: %d of %d translations are empty and left out\n", NR - kept, NR >"/dev/stderr"; exit !kept }
+' || fail "every translation is empty"
 "$PYTHON" -m data_prep.binarize --pieces "$out/pieces" --pairs "$pair" --splits train --dict "$bin/dict.txt" --output "$out/bin"
 for file in "$bin"/*."$pair".*; do
     case ${file##*/} in train.*) ;; *) cp "$file" "$out/bin/" ;; esac
 done
 cp "$bin/dict.txt" "$bin/sentencepiece.bpe.model" "$bin/dict.$source.txt" "$bin/dict.$target.txt" "$out/bin/"
-echo "distill: $(grep -c '^$' "$out/train.$target" || true) of $(wc -l <"$out/train.$target") translations are empty; done: $out/bin" >&2
+echo "distill: done: $out/bin" >&2

@@ -3,12 +3,12 @@
 #   bash examples/sga/evaluate_many.sh OUT NAME PASSES [fairseq-generate options, as --iter-decode-ctc-beam 5]
 # TRAINED="de es fr ru", ZERO="vi he eu", TARGET=en as in prepare_many.sh: all of them are translated; which ones the model was trained on
 # is read from its checkpoint. SUBSETS="test ntrex" are the test sets. Hypotheses and tables go to OUT/NAME/SUBSET-PASSES.
-# POSITIONS=256 is the longest source (positions of the masked LM / slots a token); longer ones are cut.
+# MAX_SOURCE=256 is the longest source (positions of the masked LM / slots a token); longer ones are cut.
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n 2,6p "$0" >&2; exit 2; }
 out=$1 name=$2 passes=$3
 shift 3
-languages="${TRAINED:-de es fr ru} ${ZERO:-vi he eu}" target=${TARGET:-en}
+languages="${TRAINED:-de es fr ru} ${ZERO-vi he eu}" target=${TARGET:-en}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 PYTHON=${PYTHON:-python}
 "$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best "${BEST:-5}" --allow-fewer --output "$out/$name/average.pt"
@@ -24,9 +24,10 @@ for subset in ${SUBSETS:-test ntrex}; do
     for language in $languages; do
         fairseq-generate "$out/bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$language" --target-lang "$target" \
             --gen-subset "$subset" --path "$out/$name/average.pt" --iter-decode-max-iter "$passes" --remove-bpe sentencepiece \
-            --batch-size 64 --max-source-positions "${POSITIONS:-256}" --truncate-source "$@" >"$kept/$language.log" 2>"$kept/$language.err" ||
+            --batch-size 64 --max-source-positions "${MAX_SOURCE:-256}" --truncate-source "$@" >"$kept/$language.log" 2>"$kept/$language.err" ||
             { tail -n 20 "$kept/$language.err" >&2; exit 1; }
-        "$PYTHON" -m data_prep.hypotheses --input "$kept/$language.log" --output "$kept/$language.txt"
+        "$PYTHON" -m data_prep.hypotheses --input "$kept/$language.log" --lines-of "$out/text/$subset.$target" \
+            --output "$kept/$language.txt"
         systems+=(--system "$language=$kept/$language.txt")
     done
     echo "$subset, $passes passes:"

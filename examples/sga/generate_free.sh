@@ -25,5 +25,6 @@ for iteration in $iterations; do
         $cut --skip-invalid-size-inputs-valid-test \
         --print-step --remove-bpe sentencepiece --batch-size 32 "$@" >"$log.log" 2>"$log.err" ||
         { tail -n 20 "$log.err" >&2; exit 1; }
-    "$PYTHON" -m data_prep.hypotheses --input "$log.log" --output "$keep/$iteration-$passes.$target"
+    "$PYTHON" -m data_prep.hypotheses --input "$log.log" --lines-of "$out/bin/pieces/test.$source" \
+        --output "$keep/$iteration-$passes.$target"
 done

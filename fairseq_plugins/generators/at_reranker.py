@@ -95,6 +95,7 @@ class ATReranker:
         options: RerankOptions,
         dictionary: Dictionary,
         languages: Tuple[Optional[str], Optional[str]] = (None, None),
+        data: Optional[str] = None,
     ) -> "ATReranker":
         """Read the models with fairseq's loader.
 
@@ -103,20 +104,16 @@ class ATReranker:
             dictionary: of the hypotheses.
             languages: source and target of what is decoded; a warning is logged where the model was trained on another one,
                 which may be on purpose (another name of the same language, a model of several sources).
+            data: data-bin of what is decoded: its dictionaries stand in where those of the training are gone.
 
         Raises:
-            ValueError: no such file, a model that does not fit (see the class).
+            ValueError: no such file, no dictionaries, a model that does not fit (see the class).
         """
         paths = utils.split_paths(options.path)
         for path in paths:
             if not os.path.isfile(path):
                 raise ValueError(f"--rerank-at {path}: no such file; valid: a checkpoint of an autoregressive model")
-        try:
-            models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(paths)
-        except FileNotFoundError as error:
-            raise ValueError(
-                f"--rerank-at {options.path}: {error}; its dictionaries are read from the data-bin that it was trained on"
-            ) from error
+        models, cfg, task = load_at(paths, options.path, data)
         for side, own in zip(("source", "target"), languages):
             trained = getattr(cfg.task, f"{side}_lang", None)
             if own and trained and trained != own:
@@ -193,6 +190,26 @@ class ATReranker:
                     f"--rerank-at {self.options.path}: a {what} of {longest} tokens is longer than that model's {limit} "
                     "positions"
                 )
+
+
+def load_at(paths: List[str], option: str, data: Optional[str]) -> Tuple[List[Any], Any, Any]:
+    """Models, configuration and task by fairseq's loader; the dictionaries of ``data`` where the training's are gone.
+
+    Raises:
+        ValueError: neither has dictionaries, or the model has other sizes than ``data`` asks for.
+    """
+    try:
+        return checkpoint_utils.load_model_ensemble_and_task(paths)
+    except FileNotFoundError as error:
+        gone = error
+    remedy = "its dictionaries are read from the data-bin that it was trained on"
+    if data is None:
+        raise ValueError(f"--rerank-at {option}: {gone}; {remedy}") from gone
+    logger.warning("--rerank-at %s: %s; the dictionaries of %s are taken, which must be the same", option, gone, data)
+    try:
+        return checkpoint_utils.load_model_ensemble_and_task(paths, arg_overrides={"data": data})
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ValueError(f"--rerank-at {option}: {gone}; {remedy}, and those of {data} do not fit: {error}") from error
 
 
 def check_dictionary(path: str, own: Dictionary, other: Dictionary) -> None:

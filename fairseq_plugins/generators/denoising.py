@@ -23,6 +23,38 @@ class IterationOptions(NamedTuple):
     retain_history: bool = False
 
 
+_SEARCH = {
+    "lenpen": 1,
+    "unkpen": 0,
+    "min_len": 1,
+    "no_repeat_ngram_size": 0,
+    "match_source_len": False,
+    "sampling": False,
+    "temperature": 1.0,
+}
+"""Generation options of a search from left to right, with their defaults."""
+
+
+def refuse_search_options(args: Any, reranked: bool) -> None:
+    """Compare fairseq's generation options with what decoding in parallel can do; ``--beam`` is let pass, every recipe has it.
+
+    Args:
+        args: fairseq's generation options; one that is missing is at its default.
+        reranked: with ``--rerank-at``, which reads ``--lenpen``.
+
+    Raises:
+        ValueError: an option that nothing would read; names it, its value and the valid one.
+    """
+    for name, default in _SEARCH.items():
+        value = getattr(args, name, default)
+        if value != default and not (reranked and name == "lenpen"):
+            option = "--" + name.replace("_", "-")
+            only = "; --rerank-at reads it" if name == "lenpen" else ""
+            raise ValueError(
+                f"{option} {value} has no meaning here: all tokens are produced at once; valid: {default}{only}"
+            )
+
+
 class DenoisingGenerator:
     """Base of the generators: checks, denoising loop, hypotheses.
 

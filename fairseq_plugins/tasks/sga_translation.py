@@ -16,7 +16,7 @@ from sacrebleu.metrics import BLEU
 
 from ..data.empty_rows import BinSide, refuse_empty
 from ..generators.at_reranker import ATReranker, rerank_options
-from ..generators.denoising import DenoisingGenerator
+from ..generators.denoising import DenoisingGenerator, refuse_search_options
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 
@@ -199,6 +199,7 @@ class SGATranslationTask(TranslationTask):
         Raises:
             ValueError: an option that has no meaning here.
         """
+        cfg, dictionary = self.cfg, self.target_dictionary
         if getattr(args, "iter_decode_with_beam", 1) != 1:
             raise ValueError(f"--iter-decode-with-beam must be 1 for CTC; got {args.iter_decode_with_beam}")
         if getattr(args, "iter_decode_eos_penalty", 0.0):
@@ -212,10 +213,15 @@ class SGATranslationTask(TranslationTask):
             adaptive=not getattr(args, "iter_decode_force_max_iter", False),
             retain_history=getattr(args, "retain_iter_history", False),
         )
+        refuse_search_options(args, reranked=bool(cfg.rerank_at))
         mask_predict = mask_predict_options(
             models[0] if models else None, self.cfg.mask_predict_iterations, self.cfg.length_beam
         )
-        cfg, dictionary = self.cfg, self.target_dictionary
+        if mask_predict is not None and cfg.rerank_at:
+            raise ValueError(
+                f"--rerank-at {cfg.rerank_at}: it chooses among n-best lists of CTC; this model was trained with --alignment "
+                "mask_predict and has none"
+            )
         rerank = rerank_options(cfg.rerank_at, cfg.rerank_at_weight, getattr(args, "lenpen", 1.0))
         beam = beam_options(
             cfg.iter_decode_ctc_beam, cfg.iter_decode_ctc_candidates, getattr(args, "nbest", 1), rerank is not None
@@ -228,7 +234,7 @@ class SGATranslationTask(TranslationTask):
             return SGAMaskPredictGenerator(dictionary, options, mask_predict)
         reranker = None
         if rerank is not None:
-            reranker = ATReranker.read(rerank, dictionary, (cfg.source_lang, cfg.target_lang))
+            reranker = ATReranker.read(rerank, dictionary, (cfg.source_lang, cfg.target_lang), cfg.data)
         return SGAGenerator(dictionary, options, beam, reranker)
 
     # ---- The pairs that the prompts were trained on. ----
@@ -243,23 +249,32 @@ class SGATranslationTask(TranslationTask):
         return {**super().state_dict(), PAIRS: self.trained_pairs()}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded: say so when its prompts never saw this pair."""
+        """Called with a checkpoint that is about to be decoded: say so when its prompts never saw this pair.
+
+        Raises:
+            ValueError: they never wrote its target language.
+        """
         trained = state_dict.get(PAIRS)
         if trained:
             self.report_zero_shot(trained)
         super().load_state_dict(state_dict)
 
     def report_zero_shot(self, trained: List[str]) -> None:
-        """Log whether the pair of this command line is none of the trained ones, and warn of another target language."""
+        """Log whether the pair of this command line is none of the trained ones.
+
+        Raises:
+            ValueError: the target language is none that the prompts were trained to write.
+        """
+        written = sorted({name.split("-")[-1] for name in trained})
         for pair in set(self.trained_pairs()) - set(trained):
+            if self.cfg.target_lang not in written:
+                raise ValueError(
+                    f"--target-lang {self.cfg.target_lang}: the prompts of this checkpoint were trained to write "
+                    f"{', '.join(written)} alone, nothing tells them to write another language; any source language may be decoded"
+                )
             logger.info(
                 f"zero-shot: {pair} is none of the pairs that the prompts were trained on: {', '.join(trained)}"
             )
-            written = sorted({name.split("-")[-1] for name in trained})
-            if self.cfg.target_lang not in written:
-                logger.warning(
-                    f"the prompts were trained to write {', '.join(written)}; nothing tells them to write {self.cfg.target_lang}"
-                )
 
     def get_checkpoint_dict(self) -> Dict[str, Any]:
         """What fairseq hands back when a run is resumed, which it does not do with the task's state.

@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
+from fairseq.data.data_utils import load_indexed_dataset
 
 from data_prep.io import read_lines
 from data_prep.spm_train import TrainOptions, train
@@ -57,10 +59,12 @@ def test_one_model_for_many_pairs_from_training_to_n_best_lists(
     assert float(valid["valid_bleu"]) == pytest.approx(sum(scores) / 2, abs=0.02)
     stock = [f"--{side}-{name}={size}" for side in ("encoder", "decoder") for name, size in
              (("layers", 1), ("embed-dim", 16), ("ffn-embed-dim", 16), ("attention-heads", 2))]  # fmt: skip
+    moved = shutil.copytree(pairs, tmp_path / "moved")  # the reranker's data-bin is gone when it decodes
     run_cli(
-        "train", pairs, *shared, *training, "--task", "translation", "-s", "en", "-t", "de", "--arch", "transformer", *stock,
+        "train", moved, *shared, *training, "--task", "translation", "-s", "en", "-t", "de", "--arch", "transformer", *stock,
         "--share-all-embeddings", "--criterion", "cross_entropy", "--save-dir", tmp_path / "at", "--disable-validation",
     )  # fmt: skip
+    shutil.rmtree(moved)
 
     def generate(*more: Any, check: bool = True, task: str = "sga_translation") -> Any:
         return run_cli(
@@ -79,16 +83,8 @@ def test_one_model_for_many_pairs_from_training_to_n_best_lists(
         assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
         assert sum(2.0**score for score, _ in found) < 1.0
 
-    at = [
-        "--rerank-at",
-        tmp_path / "at" / "checkpoint_last.pt",
-        "--iter-decode-ctc-beam",
-        4,
-        "--nbest",
-        4,
-        "--lenpen",
-        0,
-    ]
+    model = tmp_path / "at" / "checkpoint_last.pt"
+    at = ["--rerank-at", model, "--iter-decode-ctc-beam", 4, "--nbest", 4, "--lenpen", 0]
     light, heavy = (hypotheses(generate(*at, "--rerank-at-weight", weight).stdout) for weight in (0, 1))
     for number, found in light.items():  # the order of CTC alone
         assert [text for _, text in found[:3]] == [text for _, text in lists[number]]
@@ -103,7 +99,7 @@ def test_one_model_for_many_pairs_from_training_to_n_best_lists(
 
 
 GENERATE = '''#!{python}
-"""Stands for fairseq-generate: target number n is "a b n"; one part is cut short, then another is killed."""
+"""Stands for fairseq-generate: target number n is "a b n", number 4 is empty; one part is cut short, then another is killed."""
 import os, pathlib, sys
 calls = pathlib.Path("{calls}")
 count = len(calls.read_text().split()) if calls.exists() else 0
@@ -114,7 +110,7 @@ numbers = list(range({lines}))[rank::parts][::-1]
 if count in (1, 2):
     numbers = numbers[1:]
 for number in numbers:
-    print(f"S-{{number}}\\tx\\nD-{{number}}\\t-0.1\\ta b {{'' if number == 4 else number}}")
+    print(f"S-{{number}}\\tx\\nD-{{number}}\\t-0.1\\t{{'' if number == 4 else f'a b {{number}}'}}")
 if count == 2:
     sys.exit(1)
 if count != 1:
@@ -167,9 +163,14 @@ def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root: Pat
     last = run(*script, "--beam", 5)
     assert last.returncode == 0, last.stderr
     assert calls.read_text(encoding="utf-8").split() == ["0", "1", "1", "1", "2"]
-    expected = [f"a b {'' if number == 4 else number}" for number in range(rows["train"])]
+    expected = ["" if number == 4 else f"a b {number}" for number in range(rows["train"])]
     assert list(read_lines(result, "--input")) == expected
     out, before = tmp_path / "out" / "bin", tmp_path / "bin"
-    for name in ("train.en-de.en.bin", "valid.en-de.en.bin", "valid.en-de.de.bin", "dict.de.txt"):
+    assert "1 of 11 translations are empty and left out" in last.stderr
+    for side, language in (("source", "en"), ("target", "de")):  # pair 4 is gone, the others still belong together
+        kept = list(read_lines(tmp_path / "out" / "pieces" / f"train.{language}", "--input"))
+        assert [line.split()[-1][-1] for line in kept] == [str(number)[-1] for number in range(11) if number != 4], side
+        assert len(load_indexed_dataset(str(out / f"train.en-de.{language}"))) == 10
+    for name in ("valid.en-de.en.bin", "valid.en-de.de.bin", "dict.de.txt"):
         assert (out / name).read_bytes() == (before / name).read_bytes()
     assert (out / "train.en-de.de.bin").read_bytes() != (before / "train.en-de.de.bin").read_bytes()

@@ -9,6 +9,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ...modules.adapters import LanguageAdapters, RowLanguages
+from ...modules.empty_sources import refuse_empty_sources
 from ...modules.language_tags import LanguageTags
 
 ROWS = "adapter_rows"
@@ -81,9 +82,11 @@ class AdapterEncoder(TransformerEncoderBase):
         """As the stock encoder. src_tokens: (B, S) int64.
 
         Raises:
-            ValueError: a sentence without language token, or of a language without adapters.
+            ValueError: a sentence without language token, of a language without adapters, or with nothing beside the token.
         """
         numbers = self.tags(src_tokens).numbers
+        symbols = self.dictionary
+        refuse_empty_sources(src_tokens, (symbols.pad(), symbols.eos(), *self.plan.tokens.values()), self.training)
         self.current.set(numbers)
         return {**super().forward(src_tokens, *args, **kwargs), ROWS: [numbers]}
 

@@ -15,6 +15,7 @@ from fairseq.models import (
 )
 from torch import Tensor, nn
 
+from ...modules.empty_sources import refuse_empty_sources
 from ...modules.frozen import MARKER, Frozen
 from ...modules.model_options import set_architecture
 from ...modules.prefix_decoder import PrefixDecoder, State
@@ -120,8 +121,7 @@ class TwoReadings(FairseqEncoder):
                 decoding and validation wait there anyway.
         """
         padding = src_tokens.eq(self.lm.padding_idx)
-        if src_tokens.device.type == "cpu" or not self.training:
-            self._refuse_empty(src_tokens, padding)
+        refuse_empty_sources(src_tokens, (self.lm.padding_idx, self.dictionary.eos()), self.training)
         state: State = {}
         prompts = self.encoding()
         length = prompts[0][0].size(2)
@@ -139,16 +139,6 @@ class TwoReadings(FairseqEncoder):
             "values": [value for _, value in second],
             "encoder_padding_mask": [padding],
         }
-
-    def _refuse_empty(self, src_tokens: Tensor, padding: Tensor) -> None:
-        """Raise ValueError for rows of ``</s>`` and padding alone."""
-        empty = (padding | src_tokens.eq(self.dictionary.eos())).all(dim=1)
-        if bool(empty.any()):
-            raise ValueError(
-                f"{int(empty.sum())} of the {len(empty)} source sentences of a batch are empty, the first is number "
-                f"{int(empty.int().argmax()) + 1}; valid: at least one token a sentence; leave these pairs out of the text before "
-                "fairseq-preprocess"
-            )
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
         """Rows in another order; every tensor has the batch first."""

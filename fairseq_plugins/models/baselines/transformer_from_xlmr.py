@@ -27,6 +27,7 @@ from ...checkpoints.fitting import (
     reasons_of,
 )
 from ...checkpoints.loading import LoadReport
+from ...modules.empty_sources import refuse_empty_sources
 from ...modules.model_options import set_architecture, writable
 
 logger = logging.getLogger(__name__)
@@ -85,11 +86,13 @@ def _sides(layers: int, embed_dim: int, ffn_embed_dim: int, heads: int) -> Dict[
 
 
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
+    "transformer_from_xlmr": _sides(12, 768, 3072, 12),
     "transformer_from_xlmr_tiny": _sides(4, 256, 1024, 4),
     "transformer_from_xlmr_base": _sides(12, 768, 3072, 12),
     "transformer_from_xlmr_large": _sides(24, 1024, 4096, 16),
 }
-"""Defaults of each --arch; the decoder has as many layers as the encoder unless the command line says otherwise. With
+"""Defaults of each --arch; the decoder has as many layers as the encoder unless the command line says otherwise. The plain
+name is base. With
 --share-all-embeddings base has 391M parameters and large 962M, as the paper's 390M and 960M."""
 
 
@@ -108,7 +111,9 @@ class XLMREncoder(TransformerEncoderBase):
         return longer.scatter(1, leading, start)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, *rest: Any, **more: Any) -> Any:
-        """As the stock encoder, one token longer. src_tokens: (B, S) int64."""
+        """As the stock encoder, one token longer. src_tokens: (B, S) int64; ValueError where one has no token."""
+        symbols = self.dictionary
+        refuse_empty_sources(src_tokens, (symbols.pad(), symbols.bos(), symbols.eos()), self.training)
         return super().forward(self.with_start(src_tokens), src_lengths, *rest, **more)
 
     def max_positions(self) -> int:

@@ -209,6 +209,19 @@ def test_assets_of_other_code_are_not_taken_for_todays(runner: Any, tmp_path: Pa
         runner().prepare()
 
 
+def test_settings_of_the_shell_do_not_reach_the_runs(
+    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`export MLM=...`, as a README may say, would train on another model than the page names."""
+    for name in ("MLM", "PAIRS", "BACKBONE", "LR"):
+        assert name in sweep.settings_of_scripts()
+        monkeypatch.setenv(name, "of-the-shell")
+    monkeypatch.setenv("KEPT", "yes")
+    arm = entry(train=TRAIN + '; env | grep -E "^(MLM|PAIRS|KEPT)=" > {out}/{run}/seen')
+    runner(arms={"good": arm, "bad": entry("x")}).run("good")
+    assert {path.read_text().strip() for path in tmp_path.glob("out/*/*/*/good*/*/seen")} == {"KEPT=yes"}
+
+
 def test_no_path_of_the_machine_in_the_ledger(runner: Any, tmp_path: Path) -> None:
     made = runner()
     made.run("")

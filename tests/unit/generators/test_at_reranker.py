@@ -200,9 +200,32 @@ def test_other_languages_are_warned_of(
     path.write_text("weights", encoding="utf-8")
     cfg = SimpleNamespace(task=SimpleNamespace(source_lang=trained[0], target_lang=trained[1]))
     loaded = ([at_model()], cfg, at_task())
-    monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", lambda paths: loaded)
+    monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", lambda paths, **more: loaded)
     caplog.set_level(logging.WARNING)
     assert isinstance(ATReranker.read(RerankOptions(str(path)), builders.dictionary(), own), ATReranker)
     assert [record.getMessage() for record in caplog.records] == [
         f"--rerank-at {path}: that model was trained with {text}" for text in warned
     ]
+
+
+def test_a_data_bin_that_is_gone_is_replaced_by_the_one_that_is_decoded(monkeypatch: Any, tmp_path: Path) -> None:
+    path = tmp_path / "at.pt"
+    path.write_text("weights", encoding="utf-8")
+    calls: List[Any] = []
+
+    def load(paths: List[str], arg_overrides: Any = None) -> Any:
+        calls.append(arg_overrides)
+        if arg_overrides is None:
+            raise FileNotFoundError("gone/dict.de.txt")
+        if arg_overrides["data"] == "smaller":
+            raise RuntimeError("size mismatch for encoder.embed_tokens.weight")
+        return [at_model()], SimpleNamespace(task=SimpleNamespace()), at_task()
+
+    monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", load)
+    options = RerankOptions(str(path))
+    with pytest.raises(ValueError, match="gone/dict.de.txt; its dictionaries are read from the data-bin"):
+        ATReranker.read(options, builders.dictionary())
+    with pytest.raises(ValueError, match="those of smaller do not fit: size mismatch"):
+        ATReranker.read(options, builders.dictionary(), data="smaller")
+    assert isinstance(ATReranker.read(options, builders.dictionary(), data="bin"), ATReranker)
+    assert calls == [None, None, {"data": "smaller"}, None, {"data": "bin"}]

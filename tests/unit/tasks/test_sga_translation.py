@@ -7,6 +7,7 @@ from typing import Any, Dict, List
 import pytest
 import torch
 from fairseq import tasks
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
 from sacrebleu.metrics import BLEU
 
@@ -123,6 +124,13 @@ def test_fairseqs_iteration_options_reach_the_generator() -> None:
         ({"iter_decode_eos_penalty": 0.5}, "--iter-decode-eos-penalty"),
         ({"iter_decode_with_external_reranker": True}, "--iter-decode-with-external-reranker"),
         ({"iter_decode_max_iter": -1}, "--iter-decode-max-iter.*-1"),
+        ({"lenpen": 0.6}, "--lenpen 0.6 has no meaning here.*valid: 1; --rerank-at reads it"),
+        ({"unkpen": 1}, "--unkpen 1 has no meaning"),
+        ({"min_len": 3}, "--min-len 3 has no meaning here.*valid: 1$"),
+        ({"no_repeat_ngram_size": 3}, "--no-repeat-ngram-size 3 has no meaning"),
+        ({"match_source_len": True}, "--match-source-len True has no meaning"),
+        ({"sampling": True}, "--sampling True has no meaning"),
+        ({"temperature": 0.7}, "--temperature 0.7 has no meaning"),
     ],
 )
 def test_options_without_a_meaning_are_refused(options: Dict[str, Any], word: str) -> None:
@@ -160,6 +168,31 @@ def test_options_of_the_beam_without_what_they_need_are_refused(options: Dict[st
         setattr(task.cfg, name, value)
     with pytest.raises(ValueError, match=message):
         _generator(task)
+
+
+def test_stock_defaults_and_the_beam_of_every_recipe_pass() -> None:
+    stock = vars(GenerationConfig())
+    assert _generator(builders.task(), **{**stock, "beam": 5}).options.max_iter == stock["iter_decode_max_iter"]
+
+
+def test_the_length_penalty_is_the_rerankers() -> None:
+    task = builders.task()
+    task.cfg.iter_decode_ctc_beam, task.cfg.rerank_at = 2, "nowhere.pt"
+    with pytest.raises(ValueError, match="--rerank-at nowhere.pt: no such file"):
+        _generator(task, lenpen=0.6)
+    with pytest.raises(ValueError, match="--temperature 0.7 has no meaning"):
+        _generator(task, temperature=0.7)
+
+
+def test_mask_predict_has_no_lists_to_rerank() -> None:
+    """Not "it needs a beam": a beam would be refused too."""
+    task, model = builders.task(), builders.sga_model(alignment="mask_predict")
+    for beam in (0, 2):
+        task.cfg.iter_decode_ctc_beam, task.cfg.rerank_at = beam, "at.pt"
+        with pytest.raises(
+            ValueError, match="--rerank-at at.pt: .* trained with --alignment mask_predict and has none"
+        ):
+            task.build_generator([model], argparse.Namespace())
 
 
 def test_options_that_are_not_given_have_their_defaults() -> None:

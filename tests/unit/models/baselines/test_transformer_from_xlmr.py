@@ -169,7 +169,13 @@ def test_checkpoints_need_the_file_no_more(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arch", ["transformer_from_xlmr_tiny", "transformer_from_xlmr_base", "transformer_from_xlmr_large"]
+    "arch",
+    [
+        "transformer_from_xlmr",
+        "transformer_from_xlmr_tiny",
+        "transformer_from_xlmr_base",
+        "transformer_from_xlmr_large",
+    ],
 )
 def test_architectures_are_the_same_from_argparse_and_from_hydra(arch: str) -> None:
     args = argparse.Namespace(arch=arch, share_all_embeddings=True)
@@ -181,12 +187,19 @@ def test_architectures_are_the_same_from_argparse_and_from_hydra(arch: str) -> N
     assert first.max_positions() == (511, 512)
     size = sum(parameter.numel() for parameter in first.parameters())
     rows = 250_002 - builders.VOCAB  # of XLM-R
-    wanted = {"transformer_from_xlmr_base": 391, "transformer_from_xlmr_large": 962}
+    wanted = {"transformer_from_xlmr": 391, "transformer_from_xlmr_base": 391, "transformer_from_xlmr_large": 962}
     if arch in wanted:  # the paper has 390M and 960M
         assert round((size + rows * first.encoder.embed_tokens.embedding_dim) / 1e6) == wanted[arch]
 
 
 # ---- Rows and bad files. ----
+
+
+def test_an_empty_source_is_refused(folder: Path) -> None:
+    model = build(folder).eval()
+    tokens = torch.tensor([[5, builders.EOS], [builders.PAD, builders.EOS]])
+    with pytest.raises(ValueError, match="1 of the 2 source sentences of a batch are empty, the first is number 2"):
+        model.encoder(tokens)
 
 
 def test_a_dictionary_without_mask(folder: Path) -> None:

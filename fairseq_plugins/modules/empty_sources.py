@@ -1,0 +1,30 @@
+"""Source sentences without a token, seen by an encoder: stock tasks do not look for them."""
+
+from typing import Collection
+
+import torch
+from torch import Tensor
+
+__all__ = ["refuse_empty_sources"]
+
+
+def refuse_empty_sources(src_tokens: Tensor, fillers: Collection[int], training: bool) -> None:
+    """Look at a batch; not while training on a GPU, where every batch would wait for the answer.
+
+    Args:
+        src_tokens: (B, S) int64, padded on either side.
+        fillers: ids that are no text: padding, ``</s>``, ``<s>``, language tokens.
+        training: of the encoder.
+
+    Raises:
+        ValueError: rows of fillers alone; names how many and the first.
+    """
+    if training and src_tokens.device.type != "cpu":
+        return
+    empty = torch.isin(src_tokens, src_tokens.new_tensor(sorted(fillers))).all(dim=1)
+    if bool(empty.any()):
+        raise ValueError(
+            f"{int(empty.sum())} of the {len(empty)} source sentences of a batch are empty, the first is number "
+            f"{int(empty.int().argmax()) + 1}; valid: at least one token a sentence; leave these pairs out of the text before "
+            "fairseq-preprocess"
+        )

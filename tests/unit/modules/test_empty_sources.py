@@ -1,0 +1,28 @@
+"""Which rows of a batch are empty sentences."""
+
+import pytest
+import torch
+
+from fairseq_plugins.modules.empty_sources import refuse_empty_sources
+
+PAD, EOS = 1, 2
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_rows_of_fillers_alone_are_counted_and_the_first_is_named(left: bool, device: torch.device) -> None:
+    rows = torch.tensor([[5, 6, EOS], [7, EOS, PAD], [EOS, PAD, PAD], [9, EOS, PAD], [EOS, PAD, PAD]], device=device)
+    rows = rows.flip(1) if left else rows
+    refuse_empty_sources(rows[:2], (PAD, EOS), training=False)
+    with pytest.raises(ValueError, match="2 of the 5 source sentences of a batch are empty, the first is number 3"):
+        refuse_empty_sources(rows, (PAD, EOS), training=False)
+    with pytest.raises(ValueError, match="3 of the 5 .* the first is number 3"):
+        refuse_empty_sources(rows, (9, PAD, EOS), training=False)
+
+
+def test_a_gpu_does_not_wait_in_training(device: torch.device) -> None:
+    rows = torch.tensor([[EOS, PAD]], device=device)
+    if device.type != "cpu":
+        refuse_empty_sources(rows, (PAD, EOS), training=True)
+    else:
+        with pytest.raises(ValueError, match="at least one token a sentence"):
+            refuse_empty_sources(rows, (PAD, EOS), training=True)
