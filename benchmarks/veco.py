@@ -1,6 +1,6 @@
 """A step of VECO pre-training on translation pairs (IS-MLM, CS-MLM, TLM) at base size and full vocabulary.
 
-    python -m benchmarks.veco [--device cuda] [--vocab 250002] [--pairs 16] [--length 32]
+    python -m benchmarks.veco [--device cuda] [--vocab 250002] [--pairs 16] [--length 32] [--chunk 64]
 
 Forward and backward, no optimiser, random weights. Masked positions are projected in chunks, with all their logits at once, or, as
 a naive masked LM does, every position is. The peer is a stock transformer of as many layers on each side (its encoder and decoder
@@ -66,9 +66,9 @@ def pretraining_batch(options: argparse.Namespace, device: torch.device) -> Dict
     }
 
 
-def chunked(hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Tensor:
-    """Nats of all targets (N,), without N x V logits."""
-    return linear_nll(hidden, weight, bias, target)[0].sum()
+def chunked(hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, size: int) -> Tensor:
+    """Nats of all targets (N,), without N x V logits: ``size`` x V at a time."""
+    return linear_nll(hidden, weight, bias, target, chunk_size=size)[0].sum()
 
 
 def materialised(hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Tensor:
@@ -127,9 +127,16 @@ def run(options: argparse.Namespace, device: torch.device) -> List[Dict[str, Any
         "target": target,
         "ntokens": target.numel(),
     }
-    criterion = LabelSmoothedLinearCrossEntropyCriterion(task, False, 0.1)
+    criterion = LabelSmoothedLinearCrossEntropyCriterion(task, False, 0.1, loss_chunk_size=options.chunk)
+    count = int(data["masked"].sum())
+    if count <= options.chunk:
+        raise ValueError(
+            f"--chunk must be less than the {count} masked positions, or nothing is cut; got {options.chunk}"
+        )
+    measure.say(f"{count} masked positions an objective, {options.chunk} at a time")
+    in_chunks = partial(chunked, size=options.chunk)
     calls: Dict[str, Callable[[], float]] = {
-        CHUNKED: partial(pretraining_step, model, data, chunked, False),
+        CHUNKED: partial(pretraining_step, model, data, in_chunks, False),
         MATERIALISED: partial(pretraining_step, model, data, materialised, False),
         EVERYWHERE: partial(pretraining_step, model, data, materialised, True),
         PEER: partial(translation_step, peer, criterion, sample),
@@ -192,6 +199,7 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=12, help="H")
     parser.add_argument("--pairs", type=int, default=16, help="B")
     parser.add_argument("--length", type=int, default=32, help="tokens of a sentence")
+    parser.add_argument("--chunk", type=int, default=64, help="positions a chunk; less than 0.15 * 2 * B * length")
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds")
     options = parser.parse_args()
     device = measure.pick_device(options.device)

@@ -151,8 +151,20 @@ def cut(opened: Opened, ids: Sequence[int]) -> None:
             if memory not in done:
                 done[memory] = tensor.index_select(0, index)
             holder[name] = done[memory]
+    _move_mark(opened.state, ids)
     if opened.config:
         opened.config["vocab_size"] = len(ids)
+
+
+def _move_mark(state: Dict[str, Any], ids: Sequence[int]) -> None:
+    """A VECO that was pre-trained here says which row is that of ``<mask>``: it has another number now, or is gone."""
+    from fairseq_plugins.checkpoints.veco import MASK_ROW, marked_mask
+
+    for holder, name in list(_tensors(state)):
+        if name == MASK_ROW:
+            row = holder.pop(name).size(0)
+            if row in ids:
+                holder[name] = marked_mask(list(ids).index(row))
 
 
 def write_checkpoint(opened: Opened, folder: PathLike) -> List[Path]:

@@ -59,6 +59,7 @@ class EncoderSource:
         expected: what kind of file it must be, for messages.
         languages: what it says of them.
         mask_last: whether its last row is that of ``<mask>``, by what it is.
+        mask_row: row of ``<mask>`` as the file itself tells it; None where it does not.
     """
 
     renamed: Renamed
@@ -69,6 +70,7 @@ class EncoderSource:
     expected: str
     languages: Languages = Languages()
     mask_last: bool = False
+    mask_row: Optional[int] = None
 
 
 def untie(renamed: Renamed, origin: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from . import bert, huggingface, m2m100, masked_lm, mbart, veco, vocabularies, xlmr
+from . import bert, huggingface, m2m100, masked_lm, mbart, padding, veco, vocabularies, xlmr
 from .deltalm import EXPECTED as DELTALM_EXPECTED
 from .deltalm import deltalm_from
 from .encoder_decoder import POSITIONS, WORDS, EncoderSource, stock_sizes, stock_wiring
@@ -33,6 +33,7 @@ KNOWN = (
 )
 _FIRST_FC = "layers.0.fc1.weight"
 _DELTALM = re.compile(r"(?:src|tgt)_embedding\..*|decoder\.layers\.\d+\.(?:fc3|ffn_1\.fc1)\..*")
+_PADDING = "padding_row"
 _DECODER = "decoder, unused by an encoder"
 _OWN = "an nlu_encoder checkpoint of this package"
 _OWN_RULES = (
@@ -56,6 +57,7 @@ class EncoderFile:
         entries: what the first rows of the embedding mean, as entries of a fairseq dictionary; empty where no file beside tells.
         mask_last: whether the last row is that of ``<mask>``, by what the file is: a masked LM as released. Those of this package
             may have it elsewhere, as their data's dictionary does.
+        mask_row: row of ``<mask>`` as the file itself tells it; None where it does not.
     """
 
     tensors: Dict[str, Tensor]
@@ -65,6 +67,7 @@ class EncoderFile:
     report: LoadReport
     entries: Tuple[str, ...] = ()
     mask_last: bool = False
+    mask_row: Optional[int] = None
 
 
 def read_encoder(path: PathLike, heads: Optional[int] = None) -> EncoderFile:
@@ -94,7 +97,8 @@ def read_encoder(path: PathLike, heads: Optional[int] = None) -> EncoderFile:
         reasons[renamed.sources[WORDS]] = "rows in the order of a fairseq dictionary"
     report = LoadReport(renamed.used(), dropped=tuple(renamed.dropped), reasons=reasons)
     named = tuple(entries)
-    return EncoderFile(renamed.tensors, renamed.sources, layout, languages, report, named, source.mask_last)
+    marked = source.mask_last, source.mask_row
+    return EncoderFile(renamed.tensors, renamed.sources, layout, languages, report, named, *marked)
 
 
 def write_dictionary(
@@ -154,6 +158,7 @@ def _open(
     family, rows = source.wiring["family"], words.size(0)
     found = tokenizer_entries(file.parent, family, rows, given or ()) if in_folder and dictionary is None else None
     if found is not None:
+        _check_padding(found, source.wiring.get(_PADDING), origin)
         listed = (languages_of(found) or None) if family in vocabularies.STYLES else None
         _check_given(given, listed, found, source.languages, origin)
         return source, found, listed, origin
@@ -164,6 +169,7 @@ def _open(
         named = source.languages if stated or not given else replace(source.languages, listed=given, guessed=None)
         entries, listed = name_rows(read_dictionary(beside), named, list_beside, rows, origin)
         _check_given(given, listed, entries, named, origin)
+        _check_mask(entries, source.mask_row, beside, origin)
         return source, entries, listed, origin
     if source.wiring.pop("rows_unordered", False):
         raise CheckpointError(
@@ -190,6 +196,21 @@ def _check_given(
         )
 
 
+def _check_padding(entries: List[str], row: Optional[int], origin: str) -> None:
+    """Positions are counted from the row behind ``<pad>``: the tokenizer must have it where the configuration has."""
+    if row is not None and padding.PAD in entries and entries.index(padding.PAD) != row:
+        raise padding.contradiction(row, entries.index(padding.PAD), "the tokenizer", origin)
+
+
+def _check_mask(entries: List[str], row: Optional[int], beside: Path, origin: str) -> None:
+    """A file that tells the row of ``<mask>`` must agree with the dictionary that names its rows."""
+    if row is not None and row < len(entries) and entries[row] != vocabularies.MASK:
+        raise CheckpointError(
+            f"{origin}: has {vocabularies.MASK} in row {row}, where {beside} has {entries[row]!r}; expected the dictionary that it "
+            "was pre-trained with"
+        )
+
+
 # ---- Recognising. ----
 
 
@@ -205,7 +226,7 @@ def _source(content: Mapping[str, Any], file: Path, origin: str) -> Tuple[Encode
         raise CheckpointError(f"{origin}: holds the entries {keys}; expected {KNOWN}")
     config_file = file.parent / huggingface.CONFIG_NAME
     config = huggingface.read_json(config_file, KNOWN)
-    kind = config.get("model_type")
+    kind = huggingface.model_type(config, content)
     for room in (bert, mbart, m2m100):
         if kind == room.MODEL_TYPE:
             return room.from_folder(float_tensors(content, origin), config, config_file, origin), True
@@ -259,7 +280,7 @@ def _from_masked_lm(content: Mapping[str, Any], file: Path, origin: str) -> Enco
     renamed = bert.without_prefix(found.renamed)
     for name in [name for name in renamed.tensors if name.startswith("lm_head.")]:
         renamed.discard(name, "head of the masked LM, unused by an encoder")
-    wiring: Dict[str, Any] = {"family": "xlmr"}
+    wiring: Dict[str, Any] = {"family": "xlmr", _PADDING: found.padding_idx}
     if found.padding_idx != bert.PADDING_IDX:
         bert.shift_positions(renamed, first=found.padding_idx + 1)
         wiring["rows_unordered"] = True

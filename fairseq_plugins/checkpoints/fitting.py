@@ -11,7 +11,9 @@ from torch import Tensor
 from .embedding_rows import check_entries, fit_positions, fit_words
 from .loading import LoadReport
 from .masked_lm import MaskedLMFile, read_masked_lm
+from .padding import PAD, ROW
 from .reading import CheckpointError
+from .veco import MASK_ROW
 from .vocabularies import MASK, read_dictionary
 
 _WORDS = re.compile(r"(encoder|decoder)\.embed_tokens\.weight|decoder\.output_projection\.weight")
@@ -25,16 +27,51 @@ EMBEDDINGS = (
 )
 """What encoder and decoder have beside their layers."""
 
-MARKERS = (r"(?:encoder|decoder)\.version", r"(?:encoder|decoder)\.embed_positions\._float_tensor")
-"""Tensors that fairseq makes itself and no file needs to have."""
+MARKERS = (
+    r"(?:encoder|decoder)\.version",
+    r"(?:encoder|decoder)\.embed_positions\._float_tensor",
+    re.escape(MASK_ROW),
+)
+"""Tensors that the model makes itself and no file needs to have."""
+
+_TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 
 
-def read_masked_lm_for(path: str, args: Any) -> MaskedLMFile:
-    """Read a masked LM; where the file does not tell its number of heads, it is ``args.encoder_attention_heads``."""
+def read_masked_lm_for(path: str, args: Any, mask_anywhere: bool = False) -> MaskedLMFile:
+    """Read a masked LM; where the file does not tell its number of heads, it is ``args.encoder_attention_heads``.
+
+    Args:
+        path: of the file.
+        args: options of the model.
+        mask_anywhere: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
+
+    Raises:
+        ValueError: rows of another order than fairseq's.
+    """
     try:
-        return read_masked_lm(path)
+        found = read_masked_lm(path)
     except CheckpointError:  # the file does not tell its number of heads
-        return read_masked_lm(path, heads=args.encoder_attention_heads)
+        found = read_masked_lm(path, heads=args.encoder_attention_heads)
+    row, rows = found.sizes["padding_idx"], found.sizes["vocab_size"]
+    if row != ROW:
+        raise ValueError(
+            f"{path} has {PAD} in row {row}; valid here: {ROW}, as in every fairseq dictionary, with positions from {ROW + 1}"
+        )
+    if found.mask_row not in (None, rows - 1) and not mask_anywhere:
+        raise ValueError(
+            f"{path} has {MASK} in row {found.mask_row} and {rows - 1 - found.mask_row:,} rows behind it; valid here: a masked LM "
+            f"whose last row is that of {MASK}"
+        )
+    return found
+
+
+def trailing_tags(dictionary: Any) -> List[str]:
+    """What stands at the end of a dictionary (fairseq's) and looks as if it was added to it: ``[en]``, ``<2de>``."""
+    entries = list(dictionary.symbols[dictionary.nspecial :])
+    first = len(entries)
+    while first > 0 and _TAG.fullmatch(entries[first - 1]):
+        first -= 1
+    return entries[first:]
 
 
 def check_sizes(sizes: Mapping[str, int], args: Any, origin: str) -> None:
@@ -126,30 +163,58 @@ class Fit:
         self.targets: Dict[str, Tensor] = model.state_dict()
         self.changes: Dict[str, str] = {}
 
-    def leave_mask_out(self, side: str, tensors: Dict[str, Tensor], dictionary: Any, entries: Optional[int]) -> None:
-        """Drop a masked LM's last row, ``<mask>``, where the dictionary goes on without it: it would be another symbol's.
+    def leave_mask_out(
+        self,
+        side: str,
+        tensors: Dict[str, Tensor],
+        dictionary: Any,
+        entries: Optional[int],
+        row: Optional[int] = None,
+        last: bool = True,
+    ) -> None:
+        """Drop a masked LM's row of ``<mask>``, where the dictionary goes on without it: it would be another symbol's.
 
         Args:
             side: ``encoder`` or ``decoder``.
             tensors: those of the file; changed.
             dictionary: of that side.
             entries: of the dictionary beside the file, which has no ``<mask>``; None when there is none. Without it, as many
-                entries as rows are taken to mean the same.
+                entries as rows are taken to mean the same, unless the last one is a tag.
+            row: that of ``<mask>``, where it is known for sure.
+            last: whether it is the last one where it is not known, by what the file is.
 
         Raises:
-            ValueError: ``<mask>`` is another entry than the file's last row.
+            ValueError: ``<mask>`` is another entry than the file's row of it, or it cannot be told which row that is.
         """
         found = dictionary.index(MASK) if MASK in dictionary else None
         for name in [name for name in tensors if name.startswith(side) and _WORDS.fullmatch(name)]:
-            last = tensors[name].size(0) - 1
-            if found is not None and found != last:
+            rows = tensors[name].size(0)
+            if found is not None:
+                place = rows - 1 if row is None and last else row
+                if place is not None and found != place:
+                    shown = f"row {place}, the last one," if place == rows - 1 else f"row {place}"
+                    raise ValueError(
+                        f"{MASK} is entry {found} of the dictionary, but {shown} of {self.origin}; run fairseq-preprocess with the "
+                        "model's own dict.txt as --srcdict and --tgtdict, new symbols at its end"
+                    )
+                continue
+            tags = trailing_tags(dictionary)
+            if row is None and not last and tags:
                 raise ValueError(
-                    f"{MASK} is entry {found} of the dictionary, but row {last}, the last one, of {self.origin}; run "
-                    "fairseq-preprocess with the model's own dict.txt as --srcdict and --tgtdict, new symbols at its end"
+                    f"{self.origin} has {rows:,} rows and does not tell which one is that of {MASK} (files of older versions do "
+                    f"not), and the dictionary of {len(dictionary):,} entries has no {MASK} and ends with {' '.join(tags)}: the "
+                    "file's dictionary may have had these before or behind it. Valid: the file's own dictionary, with "
+                    f"{MASK} in its place, or going on with the pre-training for an update, which writes the place down"
                 )
-            if found is None and (len(dictionary) != last + 1 or entries == last):
-                tensors[name] = tensors[name][:-1]
-                self.changes[name] = f"without the last row, {MASK}, which the dictionary does not have"
+            same = len(dictionary) == rows and entries != rows - 1 and not (tags and entries is None)
+            if row is not None or not same:
+                self._without(name, tensors, rows - 1 if row is None else row)
+
+    def _without(self, name: str, tensors: Dict[str, Tensor], row: int) -> None:
+        last = row == tensors[name].size(0) - 1
+        tensors[name] = torch.cat([tensors[name][:row], tensors[name][row + 1 :]])
+        shown = "the last row" if last else f"row {row:,}"
+        self.changes[name] = f"without {shown}, {MASK}, which the dictionary does not have"
 
     def rows(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor with as many rows as the model has; what is neither words nor positions is left as it is."""

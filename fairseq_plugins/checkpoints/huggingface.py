@@ -4,15 +4,18 @@ The vocabulary order is fairseq's in these models (``<s>`` 0, ``<pad>`` 1, ``</s
 """
 
 import json
+import logging
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from .reading import CheckpointError
 from .renames import Renamed, drop, rename
+
+logger = logging.getLogger(__name__)
 
 EXPECTED = (
     "a Hugging Face XLM-RoBERTa masked LM (model_type xlm-roberta, roberta or camembert, hidden_act gelu, "
@@ -31,6 +34,7 @@ OUTPUT_BIAS = "lm_head.bias"
 OUTPUT_BIAS_COPY = "lm_head.decoder.bias"
 
 _CONFIG_DEFAULTS = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
+_ROBERTA = r"roberta\.embeddings\."
 _TOP = r"(?:(?:roberta|bert)\.)?"
 _EMBEDDINGS = _TOP + r"embeddings\."
 _LAYER = _TOP + r"encoder\.layer\.(\d+)\."
@@ -83,18 +87,35 @@ def has_cross_attention(names: Iterable[str]) -> bool:
     return any(re.match(CROSS_ATTENTION, name) for name in names)
 
 
-def read_config(folder: Path, cross_attention: bool = False) -> Dict[str, Any]:
+def model_type(config: Mapping[str, Any], names: Iterable[str]) -> Optional[str]:
+    """What a configuration says, or XLM-R where it says nothing and the tensors are ``roberta.*``.
+
+    transformers wrote no ``model_type`` before 2.3 (January 2020); VECO was made with a version of those weeks.
+    """
+    stated: Optional[str] = config.get("model_type")
+    if stated is None and any(re.match(_ROBERTA, name) for name in names):
+        return MODEL_TYPES[0]
+    return stated
+
+
+def read_config(folder: Path, names: Sequence[str] = ()) -> Dict[str, Any]:
     """Read and check ``config.json``.
 
     Args:
         folder: that holds it.
-        cross_attention: the weights have that of a VECO, so that the configuration may say it.
+        names: of the tensors in the weights. The cross-attention of a VECO is one that the configuration may state; the names of
+            XLM-R make up for a ``model_type`` that is not there, with a warning.
 
     Raises:
         CheckpointError: missing or damaged, or a model that computes something else; names entry and expected value.
     """
-    config = read_json(folder / CONFIG_NAME, EXPECTED)
-    _check_config(config, folder / CONFIG_NAME, cross_attention)
+    file = folder / CONFIG_NAME
+    config = read_json(file, EXPECTED)
+    _check_config(config, file, names)
+    if config.get("model_type") is None:
+        logger.warning(
+            "checkpoint %s: has no model_type: its tensors are roberta.*, so %s is taken", file, MODEL_TYPES[0]
+        )
     return config
 
 
@@ -115,9 +136,9 @@ def read_json(file: Path, expected: str) -> Dict[str, Any]:
     return content
 
 
-def _check_config(config: Mapping[str, Any], file: Path, cross_attention: bool) -> None:
+def _check_config(config: Mapping[str, Any], file: Path, names: Sequence[str]) -> None:
     problems = []
-    if config.get("model_type") not in MODEL_TYPES:
+    if model_type(config, names) not in MODEL_TYPES:
         problems.append(f"model_type = {config.get('model_type')!r}, expected one of {', '.join(MODEL_TYPES)}")
     merged = {**_CONFIG_DEFAULTS, **{key: value for key, value in config.items() if value is not None}}
     if merged["hidden_act"] != "gelu":
@@ -132,7 +153,7 @@ def _check_config(config: Mapping[str, Any], file: Path, cross_attention: bool) 
     if not isinstance(padding, int) or padding < 0:
         problems.append(f"pad_token_id = {padding!r}, expected the index of <pad>")
     for flag in ("is_decoder", "add_cross_attention"):
-        if merged.get(flag) and not cross_attention:
+        if merged.get(flag) and not has_cross_attention(names):
             problems.append(
                 f"{flag} = {merged[flag]!r}, expected false (there are no cross_attention.* tensors, as VECO has)"
             )
@@ -140,20 +161,25 @@ def _check_config(config: Mapping[str, Any], file: Path, cross_attention: bool) 
         raise CheckpointError(f"checkpoint {file}: {'; '.join(problems)}")
 
 
-def stated_sizes(config: Mapping[str, Any]) -> Dict[str, Optional[int]]:
-    """Sizes that the configuration states, by the names of ``MaskedLMSizes``; None where it says nothing."""
+def stated_sizes(config: Mapping[str, Any], padding: int) -> Dict[str, Optional[int]]:
+    """Sizes that the configuration states, by the names of ``MaskedLMSizes``; None where it says nothing.
+
+    Args:
+        config: of the folder.
+        padding: row of ``<pad>``.
+    """
     rows = config.get("max_position_embeddings")
     return {
         "vocab_size": config.get("vocab_size"),
         "layers": config.get("num_hidden_layers"),
         "embed_dim": config.get("hidden_size"),
         "ffn_dim": config.get("intermediate_size"),
-        "max_positions": rows - padding_idx(config) - 1 if isinstance(rows, int) else None,
+        "max_positions": rows - padding - 1 if isinstance(rows, int) else None,
     }
 
 
 def padding_idx(config: Mapping[str, Any]) -> int:
-    """Index of the padding symbol."""
+    """Index of the padding symbol, as the configuration states it; see ``padding.padding_row``."""
     value = config.get("pad_token_id")
     return 1 if value is None else int(value)
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
-from . import huggingface, veco, xlmr
+from . import huggingface, padding, veco, xlmr
 from .encoder_decoder import stock_sizes
 from .fingerprints import fingerprint
 from .loading import LoadReport
@@ -35,6 +35,9 @@ class MaskedLMFile:
         fingerprint: of ``tensors``.
         report: what became of every tensor *of the file* (source names).
         dictionary_path: ``dict.txt`` beside the weights, None when there is none.
+        mask_row: row of ``<mask>`` as the file itself tells it; None where it does not.
+        mask_last: whether the last row is that of ``<mask>`` by what the file is: any but a VECO that was pre-trained here, which
+            has it where its data's dictionary has.
     """
 
     sizes: Dict[str, int]
@@ -42,11 +45,13 @@ class MaskedLMFile:
     fingerprint: str
     report: LoadReport
     dictionary_path: Optional[str]
+    mask_row: Optional[int] = None
+    mask_last: bool = True
 
 
 @dataclass(frozen=True)
 class Source:
-    """What one kind of file says: renamed tensors, the sizes it states, heads, and how it is named in messages."""
+    """What one kind of file says: renamed tensors, sizes, heads, how it is named in messages, and where ``<mask>`` is."""
 
     renamed: Renamed
     stated: Mapping[str, Optional[int]]
@@ -54,6 +59,8 @@ class Source:
     padding_idx: int
     expected: str
     heads_entry: str
+    mask_row: Optional[int] = None
+    mask_last: bool = True
 
 
 def read_masked_lm(path: PathLike, heads: Optional[int] = None) -> MaskedLMFile:
@@ -88,6 +95,8 @@ def read_masked_lm(path: PathLike, heads: Optional[int] = None) -> MaskedLMFile:
         fingerprint=fingerprint(renamed.tensors),
         report=report,
         dictionary_path=str(dictionary) if dictionary.is_file() else None,
+        mask_row=source.mask_row,
+        mask_last=source.mask_last,
     )
 
 
@@ -183,8 +192,8 @@ def read_source(checkpoint: Mapping[str, Any], file: Path, origin: str) -> Sourc
         settings = xlmr.find_settings(checkpoint)
         if veco.is_veco(settings, model):
             renamed = veco.masked_lm_of(float_tensors(model, origin), settings, origin)
-            stated, heads = stock_sizes(settings), xlmr.attention_heads(settings)
-            return Source(renamed, stated, heads, 1, veco.EXPECTED, "encoder_attention_heads")
+            stated, heads, row = stock_sizes(settings), xlmr.attention_heads(settings), veco.mask_row(model, origin)
+            return Source(renamed, stated, heads, 1, veco.EXPECTED, "encoder_attention_heads", row, mask_last=False)
         renamed = apply_rules(float_tensors(model, origin), xlmr.RULES, origin, xlmr.EXPECTED)
         xlmr.check_settings(settings, origin)
         stated, heads = xlmr.stated_sizes(settings), xlmr.attention_heads(settings)
@@ -192,11 +201,13 @@ def read_source(checkpoint: Mapping[str, Any], file: Path, origin: str) -> Sourc
     if not checkpoint or not all(isinstance(value, Tensor) for value in checkpoint.values()):
         keys = listing([str(key) for key in checkpoint]) or "(none)"
         raise CheckpointError(f"{origin}: holds the entries {keys}, expected 'model', as in {xlmr.EXPECTED}")
-    config = huggingface.read_config(file.parent, huggingface.has_cross_attention(checkpoint))
+    config = huggingface.read_config(file.parent, list(checkpoint))
     renamed = apply_rules(float_tensors(checkpoint, origin), huggingface.RULES, origin, huggingface.EXPECTED)
     huggingface.settle(renamed, origin)
-    stated, heads = huggingface.stated_sizes(config), huggingface.attention_heads(config)
-    padding_idx = huggingface.padding_idx(config)
+    words = renamed.tensors.get(_WORDS)
+    rows = words.size(0) if words is not None and words.dim() else 0
+    padding_idx = padding.padding_row(config, list(checkpoint), file.parent, rows, origin)
+    stated, heads = huggingface.stated_sizes(config, padding_idx), huggingface.attention_heads(config)
     return Source(renamed, stated, heads, padding_idx, huggingface.EXPECTED, "num_attention_heads")
 
 

@@ -98,9 +98,11 @@ def read_safetensors(file: Path) -> Dict[str, Tensor]:
         CheckpointError: the file is truncated or no safetensors file.
     """
     try:
-        return safetensors.torch.load_file(str(file), device="cpu")
+        tensors = safetensors.torch.load_file(str(file), device="cpu")
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise _damaged(file, error) from error
+    # One without elements would have the place of its neighbour, and torch refuses to save two dtypes in one place.
+    return {name: one if one.numel() else torch.empty_like(one) for name, one in tensors.items()}
 
 
 def _check_readable(file: Path) -> None:

@@ -2,13 +2,14 @@
 
 In fairseq's layout a VECO is a stock transformer of XLM-R's shape (norms after the blocks, learned positions, a norm after the
 embedding). Before it is fine-tuned, each layer of its decoder is one of its encoder, plus cross-attention. One that was pre-trained
-here has a masked-LM head as well. Its encoder is wired as XLM-R's, so that it is of the family ``xlmr``; whether the embeddings are
-scaled by the square root of C is what the file says: yes in the released one, no in those of this package.
+here has a masked-LM head as well, and tells which row is that of ``<mask>``. Its encoder is wired as XLM-R's, so that it is of the
+family ``xlmr``; whether the embeddings are scaled by the square root of C is what the file says: yes in the released one, no in
+those of this package.
 """
 
 import logging
 import re
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -28,6 +29,10 @@ EXPECTED = (
 )
 HEAD = "lm_head.dense.weight"
 """What a pre-trained one has, and one for generation has not."""
+
+MASK_ROW = "lm_head.mask_row"
+"""Of a pre-trained one: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave as it is, where
+fairseq's moving average stops at an integer. Files of older versions do not have it."""
 
 _LAYER = r"(encoder|decoder)\.layers\.(\d+)\."
 _PROJECTIONS = r"(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)"
@@ -49,6 +54,7 @@ RULES: Tuple[Rule, ...] = (
     rename(r"decoder\.output_projection\.weight", "decoder.output_projection.weight"),
     rename(r"lm_head\.(dense|layer_norm)\.(weight|bias)", r"lm_head.\1.\2"),
     rename(r"lm_head\.(weight|bias)", r"lm_head.\1"),
+    drop(r"lm_head\.mask_row", "place of <mask>, no weight"),
     drop(r"encoder\.output_projection\.weight", "output of the encoder, which nothing uses"),
     drop(r"classification_heads\..*", "head of another task"),
     drop(r"(?:encoder|decoder)\.version", "format counter of fairseq"),
@@ -112,6 +118,36 @@ def _one_stack(model: Mapping[str, Any]) -> bool:
     return isinstance(own, Tensor) and any(isinstance(one, Tensor) and torch.equal(one, own) for one in layers)
 
 
+# ---- The place of <mask>. ----
+
+
+def marked_mask(row: int) -> Tensor:
+    """What a state holds as :data:`MASK_ROW`, where ``<mask>`` has this row. (row, 0)."""
+    return torch.empty(row, 0)
+
+
+def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
+    """Row of ``<mask>`` in the embedding; None where the state does not tell.
+
+    Args:
+        model: tensors of a checkpoint in fairseq's layout.
+        origin: how messages call it.
+
+    Raises:
+        CheckpointError: the embedding has no such row, or another tensor has that name.
+    """
+    stored, words = model.get(MASK_ROW), model.get(f"encoder.{common.WORDS}")
+    if stored is None:
+        return None
+    rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
+    if not isinstance(stored, Tensor) or stored.dim() != 2 or stored.numel() or not 0 < stored.size(0) < rows:
+        found = tuple(stored.shape) if isinstance(stored, Tensor) else type(stored).__name__
+        raise CheckpointError(
+            f"{origin}: {MASK_ROW} is {found}, expected (row of <mask>, 0) with one of its {rows:,} rows"
+        )
+    return stored.size(0)
+
+
 # ---- Reading. ----
 
 
@@ -139,6 +175,7 @@ def from_fairseq(tensors: Mapping[str, Tensor], settings: Mapping[str, Any], ori
         settings.get("encoder_attention_heads"),
         "encoder_attention_heads",
         EXPECTED,
+        mask_row=mask_row(tensors, origin),
     )
 
 

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from . import huggingface, masked_lm, veco
+from .encoder_languages import find_dictionary
 from .errors import CheckpointError
 from .huggingface import CROSS_ATTENTION, rename_norm
 from .loading import LoadReport
 from .reading import PathLike, read_checkpoint
 from .renames import apply_rules, rename
 from .versions import KEY, stamped
+from .vocabularies import MASK, read_dictionary
 from .writing import atomic_path
 
 logger = logging.getLogger(__name__)
@@ -136,7 +138,9 @@ def is_folder_of_others(path: PathLike) -> bool:
     if not file.is_file():
         return False
     config = huggingface.read_json(file, veco.EXPECTED)
-    return KEY not in config and config.get("model_type") in huggingface.MODEL_TYPES
+    kind = config.get("model_type")
+    # Older versions of the library state sizes, and not which model they are of.
+    return KEY not in config and (kind in huggingface.MODEL_TYPES or (kind is None and "num_hidden_layers" in config))
 
 
 def write_veco(folder: PathLike, checkpoint: PathLike) -> VECOState:
@@ -159,6 +163,7 @@ def write_veco(folder: PathLike, checkpoint: PathLike) -> VECOState:
             f"checkpoint {folder}: has no lm_head; expected a masked LM, so that VECO can go on from it"
         )
     versions = {f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")}
+    versions[veco.MASK_ROW] = veco.marked_mask(_mask_row(Path(folder), found.sizes["vocab_size"]))
     state: Dict[str, Any] = {
         "args": None,
         "cfg": {"model": _options(found.sizes)},
@@ -173,6 +178,13 @@ def write_veco(folder: PathLike, checkpoint: PathLike) -> VECOState:
     logger.info("wrote %s: %s", checkpoint, found.report.summary())
     logger.info("%s: its embeddings are not scaled: fine-tune it with --no-scale-embedding", checkpoint)
     return found
+
+
+def _mask_row(path: Path, rows: int) -> int:
+    """Where the dictionary beside the weights lists ``<mask>``; else the last row, as in every XLM-R."""
+    beside = find_dictionary(path if path.is_dir() else path.parent)
+    entries = [] if beside is None else read_dictionary(beside)[:rows]
+    return entries.index(MASK) if MASK in entries else rows - 1
 
 
 def _options(sizes: Mapping[str, int]) -> Dict[str, Any]:

@@ -46,10 +46,11 @@ def parse_objectives(text: str) -> Tuple[str, ...]:
 
 
 def _check_against_task(objectives: Tuple[str, ...], task: Any) -> None:
-    """Refuse objectives with which nothing would be trained.
+    """Refuse objectives with which nothing would be trained, or with which several processes would wait for each other.
 
     Raises:
-        ValueError: TLM alone without pairs, or nothing for the phase that trains cross-attention alone.
+        ValueError: TLM alone without pairs, nothing for the phase that trains cross-attention alone, or no CS-MLM, so that
+            cross-attention has no gradient, under a backend that waits for it.
     """
     given = f"--objectives {','.join(objectives)}"
     if objectives == ("tlm",) and not getattr(task, "pairs", True):
@@ -57,6 +58,8 @@ def _check_against_task(objectives: Tuple[str, ...], task: Any) -> None:
     frozen = getattr(getattr(task, "cfg", None), "freeze_backbone_updates", 0)
     if frozen and "cs" not in objectives:
         raise ValueError(f"{given}: --freeze-backbone-updates {frozen} trains cross-attention alone, which needs cs")
+    if "cs" not in objectives and hasattr(task, "check_backend"):
+        task.check_backend(given)
 
 
 @register_criterion("cross_sequence_mlm", dataclass=CrossSequenceMLMConfig)

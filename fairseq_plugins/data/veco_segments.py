@@ -3,7 +3,7 @@
 A segment is one row of tokens ``<s> ... </s>``. A segment of several sentences keeps the ``</s>`` of each, as in XLM-R.
 """
 
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.data import TokenBlockDataset
@@ -40,17 +40,24 @@ class ParallelPairs(SegmentStream):
     Args:
         sides: two indexable sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
         sizes: (N,) tokens of each, ``</s>`` counted.
+        room: most tokens of a segment, ``<s>`` and ``</s>`` counted; None = any.
     """
 
     parallel = True
 
-    def __init__(self, sides: Sequence[Any], sizes: Sequence[Any]):
+    def __init__(self, sides: Sequence[Any], sizes: Sequence[Any], room: Optional[int] = None):
         if len({len(side) for side in sides}) != 1:
             raise ValueError(f"the sides of a pair need equal lengths; got {[len(side) for side in sides]}")
         self.sides = list(sides)
         both = np.stack([np.asarray(size, dtype=np.int64) for size in sizes], axis=1)
-        self._kept = np.flatnonzero((both > EMPTY).all(axis=1))
-        super().__init__(both[self._kept] + 1, {"with an empty side": len(both) - len(self._kept)})
+        kept = np.flatnonzero((both > EMPTY).all(axis=1))
+        left_out = {"with an empty side": len(both) - len(kept)}
+        if room is not None:
+            fits = (both[kept] < room).all(axis=1)
+            left_out[f"with a side longer than {room} tokens with <s>"] = int((~fits).sum())
+            kept = kept[fits]
+        self._kept = kept
+        super().__init__(both[self._kept] + 1, left_out)
 
     def read(self, index: int) -> Tuple[np.ndarray, np.ndarray]:
         """Source and target sentence, (S,) int64 each, without ``<s>``."""

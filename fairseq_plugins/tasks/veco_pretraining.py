@@ -142,6 +142,17 @@ class VECOPretrainingTask(FairseqTask):
         given = f"--freeze-backbone-updates {self.cfg.freeze_backbone_updates}"
         if not hasattr(model, "freeze_backbone"):
             raise ValueError(f"{given} needs a VECO --arch; {type(model).__name__} cannot freeze its backbone")
+        self.check_backend(given)
+
+    def check_backend(self, given: str) -> None:
+        """Whether several processes can go on while some parameters get no gradient.
+
+        Args:
+            given: the option that has this effect, for the message.
+
+        Raises:
+            ValueError: they would wait for those gradients.
+        """
         backend = str(self.cfg.ddp_backend)
         waits = backend in ("c10d", "pytorch_ddp") and not self.cfg.find_unused_parameters
         if distributed.get_global_world_size() > 1 and (waits or backend in ("fully_sharded", "slowmo")):
@@ -177,7 +188,7 @@ class VECOPretrainingTask(FairseqTask):
 
     def _pair(self, prefix: str, pair: str) -> ParallelPairs:
         sides = [load_pair_side(prefix, pair, side, self.dictionary, "--pairs") for side in pair.split("-")]
-        return ParallelPairs(sides, [side.sizes for side in sides])
+        return ParallelPairs(sides, [side.sizes for side in sides], self.cfg.tokens_per_sample // 2)
 
     def _documents(self, prefix: str, language: str) -> AdjacentSegments:
         text = load_monolingual(prefix, language, self.pairs, self.dictionary, "--monolingual")

@@ -290,7 +290,7 @@ def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, origin
     """Compare what is known of the file's rows with the data's dictionary.
 
     Raises:
-        ValueError: entries that differ, or ``<mask>`` elsewhere than the last row of a masked LM.
+        ValueError: entries that differ, or ``<mask>`` elsewhere than the last row of a masked LM or than a file says itself.
     """
     rows = found.layout.vocab_size
     if not found.entries:
@@ -299,9 +299,10 @@ def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, origin
         return  # the numbers will be explained
     if found.entries:
         check_entries(found.entries, dictionary.symbols, origin, "its vocabulary", USE_ITS_DICTIONARY)
-    elif found.mask_last and MASK in dictionary:
-        index = dictionary.index(MASK)
-        if index != rows - 1:
+    elif (found.mask_last or found.mask_row is not None) and MASK in dictionary:
+        index, row = dictionary.index(MASK), rows - 1 if found.mask_row is None else found.mask_row
+        if index != row:
+            last = ", the last one," if row == rows - 1 else ""
             raise ValueError(
-                f"{MASK} is entry {index} of the dictionary, but row {rows - 1}, the last one, of {origin}; {USE_ITS_DICTIONARY}"
+                f"{MASK} is entry {index} of the dictionary, but row {row}{last} of {origin}; {USE_ITS_DICTIONARY}"
             )

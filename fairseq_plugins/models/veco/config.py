@@ -105,6 +105,8 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
             setattr(args, f"decoder_{name}", getattr(args, f"encoder_{name}"))
     if pretrains:
         return _resolve_pretraining(args)
+    if args.init_from_mlm:
+        _check_wiring(args, f"--init-from-mlm {args.init_from_mlm}")
     stack = args.encoder_layers
     keep = {
         side: parse_layers(getattr(args, f"keep_{side}_layers"), stack, f"--keep-{side}-layers")
@@ -121,6 +123,25 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
         )
     decoder = tuple(keep["decoder"]) if "decoder" in keep else None
     return LayerChoice(stack, tuple(keep.get("encoder", range(stack))), decoder)
+
+
+_WIRING = {
+    "activation_fn": "gelu",
+    "encoder_normalize_before": False,
+    "decoder_normalize_before": False,
+    "no_token_positional_embeddings": False,
+    "layernorm_embedding": True,
+    "no_scale_embedding": True,
+}
+"""XLM-R's: the weights of a masked LM work with no other, and what is pre-trained is read again as an XLM-R."""
+
+
+def _check_wiring(args: Any, origin: str) -> None:
+    """Raise ValueError where the command line asks for another wiring than XLM-R's."""
+    for name, value in _WIRING.items():
+        found = getattr(args, name, None)
+        if found is not None and found != value:
+            raise ValueError(f"{origin}: {name} {found} is not how XLM-R and VECO are wired; valid: {value}")
 
 
 _EQUAL = ("normalize_before", "learned_pos")
@@ -165,6 +186,7 @@ def _resolve_pretraining(args: Any) -> LayerChoice:
             raise ValueError(f"--keep-{side}-layers: pre-training has the whole stack; choose layers when translating")
     if not args.no_scale_embedding:
         raise ValueError("no_scale_embedding false: pre-training does not scale embeddings; leave it out")
+    _check_wiring(args, "pre-training")
     for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
         wanted = getattr(args, f"encoder_{name}")
         if getattr(args, f"decoder_{name}", None) is None:

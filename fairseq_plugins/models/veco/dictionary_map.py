@@ -12,7 +12,7 @@ SPECIAL_ROWS = 4
 
 
 def cut_rows(
-    tensor: Tensor, kept: Sequence[bool], mask_at: Optional[int], name: str, origin: str
+    tensor: Tensor, kept: Sequence[bool], mask_at: Optional[int], name: str, origin: str, mask_row: Optional[int] = None
 ) -> Tuple[Tensor, str]:
     """Keep the rows of the special symbols and of the entries that the map lists with 1.
 
@@ -23,19 +23,27 @@ def cut_rows(
             lists is its row.
         name: of the tensor, for messages.
         origin: of what the tensor is, for messages.
+        mask_row: row of ``<mask>`` in the tensor, where the file tells it.
 
     Returns:
         The rows, and what was done.
 
     Raises:
-        ValueError: another number of rows than the map has lines, or ``<mask>`` elsewhere.
+        ValueError: another number of rows than the map has lines, or ``<mask>`` elsewhere, or kept on one side alone.
     """
     listed = SPECIAL_ROWS + len(kept)
-    if tensor.size(0) not in (listed, listed + 1):
+    # Rows behind that of <mask> were entries of the pretrained dict.txt, so that it was one too.
+    sizes = (listed, listed + 1) if mask_row in (None, tensor.size(0) - 1) else (listed,)
+    if tensor.size(0) not in sizes:
+        entries = tensor.size(0) - SPECIAL_ROWS
+        valid = f"{entries:,} lines, one for each entry of the pretrained dict.txt, {MASK} (row {mask_row}) among them"
+        if len(sizes) > 1:
+            valid = (
+                f"{entries - 1:,} lines, one for each entry of the pretrained dict.txt (rows without the four special symbols and "
+                f"{MASK}), or {entries:,} where the file has no row for {MASK}"
+            )
         raise ValueError(
-            f"--resized-dict-map has {len(kept):,} lines, {name} of {origin} {tensor.size(0):,} rows; valid here: "
-            f"{tensor.size(0) - SPECIAL_ROWS - 1:,} lines, one for each entry of the pretrained dict.txt (rows without the "
-            f"four special symbols and {MASK}), or {tensor.size(0) - SPECIAL_ROWS:,} where the file has no row for {MASK}; no map "
+            f"--resized-dict-map has {len(kept):,} lines, {name} of {origin} {tensor.size(0):,} rows; valid here: {valid}; no map "
             "where the rows are those of the data's dictionary already"
         )
     rows: List[int] = [*range(SPECIAL_ROWS), *(SPECIAL_ROWS + index for index, stays in enumerate(kept) if stays)]
@@ -48,4 +56,22 @@ def cut_rows(
             )
         rows += [listed] if mask_at is not None else []
         change += f", {'without' if mask_at is None else 'with'} that of {MASK}"
+    if mask_row is not None:
+        _check_mask(rows, mask_row, mask_at, origin)
     return tensor[torch.tensor(rows)], change
+
+
+def _check_mask(rows: Sequence[int], mask_row: int, mask_at: Optional[int], origin: str) -> None:
+    """The row of ``<mask>`` goes to its entry of the data's dictionary, and no other row does.
+
+    Raises:
+        ValueError: it does not.
+    """
+    found = rows.index(mask_row) if mask_row in rows else None
+    if found != mask_at and not (found is None and mask_at is not None and mask_at >= len(rows)):
+        theirs = "leaves it out" if found is None else f"puts it in row {found}"
+        ours = f"has no {MASK}" if mask_at is None else f"has it as entry {mask_at}"
+        raise ValueError(
+            f"{MASK} is row {mask_row} of {origin}; --resized-dict-map {theirs}, the data's dictionary {ours}; valid: the map that "
+            "was written with this dictionary, from the dict.txt of the pre-training"
+        )

@@ -2,7 +2,8 @@
 
 import logging
 from dataclasses import replace
-from typing import Any, Dict, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from ...checkpoints.fitting import (
     reasons_of,
 )
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.vocabularies import MASK
+from ...checkpoints.vocabularies import MASK, read_dictionary
 from .dictionary_map import cut_rows
 from .layer_choice import LayerChoice
 
@@ -51,7 +52,7 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
         ValueError: sizes, positions, dictionary, its map or layers that do not fit.
     """
     origin = f"--init-from-mlm {path}"
-    found = read_masked_lm_for(path, args)
+    found = read_masked_lm_for(path, args, mask_anywhere=True)
     _check(found, args, model.choice, origin)
     sources = _sources(found, model.choice, args.decoder_layers)
     if hasattr(model, "lm_head"):
@@ -59,13 +60,13 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
         # What is tied has one source.
         sources = {name: source for name, source in sources.items() if not name.startswith("decoder.layers.")}
     tensors = {name: found.tensors[source] for name, source in sources.items()}
-    fit = Fit(model, args, origin)
+    fit, mask_row = Fit(model, args, origin), _mask_row(found, origin)
     for side, dictionary in (("encoder", model.encoder.dictionary), ("decoder", model.decoder.dictionary)):
         entries = check_dictionary(path, dictionary, origin, model.kept_rows)
         if model.kept_rows is None:
-            fit.leave_mask_out(side, tensors, dictionary, entries)
+            fit.leave_mask_out(side, tensors, dictionary, entries, mask_row, found.mask_last)
         else:
-            _cut(f"{side}.embed_tokens.weight", tensors, dictionary, model.kept_rows, fit)
+            _cut(f"{side}.embed_tokens.weight", tensors, dictionary, model.kept_rows, mask_row, fit)
     tensors = {name: fit.rows(name, tensor) for name, tensor in tensors.items()}
     if HEAD_BIAS in tensors and tensors[HEAD_BIAS].shape != fit.targets[HEAD_BIAS].shape:
         policy = str(args.embedding_mismatch)
@@ -126,10 +127,28 @@ def _sources(found: checkpoints.MaskedLMFile, choice: LayerChoice, decoder_layer
     return sources
 
 
-def _cut(name: str, tensors: Dict[str, Tensor], dictionary: Any, kept: Sequence[bool], fit: Fit) -> None:
+def _mask_row(found: checkpoints.MaskedLMFile, origin: str) -> Optional[int]:
+    """Row of ``<mask>`` by the file, or by the dict.txt beside it; None where neither tells.
+
+    Raises:
+        ValueError: they contradict each other.
+    """
+    entries = read_dictionary(Path(found.dictionary_path)) if found.dictionary_path else []
+    listed = entries.index(MASK) if MASK in entries else None
+    if listed is not None and found.mask_row is not None and listed != found.mask_row:
+        raise ValueError(
+            f"{origin} has {MASK} in row {found.mask_row}, the dict.txt beside it as entry {listed}; valid: the dictionary that it "
+            "was pre-trained with"
+        )
+    return found.mask_row if listed is None else listed
+
+
+def _cut(
+    name: str, tensors: Dict[str, Tensor], dictionary: Any, kept: Sequence[bool], mask_row: Optional[int], fit: Fit
+) -> None:
     """Keep the rows that the dictionary map lists with 1."""
     mask_at = dictionary.index(MASK) if MASK in dictionary else None
-    tensors[name], fit.changes[name] = cut_rows(tensors[name], kept, mask_at, name, fit.origin)
+    tensors[name], fit.changes[name] = cut_rows(tensors[name], kept, mask_at, name, fit.origin, mask_row)
 
 
 def _left(found: checkpoints.MaskedLMFile, sources: Dict[str, str]) -> str:

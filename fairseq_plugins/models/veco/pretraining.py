@@ -5,6 +5,8 @@ from typing import Any, Callable, Dict, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
+from ...checkpoints.veco import MASK_ROW, marked_mask
+from ...checkpoints.vocabularies import MASK
 from ...modules.masked_lm import MaskedLMHead
 from .base import VECOBase
 from .state import check_tied_state
@@ -44,6 +46,8 @@ class VECOPretrainingModel(VECOBase):
             for name in SHARED_IN_LAYER:
                 setattr(layer, name, getattr(own, name))
         self.lm_head = MaskedLMHead(encoder.embed_tokens.embedding_dim, encoder.embed_tokens.weight)
+        # Which row is that of <mask> goes into the checkpoint: those who read it may have another dictionary.
+        self.lm_head.register_buffer(MASK_ROW.split(".")[1], marked_mask(encoder.dictionary.index(MASK)))
         self.backbone_frozen = False
         _initialise(self)
 
@@ -145,8 +149,12 @@ class VECOPretrainingModel(VECOBase):
         Source: equations 4 to 6.
         """
         half = tokens.size(0) // 2
+        other = encoded["encoder_out"][0].detach().roll(half, dims=1)
+        if self.backbone_frozen and torch.is_grad_enabled():
+            # With --checkpoint-activations a layer without an input that needs a gradient has none for its cross-attention either.
+            other.requires_grad_()
         memory = {
-            "encoder_out": [encoded["encoder_out"][0].detach().roll(half, dims=1)],
+            "encoder_out": [other],
             "encoder_padding_mask": [encoded["encoder_padding_mask"][0].roll(half, dims=0)],
         }
         # No layer is number -1: the weights of the attention are not asked for.

@@ -3,15 +3,16 @@
 import logging
 import re
 from argparse import Namespace
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, MASK, Fit, folded
+from ...checkpoints.fitting import MARKERS, MASK, Fit, folded, trailing_tags
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.renames import listing
-from .dictionary_map import cut_rows
+from ...checkpoints.veco import MASK_ROW, mask_row
+from .dictionary_map import SPECIAL_ROWS, cut_rows
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ _HEADS = re.compile(r"(lm_head|classification_heads)\..+")
 _WORDS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 _ENCODER_OUTPUT = "encoder.output_projection.weight"
 _PRETRAINED_HERE = "lm_head.dense.weight"
+_STATE = "the state to load"
 
 
 def layers_of(state: Dict[str, Tensor], side: str) -> int:
@@ -50,8 +52,11 @@ def first_untied(state: Dict[str, Tensor]) -> Optional[str]:
 def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
     """Check that a state is one of pre-training, of the model's sizes.
 
+    One of an older version does not tell the row of ``<mask>``: it gets that of the data's dictionary.
+
     Raises:
-        ValueError: a released or a translation model, other sizes, or encoder and decoder that are not the same layers.
+        ValueError: a released or a translation model, other sizes, another row of ``<mask>``, or encoder and decoder that are not
+            the same layers.
     """
     if _PRETRAINED_HERE not in state:
         raise ValueError(
@@ -79,13 +84,21 @@ def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
             raise ValueError(
                 f"the state to load has another {name} than {_WORDS[0]}; in pre-training they are one tensor"
             )
+    row, wanted = mask_row(state, _STATE), model.lm_head.mask_row.size(0)
+    if row not in (None, wanted):
+        raise ValueError(
+            f"the state to load has {MASK} in row {row}, the data's dictionary as entry {wanted}; valid: the dictionary that it "
+            "was pre-trained with"
+        )
+    state.setdefault(MASK_ROW, model.lm_head.mask_row)
 
 
 class StackReader:
     """Turns the state of a pretrained stack into that of a translation model, in place; leaves the state of a run as it is.
 
     A state is one of a stack when it has a head, when it has all layers of the stack and the model has not, or when encoder and
-    decoder have equal layers: training parts them with the first update.
+    decoder have equal layers: training parts them. That of a translator of all layers is told from it by its rows, as many as its
+    dictionary has entries, until an update has moved something: the first one of a warm-up has the learning rate 0.
 
     Args:
         model: a prepared translation model.
@@ -95,6 +108,8 @@ class StackReader:
     def __init__(self, model: Any, state: Dict[str, Tensor]):
         self.model, self.state = model, state
         self.pretrained_here = False
+        self.mask_row: Optional[int] = None
+        self.tied = self.released = False
         self.sources: Dict[str, str] = {}
         self.dropped: Dict[str, str] = {}
 
@@ -106,14 +121,15 @@ class StackReader:
         """
         choices = {side: self._choice(side) for side in SIDES}
         self.sources = {name: name for name in self.state}
-        stack, self.pretrained_here = self._is_stack(choices), _PRETRAINED_HERE in self.state
+        self._recognise(choices)
+        stack = self._is_stack(choices)
         if stack:
             self._check_scale()
         self._drop_heads()
         for side, layers in choices.items():
             if layers is not None:
                 self._choose(side, layers)
-        fit = Fit(self.model, Namespace(embedding_mismatch=self.model.embedding_mismatch), "the state to load")
+        fit = Fit(self.model, Namespace(embedding_mismatch=self.model.embedding_mismatch), _STATE)
         self._rows(fit, stack)
         if stack:
             self._check_complete(fit.targets)
@@ -139,10 +155,48 @@ class StackReader:
             f"which {option} chooses"
         )
 
+    def _recognise(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> None:
+        """Look at what tells the kind of state before it changes: a released one has equal layers, and more than a translator."""
+        self.pretrained_here, self.mask_row = _PRETRAINED_HERE in self.state, mask_row(self.state, _STATE)
+        if self.pretrained_here:
+            return
+        same = layers_of(self.state, "encoder") == layers_of(self.state, "decoder")
+        self.tied = same and first_untied(self.state) is None
+        surplus = any(_HEADS.fullmatch(name) for name in self.state) or _ENCODER_OUTPUT in self.state
+        self.released = self.tied and (surplus or any(choices.values()))
+
     def _is_stack(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> bool:
-        if any(_HEADS.fullmatch(name) for name in self.state) or any(choices.values()):
+        if any(_HEADS.fullmatch(name) for name in self.state) or any(choices.values()) or self.released:
             return True
-        return layers_of(self.state, "encoder") == layers_of(self.state, "decoder") and first_untied(self.state) is None
+        if not self.tied:
+            return False
+        # A released one, or a translator of all layers in which nothing has moved yet: that one has its dictionary's rows.
+        sizes = {name: self.state[name].size(0) for name in _WORDS if name in self.state}
+        if self.model.kept_rows is None or any(rows != len(self._dictionary(name)) for name, rows in sizes.items()):
+            return True
+        return not self.model.cfg.no_scale_embedding and not self._rows_are_cut(set(sizes.values()))
+
+    def _rows_are_cut(self, sizes: Set[int]) -> bool:
+        """Whether rows that are as many as the dictionary's entries were cut by the dictionary map.
+
+        Raises:
+            ValueError: it cannot be told, since the pretrained file has as many rows as the model.
+        """
+        kept = self.model.kept_rows
+        listed = SPECIAL_ROWS + len(kept)
+        if not sizes & {listed, listed + 1}:
+            return True
+        if not all(kept):
+            raise ValueError(
+                f"the state to load has {max(sizes):,} rows, as many as the data's dictionary has entries and as many as "
+                f"--resized-dict-map was written for ({listed:,}, and one for {MASK}): it cannot be told whether they are cut "
+                "already. Valid: a file that `python -m data_prep.cut_vocabulary` has cut, without the map; or, where a run of all "
+                "layers is to go on, a checkpoint of its second update or later"
+            )
+        return False
+
+    def _dictionary(self, name: str) -> Any:
+        return getattr(self.model, name.split(".")[0]).dictionary
 
     def _check_scale(self) -> None:
         """Pre-training here does not scale embeddings, the authors' does.
@@ -199,26 +253,33 @@ class StackReader:
                 ):
                     raise ValueError(f"the state to load has another {name} than {words[0]}; in a VECO they are equal")
         for name in words:
-            side = name.split(".")[0]
-            dictionary, kept, rows = (
-                getattr(self.model, side).dictionary,
-                self.model.kept_rows,
-                self.state[name].size(0),
-            )
+            dictionary, kept = self._dictionary(name), self.model.kept_rows
             # A run has cut rows already: as many as the dictionary has entries.
-            if kept is not None and (stack or rows != len(dictionary)):
+            if kept is not None and (stack or self.state[name].size(0) != len(dictionary)):
                 mask_at = dictionary.index(MASK) if MASK in dictionary else None
                 self.state[name], fit.changes[name] = cut_rows(
-                    self.state[name], kept, mask_at, name, "the state to load"
+                    self.state[name], kept, mask_at, name, _STATE, self.mask_row
                 )
         if stack and self.model.kept_rows is None:
             for side in SIDES:
-                dictionary = getattr(self.model, side).dictionary
-                # Pre-training here takes the place that the data's dictionary gives to <mask>; elsewhere it has the last row.
-                if not (self.pretrained_here and MASK in dictionary):
-                    fit.leave_mask_out(side, self.state, dictionary, None)
+                self._leave_mask_out(fit, side)
         for name in list(self.state):
             self.state[name] = fit.rows(name, self.state[name])
+
+    def _leave_mask_out(self, fit: Fit, side: str) -> None:
+        """Without a dictionary map: leave out the row of ``<mask>`` where the dictionary has none."""
+        dictionary, words = getattr(self.model, side).dictionary, self.state.get(f"{side}.embed_tokens.weight")
+        if self.pretrained_here:
+            # Anywhere: in pre-training <mask> takes the place that the data's dictionary gives it.
+            fit.leave_mask_out(side, self.state, dictionary, None, self.mask_row, last=False)
+            return
+        rows = 0 if words is None else words.size(0)
+        # With all layers of the stack it may be a translator in which nothing has moved. A dictionary of as many entries is then
+        # its own, unless it is that of a released one, which scales, with the one tag more for which <mask> makes room.
+        likely = self.tied and not self.model.cfg.no_scale_embedding
+        released = self.released or (likely and (MASK in dictionary or len(trailing_tags(dictionary)) == 1))
+        if released or rows != len(dictionary):
+            fit.leave_mask_out(side, self.state, dictionary, None, rows - 1 if released else None)
 
     def _check_complete(self, targets: Dict[str, Tensor]) -> None:
         """fairseq hides which tensors do not fit: compare before it does.

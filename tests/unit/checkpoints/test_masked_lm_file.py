@@ -242,7 +242,6 @@ def test_wrong_fairseq_files(tmp_path: Path, case: str) -> None:
 
 BAD_CONFIGS: Dict[str, Any] = {
     "bert": ({"model_type": "bert"}, "model_type = 'bert', expected one of xlm-roberta, roberta, camembert"),
-    "no_model_type": ({"model_type": None}, "model_type = None, expected one of"),
     "activation": ({"hidden_act": "gelu_new"}, "hidden_act = 'gelu_new', expected 'gelu'"),
     "epsilon": ({"layer_norm_eps": 1e-12}, "layer_norm_eps = 1e-12, expected 1e-05"),
     "no_epsilon": ({"layer_norm_eps": None}, r"layer_norm_eps = 1e-12 \(the default when the entry is missing\)"),

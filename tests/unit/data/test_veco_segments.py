@@ -119,6 +119,15 @@ def test_a_pair_with_an_empty_side_is_left_out() -> None:
     assert stream.left_out == {"with an empty side": 2}
 
 
+def test_a_pair_with_a_long_side_is_left_out() -> None:
+    """<s> and </s> count: 3 tokens of text in a segment of 5."""
+    sizes = [np.array([4, 5, 3, 1]), np.array([4, 2, 5, 9])]
+    sides = [[torch.full((size,), EOS) for size in side.tolist()] for side in sizes]
+    stream = ParallelPairs(sides, sizes, room=5)
+    assert stream.lengths.tolist() == [[5, 5]]
+    assert stream.left_out == {"with an empty side": 1, "with a side longer than 5 tokens with <s>": 2}
+
+
 def test_sides_of_unequal_length_are_refused() -> None:
     sides = [[torch.tensor([5, EOS])], [torch.tensor([5, EOS])] * 2]
     with pytest.raises(ValueError, match=r"1.*2"):

@@ -114,6 +114,14 @@ def test_one_that_was_pretrained_here(tmp_path: Path) -> None:
     assert (manifest["counts"]["rows_before"], manifest["counts"]["rows_after"]) == (len(SYMBOLS) + 4, len(KEPT))
 
 
+def test_the_place_of_the_mask_moves_along(tmp_path: Path) -> None:
+    file = tmp_path / "in" / "checkpoint_last.pt"
+    model = veco_files.stock(scaled=False)
+    marked = {**veco_files.pretrained_state(model), "lm_head.mask_row": torch.empty(24, 0)}
+    veco_files.pretrained(file, model, model=marked)
+    assert read_masked_lm(cut(tmp_path, file) / "checkpoint_last.pt").mask_row == len(KEPT) - 1
+
+
 @pytest.mark.parametrize("copies", [False, True])
 def test_the_folder(tmp_path: Path, copies: bool) -> None:
     state = veco_files.folder_state()

@@ -149,6 +149,27 @@ def test_one_that_was_pretrained_here_has_its_datas_dictionary(
     assert torch.equal(from_file(own, tagged).encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
 
 
+def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path: Path) -> None:
+    """The task adds <mask> behind a dictionary that lacks it: as many entries, and each language one row off."""
+    tagged = [*PIECES[:-2], "<mask>", "[de]", "[en]"]
+    model = veco_files.stock(tagged, scaled=False)
+    place = 4 + tagged.index("<mask>")
+    state = {**veco_files.pretrained_state(model), "lm_head.mask_row": torch.empty(place, 0)}
+    file = tmp_path / "checkpoint_last.pt"
+    veco_files.pretrained(file, model, model=state)
+    found = read_encoder(file)
+    assert (found.mask_row, found.mask_last) == (place, False) and found.report.reasons["lm_head.mask_row"]
+    assert torch.equal(from_file(file, tagged).encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+    added = [*PIECES[:-2], "[de]", "[en]", "<mask>"]
+    with pytest.raises(ValueError, match=f"<mask> is entry {place + 2} of the dictionary, but row {place} of"):
+        from_file(file, added)
+    nlu_builders.write_dict(tmp_path / "dict.txt", tagged)
+    assert read_encoder(file).entries[place] == "<mask>"
+    nlu_builders.write_dict(tmp_path / "dict.txt", added)
+    with pytest.raises(ValueError, match=rf"has <mask> in row {place}, where .*dict\.txt has '\[de\]'"):
+        read_encoder(file)
+
+
 @pytest.mark.parametrize(
     ("symbols", "message"),
     [

@@ -14,6 +14,7 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
 from tests import data_bins, veco_builders
 
@@ -220,6 +221,17 @@ def test_ways_of_training_that_cannot_freeze(
     else:
         task.build_model(Namespace())
     setup(folder, **launch).build_model(Namespace())
+    # Without CS-MLM cross-attention has no gradient at any time.
+    task = setup(folder, **launch)
+    CrossSequenceMLMCriterion(task, CrossSequenceMLMConfig())
+    for objectives in ("is", "is,tlm"):
+        if fails:
+            with pytest.raises(
+                ValueError, match=f"--objectives {objectives} with several .*--ddp-backend {backend}: give"
+            ):
+                CrossSequenceMLMCriterion(task, CrossSequenceMLMConfig(objectives=objectives))
+        else:
+            CrossSequenceMLMCriterion(task, CrossSequenceMLMConfig(objectives=objectives))
 
 
 def test_texts_longer_than_the_model_are_refused(folder: Path) -> None:

@@ -87,8 +87,9 @@ def test_the_log_names_every_stream_and_what_is_left_out(folder: Path, caplog: p
         for reason, count in stream.left_out.items():
             assert f"{count} {reason}" in line
     assert "longer than 8 tokens with <s>" in lines[0] and "without a neighbour" in lines[0]
-    assert "with an empty side" in lines[2]
-    assert "0.7500 of the texts of pairs" in lines[2]
+    assert "with an empty side" in lines[2] and "with a side longer than 8 tokens with <s>" in lines[2]
+    first, second = (len(stream) for stream in data.streams[2:])
+    assert f"{first / (first + second):.4f} of the texts of pairs" in lines[2]
 
 
 def test_options_reach_the_dataset(folder: Path) -> None:
@@ -248,9 +249,18 @@ def test_one_kind_alone_is_batched_by_the_stock_iterator(folder: Path, given: Di
 
 
 def test_long_pairs_are_left_out(folder: Path) -> None:
+    """In validation too, where fairseq would stop at the first."""
     task = setup(folder, tokens_per_sample=14)
-    data = load(task)
-    assert (data.sizes > 14).any()
+    for split in ("train", "valid"):
+        data = load(task, split)
+        (count,) = [
+            n for stream in data.streams for reason, n in stream.left_out.items() if "side longer than 7" in reason
+        ]
+        long = [
+            max(len(x), len(y)) + 2 > 7 for x, y in zip(data_bins.sentences(PAIRS, 1), data_bins.sentences(PAIRS, 101))
+        ]
+        assert count == sum(long) > 0 and not (data.sizes > 14).any()
+    load(task)
     for batch in iterator(task).next_epoch_itr(shuffle=True):
         assert batch["net_input"]["src_tokens"].size(1) <= 7
         assert not veco.is_parallel(batch) or batch["net_input"]["joint_tokens"].size(1) <= 14

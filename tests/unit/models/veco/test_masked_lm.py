@@ -28,6 +28,9 @@ def compare(model: Any, tensors: Dict[str, Tensor], encoder: list, decoder: list
     start, unseen = "sentence_encoder.", set()
     for name, tensor in model.state_dict().items():
         side, _, rest = name.partition(".")
+        if rest == "mask_row":  # of the data's dictionary
+            assert len(tensor) == builders.MASK
+            continue
         if side == "lm_head":
             wanted = tensors[name if rest != "weight" else f"{start}embed_tokens.weight"]
         elif rest.startswith("layers."):
@@ -88,6 +91,19 @@ def test_translation_takes_the_chosen_layers(
     assert f"random: cross-attention of {len(decoder)} layers" in caplog.text
     assert "lm_head.dense.weight" in caplog.text
     assert "encoder.embed_tokens.weight: without the last row, <mask>" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"activation_fn": "relu"}, "activation_fn relu is not how XLM-R and VECO are wired; valid: gelu"),
+        ({"no_scale_embedding": False}, "no_scale_embedding False .*valid: True"),
+        ({"encoder_normalize_before": True}, "encoder_normalize_before True .*valid: False"),
+    ],
+)
+def test_another_wiring_than_the_files_is_refused(mlm: Any, given: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"--init-from-mlm .*: {message}"):
+        veco_builders.translator(veco_builders.arguments(init_from_mlm=str(mlm[0]), **given))
 
 
 def test_more_entries_extend_head_and_embedding(mlm: Any) -> None:

@@ -139,6 +139,10 @@ def test_bad_options_are_refused_by_name(kind: str, given: Dict[str, Any], messa
         ({"decoder_normalize_before": True}, r"--decoder-normalize-before True: .*valid here: False"),
         ({"decoder_learned_pos": False}, r"--decoder-learned-pos False: .*valid here: True"),
         ({"decoder_output_dim": 8}, r"--decoder-output-dim 8: .*valid here: 16"),
+        ({"activation_fn": "relu"}, "pre-training: activation_fn relu is not how XLM-R .*valid: gelu"),
+        ({"encoder_normalize_before": True, "decoder_normalize_before": True}, "encoder_normalize_before True .*False"),
+        ({"no_token_positional_embeddings": True}, "no_token_positional_embeddings True .*valid: False"),
+        ({"layernorm_embedding": False}, "layernorm_embedding False .*valid: True"),
     ],
 )
 def test_pretraining_refuses_what_would_part_the_two_routes(given: Dict[str, Any], message: str) -> None:

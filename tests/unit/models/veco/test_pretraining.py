@@ -211,6 +211,23 @@ def test_while_frozen_training_computes_cs_mlm_alone(model: Any, device: torch.d
     assert set(model(**sample["net_input"])) == {"is_mlm", "cs_mlm", "tlm"}
 
 
+def test_checkpointed_activations_give_the_frozen_phase_the_same_gradients(device: torch.device) -> None:
+    """A checkpointed layer, none of whose inputs needs a gradient, would give its cross-attention none."""
+    found = []
+    for checkpointed in (False, True):
+        model = veco_builders.random_pretrainer(checkpoint_activations=checkpointed).to(device).train()
+        model.freeze_backbone(True)
+        torch.manual_seed(1)  # dropout
+        loss_of(model, batch(device))[0].backward()
+        found.append({name: one.grad for name, one in model.named_parameters() if one.grad is not None})
+    plain, again = found
+    plain = {name.replace("_checkpoint_wrapped_module.", ""): grad for name, grad in plain.items()}
+    assert set(plain) == set(again) and all(is_cross_attention(name) for name in plain) and plain
+    assert all(
+        torch.equal(again[name], grad) and bool(grad.any()) for name, grad in plain.items() if "k_proj.bias" not in name
+    )
+
+
 def test_only_what_is_needed_runs(model: Any, device: torch.device) -> None:
     """One encoder call for both segments, one for the joined rows, one decoder call; each only when asked for."""
     calls: List[str] = []

@@ -272,8 +272,8 @@ def test_every_tensor_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     (report,) = [text for text in caplog.messages if text.startswith("pretrained state: loaded")]
     (chosen,) = [text for text in caplog.messages if text.startswith("pretrained state: chosen")]
     counts = [int(number) for number in re.findall(r"(?:loaded|dropped|chosen) (\d+)", report + chosen)]
-    # Of four decoder layers 0 stays where it is, 3 becomes 1, and 1 and 2 go with the head (6 tensors).
-    assert counts == [len(state) - 3 * 26 - 6, 2 * 26 + 6, 26]
+    # Of four decoder layers 0 stays where it is, 3 becomes 1, and 1 and 2 go with the head (6 tensors and the place of <mask>).
+    assert counts == [len(state) - 3 * 26 - 7, 2 * 26 + 7, 26]
     assert "decoder.layers.{1}.encoder_attn.q_proj.weight from decoder.layers.{3}.encoder_attn.q_proj.weight" in chosen
 
 

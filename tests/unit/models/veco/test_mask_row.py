@@ -1,0 +1,279 @@
+"""Which row is that of ``<mask>``: kept in the state of a pre-training, and what readers with other dictionaries do with it."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import torch
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema import EMA
+from torch import Tensor
+
+from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
+from fairseq_plugins.checkpoints.fitting import read_masked_lm_for
+from fairseq_plugins.checkpoints.portable import export_checkpoint, import_checkpoint
+from tests import builders, veco_builders
+from tests.veco_builders import LAYERS
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+MARK = "lm_head.mask_row"
+TAGS = ("[en]", "[de]")
+BEFORE_TAGS: Dict[str, Any] = {"mask": True, "tags": TAGS}
+"""The dictionary that examples/veco/prepare.sh writes: ``<mask>`` has the masked LM's last row, the languages come after it."""
+
+WORDS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
+ROWS = builders.MASK + 1 + len(TAGS)
+
+
+def pretrained(older: bool = False, **symbols: Any) -> Dict[str, Tensor]:
+    """A state of pre-training; ``older``: of a version that did not keep the place of ``<mask>``."""
+    model = veco_builders.random_pretrainer(symbols=symbols or BEFORE_TAGS)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    if older:
+        del state[MARK]
+    return state
+
+
+def write(path: Path, state: Dict[str, Tensor]) -> str:
+    """A checkpoint of pre-training."""
+    cfg = {"model": vars(veco_builders.arguments(no_scale_embedding=True)), "task": {"data": ""}}
+    torch.save({"args": None, "cfg": cfg, "model": state, "optimizer_history": [{"num_updates": 3}]}, path)
+    return str(path)
+
+
+def translator(source: str, state: Dict[str, Tensor], path: Path, policy: str = "error", **symbols: Any) -> Any:
+    """A model that starts from a state, which is restored or read as a masked LM."""
+    options: Dict[str, Any] = dict(symbols=symbols, keep_decoder_layers="last:2", embedding_mismatch=policy)
+    if source == "masked LM":
+        return veco_builders.translator(init_from_mlm=write(path / "pretrained.pt", state), **options)
+    model = veco_builders.translator(no_scale_embedding=True, **options)
+    model.load_state_dict(dict(state))
+    return model
+
+
+def assert_rows(model: Any, state: Dict[str, Tensor], rows: List[int]) -> None:
+    """The first rows of the embeddings and of the output projection are these of the state."""
+    for name in WORDS:
+        assert torch.equal(model.state_dict()[name][: len(rows)], state[WORDS[0]][rows]), name
+
+
+# ---- In the state. ----
+
+
+def test_the_state_of_a_pretraining_tells_it_whatever_becomes_of_its_numbers(tmp_path: Path) -> None:
+    model = veco_builders.random_pretrainer(symbols=BEFORE_TAGS)
+    shape = (builders.MASK, 0)
+    assert model.state_dict()[MARK].shape == shape
+    moving = EMA(model, EMAConfig(store_ema=True, ema_decay=0.5))
+    moving.step(model)
+    assert moving.model.state_dict()[MARK].shape == shape
+    assert model.half().state_dict()[MARK].shape == shape
+    files = [tmp_path / f"{number}.pt" for number in range(2)]
+    for file in files:
+        write(file, pretrained())
+    average.write_average(files, tmp_path / "average.pt")
+    export_checkpoint(tmp_path / "average.pt", tmp_path / "out", dictionaries=False, half=True)
+    import_checkpoint(tmp_path / "out", tmp_path / "back.pt")
+    assert read_checkpoint(tmp_path / "back.pt")["model"][MARK].shape == shape
+    found = read_masked_lm(tmp_path / "back.pt")
+    assert (found.mask_row, found.mask_last) == (builders.MASK, False)
+    assert MARK not in found.tensors and MARK in found.report.dropped
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(ROWS, 0), torch.zeros(0, 0), torch.tensor(3), torch.zeros(3, 1)])
+def test_a_place_that_is_none_is_refused(tmp_path: Path, wrong: Tensor) -> None:
+    state = {**pretrained(), MARK: wrong}
+    with pytest.raises(CheckpointError, match=rf"lm_head.mask_row is .*, expected \(row of <mask>, 0\) .* {ROWS} rows"):
+        read_masked_lm(write(tmp_path / "x.pt", state))
+    with pytest.raises(ValueError, match="lm_head.mask_row is"):
+        translator("state", state, tmp_path, **BEFORE_TAGS)
+
+
+def test_pretraining_goes_on_with_and_without_it() -> None:
+    for older in (False, True):
+        state = pretrained(older)
+        model = veco_builders.pretrainer(symbols=BEFORE_TAGS)
+        model.load_state_dict(dict(state))
+        assert len(model.lm_head.mask_row) == builders.MASK and torch.equal(model.lm_head.bias, state["lm_head.bias"])
+    other = veco_builders.pretrainer(symbols={"pieces": builders.PIECES + 2})  # as many entries
+    other.load_state_dict(pretrained(older=True))
+    with pytest.raises(
+        ValueError, match=r"has <mask> in row 29, the data's dictionary as entry 31; valid: the dictionary that"
+    ):
+        other.load_state_dict(pretrained())
+
+
+# ---- Translation, restored or from a masked LM. ----
+
+
+@pytest.mark.parametrize("source", ["state", "masked LM"])
+def test_that_row_is_left_out_where_the_dictionary_lacks_it(source: str, tmp_path: Path, caplog: Any) -> None:
+    """And the languages behind it keep their own rows."""
+    caplog.set_level("INFO")
+    state = pretrained()
+    model = translator(source, state, tmp_path, mask=False, tags=TAGS)
+    assert_rows(model, state, [row for row in range(ROWS) if row != builders.MASK])
+    assert "encoder.embed_tokens.weight: without row 29, <mask>, which the dictionary does not have" in caplog.text
+    shorter = translator(source, state, tmp_path, policy="truncate", mask=False)
+    assert_rows(shorter, state, list(range(builders.MASK)))
+    longer = translator(source, state, tmp_path, policy="extend", mask=False, tags=(*TAGS, "[fr]"))
+    assert_rows(longer, state, [row for row in range(ROWS) if row != builders.MASK])
+
+
+@pytest.mark.parametrize("source", ["state", "masked LM"])
+@pytest.mark.parametrize("older", [False, True])
+def test_its_own_dictionary_just_works(source: str, older: bool, tmp_path: Path) -> None:
+    state = pretrained(older)
+    assert_rows(translator(source, state, tmp_path, **BEFORE_TAGS), state, list(range(ROWS)))
+    if source == "masked LM":
+        again = veco_builders.pretrainer(init_from_mlm=str(tmp_path / "pretrained.pt"), symbols=BEFORE_TAGS)
+        assert torch.equal(again.lm_head.bias, state["lm_head.bias"]) and len(again.lm_head.mask_row) == builders.MASK
+
+
+@pytest.mark.parametrize("source", ["state", "masked LM"])
+def test_mask_elsewhere_is_refused(source: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="<mask> is entry 31 of the dictionary, but row 29 of .*--srcdict"):
+        translator(source, pretrained(), tmp_path, mask=True, pieces=builders.PIECES + 2)
+
+
+@pytest.mark.parametrize("source", ["state", "masked LM"])
+def test_nothing_is_guessed_for_older_states(source: str, tmp_path: Path) -> None:
+    state = pretrained(older=True)
+    message = (
+        r"has 32 rows and does not tell which one is that of <mask> .* of 31 entries has no <mask> and ends with \[en\]"
+    )
+    for policy in ("error", "extend", "truncate"):
+        with pytest.raises(ValueError, match=message):
+            translator(source, state, tmp_path, policy, mask=False, tags=TAGS)
+    last = pretrained(older=True, mask=True)
+    assert_rows(translator(source, last, tmp_path, mask=False), last, list(range(builders.MASK)))
+
+
+def test_readers_that_need_it_last_say_so(tmp_path: Path) -> None:
+    """Those of the other models, which have no use for tags."""
+    path = write(tmp_path / "pretrained.pt", pretrained())
+    with pytest.raises(
+        ValueError, match="has <mask> in row 29 and 2 rows behind it; valid here: a masked LM whose last row"
+    ):
+        read_masked_lm_for(path, argparse.Namespace())
+    last = write(tmp_path / "last.pt", pretrained(mask=True))
+    assert read_masked_lm_for(last, argparse.Namespace()).mask_row == builders.MASK
+
+
+def test_a_dictionary_beside_the_masked_lm_agrees_or_is_refused(tmp_path: Path) -> None:
+    pieces = [f"p{number}" for number in range(builders.PIECES)]
+    state = pretrained()
+    (tmp_path / "dict.txt").write_text("".join(f"{text} 1\n" for text in [*pieces, "<mask>", *TAGS]))
+    assert_rows(translator("masked LM", state, tmp_path, **BEFORE_TAGS), state, list(range(ROWS)))
+    (tmp_path / "dict.txt").write_text("".join(f"{text} 1\n" for text in [*pieces, *TAGS, "<mask>"]))
+    with pytest.raises(ValueError, match="has <mask> in row 29, the dict.txt beside it as entry 31"):
+        translator("masked LM", state, tmp_path, mask=True, tags=TAGS)
+
+
+# ---- With a dictionary map. ----
+
+
+def kept() -> List[bool]:
+    """A map of the whole dict.txt, tags and <mask> included, that leaves out every second piece."""
+    return [number >= builders.PIECES or number % 2 == 0 for number in range(ROWS - 4)]
+
+
+@pytest.mark.parametrize("source", ["state", "masked LM"])
+def test_a_map_keeps_it_where_the_dictionary_has_it(source: str, tmp_path: Path) -> None:
+    state = pretrained()
+    rows = [*range(4), *(4 + number for number, stays in enumerate(kept()) if stays)]
+    symbols: Dict[str, Any] = {"pieces": 13, "kept_rows": kept()}
+    assert_rows(translator(source, state, tmp_path, **symbols, **BEFORE_TAGS), state, rows)
+    for wrong, message in (
+        ({"mask": False, "tags": ("[fr]", *TAGS)}, "puts it in row 17, the data's dictionary has no <mask>"),
+        ({"mask": True, "tags": TAGS, "pieces": 14}, "puts it in row 17, the data's dictionary has it as entry 18"),
+        # One line less than entries: the last row is no <mask> that the map would not list.
+        (
+            {"kept_rows": kept()[:-1], "mask": False, "tags": TAGS},
+            r"has 27 lines.*valid here: 28 lines, .*<mask> \(row 29\) among them",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            translator(source, state, tmp_path, "extend", **{**symbols, **wrong})
+
+
+# ---- Released ones. ----
+
+
+@pytest.mark.parametrize(
+    ("layers", "added"), [(2, {"tags": ("[en]",)}), (LAYERS, {"tags": ("[en]",)}), (2, {"pieces": 26})]
+)
+def test_a_tag_does_not_get_the_row_of_mask(layers: int, added: Dict[str, Any]) -> None:
+    """A released model's last row is <mask>'s, also where a dictionary without it has as many entries."""
+    released = veco_builders.stock_state()
+    options: Dict[str, Any] = dict(symbols=added, keep_decoder_layers=f"last:{layers}")
+    with pytest.raises(ValueError, match="has 30 entries, the state to load 29 rows, .* valid here: extend"):
+        veco_builders.translator(**options).load_state_dict(dict(released))
+    model = veco_builders.translator(**options, embedding_mismatch="extend")
+    before = model.encoder.embed_tokens.weight.detach().clone()
+    model.load_state_dict(dict(released))
+    assert_rows(model, released, list(range(builders.MASK)))
+    assert torch.equal(model.encoder.embed_tokens.weight[-1], before[-1])
+
+
+@pytest.mark.parametrize("words", [{"decoder.layers.3.fc1.bias"}, {"encoder.layers.0.fc2.bias"}])
+def test_a_translator_of_more_layers_has_its_dictionarys_rows(words: Any) -> None:
+    """Its decoder was trained apart: of the same dictionary no row is left out, wherever that has <mask>."""
+    for symbols in ({"tags": ("[en]",)}, {"tags": TAGS}, BEFORE_TAGS):
+        rows = 29 + len(symbols["tags"]) + bool(symbols.get("mask"))
+        state = veco_builders.stock_state(rows=rows)
+        for name in words:
+            state[name] = state[name] + 1
+        model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
+        model.load_state_dict(dict(state))
+        assert_rows(model, state, list(range(rows)))
+
+
+# ---- A translator of all layers in which nothing has moved yet. ----
+
+
+def cut(lines: int = builders.PIECES, tags: Any = TAGS, **options: Any) -> Any:
+    """A translator of all layers with a map that keeps two entries of three."""
+    stays = [number % 3 != 1 for number in range(lines)]
+    symbols = {"pieces": sum(stays), "tags": tags, "kept_rows": stays}
+    return veco_builders.translator(
+        symbols=symbols, keep_decoder_layers=f"last:{LAYERS}", embedding_mismatch="extend", **options
+    )
+
+
+@pytest.mark.parametrize("unscaled", [False, True])
+def test_a_map_does_not_cut_again_before_anything_has_moved(unscaled: bool) -> None:
+    """The first update of a warm-up has the learning rate 0: decoder and encoder are still equal."""
+    model = cut(no_scale_embedding=unscaled)
+    model.load_state_dict(pretrained(mask=True) if unscaled else veco_builders.stock_state())
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    again = cut(no_scale_embedding=unscaled)
+    again.load_state_dict(dict(state))
+    assert [name for name, tensor in again.state_dict().items() if not torch.equal(tensor, state[name])] == []
+
+
+@pytest.mark.parametrize(
+    ("symbols", "unscaled"),
+    [({}, False), ({"mask": True}, False), ({"tags": TAGS}, False), ({"tags": ("[en]",)}, True), (BEFORE_TAGS, True)],
+)
+def test_neither_does_anything_else_change(symbols: Dict[str, Any], unscaled: bool) -> None:
+    options: Dict[str, Any] = dict(symbols=symbols, keep_decoder_layers=f"last:{LAYERS}", no_scale_embedding=unscaled)
+    model = veco_builders.translator(**options, embedding_mismatch="extend")
+    source = pretrained(**({"mask": True, **symbols})) if unscaled else veco_builders.stock_state()
+    model.load_state_dict(source)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    again = veco_builders.translator(**options)
+    again.load_state_dict(dict(state))
+    assert [name for name, tensor in again.state_dict().items() if not torch.equal(tensor, state[name])] == []
+
+
+def test_rows_that_may_be_cut_or_not_are_refused() -> None:
+    """As many entries come as go, and as many rows as entries: a released one, or what was made of it?"""
+    released = veco_builders.stock_state()
+    gone = sum(number % 3 == 1 for number in range(builders.PIECES))
+    tags = [f"[x{number}]" for number in range(gone + 1)]
+    with pytest.raises(ValueError, match="has 30 rows, as many as the data's dictionary has entries .* cannot be told"):
+        cut(tags=tags).load_state_dict(dict(released))
+    cut(tags=tags[:-3]).load_state_dict(dict(released))
