@@ -4,7 +4,8 @@
 
 Forward and backward, no optimiser, random weights. Masked positions are projected in chunks, with all their logits at once, or, as
 a naive masked LM does, every position is. The peer is a stock transformer of as many layers on each side (its encoder and decoder
-share nothing, so it has more weights) that translates the same pairs, with the chunked criterion. Tokens are those of both sides.
+share nothing, so it has more weights) that translates the same pairs, with the chunked criterion. A chunk of ours has 64 positions
+here: of the 256 that training has by default the batch would fill no second one. Tokens are those of both sides.
 Memory is what a step needs beyond weights and their gradients.
 """
 
@@ -127,7 +128,7 @@ def run(options: argparse.Namespace, device: torch.device) -> List[Dict[str, Any
         "target": target,
         "ntokens": target.numel(),
     }
-    criterion = LabelSmoothedLinearCrossEntropyCriterion(task, False, 0.1, loss_chunk_size=options.chunk)
+    criterion = LabelSmoothedLinearCrossEntropyCriterion(task, False, 0.1)
     count = int(data["masked"].sum())
     if count <= options.chunk:
         raise ValueError(

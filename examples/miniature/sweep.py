@@ -30,7 +30,7 @@ from data_prep.io import read_json, sha256, write_json  # noqa: E402
 
 PRINTING = Lock()
 
-_SETTING = re.compile(r"\$\{([A-Z][A-Z_]*):[-+]")
+_SETTING = re.compile(r"\$\{([A-Z][A-Z_]*):?[-+]")
 _KEPT = {"PYTHON", "PYTHONPATH"}
 
 

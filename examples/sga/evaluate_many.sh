@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Average the 5 best checkpoints (BEST=N: the N best) of a run over several languages, translate every language, print and keep a table of each test set.
 #   bash examples/sga/evaluate_many.sh OUT NAME PASSES [fairseq-generate options, as --iter-decode-ctc-beam 5]
-# TRAINED="de es fr ru", ZERO="vi he eu", TARGET=en as in prepare_many.sh: all of them are translated; which ones the model was trained on
+# TRAINED="de es fr ru", ZERO="vi he eu" (ZERO= for none), TARGET=en as in prepare_many.sh: all of them are translated; which ones the model was trained on
 # is read from its checkpoint. SUBSETS="test ntrex" are the test sets. Hypotheses and tables go to OUT/NAME/SUBSET-PASSES.
 # MAX_SOURCE=256 is the longest source (positions of the masked LM / slots a token); longer ones are cut.
 set -euo pipefail

@@ -18,6 +18,8 @@ if [ "$task" = pairs ]; then
     for file in "$out/bin"/dict.*.txt "$out/bin"/*."$source-$target.$source".{bin,idx}; do ln -sf "$(realpath "$file")" "$bin/"; done
 fi
 "$PYTHON" -m fairseq_plugins.checkpoints.average --directory "$out/$name" --best "${BEST:-5}" --allow-fewer --output "$out/$name/average.pt"
+lines=()
+[ ! -f "$out/bin/pieces/test.$source" ] || lines=(--lines-of "$out/bin/pieces/test.$source")
 for iteration in $iterations; do
     log=$out/$name/generate-$iteration-$passes
     fairseq-generate "$bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \
@@ -25,6 +27,5 @@ for iteration in $iterations; do
         $cut --skip-invalid-size-inputs-valid-test \
         --print-step --remove-bpe sentencepiece --batch-size 32 "$@" >"$log.log" 2>"$log.err" ||
         { tail -n 20 "$log.err" >&2; exit 1; }
-    "$PYTHON" -m data_prep.hypotheses --input "$log.log" --lines-of "$out/bin/pieces/test.$source" \
-        --output "$keep/$iteration-$passes.$target"
+    "$PYTHON" -m data_prep.hypotheses --input "$log.log" ${lines[@]+"${lines[@]}"} --output "$keep/$iteration-$passes.$target"
 done

@@ -1,8 +1,9 @@
 """Is one encoder's retrieval better than another's? A paired test: ``python -m fairseq_plugins.analysis.retrieval_comparison``.
 
-    … FIRST.json OTHER.json [OTHER.json …]     files that ``retrieval tatoeba --json`` wrote, of the same pairs
+    … FIRST.json OTHER.json [OTHER.json …]     what ``retrieval tatoeba --json`` or ``pair_probe --json`` wrote of the same pairs
 
-Each file is taken in the layer that was chosen in it. A sentence pair scores 0, 1/2 or 1: found in neither, one or both directions.
+Each file is taken in the layer that was chosen in it. A sentence pair scores 0, 1/2 or 1: found in neither, one or both directions
+(of ``pair_probe`` 0 or 1: its class was guessed).
 Approximate randomisation: how often would the difference of the means be as large, did chance alone say which of the two
 systems each score belongs to?
 
@@ -119,7 +120,8 @@ def work(args: argparse.Namespace) -> None:
         if result is not None:
             results.append({"first": names[0], "than": name, **result})
     say(
-        f"accuracy in percent, mean of both directions; {names[0]} less the other: approximate randomisation over sentence pairs\n"
+        f"accuracy in percent, where there are two directions their mean; {names[0]} less the other: approximate randomisation "
+        "over sentence pairs\n"
     )
     say(table(["model", "layer", *found[0].scores, "all", "difference", "p"], rows))
     if args.json:

@@ -206,7 +206,7 @@ def read_source(checkpoint: Mapping[str, Any], file: Path, origin: str) -> Sourc
     huggingface.settle(renamed, origin)
     words = renamed.tensors.get(_WORDS)
     rows = words.size(0) if words is not None and words.dim() else 0
-    padding_idx = padding.padding_row(config, list(checkpoint), file.parent, rows, origin)
+    padding_idx = padding.padding_row(config, file.parent, rows, origin)
     stated, heads = huggingface.stated_sizes(config, padding_idx), huggingface.attention_heads(config)
     return Source(renamed, stated, heads, padding_idx, huggingface.EXPECTED, "num_attention_heads")
 

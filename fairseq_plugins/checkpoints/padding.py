@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 from . import huggingface, vocabularies
 from .encoder_languages import find_dictionary
@@ -18,15 +18,14 @@ _UNSAID = 0
 """What transformers wrote as ``pad_token_id`` for every model in January 2020, while XLM-R's own code had 1 as a constant."""
 
 
-def padding_row(config: Mapping[str, Any], names: Sequence[str], folder: Path, rows: int, origin: str) -> int:
+def padding_row(config: Mapping[str, Any], folder: Path, rows: int, origin: str) -> int:
     """Row of ``<pad>`` in a folder of XLM-R's layout.
 
-    Where ``pad_token_id`` is not 1, the tokenizer or dictionary beside it is asked. A 0 of an XLM-R or a VECO counts as not said,
+    Where ``pad_token_id`` is not 1, the tokenizer or dictionary beside it is asked. A 0 counts as not said,
     unless a file beside it says 0 too.
 
     Args:
         config: ``config.json``, checked.
-        names: of the tensors in the weights.
         folder: with ``config.json``.
         rows: of the embedding.
         origin: how messages call the weights.
@@ -42,8 +41,7 @@ def padding_row(config: Mapping[str, Any], names: Sequence[str], folder: Path, r
     beside = _beside(folder, rows)
     if beside is not None and beside[1] == stated:
         return stated
-    constant = huggingface.has_cross_attention(names) or huggingface.model_type(config, names) == "xlm-roberta"
-    if stated == _UNSAID and constant and (beside is None or beside[1] == ROW):
+    if stated == _UNSAID and (beside is None or beside[1] == ROW):
         logger.warning(
             "%s: pad_token_id = %d in %s: row %d is taken for %s, as in every XLM-R, and positions are counted from row %d",
             origin,

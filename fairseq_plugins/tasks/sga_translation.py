@@ -265,12 +265,13 @@ class SGATranslationTask(TranslationTask):
         Raises:
             ValueError: the target language is none that the prompts were trained to write.
         """
-        written = sorted({name.split("-")[-1] for name in trained})
+        target = self.cfg.target_lang
         for pair in set(self.trained_pairs()) - set(trained):
-            if self.cfg.target_lang not in written:
+            if not any(name.endswith(f"-{target}") for name in trained):
                 raise ValueError(
-                    f"--target-lang {self.cfg.target_lang}: the prompts of this checkpoint were trained to write "
-                    f"{', '.join(written)} alone, nothing tells them to write another language; any source language may be decoded"
+                    f"--target-lang {target}: the prompts of this checkpoint were trained on {', '.join(trained)} alone, nothing "
+                    "tells them to write another language (any source may be decoded); if it is the same language, give the data's "
+                    "files the name that it had in training"
                 )
             logger.info(
                 f"zero-shot: {pair} is none of the pairs that the prompts were trained on: {', '.join(trained)}"

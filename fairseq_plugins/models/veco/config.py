@@ -97,7 +97,9 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
             option, ours = name.replace("_", "-"), name.replace("_layers_to_keep", "-layers")
             raise ValueError(f"--{option} {getattr(args, name)}: this model has --keep-{ours} instead; write that")
     if getattr(args, "attention_dropout", None) is None:
-        args.attention_dropout = 0.1 if pretrains else 0.0  # XLM-R's; that of the authors' fine-tuning
+        args.attention_dropout = (
+            0.1 if pretrains else 0.0
+        )  # XLM-R's; that of the authors' architecture (their script gives 0.1)
     if getattr(args, "no_scale_embedding", None) is None:
         args.no_scale_embedding = pretrains or bool(args.init_from_mlm)
     for name in ("embed_dim", "ffn_embed_dim", "attention_heads"):

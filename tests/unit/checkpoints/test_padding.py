@@ -104,7 +104,7 @@ def test_other_names_do_not_make_up_for_the_model_type(tmp_path: Path, prefix: s
             "xlm-roberta",
             r"<pad> in row 0 \(pad_token_id\), the tokenizer .* in row 2",
         ),
-        (0, FAIRSEQ, "roberta", r"<pad> in row 0 \(pad_token_id\), the tokenizer beside it in row 1"),
+        (5, FAIRSEQ, "roberta", r"<pad> in row 5 \(pad_token_id\), the tokenizer beside it in row 1"),
         (5, FAIRSEQ, "xlm-roberta", r"<pad> in row 5 \(pad_token_id\), the tokenizer beside it in row 1"),
     ],
 )
@@ -141,3 +141,13 @@ def test_another_row_on_which_both_agree_stays(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="pad_token_id = 0, expected 1"):
         veco_state_from_folder(veco)
     assert json.loads((veco / "config.json").read_text())["pad_token_id"] == 0
+
+
+@pytest.mark.parametrize("model_type", ["xlm-roberta", "roberta", "camembert"])
+def test_a_zero_counts_as_not_said_in_every_model_of_that_code(tmp_path: Path, model_type: str) -> None:
+    """All of them have the constant 1 in their embeddings."""
+    said, unsaid = (
+        plain(tmp_path / name, model_type=model_type, **more) for name, more in (("a", {}), ("b", {"pad_token_id": 0}))
+    )
+    tables = [read_encoder(path).tensors["embed_positions.weight"] for path in (said, unsaid)]
+    assert torch.equal(*tables) and read_masked_lm(unsaid).sizes["padding_idx"] == 1

@@ -203,8 +203,19 @@ def test_a_trained_pair_is_not_zero_shot(folder: Path, caplog: Any) -> None:
 def test_another_target_language_is_refused(folder: Path) -> None:
     state = setup(folder).state_dict()
     for task in (single(folder, "en", "de"), setup(folder, lang_pairs=None, source_lang="en", target_lang="de")):
-        with pytest.raises(ValueError, match="--target-lang de: the prompts .* trained to write en alone"):
+        with pytest.raises(ValueError, match="--target-lang de: the prompts .* trained on de-en, fr-en alone"):
             task.load_state_dict(state)
+
+
+def test_a_target_language_with_a_hyphen_is_one_language(folder: Path, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    task = single(folder)
+    task.cfg.source_lang, task.cfg.target_lang = "vi", "zh-CN"
+    task.load_state_dict({PAIRS: ["de-zh-CN"]})
+    assert "zero-shot: vi-zh-CN is none of" in caplog.text
+    task.cfg.target_lang = "CN-zh"
+    with pytest.raises(ValueError, match="--target-lang CN-zh"):
+        task.load_state_dict({PAIRS: ["de-zh-CN"]})
 
 
 def test_pairs_that_are_named_must_be_those_of_the_checkpoint(folder: Path) -> None:

@@ -1,0 +1,197 @@
+"""What the frozen vectors of a sentence pair tell of its class: ``python -m fairseq_plugins.analysis.pair_probe``.
+
+    … MODEL --train en=FILE.tsv --dev en=FILE.tsv --test en=FILE.tsv [--test de=FILE.tsv …]     first, second sentence, class
+
+Each sentence is read alone; its vector is the mean of a layer's output over its tokens. Of a pair (u, v) a logistic regression
+(scikit-learn, on standardised features) sees u, v, |u - v| and u * v. Layer and penalty are those with the best accuracy on
+``--dev``, the tests are other sentences or languages. Nothing of the encoder is trained: the test of a small model that cannot be
+fine-tuned on so few pairs, and a lower bound for one that can. ``retrieval_comparison`` compares the files of ``--json``.
+
+Source: features of InferSent (Conneau et al. 2017, section 3.1), there over encoders that are trained for it.
+"""
+
+import argparse
+import logging
+import sys
+import warnings
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from .pretrained import Pretrained, add_model_options, add_text_options, vector_folder
+from .report import log_to_stderr, named_paths, run, say, short_names, table, write_json
+from .text import read_lines
+
+logger = logging.getLogger(__name__)
+
+PENALTIES = (0.0001, 0.001)
+"""Values of C that are tried: strong penalties, since there are four features a dimension."""
+
+
+class Pairs(NamedTuple):
+    """Sentence pairs of a language.
+
+    Attributes:
+        language: of both sides.
+        sides: first and second sentences.
+        classes: of each pair.
+    """
+
+    language: str
+    sides: Tuple[List[str], List[str]]
+    classes: List[str]
+
+
+def read_pairs(language: str, path: str, option: str, limit: Optional[int] = None) -> Pairs:
+    """Read ``first<TAB>second<TAB>class`` lines, the first ``limit``.
+
+    Raises:
+        ValueError: a line without three fields or with an empty one; names the line, counted from 1.
+    """
+    rows = [line.split("\t") for line in read_lines(path, limit)]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != 3 or not all(cell.strip() for cell in row):
+            raise ValueError(
+                f"{option} {language}={path}: line {number}: valid: sentence<TAB>sentence<TAB>class, none of them empty"
+            )
+    return Pairs(language, ([row[0] for row in rows], [row[1] for row in rows]), [row[2] for row in rows])
+
+
+def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """u, v, |u - v| and u * v, side by side. (N, C) twice -> (N, 4C)."""
+    return np.concatenate([first, second, np.abs(first - second), first * second], axis=1)
+
+
+class Choice(NamedTuple):
+    """The best layer and penalty.
+
+    Attributes:
+        layer: 0 = the embedding's output.
+        penalty: C of the logistic regression; smaller is stronger.
+        classifier: trained with them.
+        dev: layer -> best accuracy on the development pairs, in [0, 1].
+    """
+
+    layer: int
+    penalty: float
+    classifier: Any
+    dev: Dict[int, float]
+
+
+def choose(features: Dict[str, Dict[int, np.ndarray]], train: Pairs, dev: Pairs) -> Choice:
+    """Train a classifier for each layer and penalty, and take the best on ``dev``; of equal ones the lowest layer.
+
+    Args:
+        features: ``train`` and ``dev`` -> layer -> (N, 4C).
+        train: gives the classes of the one.
+        dev: of the other.
+    """
+    best: Optional[Choice] = None
+    accuracies: Dict[int, float] = {}
+    reached = -1.0
+    for layer, rows in features["train"].items():
+        for penalty in PENALTIES:
+            classifier = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=200))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is chosen from two
+                classifier.fit(rows, train.classes)
+            accuracy = float(classifier.score(features["dev"][layer], dev.classes))
+            accuracies[layer] = max(accuracies.get(layer, 0.0), accuracy)
+            if accuracy > reached:
+                reached, best = accuracy, Choice(layer, penalty, classifier, accuracies)
+        logger.info("layer %d: %.1f %% of the development pairs", layer, 100 * accuracies[layer])
+    assert best is not None
+    return best
+
+
+def work(args: argparse.Namespace) -> None:
+    """Compute, print and write."""
+    found = {
+        name: named_paths(getattr(args, name), f"--{name}", "en=FILE.tsv", "LANG=FILE")
+        for name in ("train", "dev", "test")
+    }
+    for name in ("train", "dev"):
+        if len(found[name]) != 1:
+            raise ValueError(f"--{name}: valid: one LANG=FILE; got {', '.join(found[name])}")
+    sets = {
+        f"{name}.{language}" if name == "test" else name: read_pairs(language, path, f"--{name}", args.limit)
+        for name, paths in found.items()
+        for language, path in paths.items()
+    }
+    known = set(sets["train"].classes)
+    for name, pairs in sets.items():
+        strange = sorted(set(pairs.classes) - known)
+        if strange or len(known) < 2:
+            raise ValueError(
+                f"--{name.split('.')[0]}: class {strange or sorted(known)}; valid: those of --train, two at least"
+            )
+    model = short_names([args.model])[0]
+    with vector_folder(args) as folder:
+        encoder = Pretrained(args.model, model, args)
+
+        def of(name: str, layers: Optional[List[int]] = None) -> Dict[int, np.ndarray]:
+            pairs = sets[name]
+            u, v = (
+                encoder.vectors(side, pairs.language, f"{name}.{number}", folder, layers)
+                for number, side in enumerate(pairs.sides)
+            )
+            return {layer: pair_features(u.layer(layer).numpy(), v.layer(layer).numpy()) for layer in u.layers}
+
+        chosen = choose({name: of(name) for name in ("train", "dev")}, sets["train"], sets["dev"])
+        signs = {}
+        for name in (name for name in sets if name.startswith("test.")):
+            guesses = chosen.classifier.predict(of(name, [chosen.layer])[chosen.layer])
+            signs[sets[name].language] = "".join(str(int(a == b)) for a, b in zip(guesses, sets[name].classes))
+    report(args, model, chosen, signs)
+
+
+def report(args: argparse.Namespace, model: str, chosen: Choice, signs: Dict[str, str]) -> None:
+    """Print the tables and write the file."""
+    say(f"{model}: accuracy on the development pairs by layer, in percent\n")
+    say(table(["layer", *map(str, chosen.dev)], [["accuracy", *(f"{100 * one:.1f}" for one in chosen.dev.values())]]))
+    scores = {language: text.count("1") / len(text) for language, text in signs.items()}
+    mean = sum(scores.values()) / len(scores)
+    say(f"\nlayer {chosen.layer}, C = {chosen.penalty:g}\n")
+    cells = [f"{100 * one:.1f}" for one in [*scores.values(), mean]]
+    say(table(["test", *scores, "mean"], [["accuracy", *cells]]))
+    if args.json is not None:
+        content = {"model": model, "layer": chosen.layer, "penalty": chosen.penalty, "dev": chosen.dev, "test": scores}
+        write_json(args.json, {**content, "found": {language: [text] for language, text in signs.items()}})
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    result = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins.analysis.pair_probe",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
+    for name, text in (("train", "trains the classifier"), ("dev", "chooses layer and penalty"), ("test", "is scored")):
+        more = "; again for more" if name == "test" else ""
+        result.add_argument(
+            f"--{name}",
+            required=True,
+            action="append",
+            metavar="LANG=FILE",
+            help=f"{text}: sentence, sentence, class a line{more}",
+        )
+    add_text_options(result)
+    result.add_argument("--json", metavar="FILE", help="write every number there, and which test pairs were right")
+    result.set_defaults(plot=None)
+    add_model_options(result.add_argument_group("how the model reads text"))
+    return result
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    return run(parser(), work, argv)
+
+
+if __name__ == "__main__":
+    log_to_stderr()
+    sys.exit(main())

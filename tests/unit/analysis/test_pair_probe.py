@@ -1,0 +1,125 @@
+"""The probe of sentence pairs: features and scores as loops make them, layer and penalty from the development pairs, refusals."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from fairseq_plugins.analysis import pair_probe as room
+from fairseq_plugins.analysis import retrieval_comparison
+from fairseq_plugins.models.nlu import load_text_encoder
+from tests import nlu_builders
+
+Row = Tuple[List[int], List[int], str]
+
+
+def rows(seed: int, count: int, shift: int = 0) -> List[Row]:
+    """Pairs whose class follows from one piece of the second sentence; ``shift``: another language, with another order."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for _ in range(count):
+        first, second = (generator.integers(0, 20, 4).tolist() for _ in range(2))
+        kind = int(generator.integers(2))
+        second[:3] = [kind, 2 + kind, 4 + kind]
+        found.append((first, second[shift:] + second[:shift], ("no", "yes")[kind]))
+    return found
+
+
+def written(path: Path, pairs: List[Row]) -> Path:
+    def text(side: List[int]) -> str:
+        return " ".join(f"p{piece}" for piece in side)
+
+    path.write_text("".join(f"{text(a)}\t{text(b)}\t{kind}\n" for a, b, kind in pairs), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: Any) -> Path:
+    """A tiny masked LM."""
+    return nlu_builders.write_any("xlmr", tmp_path_factory.mktemp("model") / "xlmr")[0]
+
+
+def line(model: Path, folder: Path, *more: Any, train: int = 120, dev: int = 40) -> List[str]:
+    sets = {"train": ("en", rows(1, train)), "dev": ("en", rows(2, dev)), "test": ("en", rows(3, 30))}
+    items: List[Any] = [model, "--cpu", "--sentencepiece", "none", "--max-tokens", 60]
+    for name, (language, pairs) in sets.items():
+        items += [f"--{name}", f"{language}={written(folder / f'{name}.tsv', pairs)}"]
+    return [str(item) for item in [*items, *more]]
+
+
+def features_by_hand(model: Path, pairs: List[Row], layer: int) -> np.ndarray:
+    """One sentence at a time."""
+    encoder = load_text_encoder(model)
+    found = []
+    for first, second, _ in pairs:
+        with torch.no_grad():
+            u, v = (
+                encoder(torch.tensor([[0, *(4 + piece for piece in side), 2]]))[layer][0].mean(0)
+                for side in (first, second)
+            )
+        found.append(torch.cat([u, v, (u - v).abs(), u * v]).numpy())
+    return np.stack(found)
+
+
+def classes_of(pairs: List[Row]) -> np.ndarray:
+    return np.array([row[2] for row in pairs])
+
+
+def test_scores_are_those_of_features_made_by_hand(model: Path, tmp_path: Path, capsys: Any) -> None:
+    german = written(tmp_path / "test.de", rows(4, 20, shift=1))
+    assert room.main(line(model, tmp_path, "--test", f"de={german}", "--json", tmp_path / "found.json")) == 0
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    train, german_rows = rows(1, 120), rows(4, 20, shift=1)
+    best = []
+    for layer in (0, 1, 2):
+        fit, dev, english, other = (
+            features_by_hand(model, one, layer) for one in (train, rows(2, 40), rows(3, 30), german_rows)
+        )
+        mean, spread = fit.mean(0), fit.std(0)
+        for penalty in room.PENALTIES:
+            classifier = LogisticRegression(C=penalty, max_iter=200).fit((fit - mean) / spread, classes_of(train))
+            guesses = [classifier.predict((one - mean) / spread) for one in (dev, english, other)]
+            right = [found == classes_of(one) for found, one in zip(guesses, (rows(2, 40), rows(3, 30), german_rows))]
+            best.append((right[0].mean(), layer, penalty, {"en": right[1], "de": right[2]}))
+    accuracy, layer, penalty, signs = max(best, key=lambda one: (one[0], -one[1], -one[2]))
+    assert (found["layer"], found["penalty"]) == (layer, penalty)
+    assert max(found["dev"].values()) == found["dev"][str(layer)] == pytest.approx(accuracy)
+    assert found["found"] == {name: ["".join(str(int(one)) for one in row)] for name, row in signs.items()}
+    assert found["test"]["en"] == pytest.approx(np.mean(signs["en"])) and found["test"]["en"] > 0.8
+    shown = capsys.readouterr().out
+    assert f"layer {layer}, C = {penalty:g}" in shown and f"{100 * np.mean(signs['de']):.1f}" in shown
+
+
+def test_two_probes_are_compared_pair_by_pair(model: Path, tmp_path: Path, capsys: Any) -> None:
+    for name, train in (("many", 120), ("few", 6)):
+        assert room.main(line(model, tmp_path, "--json", tmp_path / f"{name}.json", train=train)) == 0
+    capsys.readouterr()
+    assert retrieval_comparison.main([str(tmp_path / "many.json"), str(tmp_path / "few.json")]) == 0
+    shown = capsys.readouterr().out
+    scores = [json.loads((tmp_path / f"{name}.json").read_text())["test"]["en"] for name in ("many", "few")]
+    assert scores[0] > scores[1]
+    assert f"{100 * (scores[0] - scores[1]):+.1f}" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "message"),
+    [
+        ("p1 p2\tp3\n", [], "--test de=.*: line 1: valid: sentence<TAB>sentence<TAB>class"),
+        ("p1\tp3\tno\np1\t\tno\n", [], "--test de=.*: line 2: valid: .* none of them empty"),
+        ("p1\tp3\tmaybe\n", [], r"--test: class \['maybe'\]; valid: those of --train"),
+        ("p1\tp3\tno\n", ["--dev", "de=x"], "--dev: valid: one LANG=FILE; got en, de"),
+        ("p1\tp3\tno\n", ["--test", "x.tsv"], "--test x.tsv: no LANG=FILE; valid: en=FILE.tsv"),
+    ],
+)
+def test_bad_input_is_named(model: Path, tmp_path: Path, text: str, more: List[str], message: str, capsys: Any) -> None:
+    file = tmp_path / "bad.tsv"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as status:
+        room.main(line(model, tmp_path, "--test", f"de={file}", *more))
+    assert status.value.code == 2
+    assert re.search(message, capsys.readouterr().err.replace("\n", " "))
