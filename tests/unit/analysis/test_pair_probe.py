@@ -95,6 +95,26 @@ def test_scores_are_those_of_features_made_by_hand(model: Path, tmp_path: Path, 
     assert f"layer {layer}, C = {penalty:g}" in shown and f"{100 * np.mean(signs['de']):.1f}" in shown
 
 
+def test_features_of_a_pair() -> None:
+    first, second = np.array([[1.0, -2.0]]), np.array([[3.0, 0.5]])
+    assert room.pair_features(first, second).tolist() == [[1.0, -2.0, 3.0, 0.5, 2.0, 2.5, 3.0, -1.0]]
+
+
+@pytest.mark.parametrize("told_by", [[1], [0, 1], [1, 2]])
+def test_the_first_layer_that_tells_most_is_chosen(told_by: List[int]) -> None:
+    sets = {name: room.Pairs("en", ([], []), ["no", "yes"] * count) for name, count in (("train", 40), ("dev", 20))}
+    features = {
+        name: {
+            layer: np.array([[float(one == "yes" and layer in told_by)] * 50 for one in pairs.classes])
+            for layer in range(3)
+        }
+        for name, pairs in sets.items()
+    }
+    found = room.choose(features, sets["train"], sets["dev"])
+    assert (found.layer, found.penalty) == (told_by[0], room.PENALTIES[0])
+    assert {layer for layer, accuracy in found.dev.items() if accuracy == 1.0} == set(told_by)
+
+
 def test_two_probes_are_compared_pair_by_pair(model: Path, tmp_path: Path, capsys: Any) -> None:
     for name, train in (("many", 120), ("few", 6)):
         assert room.main(line(model, tmp_path, "--json", tmp_path / f"{name}.json", train=train)) == 0
