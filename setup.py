@@ -29,14 +29,16 @@ TRANSFORMERS = "transformers>=4.40"
 GENSIM = "gensim>=4.3"
 
 SCIPY = "scipy>=1.7"  # tables of sweeps; fairseq's scikit-learn brings it
+SKLEARN = "scikit-learn>=1.0"  # fairseq 0.12.3 brings it
 
 EXTRAS = {
     # transformers: only to compare logits with it; matplotlib: plots; gensim: word vectors, for which Python 3.14 has none yet
-    "test": ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY],
+    "test": ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY, SKLEARN],
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "huggingface": [TRANSFORMERS],
     "lexicon": [GENSIM],
     "plots": [MATPLOTLIB, SCIPY],
+    "probe": [SKLEARN],
     "comet": ["unbabel-comet>=2.2"],  # needs numpy < 2: give it an environment of its own
 }
 

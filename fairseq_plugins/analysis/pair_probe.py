@@ -17,10 +17,6 @@ import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from .pretrained import Pretrained, add_model_options, add_text_options, vector_folder
 from .report import log_to_stderr, named_paths, run, say, short_names, table, write_json
@@ -66,6 +62,21 @@ def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([first, second, np.abs(first - second), first * second], axis=1)
 
 
+def make_classifier(penalty: float) -> Any:
+    """Standardised features, then a logistic regression with this C; not trained.
+
+    Raises:
+        ValueError: scikit-learn is missing.
+    """
+    try:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+    except ImportError as error:
+        raise ValueError("the probe needs scikit-learn (the extra 'probe'): pip install scikit-learn") from error
+    return make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=200))
+
+
 class Choice(NamedTuple):
     """The best layer and penalty.
 
@@ -95,9 +106,10 @@ def choose(features: Dict[str, Dict[int, np.ndarray]], train: Pairs, dev: Pairs)
     reached = -1.0
     for layer, rows in features["train"].items():
         for penalty in PENALTIES:
-            classifier = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=200))
+            classifier = make_classifier(penalty)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the penalty is chosen from two
+                # Not converged is near enough: the penalty is chosen from two.
+                warnings.filterwarnings("ignore", message="lbfgs failed to converge")
                 classifier.fit(rows, train.classes)
             accuracy = float(classifier.score(features["dev"][layer], dev.classes))
             accuracies[layer] = max(accuracies.get(layer, 0.0), accuracy)
@@ -129,6 +141,7 @@ def work(args: argparse.Namespace) -> None:
             raise ValueError(
                 f"--{name.split('.')[0]}: class {strange or sorted(known)}; valid: those of --train, two at least"
             )
+    make_classifier(PENALTIES[0])  # before the vectors, which take minutes
     model = short_names([args.model])[0]
     with vector_folder(args) as folder:
         encoder = Pretrained(args.model, model, args)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any, List, Tuple
 
@@ -143,3 +144,12 @@ def test_bad_input_is_named(model: Path, tmp_path: Path, text: str, more: List[s
         room.main(line(model, tmp_path, "--test", f"de={file}", *more))
     assert status.value.code == 2
     assert re.search(message, capsys.readouterr().err.replace("\n", " "))
+
+
+def test_a_missing_library_is_named_before_the_work(model: Path, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    with pytest.raises(SystemExit) as status:
+        room.main(line(model, tmp_path))
+    assert status.value.code == 2
+    shown = capsys.readouterr().err
+    assert "needs scikit-learn (the extra 'probe')" in shown and "sentences, " not in shown
