@@ -82,12 +82,13 @@ def pretraining_step(model: Any, data: Dict[str, Tensor], loss: Callable[..., Te
     masked = {name: data[name] for name in ("masked", "joint_masked")}
     chosen = {name: torch.ones_like(mask) if everywhere else mask for name, mask in masked.items()}
 
-    def reduce(name: str, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def wanted(name: str) -> Tensor:
         mask, target = ("joint_masked", "joint_target") if name == "tlm" else ("masked", "target")
-        wanted = data[target][chosen[mask]]
-        if everywhere:
-            wanted = wanted.masked_fill(~masked[mask].flatten(), -100)
-        return loss(hidden, weight, bias, wanted)
+        found = data[target][chosen[mask]]
+        return found.masked_fill(~masked[mask].flatten(), -100) if everywhere else found
+
+    def reduce(counts: Dict[str, int], hidden: Tensor, weight: Tensor, bias: Tensor) -> Dict[str, Tensor]:
+        return {"all": loss(hidden, weight, bias, torch.cat([wanted(name) for name in counts]))}
 
     found = model(data["src_tokens"], joint_tokens=data["joint_tokens"], reduce=reduce, **chosen)
     total = sum(found.values())

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Tuple
 
+import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
@@ -91,10 +92,12 @@ class CrossSequenceMLMCriterion(FairseqCriterion):
             joint = sample["joint_target"][inputs["joint_masked"]]
         targets = {"is_mlm": segments, "cs_mlm": segments, "tlm": joint}
 
-        def loss_of(name: str, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-            return linear_nll(hidden, weight, bias, targets[name], chunk_size=self.chunk_size)[0].sum()
+        def losses_of(counts: Dict[str, int], hidden: Tensor, weight: Tensor, bias: Tensor) -> Dict[str, Tensor]:
+            wanted = torch.cat([targets[name] for name in counts])
+            nats = linear_nll(hidden, weight, bias, wanted, chunk_size=self.chunk_size)[0]
+            return {name: part.sum() for name, part in zip(counts, nats.split(list(counts.values())))}
 
-        losses: Dict[str, Tensor] = model(**inputs, objectives=self.objectives, reduce=loss_of)
+        losses: Dict[str, Tensor] = model(**inputs, objectives=self.objectives, reduce=losses_of)
         loss = sum(losses.values(), segments.new_zeros((), dtype=next(iter(losses.values())).dtype))
         sample_size = inputs["masked"].sum()
         logged: Dict[str, Any] = {

@@ -11,8 +11,11 @@ from ...modules.masked_lm import MaskedLMHead
 from .base import VECOBase
 from .state import check_tied_state
 
-Reduction = Callable[[str, Tensor, Tensor, Tensor], Any]
-"""Name of the objective, hidden (N, C), weight (V, C), bias (V,) -> what becomes of the objective, e.g. its loss."""
+Reduction = Callable[[Dict[str, int], Tensor, Tensor, Tensor], Dict[str, Any]]
+"""Objective -> N_i, hidden (N, C) of all of them in this order, weight (V, C), bias (V,) -> objective -> e.g. its loss.
+
+All are projected together, so that the weight has one gradient of its size at a time.
+"""
 
 SHARED_IN_LAYER = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 SHARED_OUTSIDE = ("embed_tokens", "embed_positions", "layernorm_embedding")
@@ -20,9 +23,10 @@ CROSS_ATTENTION = ("encoder_attn", "encoder_attn_layer_norm")
 OBJECTIVES = ("is", "cs", "tlm")
 
 
-def project(name: str, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The reduction that keeps the logits, whatever the objective: (N, C) -> (N, V)."""
-    return nn.functional.linear(hidden, weight, bias)
+def project(counts: Dict[str, int], hidden: Tensor, weight: Tensor, bias: Tensor) -> Dict[str, Tensor]:
+    """The reduction that keeps the logits: (N_i, V) of each objective."""
+    logits = nn.functional.linear(hidden, weight, bias)
+    return dict(zip(counts, logits.split(list(counts.values()))))
 
 
 class VECOPretrainingModel(VECOBase):
@@ -119,11 +123,10 @@ class VECOPretrainingModel(VECOBase):
             hidden["tlm"] = self.encoder(joint_tokens, src_lengths=None)["encoder_out"][0].transpose(0, 1)[joint_masked]
         if not hidden:
             hidden["tlm"] = self.encoder.embed_tokens.weight[:0]
-        return {name: self._predict(name, states, reduce) for name, states in hidden.items()}
-
-    def _predict(self, name: str, states: Tensor, reduce: Reduction) -> Any:
-        """(N, C) -> what ``reduce`` gives."""
-        return reduce(name, self.lm_head.transform(states), self.lm_head.weight, self.lm_head.bias)
+        states = self.lm_head.transform(torch.cat(list(hidden.values())))
+        return reduce(
+            {name: len(rows) for name, rows in hidden.items()}, states, self.lm_head.weight, self.lm_head.bias
+        )
 
     def _chosen(self, objectives: Sequence[str], masked: Optional[Tensor]) -> Sequence[str]:
         """The objectives that are computed now; raises as :meth:`forward`."""

@@ -191,7 +191,7 @@ def test_the_decoder_route_with_all_layers_is_stock_fairseqs() -> None:
     sample = veco_builders.batch(extra=1)["net_input"]
     tokens, half = sample["src_tokens"], 2
     seen: Dict[str, Any] = {}
-    model(**sample, objectives=("cs",), reduce=lambda name, hidden, weight, bias: seen.update({name: hidden}))
+    model(**sample, objectives=("cs",), reduce=lambda counts, hidden, *_: seen.update(dict.fromkeys(counts, hidden)))
     memory = stock.encoder(torch.cat([tokens[half:], tokens[:half]]), src_lengths=None)
     states = stock.decoder(tokens, encoder_out=memory, features_only=True)[0]
     expected = model.lm_head.transform(states[sample["masked"]])

@@ -247,9 +247,10 @@ def test_only_what_is_needed_runs(model: Any, device: torch.device) -> None:
 def test_only_masked_positions_are_projected(model: Any, device: torch.device) -> None:
     sample = batch(device)
     rows: Dict[str, int] = {}
-    model(**sample["net_input"], reduce=lambda name, hidden, weight, bias: rows.update({name: len(hidden)}))
+    model(**sample["net_input"], reduce=lambda counts, hidden, *_: rows.update(counts, all=len(hidden)))
     count = int(sample["net_input"]["masked"].sum())
-    assert rows == {"is_mlm": count, "cs_mlm": count, "tlm": int(sample["net_input"]["joint_masked"].sum())}
+    pairs = int(sample["net_input"]["joint_masked"].sum())
+    assert rows == {"is_mlm": count, "cs_mlm": count, "tlm": pairs, "all": 2 * count + pairs}
 
 
 def test_masks_must_be_given(model: Any, device: torch.device) -> None:
