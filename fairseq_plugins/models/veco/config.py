@@ -143,7 +143,10 @@ def _check_wiring(args: Any, origin: str) -> None:
     for name, value in _WIRING.items():
         found = getattr(args, name, None)
         if found is not None and found != value:
-            raise ValueError(f"{origin}: {name} {found} is not how XLM-R and VECO are wired; valid: {value}")
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"{origin}: --{option} {found} is not how XLM-R and VECO are wired; valid: {value}, as without this option"
+            )
 
 
 _EQUAL = ("normalize_before", "learned_pos")
@@ -187,7 +190,7 @@ def _resolve_pretraining(args: Any) -> LayerChoice:
         if getattr(args, f"keep_{side}_layers"):
             raise ValueError(f"--keep-{side}-layers: pre-training has the whole stack; choose layers when translating")
     if not args.no_scale_embedding:
-        raise ValueError("no_scale_embedding false: pre-training does not scale embeddings; leave it out")
+        raise ValueError("--no-scale-embedding false: pre-training does not scale embeddings; leave it out")
     _check_wiring(args, "pre-training")
     for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
         wanted = getattr(args, f"encoder_{name}")
@@ -206,6 +209,6 @@ def _resolve_pretraining(args: Any) -> LayerChoice:
             f"valid here: {args.max_source_positions}, as --max-source-positions"
         )
     if not args.share_all_embeddings:
-        raise ValueError("share_all_embeddings false: pre-training has one embedding; leave it out")
+        raise ValueError("--share-all-embeddings false: pre-training has one embedding; leave it out")
     whole = tuple(range(args.encoder_layers))
     return LayerChoice(args.encoder_layers, whole, whole)

@@ -153,8 +153,8 @@ class VECOPretrainingModel(VECOBase):
         """
         half = tokens.size(0) // 2
         other = encoded["encoder_out"][0].detach().roll(half, dims=1)
-        if self.backbone_frozen and torch.is_grad_enabled():
-            # With --checkpoint-activations a layer without an input that needs a gradient has none for its cross-attention either.
+        if self.backbone_frozen and self.cfg.checkpoint_activations and torch.is_grad_enabled():
+            # A checkpointed layer without an input that needs a gradient has none for its cross-attention either.
             other.requires_grad_()
         memory = {
             "encoder_out": [other],

@@ -13,9 +13,9 @@ def test_rows_of_fillers_alone_are_counted_and_the_first_is_named(left: bool, de
     rows = torch.tensor([[5, 6, EOS], [7, EOS, PAD], [EOS, PAD, PAD], [9, EOS, PAD], [EOS, PAD, PAD]], device=device)
     rows = rows.flip(1) if left else rows
     refuse_empty_sources(rows[:2], (PAD, EOS), training=False)
-    with pytest.raises(ValueError, match="2 of the 5 source sentences of a batch are empty, the first is number 3"):
+    with pytest.raises(ValueError, match="2 of the 5 source sentences of a batch are empty, the first is row 3"):
         refuse_empty_sources(rows, (PAD, EOS), training=False)
-    with pytest.raises(ValueError, match="3 of the 5 .* the first is number 3"):
+    with pytest.raises(ValueError, match="3 of the 5 .* the first is row 3"):
         refuse_empty_sources(rows, (9, PAD, EOS), training=False)
 
 

@@ -296,7 +296,7 @@ def test_an_empty_source_is_refused(model: GPTMSPModel, device: torch.device, le
     model.eval()
     with torch.no_grad():
         model.encoder(tokens[:2])
-        with pytest.raises(ValueError, match="2 of the 4 source sentences of a batch are empty, the first is number 3"):
+        with pytest.raises(ValueError, match="2 of the 4 source sentences of a batch are empty, the first is row 3"):
             model.encoder(tokens)
     model.train()
     if device.type == "cpu":  # on a GPU every batch would wait for the answer

@@ -250,7 +250,7 @@ def test_a_sentence_without_its_language_token(backbone: Path) -> None:
 
 def test_a_source_of_its_language_token_alone_is_empty(backbone: Path) -> None:
     model, data = small.build(backbone).eval(), small.net_input(["de", "fr"], ["en", "en"], lengths=(5, 0))
-    with pytest.raises(ValueError, match="1 of the 2 source sentences of a batch are empty, the first is number 2"):
+    with pytest.raises(ValueError, match="1 of the 2 source sentences of a batch are empty, the first is row 2"):
         model(**data)
 
 

@@ -198,7 +198,7 @@ def test_architectures_are_the_same_from_argparse_and_from_hydra(arch: str) -> N
 def test_an_empty_source_is_refused(folder: Path) -> None:
     model = build(folder).eval()
     tokens = torch.tensor([[5, builders.EOS], [builders.PAD, builders.EOS]])
-    with pytest.raises(ValueError, match="1 of the 2 source sentences of a batch are empty, the first is number 2"):
+    with pytest.raises(ValueError, match="1 of the 2 source sentences of a batch are empty, the first is row 2"):
         model.encoder(tokens)
 
 

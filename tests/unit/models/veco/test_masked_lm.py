@@ -96,9 +96,9 @@ def test_translation_takes_the_chosen_layers(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"activation_fn": "relu"}, "activation_fn relu is not how XLM-R and VECO are wired; valid: gelu"),
-        ({"no_scale_embedding": False}, "no_scale_embedding False .*valid: True"),
-        ({"encoder_normalize_before": True}, "encoder_normalize_before True .*valid: False"),
+        ({"activation_fn": "relu"}, "--activation-fn relu is not how XLM-R and VECO are wired; valid: gelu"),
+        ({"no_scale_embedding": False}, "--no-scale-embedding False .*valid: True, as without"),
+        ({"encoder_normalize_before": True}, "--encoder-normalize-before True .*valid: False, as without"),
     ],
 )
 def test_another_wiring_than_the_files_is_refused(mlm: Any, given: Dict[str, Any], message: str) -> None:
