@@ -14,7 +14,7 @@ start=(--pretrained-encoder "$encoder" --embedding-mismatch extend)
 plugin=(--user-dir fairseq_plugins --task cross_lingual_classification --criterion sentence_prediction)
 fairseq-train "$out/xnli" "${plugin[@]}" --input-format xlmr --max-positions 254 --arch "${arch/veco/veco_encoder}" "${start[@]}" \
     --train-subset train.en --valid-subset valid.en --dropout 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --weight-decay 0.01 \
-    --clip-norm 1.0 --lr 0.0005 --lr-scheduler polynomial_decay --warmup-updates $((updates / 10)) --total-num-update "$updates" \
+    --clip-norm 1.0 --lr 0.0003 --lr-scheduler polynomial_decay --warmup-updates $((updates / 10)) --total-num-update "$updates" \
     --max-update "$updates" --max-tokens 2048 --seed "$seed" --num-workers 0 --best-checkpoint-metric accuracy \
     --maximize-best-checkpoint-metric --validate-interval-updates 100 --save-interval-updates 100 --keep-interval-updates 1 \
     --no-epoch-checkpoints --log-format json --log-interval 50 --save-dir "$out/$name" "$@" 2>&1 | tee -a "$out/$name/train.log"
