@@ -123,10 +123,13 @@ class VECOPretrainingModel(VECOBase):
             hidden["tlm"] = self.encoder(joint_tokens, src_lengths=None)["encoder_out"][0].transpose(0, 1)[joint_masked]
         if not hidden:
             hidden["tlm"] = self.encoder.embed_tokens.weight[:0]
+        return self._predict(hidden, reduce)
+
+    def _predict(self, hidden: Dict[str, Tensor], reduce: Reduction) -> Dict[str, Any]:
+        """Objective -> (N_i, C) -> what ``reduce`` gives."""
         states = self.lm_head.transform(torch.cat(list(hidden.values())))
-        return reduce(
-            {name: len(rows) for name, rows in hidden.items()}, states, self.lm_head.weight, self.lm_head.bias
-        )
+        counts = {name: len(rows) for name, rows in hidden.items()}
+        return reduce(counts, states, self.lm_head.weight, self.lm_head.bias)
 
     def _chosen(self, objectives: Sequence[str], masked: Optional[Tensor]) -> Sequence[str]:
         """The objectives that are computed now; raises as :meth:`forward`."""

@@ -140,7 +140,10 @@ def test_bad_options_are_refused_by_name(kind: str, given: Dict[str, Any], messa
         ({"decoder_learned_pos": False}, r"--decoder-learned-pos False: .*valid here: True"),
         ({"decoder_output_dim": 8}, r"--decoder-output-dim 8: .*valid here: 16"),
         ({"activation_fn": "relu"}, "pre-training: --activation-fn relu is not how XLM-R .*valid: gelu"),
-        ({"encoder_normalize_before": True, "decoder_normalize_before": True}, "--encoder-normalize-before True .*False"),
+        (
+            {"encoder_normalize_before": True, "decoder_normalize_before": True},
+            "--encoder-normalize-before True .*False",
+        ),
         ({"no_token_positional_embeddings": True}, "--no-token-positional-embeddings True .*valid: False"),
         ({"layernorm_embedding": False}, "--layernorm-embedding False .*valid: True"),
     ],
