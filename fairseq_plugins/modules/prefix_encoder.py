@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops.masks import additive_key_mask
+from .linear import Linear
 
 Prefix = Sequence[Tuple[Tensor, Tensor]]
 """One (keys, values) pair a layer, each (B or 1, H, P, C / H)."""
@@ -45,10 +46,10 @@ class PrefixSelfAttention(nn.Module):
             raise ValueError(f"embed_dim must be a multiple of heads; got embed_dim={embed_dim}, heads={heads}")
         self.heads = heads
         self.dropout = dropout
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.k_proj = nn.Linear(embed_dim, embed_dim)
-        self.v_proj = nn.Linear(embed_dim, embed_dim)
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        self.q_proj = Linear(embed_dim, embed_dim)
+        self.k_proj = Linear(embed_dim, embed_dim)
+        self.v_proj = Linear(embed_dim, embed_dim)
+        self.out_proj = Linear(embed_dim, embed_dim)
 
     def forward(self, x: Tensor, key_bias: Optional[Tensor], prefix: Optional[Tuple[Tensor, Tensor]]) -> Tensor:
         """Attend from every token of ``x`` to the prefix and to ``x``.
@@ -81,8 +82,8 @@ class PrefixEncoderLayer(nn.Module):
         self.dropout = dropout
         self.self_attn = PrefixSelfAttention(embed_dim, heads, attention_dropout)
         self.self_attn_layer_norm = nn.LayerNorm(embed_dim)
-        self.fc1 = nn.Linear(embed_dim, ffn_dim)
-        self.fc2 = nn.Linear(ffn_dim, embed_dim)
+        self.fc1 = Linear(embed_dim, ffn_dim)
+        self.fc2 = Linear(ffn_dim, embed_dim)
         self.final_layer_norm = nn.LayerNorm(embed_dim)
 
     def _drop(self, x: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ from typing import Iterable, NamedTuple, Optional, Set
 import torch
 from torch import Tensor
 
+from .linear import linear
+
 DEFAULT_CHUNK_SIZE = 8192
 """Vocabulary rows a chunk; with TOKEN_BLOCK tokens, 64 MiB of float32 logits."""
 
@@ -58,11 +60,7 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
     """Logits of vocabulary rows ``start`` to ``end``, (N, end - start), in the accumulation dtype."""
-    rows = weight[start:end]
-    if bias is None:
-        logits = hidden @ rows.t()
-    else:
-        logits = torch.addmm(bias[start:end], hidden, rows.t())
+    logits = linear(hidden, weight[start:end], None if bias is None else bias[start:end])
     return logits.to(accumulation_dtype(hidden.dtype))
 
 
@@ -78,6 +76,8 @@ def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor
         (..., N, U), in the accumulation dtype.
     """
     dtype = accumulation_dtype(hidden.dtype)
+    if rows.dim() == 2 and (bias is None or bias.dim() == 1):
+        return linear(hidden.to(dtype), rows.to(dtype), None if bias is None else bias.to(dtype))
     logits = torch.matmul(hidden.to(dtype), rows.to(dtype).transpose(-1, -2))
     return logits if bias is None else logits + bias.to(dtype)
 

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from ...modules.linear import Linear
 from ...modules.prefix_encoder import split_heads
 
 
@@ -14,8 +15,8 @@ class SemanticProjection(nn.Module):
     def __init__(self, embed_dim: int, heads: int):
         super().__init__()
         self.heads = heads
-        self.key = nn.Linear(embed_dim, embed_dim)
-        self.value = nn.Linear(embed_dim, embed_dim)
+        self.key = Linear(embed_dim, embed_dim)
+        self.value = Linear(embed_dim, embed_dim)
         nn.init.xavier_uniform_(self.key.weight)
         nn.init.xavier_uniform_(self.value.weight)
         nn.init.zeros_(self.key.bias)

@@ -1,0 +1,116 @@
+"""ops.linear against F.linear in float64, and where it leaves the work to F.linear."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from fairseq_plugins.ops import linear as module
+from fairseq_plugins.ops.linear import MIN_WEIGHTS, linear
+
+ROWS, WIDTH = 1024, 256
+
+
+@pytest.fixture
+def parts() -> Any:
+    torch.manual_seed(1)
+    return torch.randn(2, 5, WIDTH), torch.randn(ROWS, WIDTH), torch.randn(ROWS)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """How often oneDNN was asked."""
+    found = []
+    product = torch.ops.mkldnn._linear_pointwise
+
+    class Operators:
+        @staticmethod
+        def _linear_pointwise(*args: Any) -> Any:
+            found.append(args)
+            return product(*args)
+
+    monkeypatch.setattr(torch.ops, "mkldnn", Operators)
+    return found
+
+
+needs_operator = pytest.mark.skipif(not module._AVAILABLE, reason="torch without oneDNN's linear")
+
+
+@needs_operator
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (5, WIDTH), (2, 5, WIDTH)])
+def test_equals_f_linear(parts: Any, asked: Any, biased: bool, shape: Any) -> None:
+    _, weight, bias = parts
+    x = torch.randn(shape)
+    bias = bias if biased else None
+    with torch.no_grad():
+        found = linear(x, weight, bias)
+    expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    assert len(asked) == 1
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
+
+
+@needs_operator
+def test_rows_of_a_larger_weight_and_tokens_apart(parts: Any, asked: Any) -> None:
+    x, weight, bias = parts
+    large = torch.cat([weight, weight + 1.0])
+    with torch.no_grad():
+        found = linear(x[:, ::2], large[ROWS:], bias)
+    assert len(asked) == 1
+    torch.testing.assert_close(found, F.linear(x[:, ::2], weight + 1.0, bias), rtol=1e-5, atol=1e-3)
+
+
+def test_gradients_flow(parts: Any, asked: Any) -> None:
+    x, weight, bias = parts
+    x.requires_grad_()
+    linear(x, weight, bias).sum().backward()
+    assert not asked
+    torch.testing.assert_close(x.grad, weight.sum(dim=0).expand_as(x), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_types_are_left_alone(parts: Any, asked: Any, dtype: torch.dtype) -> None:
+    with torch.no_grad():
+        found = linear(*(part.to(dtype) for part in parts))
+    assert not asked
+    assert found.dtype == dtype
+
+
+def test_autocast_is_left_alone(parts: Any, asked: Any) -> None:
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found = linear(*parts)
+    assert not asked
+    assert found.dtype == torch.bfloat16
+
+
+def test_small_and_empty_products_are_left_alone(parts: Any, asked: Any) -> None:
+    x, weight, bias = parts
+    below = MIN_WEIGHTS // WIDTH - 1
+    with torch.no_grad():
+        assert linear(x, weight[:below], bias[:below]).shape == (2, 5, below)
+        assert linear(x[:, :0], weight, bias).shape == (2, 0, ROWS)
+        assert linear(x, weight.t().contiguous().t(), bias).shape == (2, 5, ROWS)
+    assert not asked
+
+
+def test_a_torch_without_the_operator(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight, bias = parts
+    monkeypatch.setattr(torch.ops, "mkldnn", object())
+    monkeypatch.setattr(module, "_AVAILABLE", module._one_dnn())
+    with torch.no_grad():
+        assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
+
+
+@pytest.mark.filterwarnings("ignore:TF32")
+def test_one_dnn_can_be_switched_off(parts: Any, asked: Any) -> None:
+    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+        linear(*parts)
+    assert not asked
+
+
+def test_a_wrong_width_is_named_as_ever(parts: Any) -> None:
+    x, weight, bias = parts
+    with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        linear(x[..., 1:], weight, bias)
