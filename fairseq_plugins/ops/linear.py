@@ -32,7 +32,8 @@ MIN_WEIGHTS = 2**18
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """``x weight^T + bias``, as ``F.linear``; rounded in another order.
 
-    Only float32 on the CPU without gradients goes to oneDNN: training, GPUs and autocast are as ever.
+    Only float32 on the CPU where autograd records nothing goes to oneDNN: decoding, and the losses in chunks, whose gradients are
+    computed by hand. Layers in training, GPUs and autocast are as ever.
 
     Args:
         x: (..., C).
@@ -43,7 +44,7 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
         (..., V).
     """
     if _AVAILABLE and _wanted(x, weight, bias):
-        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")  # type: ignore[no-any-return]
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return F.linear(x, weight, bias)
 
 
@@ -56,6 +57,6 @@ def _wanted(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> bool:
         and weight.is_contiguous()
         and x.numel() > 0
         and x.size(-1) == weight.size(1)
-        and torch.backends.mkldnn.enabled
+        and bool(torch.backends.mkldnn.enabled)
         and not torch.is_autocast_enabled("cpu")
     )
