@@ -3,7 +3,7 @@
 # targets (pairs with an empty one are left out), and every other split of BIN as it is. train_nat.sh and train_at.sh take this OUT as
 # theirs, train_sga.sh BIN=OUT/bin.
 #   bash examples/sga/distill.sh BIN CHECKPOINT OUT [fairseq-generate options, as --beam 5 --max-tokens 8000]
-# BIN was made by data_prep/preprocess.sh (prepare.sh); PAIR=SOURCE-TARGET (en-de). The set is translated in SHARDS=8 parts: after a stop
+# BIN was made by data_prep/preprocess.sh (prepare.sh) for this pair, in either order; PAIR=SOURCE-TARGET (en-de). The set is translated in SHARDS=8 parts: after a stop
 # run it again, parts that are whole are kept. All options and SHARDS must then be the same.
 set -euo pipefail
 [ $# -ge 3 ] || { sed -n 2,7p "$0" >&2; exit 2; }
@@ -15,14 +15,15 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" PYTHON=${PYTHON:-python}
 case "$shards" in '' | *[!0-9]* | 0*) fail "SHARDS=$shards: valid: a whole number, 1 or more" ;; esac
 [ -f "$checkpoint" ] || fail "CHECKPOINT $checkpoint: no such file"
-pieces=$bin/pieces/train.$source
-for file in "$pieces" "$bin/dict.txt" "$bin/sentencepiece.bpe.model" "$bin/train.$pair.$target.bin"; do
+pieces=$bin/pieces/train.$source named=$pair
+[ -f "$bin/train.$pair.$target.bin" ] || named=$target-$source # as fairseq looks for it
+for file in "$pieces" "$bin/dict.txt" "$bin/sentencepiece.bpe.model" "$bin/train.$named.$target.bin"; do
     [ -f "$file" ] || fail "BIN $bin: no $file; valid: a folder made by data_prep/preprocess.sh with a sentencepiece model, for PAIR=$pair"
 done
 mkdir -p "$out/shards" "$out/pieces" "$out/bin"
 
 # A part belongs to one model, one text and one command line.
-settings=$(printf '%s\n' "shards $shards" "options $*" "$(sha256sum "$checkpoint" "$bin/train.$pair.$source.bin" | cut -d' ' -f1)")
+settings=$(printf '%s\n' "shards $shards" "options $*" "$(sha256sum "$checkpoint" "$bin/train.$named.$source.bin" | cut -d' ' -f1)")
 if [ -f "$out/shards/settings" ] && [ "$settings" != "$(cat "$out/shards/settings")" ]; then
     fail "OUT $out: its parts were made with another checkpoint, text, SHARDS or options; remove $out/shards or take another OUT"
 fi
@@ -52,7 +53,7 @@ paste "$pieces" "$out/translated.$target" | awk -F '\t' -v source="$out/pieces/t
     END { printf "distill: %d of %d translations are empty and left out\n", NR - kept, NR >"/dev/stderr"; exit !kept }
 ' || fail "every translation is empty"
 "$PYTHON" -m data_prep.binarize --pieces "$out/pieces" --pairs "$pair" --splits train --dict "$bin/dict.txt" --output "$out/bin"
-for file in "$bin"/*."$pair".*; do
+for file in "$bin"/*."$named".*; do
     case ${file##*/} in train.*) ;; *) cp "$file" "$out/bin/" ;; esac
 done
 cp "$bin/dict.txt" "$bin/sentencepiece.bpe.model" "$bin/dict.$source.txt" "$bin/dict.$target.txt" "$out/bin/"

@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # Average the 5 best checkpoints of a run (BEST=N: the N best), translate the test set, write the facts of the run.
-#   bash examples/sga/evaluate.sh OUT NAME "CASE ..."
+#   bash examples/sga/evaluate.sh OUT NAME "CASE ..." [fairseq-generate options, as --iter-decode-ctc-beam 10]
 # CASE: a number of denoising passes (SGA, NAT), as "0 1 10"; or the system, each with beam 5: beam (AT, from_xlmr, msp), tagged
 # (mtransformer, adapter), mbart. Writes CASE.TARGET and run.json to OUT/NAME (KEEP=FOLDER: there); score.sh scores them.
-# PAIR=SOURCE-TARGET as in training; BIN=PATH and SUBSET=NAME for other data.
+# PAIR=SOURCE-TARGET as in training; BIN=PATH and SUBSET=NAME for other data. SGA and NAT cut sources to MAX_SOURCE=256 tokens (positions / slots
+# a token).
 set -euo pipefail
-[ $# -eq 3 ] || { sed -n 2,6p "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n 2,8p "$0" >&2; exit 2; }
 out=$1 name=$2 cases=$3 pair=${PAIR:-en-de}
+shift 3
 source=${pair%-*} target=${pair#*-}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 runs=${KEEP:-$out/$name} average=$out/$name/average.pt
 mkdir -p "$runs"
 PYTHON=${PYTHON:-python}
+# in_mbart LANGUAGE LANGS: what an mBART of these languages calls one of them, as en_XX.
+in_mbart() (LANGS=$2 && . examples/csr/settings.sh && own_name "$1")
 for case in $cases; do
     case $case in
         beam | tagged | mbart) ;;
@@ -28,16 +32,31 @@ for case in $cases; do
         beam) options+=(--task translation) ;;
         tagged) options+=(--task translation_multi_simple_epoch --lang-pairs "$pair") ;;
         mbart) options+=(--task translation_from_pretrained_bart) bin=$out/mbart/bin ;;
-        *) options=(--task sga_translation --iter-decode-max-iter "$case" --print-step) ;;
+        *)
+            options=(--task sga_translation --iter-decode-max-iter "$case" --print-step)
+            options+=(--max-source-positions "${MAX_SOURCE:-256}" --truncate-source)
+            ;;
     esac
+    from=$source to=$target
     case $case in
-        # The words are options: languages in the order of the training, where their tokens stand.
-        tagged | mbart) options+=($("$PYTHON" examples/sga/trained_with.py tags "$average")) ;;
+        tagged | mbart)
+            # The words are options: languages in the order of the training, where their tokens stand.
+            tags=($("$PYTHON" examples/sga/trained_with.py tags "$average"))
+            options+=("${tags[@]}")
+            ;;
     esac
+    if [ "$case" = mbart ]; then
+        from=$(in_mbart "$source" "${tags[1]}")
+        to=$(in_mbart "$target" "${tags[1]}")
+    fi
     log=$out/$name/generate-$case
-    fairseq-generate "${BIN:-$bin}" --user-dir fairseq_plugins --source-lang "$source" --target-lang "$target" \
+    fairseq-generate "${BIN:-$bin}" --user-dir fairseq_plugins --source-lang "$from" --target-lang "$to" \
         --gen-subset "${SUBSET:-test_2016_flickr}" --path "$average" "${options[@]}" --remove-bpe sentencepiece --batch-size 64 \
-        >"$log.log" 2>"$log.err" || { tail -n 20 "$log.err" >&2; exit 1; }
+        "$@" >"$log.log" 2>"$log.err" || { tail -n 20 "$log.err" >&2; exit 1; }
     "$PYTHON" -m data_prep.hypotheses --input "$log.log" --output "$runs/$case.$target"
 done
-"$PYTHON" examples/sga/record.py --run "$out/$name" --output "$runs/run.json"
+if [ -f "$out/$name/train.log" ]; then
+    "$PYTHON" examples/sga/record.py --run "$out/$name" --output "$runs/run.json"
+else
+    echo "no $out/$name/train.log: run.json, the facts of the run, is not written" >&2
+fi

@@ -5,7 +5,7 @@
 # summarisation (DialogSum: {dev,test}.jsonl), pairs ({train,valid,test}.{source,target}, a line an example: the papers' sets).
 # LANGUAGE=de takes another language of XQuAD or WebNLG; SOURCE and TARGET name the file endings of pairs; MLM=PATH another masked LM.
 # MAX_TARGET=80: pieces of an output, as in DeltaLM's paper; longer ones are left out. TEST_LINES=N, VALID_LINES=N take N examples,
-# spread over the set: WebNLG's are sorted by the number of triples.
+# spread over the set: WebNLG's are sorted by the number of triples. TEXT_ONLY=1 stops before the data-bin.
 set -euo pipefail
 [ $# -eq 3 ] || { sed -n 2,8p "$0" >&2; exit 2; }
 task=$1 data=$2 out=$3
@@ -37,5 +37,6 @@ for split in test valid; do
         mv "$text/some" "$file"
     done
 done
+[ -z "${TEXT_ONLY:-}" ] || exit 0
 bash data_prep/preprocess.sh --text "$text" --model "$MLM/sentencepiece.bpe.model" --dict "$MLM/dict.txt" \
     --pairs "$source-$target" --splits train,valid,test --out "$out/bin" --workers 2

@@ -3,9 +3,10 @@
 #   bash examples/sga/prepare_many.sh BIBLE NTREX OUT     BIBLE holds bible.LANG, NTREX ntrex.LANG, one sentence a line
 # TRAINED="de es fr ru" and ZERO="vi he eu" are translated into TARGET=en; VOCAB=8000 pieces. Text of the zero-shot languages goes into
 # the pieces and the masked LM (pretrain_many.sh), their pairs into tests alone. NTREX_LINES=N takes the first N lines of
-# NTREX; VALID_RATIO=0.04 is the share of the verses for validation.
+# NTREX; VALID_RATIO=0.04 is the share of the verses for validation. MLM=FOLDER: pieces and dictionary of that masked LM (XLM-R's, with dict.txt
+# and sentencepiece.bpe.model), then pretrain_many.sh is not needed.
 set -euo pipefail
-[ $# -eq 3 ] || { sed -n 2,6p "$0" >&2; exit 2; }
+[ $# -eq 3 ] || { sed -n 2,8p "$0" >&2; exit 2; }
 bible=$1 ntrex=$2 out=$3
 trained=${TRAINED:-de es fr ru} zero=${ZERO:-vi he eu} target=${TARGET:-en}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -21,8 +22,12 @@ if [ -n "${NTREX_LINES:-}" ]; then
     ntrex=$out/ntrex
 fi
 "$PYTHON" -m data_prep.clean --normalise-only --inputs "${languages[@]/#/$ntrex/ntrex.}" --outputs "${languages[@]/#/$out/text/ntrex.}"
-"$PYTHON" -m data_prep.spm train --inputs "${languages[@]/#/$out/text/train.}" --vocab-size "${VOCAB:-8000}" \
-    --character-coverage 1.0 --model "$out/sentencepiece.bpe.model" --dict "$out/dict.txt"
+if [ -n "${MLM:-}" ]; then
+    cp "$MLM/sentencepiece.bpe.model" "$MLM/dict.txt" "$out/"
+else
+    "$PYTHON" -m data_prep.spm train --inputs "${languages[@]/#/$out/text/train.}" --vocab-size "${VOCAB:-8000}" \
+        --character-coverage 1.0 --model "$out/sentencepiece.bpe.model" --dict "$out/dict.txt"
+fi
 pairs=()
 for language in $trained $zero; do pairs+=("$language-$target"); done
 bash "$root/data_prep/preprocess.sh" --text "$out/text" --model "$out/sentencepiece.bpe.model" --dict "$out/dict.txt" \

@@ -22,5 +22,5 @@ if [ -z "$backbone" ]; then
     fi
 fi
 mkdir -p "$out/$name"
-fairseq-train "$out/bin" "${multilingual[@]}" --arch transformer_adapter_tiny --adapter-backbone "$backbone" --lr 0.002 \
+fairseq-train "$out/bin" "${multilingual[@]}" --arch transformer_adapter_tiny --adapter-backbone "$backbone" --lr 0.002 --find-unused-parameters \
     --warmup-updates 200 --seed "$seed" --stop-time-hours "$hours" --save-dir "$out/$name" "$@" 2>&1 | tee -a "$out/$name/train.log"

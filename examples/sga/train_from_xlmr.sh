@@ -13,7 +13,7 @@ fairseq-train "$out/bin" --user-dir fairseq_plugins --task translation --source-
     --arch transformer_from_xlmr_tiny --pretrained-xlmr "${MLM:-examples/sga/masked_lm}" --share-all-embeddings \
     --dropout 0.2 --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --lr 0.0007 --lr-scheduler inverse_sqrt --warmup-updates 1000 \
-    --max-tokens 2048 --seed "$seed" --num-workers 0 --stop-time-hours "$hours" --max-epoch 1000 \
+    --max-tokens 2048 --seed "$seed" --num-workers 0 --stop-time-hours "$hours" --max-epoch 1000 --skip-invalid-size-inputs-valid-test \
     --eval-bleu --eval-bleu-args '{"beam": 1, "max_len_a": 1.2, "max_len_b": 10}' --eval-bleu-remove-bpe sentencepiece \
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --keep-best-checkpoints 5 \
     --validate-interval-updates 500 --save-interval-updates 500 --keep-interval-updates 1 --no-epoch-checkpoints \

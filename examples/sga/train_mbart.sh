@@ -13,6 +13,9 @@ if [ "$name" = mbart ]; then
     exit 2
 fi
 . "$(dirname "${BASH_SOURCE[0]}")/../csr/settings.sh"
+# fairseq would take a language that the mBART lacks for <unk>.
+source=$(own_name "$source")
+target=$(own_name "$target")
 [ -f "$out/mbart/bin/manifest.json" ] || bash examples/sga/prepare_mbart.sh "$out"
 mkdir -p "$out/$name"
 # shellcheck disable=SC2086  # $mbart_args is several words

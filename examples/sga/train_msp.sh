@@ -14,7 +14,7 @@ fairseq-train "$out/bin" --user-dir fairseq_plugins --task translation --source-
     --arch gpt_msp_tiny --prompt-length 64 --pretrained-gpt "${LM:-$out/lm/checkpoint_best.pt}" \
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --lr 0.003 --lr-scheduler inverse_sqrt --warmup-updates 200 \
-    --batch-size 64 --seed "$seed" --num-workers 0 --stop-time-hours "$hours" --max-epoch 1000 \
+    --batch-size 64 --seed "$seed" --num-workers 0 --stop-time-hours "$hours" --max-epoch 1000 --skip-invalid-size-inputs-valid-test \
     --eval-bleu --eval-bleu-args '{"beam": 1, "max_len_a": 1.2, "max_len_b": 10}' --eval-bleu-remove-bpe sentencepiece \
     --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --keep-best-checkpoints 5 \
     --validate-interval-updates 250 --save-interval-updates 250 --keep-interval-updates 1 --no-epoch-checkpoints \

@@ -145,7 +145,7 @@ def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root: Pat
         )
 
     prepared = run(
-        "data_prep/preprocess.sh", "--text", text, "--model", model, "--dict", dictionary, "--pairs", "en-de",
+        "data_prep/preprocess.sh", "--text", text, "--model", model, "--dict", dictionary, "--pairs", "de-en",
         "--splits", "train,valid", "--out", tmp_path / "bin",
     )  # fmt: skip
     assert prepared.returncode == 0, prepared.stderr
@@ -171,6 +171,15 @@ def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root: Pat
         kept = list(read_lines(tmp_path / "out" / "pieces" / f"train.{language}", "--input"))
         assert [line.split()[-1][-1] for line in kept] == [str(number)[-1] for number in range(11) if number != 4], side
         assert len(load_indexed_dataset(str(out / f"train.en-de.{language}"))) == 10
-    for name in ("valid.en-de.en.bin", "valid.en-de.de.bin", "dict.de.txt"):
+    for name in (
+        "valid.de-en.en.bin",
+        "valid.de-en.de.bin",
+        "dict.de.txt",
+    ):  # named in the other order, as fairseq finds it too
         assert (out / name).read_bytes() == (before / name).read_bytes()
-    assert (out / "train.en-de.de.bin").read_bytes() != (before / "train.en-de.de.bin").read_bytes()
+    assert (out / "train.en-de.de.bin").read_bytes() != (before / "train.de-en.de.bin").read_bytes()
+    for file in before.glob("*.de-en.*"):
+        file.rename(before / file.name.replace("de-en", "en-de"))
+    again = run(*script[:-1], tmp_path / "again")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "again" / "bin" / "valid.en-de.en.bin").is_file()

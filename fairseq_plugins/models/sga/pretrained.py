@@ -103,6 +103,11 @@ def check_dictionary(path: str, sizes: Dict[str, int], beside: Optional[str], di
             f"--pretrained-mlm {path}"
         )
     if beside is None:
+        logger.warning(
+            "--pretrained-mlm %s: no dict.txt beside it, so that only the number of entries and the special symbols are compared with "
+            "the data's dictionary",
+            path,
+        )
         return
     own = Dictionary.load(beside)
     for index in range(min(len(own), rows - 1)):

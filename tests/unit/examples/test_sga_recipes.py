@@ -177,10 +177,13 @@ def test_mistakes_are_named(tmp_path: Path, command: str, env: Dict[str, str], m
     assert done.returncode == 2 and done.stderr == message + "\n"
 
 
-FAKE = """#!/usr/bin/env bash
+FAKE = r"""#!/usr/bin/env bash
 # Stands for Python and fairseq-generate: notes its arguments, answers for trained_with.py.
 echo "$(basename "$0") $*" >>"$CALLS"
-case "$*" in *trained_with.py*) echo "fr-en,de-en,de-fr" ;; esac
+case "$*" in
+    *trained_with.py\ pairs*) echo "fr-en,de-en,de-fr" ;;
+    *trained_with.py\ tags*) echo "--langs de_DE,en_XX" ;;
+esac
 """
 
 
@@ -208,6 +211,25 @@ def test_trained_languages_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     assert value(calls[0], "--best") == "1"
     assert [value(call, "--source-lang") for call in calls if "--gen-subset" in call] == ["de", "es", "fr", "vi"]
     assert value(calls[-1], "--trained") == "de,fr"
+
+
+@pytest.mark.parametrize(
+    ("own", "found"), [([], ["{text}"]), (["de"], ["de={own}", "{text}"]), (["de", "fr"], ["de={own}", "fr={own}"])]
+)
+@pytest.mark.parametrize("script", ["evaluate_many", "evaluate_each"])
+def test_pairs_with_sentences_of_their_own_have_references_of_their_own(
+    tmp_path: Path, script: str, own: List[str], found: List[str]
+) -> None:
+    """As those of TED; other languages share one."""
+    for language in own:
+        (tmp_path / "text" / f"{language}-en").mkdir(parents=True)
+        (tmp_path / "text" / f"{language}-en" / "test.en").touch()
+    calls = calls_of(tmp_path, f"{script}.sh {tmp_path} run 3", TRAINED="de fr", ZERO="", SUBSETS="test")
+    names = {"text": f"{tmp_path}/text/test.en"}
+    expected = [one.format(own=f"{tmp_path}/text/{one[:2]}-en/test.en", **names) for one in found]
+    assert [calls[-1][place + 1] for place, word in enumerate(calls[-1]) if word == "--reference"] == expected
+    lines = [value(call, "--lines-of") for call in calls if "--lines-of" in call]
+    assert lines == [f"{tmp_path}/text/{one}-en/test.en" if one in own else names["text"] for one in ("de", "fr")]
 
 
 def test_models_of_each_language_share_the_wall_time(tmp_path: Path) -> None:
@@ -276,15 +298,16 @@ def test_each_system_is_decoded_as_it_was_trained(tmp_path: Path) -> None:
         "sga_translation": f"{tmp_path}/bin",
     }
     for task, call in found.items():
-        assert [value(call, name) for name in ("--source-lang", "--target-lang", "--gen-subset")] == ["de", "en", "x"]
-        assert ("fr-en,de-en,de-fr" in call) is ("pretrained" in task or "multi" in task), "what trained_with.py says"
+        names = ["de_DE", "en_XX"] if "pretrained" in task else ["de", "en"]
+        assert [value(call, name) for name in ("--source-lang", "--target-lang", "--gen-subset")] == [*names, "x"]
+        assert ("de_DE,en_XX" in call) is ("pretrained" in task or "multi" in task), "what trained_with.py says"
+        assert ("--truncate-source" in call) is (task == "sga_translation")
         if task == "sga_translation":
             assert value(call, "--iter-decode-max-iter") == "10" and "--beam" not in call
         else:
             assert value(call, "--beam") == "5"
     kept = [Path(value(call, "--output")).name for call in calls if "data_prep.hypotheses" in call]
     assert kept == ["beam.en", "tagged.en", "mbart.en", "10.en"]
-    assert value(calls[-1], "--output") == f"{keep}/run.json"
     assert json.dumps(calls[0]).count("fairseq_plugins.checkpoints.average") == 1
 
 
@@ -292,7 +315,11 @@ def test_outputs_stay_with_the_run_and_are_scored_there(tmp_path: Path) -> None:
     """A run of a user does not overwrite the project's own."""
     (tmp_path / "run").mkdir()
     calls = calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0", PAIR="de-en")
+    assert [call[1] for call in calls].count("examples/sga/record.py") == 0, "a run without a log, as one by hydra"
+    (tmp_path / "run" / "train.log").touch()
+    calls = calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0 --nbest 7", PAIR="de-en", MAX_SOURCE="9")
     assert value(calls[0], "--best") == "5"
+    assert [value(calls[1], option) for option in ("--nbest", "--max-source-positions")] == ["7", "9"]
     assert value(calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0", BEST="1")[0], "--best") == "1"
     written = [value(call, "--output") for call in calls if "--output" in call]
     assert written == [f"{tmp_path}/run/{name}" for name in ("average.pt", "0.en", "run.json")]
@@ -340,8 +367,11 @@ def test_mbart_gets_the_text_of_every_pair_once(tmp_path: Path) -> None:
     calls = calls_of(tmp_path, f"train_mbart.sh {tmp_path} run 0.5 7", PAIR="de-en")
     decoded, *_, binarized, _, trained = calls
     first, second = decoded.index("--inputs"), decoded.index("--outputs")
-    assert decoded[first + 1 : second] == [f"{pieces}/{name}" for name in names]
-    assert decoded[second + 1 :] == [f"{tmp_path}/mbart/text/{name}" for name in names]
+    assert sorted(decoded[first + 1 : second]) == [f"{pieces}/{name}" for name in names]
+    assert [Path(name).name for name in decoded[second + 1 :]] == [
+        Path(name).name for name in decoded[first + 1 : second]
+    ]
+    assert {str(Path(name).parent) for name in decoded[second + 1 :]} == {f"{tmp_path}/mbart/text"}
     assert (value(binarized, "--pairs"), value(binarized, "--splits")) == ("de-fr,en-de", "test,train")
     assert trained[1] == f"{tmp_path}/mbart/bin"
     found = [value(trained, name) for name in ("--source-lang", "--target-lang", "--langs", "--stop-time-hours")]
@@ -349,3 +379,20 @@ def test_mbart_gets_the_text_of_every_pair_once(tmp_path: Path) -> None:
     assert value(trained, "--finetune-from-model") == f"{tmp_path}/mbart/mbart.pt"
     (tmp_path / "mbart" / "bin" / "manifest.json").write_text("{}", encoding="utf-8")
     assert len(calls_of(tmp_path, f"train_mbart.sh {tmp_path} run 0.5 7")) == 1
+
+
+def test_an_mbart_calls_languages_by_its_own_names(tmp_path: Path) -> None:
+    """Pairs of languages that it lacks are left out; fairseq would take such a language for <unk>."""
+    (tmp_path / "bin" / "pieces").mkdir(parents=True)
+    for name in ("pieces/test.de", "pieces/test.en", "pieces/test.ru", "train.de-en.en.idx", "train.ru-en.ru.idx"):
+        (tmp_path / "bin" / name).touch()
+    calls = calls_of(tmp_path, f"train_mbart.sh {tmp_path} run 0.5 7", PAIR="de-en", LANGS="en_XX,de_DE")
+    decoded, *_, binarized, _, trained = calls
+    assert [Path(name).name for name in decoded[-2:]] == ["test.de_DE", "test.en_XX"]
+    assert value(binarized, "--pairs") == "de_DE-en_XX"
+    assert [value(trained, name) for name in ("--source-lang", "--target-lang")] == ["de_DE", "en_XX"]
+    for pair in ("ru-en", "en-ru"):
+        done = bash(f"bash examples/sga/train_mbart.sh {tmp_path} run 0.5 7", PAIR=pair, LANGS="en_XX,de_DE")
+        assert (done.returncode, done.stderr) == (2, "LANGS is en_XX,de_DE; it has no language ru\n")
+    done = bash(f"bash examples/sga/prepare_mbart.sh {tmp_path}", LANGS="fr_XX")
+    assert done.returncode == 2 and "LANGS is fr_XX; valid: both languages of a pair of" in done.stderr
