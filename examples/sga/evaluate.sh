@@ -46,8 +46,8 @@ for case in $cases; do
             ;;
     esac
     if [ "$case" = mbart ]; then
-        from=$(in_mbart "$source" "${tags[1]}")
-        to=$(in_mbart "$target" "${tags[1]}")
+        from=$(in_mbart "$source" "${tags[1]:-}")
+        to=$(in_mbart "$target" "${tags[1]:-}")
     fi
     log=$out/$name/generate-$case
     fairseq-generate "${BIN:-$bin}" --user-dir fairseq_plugins --source-lang "$from" --target-lang "$to" \

@@ -118,16 +118,20 @@ if count != 1:
 '''
 
 
+def write_texts(folder: Path, rows: Dict[str, int]) -> None:
+    """Sentences of two languages; the last word is the number."""
+    folder.mkdir()
+    for split, count in rows.items():
+        for language in ("en", "de"):
+            lines = "".join(f"a b {language} {number}\n" for number in range(count))
+            (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
+
+
 @pytest.mark.slow
 def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root: Path, tmp_path: Path) -> None:
     """A stop in the middle, twice; then it goes on with what is missing."""
-    text = tmp_path / "text"
-    text.mkdir()
-    rows = {"train": 11, "valid": 3}
-    for split, count in rows.items():
-        for language in ("en", "de"):
-            lines = [f"a b {language} {number}" for number in range(count)]
-            (text / f"{split}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text, rows = tmp_path / "text", {"train": 11, "valid": 3}
+    write_texts(text, rows)
     model, dictionary = tmp_path / "m.model", tmp_path / "dict.txt"
     train(
         [text / "train.en", text / "train.de"], model, dictionary, TrainOptions(vocab_size=20, character_coverage=1.0)
