@@ -104,8 +104,8 @@ def check_dictionary(path: str, sizes: Dict[str, int], beside: Optional[str], di
         )
     if beside is None:
         logger.warning(
-            "--pretrained-mlm %s: no dict.txt beside it, so that only the number of entries and the special symbols are compared with "
-            "the data's dictionary",
+            "--pretrained-mlm %s: no dict.txt beside it, so that of the dictionary only the number of entries and the special "
+            "symbols are checked",
             path,
         )
         return
