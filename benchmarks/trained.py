@@ -123,7 +123,7 @@ def load(source: Source, pair: str, device: torch.device) -> List[System]:
         ValueError: a task that is not timed here.
     """
     overrides: Dict[str, Any] = {"data": str(source.data), "eval_bleu": False}
-    overrides["source_lang"], overrides["target_lang"] = pair.split("-")
+    overrides["source_lang"], overrides["target_lang"] = (own_name(source.data, name) for name in pair.split("-"))
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([source.checkpoint], arg_overrides=overrides)
     if cfg.task._name not in DECODINGS:
         raise ValueError(f"--system {source.name}: task {cfg.task._name}; valid: {', '.join(DECODINGS)}")
@@ -141,6 +141,12 @@ def load(source: Source, pair: str, device: torch.device) -> List[System]:
         generator = task.build_generator([own], OmegaConf.merge(cfg.generation, chosen))
         systems.append(System(f"{source.name}, {described(options)}", task, own, generator, pieces))
     return systems
+
+
+def own_name(data: Path, language: str) -> str:
+    """What a data-bin calls a language: ``de``, or ``de_DE`` where it is one of an mBART."""
+    found = sorted(path.name.split(".")[1] for path in data.glob(f"dict.{language}_*.txt"))
+    return found[0] if found and not (data / f"dict.{language}.txt").is_file() else language
 
 
 def decodings(task: str, model: Any) -> List[Dict[str, Any]]:

@@ -3,10 +3,10 @@
 #   bash examples/sga/evaluate.sh OUT NAME "CASE ..." [fairseq-generate options, as --iter-decode-ctc-beam 10]
 # CASE: a number of denoising passes (SGA, NAT), as "0 1 10"; or the system, each with beam 5: beam (AT, from_xlmr, msp), tagged
 # (mtransformer, adapter), mbart. Writes CASE.TARGET and run.json to OUT/NAME (KEEP=FOLDER: there); score.sh scores them.
-# PAIR=SOURCE-TARGET as in training; BIN=PATH and SUBSET=NAME for other data. SGA and NAT cut sources to MAX_SOURCE=256 tokens (positions / slots
-# a token).
+# PAIR=SOURCE-TARGET as in training; BIN=PATH and SUBSET=NAME for other data. MAX_SOURCE=256 cuts longer sources (for SGA positions / slots a
+# token; not mbart). With options the log is not that of the run's facts.
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n 2,8p "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n 2,7p "$0" >&2; exit 2; }
 out=$1 name=$2 cases=$3 pair=${PAIR:-en-de}
 shift 3
 source=${pair%-*} target=${pair#*-}
@@ -16,6 +16,9 @@ mkdir -p "$runs"
 PYTHON=${PYTHON:-python}
 # in_mbart LANGUAGE LANGS: what an mBART of these languages calls one of them, as en_XX.
 in_mbart() (LANGS=$2 && . examples/csr/settings.sh && own_name "$1")
+for option in "$@"; do
+    [ "${option%%=*}" != --nbest ] || { echo "--nbest: this script keeps one output a sentence; valid: fairseq-generate itself" >&2; exit 2; }
+done
 for case in $cases; do
     case $case in
         beam | tagged | mbart) ;;
@@ -32,10 +35,7 @@ for case in $cases; do
         beam) options+=(--task translation) ;;
         tagged) options+=(--task translation_multi_simple_epoch --lang-pairs "$pair") ;;
         mbart) options+=(--task translation_from_pretrained_bart) bin=$out/mbart/bin ;;
-        *)
-            options=(--task sga_translation --iter-decode-max-iter "$case" --print-step)
-            options+=(--max-source-positions "${MAX_SOURCE:-256}" --truncate-source)
-            ;;
+        *) options=(--task sga_translation --iter-decode-max-iter "$case" --print-step) ;;
     esac
     from=$source to=$target
     case $case in
@@ -45,11 +45,14 @@ for case in $cases; do
             options+=("${tags[@]}")
             ;;
     esac
-    if [ "$case" = mbart ]; then
+    if [ "$case" != mbart ]; then
+        [ -z "${MAX_SOURCE:-}" ] || options+=(--max-source-positions "$MAX_SOURCE" --truncate-source)
+    else
         from=$(in_mbart "$source" "${tags[1]:-}")
         to=$(in_mbart "$target" "${tags[1]:-}")
     fi
     log=$out/$name/generate-$case
+    [ $# -eq 0 ] || log=$out/$name/generate-with-options-$case
     fairseq-generate "${BIN:-$bin}" --user-dir fairseq_plugins --source-lang "$from" --target-lang "$to" \
         --gen-subset "${SUBSET:-test_2016_flickr}" --path "$average" "${options[@]}" --remove-bpe sentencepiece --batch-size 64 \
         "$@" >"$log.log" 2>"$log.err" || { tail -n 20 "$log.err" >&2; exit 1; }

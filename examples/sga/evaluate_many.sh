@@ -6,7 +6,7 @@
 # OUT/text/SUBSET.TARGET, or of sets with sentences of their own for each pair (TED) OUT/text/SOURCE-TARGET/SUBSET.TARGET.
 # MAX_SOURCE=256 is the longest source (positions of the masked LM / slots a token); longer ones are cut.
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n 2,8p "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n 2,7p "$0" >&2; exit 2; }
 out=$1 name=$2 passes=$3
 shift 3
 languages="${TRAINED:-de es fr ru} ${ZERO-vi he eu}" target=${TARGET:-en}

@@ -6,11 +6,14 @@
 # NTREX; VALID_RATIO=0.04 is the share of the verses for validation. MLM=FOLDER: pieces and dictionary of that masked LM (XLM-R's, with dict.txt
 # and sentencepiece.bpe.model), then pretrain_many.sh is not needed.
 set -euo pipefail
-[ $# -eq 3 ] || { sed -n 2,8p "$0" >&2; exit 2; }
+[ $# -eq 3 ] || { sed -n 2,7p "$0" >&2; exit 2; }
 bible=$1 ntrex=$2 out=$3
 trained=${TRAINED:-de es fr ru} zero=${ZERO:-vi he eu} target=${TARGET:-en}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" PYTHON=${PYTHON:-python}
+for file in ${MLM:+"$MLM/sentencepiece.bpe.model" "$MLM/dict.txt"}; do
+    [ -f "$file" ] || { echo "MLM is '$MLM': no $file; valid: the folder of a masked LM, or nothing for pieces of this text" >&2; exit 2; }
+done
 mkdir -p "$out/text"
 
 languages=($target $trained $zero)
@@ -23,6 +26,7 @@ if [ -n "${NTREX_LINES:-}" ]; then
 fi
 "$PYTHON" -m data_prep.clean --normalise-only --inputs "${languages[@]/#/$ntrex/ntrex.}" --outputs "${languages[@]/#/$out/text/ntrex.}"
 if [ -n "${MLM:-}" ]; then
+    echo "prepare_many: the pieces are those of $MLM" >&2
     cp "$MLM/sentencepiece.bpe.model" "$MLM/dict.txt" "$out/"
 else
     "$PYTHON" -m data_prep.spm train --inputs "${languages[@]/#/$out/text/train.}" --vocab-size "${VOCAB:-8000}" \

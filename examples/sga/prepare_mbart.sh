@@ -22,6 +22,7 @@ done
 inputs=() outputs=() splits=()
 for language in $(printf '%s\n' "${languages[@]}" | sort -u); do
     for file in "$pieces"/*."$language"; do
+        [ -f "$file" ] || { echo "OUT $out: no $file; valid: a data-bin whose pairs share their sentences (not --per-pair)" >&2; exit 2; }
         split=${file##*/} split=${split%.*}
         inputs+=("$file") outputs+=("$out/mbart/text/$split.$(own_name "$language")") splits+=("$split")
     done
@@ -32,3 +33,4 @@ mkdir -p "$out/mbart/text"
 "$PYTHON" -m fairseq_plugins.checkpoints.export import "$mbart" "$out/mbart/mbart.pt"
 bash data_prep/preprocess.sh --text "$out/mbart/text" --model "$mbart/sentencepiece.bpe.model" --dict "$mbart/dict.txt" \
     --pairs "$pairs" --splits "$splits" --out "$out/mbart/bin" --workers 2
+echo "$mbart $langs" >"$out/mbart/made_with"

@@ -23,7 +23,7 @@ multilingual=(--user-dir fairseq_plugins --task translation_multi_simple_epoch -
     --encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4
     --share-all-embeddings --dropout 0.2 --criterion label_smoothed_cross_entropy --label-smoothing 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)' --lr-scheduler inverse_sqrt --max-tokens 2048 --num-workers 0
-    --max-epoch 1000 --keep-best-checkpoints 5 --validate-interval-updates 500 --save-interval-updates 500
+    --max-epoch 1000 --skip-invalid-size-inputs-valid-test --keep-best-checkpoints 5 --validate-interval-updates 500 --save-interval-updates 500
     --keep-interval-updates 1 --no-epoch-checkpoints --log-format json --log-interval 50)
 if [ -n "$others" ]; then
     multilingual+=(--extra-data "{'others': '${out:?}/bin'}" --extra-lang-pairs "{'others': '$others'}"

@@ -16,7 +16,12 @@ fi
 # fairseq would take a language that the mBART lacks for <unk>.
 source=$(own_name "$source")
 target=$(own_name "$target")
-[ -f "$out/mbart/bin/manifest.json" ] || bash examples/sga/prepare_mbart.sh "$out"
+[ -f "$out/mbart/made_with" ] || bash examples/sga/prepare_mbart.sh "$out"
+mbart="${MBART:-examples/miniature/mbart/model} $langs"
+if [ "$(cat "$out/mbart/made_with")" != "$mbart" ]; then
+    echo "MBART and LANGS are '$mbart'; $out/mbart was made with '$(cat "$out/mbart/made_with")'; valid: these, or another OUT" >&2
+    exit 2
+fi
 mkdir -p "$out/$name"
 # shellcheck disable=SC2086  # $mbart_args is several words
 fairseq-train "$out/mbart/bin" --user-dir fairseq_plugins --task translation_from_pretrained_bart --source-lang "$source" \

@@ -1,7 +1,7 @@
-"""``F.linear``, by oneDNN where torch's own choice on the CPU, a BLAS, is slower: few tokens and large weights, as in decoding.
+"""``F.linear``, by oneDNN where torch's own choice on the CPU, a BLAS, is slower: large weights, above all with few tokens.
 
 torch offers oneDNN's float32 product to its compiler alone, so the operator is asked for by its private name; where it is missing,
-refuses or is not wanted, ``F.linear`` does the work.
+or what is asked is not what it is known to do, ``F.linear`` does the work.
 """
 
 from typing import Optional
@@ -52,7 +52,7 @@ def _wanted(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> bool:
     return (
         not torch.is_grad_enabled()
         and all(part.device.type == "cpu" and part.dtype == torch.float32 for part in (x, weight))
-        and (bias is None or bias.dtype == torch.float32)
+        and (bias is None or (bias.dtype == torch.float32 and bias.shape == weight.shape[:1] and bias.is_contiguous()))
         and weight.numel() >= MIN_WEIGHTS
         and weight.is_contiguous()
         and x.numel() > 0

@@ -335,3 +335,9 @@ def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(SystemExit, match=r"pip install 'fairseq-plugins\[plots\]'"):
         results.main()
     assert not (tmp_path / "RESULTS.md").exists()
+
+
+def test_languages_by_the_names_of_the_data_bin(tmp_path: Path) -> None:
+    for name in ("de_DE", "en_XX", "en"):
+        (tmp_path / f"dict.{name}.txt").touch()
+    assert [trained.own_name(tmp_path, language) for language in ("de", "en", "fr")] == ["de_DE", "en", "fr"]

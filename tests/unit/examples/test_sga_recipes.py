@@ -165,6 +165,17 @@ def test_pairs_of_the_multilingual_systems(env: Dict[str, str], found: str) -> N
             "CASE is 'beams'; valid: a number of denoising passes, beam, tagged, mbart",
         ),
         (
+            "evaluate.sh {out} n 0 --nbest=5",
+            {},
+            "--nbest: this script keeps one output a sentence; valid: fairseq-generate itself",
+        ),
+        (
+            "prepare_many.sh bible ntrex {out}",
+            {"MLM": "x/model.pt"},
+            "MLM is 'x/model.pt': no x/model.pt/sentencepiece.bpe.model; valid: the folder of a masked LM, or nothing for "
+            "pieces of this text",
+        ),
+        (
             "train_mbart.sh {out} mbart 1 1",
             {},
             "NAME mbart: OUT/mbart is the folder of prepare_mbart.sh; valid: another name",
@@ -287,7 +298,12 @@ def test_each_system_is_decoded_as_it_was_trained(tmp_path: Path) -> None:
     keep = tmp_path / "kept"
     (tmp_path / "run").mkdir()
     calls = calls_of(
-        tmp_path, f"evaluate.sh {tmp_path} run 'beam tagged mbart 10'", PAIR="de-en", KEEP=str(keep), SUBSET="x"
+        tmp_path,
+        f"evaluate.sh {tmp_path} run 'beam tagged mbart 10'",
+        PAIR="de-en",
+        KEEP=str(keep),
+        SUBSET="x",
+        MAX_SOURCE="9",
     )
     found = {value(call, "--task"): call for call in calls if "--gen-subset" in call}
     bins = {task: call[1] for task, call in found.items()}
@@ -301,7 +317,7 @@ def test_each_system_is_decoded_as_it_was_trained(tmp_path: Path) -> None:
         names = ["de_DE", "en_XX"] if "pretrained" in task else ["de", "en"]
         assert [value(call, name) for name in ("--source-lang", "--target-lang", "--gen-subset")] == [*names, "x"]
         assert ("de_DE,en_XX" in call) is ("pretrained" in task or "multi" in task), "what trained_with.py says"
-        assert ("--truncate-source" in call) is (task == "sga_translation")
+        assert ("--truncate-source" in call) is ("pretrained" not in task) and value(call, "--gen-subset") == "x"
         if task == "sga_translation":
             assert value(call, "--iter-decode-max-iter") == "10" and "--beam" not in call
         else:
@@ -317,9 +333,10 @@ def test_outputs_stay_with_the_run_and_are_scored_there(tmp_path: Path) -> None:
     calls = calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0", PAIR="de-en")
     assert [call[1] for call in calls].count("examples/sga/record.py") == 0, "a run without a log, as one by hydra"
     (tmp_path / "run" / "train.log").touch()
-    calls = calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0 --nbest 7", PAIR="de-en", MAX_SOURCE="9")
-    assert value(calls[0], "--best") == "5"
-    assert [value(calls[1], option) for option in ("--nbest", "--max-source-positions")] == ["7", "9"]
+    calls = calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0 --lenpen 7", PAIR="de-en")
+    assert value(calls[0], "--best") == "5" and value(calls[1], "--lenpen") == "7"
+    assert "--truncate-source" not in calls[1]
+    assert value(calls[2], "--input") == f"{tmp_path}/run/generate-with-options-0.log", "not a log of the run's facts"
     assert value(calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0", BEST="1")[0], "--best") == "1"
     written = [value(call, "--output") for call in calls if "--output" in call]
     assert written == [f"{tmp_path}/run/{name}" for name in ("average.pt", "0.en", "run.json")]
@@ -377,8 +394,12 @@ def test_mbart_gets_the_text_of_every_pair_once(tmp_path: Path) -> None:
     found = [value(trained, name) for name in ("--source-lang", "--target-lang", "--langs", "--stop-time-hours")]
     assert found == ["de", "en", "en,de,fr,es", "0.5"]
     assert value(trained, "--finetune-from-model") == f"{tmp_path}/mbart/mbart.pt"
-    (tmp_path / "mbart" / "bin" / "manifest.json").write_text("{}", encoding="utf-8")
     assert len(calls_of(tmp_path, f"train_mbart.sh {tmp_path} run 0.5 7")) == 1
+    done = bash(f"bash examples/sga/train_mbart.sh {tmp_path} run 0.5 7", MBART="other")
+    assert (
+        done.returncode == 2
+        and f"{tmp_path}/mbart was made with 'examples/miniature/mbart/model en,de,fr,es'" in done.stderr
+    )
 
 
 def test_an_mbart_calls_languages_by_its_own_names(tmp_path: Path) -> None:
@@ -396,3 +417,40 @@ def test_an_mbart_calls_languages_by_its_own_names(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (2, "LANGS is en_XX,de_DE; it has no language ru\n")
     done = bash(f"bash examples/sga/prepare_mbart.sh {tmp_path}", LANGS="fr_XX")
     assert done.returncode == 2 and "LANGS is fr_XX; valid: both languages of a pair of" in done.stderr
+
+
+def test_a_frozen_model_of_ones_own_is_exported_where_the_others_are(tmp_path: Path) -> None:
+    """Its pairs may be as long as its positions."""
+    train, export = calls_of(tmp_path, f"pretrain.sh {tmp_path} 100 --lr 0.1", POSITIONS="77")
+    assert value(train, "--save-dir") == f"{tmp_path}/pretraining" and value(train, "--lr") == "0.1"
+    assert [value(train, name) for name in ("--max-positions", "--tokens-per-sample")] == ["77", "77"]
+    assert value(export, "--checkpoint") == f"{tmp_path}/pretraining/checkpoint_best.pt"
+    assert value(export, "--output") == f"{tmp_path}/masked_lm"
+
+
+def test_several_languages_in_the_pieces_of_another_model(tmp_path: Path) -> None:
+    folder = tmp_path / "xlmr"
+    folder.mkdir()
+    for name in ("sentencepiece.bpe.model", "dict.txt"):
+        (folder / name).write_text(name, encoding="utf-8")
+    out = tmp_path / "out"
+    calls = calls_of(tmp_path, f"prepare_many.sh bible ntrex {out}", MLM=str(folder), TRAINED="de", ZERO="")
+    assert not [call for call in calls if "data_prep.spm" in call and "train" in call]
+    assert [(out / name).read_text(encoding="utf-8") for name in ("sentencepiece.bpe.model", "dict.txt")] == [
+        "sentencepiece.bpe.model",
+        "dict.txt",
+    ]
+    assert [
+        call
+        for call in calls_of(tmp_path, f"prepare_many.sh bible ntrex {out}")
+        if "data_prep.spm" in call and "train" in call
+    ]
+
+
+@pytest.mark.parametrize("script", ["sga", "nat", "at", "msp", "from_xlmr", "many", "mbart", "mtransformer", "adapter"])
+def test_a_long_validation_pair_stops_no_training(tmp_path: Path, script: str) -> None:
+    (tmp_path / "mbart").mkdir()
+    (tmp_path / "mbart" / "made_with").write_text("examples/miniature/mbart/model en,de,fr,es\n", encoding="utf-8")
+    *_, call = calls_of(tmp_path, f"train_{script}.sh {tmp_path} run 1 7")
+    assert call[0] == "fairseq-train" and "--skip-invalid-size-inputs-valid-test" in call
+    assert ("--find-unused-parameters" in call) is (script == "adapter"), "adapters of other languages get no gradient"

@@ -6,8 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fairseq_plugins.models.sga.prompts import SemanticProjection
+from fairseq_plugins.modules.prefix_encoder import EncoderSizes, PrefixEncoder
 from fairseq_plugins.ops import linear as module
 from fairseq_plugins.ops.linear import MIN_WEIGHTS, linear
+from fairseq_plugins.ops.vocab_scan import exact_logits, scan_vocabulary
 
 ROWS, WIDTH = 1024, 256
 
@@ -22,7 +25,7 @@ def parts() -> Any:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     """How often oneDNN was asked."""
     found = []
-    product = torch.ops.mkldnn._linear_pointwise
+    product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
     class Operators:
         @staticmethod
@@ -92,6 +95,7 @@ def test_small_and_empty_products_are_left_alone(parts: Any, asked: Any) -> None
         assert linear(x, weight[:below], bias[:below]).shape == (2, 5, below)
         assert linear(x[:, :0], weight, bias).shape == (2, 0, ROWS)
         assert linear(x, weight.t().contiguous().t(), bias).shape == (2, 5, ROWS)
+        assert linear(x, weight, bias[:1]).shape == (2, 5, ROWS)
     assert not asked
 
 
@@ -114,3 +118,25 @@ def test_a_wrong_width_is_named_as_ever(parts: Any) -> None:
     x, weight, bias = parts
     with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         linear(x[..., 1:], weight, bias)
+
+
+@needs_operator
+def test_frozen_layers_and_projections_ask_for_it(asked: Any) -> None:
+    """Four products of attention, two of the feed-forward block; the guidance's two; a chunk of the vocabulary each."""
+    torch.manual_seed(1)
+    width = 512
+    encoder = PrefixEncoder(EncoderSizes(10, 1, width, width, 4, 8)).eval()
+    tokens = torch.tensor([[0, 4, 5, 2]])
+    encoder(tokens)
+    assert not asked, "gradients are recorded"
+    counts = []
+    with torch.no_grad():
+        hidden = encoder(tokens)[-1]
+        counts.append(len(asked))
+        SemanticProjection(width, 4)(hidden)
+        counts.append(len(asked))
+        weight = torch.randn(2 * width, width)
+        scan_vocabulary(hidden[0], weight, torch.zeros(2 * width), chunk_size=width)
+        counts.append(len(asked))
+        exact_logits(hidden[0], weight, None)
+    assert [*counts, len(asked)] == [6, 8, 10, 11]

@@ -132,6 +132,21 @@ def test_a_dictionary_that_does_not_match_is_refused(pretrained: Path, tmp_path:
         build(tmp_path)
 
 
+def test_a_dictionary_that_cannot_be_compared_is_reported(
+    pretrained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        build(pretrained)
+    assert "no dict.txt beside it" in caplog.text
+    caplog.clear()
+    lm = builders.masked_lm()
+    checkpoints.write_masked_lm(tmp_path, lm.sizes, lm.state_dict(), dtype=torch.float32)
+    (tmp_path / "dict.txt").write_text("".join(f"p{number} 1\n" for number in range(builders.PIECES)), encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        build(tmp_path)
+    assert "dict.txt" not in caplog.text
+
+
 def test_a_dictionary_without_mask_at_the_end_is_refused(pretrained: Path) -> None:
     symbols = builders.dictionary(builders.PIECES - 1)
     symbols.add_symbol("late")
