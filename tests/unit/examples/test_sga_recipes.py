@@ -1,131 +1,21 @@
-"""SGA's recipes: what a run's record says, what a checkpoint tells of its languages, which pairs and cases the scripts take."""
+"""SGA's scripts: which pairs and cases they take, and what they give to the programs that they call."""
 
 import json
 import os
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
-import torch
 
-from examples.sga import record, trained_with
 from fairseq_plugins import checkpoints  # noqa: F401  (its import counts for no test)
 from tests.contract.repository import ROOT
-
-STARTED = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | num. {} model params: {} (num. trained: {})\n"
 
 
 def bash(script: str, **env: str) -> Any:
     given = {**os.environ, "PYTHON": sys.executable, **env}
     return subprocess.run(["bash", "-c", script], cwd=ROOT, env=given, capture_output=True, text=True, check=False)
-
-
-# ---- Records. ----
-
-
-def test_trained_parameters_are_those_of_the_last_start(tmp_path: Path) -> None:
-    log = tmp_path / "train.log"
-    lines = [STARTED.format("shared", "5,424,754", "1,000"), STARTED.format("expert", 9, 9), "epoch 1\n"]
-    lines += [STARTED.format("shared", "5,424,754", "1,524,800"), STARTED.format("expert", 0, 0)]
-    log.write_text("".join(lines), encoding="utf-8")
-    assert record.trained_parameters(log) == 1_524_800
-    log.write_text("".join(lines[:2]), encoding="utf-8")
-    assert record.trained_parameters(log) == 1_009
-    log.write_text("epoch 1\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="train.log: no line 'num. shared model params"):
-        record.trained_parameters(log)
-
-
-@pytest.mark.parametrize("stage", ["backbone", "restore"])
-def test_a_run_counts_the_stage_that_it_starts_from(tmp_path: Path, stage: str) -> None:
-    def state(updates: int, seconds: float) -> Dict[str, Any]:
-        history = [{"num_updates": 3}, {"num_updates": updates}]
-        return {"optimizer_history": history, "extra_state": {"previous_training_time": seconds}}
-
-    assert record.updates_and_seconds(state(400, 30.0)) == (400, 30.0)
-    assert record.earlier_stages(tmp_path) == (0, 0.0)
-    (tmp_path / stage).mkdir()
-    torch.save(state(200, 12.5), tmp_path / stage / "checkpoint_last.pt")
-    assert record.earlier_stages(tmp_path) == (200, 12.5)
-
-
-def test_several_models_of_a_run_are_added_up(tmp_path: Path) -> None:
-    """A run of one model a language has no checkpoint of its own."""
-    for number, language in enumerate(("de", "es"), 1):
-        part = tmp_path / language
-        part.mkdir()
-        (part / "train.log").write_text(STARTED.format("shared", "9,000", f"{number},000"), encoding="utf-8")
-        sections = {name: {} for name in ("model", "optimization", "dataset", "common")}
-        torch.save(
-            {
-                "optimizer_history": [{"num_updates": 10 * number}],
-                "extra_state": {"previous_training_time": 1.5},
-                "cfg": {**sections, "optimization": {"lr": [0.5]}},
-            },
-            part / "checkpoint_last.pt",
-        )
-    found = record.describe(tmp_path)
-    facts = [found[name] for name in ("updates", "train_seconds", "trained_parameters", "validation", "options")]
-    assert facts == [30, 3.0, 3000, [], {"lr": [0.5]}]
-
-
-def test_a_frozen_backbone_of_the_run_counts(tmp_path: Path) -> None:
-    for stage, count in (("", 10), ("backbone", 200), ("restore", 3000)):
-        (tmp_path / stage).mkdir(exist_ok=True)
-        (tmp_path / stage / "train.log").write_text(STARTED.format("shared", "9,000", count), encoding="utf-8")
-    assert record.parameters_of_run(tmp_path) == 210, "what restore trained, fine-tuning trains again"
-
-
-# ---- What checkpoints tell. ----
-
-MULTI = {"langs": ["de", "en", "fr"], "encoder_langtok": "src", "decoder_langtok": True}
-
-
-@pytest.mark.parametrize(
-    ("task", "pairs", "tags"),
-    [
-        ({"source_lang": "en", "target_lang": "de"}, "en-de", None),
-        ({"lang_pairs": "de-en,es-en", "source_lang": None}, "de-en,es-en", None),
-        (
-            {"lang_pairs": ["de-en"], "extra_lang_pairs": {"others": "fr-en,es-en"}, **MULTI},
-            "de-en,fr-en,es-en",
-            "--langs de,en,fr --encoder-langtok src --decoder-langtok",
-        ),
-        ({"source_lang": "en", "target_lang": "de", "langs": "en,de,fr"}, "en-de", "--langs en,de,fr"),
-    ],
-)
-@pytest.mark.parametrize("kind", [dict, Namespace])
-def test_what_a_checkpoint_was_trained_with(
-    tmp_path: Path, capsys: Any, task: Dict[str, Any], pairs: str, tags: Any, kind: Any
-) -> None:
-    path = str(tmp_path / "run.pt")
-    torch.save({"cfg": {"task": kind(_name="some_task", **task)}, "model": {}}, path)
-    trained_with.main(["pairs", path])
-    assert capsys.readouterr().out == pairs + "\n"
-    if tags is not None:
-        trained_with.main(["tags", path])
-        assert capsys.readouterr().out == tags + "\n"
-        return
-    with pytest.raises(SystemExit):
-        trained_with.main(["tags", path])
-    assert "task some_task: has no --langs" in capsys.readouterr().err
-
-
-def test_what_tells_nothing(tmp_path: Path, capsys: Any) -> None:
-    for content, message in (
-        ({"model": {}}, "does not tell its task"),
-        ({"cfg": {"task": {"_name": "masked_lm"}}}, "task masked_lm: has no language pairs"),
-    ):
-        torch.save(content, tmp_path / "run.pt")
-        with pytest.raises(SystemExit):
-            trained_with.main(["pairs", str(tmp_path / "run.pt")])
-        assert message in capsys.readouterr().err
-
-
-# ---- Scripts. ----
 
 
 @pytest.mark.parametrize(
