@@ -14,7 +14,8 @@ class IterationOptions(NamedTuple):
 
     Attributes:
         max_iter: largest number of denoising passes (``--iter-decode-max-iter``); 0 = the alignment alone.
-        adaptive: stop a sentence when its output no longer changes (off with ``--iter-decode-force-max-iter``).
+        adaptive: stop a sentence when its output no longer changes, or repeats in a cycle (off with
+            ``--iter-decode-force-max-iter``).
         retain_history: keep the output of every pass (``--retain-iter-history``).
     """
 
@@ -22,6 +23,9 @@ class IterationOptions(NamedTuple):
     adaptive: bool = True
     retain_history: bool = False
 
+
+MAX_PERIOD = 16
+"""Longer cycles of outputs are not looked for; of the trained models seen here the longest had 6 passes."""
 
 _SEARCH = {
     "lenpen": 1,
@@ -59,7 +63,8 @@ class DenoisingGenerator:
     """Base of the generators: checks, denoising loop, hypotheses.
 
     A sentence leaves the batch as soon as a denoising pass leaves its output slots unchanged: its result does not depend on
-    what else is in the batch.
+    what else is in the batch. One whose outputs come in a cycle (a third of the sentences of a briefly trained model) leaves with
+    the output that the last allowed pass would give, after fewer passes.
 
     Args:
         tgt_dict: target dictionary.
@@ -112,10 +117,11 @@ class DenoisingGenerator:
             The last output of each sentence.
         """
         active = torch.arange(lengths.size(0), device=lengths.device)
-        current, slots = path, lengths
-        for _ in range(self.options.max_iter):
-            width = int(slots.max())
-            tokens = model.denoiser_input(current)[:, :width]
+        current, slots, last = path, lengths, torch.full_like(lengths, self.options.max_iter)
+        seen: List[Tensor] = []
+        for done in range(1, self.options.max_iter + 1):
+            tokens = model.denoiser_input(current)[:, : int(slots.max())]
+            seen = [*seen[1 - MAX_PERIOD :], tokens]
             hidden = model.denoise(tokens, guidance, slots)
             self.after_pass(hidden, active)
             new = model.best_path(hidden, slots)
@@ -124,14 +130,39 @@ class DenoisingGenerator:
             if history is not None:
                 history.append(path)
             if self.options.adaptive:
-                changed = (new.tokens != current.tokens[:, :width]).any(dim=1).nonzero()[:, 0]
-                if len(changed) == 0:
+                padding = lengths_to_padding_mask(slots, new.tokens.size(1))
+                unchanged = _equal(new.tokens, current.tokens, padding)
+                last = torch.minimum(last, self._last_pass(done, seen, model.denoiser_input(new), padding))
+                staying = (~unchanged & (last > done)).nonzero()[:, 0]
+                if len(staying) == 0:
                     break
-                if len(changed) < len(active):
-                    active, slots, guidance = active[changed], slots[changed], guidance.select(changed)
-                    new = BestPath(*(part[changed] for part in new))
+                if len(staying) < len(active):
+                    active, slots, last, *seen = (part[staying] for part in (active, slots, last, *seen))
+                    new, guidance = BestPath(*(part[staying] for part in new)), guidance.select(staying)
             current = new
         return path
+
+    def _last_pass(self, done: int, seen: List[Tensor], coming: Tensor, padding: Tensor) -> Tensor:
+        """The pass whose output is that of pass ``max_iter``, as far as what the denoiser reads has come in a cycle.
+
+        A pass depends on its input alone. If the next one would read what was read P passes before, all outputs since come
+        again every P passes.
+
+        Args:
+            done: passes so far.
+            seen: what each of the last passes read, (B', >= T').
+            coming: (B', T'), what the next one would read.
+            padding: (B', T') bool, True = padding.
+
+        Returns:
+            (B',) int64, from ``done`` to ``max_iter``; ``max_iter`` where nothing has come again.
+        """
+        limit = self.options.max_iter
+        last = torch.full_like(coming[:, 0], limit)
+        for period, past in enumerate(reversed(seen), start=1):
+            end = done + (limit - done) % period
+            last = last.masked_fill(_equal(coming, past, padding), end)
+        return last
 
     def after_pass(self, hidden: Tensor, active: Tensor) -> None:
         """Called with the states (B', T', C) of the sentences ``active`` (B',) after each denoising pass; does nothing here."""
@@ -167,6 +198,11 @@ class DenoisingGenerator:
                 ]
             hypotheses.append([hypothesis])
         return hypotheses
+
+
+def _equal(rows: Tensor, others: Tensor, padding: Tensor) -> Tensor:
+    """Whether rows (B', T') are those of a tensor that may be wider, padding apart; (B',) bool."""
+    return ((rows == others[:, : rows.size(1)]) | padding).all(dim=1)
 
 
 def _scatter(path: BestPath, new: BestPath, active: Tensor) -> BestPath:

@@ -167,8 +167,11 @@ def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options: Dict[str, A
 
 
 def test_decoding_equals_a_plain_loop(device: torch.device) -> None:
-    """T_0 from the alignment, T_i from T_(i-1), until nothing changes; then merge and drop blanks."""
-    model = _random_model(device)
+    """T_0 from the alignment, T_i from T_(i-1), until nothing changes; then merge and drop blanks.
+
+    The loop does all passes of a sentence whose outputs come in a cycle.
+    """
+    model, cycles = _random_model(device), 0
     for source in builders.source_rows(LENGTHS):
         guidance = model.encode(source[None].to(device))
         slots = model.slot_lengths(torch.tensor([len(source)], device=device))
@@ -188,7 +191,11 @@ def test_decoding_equals_a_plain_loop(device: torch.device) -> None:
             last = token
         found = _decode(model, [source], device)[0][0]
         assert found["tokens"].tolist() == expected
-        assert found["steps"] == steps
+        if torch.equal(before, tokens):
+            assert found["steps"] == steps
+        else:
+            cycles += found["steps"] < steps
+    assert cycles, "a sentence of this test should go round"
 
 
 def test_nothing_but_blanks_is_an_empty_sentence_as_in_stock(device: torch.device) -> None:

@@ -1,0 +1,142 @@
+"""Denoising passes whose outputs come in a cycle: fewer of them, the same result."""
+
+from typing import Any, List, Optional, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_plugins.generators.denoising import MAX_PERIOD, DenoisingGenerator, IterationOptions
+from fairseq_plugins.ops.ctc import BestPath
+from tests import builders
+
+PERIOD, STATE = 0, 1
+"""Slots: the first holds a sentence's period, the second where in its cycle it is."""
+
+
+class Guidance:
+    """Of each sentence its number, to see whose guidance arrives."""
+
+    def __init__(self, numbers: Tensor):
+        self.numbers = numbers
+
+    def select(self, rows: Tensor) -> "Guidance":
+        """Of some sentences."""
+        return Guidance(self.numbers[rows])
+
+
+class Wheel:
+    """A denoiser that counts: from a start above the cycle down to it, then 0, 1 ... period - 1 and again.
+
+    The log-probabilities say which state was read, and so whether an output is that of the pass it should be.
+    """
+
+    def __init__(self) -> None:
+        self.rows: List[int] = []
+
+    def denoiser_input(self, path: BestPath) -> Tensor:
+        """The tokens."""
+        return path.tokens
+
+    def denoise(self, tokens: Tensor, guidance: Guidance, lengths: Tensor) -> Tensor:
+        """What was read, and what comes after it: (B, T, 2)."""
+        assert len(guidance.numbers) == len(tokens) == len(lengths) and tokens.size(1) == int(lengths.max())
+        assert torch.equal(guidance.numbers + 4, lengths), "guidance of another sentence"
+        self.rows.append(len(tokens))
+        period, state = tokens[:, PERIOD], tokens[:, STATE]
+        after = tokens.clone()
+        after[:, STATE] = torch.where(state >= period, state - 1, (state + 1) % period)
+        return torch.stack([tokens, after], dim=2)
+
+    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
+        """The state after, its log-probability the one before."""
+        return BestPath(hidden[..., 1], hidden[..., 1], -hidden[..., 0].double())
+
+
+def path_of(periods: Sequence[int], starts: Sequence[int], filler: int = 0) -> Any:
+    """What an alignment gave for sentences of 4, 5, ... slots; ``filler`` stands in the padding."""
+    lengths = torch.arange(len(periods)) + 4
+    tokens = torch.zeros(len(periods), int(lengths.max()), dtype=torch.int64)
+    tokens[:, PERIOD], tokens[:, STATE] = torch.tensor(periods), torch.tensor(starts)
+    tokens = tokens.masked_fill(torch.arange(tokens.size(1)) >= lengths[:, None], filler)
+    return BestPath(tokens, tokens, torch.zeros(tokens.shape).double()), lengths
+
+
+def run(
+    periods: Sequence[int], starts: Sequence[int], max_iter: int, adaptive: bool = True, history: Optional[List] = None
+) -> Any:
+    """Tokens, log-probabilities, passes of each sentence, rows of each pass."""
+    path, lengths = path_of(periods, starts)
+    model, steps = Wheel(), torch.zeros_like(lengths)
+    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(max_iter, adaptive))
+    found = generator.denoise(model, Guidance(lengths - 4), lengths, path, steps, history)
+    return found.tokens, found.log_probs, steps.tolist(), model.rows
+
+
+@pytest.mark.parametrize("max_iter", [*range(1, 13), 30])
+def test_outputs_that_come_in_a_cycle_end_as_all_passes_would(max_iter: int) -> None:
+    periods, starts = [2, 1, 3, 2, 5, 4], [1, 0, 2, 5, 4, 0]
+    tokens, log_probs, steps, rows = run(periods, starts, max_iter)
+    expected = run(periods, starts, max_iter, adaptive=False)
+    assert torch.equal(tokens, expected[0]) and torch.equal(log_probs, expected[1])
+    for period, start, done in zip(periods, starts, steps):
+        # The first state of the cycle that is read, then a whole turn, then as far as the last pass would have come.
+        turn = max(start - period + 1, 0) + period
+        assert done == min(turn + (max_iter - turn) % period, max_iter)
+    assert rows == [sum(done > number for done in steps) for number in range(max(steps))]
+    if max_iter == 30:
+        assert max(steps) < 15
+
+
+def test_the_history_ends_with_the_result() -> None:
+    history: List[BestPath] = []
+    tokens, _, steps, _ = run([3, 1], [0, 4], 9, history=history)
+    assert len(history) == max(steps)
+    assert torch.equal(history[-1].tokens, tokens)
+
+
+def test_a_cycle_too_long_to_be_looked_for_takes_all_passes() -> None:
+    passes = 3 * MAX_PERIOD
+    tokens, _, steps, _ = run([MAX_PERIOD, MAX_PERIOD + 1], [0, 0], passes)
+    assert steps == [MAX_PERIOD, passes]
+    assert torch.equal(tokens, run([MAX_PERIOD, MAX_PERIOD + 1], [0, 0], passes, adaptive=False)[0])
+
+
+def test_padding_does_not_delay_the_end() -> None:
+    """The alignment and the denoiser need not write the same symbol there."""
+    path, lengths = path_of([1, 1], [0, 0], filler=7)
+
+    class Cleared(Wheel):
+        def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
+            padding = torch.arange(hidden.size(1)) >= lengths[:, None]
+            return BestPath(*(part.masked_fill(padding, 0) for part in super().best_path(hidden, lengths)))
+
+    model, steps = Cleared(), torch.zeros_like(lengths)
+    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(5))
+    generator.denoise(model, Guidance(lengths - 4), lengths, path, steps, None)
+    assert steps.tolist() == [1, 1]
+
+
+class Filled(Wheel):
+    """A denoiser with filled blanks: what it reads goes round in 4 passes, what it writes in 2."""
+
+    def denoiser_input(self, path: BestPath) -> Tensor:
+        """The tokens with the blanks filled."""
+        return path.pieces
+
+    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
+        """Outputs 0, 1, 0, 1, ..."""
+        path = super().best_path(hidden, lengths)
+        tokens = path.tokens.clone()
+        tokens[:, STATE] %= 2
+        return path._replace(tokens=tokens)
+
+
+@pytest.mark.parametrize(("adaptive", "passes"), [(True, 5), (False, 9)])
+def test_a_cycle_is_one_of_what_the_denoiser_reads(adaptive: bool, passes: int) -> None:
+    path, lengths = path_of([4], [0])
+    steps = torch.zeros_like(lengths)
+    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(9, adaptive))
+    found = generator.denoise(Filled(), Guidance(lengths - 4), lengths, path, steps, None)
+    assert steps.tolist() == [passes]
+    assert int(found.pieces[0, STATE]) == 1 and float(found.log_probs[0, STATE]) == 0
