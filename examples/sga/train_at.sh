@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The autoregressive baseline: a stock transformer from scratch, for a given wall time, on the same pieces; PAIR as in train_sga.sh.
+# The autoregressive baseline: a stock transformer from scratch, for a given wall time, on the same pieces; PAIR and BIN as in train_sga.sh.
 #   bash examples/sga/train_at.sh OUT NAME HOURS SEED [fairseq-train options]
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n 2,3p "$0" >&2; exit 2; }
@@ -8,7 +8,7 @@ source=${pair%-*} target=${pair#*-}
 shift 4
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mkdir -p "$out/$name"
-fairseq-train "$out/bin" --user-dir fairseq_plugins --task translation --source-lang "$source" --target-lang "$target" \
+fairseq-train "${BIN:-$out/bin}" --user-dir fairseq_plugins --task translation --source-lang "$source" --target-lang "$target" \
     --arch transformer --encoder-layers 3 --decoder-layers 3 --encoder-embed-dim 128 --decoder-embed-dim 128 \
     --encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
     --share-all-embeddings --dropout 0.2 --criterion label_smoothed_cross_entropy --label-smoothing 0.1 \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The non-autoregressive baseline: nat_ctc from scratch, for a given wall time, on the same pieces; PAIR as in train_sga.sh.
+# The non-autoregressive baseline: nat_ctc from scratch, for a given wall time, on the same pieces; PAIR and BIN as in train_sga.sh.
 #   bash examples/sga/train_nat.sh OUT NAME HOURS SEED [fairseq-train options]
 set -euo pipefail
 [ $# -ge 4 ] || { sed -n 2,3p "$0" >&2; exit 2; }
@@ -8,7 +8,7 @@ source=${pair%-*} target=${pair#*-}
 shift 4
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 mkdir -p "$out/$name"
-fairseq-train "$out/bin" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \
+fairseq-train "${BIN:-$out/bin}" --user-dir fairseq_plugins --task sga_translation --source-lang "$source" --target-lang "$target" \
     --criterion sga_ctc --arch nat_ctc_tiny --dropout 0.2 \
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 1000 \
     --max-tokens 2048 --seed "$seed" --num-workers 0 --stop-time-hours "$hours" --max-epoch 1000 --skip-invalid-size-inputs-valid-test \
