@@ -5,7 +5,8 @@
 Random weights; every system is forced to the reference length. SGA: one length, 2, 4 and 8 iterations of mask-predict, or none
 (the CTC alignment, as in the paper's Table 4), each without and with one denoising pass. MSP: the source is read twice, then the
 target is written from left to right with key/value caches, beam 1 and 4, and </s> after it. Batch 1 (median and 95th percentile
-over sentences, one after another) and one large batch. Model only: tokens in, tokens out.
+over sentences, one after another) and one large batch. Model only: tokens in, tokens out. On the CPU two rows more: SGA with 4
+iterations and denoiser as ``--pack-weights`` decodes it, and MSP with beam 1 by torch's own products, as stock layers have them.
 """
 
 import argparse
@@ -27,6 +28,8 @@ ITERATIONS = (0, 2, 4, 8)
 BEAMS = (1, 4)
 BASE = "MSP beam 1"
 DENOISER = " + denoiser"
+PACKED = ", packed"
+STOCK = "MSP by torch's own products, beam 1"
 CERTAIN = 1e4
 """Logit of the length that is forced."""
 
@@ -68,7 +71,22 @@ def systems(sizes: Sizes, symbols: Dictionary, device: torch.device) -> Systems:
     causal = prompted_lm(sizes, symbols, device)
     for beam in BEAMS:
         found[f"MSP beam {beam}"] = causal, decoding.decode_autoregressive(causal, symbols, beam)
+    if device.type == "cpu":
+        packed = sga(sizes, device, alignment="mask_predict")  # copies would share the frozen weights
+        packed.pack_weights()
+        found[name_of(4, 1) + PACKED] = packed, decode_free(packed, symbols, 4, 1)
+        found[STOCK] = causal, without_one_dnn(decoding.decode_autoregressive(causal, symbols, 1))
     return found
+
+
+def without_one_dnn(decode: Decode) -> Decode:
+    """The same with the products that stock layers use."""
+
+    def decode_plainly(sample: Dict[str, Any], length: int) -> Any:
+        with torch.backends.mkldnn.flags(enabled=False):
+            return decode(sample, length)
+
+    return decode_plainly
 
 
 def least_seconds(sizes: Sizes, length: int, name: str, model: Any, rates: Dict[str, float]) -> float:
@@ -83,7 +101,7 @@ def least_seconds(sizes: Sizes, length: int, name: str, model: Any, rates: Dict[
         return floor.floor_seconds((2 + steps) * body + steps * table, flops, rates)
     body = floor.parameter_bytes(*model.masked_lm.sentence_encoder.layers)
     run, projected = unit_tokens(length, count)
-    if name.endswith(DENOISER):
+    if DENOISER in name:
         run, projected = [*run, 2 * length], [*projected, 2 * length]
     flops = (length + sum(run)) * token + sum(projected) * project
     return floor.floor_seconds((1 + len(run)) * body + len(run) * table, flops, rates)

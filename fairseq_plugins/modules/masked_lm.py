@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .linear import Linear
 from .prefix_encoder import EncoderSizes, PrefixEncoder
 
 
@@ -31,7 +32,7 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, embed_dim: int, tied_weight: nn.Parameter):
         super().__init__()
-        self.dense = nn.Linear(embed_dim, embed_dim)
+        self.dense = Linear(embed_dim, embed_dim)
         self.layer_norm = nn.LayerNorm(embed_dim)
         self.weight = tied_weight
         self.bias = nn.Parameter(torch.zeros(tied_weight.size(0)))

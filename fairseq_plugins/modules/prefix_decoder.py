@@ -8,6 +8,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
 from torch import Tensor, nn
 
+from .linear import faster_linears
 from .prefix_encoder import Prefix
 
 State = Dict[str, Dict[str, Optional[Tensor]]]
@@ -51,6 +52,7 @@ class PrefixDecoder(TransformerDecoderBase):
         words = nn.Embedding(layout.vocab_size, layout.embed_dim, dictionary.pad())
         super().__init__(_config(layout, dropout), dictionary, words, no_encoder_attn=True)
         self.layout = layout
+        faster_linears(self)
         for module in self.modules():
             if hasattr(module, "normalized_shape"):
                 module.eps = layout.epsilon

@@ -1,10 +1,10 @@
 """``F.linear``, by oneDNN where torch's own choice on the CPU, a BLAS, is slower: large weights, above all with few tokens.
 
-torch offers oneDNN's float32 product to its compiler alone, so the operator is asked for by its private name; where it is missing,
-or what is asked is not what it is known to do, ``F.linear`` does the work.
+torch offers oneDNN's float32 product to its compiler alone, so the operators are asked for by their private names; where they are
+missing, or what is asked is not what they are known to do, ``F.linear`` does the work.
 """
 
-from typing import Optional
+from typing import List, NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -23,10 +23,35 @@ def _one_dnn() -> bool:
         return False
 
 
+def _packing() -> bool:
+    """Whether a product with weights in oneDNN's own layout gives what it should; asked once."""
+    if not _one_dnn():
+        return False
+    try:
+        x, weight = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(4, 3)
+        rows = torch.ops.mkldnn._reorder_linear_weight(weight, 2)
+        return torch.ops.mkldnn._linear_pointwise(x, rows, None, "none", [], "").tolist() == (x @ weight.t()).tolist()
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+
+
 _AVAILABLE = _one_dnn()
+_PACKABLE = _packing()
 
 MIN_WEIGHTS = 2**18
 """Smaller matrices are left to ``F.linear``: oneDNN's call itself takes longer."""
+
+FEW_TOKENS = 32
+"""Tokens a product for which the packed layout is chosen; with some hundred it makes no difference."""
+
+
+class _Packed(NamedTuple):
+    """What :func:`pack` leaves at a weight: its version and place then, rows a part, and the parts."""
+
+    version: int
+    place: int
+    chunk_size: int
+    parts: List[Tensor]
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
@@ -37,15 +62,74 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
 
     Args:
         x: (..., C).
-        weight: (V, C), rows contiguous.
+        weight: (V, C), rows contiguous; see :func:`pack`.
         bias: (V,) or None.
 
     Returns:
         (..., V).
     """
-    if _AVAILABLE and _wanted(x, weight, bias):
-        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return F.linear(x, weight, bias)
+    return linear_rows(x, weight, bias, 0, weight.size(0))
+
+
+def linear_rows(x: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
+    """:func:`linear` with rows ``start`` to ``end`` of weight and bias alone. (..., C) -> (..., end - start)."""
+    rows, some = weight, bias
+    if (start, end) != (0, weight.size(0)):
+        rows, some = weight[start:end], None if bias is None else bias[start:end]
+    if not (_AVAILABLE and _wanted(x, rows, some)):
+        return F.linear(x, rows, some)
+    packed = _part(weight, start, end)
+    return torch.ops.mkldnn._linear_pointwise(x, rows if packed is None else packed, some, "none", [], "")
+
+
+def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
+    """Keep a copy of a weight in oneDNN's own layout beside it, for the products of :func:`linear` with few tokens.
+
+    oneDNN brings a plain matrix into that layout at each product, which with 12 to 50 tokens takes a fifth to a third of the time.
+    A weight that changes afterwards is multiplied as it is then: its copy is not used any more.
+
+    Args:
+        weight: (V, C), on the CPU, float32, rows contiguous; one below :data:`MIN_WEIGHTS` is left as it is.
+        chunk_size: rows a part, for :func:`linear_rows` from multiples of it to the next; all in one when None.
+
+    Returns:
+        Bytes of the copy: 0 where there is one already, or none is made.
+
+    Raises:
+        ValueError: a weight elsewhere or of another type, or a torch that cannot do it.
+    """
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not weight.is_contiguous():
+        raise ValueError(
+            f"weights can be packed in float32 on the CPU, rows contiguous; got {weight.dtype} on {weight.device}"
+        )
+    if not _PACKABLE:
+        raise ValueError(f"weights cannot be packed: torch {torch.__version__} here is without oneDNN's linear product")
+    size = chunk_size or weight.size(0)
+    if weight.numel() < MIN_WEIGHTS or _packed(weight, size) is not None:
+        return 0
+    with torch.no_grad():
+        plain = weight.detach()
+        parts = [torch.ops.mkldnn._reorder_linear_weight(rows, FEW_TOKENS) for rows in plain.split(size)]
+    weight.one_dnn = _Packed(weight._version, weight.data_ptr(), size, parts)  # type: ignore[attr-defined]
+    return weight.numel() * weight.element_size()
+
+
+def _packed(weight: Tensor, chunk_size: Optional[int] = None) -> Optional[_Packed]:
+    """The packed copy of a weight that has not changed since, of that chunk size unless None."""
+    found: Optional[_Packed] = getattr(weight, "one_dnn", None)
+    if found is None or (found.version, found.place) != (weight._version, weight.data_ptr()):
+        return None
+    return found if chunk_size in (None, found.chunk_size) else None
+
+
+def _part(weight: Tensor, start: int, end: int) -> Optional[Tensor]:
+    """Rows ``start`` to ``end`` of the packed copy, if it has just these as a part."""
+    found = _packed(weight)
+    if found is None:
+        return None
+    number, beyond = divmod(start, found.chunk_size)
+    is_part = not beyond and end == min(start + found.chunk_size, weight.size(0))
+    return found.parts[number] if is_part else None
 
 
 def _wanted(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> bool:

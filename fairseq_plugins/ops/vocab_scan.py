@@ -8,7 +8,7 @@ from typing import Iterable, NamedTuple, Optional, Set
 import torch
 from torch import Tensor
 
-from .linear import linear
+from .linear import linear, linear_rows
 
 DEFAULT_CHUNK_SIZE = 8192
 """Vocabulary rows a chunk; with TOKEN_BLOCK tokens, 64 MiB of float32 logits."""
@@ -60,7 +60,7 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
     """Logits of vocabulary rows ``start`` to ``end``, (N, end - start), in the accumulation dtype."""
-    logits = linear(hidden, weight[start:end], None if bias is None else bias[start:end])
+    logits = linear_rows(hidden, weight, bias, start, end)
     return logits.to(accumulation_dtype(hidden.dtype))
 
 

@@ -25,12 +25,21 @@ def _lists(run: Run) -> List[List[int]]:
     return [hypothesis["tokens"].tolist() for sentence in sentences for hypothesis in sentence]
 
 
+def _packs(run: Run) -> int:
+    """How often the model is asked to pack its weights."""
+    asked: List[int] = []
+    run.model.pack_weights = lambda: asked.append(1) or 0
+    _generator(run)
+    return len(asked)
+
+
 BASES["task sga_translation_multi"] = [
     *("{data}", "--task", "sga_translation_multi", "--lang-pairs", "en-de,en-fr", "--criterion", "sga_ctc"),
     *("--arch", "sga_tiny", "--prompt-length", "3", "--pretrained-mlm", "{mlm}"),
 ]
 for _task in ("sga_translation", "sga_translation_multi"):
     flips(f"task {_task}: iter_decode_ctc_beam", ["--iter-decode-ctc-beam", "4"], _scores)
+    flips(f"task {_task}: pack_weights", ["--pack-weights"], _packs)
     flips(
         f"task {_task}: iter_decode_ctc_candidates",
         ["--iter-decode-ctc-candidates", "1"],

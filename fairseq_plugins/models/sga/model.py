@@ -10,13 +10,16 @@ from torch import Tensor
 
 from ...modules.blank import check_blank
 from ...modules.frozen import MARKER, Frozen
+from ...modules.linear import pack_linears
 from ...modules.masked_lm import MaskedLM
 from ...modules.model_options import set_architecture
 from ...modules.prefix_encoder import Prefix
 from ...modules.prompts import Prompts
 from ...ops.ctc import BestPath, linear_best_path
+from ...ops.linear import pack
 from ...ops.mask_predict import MaskedTargets
 from ...ops.masks import lengths_to_padding_mask
+from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config
 from .length_predictor import LengthPredictor, length_nll
 from .pretrained import build_empty, build_frozen
@@ -118,6 +121,18 @@ class SGAModel(BaseFairseqModel):
     def has_denoiser(self) -> bool:
         """False for a model trained with ``--no-denoising``."""
         return self.denoiser_prompts is not None
+
+    def pack_weights(self) -> int:
+        """Copy what decoding multiplies with into oneDNN's layout, beside the weights; see :func:`...ops.linear.pack`.
+
+        Returns:
+            Bytes of the copies made now; a weight that has its copy is left as it is.
+
+        Raises:
+            ValueError: weights that are not float32 on the CPU, or a torch that cannot do it.
+        """
+        copied = pack_linears(self.masked_lm) + pack_linears(self.semantic)
+        return copied + pack(self.masked_lm.output_weight, DEFAULT_CHUNK_SIZE)
 
     def max_positions(self) -> Tuple[int, int]:
         """Longest source and longest target, ``</s>`` counted, whose slots fit into the positions of the masked LM."""

@@ -6,11 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
 from fairseq_plugins.models.sga.prompts import SemanticProjection
+from fairseq_plugins.modules.linear import Linear, faster_linears
+from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from fairseq_plugins.modules.prefix_encoder import EncoderSizes, PrefixEncoder
 from fairseq_plugins.ops import linear as module
-from fairseq_plugins.ops.linear import MIN_WEIGHTS, linear
+from fairseq_plugins.ops.linear import MIN_WEIGHTS, linear, linear_rows, pack
 from fairseq_plugins.ops.vocab_scan import exact_logits, scan_vocabulary
+from tests import builders
 
 ROWS, WIDTH = 1024, 256
 
@@ -26,6 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     """How often oneDNN was asked."""
     found = []
     product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+    reorder = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 
     class Operators:
         @staticmethod
@@ -33,10 +38,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
             found.append(args)
             return product(*args)
 
+        @staticmethod
+        def _reorder_linear_weight(*args: Any) -> Any:
+            return reorder(*args)
+
     monkeypatch.setattr(torch.ops, "mkldnn", Operators)
     return found
 
 
+def packed(asked: Any) -> Any:
+    """Of each product, whether its weight was in oneDNN's layout."""
+    return [args[1].is_mkldnn for args in asked]
+
+
+needs_packing = pytest.mark.skipif(not module._PACKABLE, reason="torch without oneDNN's linear")
 needs_operator = pytest.mark.skipif(not module._AVAILABLE, reason="torch without oneDNN's linear")
 
 
@@ -140,3 +155,110 @@ def test_frozen_layers_and_projections_ask_for_it(asked: Any) -> None:
         counts.append(len(asked))
         exact_logits(hidden[0], weight, None)
     assert [*counts, len(asked)] == [6, 8, 10, 11]
+
+
+def test_the_causal_language_model_asks_for_it() -> None:
+    """Its stock layers and its output projection; the weights stay the same objects under the same names."""
+    layout = CausalLMLayout(12, 2, 8, 16, 2, 10)
+    decoder = PrefixDecoder(layout, builders.dictionary(12 - len(builders.dictionary(0))))
+    linears = [child for child in decoder.modules() if isinstance(child, torch.nn.Linear)]
+    assert len(linears) == 2 * 6 + 1 and {type(child) for child in linears} == {Linear}
+    assert decoder.output_projection.weight is decoder.embed_tokens.weight
+
+
+def test_only_stock_layers_are_replaced() -> None:
+    class Own(torch.nn.Linear):
+        pass
+
+    module = torch.nn.Sequential(torch.nn.Linear(3, 2), Own(2, 4))
+    before, x = module.state_dict(), torch.randn(5, 3)
+    expected = module(x)
+    faster_linears(module)
+    assert [type(child) for child in module] == [Linear, Own] and list(module.state_dict()) == list(before)
+    assert torch.equal(module(x), expected)
+
+
+# ---- Packed weights. ----
+
+
+@needs_packing
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (5, WIDTH), (2, 50, WIDTH)])
+def test_a_packed_weight_gives_the_same_product(parts: Any, asked: Any, biased: bool, shape: Any) -> None:
+    _, weight, bias = parts
+    assert pack(weight) == ROWS * WIDTH * 4
+    x, bias = torch.randn(shape), bias if biased else None
+    with torch.no_grad():
+        found = linear(x, weight, bias)
+    assert packed(asked) == [True]
+    expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
+
+
+@needs_packing
+def test_packed_rows_are_found_by_part(parts: Any, asked: Any) -> None:
+    """The last part is shorter; rows that are no part of their own come from the plain weight."""
+    x, weight, bias = parts
+    large, biases = torch.cat([weight, weight + 1.0, weight - 1.0]), torch.cat([bias, bias, bias + 2.0])
+    assert pack(large, 2 * ROWS) == large.numel() * 4 and pack(large, 2 * ROWS) == 0
+    is_part = {
+        (0, 2 * ROWS): True,
+        (2 * ROWS, 3 * ROWS): True,
+        (0, ROWS): False,
+        (ROWS, 3 * ROWS): False,
+        (0, 3 * ROWS): False,
+        (1, 2 * ROWS + 1): False,
+        (0, 2 * ROWS - 1): False,
+    }
+    for start, end in is_part:
+        with torch.no_grad():
+            found = linear_rows(x, large, biases, start, end)
+        expected = F.linear(x, large[start:end], biases[start:end])
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
+    assert packed(asked) == list(is_part.values())
+    assert pack(large) == large.numel() * 4, "in one part: another copy"
+
+
+@needs_packing
+@pytest.mark.parametrize("change", ["in place", "other storage"])
+def test_a_weight_that_changed_is_multiplied_as_it_is(parts: Any, asked: Any, change: str) -> None:
+    x, weight, bias = parts
+    pack(weight)
+    if change == "in place":
+        weight.mul_(2.0)
+    else:
+        weight.data = weight.data * 2.0
+    with torch.no_grad():
+        found = linear(x, weight, bias)
+        assert packed(asked) == [False]
+        torch.testing.assert_close(found, F.linear(x, weight, bias), rtol=1e-5, atol=1e-3)
+        assert pack(weight) > 0
+        torch.testing.assert_close(linear(x, weight, bias), found, rtol=1e-5, atol=1e-3)
+    assert packed(asked) == [False, True]
+
+
+@needs_packing
+def test_packing_changes_nothing_where_gradients_are_recorded(parts: Any, asked: Any) -> None:
+    x, weight, bias = parts
+    weight = torch.nn.Parameter(weight)
+    pack(weight)
+    linear(x, weight, bias).sum().backward()
+    assert not asked
+    torch.testing.assert_close(weight.grad, x.flatten(0, 1).sum(dim=0).expand_as(weight), rtol=1e-5, atol=1e-4)
+
+
+@needs_packing
+def test_small_weights_are_not_packed(parts: Any) -> None:
+    weight = parts[1][: MIN_WEIGHTS // WIDTH - 1]
+    assert pack(weight) == 0 and not hasattr(weight, "one_dnn")
+
+
+def test_what_cannot_be_packed_is_named(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = parts[1]
+    for wrong in (weight.double(), weight.bfloat16(), weight.t()):
+        with pytest.raises(ValueError, match=f"float32 on the CPU, rows contiguous; got {wrong.dtype} on cpu"):
+            pack(wrong)
+    monkeypatch.setattr(torch.ops, "mkldnn", object())
+    monkeypatch.setattr(module, "_PACKABLE", module._packing())
+    with pytest.raises(ValueError, match="without oneDNN"):
+        pack(weight)

@@ -195,6 +195,28 @@ def test_mask_predict_has_no_lists_to_rerank() -> None:
             task.build_generator([model], argparse.Namespace())
 
 
+def test_packing_is_asked_for_by_its_option(caplog: pytest.LogCaptureFixture) -> None:
+    task, asked = builders.task(), []
+    model = builders.sga_model()
+    model.pack_weights = lambda: asked.append(1) or 3 * 2**20  # type: ignore[method-assign]
+    for option in (False, True):
+        task.cfg.pack_weights = option
+        with caplog.at_level("INFO"):
+            task.build_generator([model], argparse.Namespace())
+        assert len(asked) == caplog.text.count("packed weights for decoding: 3 MB") == int(option)
+
+
+def test_what_cannot_be_packed_names_the_option() -> None:
+    task = builders.task()
+    task.cfg.pack_weights = True
+    with pytest.raises(
+        ValueError, match="--pack-weights: weights can be packed in float32 .*; got torch.float64 on cpu"
+    ):
+        task.build_generator([builders.sga_model().double()], argparse.Namespace())
+    with pytest.raises(ValueError, match="--pack-weights is for SGA models; this one is Linear"):
+        task.build_generator([torch.nn.Linear(2, 2)], argparse.Namespace())
+
+
 def test_options_that_are_not_given_have_their_defaults() -> None:
     task = builders.task()
     task.cfg.iter_decode_ctc_beam = 4

@@ -1,5 +1,6 @@
 """SGAModel: which loss trains what, padding, guidance, prompts, slots, precision."""
 
+import argparse
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 from fairseq_plugins.models.sga import SGAModel
 from fairseq_plugins.models.sga.prompts import SemanticProjection
 from fairseq_plugins.modules.prompts import Prompts
+from fairseq_plugins.ops import linear as products
 from tests import builders
 
 SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
@@ -311,3 +313,44 @@ def test_checkpoints_from_before_mask_predict_do_not_name_the_alignment() -> Non
     OmegaConf.set_struct(old, True)
     model = builders.SGAModel(builders.frozen(), old, builders.BOS, builders.MASK)
     assert (model.alignment, model.length_predictor) == ("ctc", None)
+
+
+@pytest.mark.skipif(not products._PACKABLE, reason="torch without oneDNN's linear")
+@pytest.mark.parametrize("alignment", ["ctc", "mask_predict"])
+def test_packed_weights_decode_alike(alignment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every matrix of the frozen model, the guidance and the tied table, of which nothing is left out; the outputs are the same."""
+    monkeypatch.setattr(products, "MIN_WEIGHTS", 1)
+    model, task = builders.sga_model(alignment=alignment), builders.task()
+    sample = builders.batch(builders.source_rows(SOURCES), None)
+    hidden = torch.randn(2, 5, model.masked_lm.sizes.embed_dim)
+
+    def outputs() -> Any:
+        generator = task.build_generator([model], argparse.Namespace(iter_decode_max_iter=2))
+        tokens = [sentence[0]["tokens"].tolist() for sentence in generator.generate([model], sample)]
+        return tokens, model.best_path(hidden, torch.tensor([5, 3])).log_probs
+
+    plain = outputs()
+    matrices = [p for part in (model.masked_lm, model.semantic) for n, p in part.named_parameters() if p.dim() == 2]
+    positions = model.masked_lm.sentence_encoder.embed_positions.weight
+    assert model.pack_weights() == sum(4 * p.numel() for p in matrices if p is not positions)
+    assert model.pack_weights() == 0
+    are_packed = spied_products(monkeypatch)
+    packed = outputs()
+    assert packed[0] == plain[0]
+    torch.testing.assert_close(packed[1], plain[1])
+    assert are_packed and all(are_packed)
+
+
+def spied_products(monkeypatch: pytest.MonkeyPatch) -> List[bool]:
+    """Of each of oneDNN's products to come, whether its weight was packed."""
+    found: List[bool] = []
+    product = torch.ops.mkldnn._linear_pointwise
+
+    class Operators:
+        @staticmethod
+        def _linear_pointwise(x: Tensor, weight: Tensor, *others: Any) -> Tensor:
+            found.append(weight.is_mkldnn)
+            return product(x, weight, *others)
+
+    monkeypatch.setattr(torch.ops, "mkldnn", Operators)
+    return found
