@@ -74,9 +74,9 @@ def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
 def linear_rows(x: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
     """:func:`linear` with rows ``start`` to ``end`` of weight and bias alone. (..., C) -> (..., end - start)."""
     rows, some = weight, bias
-    if (start, end) != (0, weight.size(0)):
+    if start > 0 or end < weight.size(0):
         rows, some = weight[start:end], None if bias is None else bias[start:end]
-    if not (_AVAILABLE and _wanted(x, rows, some)):
+    if rows.numel() < MIN_WEIGHTS or not (_AVAILABLE and _wanted(x, rows, some)):
         return F.linear(x, rows, some)
     packed = _part(weight, start, end)
     return torch.ops.mkldnn._linear_pointwise(x, rows if packed is None else packed, some, "none", [], "")
@@ -85,7 +85,7 @@ def linear_rows(x: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, e
 def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
     """Keep a copy of a weight in oneDNN's own layout beside it, for the products of :func:`linear` with few tokens.
 
-    oneDNN brings a plain matrix into that layout at each product, which with 12 to 50 tokens takes a fifth to a third of the time.
+    oneDNN brings a plain matrix into that layout at each product: with 12 to 50 tokens about a quarter of the time.
     A weight that changes afterwards is multiplied as it is then: its copy is not used any more.
 
     Args:
@@ -137,7 +137,6 @@ def _wanted(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> bool:
         not torch.is_grad_enabled()
         and all(part.device.type == "cpu" and part.dtype == torch.float32 for part in (x, weight))
         and (bias is None or (bias.dtype == torch.float32 and bias.shape == weight.shape[:1] and bias.is_contiguous()))
-        and weight.numel() >= MIN_WEIGHTS
         and weight.is_contiguous()
         and x.numel() > 0
         and x.size(-1) == weight.size(1)
