@@ -157,7 +157,7 @@ BARS: Dict[str, List[Bar]] = {
     ],
     "trained": [
         (
-            "sentences that converge leave the batch: 8 allowed passes at most 2.5 times the time of 1",
+            "sentences that converge leave the batch: decoding with 8 allowed passes at most 2.5 times the time of 1",
             passes_on_average,
             2.5,
         )

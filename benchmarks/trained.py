@@ -55,7 +55,6 @@ DECODINGS: Dict[str, List[Dict[str, Any]]] = {
 }
 """By task: the options of each generator that is timed."""
 
-
 SCORES = ("bleu", "chrf", "meteor_exact")
 NAME = re.compile(r"\w+")
 
@@ -322,9 +321,9 @@ def render(content: Dict[str, Any]) -> str:
         ]
         rows.append([*cells, f"{one[score]:.1f}", f"{one['length_ratio']:.3f}"])
         for size, (median, low, high) in one.get("to_one_pass", {}).items():
-            notes.append(
-                f"- {one['system']}, batch {size}: {median:.2f} ({low:.2f} to {high:.2f}) times the time of 1 forced pass"
-            )
+            times = f"{median:.2f} ({low:.2f} to {high:.2f}) times the time of 1 forced pass"
+            alone = passes_alone(one["system"], content, "" if size == "1" else "batch_")
+            notes.append(f"- {one['system']}, batch {size}: {times}; {alone:.2f} without what comes before the passes")
         if one["mean_passes"] is not None:
             counts = ", ".join(f"{passes}: {count}" for passes, count in sorted(one["passes"].items(), key=_number))
             notes.append(f"- {one['system']}: mean {one['mean_passes']:.2f} passes; sentences by passes {counts}")
@@ -343,6 +342,14 @@ def render(content: Dict[str, Any]) -> str:
     signature = content["results"][0]["signature"]
     notes.append(f"- {TITLES[score]} of the timed outputs: `{signature}`")
     return "\n".join([report.table(columns, rows), "", *notes, *trained_plot.links(content)])
+
+
+def passes_alone(name: str, content: Dict[str, Any], kind: str) -> float:
+    """Time of the passes of a system to that of its one forced pass, without encoder and alignment; of medians."""
+    rate = {one["system"]: one[f"{kind}sentences_per_s"] for one in content["results"]}
+    names = (name, *(name.replace(described(ALLOWED), described(options)) for options in (FORCED, PASSES[0])))
+    allowed, forced, before = (1 / rate[one] for one in names)
+    return (allowed - before) / (forced - before)
 
 
 def _whole(number: Optional[int]) -> str:

@@ -3,7 +3,7 @@
 #   bash examples/sga/prepare_free.sh TASK DATA OUT
 # TASK and the folder DATA: question_generation (XQuAD: xquad.en.json), data_to_text (WebNLG: en.{train,dev,test}.{triples,text}),
 # summarisation (DialogSum: {dev,test}.jsonl), pairs ({train,valid,test}.{source,target}, a line an example: the papers' sets).
-# LANGUAGE=de takes another language of XQuAD or WebNLG; SOURCE and TARGET name the file endings of pairs; MLM=PATH another masked LM.
+# LANGUAGE=de takes another language of XQuAD, or of a WebNLG that has its test files; SOURCE and TARGET name the file endings of pairs; MLM=PATH another masked LM.
 # MAX_TARGET=80: pieces of an output, as in DeltaLM's paper; longer ones are left out. TEST_LINES=N, VALID_LINES=N take N examples,
 # spread over the set: WebNLG's are sorted by the number of triples. TEXT_ONLY=1 stops before the data-bin.
 set -euo pipefail

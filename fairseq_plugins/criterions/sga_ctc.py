@@ -1,5 +1,6 @@
 """Criterion ``sga_ctc``: CTC on the alignment, and on the denoised output."""
 
+import logging
 import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -14,6 +15,8 @@ from torch import Tensor
 from ..ops.ctc import BestPath, alignable, linear_ctc_with_best
 from ..ops.noise import SlotAlphabet, corrupt_slots, parse_noise_mix
 from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size
+
+logger = logging.getLogger(__name__)
 
 CRITERIONS = {"ctc": "sga_ctc", "mask_predict": "sga_mask_predict"}
 """The model's --alignment -> the criterion that trains it."""
@@ -60,8 +63,9 @@ class SGACTCCriterion(FairseqCriterion):
             raise ValueError(f"--denoise-noise must lie in [0, 1]; got {cfg.denoise_noise}")
         if cfg.denoise_unroll < 1:
             raise ValueError(f"--denoise-unroll must be at least 1; got {cfg.denoise_unroll}")
-        check_chunk_size(cfg.ctc_chunk_size)
+        check_chunk_size(cfg.ctc_chunk_size, "--ctc-chunk-size")
         self.cfg = cfg
+        self._check_denoiser(task)
         self.mix = parse_noise_mix(cfg.denoise_noise_mix)
         dictionary = task.target_dictionary
         self.eos = dictionary.eos()
@@ -106,6 +110,18 @@ class SGACTCCriterion(FairseqCriterion):
                 f"--criterion {CRITERIONS[self.alignment]} trains models with --alignment {self.alignment}, this one has "
                 f"--alignment {found}: give --criterion {CRITERIONS[found]}, or an SGA model with --alignment {self.alignment}"
             )
+
+    def _check_denoiser(self, task: Any) -> None:
+        """Warn of options for the denoiser of a model that has none."""
+        if getattr(task, "has_denoiser", True):
+            return
+        for name in ("denoise_noise", "denoise_noise_mix", "denoise_unroll"):
+            given, default = getattr(self.cfg, name), SGACTCConfig.__dataclass_fields__[name].default
+            if given != default:
+                option = "--" + name.replace("_", "-")
+                logger.warning(
+                    f"{option} {given} has no effect: this model has no denoiser (--no-denoising, or nat_ctc)"
+                )
 
     def _ctc(self, model: Any, targets: Tensor, lengths: Tensor, slots: List[Tensor]) -> Callable[..., Any]:
         """The loss that the model calls; notes the slots of each call."""

@@ -31,12 +31,26 @@ _SEARCH = {
     "lenpen": 1,
     "unkpen": 0,
     "min_len": 1,
-    "no_repeat_ngram_size": 0,
+    "max_len_a": 0,
+    "max_len_b": 200,
     "match_source_len": False,
+    "no_early_stop": False,
+    "no_repeat_ngram_size": 0,
+    "unnormalized": False,
     "sampling": False,
+    "sampling_topk": -1,
+    "sampling_topp": -1.0,
     "temperature": 1.0,
+    "diverse_beam_groups": -1,
+    "diverse_beam_strength": 0.5,
+    "diversity_rate": -1.0,
+    "lm_path": None,
+    "lm_weight": 0.0,
+    "score_reference": False,
+    "print_alignment": None,
+    "replace_unk": None,
 }
-"""Generation options of a search from left to right, with their defaults."""
+"""Generation options of a search from left to right or of its attention, with their defaults."""
 
 
 def refuse_search_options(args: Any, reranked: bool) -> None:

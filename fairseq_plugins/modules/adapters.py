@@ -63,7 +63,9 @@ class LanguageAdapters(nn.Module):
     def __init__(self, languages: Sequence[str], embed_dim: int, width: int, current: RowLanguages):
         super().__init__()
         self.languages = list(languages)
-        self.of = nn.ModuleDict({language: Adapter(embed_dim, width) for language in languages})
+        self.of = nn.ModuleDict()
+        for language in languages:  # ModuleDict itself refuses Tongan, "to": the name of a method
+            self.of._modules[language] = Adapter(embed_dim, width)
         self.current = current
 
     def forward(self, x: Tensor) -> Tensor:

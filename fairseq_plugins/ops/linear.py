@@ -4,7 +4,7 @@ torch offers oneDNN's float32 product to its compiler alone, so the operators ar
 missing, or what is asked is not what they are known to do, ``F.linear`` does the work.
 """
 
-from typing import List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 import torch
 import torch.nn.functional as F
@@ -46,12 +46,19 @@ FEW_TOKENS = 32
 
 
 class _Packed(NamedTuple):
-    """What :func:`pack` leaves at a weight: its version and place then, rows a part, and the parts."""
+    """What :func:`pack` leaves at a weight: its version then, the values then, rows a part, and the parts.
+
+    ``plain`` shares the weight's memory, and keeps it: a weight that moved away cannot come back to its place with other values.
+    """
 
     version: int
-    place: int
+    plain: Tensor
     chunk_size: int
     parts: List[Tensor]
+
+    def __reduce__(self) -> Any:
+        """A pickled weight has no copy: the layout is that of this machine, and such tensors cannot be saved."""
+        return type(None), ()
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
@@ -86,7 +93,8 @@ def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
     """Keep a copy of a weight in oneDNN's own layout beside it, for the products of :func:`linear` with few tokens.
 
     oneDNN brings a plain matrix into that layout at each product: with 12 to 50 tokens about a quarter of the time.
-    A weight that changes afterwards is multiplied as it is then: its copy is not used any more.
+    A weight that is changed in place or moved afterwards is multiplied as it is then: its copy is not used any more. What writes
+    through ``weight.data``, as fairseq's optimizers do, is not noticed: not for weights in training.
 
     Args:
         weight: (V, C), on the CPU, float32, rows contiguous; one below :data:`MIN_WEIGHTS` is left as it is.
@@ -110,14 +118,14 @@ def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
     with torch.no_grad():
         plain = weight.detach()
         parts = [torch.ops.mkldnn._reorder_linear_weight(rows, FEW_TOKENS) for rows in plain.split(size)]
-    weight.one_dnn = _Packed(weight._version, weight.data_ptr(), size, parts)  # type: ignore[attr-defined]
+    weight.one_dnn = _Packed(weight._version, plain, size, parts)  # type: ignore[attr-defined]
     return weight.numel() * weight.element_size()
 
 
 def _packed(weight: Tensor, chunk_size: Optional[int] = None) -> Optional[_Packed]:
     """The packed copy of a weight that has not changed since, of that chunk size unless None."""
     found: Optional[_Packed] = getattr(weight, "one_dnn", None)
-    if found is None or (found.version, found.place) != (weight._version, weight.data_ptr()):
+    if found is None or (found.version, found.plain.data_ptr()) != (weight._version, weight.data_ptr()):
         return None
     return found if chunk_size in (None, found.chunk_size) else None
 

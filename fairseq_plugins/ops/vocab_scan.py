@@ -82,10 +82,10 @@ def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor
     return logits if bias is None else logits + bias.to(dtype)
 
 
-def check_chunk_size(chunk_size: int) -> None:
-    """Raise ValueError unless ``chunk_size`` is a positive number of vocabulary rows."""
+def check_chunk_size(chunk_size: int, name: str = "chunk_size") -> None:
+    """Raise ValueError, which says ``name``, unless ``chunk_size`` is a positive number of vocabulary rows."""
     if chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1 vocabulary row; got {chunk_size}")
+        raise ValueError(f"{name} must be at least 1 vocabulary row; got {chunk_size}")
 
 
 def scan_vocabulary(

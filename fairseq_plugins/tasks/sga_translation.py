@@ -177,10 +177,19 @@ class SGATranslationTask(TranslationTask):
         )
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model; a checkpoint written with ``--save-full-model`` brings the frozen weights itself."""
+        """Build the model; a checkpoint written with ``--save-full-model`` brings the frozen weights itself.
+
+        Raises:
+            ValueError: ``--pack-weights`` where the model is to be trained: fairseq's optimizers would leave the copies behind.
+        """
+        if self.cfg.pack_weights and not from_checkpoint:
+            raise ValueError(
+                "--pack-weights is for decoding, the weights must not change; leave the option out in training"
+            )
         self.from_checkpoint = from_checkpoint
         model = super().build_model(cfg, from_checkpoint)
         self.alignment = getattr(model, "alignment", "ctc")  # the criterion compares it with its own
+        self.has_denoiser = getattr(model, "has_denoiser", True)  # and warns of options for one that is not there
         return model
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:

@@ -26,10 +26,11 @@ def _lists(run: Run) -> List[List[int]]:
 
 
 def _packs(run: Run) -> int:
-    """How often the model is asked to pack its weights."""
+    """How often a model that is decoded is asked to pack its weights."""
     asked: List[int] = []
-    run.model.pack_weights = lambda: asked.append(1) or 0
-    _generator(run)
+    model = run.task.build_model(run.model_options(), from_checkpoint=True)
+    model.pack_weights = lambda: asked.append(1) or 0
+    run.task.build_generator([model], argparse.Namespace())
     return len(asked)
 
 

@@ -26,9 +26,7 @@ class LengthPredictor(nn.Module):
     def __init__(self, embed_dim: int, max_length: int):
         super().__init__()
         if max_length < 1:
-            raise ValueError(
-                "--ctc-upsample leaves no position for a target: it must be at most the masked LM's positions"
-            )
+            raise ValueError(f"max_length must be at least 1 token; got {max_length}")
         self.max_length = max_length
         self.projection = nn.Linear(embed_dim, max_length)
         nn.init.xavier_uniform_(self.projection.weight)

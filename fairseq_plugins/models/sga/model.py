@@ -77,6 +77,11 @@ class SGAModel(BaseFairseqModel):
         self.blank, self.mask = blank, mask
         self.upsample, self.fill_blanks = cfg.ctc_upsample, cfg.fill_blanks
         sizes = self.masked_lm.sizes
+        if cfg.ctc_upsample > sizes.max_positions:
+            raise ValueError(
+                f"--ctc-upsample must be at most the masked LM's positions; got {cfg.ctc_upsample}; valid: 1 to "
+                f"{sizes.max_positions}"
+            )
 
         def prompts() -> Prompts:
             return Prompts(sizes.layers, cfg.prompt_length or 0, sizes.embed_dim, sizes.heads, cfg.prompt_scale)
@@ -102,6 +107,8 @@ class SGAModel(BaseFairseqModel):
         check_config(cfg)
         dictionary = task.source_dictionary
         blank = check_blank(cfg.ctc_blank, dictionary)
+        if cfg.fill_blanks and cfg.no_denoising:
+            logger.warning("--fill-blanks has no effect with --no-denoising: it is about what the denoiser reads")
         if cfg.save_full_model and getattr(task, "from_checkpoint", False):
             frozen = build_empty(cfg, dictionary)
         else:

@@ -233,6 +233,15 @@ def test_what_passes_cost_by_hand() -> None:
     assert "not measured" in results.verdict({"results": rows[:1]}, bar)
 
 
+def test_passes_alone_by_hand() -> None:
+    """2, 3 and 5 seconds a sentence: three against one; in batches 1, 3 and 2: a half."""
+    names = [f"SGA, {trained.described(options)}" for options in trained.PASSES[:3]]
+    seconds = zip(names, (2, 3, 5), (1, 3, 2))
+    rows = [{"system": one, "sentences_per_s": 1 / a, "batch_sentences_per_s": 1 / b} for one, a, b in seconds]
+    assert trained.passes_alone(names[2], {"results": rows}, "") == pytest.approx(3.0)
+    assert trained.passes_alone(names[2], {"results": rows}, "batch_") == pytest.approx(0.5)
+
+
 def test_a_row_by_hand() -> None:
     texts = ["a b c d e", "f g h i j"]
 

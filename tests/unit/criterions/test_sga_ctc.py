@@ -21,6 +21,16 @@ def criterion(**options: Any) -> SGACTCCriterion:
     return SGACTCCriterion(builders.task(), SGACTCConfig(**{"sentence_avg": False, **options}))
 
 
+def test_options_for_a_denoiser_that_is_not_there_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    task, given = builders.task(), {"denoise_noise": 0.1, "denoise_noise_mix": "random=1.0", "denoise_unroll": 2}
+    for has_denoiser, options in ((True, given), (False, {}), (False, given)):
+        assert not caplog.text
+        task.has_denoiser = has_denoiser
+        SGACTCCriterion(task, SGACTCConfig(sentence_avg=False, **options))
+    for option in ("--denoise-noise 0.1 has", "--denoise-noise-mix random=1.0 has", "--denoise-unroll 2 has"):
+        assert f"{option} no effect: this model has no denoiser" in caplog.text
+
+
 def _sample(device: torch.device, sources: Optional[List[int]] = None, targets: Optional[List[int]] = None) -> Any:
     rows = builders.source_rows(sources or SOURCES), builders.target_rows(TARGETS if targets is None else targets)
     return builders.to_device(builders.batch(*rows, extra=1), device)
@@ -231,7 +241,7 @@ def test_everything_happens_inside_the_wrapped_forward(model: SGAModel, device: 
         ({"denoise_noise": float("nan")}, ["--denoise-noise", "nan"]),
         ({"denoise_unroll": 0}, ["--denoise-unroll", "0", "at least 1"]),
         ({"denoise_noise_mix": "swap=1"}, ["--denoise-noise-mix", "swap", "blank"]),
-        ({"ctc_chunk_size": 0}, ["chunk", "0"]),
+        ({"ctc_chunk_size": 0}, ["--ctc-chunk-size", "got 0"]),
     ],
 )
 def test_wrong_options_are_named(options: Dict[str, Any], words: List[str]) -> None:

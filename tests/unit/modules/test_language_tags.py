@@ -43,16 +43,17 @@ def test_the_table_follows_the_device_and_stays_out_of_checkpoints(tags: Languag
 
 
 def test_gradients_reach_the_adapters_of_the_rows_alone() -> None:
+    """Tongan is among them: its code is the name of a method of modules."""
     current = RowLanguages()
-    adapters = LanguageAdapters(["fr", "de", "en"], 4, 3, current)
+    adapters = LanguageAdapters(["to", "de", "en"], 4, 3, current).to(torch.float32)
     for parameter in adapters.parameters():
         torch.nn.init.normal_(parameter)
     current.set(torch.tensor([1, NONE, 0, 1]))
     x = torch.randn(5, 4, 4, requires_grad=True)
     y = adapters(x)
     assert torch.equal(y[:, 1], x[:, 1])
-    for row, name in ((0, "de"), (2, "fr"), (3, "de")):
+    for row, name in ((0, "de"), (2, "to"), (3, "de")):
         torch.testing.assert_close(y[:, row], x[:, row] + adapters.of[name](x[:, row]))
     y.square().sum().backward()
     used = {name.split(".")[1] for name, parameter in adapters.named_parameters() if parameter.grad is not None}
-    assert used == {"de", "fr"} and x.grad is not None
+    assert used == {"de", "to"} and x.grad is not None

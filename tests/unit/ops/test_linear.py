@@ -238,6 +238,30 @@ def test_a_weight_that_changed_is_multiplied_as_it_is(parts: Any, asked: Any, ch
 
 
 @needs_packing
+def test_a_weight_that_went_and_came_back_is_multiplied_as_it_is(parts: Any, asked: Any) -> None:
+    """Without the old memory being kept, the last step often lands where it was: the version does not tell."""
+    x, weight, bias = parts
+    pack(weight)
+    expected = F.linear(x, weight.bfloat16().float(), bias)
+    weight.data = weight.data.bfloat16()
+    weight.data = weight.data.float()
+    with torch.no_grad():
+        assert torch.equal(linear(x, weight, bias), linear(x, weight.clone(), bias))
+    assert packed(asked) == [False, False]
+    torch.testing.assert_close(linear(x, weight, bias), expected, rtol=1e-5, atol=1e-3)
+
+
+@needs_packing
+def test_a_packed_weight_is_saved_without_its_copy(parts: Any, tmp_path: Any) -> None:
+    layer = Linear(WIDTH, ROWS)
+    pack(layer.weight)
+    torch.save(layer, tmp_path / "layer.pt")
+    read = torch.load(tmp_path / "layer.pt", weights_only=False)
+    assert torch.equal(read.weight, layer.weight) and module._packed(read.weight) is None
+    assert pack(read.weight) > 0 and module._packed(layer.weight) is not None
+
+
+@needs_packing
 def test_packing_changes_nothing_where_gradients_are_recorded(parts: Any, asked: Any) -> None:
     x, weight, bias = parts
     weight = torch.nn.Parameter(weight)

@@ -1,6 +1,7 @@
 """Task sga_translation: XLM-R's input format from a stock data-bin, its generator, its errors."""
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -9,9 +10,11 @@ import torch
 from fairseq import tasks
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
+from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
+from fairseq_plugins.generators.denoising import _SEARCH
 from fairseq_plugins.generators.sga_generator import SGAGenerator
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from tests import builders, data_bins
@@ -131,6 +134,20 @@ def test_fairseqs_iteration_options_reach_the_generator() -> None:
         ({"match_source_len": True}, "--match-source-len True has no meaning"),
         ({"sampling": True}, "--sampling True has no meaning"),
         ({"temperature": 0.7}, "--temperature 0.7 has no meaning"),
+        ({"max_len_a": 1.2}, "--max-len-a 1.2 has no meaning.*valid: 0$"),
+        ({"max_len_b": 10}, "--max-len-b 10 has no meaning.*valid: 200$"),
+        ({"unnormalized": True}, "--unnormalized True has no meaning"),
+        ({"no_early_stop": True}, "--no-early-stop True has no meaning"),
+        ({"sampling_topk": 5}, "--sampling-topk 5 has no meaning"),
+        ({"sampling_topp": 0.9}, "--sampling-topp 0.9 has no meaning"),
+        ({"diverse_beam_groups": 2}, "--diverse-beam-groups 2 has no meaning"),
+        ({"diverse_beam_strength": 0.1}, "--diverse-beam-strength 0.1 has no meaning"),
+        ({"diversity_rate": 0.1}, "--diversity-rate 0.1 has no meaning"),
+        ({"lm_path": "lm.pt"}, "--lm-path lm.pt has no meaning"),
+        ({"lm_weight": 0.3}, "--lm-weight 0.3 has no meaning"),
+        ({"score_reference": True}, "--score-reference True has no meaning"),
+        ({"print_alignment": "hard"}, "--print-alignment hard has no meaning.*valid: None$"),
+        ({"replace_unk": ""}, "--replace-unk  has no meaning"),
     ],
 )
 def test_options_without_a_meaning_are_refused(options: Dict[str, Any], word: str) -> None:
@@ -204,6 +221,21 @@ def test_packing_is_asked_for_by_its_option(caplog: pytest.LogCaptureFixture) ->
         with caplog.at_level("INFO"):
             task.build_generator([model], argparse.Namespace())
         assert len(asked) == caplog.text.count("packed weights for decoding: 3 MB") == int(option)
+
+
+def test_the_defaults_of_fairseq_generate_are_let_pass() -> None:
+    """Also of a fairseq that changes one: every option that is refused is known to it, and passes as it stands there."""
+    defaults = {one.name: one.default for one in dataclasses.fields(GenerationConfig)}
+    assert set(_SEARCH) <= set(defaults)
+    _generator(builders.task(), **defaults)
+
+
+def test_packing_is_refused_in_training() -> None:
+    """fairseq's optimizers write through ``data``, which a packed copy does not notice."""
+    task, cfg = builders.task(), OmegaConf.create({"_name": "sga_tiny"})
+    task.cfg.pack_weights = True
+    with pytest.raises(ValueError, match="--pack-weights is for decoding.*leave the option out in training"):
+        task.build_model(cfg)
 
 
 def test_what_cannot_be_packed_names_the_option() -> None:

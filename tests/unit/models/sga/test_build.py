@@ -55,6 +55,14 @@ def test_options_reach_the_model(pretrained: Path) -> None:
     assert build(pretrained, fill_blanks=True).fill_blanks
 
 
+def test_filling_blanks_for_no_denoiser_is_warned_of(pretrained: Path, caplog: pytest.LogCaptureFixture) -> None:
+    build(pretrained, fill_blanks=True)
+    build(pretrained, no_denoising=True)
+    assert "--fill-blanks" not in caplog.text
+    build(pretrained, fill_blanks=True, no_denoising=True)
+    assert "--fill-blanks has no effect with --no-denoising" in caplog.text
+
+
 @pytest.mark.parametrize(("dropout", "random"), [(0.0, False), (0.4, True)])
 def test_frozen_dropout_is_an_option(pretrained: Path, dropout: float, random: bool) -> None:
     model = build(pretrained, frozen_dropout=dropout).train()
@@ -89,6 +97,7 @@ def test_full_checkpoints_need_no_file(pretrained: Path) -> None:
     ("options", "words"),
     [
         ({"ctc_upsample": 0}, ["--ctc-upsample", "0", "at least 1"]),
+        ({"ctc_upsample": 99}, ["--ctc-upsample", "got 99", f"1 to {builders.POSITIONS}"]),
         ({"prompt_length": -1}, ["--prompt-length", "-1"]),
         ({"frozen_dropout": 1.0}, ["--frozen-dropout", "1.0", "[0, 1)"]),
         ({"frozen_dropout": -0.1}, ["--frozen-dropout", "-0.1"]),

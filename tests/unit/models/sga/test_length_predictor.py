@@ -81,8 +81,8 @@ def test_the_longest_target_fits_into_the_positions_with_its_slots(options: Any,
     assert model.length_predictor.max_length == longest
     assert model.max_positions() == (builders.POSITIONS, longest + 1)
     assert builders.sga_model(**options).max_positions()[1] == builders.POSITIONS
-    with pytest.raises(ValueError, match="--ctc-upsample"):
-        _model(ctc_upsample=builders.POSITIONS + 1)
+    with pytest.raises(ValueError, match="max_length must be at least 1 token; got 0"):
+        LengthPredictor(4, 0)
 
 
 def test_tokens_are_duplicated_one_by_one() -> None:
