@@ -67,6 +67,9 @@ class SGAModel(BaseFairseqModel):
         blank: dictionary id of the CTC blank.
         mask: dictionary id of ``<mask>``.
 
+    Raises:
+        ValueError: see :func:`check_config`; more slots a token than the masked LM has positions.
+
     Source: SGA sections 4.1 to 4.4.
     """
 
