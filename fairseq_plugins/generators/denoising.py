@@ -3,6 +3,7 @@
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
+from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor
 
 from ..ops.ctc import BestPath, collapse_mask
@@ -49,8 +50,10 @@ _SEARCH = {
     "score_reference": False,
     "print_alignment": None,
     "replace_unk": None,
+    "decoding_format": None,
+    "eos_token": None,
 }
-"""Generation options of a search from left to right or of its attention, with their defaults."""
+"""Generation options of a search from left to right, of its attention, or of other iterative models, with their defaults."""
 
 
 def refuse_search_options(args: Any, reranked: bool) -> None:
@@ -67,10 +70,28 @@ def refuse_search_options(args: Any, reranked: bool) -> None:
         value = getattr(args, name, default)
         if value != default and not (reranked and name == "lenpen"):
             option = "--" + name.replace("_", "-")
+            given = option if value is True else f"{option} {value}"
+            valid = "leave it out" if default is None or default is False else f"valid: {default}"
             only = "; --rerank-at reads it" if name == "lenpen" else ""
-            raise ValueError(
-                f"{option} {value} has no meaning here: all tokens are produced at once; valid: {default}{only}"
-            )
+            raise ValueError(f"{given} has no meaning for SGA, which decodes all tokens at once; {valid}{only}")
+
+
+def refuse_retained_dropout(args: Any, models: List[Any]) -> None:
+    """fairseq keeps dropout while decoding in its own modules alone; those of SGA's units are not among them.
+
+    Args:
+        args: fairseq's generation options.
+        models: to decode with.
+
+    Raises:
+        ValueError: ``--retain-dropout`` with a model that has none of fairseq's modules.
+    """
+    if getattr(args, "retain_dropout", False):
+        for model in models:
+            if not any(isinstance(module, FairseqDropout) for module in model.modules()):
+                raise ValueError(
+                    f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; leave it out"
+                )
 
 
 class DenoisingGenerator:

@@ -107,8 +107,9 @@ def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
         ValueError: a weight elsewhere or of another type, or a torch that cannot do it.
     """
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or not weight.is_contiguous():
+        rows = "" if weight.is_contiguous() else ", rows not contiguous"
         raise ValueError(
-            f"weights can be packed in float32 on the CPU, rows contiguous; got {weight.dtype} on {weight.device}"
+            f"weights can be packed in float32 on the CPU, rows contiguous; got {weight.dtype} on {weight.device}{rows}"
         )
     if not _PACKABLE:
         raise ValueError(f"weights cannot be packed: torch {torch.__version__} here is without oneDNN's linear product")
@@ -120,6 +121,11 @@ def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
         parts = [torch.ops.mkldnn._reorder_linear_weight(rows, FEW_TOKENS) for rows in plain.split(size)]
     weight.one_dnn = _Packed(weight._version, plain, size, parts)  # type: ignore[attr-defined]
     return weight.numel() * weight.element_size()
+
+
+def is_packed(weight: Tensor) -> bool:
+    """Whether a weight has a packed copy of what it is now."""
+    return _packed(weight) is not None
 
 
 def _packed(weight: Tensor, chunk_size: Optional[int] = None) -> Optional[_Packed]:

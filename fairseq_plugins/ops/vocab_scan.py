@@ -82,6 +82,14 @@ def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor
     return logits if bias is None else logits + bias.to(dtype)
 
 
+def _exact_rows(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
+    """:func:`exact_logits` of rows ``start`` to ``end``; by the packed copy of a weight that need not be converted."""
+    dtype = accumulation_dtype(hidden.dtype)
+    if weight.dtype == dtype:
+        return linear_rows(hidden.to(dtype), weight, None if bias is None else bias.to(dtype), start, end)
+    return exact_logits(hidden, weight[start:end], None if bias is None else bias[start:end])
+
+
 def check_chunk_size(chunk_size: int, name: str = "chunk_size") -> None:
     """Raise ValueError, which says ``name``, unless ``chunk_size`` is a positive number of vocabulary rows."""
     if chunk_size < 1:
@@ -170,7 +178,7 @@ def _top_of_block(
     sums, blank_logit = [], best.new_zeros(hidden.size(0))
     for start in range(0, weight.size(0), chunk_size):
         end = min(start + chunk_size, weight.size(0))
-        logits = exact_logits(hidden, weight[start:end], None if bias is None else bias[start:end])
+        logits = _exact_rows(hidden, weight, bias, start, end)
         sums.append(logits.logsumexp(dim=1))
         if start <= blank < end:
             blank_logit = logits[:, blank - start].clone()

@@ -16,9 +16,10 @@ from sacrebleu.metrics import BLEU
 
 from ..data.empty_rows import BinSide, refuse_empty
 from ..generators.at_reranker import ATReranker, rerank_options
-from ..generators.denoising import DenoisingGenerator, refuse_search_options
+from ..generators.denoising import DenoisingGenerator, refuse_retained_dropout, refuse_search_options
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
+from ..ops.linear import MIN_WEIGHTS, is_packed
 
 logger = logging.getLogger(__name__)
 
@@ -230,6 +231,7 @@ class SGATranslationTask(TranslationTask):
             retain_history=getattr(args, "retain_iter_history", False),
         )
         refuse_search_options(args, reranked=bool(cfg.rerank_at))
+        refuse_retained_dropout(args, models)
         if cfg.pack_weights:
             pack_weights(models)
         mask_predict = mask_predict_options(
@@ -330,6 +332,10 @@ def pack_weights(models: List[Any]) -> None:
             raise ValueError(f"--pack-weights: {error}; leave the option out") from None
         if copied:
             logger.info("packed weights for decoding: %d MB beside the plain ones", round(copied / 2**20))
+        elif not any(is_packed(weight) for weight in model.parameters()):
+            logger.warning(
+                "--pack-weights has no effect: every matrix of this model has fewer than %d values", MIN_WEIGHTS
+            )
 
 
 def forget_defaults(cfg: Any) -> None:

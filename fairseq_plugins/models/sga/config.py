@@ -103,6 +103,11 @@ SIZE_OPTIONS = {
 """Name of each size in MaskedLMSizes -> option."""
 
 
+def reads_upsample(cfg: Any) -> bool:
+    """Whether a model with these options has CTC slots: all but mask-predict without a denoiser."""
+    return not (cfg.no_denoising and getattr(cfg, "alignment", "ctc") == "mask_predict")
+
+
 def check_config(cfg: SGAConfig) -> None:
     """Validate the options of a run.
 

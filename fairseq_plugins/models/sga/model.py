@@ -20,7 +20,7 @@ from ...ops.linear import pack
 from ...ops.mask_predict import MaskedTargets
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
-from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config
+from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
 from .length_predictor import LengthPredictor, length_nll
 from .pretrained import build_empty, build_frozen
 from .prompts import SemanticProjection
@@ -80,7 +80,7 @@ class SGAModel(BaseFairseqModel):
         self.blank, self.mask = blank, mask
         self.upsample, self.fill_blanks = cfg.ctc_upsample, cfg.fill_blanks
         sizes = self.masked_lm.sizes
-        if cfg.ctc_upsample > sizes.max_positions:
+        if cfg.ctc_upsample > sizes.max_positions and reads_upsample(cfg):
             raise ValueError(
                 f"--ctc-upsample must be at most the masked LM's positions; got {cfg.ctc_upsample}; valid: 1 to "
                 f"{sizes.max_positions}"
@@ -112,6 +112,11 @@ class SGAModel(BaseFairseqModel):
         blank = check_blank(cfg.ctc_blank, dictionary)
         if cfg.fill_blanks and cfg.no_denoising:
             logger.warning("--fill-blanks has no effect with --no-denoising: it is about what the denoiser reads")
+        if not reads_upsample(cfg) and cfg.ctc_upsample != SGAConfig.ctc_upsample:
+            logger.warning(
+                "--ctc-upsample %d has no effect with --alignment mask_predict and --no-denoising: there are no CTC slots",
+                cfg.ctc_upsample,
+            )
         if cfg.save_full_model and getattr(task, "from_checkpoint", False):
             frozen = build_empty(cfg, dictionary)
         else:

@@ -12,8 +12,8 @@ from fairseq_plugins.modules.linear import Linear, faster_linears
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from fairseq_plugins.modules.prefix_encoder import EncoderSizes, PrefixEncoder
 from fairseq_plugins.ops import linear as module
-from fairseq_plugins.ops.linear import MIN_WEIGHTS, linear, linear_rows, pack
-from fairseq_plugins.ops.vocab_scan import exact_logits, scan_vocabulary
+from fairseq_plugins.ops.linear import MIN_WEIGHTS, is_packed, linear, linear_rows, pack
+from fairseq_plugins.ops.vocab_scan import exact_logits, scan_top, scan_vocabulary
 from tests import builders
 
 ROWS, WIDTH = 1024, 256
@@ -220,6 +220,20 @@ def test_packed_rows_are_found_by_part(parts: Any, asked: Any) -> None:
 
 
 @needs_packing
+def test_the_scan_for_the_likeliest_tokens_takes_the_packed_rows(parts: Any, asked: Any) -> None:
+    """That of the prefix beam; half-precision weights are converted, and have no copy."""
+    x, weight, bias = parts[0].flatten(0, 1), torch.cat([parts[1], -parts[1]]), torch.cat([parts[2], parts[2]])
+    plain = scan_top(x, weight.clone(), bias, 5, 0, ROWS)
+    del asked[:]
+    pack(weight, ROWS)
+    with torch.no_grad():
+        found = scan_top(x, weight, bias, 5, 0, ROWS)
+    assert packed(asked) == [True, True]
+    for ours, theirs in zip(found, plain):
+        torch.testing.assert_close(ours.float(), theirs.float(), rtol=1e-4, atol=1e-3)
+
+
+@needs_packing
 @pytest.mark.parametrize("change", ["in place", "other storage"])
 def test_a_weight_that_changed_is_multiplied_as_it_is(parts: Any, asked: Any, change: str) -> None:
     x, weight, bias = parts
@@ -257,8 +271,8 @@ def test_a_packed_weight_is_saved_without_its_copy(parts: Any, tmp_path: Any) ->
     pack(layer.weight)
     torch.save(layer, tmp_path / "layer.pt")
     read = torch.load(tmp_path / "layer.pt", weights_only=False)
-    assert torch.equal(read.weight, layer.weight) and module._packed(read.weight) is None
-    assert pack(read.weight) > 0 and module._packed(layer.weight) is not None
+    assert torch.equal(read.weight, layer.weight) and not is_packed(read.weight)
+    assert pack(read.weight) > 0 and is_packed(layer.weight)
 
 
 @needs_packing
@@ -279,8 +293,8 @@ def test_small_weights_are_not_packed(parts: Any) -> None:
 
 def test_what_cannot_be_packed_is_named(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     weight = parts[1]
-    for wrong in (weight.double(), weight.bfloat16(), weight.t()):
-        with pytest.raises(ValueError, match=f"float32 on the CPU, rows contiguous; got {wrong.dtype} on cpu"):
+    for wrong, more in ((weight.double(), ""), (weight.bfloat16(), ""), (weight.t(), ", rows not contiguous")):
+        with pytest.raises(ValueError, match=f"float32 on the CPU, rows contiguous; got {wrong.dtype} on cpu{more}$"):
             pack(wrong)
     monkeypatch.setattr(torch.ops, "mkldnn", object())
     monkeypatch.setattr(module, "_PACKABLE", module._packing())

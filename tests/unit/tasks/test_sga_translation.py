@@ -10,12 +10,15 @@ import torch
 from fairseq import tasks
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
+from fairseq.modules.fairseq_dropout import FairseqDropout
+from fairseq.tasks.translation import TranslationTask
 from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.generators.denoising import _SEARCH
 from fairseq_plugins.generators.sga_generator import SGAGenerator
+from fairseq_plugins.tasks import sga_translation as module
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from tests import builders, data_bins
 
@@ -127,17 +130,17 @@ def test_fairseqs_iteration_options_reach_the_generator() -> None:
         ({"iter_decode_eos_penalty": 0.5}, "--iter-decode-eos-penalty"),
         ({"iter_decode_with_external_reranker": True}, "--iter-decode-with-external-reranker"),
         ({"iter_decode_max_iter": -1}, "--iter-decode-max-iter.*-1"),
-        ({"lenpen": 0.6}, "--lenpen 0.6 has no meaning here.*valid: 1; --rerank-at reads it"),
+        ({"lenpen": 0.6}, "--lenpen 0.6 has no meaning.*valid: 1; --rerank-at reads it"),
         ({"unkpen": 1}, "--unkpen 1 has no meaning"),
-        ({"min_len": 3}, "--min-len 3 has no meaning here.*valid: 1$"),
+        ({"min_len": 3}, "--min-len 3 has no meaning.*valid: 1$"),
         ({"no_repeat_ngram_size": 3}, "--no-repeat-ngram-size 3 has no meaning"),
-        ({"match_source_len": True}, "--match-source-len True has no meaning"),
-        ({"sampling": True}, "--sampling True has no meaning"),
+        ({"match_source_len": True}, "--match-source-len has no meaning.*; leave it out$"),
+        ({"sampling": True}, "--sampling has no meaning.*; leave it out$"),
         ({"temperature": 0.7}, "--temperature 0.7 has no meaning"),
         ({"max_len_a": 1.2}, "--max-len-a 1.2 has no meaning.*valid: 0$"),
         ({"max_len_b": 10}, "--max-len-b 10 has no meaning.*valid: 200$"),
-        ({"unnormalized": True}, "--unnormalized True has no meaning"),
-        ({"no_early_stop": True}, "--no-early-stop True has no meaning"),
+        ({"unnormalized": True}, "--unnormalized has no meaning.*; leave it out$"),
+        ({"no_early_stop": True}, "--no-early-stop has no meaning.*; leave it out$"),
         ({"sampling_topk": 5}, "--sampling-topk 5 has no meaning"),
         ({"sampling_topp": 0.9}, "--sampling-topp 0.9 has no meaning"),
         ({"diverse_beam_groups": 2}, "--diverse-beam-groups 2 has no meaning"),
@@ -145,9 +148,11 @@ def test_fairseqs_iteration_options_reach_the_generator() -> None:
         ({"diversity_rate": 0.1}, "--diversity-rate 0.1 has no meaning"),
         ({"lm_path": "lm.pt"}, "--lm-path lm.pt has no meaning"),
         ({"lm_weight": 0.3}, "--lm-weight 0.3 has no meaning"),
-        ({"score_reference": True}, "--score-reference True has no meaning"),
-        ({"print_alignment": "hard"}, "--print-alignment hard has no meaning.*valid: None$"),
+        ({"score_reference": True}, "--score-reference has no meaning.*; leave it out$"),
+        ({"print_alignment": "hard"}, "--print-alignment hard has no meaning.*; leave it out$"),
         ({"replace_unk": ""}, "--replace-unk  has no meaning"),
+        ({"decoding_format": "vote"}, "--decoding-format vote has no meaning"),
+        ({"eos_token": "x"}, "--eos-token x has no meaning"),
     ],
 )
 def test_options_without_a_meaning_are_refused(options: Dict[str, Any], word: str) -> None:
@@ -192,6 +197,13 @@ def test_stock_defaults_and_the_beam_of_every_recipe_pass() -> None:
     assert _generator(builders.task(), **{**stock, "beam": 5}).options.max_iter == stock["iter_decode_max_iter"]
 
 
+def test_dropout_is_retained_where_fairseqs_modules_are() -> None:
+    task, args = builders.task(), argparse.Namespace(retain_dropout=True)
+    with pytest.raises(ValueError, match="--retain-dropout: SGAModel has no dropout that could be kept"):
+        task.build_generator([builders.sga_model()], args)
+    task.build_generator([torch.nn.Sequential(FairseqDropout(0.1))], args)
+
+
 def test_the_length_penalty_is_the_rerankers() -> None:
     task = builders.task()
     task.cfg.iter_decode_ctc_beam, task.cfg.rerank_at = 2, "nowhere.pt"
@@ -221,6 +233,36 @@ def test_packing_is_asked_for_by_its_option(caplog: pytest.LogCaptureFixture) ->
         with caplog.at_level("INFO"):
             task.build_generator([model], argparse.Namespace())
         assert len(asked) == caplog.text.count("packed weights for decoding: 3 MB") == int(option)
+        assert "no effect" not in caplog.text
+
+
+def test_packing_nothing_is_warned_of(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, model = builders.task(), builders.sga_model()
+    task.cfg.pack_weights = True
+    model.pack_weights = lambda: 0  # type: ignore[method-assign]
+    task.build_generator([model], argparse.Namespace())
+    assert "--pack-weights has no effect: every matrix of this model has fewer than 262144 values" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(module, "is_packed", lambda weight: weight is model.masked_lm.output_weight)  # by a call before
+    task.build_generator([model], argparse.Namespace())
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ("ctc", True)),
+        ({"no_denoising": True}, ("ctc", False)),
+        ({"alignment": "mask_predict"}, ("mask_predict", True)),
+    ],
+)
+def test_the_criterion_learns_what_was_built(
+    options: Dict[str, Any], expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, model = builders.task(), builders.sga_model(**options)
+    monkeypatch.setattr(TranslationTask, "build_model", lambda *_: model)
+    assert task.build_model(None) is model
+    assert (task.alignment, task.has_denoiser) == expected
 
 
 def test_the_defaults_of_fairseq_generate_are_let_pass() -> None:

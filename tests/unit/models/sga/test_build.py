@@ -63,6 +63,19 @@ def test_filling_blanks_for_no_denoiser_is_warned_of(pretrained: Path, caplog: p
     assert "--fill-blanks has no effect with --no-denoising" in caplog.text
 
 
+def test_slots_that_are_not_there_are_warned_of(pretrained: Path, caplog: pytest.LogCaptureFixture) -> None:
+    free: Dict[str, Any] = dict(alignment="mask_predict", no_denoising=True)
+    for options in (
+        free,
+        {**free, "no_denoising": False, "ctc_upsample": 3},
+        {"no_denoising": True, "ctc_upsample": 3},
+    ):
+        build(pretrained, **options)
+    assert "--ctc-upsample" not in caplog.text
+    build(pretrained, **free, ctc_upsample=builders.POSITIONS + 1)
+    assert "has no effect with --alignment mask_predict and --no-denoising" in caplog.text
+
+
 @pytest.mark.parametrize(("dropout", "random"), [(0.0, False), (0.4, True)])
 def test_frozen_dropout_is_an_option(pretrained: Path, dropout: float, random: bool) -> None:
     model = build(pretrained, frozen_dropout=dropout).train()
