@@ -71,6 +71,12 @@ def test_pairs_of_the_multilingual_systems(env: Dict[str, str], found: str) -> N
             "NAME mbart: OUT/mbart is the folder of prepare_mbart.sh; valid: another name",
         ),
         ("prepare_mbart.sh nowhere", {}, "OUT nowhere: no nowhere/bin/pieces; valid: a folder made by prepare.sh"),
+        (
+            "prepare_mixed.sh nowhere",
+            {"TRAINED": "ru"},
+            "OUT nowhere: no nowhere/bin/pieces/train.ru; valid: a folder made by prepare.sh, TRAINED and TARGET of its languages",
+        ),
+        ("train_each.sh {out} n 1 1", {"SYSTEM": "free"}, "SYSTEM is 'free'; valid: many (SGA), msp, at, from_xlmr"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, command: str, env: Dict[str, str], message: str) -> None:
@@ -90,7 +96,7 @@ esac
 
 def calls_of(tmp_path: Path, command: str, **env: str) -> List[List[str]]:
     """Command lines that a script runs when its programs do nothing."""
-    for name in ("python", "fairseq-train", "fairseq-generate"):
+    for name in ("python", "fairseq-preprocess", "fairseq-train", "fairseq-generate"):
         (tmp_path / name).write_text(FAKE, encoding="utf-8")
         (tmp_path / name).chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
@@ -149,6 +155,35 @@ def test_models_of_each_language_share_the_wall_time(tmp_path: Path) -> None:
     (tmp_path / "fairseq-train").write_text("#!/bin/sh\ncase $* in *de-en*) exit 3;; esac\n", encoding="utf-8")
     done = bash(f"bash examples/sga/{command}", PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}", TRAINED="de fr")
     assert done.returncode != 0 and not (tmp_path / "run" / "fr" / "done").exists(), "a failed one ends it"
+
+
+def test_another_system_is_trained_for_each_language(tmp_path: Path) -> None:
+    calls = calls_of(tmp_path, f"train_each.sh {tmp_path} run 1 7 --lr 0.1", TRAINED="de fr", SYSTEM="msp")
+    names = ("--arch", "--source-lang", "--target-lang", "--save-dir", "--stop-time-hours", "--lr")
+    rest = ["0.500000", "0.1"]
+    assert [[value(call, name) for name in names] for call in calls] == [
+        ["gpt_msp_tiny", one, "en", f"{tmp_path}/run/{one}", *rest] for one in ("de", "fr")
+    ]
+
+
+def test_pairs_are_mixed_into_one(tmp_path: Path) -> None:
+    """Line by line: each source beside its translation."""
+    pieces = tmp_path / "bin" / "pieces"
+    pieces.mkdir(parents=True)
+    for split in ("train", "valid"):
+        for language in ("de", "en", "fr", "ru"):
+            lines = [f"{split} {language} {line}\n" for line in range(3)]
+            (pieces / f"{split}.{language}").write_text("".join(lines), encoding="utf-8")
+    (call,) = calls_of(tmp_path, f"prepare_mixed.sh {tmp_path}", TRAINED="de fr")
+    assert value(call, "--source-lang") == "x" and value(call, "--srcdict") == f"{tmp_path}/dict.txt"
+    for split in ("train", "valid"):
+        text = value(call, f"--{split}pref")
+        both = zip(*(Path(f"{text}.{one}").read_text(encoding="utf-8").splitlines() for one in ("x", "en")))
+        expected = [(f"{split} {one} {line}", f"{split} en {line}") for one in ("de", "fr") for line in range(3)]
+        assert list(both) == expected
+    (call,) = calls_of(tmp_path, f"train_msp.sh {tmp_path} run 1 7", PAIR="x-en", BIN=f"{tmp_path}/mixed")
+    assert call[1] == f"{tmp_path}/mixed" and value(call, "--source-lang") == "x"
+    assert value(call, "--pretrained-gpt") == f"{tmp_path}/lm/checkpoint_best.pt"
 
 
 def test_each_language_is_decoded_by_its_own_model(tmp_path: Path) -> None:
