@@ -4,6 +4,7 @@ Test score of every run, how validation BLEU rose, and, where systems differ in 
 """
 
 import io
+import itertools
 from typing import Any, Dict, List, Sequence, Tuple
 
 import tables
@@ -100,25 +101,36 @@ def differ_in_parameters(finals: Sequence[Dict[str, Any]]) -> bool:
 
 
 def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
-    """Mean test score over trained parameters: a mark a system, at the best of its outputs."""
+    """Mean test score over trained parameters: a mark a system at its best output, or a mark a test set (these do not compare)."""
+    marks = test_marks(plan)
     for number, arm in enumerate(plan.arms):
         counts = [
             one["trained_parameters"] for one in finals if one["arm"] == arm.name and one.get("trained_parameters")
         ]
-        found = [
-            [tables.score(finals, arm.name, output, pair, seed, plan.score) for seed in plan.seeds]
-            for output in arm.outputs
-        ]
-        means = [
-            sum(scores) / len(scores) for scores in ([one for one in row if one is not None] for row in found) if scores
-        ]
-        if counts and means:
-            axis.plot([counts[0]], [max(means)], "o", color=f"C{number}", markersize=5)
+        means: Dict[str, float] = {}
+        for output in arm.outputs:
+            scores = [tables.score(finals, arm.name, output, pair, seed, plan.score) for seed in plan.seeds]
+            found = [one for one in scores if one is not None]
+            mark = marks.get(output, "o")
+            if found:
+                means[mark] = max(sum(found) / len(found), means.get(mark, 0.0))
+        for mark, mean in means.items() if counts else ():
+            axis.plot([counts[0]], [mean], mark, color=f"C{number}", markersize=5)
+    for output, mark in marks.items():
+        axis.plot([], [], mark, color="black", markersize=5, label=output)
+    if marks:
+        axis.legend(frameon=False)
     axis.set_xscale("log")
-    axis.set_xlabel("trained parameters (score: mean of the seeds, best output)")
+    axis.set_xlabel(f"trained parameters (score: mean of the seeds{'' if marks else ', best output'})")
     score = plan.metric(pair) if plan.metrics else tables.named(plan)
     axis.set_ylabel(f"test {score}, {pair}")
     axis.grid(linewidth=0.3)
+
+
+def test_marks(plan: Plan) -> Dict[str, str]:
+    """A mark for each output where outputs are test sets, as STEM.LANGUAGE; none where they are decodings of one set."""
+    outputs = list(dict.fromkeys(output for arm in plan.arms for output in arm.outputs)) if plan.metrics else []
+    return dict(zip(outputs, itertools.cycle("o^svDPX*")))
 
 
 def curve(entry: Dict[str, Any], metric: str) -> Tuple[List[float], List[float]]:
