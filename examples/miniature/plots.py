@@ -102,6 +102,8 @@ def differ_in_parameters(finals: Sequence[Dict[str, Any]]) -> bool:
 
 def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
     """Mean test score over trained parameters: a mark a system at its best output, or a mark a test set (these do not compare)."""
+    from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+
     marks = test_marks(plan)
     for number, arm in enumerate(plan.arms):
         counts = [
@@ -121,6 +123,9 @@ def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: s
     if marks:
         axis.legend(frameon=False)
     axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(EngFormatter())
+    axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlabel(f"trained parameters (score: mean of the seeds{'' if marks else ', best output'})")
     score = plan.metric(pair) if plan.metrics else tables.named(plan)
     axis.set_ylabel(f"test {score}, {pair}")

@@ -18,13 +18,19 @@ from plan import read_plan  # noqa: E402
 matplotlib.use("svg")
 
 
-def marks(name: str, pair: str) -> Tuple[List[str], Dict[Tuple[str, float], List[float]]]:
-    """The legend of the panel of the parameters; scores by mark and number of parameters."""
+def panel(name: str, pair: str) -> Any:
+    """The panel of the parameters of a sweep that is shipped."""
     plan = read_plan(ROOT / "examples" / "miniature" / f"{name}.yaml")
     ledger = ledgers.Ledger(sweep.ledger_path(plan), "").largest()
     finals = [one for one in ledger.current() if one.get("phase") == "final" and one["status"] == "done"]
     axis: Any = Figure().subplots()
     plots._parameters(axis, plan, finals, pair)
+    return axis
+
+
+def marks(name: str, pair: str) -> Tuple[List[str], Dict[Tuple[str, float], List[float]]]:
+    """The legend of that panel; scores by mark and number of parameters."""
+    axis = panel(name, pair)
     found: Dict[Tuple[str, float], List[float]] = {}
     for line in axis.lines:
         if len(line.get_xdata()):
@@ -48,3 +54,12 @@ def test_decodings_of_one_test_set_share_a_mark() -> None:
     assert not legend and {mark for mark, _ in found} == {"o"}
     plan = read_plan(ROOT / "examples" / "miniature" / "sga_systems.yaml")
     assert sum(len(scores) for scores in found.values()) == len(plan.arms) < sum(len(a.outputs) for a in plan.arms)
+
+
+def test_parameters_are_labelled_by_round_numbers() -> None:
+    """Within one decade too, where matplotlib writes labels over each other."""
+    axis = panel("sga_shared_peers", "x-en")
+    assert not axis.get_xticks(minor=True).size
+    low, high = axis.get_xlim()
+    labels = [label.get_text() for label in axis.get_xticklabels() if low <= label.get_position()[0] <= high]
+    assert labels == ["500 k", "1 M", "2 M", "5 M"]
