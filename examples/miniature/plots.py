@@ -104,7 +104,7 @@ def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: s
     """Mean test score over trained parameters: a mark a system at its best output, or a mark a test set (these do not compare)."""
     from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-    marks = test_marks(plan)
+    marks = marks_of_test_sets(plan)
     for number, arm in enumerate(plan.arms):
         counts = [
             one["trained_parameters"] for one in finals if one["arm"] == arm.name and one.get("trained_parameters")
@@ -132,7 +132,7 @@ def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: s
     axis.grid(linewidth=0.3)
 
 
-def test_marks(plan: Plan) -> Dict[str, str]:
+def marks_of_test_sets(plan: Plan) -> Dict[str, str]:
     """A mark for each output where outputs are test sets, as STEM.LANGUAGE; none where they are decodings of one set."""
     outputs = list(dict.fromkeys(output for arm in plan.arms for output in arm.outputs)) if plan.metrics else []
     return dict(zip(outputs, itertools.cycle("o^svDPX*")))

@@ -157,12 +157,15 @@ def test_models_of_each_language_share_the_wall_time(tmp_path: Path) -> None:
     assert done.returncode != 0 and not (tmp_path / "run" / "fr" / "done").exists(), "a failed one ends it"
 
 
-def test_another_system_is_trained_for_each_language(tmp_path: Path) -> None:
-    calls = calls_of(tmp_path, f"train_each.sh {tmp_path} run 1 7 --lr 0.1", TRAINED="de fr", SYSTEM="msp")
+@pytest.mark.parametrize(
+    ("system", "arch"), [("msp", "gpt_msp_tiny"), ("at", "transformer"), ("from_xlmr", "transformer_from_xlmr_tiny")]
+)
+def test_another_system_is_trained_for_each_language(tmp_path: Path, system: str, arch: str) -> None:
+    calls = calls_of(tmp_path, f"train_each.sh {tmp_path} run 1 7 --lr 0.1", TRAINED="de fr", SYSTEM=system)
     names = ("--arch", "--source-lang", "--target-lang", "--save-dir", "--stop-time-hours", "--lr")
     rest = ["0.500000", "0.1"]
     assert [[value(call, name) for name in names] for call in calls] == [
-        ["gpt_msp_tiny", one, "en", f"{tmp_path}/run/{one}", *rest] for one in ("de", "fr")
+        [arch, one, "en", f"{tmp_path}/run/{one}", *rest] for one in ("de", "fr")
     ]
 
 
