@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import IO, Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import pytest
@@ -54,12 +54,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    """Seed every generator before each test: a result never depends on the order of the tests."""
+def seed_all() -> None:
+    """Seed every generator."""
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Seed before each test: a result never depends on the order of the tests."""
+    seed_all()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: "pytest.FixtureDef[Any]") -> None:
+    """Seed before what several tests share, too: it is made before the fixture above runs."""
+    if fixturedef.scope != "function":
+        seed_all()
 
 
 @pytest.fixture(scope="session")
