@@ -40,8 +40,8 @@ class SGAMaskPredictConfig(SGACTCConfig):
     denoise_all_positions: bool = field(
         default=False,
         metadata={
-            "help": "the denoiser is trained on the alignment's best token at every position, as in the authors' code; otherwise on "
-            "the true token where none was masked"
+            "help": "the denoiser is trained on the alignment's best token at every position, as in the authors' code; otherwise "
+            "on the true token where none was masked"
         },
     )
 
