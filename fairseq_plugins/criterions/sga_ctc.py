@@ -3,7 +3,7 @@
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
@@ -55,6 +55,7 @@ class SGACTCCriterion(FairseqCriterion):
 
     alignment = "ctc"
     """The model's --alignment that this criterion trains."""
+    options: Type[SGACTCConfig] = SGACTCConfig
 
     def __init__(self, task: Any, cfg: SGACTCConfig):
         super().__init__(task)
@@ -115,12 +116,11 @@ class SGACTCCriterion(FairseqCriterion):
         """Warn of options for the denoiser of a model that has none."""
         if getattr(task, "has_denoiser", True):
             return
-        for name in ("denoise_noise", "denoise_noise_mix", "denoise_unroll"):
-            given, default = getattr(self.cfg, name), SGACTCConfig.__dataclass_fields__[name].default
-            if given != default:
+        for name, entry in self.options.__dataclass_fields__.items():
+            if name.startswith("denoise_") and getattr(self.cfg, name) != entry.default:
                 option = "--" + name.replace("_", "-")
                 logger.warning(
-                    f"{option} {given} has no effect: this model has no denoiser (--no-denoising, or nat_ctc)"
+                    f"{option} {getattr(self.cfg, name)} has no effect: this model has no denoiser (--no-denoising, or nat_ctc)"
                 )
 
     def _ctc(self, model: Any, targets: Tensor, lengths: Tensor, slots: List[Tensor]) -> Callable[..., Any]:

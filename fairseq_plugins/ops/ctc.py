@@ -31,7 +31,7 @@ class BestPath(NamedTuple):
     """The best token of every slot.
 
     Attributes:
-        tokens: (B, T) int64, argmax over the vocabulary; the blank in padding.
+        tokens: (B, T) int64, argmax over the vocabulary, the lowest id of equally good ones; the blank in padding.
         pieces: (B, T) int64, argmax over the vocabulary without the blank ("second best" where ``tokens`` is the blank).
         log_probs: (B, T) float, log-probability of ``tokens`` in nats; 0 in padding.
     """
@@ -174,7 +174,7 @@ def linear_ctc_with_best(
 
 def _best_path(scan: Any, inside: Tensor, blank: int) -> BestPath:
     """Scatter a scan of the real slots back to (B, T)."""
-    is_blank = scan.blank_logit >= scan.piece_logit
+    is_blank = (scan.blank_logit > scan.piece_logit) | ((scan.blank_logit == scan.piece_logit) & (blank < scan.piece))
     best_logit = torch.where(is_blank, scan.blank_logit, scan.piece_logit)
     tokens = torch.full(inside.shape, blank, dtype=torch.int64, device=inside.device)
     pieces = tokens.clone()

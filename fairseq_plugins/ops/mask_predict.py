@@ -42,6 +42,27 @@ def draw_masks(lengths: Tensor, size: int) -> Tensor:
     return lowest_scores(scores, torch.minimum(count, lengths), lengths)
 
 
+def draw_masks_by_ratio(lengths: Tensor, size: int, least: float) -> Tensor:
+    """Mask each token of a row with the probability max(``least``, U); a row draws its own U, uniform over (0, 1).
+
+    A row may be left without a mask. Randomness as in :func:`draw_masks`.
+
+    Args:
+        lengths: (B,) int64, tokens a row holds.
+        size: number of columns T.
+        least: in [0, 1].
+
+    Returns:
+        (B, T) bool, True = masked.
+
+    Source: the authors' code of SGA, with 0.2 and one U for a whole batch; here one per sentence, which is the same on average
+    and does not depend on the batch.
+    """
+    ratio = torch.rand(lengths.size(0), 1, device=lengths.device).clamp(min=least)
+    drawn = torch.rand(lengths.size(0), size, device=lengths.device) < ratio
+    return drawn & ~lengths_to_padding_mask(lengths, size)
+
+
 def lowest_scores(scores: Tensor, counts: Tensor, lengths: Tensor) -> Tensor:
     """The ``counts`` tokens of each row with the lowest scores; of equal ones, those to the left.
 

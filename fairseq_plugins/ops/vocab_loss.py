@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .vocab_scan import accumulation_dtype, chunk_logits
+from .vocab_scan import accumulation_dtype, chunk_logits, half_shares
 
 DEFAULT_TOKEN_CHUNK = 256
 """Tokens projected at a time: at V = 250,002, 256 MB of float32 logits."""
@@ -197,7 +197,8 @@ class _TokenScan:
         smooth = logits.new_zeros(len(hidden)) if total is None else self.weight.size(0) * log_sum_exp - total
         expected = logits.new_empty(len(hidden), 0)
         if self.want_expected or self.trained:
-            share = share.to(self.weight.dtype)
+            share, power = half_shares(share, mass, self.weight.dtype)
+            mass = mass if power is None else mass * power
         if self.want_expected:
             expected = (share @ self.weight).to(self.dtype) / mass[:, None]
         if self.trained:

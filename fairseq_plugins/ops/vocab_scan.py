@@ -3,7 +3,7 @@
 Never holds tokens x V: at most ``TOKEN_BLOCK`` x ``chunk_size`` logits exist at a time.
 """
 
-from typing import Iterable, NamedTuple, Optional, Set
+from typing import Iterable, NamedTuple, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class VocabScan(NamedTuple):
         picked: (N, U) float, the logits of the tokens that were asked for.
         blank_logit: (N,) float.
         piece_logit: (N,) float, best logit among all tokens but the blank.
-        piece: (N,) int64, that token.
+        piece: (N,) int64, that token; the lowest id of equally good ones.
     """
 
     log_sum_exp: Tensor
@@ -42,7 +42,7 @@ class TopScan(NamedTuple):
 
     Attributes:
         log_probs: (N, K) float, nats, falling.
-        tokens: (N, K) int64.
+        tokens: (N, K) int64; of equally likely ones the lower id first.
         blank_log_prob: (N,) float, nats.
         log_sum_exp: (N,) float.
     """
@@ -56,6 +56,26 @@ class TopScan(NamedTuple):
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """float64 stays float64 (for tests); everything else accumulates in float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def half_shares(share: Tensor, mass: Tensor, dtype: torch.dtype) -> Tuple[Tensor, Optional[Tensor]]:
+    """Shares exp(z - max) of some vocabulary rows in the type of the weight, for a matrix product.
+
+    float16 ends at 65,504, which a sum over so many rows of a weight exceeds: there each token's shares are multiplied by a power
+    of two that leaves them a sum of at most 1,024.
+
+    Args:
+        share: (N, V) float, in [0, 1].
+        mass: (N,) float, its sum over V.
+        dtype: of the weight.
+
+    Returns:
+        (N, V) in ``dtype``, and the powers of two, (N,) float; None where there are none.
+    """
+    if dtype != torch.float16:
+        return share.to(dtype), None
+    power = torch.exp2(-(mass / 1024).log2().ceil().clamp(min=0))
+    return (share * power[:, None]).to(dtype), power
 
 
 def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
@@ -183,12 +203,25 @@ def _top_of_block(
         if start <= blank < end:
             blank_logit = logits[:, blank - start].clone()
         logits[:, [token - start for token in barred if start <= token < end]] = float("-inf")
-        found = logits.topk(min(count, end - start), dim=1)
-        best, tokens = torch.cat([best, found.values], dim=1), torch.cat([tokens, found.indices + start], dim=1)
-        best, order = best.topk(min(count, best.size(1)), dim=1)
-        tokens = tokens.gather(1, order)
+        values, indices = _largest(logits, min(count, end - start))
+        best, order = torch.cat([best, values], dim=1).sort(dim=1, descending=True, stable=True)
+        best, order = best[:, :count], order[:, :count]
+        tokens = torch.cat([tokens, indices + start], dim=1).gather(1, order)
     log_sum_exp = torch.stack(sums).logsumexp(dim=0)
     return TopScan(best - log_sum_exp[:, None], tokens, blank_logit - log_sum_exp, log_sum_exp)
+
+
+def _largest(values: Tensor, count: int) -> Tuple[Tensor, Tensor]:
+    """The largest ``count`` of each row, falling; of equal ones the first, as ``argmax`` takes it. (N, V) -> (N, K) twice."""
+    best, indices = values.topk(count, dim=1)
+    last = best[:, -1:]
+    for row in ((values == last).sum(dim=1) > (best == last).sum(dim=1)).nonzero()[:, 0].tolist():
+        indices[row] = values[row].argsort(descending=True, stable=True)[
+            :count
+        ]  # topk takes any of those equal to the last
+    indices = indices.sort(dim=1).values
+    best, order = values.gather(1, indices).sort(dim=1, descending=True, stable=True)
+    return best, indices.gather(1, order)
 
 
 class _Block:
@@ -225,10 +258,13 @@ class _Block:
         maximum = torch.maximum(self.maximum, best)
         rescale = torch.exp(self.maximum - maximum)
         share = logits.sub_(maximum[:, None]).exp_()
-        self.total = self.total * rescale + share.sum(dim=1)
+        mass = share.sum(dim=1)
+        self.total = self.total * rescale + mass
         if self.row is not None:
+            share, power = half_shares(share, mass, self.weight.dtype)
             self.row.mul_(rescale[:, None])
-            self.row += share.to(self.weight.dtype) @ self.weight[start:end]
+            row = share @ self.weight[start:end]
+            self.row += row if power is None else row.to(power.dtype) / power[:, None]
         self.maximum = maximum
 
     def _best(self, logits: Tensor, start: int, end: int) -> Tensor:

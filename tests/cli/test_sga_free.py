@@ -14,7 +14,7 @@ from fairseq.data import data_utils
 from tests import data_bins
 
 from .conftest import World
-from .test_sga_commands import hypotheses, model_of, train_arguments
+from .test_sga_commands import hypotheses, largest_difference, model_of, train_arguments
 
 FREE = ["--alignment", "mask_predict", "--criterion", "sga_mask_predict"]
 
@@ -82,6 +82,37 @@ def test_pairs_are_decoded_whatever_the_length_of_their_references(
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "sga" / "1-0.de").read_text(encoding="utf-8").splitlines()) == len(rows)
     assert "invalid sizes" not in (tmp_path / "sga" / "generate-1-0.err").read_text(encoding="utf-8")
+
+
+def test_the_options_of_the_authors_under_argparse_and_hydra(
+    world: World, run_cli: Callable[..., Any], user_dir: str, tmp_path: Path
+) -> None:
+    """Both train the same; a checkpoint decodes with the length it was trained to read, and with no other."""
+    more = ["--length-from", "bos", "--label-smoothing", 0.1, "--min-mask-ratio", 0.2, "--denoise-all-positions"]
+    more += ["--max-update", 1, "--disable-validation"]
+    run_cli("train", *train_arguments(world, user_dir, tmp_path / "argparse", *FREE, *more))
+    config = f"""
+common: {{user_dir: {user_dir}, cpu: true, seed: 5}}
+task: {{_name: sga_translation, data: {world.data}, source_lang: en, target_lang: de}}
+model: {{_name: sga_tiny, pretrained_mlm: {world.masked_lm}, prompt_length: 4, alignment: mask_predict, length_from: bos}}
+criterion: {{_name: sga_mask_predict, label_smoothing: 0.1, min_mask_ratio: 0.2, denoise_all_positions: true}}
+optimizer: {{_name: adam}}
+lr_scheduler: {{_name: fixed}}
+optimization: {{lr: [0.01], max_update: 1}}
+dataset: {{batch_size: 8, num_workers: 0, disable_validation: true, max_tokens_valid: 400}}
+checkpoint: {{save_dir: {tmp_path / "hydra"}}}
+"""
+    (tmp_path / "free.yaml").write_text(config)
+    run_cli("hydra_train", "--config-dir", tmp_path, "--config-name", "free", cwd=tmp_path)
+    made = tmp_path / "argparse" / "checkpoint_last.pt"
+    assert largest_difference(made, tmp_path / "hydra" / "checkpoint_last.pt") == 0.0
+    assert "length_predictor.bos_projection.weight" in model_of(made)
+
+    base = [world.data, "--user-dir", user_dir, "--task", "sga_translation", "-s", "en", "-t", "de", "--cpu"]
+    base += ["--path", made, "--iter-decode-max-iter", 0]
+    assert len(hypotheses(run_cli("generate", *base).stdout)) == 12
+    refused = run_cli("generate", *base, "--model-overrides", "{'length_from': 'mean'}", check=False)
+    assert "trained with --length-from bos; valid: bos" in refused.stderr.splitlines()[-1]
 
 
 def test_a_criterion_of_the_other_alignment_is_refused_before_the_first_batch(

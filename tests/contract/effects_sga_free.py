@@ -17,8 +17,12 @@ def decoding(run: Run) -> Any:
 
 
 flips("model sga: alignment", ["--alignment", "mask_predict"], Run.shapes)
+flips("model sga: length_from", ["--length-from", "bos"], lambda run: run.loss(), base=FREE)
 CRITERION = "criterion sga_mask_predict"
 flips(f"{CRITERION}: length_loss_weight", ["--length-loss-weight", "0.5"], lambda run: run.loss())
+flips(f"{CRITERION}: label_smoothing", ["--label-smoothing", "0.1"], lambda run: run.loss())
+flips(f"{CRITERION}: min_mask_ratio", ["--min-mask-ratio", "0.2"], lambda run: run.loss())
+flips(f"{CRITERION}: denoise_all_positions", ["--denoise-all-positions"], lambda run: run.loss())
 flips(f"{CRITERION}: denoise_noise", ["--denoise-noise", "0"], _noisy_loss, base=["--denoise-noise", "1.0"])
 flips(f"{CRITERION}: denoise_noise_mix", ["--denoise-noise-mix", "blank=1"], _noisy_loss, ["--denoise-noise", "1.0"])
 flips(f"{CRITERION}: denoise_unroll", ["--denoise-unroll", "3"], lambda run: run.loss())

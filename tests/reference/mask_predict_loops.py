@@ -3,6 +3,8 @@
 import math
 from typing import Any, Dict, List, Sequence, Tuple
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from tests.reference.loops import SGALoops, affine, prompt_prefix
@@ -22,15 +24,76 @@ def best(scores: Sequence[float]) -> Tuple[int, float]:
     return token, values[token]
 
 
+def smoothed_cross_entropy(logits: Tensor, label: int, smoothing: float) -> Tensor:
+    """1 - s for the label, s / (V - 1) for each other token.
+
+    Source: thumt/modules/losses.py (SmoothedCrossEntropyLoss), which the authors' code of SGA calls with s = 0.1; the constant
+    that is subtracted there is left out.
+    """
+    log_probs = logits - logits.logsumexp(0)
+    others = [log_probs[token] for token in range(len(logits)) if token != label]
+    return -(1 - smoothing) * log_probs[label] - smoothing / len(others) * sum(others)
+
+
+def masks_by_ratio(lengths: Sequence[int], size: int, least: float) -> List[List[bool]]:
+    """thumt/data/dataset.py (to_translation_features_v5, _random_mask): prob = max(0.2, random()), then a coin for each token.
+
+    One ``prob`` for each sentence here, and the random numbers in the package's order: first the sentences', then the tokens'.
+    """
+    ratios = [max(least, float(torch.rand(()))) for _ in lengths]
+    coins = [[float(torch.rand(())) for _ in range(size)] for _ in lengths]
+    return [
+        [place < length and coin < ratio for place, coin in enumerate(row)]
+        for length, ratio, row in zip(lengths, ratios, coins)
+    ]
+
+
 class MaskPredictLoops(SGALoops):
     """SGA for free generation, one sentence."""
 
-    def length_log_probs(self, source: Sequence[int]) -> List[float]:
-        """CMLM section 2.3 on the mean of h^L: entry j stands for j + 1 tokens."""
+    def length_scores(self, source: Sequence[int]) -> Tensor:
+        """CMLM section 2.3: entry j stands for j + 1 tokens.
+
+        Reads the mean of h^L; with ``--length-from bos`` what thumt/models/msp.py (encode_semantic) reads, last_hidden_state[:, 0].
+        """
         prompts = [prompt_prefix(self.model.encoder_prompts, layer) for layer in range(self.layers)]
-        hidden = self._run(source, prompts)[-1]
-        mean = sum(hidden[1:], hidden[0]) / len(hidden)
-        return log_softmax(affine(self.model.length_predictor.projection, mean).tolist())
+        hidden, predictor = self._run(source, prompts)[-1], self.model.length_predictor
+        if hasattr(predictor, "bos_projection"):
+            return affine(predictor.bos_projection, hidden[0])
+        return affine(predictor.projection, sum(hidden[1:], hidden[0]) / len(hidden))
+
+    def length_log_probs(self, source: Sequence[int]) -> List[float]:
+        """Of :meth:`length_scores`."""
+        return log_softmax(self.length_scores(source).tolist())
+
+    def losses(
+        self,
+        source: Sequence[int],
+        target: Sequence[int],
+        masked: Sequence[bool],
+        smoothing: float,
+        all_positions: bool,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """The three losses of one sentence, each a sum in nats.
+
+        Source: SGA sections 4.3 and 4.4; smoothing and what the denoiser reads: thumt/models/msp.py
+        (mXLMR_SGA_iterative_withdenoiser.forward: stage1_loss, and get_glancing_logits, the arg-max of every position).
+        """
+        read = [self.model.mask if hidden else token for token, hidden in zip(target, masked)]
+        logits = self.unit(self.model.alignment_prompts, read, self.guidance(source))
+        alignment = logits.new_zeros(())
+        written = []
+        for row, token, hidden in zip(logits, target, masked):
+            if hidden:
+                alignment = alignment + smoothed_cross_entropy(row, token, smoothing)
+            written.append(int(row.argmax()) if hidden or all_positions else token)
+        scores = self.length_scores(source)
+        length = scores.logsumexp(0) - scores[len(target) - 1]
+        slots = [token for token in written for _ in range(self.upsample)]
+        log_probs = self.denoising(source, slots).log_softmax(-1)[:, None]
+        sizes = torch.tensor([len(slots)]), torch.tensor([len(target)])
+        denoising = F.ctc_loss(log_probs, torch.tensor([target]), *sizes, blank=self.model.blank, reduction="sum")
+        return alignment, length, denoising
 
     def likely_lengths(self, source: Sequence[int], count: int) -> List[int]:
         """The most probable lengths, best first."""

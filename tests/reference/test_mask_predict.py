@@ -5,20 +5,22 @@ from typing import Any, Dict, List
 import pytest
 import torch
 
+from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
 from fairseq_plugins.generators.denoising import IterationOptions
 from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from tests import builders
-from tests.reference.mask_predict_loops import MaskPredictLoops
+from tests.reference.mask_predict_loops import MaskPredictLoops, masks_by_ratio
 
-SOURCES = [4, 3, 5]
+SOURCES, TARGETS = [4, 3, 5], [4, 2, 3]
 
 
-def _model(upsample: int = 2) -> Any:
+def _model(upsample: int = 2, **options: Any) -> Any:
     lm = builders.masked_lm(5, max_positions=8 * upsample)
     lm.lm_head.bias.data[builders.BOS] += 1.5  # some blanks, so that sentences converge after different passes
-    model = builders.sga_model(lm, seed=7, alignment="mask_predict", ctc_upsample=upsample).double()
+    model = builders.sga_model(lm, seed=7, alignment="mask_predict", ctc_upsample=upsample, **options).double()
     with torch.no_grad():
-        model.length_predictor.projection.bias[:3] -= 3.0  # lengths of 4 to 8: several are masked in every iteration
+        (layer,) = model.length_predictor.children()
+        layer.bias[:3] -= 3.0  # lengths of 4 to 8: several are masked in every iteration
     return model
 
 
@@ -29,11 +31,13 @@ def _generated(model: Any, iterations: int, length_beam: int, passes: int) -> Li
 
 
 @pytest.mark.parametrize(
-    ("iterations", "length_beam", "passes", "upsample"),
-    [(1, 1, 0, 2), (4, 2, 0, 2), (10, 1, 0, 2), (3, 2, 3, 2), (2, 1, 1, 3)],
+    ("iterations", "length_beam", "passes", "upsample", "length_from"),
+    [(1, 1, 0, 2, "mean"), (4, 2, 0, 2, "mean"), (10, 1, 0, 2, "mean"), (3, 2, 3, 2, "bos"), (2, 1, 1, 3, "mean")],
 )
-def test_generation_equals_the_loop(iterations: int, length_beam: int, passes: int, upsample: int) -> None:
-    model = _model(upsample)
+def test_generation_equals_the_loop(
+    iterations: int, length_beam: int, passes: int, upsample: int, length_from: str
+) -> None:
+    model = _model(upsample, length_from=length_from)
     loops = MaskPredictLoops(model, builders.HEADS, upsample, builders.PAD)
     found = _generated(model, iterations, length_beam, passes)
     for source, hypothesis in zip(builders.source_rows(SOURCES), found):
@@ -54,11 +58,52 @@ def test_the_comparison_sees_iterations_lengths_and_passes() -> None:
     assert len({len(row) for row in results[0]}) > 1
 
 
-def test_length_log_probabilities_equal_the_loop() -> None:
-    model = _model()
+@pytest.mark.parametrize("length_from", ["mean", "bos"])
+def test_length_log_probabilities_equal_the_loop(length_from: str) -> None:
+    model = _model(length_from=length_from)
     loops = MaskPredictLoops(model, builders.HEADS, 2, builders.PAD)
     sources = builders.source_rows(SOURCES)
     found = model.encode(builders.batch(sources, extra=2)["net_input"]["src_tokens"]).length_log_probs
     assert found.shape == (len(SOURCES), 8)
     for row, source in zip(found.tolist(), sources):
         assert row == pytest.approx(loops.length_log_probs(source.tolist()), abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("smoothing", "all_positions", "length_from", "least"),
+    [
+        (0.0, False, "mean", 0.2),
+        (0.1, False, "mean", 0.7),
+        (0.0, True, "mean", 0.2),
+        (0.0, False, "bos", 0.2),
+        (0.1, True, "bos", 0.2),
+    ],
+)
+def test_losses_with_the_options_of_the_authors_equal_the_loop(
+    smoothing: float, all_positions: bool, length_from: str, least: float
+) -> None:
+    """Value of each loss and gradient of every trained parameter; each option alone and all together."""
+    model = _model(length_from=length_from)
+    sources, targets = builders.source_rows(SOURCES), builders.target_rows(TARGETS)
+    cfg = SGAMaskPredictConfig(
+        sentence_avg=False, label_smoothing=smoothing, min_mask_ratio=least, denoise_all_positions=all_positions
+    )
+    torch.manual_seed(5)
+    loss, _, logged = SGAMaskPredictCriterion(builders.task(), cfg)(model, builders.batch(sources, targets, extra=1))
+    torch.manual_seed(5)
+    masks = masks_by_ratio(TARGETS, max(TARGETS), least)
+    assert 0 < sum(map(sum, masks)) == logged["nmasked"] < sum(TARGETS), "the seed should mask some tokens, not all"
+    loops = MaskPredictLoops(model, builders.HEADS, 2, builders.PAD)
+    rows = zip(sources, targets, masks)
+    parts = [
+        loops.losses(source.tolist(), target[:-1].tolist(), mask, smoothing, all_positions)
+        for source, target, mask in rows
+    ]
+    sums = torch.stack([torch.stack(row) for row in parts]).sum(dim=0)
+    torch.testing.assert_close(loss, sums.sum(), rtol=1e-9, atol=1e-9)
+    for name, part in zip(("alignment", "length", "denoising"), sums):
+        torch.testing.assert_close(logged[f"{name}_loss"], part.detach(), rtol=1e-9, atol=1e-9)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    ours, theirs = (torch.autograd.grad(value, list(trained.values())) for value in (loss, sums.sum()))
+    for name, left, right in zip(trained, ours, theirs):
+        torch.testing.assert_close(left, right, rtol=1e-6, atol=1e-8, msg=name)

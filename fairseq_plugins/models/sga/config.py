@@ -6,6 +6,7 @@ from typing import Any, Dict, Optional
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 ALIGNMENTS: Any = ChoiceEnum(["ctc", "mask_predict"])
+LENGTH_INPUTS: Any = ChoiceEnum(["mean", "bos"])
 
 
 @dataclass
@@ -31,6 +32,13 @@ class SGAConfig(FairseqDataclass):
         metadata={
             "help": "how the first unit finds the target: ctc for translation (criterion sga_ctc), mask_predict with a length "
             "predictor for free generation (criterion sga_mask_predict)"
+        },
+    )
+    length_from: LENGTH_INPUTS = field(
+        default="mean",
+        metadata={
+            "help": "with --alignment mask_predict, what the length predictor reads of the encoder unit's last layer: the mean "
+            "over the source, or the state of <s> (bos), as in the authors' code"
         },
     )
     ctc_upsample: int = field(
@@ -120,3 +128,10 @@ def check_config(cfg: SGAConfig) -> None:
         raise ValueError(f"--prompt-length must be 0 or more; got {cfg.prompt_length}")
     if not 0.0 <= cfg.frozen_dropout < 1.0:
         raise ValueError(f"--frozen-dropout must lie in [0, 1); got {cfg.frozen_dropout}")
+    length_from = str(getattr(cfg, "length_from", "mean"))  # checkpoints before this option do not say
+    if length_from not in LENGTH_INPUTS.__members__:
+        raise ValueError(f"--length-from must be mean or bos; got {length_from}")
+    if length_from != "mean" and str(getattr(cfg, "alignment", "ctc")) != "mask_predict":
+        raise ValueError(
+            f"--length-from {length_from}: only a model with --alignment mask_predict predicts lengths; leave it out"
+        )

@@ -6,45 +6,72 @@ from torch import Tensor, nn
 
 from ...ops.vocab_scan import accumulation_dtype
 
+LAYERS = {"mean": "projection", "bos": "bos_projection"}
+"""``--length-from`` -> name of the linear layer: a checkpoint tells by it what the layer was trained to read."""
+
 
 class LengthPredictor(nn.Module):
-    """Classifies the mean of the encoder unit's last layer (padding left out) into target lengths 1 .. ``max_length``.
+    """Classifies a vector of the encoder unit's last layer into target lengths 1 .. ``max_length``.
 
-    Trained together with the prompts; its gradient reaches the encoder unit's prompts.
+    The vector is the mean over the source (padding left out), or the state of ``<s>``, the first token. Trained together with the
+    prompts; its gradient reaches the encoder unit's prompts.
 
     Args:
         embed_dim: C.
         max_length: longest target in tokens, ``</s>`` not counted.
+        length_from: ``mean`` or ``bos`` (``--length-from``).
 
     Raises:
         ValueError: no length is possible.
 
     Source: SGA section 4.3 by way of Ghazvininejad et al. 2019 (CMLM), section 2.3; there a special token of the encoder's
-    input is classified, which a frozen masked LM does not have.
+    input is classified, which a frozen masked LM does not have. The authors' code of SGA has 50 classes over the state of ``<s>``,
+    and counts ``<s>`` and ``</s>`` of the target.
     """
 
-    def __init__(self, embed_dim: int, max_length: int):
+    def __init__(self, embed_dim: int, max_length: int, length_from: str = "mean"):
         super().__init__()
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1 token; got {max_length}")
-        self.max_length = max_length
-        self.projection = nn.Linear(embed_dim, max_length)
-        nn.init.xavier_uniform_(self.projection.weight)
-        nn.init.zeros_(self.projection.bias)
+        self.max_length, self.length_from = max_length, length_from
+        layer = nn.Linear(embed_dim, max_length)
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)
+        self.add_module(LAYERS[length_from], layer)
 
     def forward(self, hidden: Tensor, padding_mask: Tensor) -> Tensor:
         """Log-probabilities of the lengths.
 
         Args:
-            hidden: (B, S, C).
+            hidden: (B, S, C), rows start with ``<s>``.
             padding_mask: (B, S) bool, True = padding.
 
         Returns:
             (B, max_length) nats; column j stands for j + 1 tokens.
         """
-        kept = (~padding_mask).sum(dim=1, keepdim=True).clamp(min=1)
-        mean = hidden.masked_fill(padding_mask[..., None], 0.0).sum(dim=1) / kept
-        return self.projection(mean).log_softmax(dim=-1, dtype=accumulation_dtype(hidden.dtype))
+        if self.length_from == "bos":
+            read = hidden[:, 0]
+        else:
+            kept = (~padding_mask).sum(dim=1, keepdim=True).clamp(min=1)
+            read = hidden.masked_fill(padding_mask[..., None], 0.0).sum(dim=1) / kept
+        scores = self.get_submodule(LAYERS[self.length_from])(read)
+        return scores.log_softmax(dim=-1, dtype=accumulation_dtype(hidden.dtype))
+
+    def check_input(self, state_dict: Mapping[str, Tensor]) -> None:
+        """Compare what the length predictor of a checkpoint was trained to read with what this one reads.
+
+        Args:
+            state_dict: of a whole model.
+
+        Raises:
+            ValueError: another ``--length-from``.
+        """
+        trained = [name for name, layer in LAYERS.items() if f"length_predictor.{layer}.bias" in state_dict]
+        if trained and self.length_from not in trained:
+            raise ValueError(
+                f"--length-from {self.length_from}: the length predictor of this checkpoint was trained with --length-from "
+                f"{trained[0]}; valid: {trained[0]}"
+            )
 
     def check_upsample(self, state_dict: Mapping[str, Tensor], upsample: int, positions: int) -> None:
         """Compare the lengths of a checkpoint with these: they follow from ``--ctc-upsample``, by the denoiser's slots.
@@ -57,7 +84,7 @@ class LengthPredictor(nn.Module):
         Raises:
             ValueError: the checkpoint was trained with another ``--ctc-upsample``.
         """
-        bias = state_dict.get("length_predictor.projection.bias")
+        bias = state_dict.get(f"length_predictor.{LAYERS[self.length_from]}.bias")
         trained = (
             [] if bias is None else [value for value in range(1, positions + 1) if positions // value == len(bias)]
         )

@@ -97,7 +97,8 @@ class SGAModel(BaseFairseqModel):
         self.length_predictor = None
         if self.alignment == "mask_predict":
             longest = sizes.max_positions if cfg.no_denoising else sizes.max_positions // cfg.ctc_upsample
-            self.length_predictor = LengthPredictor(sizes.embed_dim, longest)
+            length_from = str(getattr(cfg, "length_from", "mean"))
+            self.length_predictor = LengthPredictor(sizes.embed_dim, longest, length_from)
 
     @classmethod
     def build_model(cls, cfg: SGAConfig, task: Any) -> "SGAModel":
@@ -338,8 +339,10 @@ class SGAModel(BaseFairseqModel):
         """Load the trained part; a checkpoint with the frozen weights brings their fingerprint along.
 
         Raises:
-            ValueError: another ``--ctc-upsample`` than in training, with the length predictor that follows from it.
+            ValueError: another ``--length-from`` than in training, or ``--ctc-upsample``, from which the lengths follow.
         """
+        if self.length_predictor is not None:
+            self.length_predictor.check_input(state_dict)
         if self.length_predictor is not None and self.has_denoiser and "denoiser_prompts.key" in state_dict:
             self.length_predictor.check_upsample(state_dict, self.upsample, self.masked_lm.sizes.max_positions)
         markers = [key for key in state_dict if key.startswith("frozen." + MARKER)]

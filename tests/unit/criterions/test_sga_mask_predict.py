@@ -127,7 +127,7 @@ def test_the_denoiser_reads_predictions_and_nothing_flows_back(model: SGAModel, 
     model.denoise = denoise
     targets, lengths = criterion()._targets(sample["target"])
     masks = torch.tensor([[1, 0, 1, 1], [0, 1, 0, 0], [1, 1, 1, 0]], device=device).bool()
-    made = criterion()._masked_targets(targets, lengths, masks)
+    made = criterion()._masked_targets(targets, lengths, masks, [])
     slots: List[Tensor] = []
     losses = model(**sample["net_input"], reduce=criterion()._ctc(model, targets, lengths, slots), masked=made)
     read = seen[0].view(3, 4, 2)
@@ -189,6 +189,43 @@ def test_the_weight_of_the_length(model: SGAModel, device: torch.device) -> None
         torch.testing.assert_close(same["length_loss"], logged["length_loss"])
 
 
+def test_the_likelihood_is_logged_beside_a_smoothed_loss(model: SGAModel, device: torch.device) -> None:
+    """Validation losses of runs with and without smoothing are compared by it."""
+    sample = _sample(device)
+    _, _, plain = _run(model, sample)
+    _, _, smooth = _run(model, sample, label_smoothing=0.1)
+    assert "alignment_nll_loss" not in plain
+    torch.testing.assert_close(smooth["alignment_nll_loss"], plain["alignment_loss"])
+    assert abs(float(smooth["alignment_loss"]) - float(plain["alignment_loss"])) > 0.01
+    for name in ("length_loss", "denoising_loss"):
+        assert float(smooth[name]) == float(plain[name])
+
+
+def test_a_batch_without_a_mask_has_no_alignment_loss(model: SGAModel, device: torch.device) -> None:
+    """A ratio leaves short sentences without a mask, at times all of a small batch."""
+    sample = builders.to_device(builders.batch(builders.source_rows([4]), builders.target_rows([1])), device)
+    counts = set()
+    for seed in range(12):
+        loss, _, logged = _run(model, sample, seed, min_mask_ratio=0.0, label_smoothing=0.1)
+        counts.add(logged["nmasked"])
+        assert (float(logged["alignment_loss"]) == 0) == (logged["nmasked"] == 0)
+        parts = [logged[f"{name}_loss"] for name in ("alignment", "length", "denoising")]
+        torch.testing.assert_close(loss.detach(), torch.stack([torch.as_tensor(part) for part in parts]).sum())
+        loss.backward()
+        assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
+    assert counts == {0, 1}
+
+
+def test_options_of_the_denoiser_are_named_where_there_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    task = builders.task()
+    task.has_denoiser = False
+    criterion(task, denoise_all_positions=True, denoise_unroll=2, label_smoothing=0.1)
+    assert [record.getMessage().split()[0] for record in caplog.records] == [
+        "--denoise-unroll",
+        "--denoise-all-positions",
+    ]
+
+
 def test_noise_acts_in_training_only_and_follows_the_seed(model: SGAModel, device: torch.device) -> None:
     sample = _sample(device)
     clean = _run(model, sample)[0]
@@ -208,7 +245,7 @@ def test_losses_add_up_over_batches_whatever_the_padding(model: SGAModel, device
     made = criterion()
     targets, lengths = made._targets(sample["target"])
     slots: List[Tensor] = []
-    masked = made._masked_targets(targets, lengths, masks)
+    masked = made._masked_targets(targets, lengths, masks, [])
     losses = model(**sample["net_input"], reduce=made._ctc(model, targets, lengths, slots), masked=masked)
     for name, part in zip(("alignment", "length", "denoising"), whole):
         torch.testing.assert_close(losses[name], part, rtol=1e-10, atol=1e-10)
@@ -245,8 +282,17 @@ def test_wrong_options_are_named() -> None:
     for weight in (-0.5, math.nan, math.inf):
         with pytest.raises(ValueError, match=f"--length-loss-weight must be 0 or more; got {weight}"):
             criterion(length_loss_weight=weight)
-    with pytest.raises(ValueError, match="--denoise-noise"):
-        criterion(denoise_noise=2.0)
+    for option, value, valid in (
+        ("label_smoothing", 1.0, r"\[0, 1\)"),
+        ("label_smoothing", -0.1, r"\[0, 1\)"),
+        ("label_smoothing", math.nan, r"\[0, 1\)"),
+        ("min_mask_ratio", 1.5, r"\[0, 1\]"),
+        ("min_mask_ratio", -0.1, r"\[0, 1\]"),
+        ("min_mask_ratio", math.nan, r"\[0, 1\]"),
+        ("denoise_noise", 2.0, r"\[0, 1\]"),
+    ):
+        with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} must lie in {valid}; got {value}"):
+            criterion(**{option: value})
 
 
 def test_criterion_and_model_must_agree(model: SGAModel, device: torch.device) -> None:
@@ -268,12 +314,12 @@ def test_criterion_and_model_must_agree(model: SGAModel, device: torch.device) -
 
 
 def test_metrics_are_bits_of_their_own_units(model: SGAModel, device: torch.device) -> None:
-    logs = [_run(model, _sample(device), seed)[2] for seed in (3, 4)]
+    logs = [_run(model, _sample(device), seed, label_smoothing=0.1)[2] for seed in (3, 4)]
     with metrics.aggregate(new_root=True) as aggregated:
         SGAMaskPredictCriterion.reduce_metrics(logs)
     found = aggregated.get_smoothed_values()
     units = {"loss": "sample_size", "denoising_loss": "sample_size", "alignment_loss": "nmasked"}
-    for key, unit in {**units, "length_loss": "nsentences"}.items():
+    for key, unit in {**units, "alignment_nll_loss": "nmasked", "length_loss": "nsentences"}.items():
         expected = sum(float(log[key]) for log in logs) / sum(log[unit] for log in logs) / math.log(2)
         assert float(found[key]) == pytest.approx(expected, abs=1e-3)
     assert found["unalignable"] == 0

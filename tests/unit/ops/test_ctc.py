@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_plugins.ops.ctc import alignable, collapse, linear_best_path, linear_ctc_loss, linear_ctc_with_best
+from fairseq_plugins.ops.vocab_scan import TOKEN_BLOCK
 
 VOCAB, WIDTH = 11, 6
 BLANK = 4
@@ -96,6 +97,33 @@ def test_value_and_gradients_equal_torch(chunk_size: int, bias: bool, trained: b
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-10, atol=1e-12)
         else:
             assert ours.grad is None
+
+
+@pytest.mark.parametrize("slots", [[TOKEN_BLOCK, 1], [TOKEN_BLOCK - 7, TOKEN_BLOCK + 20, 9]])
+@pytest.mark.parametrize("trained", [True, False])
+def test_more_slots_than_a_block_equal_torch(slots: List[int], trained: bool, device: torch.device) -> None:
+    """One slot in the last block; three blocks, the last of 22 slots. Every label occurs in every block."""
+    generator = torch.Generator().manual_seed(2)
+    labels = [min(30, count) for count in slots]
+    tensors = (
+        torch.randn(len(slots), max(slots), 3, generator=generator, dtype=torch.float64),
+        torch.randn(7, 3, generator=generator, dtype=torch.float64),
+        torch.randn(7, generator=generator, dtype=torch.float64),
+        (torch.arange(30) % 3 + torch.arange(len(slots))[:, None]) % 7,
+        torch.tensor(slots),
+        torch.tensor(labels),
+    )
+    inputs = Case(*(tensor.to(device) for tensor in tensors))
+    inputs.targets[inputs.targets == BLANK] = 6
+    fast, slow = _leaves(inputs, trained), _leaves(inputs, trained)
+    upstream = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, device=device)[: len(slots)]
+    loss, expected = linear_ctc_loss(*fast, blank=BLANK, chunk_size=3), materialised(slow)
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-9)
+    assert bool((loss > 0).all())
+    (loss * upstream).sum().backward()
+    (expected * upstream).sum().backward()
+    for ours, theirs in ((fast.hidden, slow.hidden), *([(fast.weight, slow.weight), (fast.bias, slow.bias)] * trained)):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("trained_names", [("weight",), ("bias",)])
@@ -357,6 +385,22 @@ def test_best_path_is_argmax_and_pieces_are_the_best_without_the_blank(
         torch.testing.assert_close(found.log_probs[inside], log_probs.max(-1).values[inside])
         assert bool((found.tokens[~inside] == blank).all())
         assert bool((found.log_probs[~inside] == 0).all())
+
+
+@pytest.mark.parametrize("chunk_size", CHUNKS)
+@pytest.mark.parametrize("blank", [0, BLANK, VOCAB - 1])
+def test_of_equal_logits_the_lowest_id_is_the_best(chunk_size: int, blank: int, device: torch.device) -> None:
+    """As argmax over the whole row takes it, the blank's included; half-precision logits are often equal."""
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randint(-1, 2, (3, 2), generator=generator)[torch.arange(VOCAB) % 3].double().to(device)
+    hidden = torch.randint(-2, 3, (4, 9, 2), generator=generator).double().to(device)
+    logits = F.linear(hidden, weight)
+    expected = logits.argmax(-1)
+    path = linear_best_path(hidden, weight, None, torch.full((4,), 9, device=device), blank, chunk_size)
+    assert torch.equal(path.tokens, expected)
+    logits[..., blank] = -torch.inf
+    assert torch.equal(path.pieces, logits.argmax(-1))
+    assert len(expected.unique()) > 1
 
 
 def test_best_path_can_be_left_out() -> None:

@@ -1,9 +1,18 @@
 """Masks of training and of mask-predict: how many, which, and never in padding."""
 
+import functools
+from typing import Callable
+
 import pytest
 import torch
 
-from fairseq_plugins.ops.mask_predict import draw_masks, likely_lengths, lowest_scores, masked_counts
+from fairseq_plugins.ops.mask_predict import (
+    draw_masks,
+    draw_masks_by_ratio,
+    likely_lengths,
+    lowest_scores,
+    masked_counts,
+)
 
 
 def test_the_number_of_masked_tokens_is_uniform_over_one_to_n(device: torch.device) -> None:
@@ -23,24 +32,45 @@ def test_which_tokens_are_masked_is_uniform_whatever_their_number(device: torch.
         assert bool(((chosen - count / 5).abs() < 0.06).all()), (count, chosen)
 
 
-def test_each_row_has_its_own_length_and_padding_is_never_masked(device: torch.device) -> None:
+BY_RATIO = functools.partial(draw_masks_by_ratio, least=0.2)
+
+
+@pytest.mark.parametrize(("draw", "fewest"), [(draw_masks, 1), (BY_RATIO, 0)])
+def test_each_row_has_its_own_length_and_padding_is_never_masked(
+    draw: Callable[..., torch.Tensor], fewest: int, device: torch.device
+) -> None:
     lengths = torch.tensor([4, 1, 0, 7], device=device)
     inside = torch.arange(9, device=device) < lengths[:, None]
-    most = torch.zeros(4, dtype=torch.int64, device=device)
-    for _ in range(100):
-        masks = draw_masks(lengths, 9)
+    most, least = torch.zeros(4, dtype=torch.int64, device=device), lengths
+    for _ in range(200):
+        masks = draw(lengths, 9)
         assert not bool((masks & ~inside).any())
-        assert bool((masks.sum(dim=1) >= lengths.clamp(max=1)).all())
         most = torch.maximum(most, masks.sum(dim=1))
+        least = torch.minimum(least, masks.sum(dim=1))
     assert most.tolist() == [4, 1, 0, 7]
+    assert least.tolist() == [fewest, fewest, 0, fewest]
 
 
-def test_the_seed_of_the_update_decides(device: torch.device) -> None:
+@pytest.mark.parametrize("draw", [draw_masks, BY_RATIO])
+def test_the_seed_of_the_update_decides(draw: Callable[..., torch.Tensor], device: torch.device) -> None:
     lengths = torch.full((40,), 20, device=device)
-    first, second = draw_masks(lengths, 20), draw_masks(lengths, 20)
+    first, second = draw(lengths, 20), draw(lengths, 20)
     torch.manual_seed(1)
-    assert torch.equal(draw_masks(lengths, 20), first)
+    assert torch.equal(draw(lengths, 20), first)
     assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("least", [0.0, 0.2, 0.6, 1.0])
+def test_the_ratio_is_one_draw_a_row_and_at_least_the_given_one(least: float, device: torch.device) -> None:
+    """r = max(m, U): P(a token) = E r = (1 + m^2) / 2, P(all of n) = E r^n = m^(n+1) + (1 - m^(n+1)) / (n + 1)."""
+    rows, size = 6000, 4
+    masks = draw_masks_by_ratio(torch.full((rows,), size, device=device), size + 2, least).float()
+    assert bool((masks[:, size:] == 0).all())
+    # 3.5 standard deviations of a share of 1/2 in 6,000 draws.
+    assert bool(((masks[:, :size].mean(dim=0) - (1 + least**2) / 2).abs() < 0.023).all())
+    everything = float((masks.sum(dim=1) == size).float().mean())
+    power = least ** (size + 1)
+    assert abs(everything - (power + (1 - power) / (size + 1))) < 0.023
 
 
 def test_lowest_scores_by_hand(device: torch.device) -> None:

@@ -60,6 +60,55 @@ def test_float32_agrees_with_stock_to_1e_5(inputs):
         torch.testing.assert_close(mine.grad, reference.grad, rtol=1e-5, atol=1e-5)
 
 
+HALF = [torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_half_precision_is_summed_in_float32_over_many_chunks(device, dtype, epsilon, weighted):
+    """600 tokens, two at a time, whose shares of the weight's gradient all have one sign: a sum in half precision stalls."""
+    generator = torch.Generator().manual_seed(4)
+    hidden = (1 + 0.1 * torch.randn(600, WIDTH, generator=generator)).to(device, dtype)
+    weight = (0.3 * torch.randn(VOCAB, WIDTH, generator=generator)).to(device, dtype)
+    bias = torch.randn(VOCAB, generator=generator).to(device, dtype)
+    target = torch.randint(2, 5, (600,), generator=generator).to(device)
+    scale = torch.linspace(0.5, 1.5, 600, device=device) if weighted else torch.ones(600, device=device)
+    ours = leaves(hidden, weight, bias)
+    theirs = leaves(hidden.double(), weight.double(), bias.double())
+    nll, smooth = linear_nll(*ours, target, epsilon, chunk_size=2)
+    lprobs = torch.log_softmax(torch.nn.functional.linear(*theirs), dim=-1)
+    expected_nll, expected_smooth = -lprobs.gather(-1, target[:, None])[:, 0], -lprobs.sum(-1)
+    assert nll.dtype == smooth.dtype == torch.float32
+    rounding = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(nll.double(), expected_nll, rtol=rounding, atol=rounding)
+    if epsilon:
+        torch.testing.assert_close(smooth.double(), expected_smooth, rtol=rounding, atol=rounding)
+    (label_smoothed(nll, smooth, epsilon, VOCAB) * scale).sum().backward()
+    (label_smoothed(expected_nll, expected_smooth, epsilon, VOCAB) * scale).sum().backward()
+    for mine, reference in zip(ours, theirs):
+        assert mine.grad.dtype == dtype
+        allowed = rounding * float(reference.grad.abs().max())
+        torch.testing.assert_close(mine.grad.double(), reference.grad, rtol=rounding, atol=allowed)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("trained", [False, True])
+def test_half_precision_holds_more_words_than_its_largest_number(device, dtype, trained):
+    """float16 ends at 65,504: the sum of so many equally likely rows is larger."""
+    words = 70_000
+    hidden = torch.zeros(3, 1, device=device, dtype=dtype, requires_grad=True)
+    weight = torch.ones(words, 1, device=device, dtype=dtype, requires_grad=trained)
+    target = torch.tensor([0, 5, words - 1], device=device)
+    losses = linear_token_losses(hidden, weight, None, target, 0.1, chunk_size=2, want_best=True)
+    torch.testing.assert_close(losses.nll, torch.full((3,), words, device=device).float().log())
+    torch.testing.assert_close(losses.smooth / words, losses.nll)
+    assert losses.best.tolist() == [0, 0, 0], "of equal ones the first, as argmax takes it"
+    losses.nll.sum().backward()
+    torch.testing.assert_close(hidden.grad, torch.zeros_like(hidden), rtol=0, atol=1e-2)
+    assert weight.grad is None or bool((weight.grad == 0).all()), "the states are zero"
+
+
 def test_weights_that_differ_between_tokens(inputs):
     """The sums of the forward pass cannot be used then."""
     hidden, weight, bias, target = inputs

@@ -68,6 +68,21 @@ def test_the_likeliest_tokens_equal_those_of_the_whole_projection(
         assert torch.equal(scan.tokens, expected.indices)
 
 
+@pytest.mark.parametrize("chunk_size", [1, 4, 5, VOCAB, 50])
+@pytest.mark.parametrize("count", [1, 3, 7, 40])
+def test_of_equally_likely_tokens_the_lowest_ids_are_given(chunk_size: int, count: int, device: torch.device) -> None:
+    """In their order, whatever the chunks; the ids of equal ones lie in different chunks."""
+    generator = torch.Generator().manual_seed(5)
+    weight = torch.randint(-1, 2, (3, 2), generator=generator)[torch.arange(VOCAB) % 3].double().to(device)
+    hidden = torch.randint(-2, 3, (40, 2), generator=generator).double().to(device)
+    logits = F.linear(hidden, weight)
+    logits[:, [2, 6]] = -torch.inf
+    expected = logits.argsort(dim=1, descending=True, stable=True)[:, : min(count, VOCAB - 2)]
+    scan = scan_top(hidden, weight, None, count, 2, chunk_size, excluded=(6,))
+    assert torch.equal(scan.tokens, expected)
+    torch.testing.assert_close(scan.log_probs, F.linear(hidden, weight).log_softmax(-1).gather(1, expected))
+
+
 @pytest.mark.parametrize("chunk_size", [1, 4, 50])
 @pytest.mark.parametrize("count", [3, 40])
 def test_excluded_tokens_keep_their_probability_and_are_never_given(
@@ -83,6 +98,23 @@ def test_excluded_tokens_keep_their_probability_and_are_never_given(
     expected = log_probs.topk(min(count, VOCAB - 4), dim=1)
     torch.testing.assert_close(scan.log_probs, expected.values)
     assert torch.equal(scan.tokens, expected.indices)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("chunk_size", [1000, 70_000])
+def test_half_precision_sums_more_words_than_its_largest_number(
+    dtype: torch.dtype, chunk_size: int, device: torch.device
+) -> None:
+    """float16 ends at 65,504; the second token has one likely word, the third no other word at all."""
+    words = 70_000
+    hidden = torch.tensor([[0.0, 0.0], [0.0, 20.0], [0.0, 200.0]], device=device, dtype=dtype)
+    weight = torch.ones(words, 2, device=device, dtype=dtype)
+    weight[:, 1] = 0.0
+    weight[7, 1] = 1.0
+    scan = scan_vocabulary(hidden, weight, None, chunk_size, expected=True)
+    logits = F.linear(hidden.double(), weight.double())
+    torch.testing.assert_close(scan.log_sum_exp.double(), logits.logsumexp(-1), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(scan.expected_row.double(), logits.softmax(-1) @ weight.double(), rtol=1e-2, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

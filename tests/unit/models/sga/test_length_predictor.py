@@ -17,15 +17,18 @@ def _model(**options: Any) -> SGAModel:
     return builders.sga_model(alignment="mask_predict", **options)
 
 
-def test_log_probabilities_of_the_mean_over_the_source(device: torch.device) -> None:
+@pytest.mark.parametrize("length_from", ["mean", "bos"])
+def test_log_probabilities_of_the_mean_or_of_the_first_token(length_from: str, device: torch.device) -> None:
     """Padding counts neither in the sum nor in the number."""
-    predictor = LengthPredictor(4, 6).double().to(device)
+    predictor = LengthPredictor(4, 6, length_from).double().to(device)
     builders.randomise(predictor, 3)
     hidden = torch.randn(2, 5, 4, dtype=torch.float64, device=device)
     padding = torch.tensor([[False] * 5, [False, False, True, True, True]], device=device)
     found = predictor(hidden, padding)
-    for row, mean in enumerate((hidden[0].mean(0), hidden[1, :2].mean(0))):
-        expected = (predictor.projection.weight @ mean + predictor.projection.bias).log_softmax(-1)
+    (layer,) = predictor.children()
+    read = {"mean": (hidden[0].mean(0), hidden[1, :2].mean(0)), "bos": (hidden[0, 0], hidden[1, 0])}[length_from]
+    for row, vector in enumerate(read):
+        expected = (layer.weight @ vector + layer.bias).log_softmax(-1)
         torch.testing.assert_close(found[row], expected)
     torch.testing.assert_close(found.exp().sum(1), torch.ones(2, dtype=torch.float64, device=device))
 
@@ -53,16 +56,18 @@ def test_prompts_semantic_projection_and_length_predictor_train_and_nothing_else
     assert builders.sga_model().length_predictor is None
 
 
-def test_the_encoder_unit_is_trained_by_the_length(device: torch.device) -> None:
-    model = _model().to(device)
+@pytest.mark.parametrize("length_from", ["mean", "bos"])
+def test_the_encoder_unit_is_trained_by_the_length(length_from: str, device: torch.device) -> None:
+    model = _model(length_from=length_from).to(device)
     tokens = builders.batch(builders.source_rows([6, 4]))["net_input"]["src_tokens"].to(device)
     length_nll(model.encode(tokens).length_log_probs, torch.tensor([3, 2], device=device)).sum().backward()
     assert bool((model.encoder_prompts.key.grad != 0).any())
     assert model.semantic.key.weight.grad is None  # the length reads h^L itself
 
 
-def test_lengths_do_not_depend_on_the_batch(device: torch.device) -> None:
-    model, rows = _model().double().to(device), builders.source_rows([7, 3, 5])
+@pytest.mark.parametrize("length_from", ["mean", "bos"])
+def test_lengths_do_not_depend_on_the_batch(length_from: str, device: torch.device) -> None:
+    model, rows = _model(length_from=length_from).double().to(device), builders.source_rows([7, 3, 5])
     batch = builders.batch(rows, extra=2)["net_input"]["src_tokens"].to(device)
     guidance = model.encode(batch)
     kept = guidance.select(torch.tensor([2, 0], device=device))
@@ -109,15 +114,38 @@ def test_a_checkpoint_holds_the_length_predictor_and_no_frozen_weights() -> None
         builders.sga_model(builders.masked_lm(9), alignment="mask_predict").load_state_dict(state)
 
 
-def test_other_slots_a_token_than_in_training_are_named() -> None:
+@pytest.mark.parametrize(("trained", "given"), [("mean", "bos"), ("bos", "mean")])
+def test_a_length_predictor_that_was_trained_to_read_something_else_is_refused(trained: str, given: str) -> None:
+    """--model-overrides "{'length_from': 'mean'}": the sizes are the same, so that nothing else would notice."""
+    state = _model(length_from=trained).state_dict()
+    assert (PREDICTOR[0] in state) == (trained == "mean"), "as in checkpoints before the option"
+    with pytest.raises(ValueError, match=f"--length-from {given}: .* --length-from {trained}; valid: {trained}"):
+        _model(length_from=given).load_state_dict(state)
+    same = _model(length_from=trained, seed=9)
+    same.load_state_dict(state)
+    tokens = builders.source_rows([6])[0][None]
+    expected = _model(length_from=trained).encode(tokens).length_log_probs
+    assert torch.equal(same.encode(tokens).length_log_probs, expected)
+
+
+def test_what_the_length_is_read_from_is_checked() -> None:
+    with pytest.raises(ValueError, match="--length-from must be mean or bos; got last"):
+        _model(length_from="last")
+    with pytest.raises(ValueError, match="--length-from bos: only a model with --alignment mask_predict"):
+        builders.sga_model(length_from="bos")
+
+
+@pytest.mark.parametrize("length_from", ["mean", "bos"])
+def test_other_slots_a_token_than_in_training_are_named(length_from: str) -> None:
     """--model-overrides "{'ctc_upsample': 3}": the lengths follow from it."""
-    state = _model().state_dict()
+    state = _model(length_from=length_from).state_dict()
     for slots, lengths in ((3, 13), (1, 40)):
         with pytest.raises(
             ValueError,
             match=f"--ctc-upsample {slots} leaves {lengths} lengths of the 40 .* has 20; .* valid: 2, as in its",
         ):
-            _model(ctc_upsample=slots).load_state_dict(state)
+            _model(ctc_upsample=slots, length_from=length_from).load_state_dict(state)
+    state = _model().state_dict()
     with pytest.raises(ValueError, match="valid: 11 to 13, as in its training"):
         _model(ctc_upsample=2).load_state_dict(_model(ctc_upsample=12).state_dict())
     _model(ctc_upsample=11).load_state_dict(_model(ctc_upsample=12).state_dict())  # three lengths each
