@@ -4,6 +4,7 @@ import io
 import random
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 from fairseq.data import Dictionary
@@ -158,6 +159,23 @@ def test_errors_leave_no_output(learned, tmp_path):
         with pytest.raises(InputError, match=message):
             bpe.learn([write(tmp_path / "t", text)], tmp_path / "out", **options)
     assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.parametrize("change", [None, "codes", "fastBPE"])
+def test_other_codes_and_another_fastbpe_make_the_pieces_again(learned, tmp_path, capsys, monkeypatch, change):
+    write(tmp_path / "in", sentences(5))
+    bpe.learn([learned / "text"], tmp_path / "codes", 40)
+    arguments = (tmp_path / "codes", [tmp_path / "in"], [tmp_path / "out"], None, 0.2, tmp_path / "steps")
+    first = bpe.apply(*arguments)
+    if change == "codes":
+        bpe.learn([learned / "text"], tmp_path / "codes", 4)
+    elif change == "fastBPE":
+        installed = metadata.version
+        monkeypatch.setattr(metadata, "version", lambda name: "0" if name == "fastBPE" else installed(name))
+    capsys.readouterr()
+    second = bpe.apply(*arguments)
+    assert ("unchanged, skipped" in capsys.readouterr().err) == (change is None)
+    assert (second != first) == (change == "codes")
 
 
 def test_several_files_at_a_time_and_unchanged_ones_skipped(learned, tmp_path, capfd):
