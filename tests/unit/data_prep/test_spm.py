@@ -73,6 +73,8 @@ def test_text_survives_the_way_there_and_back(trained, tmp_path, model_type):
     assert (tmp_path / "out").read_text(encoding="utf-8").splitlines() == lines
     encoded = (tmp_path / "pieces").read_text(encoding="utf-8").splitlines()
     assert "<2de>" in encoded[20].split()
+    in_batches = pieces.encode_lines(pieces.load_model(model), lines * 50)  # more than one batch
+    assert [" ".join(found) for found in in_batches] == encoded * 50 and len(lines) * 50 > pieces.BATCH_LINES
     assert counts["lines"] == 23
     assert counts["without_pieces"] == 1
     assert counts["unknown"] >= 3
