@@ -176,6 +176,8 @@ def test_the_interval_holds_95_percent_of_the_samples_of_its_output_and_bucket()
         ordered = sorted(drawn[place // 3, :, place % 3])
         assert row.span == pytest.approx((ordered[5], ordered[195])), row
         assert row.f1 is not None and row.span[0] < row.f1 < row.span[1]
+    for place, row in enumerate(rows[3:]):
+        assert row.p == p_value(drawn[1, :, place] - drawn[0, :, place], row.difference)
     assert f"{100 * rows[0].span[0]:.1f} to {100 * rows[0].span[1]:.1f}" in frequency_f1.render(rows)
 
 
