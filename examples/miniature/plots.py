@@ -115,7 +115,7 @@ def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: s
             found = [one for one in scores if one is not None]
             mark = marks.get(output, "o")
             if found:
-                means[mark] = max(sum(found) / len(found), means.get(mark, 0.0))
+                means[mark] = max(sum(found) / len(found), means.get(mark, tables.LOWEST))
         for mark, mean in means.items() if counts else ():
             axis.plot([counts[0]], [mean], mark, color=f"C{number}", markersize=5)
     for output, mark in marks.items():

@@ -84,8 +84,7 @@ class VECODataset(FairseqDataset):
         drawn = []
         for part in (slice(0, self._languages), slice(self._languages, len(counts))):
             if len(counts[part]):
-                shares = probabilities[part] / probabilities[part].sum()
-                drawn.append(self._starts[part][0] + draw_texts(counts[part].tolist(), shares, rng))
+                drawn.append(self._starts[part][0] + draw_texts(counts[part].tolist(), probabilities[part], rng))
         return np.concatenate(drawn)
 
     def stream_of(self, index: int) -> int:

@@ -79,6 +79,8 @@ def test_the_threshold_lies_between_the_last_kept_and_the_first_left() -> None:
     assert best_threshold(mined[:2], {(0, 0), (1, 1)}) == pytest.approx(0.7)
     equal = [Mined(0.9, 0, 0), Mined(0.5, 1, 1), Mined(0.5, 2, 5)]
     assert best_threshold(equal, {(0, 0), (1, 1)}) == 0.5, "2 of 3 right: 0.8, more than 1 of 1: 2/3"
+    alike = [Mined(0.9, 0, 0), Mined(0.8, 2, 5), Mined(0.7, 3, 6), Mined(0.6, 1, 1)]
+    assert best_threshold(alike, {(0, 0), (1, 1)}) == pytest.approx(0.85), "1 of 1 is as good as 2 of 4: the highest"
     more = [*equal, Mined(0.5, 3, 6), Mined(0.5, 4, 7)]
     assert best_threshold(more, {(0, 0), (1, 1)}) == 0.7, (
         "0.5 would keep all five: 4/7; the first two alone cannot be kept"

@@ -56,6 +56,24 @@ def test_every_layer_with_every_layer() -> None:
     assert rows[1].cells()[1:4] == ["0 × 1", 30, "6 × 9"]
 
 
+def test_layers_are_found_by_their_numbers() -> None:
+    """Not by their places: one model may keep other layers than the other."""
+    first, whole = vectors(1), vectors(2)
+    second = LayerVectors((2, 1), whole.values[[2, 1]])
+    rows = list(room.compare_models({"en": first}, {"en": second}, True, ["A", "B"]))
+    assert [row.layers for row in rows] == [(a, b) for a in range(3) for b in (2, 1)]
+    for row in rows:
+        assert close(row, first.layer(row.layers[0]), whole.layer(row.layers[1]))
+
+
+@pytest.mark.parametrize(("count", "widths", "warned"), [(9, (6, 9), True), (10, (6, 9), False), (9, (9, 6), True)])
+def test_biased_cka_of_few_sentences_is_warned_about(count: int, widths: Any, warned: bool, caplog: Any) -> None:
+    """The wider side counts."""
+    sides = [{"en": vectors(seed, 1, count, width)} for seed, width in zip((1, 2), widths)]
+    room.warn_of_small(list(room.compare_models(*sides, False, ["A", "B"])))
+    assert (f"n = {count} sentences are not more than C = 9" in caplog.text) == warned
+
+
 def test_languages_are_compared_with_each_other_in_each_layer() -> None:
     texts = {"en": vectors(1), "de": vectors(2), "fr": vectors(3)}
     rows = list(room.compare_languages(texts, "A"))

@@ -166,6 +166,21 @@ def test_p_by_hand() -> None:
     assert p_value(np.array([np.nan]), 1.0) is None
 
 
+def test_the_interval_holds_95_percent_of_the_samples_of_its_output_and_bucket() -> None:
+    """Of 201 samples in order the 6th and the 196th: 2.5 % of 200 steps from either end."""
+    counts = np.random.default_rng(5).integers(1, 9, size=(2, 40, 3, 3))
+    counts[0, :, 1] += 20  # so that outputs and buckets lie apart
+    rows = score({"x": counts[0], "y": counts[1]}, ["<2", ">1", "all"], 201, 1)
+    drawn = resample([counts[0], counts[1]], 201, 1)
+    for place, row in enumerate(rows):
+        ordered = sorted(drawn[place // 3, :, place % 3])
+        assert row.span == pytest.approx((ordered[5], ordered[195])), row
+        assert row.f1 is not None and row.span[0] < row.f1 < row.span[1]
+    for place, row in enumerate(rows[3:]):
+        assert row.p == p_value(drawn[1, :, place] - drawn[0, :, place], row.difference)
+    assert f"{100 * rows[0].span[0]:.1f} to {100 * rows[0].span[1]:.1f}" in frequency_f1.render(rows)
+
+
 def test_mistakes(tmp_path: Path, capsys: Any) -> None:
     line = write(tmp_path)
     assert "--edges 9 3: valid: ascending" in refused(capsys, *line, "--edges", "9", "3")

@@ -39,6 +39,12 @@ def test_reads_every_subset_and_nothing_else(logs: Dict[str, Path]) -> None:
     }
 
 
+def test_of_a_subset_that_comes_again_the_last_numbers_count(tmp_path: Path) -> None:
+    logs = [write_log(tmp_path / name, {"test.en": {"accuracy": value}}) for name, value in (("a", 60), ("b", -7.5))]
+    (tmp_path / "both").write_text("".join(log.read_text(encoding="utf-8") for log in logs), encoding="utf-8")
+    assert read_log(str(tmp_path / "both")) == {"test.en": {"accuracy": -7.5}}
+
+
 def test_averages_are_over_the_languages_that_all_models_have(logs: Dict[str, Path]) -> None:
     scores = transfer_table.read_scores(
         [("A", "xnli", str(logs["a1"])), ("A", "xnli", str(logs["a2"])), ("B", "xnli", str(logs["b"]))], {}

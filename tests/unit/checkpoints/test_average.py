@@ -135,6 +135,22 @@ def test_best_by_loss_and_by_bleu(tmp_path: Path) -> None:
         select_best(tmp_path, 1)
 
 
+LOWER = ("loss", "nll_loss", "ppl", "perplexity", "nll", "wer", "cer", "ter", "WER")
+HIGHER = ("bleu", "chrf", "chrf2", "rouge1", "rouge2", "rougel", "meteor", "comet", "accuracy", "acc", "f1", "recall", "precision")
+
+
+@pytest.mark.parametrize(
+    ("metric", "larger"), [*((name, False) for name in LOWER), *((name, True) for name in (*HIGHER, "de_comet", "valid_BLEU"))]
+)
+def test_the_best_of_each_metric(tmp_path: Path, metric: str, larger: bool) -> None:
+    """COMET, log-likelihoods and correlations can be negative: -0.3 is more than -0.31, and less than 0.1."""
+    values = ("-0.3100", "-0.3000", "-10.0000", "0.1000")
+    _touch(tmp_path, *(f"checkpoint.best_{metric}_{value}.pt" for value in values))
+    order = ("0.1000", "-0.3000", "-0.3100", "-10.0000")
+    expected = [f"checkpoint.best_{metric}_{value}.pt" for value in (order if larger else order[::-1])]
+    assert _names(select_best(tmp_path, 4)) == expected
+
+
 def test_best_that_cannot_be_chosen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(CheckpointError, match=r"--best 2: 0 files .*checkpoint\.best_"):
         select_best(tmp_path, 2)

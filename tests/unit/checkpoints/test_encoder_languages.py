@@ -9,6 +9,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
+from fairseq_plugins.checkpoints.encoder_languages import LIST_NAME, Languages, languages_beside, name_rows
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.vocabularies import read_dictionary
 from tests import nlu_builders
@@ -23,6 +24,21 @@ def change(path: Path, edit: Callable[[Dict[str, Any]], Any]) -> Path:
     edit(content)
     torch.save(content, path)
     return path
+
+
+def test_what_a_checkpoint_says_comes_before_the_list_beside_it(tmp_path: Path) -> None:
+    """Also where both fit the rows; and the list that it names before the one that releases have."""
+    base, listed, beside = ["<s>", "a"], ("de_DE", "en_XX"), ("en_XX", "de_DE")
+    for own, other, expected in ((listed, beside, listed), (None, beside, beside), (listed, None, listed)):
+        entries, found = name_rows(list(base), Languages(own), other, 4, "here")
+        assert entries == [*base, *(f"[{language}]" for language in expected)] and found == expected
+    for name, content in ((LIST_NAME, "de_DE"), ("own.txt", "en_XX")):
+        (tmp_path / name).write_text(content + "\n", encoding="utf-8")
+    assert [languages_beside(tmp_path, name) for name in ("own.txt", None, "absent.txt")] == [
+        ("en_XX",),
+        ("de_DE",),
+        ("de_DE",),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -299,6 +299,8 @@ def test_order_by_hand() -> None:
     entries = ["<pad>", "x", "<mask>", "<unk>", "<s>", "y", "</s>"]
     assert fairseq_order(entries, "here") == [4, 0, 6, 3, 1, 2, 5]
     assert fairseq_order(entries, "here", mask_last=True) == [4, 0, 6, 3, 1, 5, 2]
+    twice = [*entries, "<unk>", "<s>"]
+    assert fairseq_order(twice, "here")[:4] == [4, 0, 6, 3], "of an entry that is there twice, the first row"
 
 
 def test_languages_of_a_dictionary() -> None:

@@ -115,7 +115,9 @@ def test_value_and_gradient_are_stock(case: str, device: torch.device) -> None:
 )
 def test_options_do_what_they_do_in_stock(options: Dict[str, Any], device: torch.device) -> None:
     model, sample = build("transformer").to(device), batch(device)
+    target = sample["target"].clone()
     ours, theirs = (gradients(criterion, model, sample) for criterion in both(**options))
+    assert torch.equal(sample["target"], target), "the batch is used again: a dummy batch, BLEU in validation"
     torch.testing.assert_close(ours[:2], theirs[:2], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(ours[3], theirs[3], rtol=1e-5, atol=1e-5)
 

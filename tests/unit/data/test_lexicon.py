@@ -32,6 +32,7 @@ def test_own_form_is_ranked_by_its_fourth_column(tmp_path: Path) -> None:
         tmp_path / "l.tsv", "dog\tKöter\t0.2\t2\r\ndog\tHund\t0.9\t1\r\ncat\tKatze\t0.5\t10\r\ncat\tKater\t.4\t9\r\n"
     )
     assert read_lexicon(path) == {"dog": ["Hund", "Köter"], "cat": ["Kater", "Katze"]}
+    assert read_lexicon(path, top=1) == {"dog": ["Hund"], "cat": ["Kater"]}, "the first by rank, wherever it stands"
 
 
 def test_a_byte_order_mark_is_no_part_of_a_word(tmp_path: Path) -> None:

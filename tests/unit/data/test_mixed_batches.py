@@ -40,6 +40,14 @@ def batches(data: Any, epoch: int = 1, max_sentences: int = 4, max_positions: An
     return [list(map(int, batch)) for batch in data.batch_by_size(indices, max_sentences=max_sentences)]
 
 
+def test_an_epoch_reaches_both_sets() -> None:
+    """Translation sets that draw anew in each epoch are among them."""
+    data, seen = mixed(), []
+    data.translation.set_epoch = seen.append
+    data.set_epoch(3)
+    assert seen == [3] and data.corrupted.epoch == 3
+
+
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 15), (0.25, 5), (0.75, 45), (0.9, 135), (0.0, 0), (0.01, 0)])
 def test_the_share_is_one_of_batches_and_every_batch_has_one_origin(share: float, expected: int) -> None:
     data = mixed(share)

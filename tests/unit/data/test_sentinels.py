@@ -54,6 +54,7 @@ def test_as_many_as_the_worst_text_needs_are_enough() -> None:
     check_sentinels(range(26), TEMPLATE, 3.0, [BLOCKS])
     check_sentinels(range(86), TEMPLATE, 3.0, [BLOCKS, PAIRS])
     check_sentinels([], TEMPLATE, 3.0, [])
+    check_sentinels(range(1), TEMPLATE, 3.0, [Demand("--mask-prob", 0.15, 31, 0)])  # 30 tokens and </s>: 4.5 corrupted
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import io
 import random
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 from fairseq.data import Dictionary
@@ -52,6 +53,12 @@ def test_learning_repeats_itself_and_leaves_a_manifest(learned, tmp_path):
     assert manifest["outputs"][0]["sha256"] == sha256(tmp_path / "codes")
 
 
+def test_rare_pairs_are_not_merged(tmp_path):
+    text = write(tmp_path / "text", ["ab"] * 5 + ["cd"] * 3 + ["ef"])
+    for least, merges in ((1, 3), (2, 2), (3, 2), (4, 1), (5, 1)):
+        assert bpe.learn([text], tmp_path / "codes", 9, least)["merges"] == merges, least
+
+
 def test_pieces_are_those_of_subword_nmt_and_of_fairseq(learned, tmp_path):
     lines = [*sentences(50, seed=9), "Unseen wörds 42 \u4f60\u597d", "", "a", "spaced   out \u00a0 words"]
     write(tmp_path / "in", lines)
@@ -62,6 +69,8 @@ def test_pieces_are_those_of_subword_nmt_and_of_fairseq(learned, tmp_path):
     assert found == [peer.process_line(" ".join(line.split())) for line in lines]
     stock = StockFastBPE(type("cfg", (), {"bpe_codes": str(learned / "codes")}))  # fairseq's --bpe fastbpe
     assert found == [stock.encode(" ".join(line.split())) for line in lines]
+    in_batches = bpe_codes.encode_lines(bpe_codes.load_codes(learned / "codes"), lines * 20)  # more than one batch
+    assert [" ".join(pieces) for pieces in in_batches] == found * 20 and len(found) * 20 > bpe_codes.BATCH_LINES
     assert counts["lines"] == len(lines)
     assert counts["without_pieces"] == 1
     assert counts["pieces"] == sum(len(line.split()) for line in found)
@@ -117,6 +126,9 @@ def test_dictionary_is_fairseqs(learned, tmp_path):
     assert counts == sorted(counts, reverse=True)
     assert sum(counts) == sum(len(line.split()) for line in lines)
     assert bpe.write_dictionary([tmp_path / "p"], tmp_path / "few", counts[0])["kept"] < len(counts)
+    write(tmp_path / "equal", ["c b a", "c d"])
+    bpe.write_dictionary([tmp_path / "equal"], tmp_path / "ordered")
+    assert (tmp_path / "ordered").read_text() == "c 2\na 1\nb 1\nd 1\n", "equal counts: by the piece, wherever it stands"
     write(tmp_path / "bad", ["a <pad> b"])
     with pytest.raises(InputError, match="holds the piece <pad>"):
         bpe.write_dictionary([tmp_path / "bad"], tmp_path / "x")
@@ -126,11 +138,13 @@ def test_errors_leave_no_output(learned, tmp_path):
     write(tmp_path / "joined", ["fine", "odd@@ word"])
     write(tmp_path / "whole", ["x @ 3", "x@ @</w> 2"])
     write(tmp_path / "odd", ["fine", "x@@ word"])
+    write(tmp_path / "odd_end", ["fine x@@"])
     write(tmp_path / "special", ["a </s> b"])
     write(tmp_path / "dict.txt", ["zz 1"])
     write(tmp_path / "keep", ["< / 9", "</ s 8", "</s ></w> 7"])
     for codes, name, more, message in (
         (tmp_path / "whole", "odd", {}, r"odd, line 2: the word 'x@@' would not come back from its pieces"),
+        (tmp_path / "whole", "odd_end", {}, r"odd_end, line 1: the word 'x@@' would not come back from its pieces"),
         (
             tmp_path / "keep",
             "special",
@@ -158,6 +172,23 @@ def test_errors_leave_no_output(learned, tmp_path):
         with pytest.raises(InputError, match=message):
             bpe.learn([write(tmp_path / "t", text)], tmp_path / "out", **options)
     assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.parametrize("change", [None, "codes", "fastBPE"])
+def test_other_codes_and_another_fastbpe_make_the_pieces_again(learned, tmp_path, capsys, monkeypatch, change):
+    write(tmp_path / "in", sentences(5))
+    bpe.learn([learned / "text"], tmp_path / "codes", 40)
+    arguments = (tmp_path / "codes", [tmp_path / "in"], [tmp_path / "out"], None, 0.2, tmp_path / "steps")
+    first = bpe.apply(*arguments)
+    if change == "codes":
+        bpe.learn([learned / "text"], tmp_path / "codes", 4)
+    elif change == "fastBPE":
+        installed = metadata.version
+        monkeypatch.setattr(metadata, "version", lambda name: "0" if name == "fastBPE" else installed(name))
+    capsys.readouterr()
+    second = bpe.apply(*arguments)
+    assert ("unchanged, skipped" in capsys.readouterr().err) == (change is None)
+    assert (second != first) == (change == "codes")
 
 
 def test_several_files_at_a_time_and_unchanged_ones_skipped(learned, tmp_path, capfd):

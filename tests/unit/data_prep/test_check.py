@@ -35,6 +35,7 @@ def test_names_are_printed_and_counts_returned(text, capsys):
         ("test.fr", b"a\r\nb\r\n", r"test\.fr, line 1: character U\+000D"),
         ("test.fr", b"", r"test\.fr: the file is empty"),
         ("test.fr", b"a\n \n", r"test\.fr, line 2: no text \(1 such lines in all\); valid: .*--allow-empty-lines"),
+        ("test.de", b"a\n\n\n", r"test\.de, line 2: no text \(2 such lines in all\)"),
         ("test.fr", None, r"test\.fr: no such file"),
     ],
 )

@@ -8,7 +8,10 @@ import sys
 import pytest
 
 from data_prep import iwslt14, ml50, ted, wmt14
+from data_prep.clean import Rules
 from data_prep.io import InputError, read_json, sha256
+from data_prep.pair_text import Corpus, Recipe, prepare
+from data_prep.segments import resolve
 from tests.unit.data_prep.test_extract import tar, tree
 
 
@@ -199,6 +202,45 @@ def test_ml50(repo_root, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no file train\.SRC-TGT\.LANG"):
         ml50.main(["--raw", str(tmp_path / "empty"), "--output", str(tmp_path / "x")])
+
+
+class Held(Corpus):
+    """Train repeats a sentence of valid and one of test, of this pair and of another one."""
+
+    name, remove_held_out = "held", True
+
+    def files(self, pair, split):
+        return [self.raw / "text"]
+
+    def lines(self, pair, split):
+        if split == "train":
+            held = [(f"{split} {'-'.join(of)}", "x") for of in (pair, ("a", "c")) for split in ("valid", "test")]
+            yield from [*held, ("y", "test a-b"), ("long " * 4, "z"), ("kept", "kept")]
+        else:
+            yield f"{split} {'-'.join(pair)}", f"{split} of {pair[1]}"
+
+
+def test_held_out_sentences_and_another_recipe(tmp_path):
+    """What is in valid or test of any pair is not trained on; text is made again where the rules change, and only then."""
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/text").write_text("raw")
+    kept = {}
+    for name, rules in (("any", Rules()), ("again", Rules()), ("short", Rules(max_length=3))):
+        prepare(Held(tmp_path / "raw"), [("a", "b"), ("a", "c")], Recipe(rules), tmp_path / "out")
+        kept[name] = (tmp_path / "out/a-b/train.a").read_text().splitlines()
+    assert kept["any"] == kept["again"] == ["long long long long", "kept"] and kept["short"] == ["kept"]
+
+
+@pytest.mark.parametrize(
+    ("text", "resolved"),
+    [
+        (" &quot;a&quot; &#91;b&#93; &#x41; ", '"a" [b] A'),
+        ("AT&T, R&amp;D &copy 2014, a &lt b", "AT&T, R&D &copy 2014, a &lt b"),
+        ("&amp;quot;", "&quot;"),
+    ],
+)
+def test_entities_are_resolved_once_and_where_they_end(text, resolved):
+    assert resolve(text) == resolved
 
 
 def fake_curl(folder, body):

@@ -284,6 +284,10 @@ def test_lengths_in_pieces_count_the_end(tmp_path: Path) -> None:
         (source,) = lines(tmp_path / "out/dev.dialogue")
         assert len(model.encode(source)) + 1 <= limit
         assert (source == "ab cd ef gh") is (limit > len(full))
+        target = write_lines(tmp_path / "train.jsonl", [json.dumps({"dialogue": "a", "summary": text}) for text in ("ab", "ab cd ef gh")])
+        options = ["--model", str(tmp_path / "m.model"), "--max-target", str(limit), "--output-dir", str(tmp_path / "t")]
+        summaries.main(["--inputs", target, "--splits", "train", *options])
+        assert ("ab cd ef gh" in lines(tmp_path / "t/train.summary")) is (limit > len(full))
 
 
 # ---- Triples. ----
@@ -311,6 +315,19 @@ def test_triples_by_hand(tmp_path: Path) -> None:
     assert lines(tmp_path / "out2/train.triples")[0] == (
         "Aarhus Airport : runwayLength : 2702.0 ; Aarhus : ICAOLocationIdentifier : EKAH"
     )
+
+
+def test_grouped_references_leave_empty_texts_out(tmp_path: Path) -> None:
+    """The first one counts in training and scores: it must not be empty. The longest list of references may come last."""
+    rows = ["a | b | c", "a | b | c", "d | e | f", "g | h | i", "g | h | i", "g | h | i"]
+    one = write_lines(tmp_path / "t", rows)
+    two = write_lines(tmp_path / "x", [" ", "said", "once", "one", "", "two"])
+    files = ["--triples", one, "--texts", two, "--splits", "dev", "--grouped", "dev"]
+    triples.main([*files, "--output-dir", str(tmp_path / "out")])
+    assert lines(tmp_path / "out/dev.triples") == ["a | b | c", "d | e | f", "g | h | i"]
+    assert lines(tmp_path / "out/dev.text") == lines(tmp_path / "out/dev.text.ref1") == ["said", "once", "one"]
+    assert lines(tmp_path / "out/dev.text.ref2") == ["", "", "two"]
+    assert not (tmp_path / "out/dev.text.ref3").exists()
 
 
 @pytest.mark.parametrize("row", ["a | b", "a | b | c | d", "a | b | c <SEP> d | e", "a |  | c"])

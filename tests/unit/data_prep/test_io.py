@@ -50,6 +50,8 @@ def test_lines_end_at_lf_only(tmp_path):
     path = write(tmp_path / "text", text.encode())
     assert list(io.read_lines(path, "--inputs", strict=False)) == text.split("\n")
     assert io.count_lines(path, "--inputs") == 3
+    joined = write(tmp_path / "joined", "one\n\ufefftwo\n".encode())  # no byte order mark there
+    assert list(io.read_lines(joined, "--inputs")) == ["one", "\ufefftwo"]
 
 
 def test_reading_is_lazy(tmp_path):

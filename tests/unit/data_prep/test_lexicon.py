@@ -76,6 +76,28 @@ def test_all_steps_and_what_is_skipped(texts: Path, tmp_path: Path, capsys: Any)
     }
 
 
+@pytest.mark.parametrize(
+    "change", [{"seed_from": "identical"}, {"dictionary": "b"}, {"seed_words": 9}, {"learning": {"seed": 9}}, {"max_words": 9}]
+)
+def test_what_shapes_the_maps_is_what_their_step_compares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Dict[str, Any]
+) -> None:
+    """Otherwise a run with another option or dictionary would skip the step."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name} {name}\n", encoding="utf-8")
+    seen: List[Any] = []
+    monkeypatch.setattr(lexicon.Pipeline, "run", lambda self, name, inputs, options, *rest: seen.append((inputs, options)))
+    pipeline = lexicon.Pipeline(tmp_path, ("en", "de"), (tmp_path / "a", tmp_path / "b"))
+    options = {"seed_from": "dictionary", "dictionary": "a", "learning": {"seed": 1}}
+    for more in ({}, change):
+        settings = {**options, **more}
+        wanted = settings["seed_from"] == "dictionary"
+        settings["dictionary"] = tmp_path / settings["dictionary"] if wanted else None
+        lexicon._map_and_induce(pipeline, map_vectors.MapOptions(**settings), induce_lexicon.LexiconOptions())
+    (first, _, second, _) = seen
+    assert first != second
+
+
 def test_the_same_command_gives_the_same_lexicons(texts: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         run(texts, tmp_path / name, "--seed", "3")

@@ -138,11 +138,11 @@ def test_the_table_counts_what_is_written(run: Run, tmp_path: Path, capsys: Any)
 
 def test_ranking_brings_the_rows_of_a_query_together(run: Run, tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", "cat\tthe cat\tshort\t3", "dog\ta\tb\t0", "cat\tsaw\ta\t1", "dog\t\t\t1")
-    test = write(tmp_path / "test.tsv", "Hund\tder Hund\tx\t2", "Hund\tx\ty\t9", "Katze\tdie\tx\t0")
+    test = write(tmp_path / "test.tsv", "Katze\tdie\tx\t2", "Katze\tx\ty\t9", "Hund\tder Hund\tx\t0")
     options = ["--text", "1,2+3", "--query", "1"]
     counts = run("ranking", f"train.en={train}", f"test.de={test}", *options)
     assert (run.out / "group/train.en.txt").read_text() == "cat\ncat\ndog\n"
-    assert (run.out / "group/test.de.txt").read_text() == "Hund\nHund\nKatze\n"
+    assert (run.out / "group/test.de.txt").read_text() == "Katze\nKatze\nHund\n", "in the order of the file"
     assert (run.out / "label/dict.txt").read_text() == "0 1\n1 2\n2 0\n3 1\n"
     assert run.numbers("label", "train.en") == [[7, 2], [5, 2], [4, 2]]
     assert run.numbers("label", "test.de") == [[6, 2], [3, 2], [4, 2]]
@@ -239,6 +239,16 @@ def test_questions_share_passages_and_answers_are_found_by_offsets(run: Run, tmp
     assert counts["longest"] == max(
         len(question) + len(pieces[row["passage"]]) for question, row in zip(run.rows("input0", "train.en"), rows)
     )
+
+
+def test_a_question_counts_with_its_own_passage(run: Run, tmp_path: Path) -> None:
+    """Also where another passage was written in between."""
+    the = ("the", start("the"))
+    longer = (PASSAGE, [("2", "a much longer question?", [the])])
+    path = squad(tmp_path / "b.json", (PASSAGE, [("0", "q?", [the])]), ("a", [("1", "q?", [("a", 0)])]), longer)
+    counts = run("questions", f"train.en={path}")["train.en"]
+    question, passage = run.rows("input0", "train.en")[2], run.rows("input1", "train.en")[0]
+    assert counts["longest"] == len(question) + len(passage)
 
 
 def test_answers_that_do_not_stand_where_they_should(run: Run, tmp_path: Path) -> None:

@@ -203,6 +203,43 @@ def test_the_command_writes_json_and_the_files_of_comet(files: List[str], tmp_pa
     assert shlex.split(printed[-1]) == ["comet-compare", *inputs, *model]
 
 
+def test_the_command_scores_as_its_options_say(files: List[str], tmp_path: Path, capsys) -> None:
+    """Each option changes what is written: compared with the function, which other tests compare with sacreBLEU."""
+    second = write(tmp_path / "second", [line.replace("the", "a") for line in REFERENCE])
+    systems = score.read_systems([files[3], files[5]])
+
+    def written(*options: str) -> dict:
+        score.main([*files[:2], *options[:1], *files[2:], *options[1:], "--metrics", "bleu", "--json", str(tmp_path / "j")])
+        return json.loads((tmp_path / "j").read_text(encoding="utf-8"))
+
+    second_lines = second.read_text(encoding="utf-8").splitlines()
+    plain = {"samples": 40, "seed": 3, "metrics": ("bleu",), "tokenize": "char", "more_references": [second_lines]}
+    options = [str(second), "--samples", "40", "--seed", "3", "--tokenize", "char"]
+    expected = score.score_systems(systems, REFERENCE, **plain)
+    assert written(*options) == expected
+    for name, value in (("samples", 41), ("seed", 4), ("tokenize", "13a"), ("more_references", ())):
+        assert score.score_systems(systems, REFERENCE, **{**plain, name: value}) != expected, name
+
+
+def test_the_bootstrap_has_its_own_samples_and_seed() -> None:
+    """The smallest p of n samples is 1 / (n + 1); of two systems that are near, p changes with the seed."""
+    far = [score.System("a", REFERENCE), score.System("b", WORSE)]
+    for samples in (9, 19):
+        row = score.score_systems(far, REFERENCE, samples=samples, metrics=("bleu",))["systems"][1]
+        assert row["p_value"] == pytest.approx(1 / (samples + 1))
+    mixed = [line if number % 3 else worse for number, (line, worse) in enumerate(zip(REFERENCE, WORSE))]
+    other = [line if number % 3 != 1 else worse for number, (line, worse) in enumerate(zip(REFERENCE, WORSE))]
+    near = [score.System("a", mixed), score.System("b", other)]
+    found = {
+        seed: [
+            score.score_systems(near, REFERENCE, samples=50, seed=seed, metrics=("bleu",))["systems"][1]["p_value"]
+            for _ in range(2)
+        ]
+        for seed in (1, 2, 3)
+    }
+    assert all(first == again for first, again in found.values()) and len({first for first, _ in found.values()}) > 1
+
+
 def test_one_system_is_not_compared_by_comet() -> None:
     commands = score_comet.comet_commands(Path("x"), ["a.txt"])
     assert [command.split()[0] for command in commands] == ["comet-score"]

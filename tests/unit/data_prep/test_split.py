@@ -8,6 +8,7 @@ from data_prep.io import InputError, read_json
 from data_prep.split import Shares, main, shares_from_ratios, split_files, split_of
 
 SHARES = Shares(buckets=10, valid=2, test=1)
+BUCKETS = ["--valid-buckets", "2", "--test-buckets", "1"]  # of 10
 
 
 @pytest.fixture
@@ -51,8 +52,24 @@ def test_split_depends_on_the_sentence_alone(corpus, tmp_path):
     where = {row: split_of(row, SHARES) for row in rows}
     assert all(split_of((source, "another translation"), SHARES) == name for (source, _), name in where.items())
     whole = Shares(10, 2, 1, hash_on="tuple")
-    assert any(split_of(row, whole) != split_of((row[0], "another"), whole) for row in rows)
+    for column in (0, 1):
+        others = [row[:column] + ("another",) + row[column + 1 :] for row in rows]
+        assert any(split_of(row, whole) != split_of(other, whole) for row, other in zip(rows, others)), column
     assert any(split_of(row, Shares(10, 2, 1, salt="x")) != name for row, name in where.items())
+
+
+@pytest.mark.parametrize("shares", [["--valid-ratio", "0.2", "--test-ratio", "0.1"], ["--buckets", "10", *BUCKETS]])
+@pytest.mark.parametrize(("hash_on", "salt"), [("source", ""), ("tuple", ""), ("source", "x"), ("tuple", "x")])
+def test_the_command_splits_by_what_it_was_asked_for(corpus, tmp_path, shares, hash_on, salt):
+    rows, paths = corpus
+    options = ["--hash-on", hash_on, "--salt", salt, *shares]
+    main(["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), *options])
+    expected = Shares(10, 2, 1, hash_on, salt)
+    for name in ("train", "valid", "test"):
+        assert read_split(tmp_path / "o", name) == [row for row in rows if split_of(row, expected) == name]
+    apart = {row[0] for row in read_split(tmp_path / "o", "train")} & {row[0] for row in read_split(tmp_path / "o", "valid")}
+    assert bool(apart) == (hash_on == "tuple"), "two translations of a sentence may part only where the tuple is hashed"
+    assert read_json(tmp_path / "o" / "split.json")["options"]["hash_on"] == hash_on
 
 
 def test_larger_shares_only_take_from_train(corpus):

@@ -73,6 +73,8 @@ def test_text_survives_the_way_there_and_back(trained, tmp_path, model_type):
     assert (tmp_path / "out").read_text(encoding="utf-8").splitlines() == lines
     encoded = (tmp_path / "pieces").read_text(encoding="utf-8").splitlines()
     assert "<2de>" in encoded[20].split()
+    in_batches = pieces.encode_lines(pieces.load_model(model), lines * 50)  # more than one batch
+    assert [" ".join(found) for found in in_batches] == encoded * 50 and len(lines) * 50 > pieces.BATCH_LINES
     assert counts["lines"] == 23
     assert counts["without_pieces"] == 1
     assert counts["unknown"] >= 3
@@ -208,16 +210,32 @@ def pieces_without_latin(folder):
     return folder / "m"
 
 
-def test_unchanged_files_are_skipped(trained, tmp_path, capsys):
-    text = tmp_path / "text"
+@pytest.mark.parametrize("change", [None, "text", "model", "dict", "no dict", "max_unknown", "output"])
+def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_path, capsys, change):
+    for name in ("text.model", "dict.txt"):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    text, out = tmp_path / "text", tmp_path / "out"
     text.write_text("kalo mi\n")
-    arguments = (trained / "text.model", [text], [tmp_path / "out"], trained / "dict.txt", 0.2, tmp_path / "steps")
-    first = spm.apply(*arguments)
-    assert spm.apply(*arguments) == first
-    assert "unchanged, skipped" in capsys.readouterr().err
-    text.write_text("mi kalo mi\n")
-    assert spm.apply(*arguments) != first
-    assert "skipped" not in capsys.readouterr().err
+    arguments = {"dictionary": tmp_path / "dict.txt", "max_unknown": 1.0, "steps": tmp_path / "steps"}
+
+    spm.apply(tmp_path / "text.model", [text], [out], **arguments)
+    if change == "text":
+        text.write_text("mi kalo mi\n")
+    elif change == "model":
+        train([trained / "text"], tmp_path / "text.model", tmp_path / "d", TrainOptions(40))
+    elif change == "dict":
+        (tmp_path / "dict.txt").write_text((trained / "dict.txt").read_text(encoding="utf-8") + "new 1\n", encoding="utf-8")
+    elif change == "no dict":
+        arguments["dictionary"] = None
+    elif change == "max_unknown":
+        arguments["max_unknown"] = 0.9
+    elif change == "output":
+        out.write_text("kalo\n")
+    capsys.readouterr()
+    again = spm.apply(tmp_path / "text.model", [text], [out], **arguments)
+    assert ("unchanged, skipped" in capsys.readouterr().err) == (change is None)
+    scratch = spm.apply(tmp_path / "text.model", [text], [tmp_path / "scratch" / "out"], **{**arguments, "steps": None})
+    assert again == scratch and out.read_bytes() == (tmp_path / "scratch" / "out").read_bytes()
 
 
 def test_models_and_dictionaries_that_are_none(trained, tmp_path):

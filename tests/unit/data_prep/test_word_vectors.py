@@ -42,6 +42,17 @@ def test_each_option_changes_the_vectors(text: Path, change: Any) -> None:
     assert before.vectors.shape != after.vectors.shape or not np.array_equal(before.vectors, after.vectors)
 
 
+@pytest.mark.parametrize(("method", "sg"), [("skipgram", 1), ("cbow", 0)])
+def test_vectors_are_gensims(text: Path, method: str, sg: int) -> None:
+    from gensim.models import Word2Vec
+
+    own = {"vector_size": 8, "window": 2, "negative": 2, "epochs": 2, "min_count": 2}
+    stock = Word2Vec([line.split() for line in text.read_text().splitlines()], sg=sg, seed=5, workers=1, **own)
+    found = train_vectors(text, VectorOptions(**SMALL, method=method, seed=5))
+    assert found.words == stock.wv.index_to_key
+    np.testing.assert_array_equal(found.vectors, stock.wv.vectors)
+
+
 def test_the_command_line(text: Path, tmp_path: Path, capsys: Any) -> None:
     options = [part for name, value in SMALL.items() for part in (f"--{name.replace('_', '-')}", str(value))]
     word_vectors.main(["--input", str(text), "--output", str(tmp_path / "v"), *options])

@@ -65,6 +65,9 @@ def test_the_order_is_reference_then_hypothesis() -> None:
     scorer = filled("rouge")
     scorer.ref, scorer.pred = ["a b c d"], ["a b"]
     assert "ROUGE-1 = 66.67 (P = 100.00 R = 50.00)" in scorer.result_string()
+    scorer.pred = ["b a"]
+    assert "ROUGE-1 = 66.67 (" in scorer.result_string()
+    assert scorer.score() == pytest.approx(100 / 3), "the score is that of ROUGE-L, which counts the order"
 
 
 def test_rouge_options_change_the_score() -> None:

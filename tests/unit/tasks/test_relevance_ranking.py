@@ -81,6 +81,15 @@ def test_other_symbols_are_refused(grades: List[str], tmp_path: Path) -> None:
         setup(tmp_path)
 
 
+def test_grades_are_not_classes(tmp_path: Path) -> None:
+    """Grade 1 is class 0 here, and grade 0 is class 1."""
+    builders.write_ranking(tmp_path, "test.en", [("q", "w1", "w2", "1")] * 3, ["1", "0"])
+    setup(tmp_path).load_dataset("test.en")
+    builders.write_ranking(tmp_path, "test.en", [("q", "w1", "w2", "0")] * 3, ["1", "0"])
+    with pytest.raises(ValueError, match="subset test.en: no document has a grade above 0"):
+        setup(tmp_path).load_dataset("test.en")
+
+
 def test_bad_groups_are_refused(tmp_path: Path) -> None:
     builders.write_ranking(tmp_path, "test.en", [("q", "w1", "w2", "0")] * 3, ["0", "1"])
     with pytest.raises(ValueError, match="subset test.en: no document has a grade above 0"):

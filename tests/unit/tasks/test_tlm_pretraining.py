@@ -82,6 +82,19 @@ def test_two_pairs_do_not_mask_the_same_line_in_the_same_way(folder: Path) -> No
     assert sum(same) < COUNT // 2
 
 
+def test_languages_and_seeds_do_not_mask_alike(folder: Path, tmp_path: Path) -> None:
+    """Lines of equal lengths in two languages: only the stream tells them apart."""
+    data_bins.write_pair(tmp_path, "train", "en", "de")
+    for name in ("a", "b"):
+        data_bins.write_side(tmp_path, "train", f"{name}-None", name, data_bins.sentences(COUNT, 9))
+    streams = _items(setup(tmp_path, pairs="en-de", monolingual="a,b"))[COUNT:]
+    assert [_whole(item) for item in streams[:COUNT]] == [_whole(item) for item in streams[COUNT:]]
+    masked = [item["target"].tolist() for item in streams]
+    assert sum(first == second for first, second in zip(masked, masked[COUNT:])) < COUNT // 2
+    first, again, other = ([item["target"].tolist() for item in _items(setup(folder, seed=seed))] for seed in (1, 1, 2))
+    assert first == again and sum(one == two for one, two in zip(first, other)) < COUNT
+
+
 def test_epochs_reach_every_part(folder: Path) -> None:
     task = setup(folder, monolingual="en")
     first = [item["target"].tolist() for item in _items(task)]

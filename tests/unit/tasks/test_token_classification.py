@@ -107,7 +107,9 @@ def test_words_and_the_most_frequent_tag_are_logged(folder: Path, caplog: pytest
 
 
 def test_unseen_tags_are_counted_in_a_warning(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     data = load(setup(folder), "test.fr")
+    assert "test.fr: most frequent tag O, 25.0 % of all words" in caplog.messages, "words of unseen tags are words"
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1
     assert "subset test.fr: 3 of 4 words have a tag that label/dict.txt lacks" in warnings[0]
