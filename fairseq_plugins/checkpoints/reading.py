@@ -24,6 +24,10 @@ AllowedGlobal = Tuple[Any, str]
 _GIT_LFS_START = b"version https://git-lfs"
 _NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFD"
 _METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
+_OF_TORCH = {
+    *("collections.OrderedDict", "collections.Counter", "_codecs.encode"),
+    *("builtins.set", "builtins.bytearray", "builtins.complex"),
+}
 _REFUSED = re.compile(r"GLOBAL (\S+)")
 _lock = threading.Lock()  # torch's allow-list is global to the process
 
@@ -174,4 +178,4 @@ def refused_objects(stream: BinaryIO, message: str) -> List[str]:
 
 
 def _known_to_torch(name: str) -> bool:
-    return name.startswith("torch.") or name in ("collections.OrderedDict", "_codecs.encode", "collections.Counter")
+    return name.startswith("torch.") or name in _OF_TORCH
