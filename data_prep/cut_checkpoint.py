@@ -101,7 +101,7 @@ def _weights_of(path: Path) -> Tuple[Path, Dict[str, Any]]:
         return path, {}
     try:
         config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         config = None
     present = [path / name for name in WEIGHTS if (path / name).is_file()]
     if not isinstance(config, dict) or not present:

@@ -256,6 +256,8 @@ def read_json_text(text: str, where: str, first_line: int = 1) -> Any:
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         raise InputError(f"{where}, line {line}: not JSON ({error.msg} at column {error.colno})") from None
+    except RecursionError:
+        raise InputError(f"{where}: JSON that is nested too deep") from None
 
 
 def text_of(record: Any, key: str, where: str) -> str:

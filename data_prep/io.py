@@ -201,7 +201,7 @@ def read_json(path: PathLike) -> Optional[Dict[str, Any]]:
     """Read a JSON object; None when there is no such file or it is no JSON object."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 

@@ -15,6 +15,7 @@ MLM=$here/masked_lm
 PYTHON=${PYTHON:-python}
 export PYTHON PYTHONWARNINGS=ignore
 case "$TOY_SEED" in '' | *[!0-9]*) echo "quickstart: TOY_SEED=$TOY_SEED is not valid: a whole number, 0 or more" >&2; exit 2 ;; esac
+case "$UPDATES" in *[!0-9]* | 0*) echo "quickstart: UPDATES=$UPDATES is not valid: a whole number, 1 or more" >&2; exit 2 ;; esac
 # A run into a folder of another run would continue its checkpoints.
 [ ! -e "$OUT/checkpoints" ] || { echo "quickstart: removing the run in $OUT" >&2; rm -rf "$OUT"; }
 mkdir -p "$OUT"

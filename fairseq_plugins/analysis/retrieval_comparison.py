@@ -52,7 +52,7 @@ def read(path: str) -> Retrieved:
         scores = {
             pair: np.mean([[int(sign) for sign in text] for text in both], axis=0) for pair, both in found.items()
         }
-    except (OSError, UnicodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, UnicodeError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path}: valid: a file that retrieval tatoeba --json wrote, with --layer N or --dev-pair "
             f"({type(error).__name__}: {error})"

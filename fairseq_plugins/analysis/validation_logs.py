@@ -37,7 +37,7 @@ def prefixed_numbers(text: str, prefix: str) -> Dict[str, float]:
     """Numbers of a JSON object whose names begin with ``prefix``, without it; empty where the text is no JSON."""
     try:
         stats = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     numbers = {}
     for key, value in stats.items():

@@ -129,7 +129,7 @@ def read_json(file: Path, expected: str) -> Dict[str, Any]:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CheckpointError(f"checkpoint {file.parent}: has no {file.name}; expected {expected}") from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"checkpoint {file}: is no readable JSON ({error})") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {type(content).__name__}")

@@ -5,6 +5,7 @@ import math
 from typing import Any, Callable, Dict, Mapping
 
 from .errors import CheckpointError
+from .stored_options import DEEPEST_CONTENT
 
 Types = Dict[str, str]
 """JSON pointer -> "namespace", "tuple" or "float": what the value there was before it became an object, array or string."""
@@ -54,8 +55,10 @@ def from_json(value: Any, types: Mapping[str, str], where: str = "") -> Any:
     """The value that :func:`to_json` was given.
 
     Raises:
-        CheckpointError: ``types`` names a type that there is not.
+        CheckpointError: ``types`` names a type that there is not, or the value is nested too deep.
     """
+    if where.count("/") > DEEPEST_CONTENT:  # a key's own / is escaped
+        raise CheckpointError(f"{where[:40]}...: nested deeper than {DEEPEST_CONTENT}")
     if isinstance(value, dict):
         value = {key: from_json(item, types, f"{where}/{_escaped(key)}") for key, item in value.items()}
     elif isinstance(value, list):

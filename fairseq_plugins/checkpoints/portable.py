@@ -22,6 +22,7 @@ from .fingerprints import fingerprint
 from .plain import from_json, to_json
 from .reading import PathLike, read_checkpoint, read_safetensors
 from .renames import listing
+from .stored_options import check_options
 from .versions import KEY, check_format, migrated, stamp, stamped
 from .writing import atomic_path
 
@@ -31,6 +32,7 @@ WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
 SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
 """What is kept of a run's configuration; the rest (optimizer, distributed training, folders ...) tells nothing of the model."""
 _REQUIRED = (KEY, "layout", "fingerprint", "tied", "types", "training", "task_state", "dictionaries")
+_OBJECTS = ("tied", "types", "training", "task_state", "dictionaries")
 _FROZEN = re.compile(r"(?:(.*)\.)?fingerprint\.([0-9a-f]{32})")
 
 
@@ -201,10 +203,15 @@ def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
         file = source / Path(name).name
         if not file.is_file() or _sha256(file) != digest:
             raise CheckpointError(f"{file}: is missing or not the dictionary that {CONFIG} describes (sha256 {digest})")
+    try:
+        kept = from_json(
+            {name: config[name] for name in ("training", "task_state", "cfg", "args") if name in config},
+            config["types"],
+        )
+    except (CheckpointError, TypeError, ValueError) as error:  # a type that does not fit its value
+        raise CheckpointError(f"{source / CONFIG}: {error}") from error
+    check_options(kept, str(source / CONFIG))
     model = _restored(source, config)
-    kept = from_json(
-        {name: config[name] for name in ("training", "task_state", "cfg", "args") if name in config}, config["types"]
-    )
     training = kept["training"]
     history = {name: training[name] for name in ("criterion_name", "optimizer_name") if training.get(name)}
     history.update(num_updates=training.get("num_updates") or 0, lr_scheduler_state={})
@@ -232,7 +239,7 @@ def _read_config(folder: Path) -> Dict[str, Any]:
         raise CheckpointError(f"export {folder}: expected a folder with {CONFIG} and {WEIGHTS}")
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: is no JSON ({error})") from error
     if not isinstance(config, dict) or KEY not in config:
         raise CheckpointError(
@@ -244,7 +251,17 @@ def _read_config(folder: Path) -> Dict[str, Any]:
         raise CheckpointError(
             f"{file}: expected layout {LAYOUT} with {', '.join(_REQUIRED)} and cfg or args; lacks {listing(missing)}"
         )
+    wrong = [name for name in _OBJECTS if not isinstance(config[name], dict)]
+    wrong += [name for name in ("tied", "types", "dictionaries") if not _holds_text(config[name])]
+    if wrong:
+        raise CheckpointError(
+            f"{file}: expected an object under {', '.join(dict.fromkeys(wrong))}, of text where it names things"
+        )
     return config
+
+
+def _holds_text(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
 
 
 def _restored(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:

@@ -1,15 +1,12 @@
 """Reading checkpoint files that may come from anybody: nothing in them is executed."""
 
 import argparse
-import contextlib
 import importlib
 import os
-import pickletools
 import re
 import threading
-import zipfile
 from pathlib import Path
-from typing import IO, Any, Dict, Iterator, List, Optional, Set, Tuple, Union
+from typing import Any, BinaryIO, Dict, Iterator, List, Tuple, Union
 
 import safetensors
 import safetensors.torch
@@ -17,14 +14,20 @@ import torch
 from torch import Tensor
 
 from .errors import CheckpointError
+from .inspection import check_file, named_globals
+from .stored_options import check_options
 from .versions import migrated
 
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]
 
 _GIT_LFS_START = b"version https://git-lfs"
-_NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFDSUMm"
+_NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFD"
 _METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
+_OF_TORCH = {
+    *("collections.OrderedDict", "collections.Counter", "_codecs.encode"),
+    *("builtins.set", "builtins.bytearray", "builtins.complex"),
+}
 _REFUSED = re.compile(r"GLOBAL (\S+)")
 _lock = threading.Lock()  # torch's allow-list is global to the process
 
@@ -80,14 +83,15 @@ def read_checkpoint(path: PathLike) -> Dict[str, Any]:
 
     Raises:
         CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format than this package
-            knows, or holds an object outside :func:`allowed_globals` (which is named). There is no fallback to full
-            unpickling.
+            knows; a checksum in it is wrong, or it declares more than it holds; it holds an object outside
+            :func:`allowed_globals`, or an option that is code (which are named). There is no fallback to full unpickling.
     """
     file = Path(path)
     _check_readable(file)
     content = read_safetensors(file) if file.suffix == ".safetensors" else _read_pickle(file)
     if not isinstance(content, dict):
         raise CheckpointError(f"checkpoint {file}: expected a dictionary, found {type(content).__name__}")
+    check_options(content, f"checkpoint {file}")
     return migrated(content, f"checkpoint {file}")
 
 
@@ -123,16 +127,17 @@ def _check_readable(file: Path) -> None:
 
 def _read_pickle(file: Path) -> Any:
     allowed = allowed_globals()
-    with _lock:
+    with _lock, file.open("rb") as stream:
         # Leaving the context removes what it was given, so it must not be given what somebody else had allowed.
         known = set(torch.serialization.get_safe_globals())
         with torch.serialization.safe_globals([pair for pair in allowed if pair not in known]):
             try:
-                return torch.load(file, map_location="cpu", weights_only=True)
-            except MemoryError:
+                check_file(stream, str(file))
+                return torch.load(stream, map_location="cpu", weights_only=True)
+            except (MemoryError, CheckpointError):
                 raise
             except Exception as error:  # a damaged file can make the reader fail in any way
-                refused = _refused_objects(file, str(error), {name for _, name in allowed})
+                refused = refused_objects(stream, str(error))
                 if refused:
                     raise _untrusted(file, refused) from None  # torch's own text recommends to unpickle everything
                 raise _damaged(file, error) from error
@@ -153,49 +158,24 @@ def _damaged(file: Path, error: BaseException) -> CheckpointError:
     )
 
 
-def _refused_objects(file: Path, message: str, allowed: Set[str]) -> List[str]:
-    """Names of the objects for which torch refused the file; empty when it failed for another reason."""
-    named = _named_globals(file)
+def refused_objects(stream: BinaryIO, message: str) -> List[str]:
+    """Names of the objects for which torch refused a file.
+
+    Args:
+        stream: the file, at any position.
+        message: torch's error.
+
+    Returns:
+        Empty when it failed for another reason.
+    """
+    allowed, named = {name for _, name in allowed_globals()}, named_globals(stream)
     found = _REFUSED.search(message)
     if found and found.group(1).rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in named}:
-        return [found.group(1)]  # otherwise a name cut short by the end of a truncated file
+        return [
+            found.group(1) if "." in found.group(1) else f"builtins.{found.group(1)}"
+        ]  # otherwise a name cut short by the end of a truncated file
     return sorted(name for name in named if name not in allowed and not _known_to_torch(name))
 
 
 def _known_to_torch(name: str) -> bool:
-    return name.startswith("torch.") or name in ("collections.OrderedDict", "_codecs.encode", "collections.Counter")
-
-
-def _named_globals(file: Path) -> Set[str]:
-    """Every ``module.name`` that the pickles in a file refer to, found by disassembly, without executing them."""
-    names: Set[str] = set()
-    with contextlib.suppress(Exception):  # a damaged file fails in any way; the names found until then count
-        if zipfile.is_zipfile(file):
-            with zipfile.ZipFile(file) as archive:
-                for member in archive.namelist():
-                    if member.endswith("data.pkl"):
-                        with archive.open(member) as stream:
-                            _collect_globals(stream, names)
-        else:
-            with file.open("rb") as stream:
-                while True:  # older files are several pickles in a row; what follows them ends the loop
-                    _collect_globals(stream, names)
-    return names
-
-
-def _collect_globals(stream: IO[bytes], names: Set[str]) -> None:
-    strings: List[Optional[str]] = [None, None]
-    memo: Dict[Any, Optional[str]] = {}
-    for opcode, argument, _ in pickletools.genops(stream):
-        if opcode.name in ("GLOBAL", "INST"):
-            names.add(str(argument).replace(" ", ".", 1))
-        elif opcode.name == "STACK_GLOBAL":
-            names.add(f"{strings[-2]}.{strings[-1]}")
-        elif opcode.name == "MEMOIZE":
-            memo[len(memo)] = strings[-1]
-        elif opcode.name in ("BINPUT", "LONG_BINPUT", "PUT"):
-            memo[argument] = strings[-1]
-        elif opcode.name in ("BINGET", "LONG_BINGET", "GET"):
-            strings.append(memo.get(argument))
-        elif isinstance(argument, str):
-            strings.append(argument)
+    return name.startswith("torch.") or name in _OF_TORCH

@@ -13,6 +13,7 @@ from ..checkpoints.versions import summary
 from . import versions
 from .batches import EPOCH_RESUME, LOST_SENTENCES
 from .layers import ENCODER_FAST_PATH
+from .literals import LITERAL_OPTIONS
 from .mbart_languages import MBART_LANGUAGES
 from .mend import Mend
 from .numpy2 import NUMPY2
@@ -31,6 +32,7 @@ VARIABLE = "FAIRSEQ_PLUGINS_DISABLE_MENDS"
 TESTED_VERSIONS = ("0.12.2", "0.12.3.1")
 MENDS: Tuple[Mend, ...] = (
     SAFE_LOADING,
+    LITERAL_OPTIONS,
     ATOMIC_COPIES,
     CHECKPOINT_ERRORS,
     LOST_SENTENCES,
@@ -66,9 +68,10 @@ def disabled() -> Set[str]:
 
 
 def apply() -> Tuple[str, ...]:
-    """Apply every mend that is needed, not switched off and not applied yet; log the versions. Never raises.
+    """Apply every mend that is needed, not switched off and not applied yet; log the versions.
 
-    Checkpoints carry versions from here on, whatever is switched off. Returns ``applied()``.
+    Checkpoints carry versions from here on, whatever is switched off. Returns ``applied()``. Raises RuntimeError where a mend that
+    guards against hostile files cannot be applied.
     """
     off = disabled()
     try:
@@ -81,6 +84,8 @@ def apply() -> Tuple[str, ...]:
     if version not in TESTED_VERSIONS:
         logger.warning(f"fairseq {version} was not tested with this package; tested: {', '.join(TESTED_VERSIONS)}")
     for mend in MENDS:
+        if mend.name in off and mend.guards:
+            logger.warning(f"{VARIABLE} switches {mend.name} off: read no files that you do not trust ({mend.reason})")
         if mend.name not in off and mend.name not in _applied:
             _apply_one(mend)
     try:
@@ -97,6 +102,11 @@ def _apply_one(mend: Mend) -> None:
             mend.apply()
             _applied[mend.name] = mend
     except Exception as error:  # an unknown fairseq: its defect stays, the import goes on
+        if mend.guards:
+            raise RuntimeError(
+                f"the patch {mend.name} guards against hostile files ({mend.reason}) and cannot be applied to this fairseq: "
+                f"{error!r}. Install fairseq {' or '.join(TESTED_VERSIONS)}; {VARIABLE}={mend.name} goes on without it"
+            ) from error
         logger.warning(f"mend {mend.name} ({mend.reason}) could not be applied: {error!r}")
 
 

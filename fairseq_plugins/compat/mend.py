@@ -16,7 +16,8 @@ class Mend:
 
     ``name`` switches it off in ``FAIRSEQ_PLUGINS_DISABLE_MENDS``, ``reason`` is one line on what goes wrong without it,
     ``upstream`` the issue or pull request. ``needed()`` is True where the installed fairseq has the defect (and it is
-    not mended yet); ``apply()`` repairs it in this process and may raise, which then only costs a warning.
+    not mended yet); ``apply()`` repairs it in this process and may raise, which then only costs a warning; where it ``guards``
+    against hostile files, it stops the program.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Mend:
     upstream: str
     needed: Callable[[], bool]
     apply: Callable[[], None]
+    guards: bool = False
 
 
 class ModuleProxy(types.ModuleType):

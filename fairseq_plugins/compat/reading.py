@@ -1,40 +1,45 @@
 """Reading checkpoints: never a full unpickling, and errors that say which file, which object and what to do."""
 
-import argparse
 import logging
 import os
 import re
 import zipfile
 from pathlib import Path
-from typing import Any, List
+from typing import Any
 
 import torch
 
-from ..checkpoints.reading import allowed_globals
+from ..checkpoints.errors import CheckpointError
+from ..checkpoints.inspection import check_file
+from ..checkpoints.reading import allowed_globals, refused_objects
+from ..checkpoints.stored_options import check_options
 from .mend import Mend, ModuleProxy, instead_of, is_mended, source_has
 
 logger = logging.getLogger(__name__)
 
-NOT_THE_CONTENT = (FileNotFoundError, PermissionError, IsADirectoryError, MemoryError)
-REFUSED = re.compile(r"GLOBAL ([\w.]+) (?:was not an allowed|whose module)")
+NOT_THE_CONTENT = (FileNotFoundError, PermissionError, IsADirectoryError, MemoryError, CheckpointError)
 SAFE_LOADING_IS_SOUND = (2, 10)  # earlier torch has a known flaw in weights_only loading
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     """``torch.load`` that never unpickles more than tensors and what ``checkpoints.reading.allowed_globals`` lists.
 
-    ``file``: an open binary file or a path. Raises ValueError that names the file and either the object it may not
-    hold or the state the file is in.
+    ``file``: an open binary file or a path. Its checksums, its sizes and the options in it are checked. Raises ValueError that
+    names the file and either what it may not hold or the state the file is in.
     """
     kwargs.pop("pickle_module", None)
     kwargs["weights_only"] = True
+    if not hasattr(file, "seek"):
+        with open(file, "rb") as stream:
+            return load(stream, *args, **kwargs)
+    name = str(getattr(file, "name", file))
     try:
-        return torch.load(file, *args, **kwargs)
+        check_file(file, name)
+        state = torch.load(file, *args, **kwargs)
     except NOT_THE_CONTENT:
         raise
     except Exception as error:  # a damaged file can end in almost any error
-        name = str(getattr(file, "name", file))
-        refused = _refused_globals(file, str(error))
+        refused = refused_objects(file, str(error))
         # Not chained: torch's own text recommends to load the file without any check.
         if refused:
             raise ValueError(
@@ -43,20 +48,8 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
                 "and fairseq's meters: have whoever made the file save it without the rest."
             ) from None
         raise ValueError(_damage_report(name, error)) from None
-
-
-def _refused_globals(file: Any, message: str) -> List[str]:
-    """Names of the objects for which torch refused the file, none if it failed for another reason."""
-    if "Weights only load failed" not in message:
-        return []
-    names = {name if "." in name else f"builtins.{name}" for name in REFUSED.findall(message)}
-    try:
-        if hasattr(file, "seek"):
-            file.seek(0)
-        names.update(torch.serialization.get_unsafe_globals_in_checkpoint(file))
-    except Exception as error:  # not a zip file: the name in the message is all there is
-        logger.debug(f"the objects in {file} cannot be listed: {error!r}")
-    return sorted(names)
+    check_options(state, f"checkpoint {name}")
+    return state
 
 
 def _damage_report(name: str, error: BaseException) -> str:
@@ -77,10 +70,7 @@ def _damage_report(name: str, error: BaseException) -> str:
 def _loads_unsafely() -> bool:
     from fairseq import checkpoint_utils
 
-    if isinstance(checkpoint_utils.torch, ModuleProxy):
-        return False
-    trusted = argparse.Namespace in torch.serialization.get_safe_globals()
-    return not (trusted and source_has(checkpoint_utils.load_checkpoint_to_cpu, "weights_only=True"))
+    return not isinstance(checkpoint_utils.torch, ModuleProxy)  # a fairseq that has weights_only=True checks no options
 
 
 def _load_safely() -> None:
@@ -123,10 +113,11 @@ def _show_errors() -> None:
 SAFE_LOADING = Mend(
     name="safe_loading",
     reason="checkpoints hold argparse.Namespace and numpy arrays, which torch >= 2.6 refuses; newer fairseq unpickles "
-    "everything instead",
+    "everything instead; no checksum is compared, and options stored in a file reach eval",
     upstream="facebookresearch/fairseq#5603, #5610, #5611",
     needed=_loads_unsafely,
     apply=_load_safely,
+    guards=True,
 )
 CHECKPOINT_ERRORS = Mend(
     name="checkpoint_errors",

@@ -124,5 +124,5 @@ def _json_lines(path: str) -> Iterator[Tuple[int, Any]]:
         for number, line in enumerate(lines, start=1):
             try:
                 yield number, json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}:{number}: no JSON ({error})") from error

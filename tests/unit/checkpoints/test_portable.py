@@ -13,6 +13,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 from fairseq_plugins.checkpoints import CheckpointError, export, fingerprint, read_checkpoint, versions, write_masked_lm
+from fairseq_plugins.checkpoints.huggingface import read_json
 from fairseq_plugins.checkpoints.plain import from_json, to_json
 from fairseq_plugins.checkpoints.portable import export_checkpoint, import_checkpoint
 from tests import builders, data_bins
@@ -268,3 +269,31 @@ def test_dictionaries_may_lie_elsewhere(tmp_path: Path, data: Path) -> None:
     assert (tmp_path / "folder" / "dict.en.txt").read_bytes() == (data / "dict.en.txt").read_bytes()
     assert export.main([str(tmp_path / "model.pt"), str(tmp_path / "bare"), "--no-dictionaries"]) == 0
     assert len(list((tmp_path / "bare").iterdir())) == 2
+
+
+@pytest.mark.parametrize("depth", [300, 100_000])
+def test_deeply_nested_json_is_refused_by_name(tmp_path: Path, data: Path, depth: int) -> None:
+    """Python's reader gives up at about a thousand levels, what goes through the values earlier."""
+    trained(tmp_path / "model.pt", data, "transformer")
+    export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
+    file = tmp_path / "folder" / "config.json"
+    nested = "[" * depth + "]" * depth
+    file.write_text(
+        json.dumps({**json.loads(file.read_text()), "task_state": {"x": 0}}).replace('{"x": 0}', f'{{"x": {nested}}}')
+    )
+    with pytest.raises(CheckpointError, match=r"config\.json.*(no JSON|nested deeper)"):
+        import_checkpoint(tmp_path / "folder", tmp_path / "made.pt")
+    assert not (tmp_path / "made.pt").exists()
+    if depth > 1000:
+        with pytest.raises(CheckpointError, match=r"config\.json: is no readable JSON"):
+            read_json(file, "a model")
+
+
+@pytest.mark.parametrize("entry", ["tied", "types", "training", "task_state", "dictionaries"])
+def test_a_folder_of_other_types_is_refused_by_name(tmp_path: Path, data: Path, entry: str) -> None:
+    trained(tmp_path / "model.pt", data, "transformer")
+    config = export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
+    for wrong in (["x"], {"x": 1}) if entry in ("tied", "types", "dictionaries") else (["x"],):
+        (tmp_path / "folder" / "config.json").write_text(json.dumps({**config, entry: wrong}))
+        with pytest.raises(CheckpointError, match=rf"config\.json.*{entry}"):
+            import_checkpoint(tmp_path / "folder", tmp_path / "made.pt")

@@ -14,6 +14,10 @@ import torch
 from fairseq.logging import meters
 
 from fairseq_plugins.checkpoints import CheckpointError, read_checkpoint
+from fairseq_plugins.checkpoints.reading import allowed_globals
+from fairseq_plugins.compat import reading as stock_reading
+
+from .hostile import HOSTILE
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 
@@ -161,7 +165,99 @@ def test_truncated_safetensors(tmp_path: Path) -> None:
     safetensors.torch.save_file({"w": torch.randn(40)}, file)
     content = file.read_bytes()
     assert torch.is_tensor(read_checkpoint(file)["w"])
-    for length in [3, 30, len(content) - 1]:
-        file.write_bytes(content[:length])
+    huge = b'{"w":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,160]}}'
+    deep = b'{"w":' * 10_000 + b"1" + b"}" * 10_000
+    hostile = [len(header).to_bytes(8, "little") + header + bytes(160) for header in (huge, deep)]
+    for damaged in [content[:3], content[:30], content[:-1], *hostile]:
+        file.write_bytes(damaged)
         with pytest.raises(CheckpointError, match=r"model\.safetensors: truncated, damaged"):
             read_checkpoint(file)
+
+
+def test_the_allow_list_entry_by_entry() -> None:
+    """Whoever adds a name here has looked at what it does with hostile arguments and a hostile state."""
+    expected = {
+        "argparse.Namespace",
+        *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
+        "numpy.ndarray",
+        "numpy.dtype",
+        *(
+            f"fairseq.{place}.{name}Meter"
+            for place in ("meters", "logging.meters")
+            for name in ("Average", "Sum", "Time", "Stopwatch")
+        ),
+    }
+    listed = allowed_globals()
+    numbers = {type(np.dtype(code)) for code in "?bhilqBHILQefdgFD"}
+    others = [(thing, name) for thing, name in listed if thing not in numbers]
+    assert {thing for thing, name in listed} >= numbers
+    assert {name for _, name in others} == expected
+    for thing, name in others:  # no name leads to another thing than it says
+        assert thing.__name__ == name.rsplit(".", 1)[-1]
+
+
+@pytest.mark.parametrize("read", [read_checkpoint, stock_reading.load])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_more_than_a_file_can_hold_is_refused_by_name(tmp_path: Path, kind: str, read: Any) -> None:
+    write, says = HOSTILE[kind]
+    write(tmp_path / "model.pt")
+    with pytest.raises(ValueError, match=rf"model\.pt.*{says}"):
+        read(tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_what_training_stores_is_within_bounds(tmp_path: Path, zipped: bool) -> None:
+    """Views, ties, scalars, empty and expanded tensors, optimizers' states; numpy numbers in either byte order."""
+    weight = torch.arange(12.0).reshape(3, 4)
+    saved = {
+        "model": {
+            "w": weight,
+            "tied": weight,
+            "view": weight[1:, ::2],
+            "one": torch.tensor(1.0),
+            "none": torch.empty(0, 5),
+        },
+        "half": [weight.to(dtype) for dtype in (torch.float16, torch.bfloat16, torch.int64, torch.bool)],
+        "new": torch.ones(3).to(torch.uint16) if zipped else None,  # the old format cannot hold it
+        "parameter": torch.nn.Parameter(weight),
+        "expanded": torch.ones(1, 1).expand(500, 500),
+        "shape": torch.Size([2**20, 2**20]),
+        "numbers": {2**31, 2**32, 2**33},
+        "numpy": [np.ones(3).astype(code) for code in (">i4", "<f8", "f2", "c16")],
+    }
+    torch.save(saved, tmp_path / "model.pt", _use_new_zipfile_serialization=zipped)
+    found = read_checkpoint(tmp_path / "model.pt")
+    assert torch.equal(found["model"]["view"], weight[1:, ::2])
+    assert [one.tolist() for one in found["numpy"]] == [[1, 1, 1]] * 4
+    assert found["expanded"].shape == (500, 500)
+    assert found["shape"] == saved["shape"]
+
+
+@pytest.mark.parametrize("read", [read_checkpoint, stock_reading.load])
+def test_every_flipped_bit_of_a_tensor_is_found(tmp_path: Path, read: Any) -> None:
+    file, draw = tmp_path / "model.pt", random.Random(3)
+    torch.save({"model": {"w": torch.arange(300.0), "v": torch.ones(70)}}, file)
+    content = file.read_bytes()
+    begin = content.index(torch.arange(300.0).numpy().tobytes())
+    for _ in range(20):
+        damaged = bytearray(content)
+        damaged[begin + draw.randrange(1200)] ^= 1 << draw.randrange(8)
+        file.write_bytes(bytes(damaged))
+        with pytest.raises(ValueError, match=r"model\.pt.*checksum of record model/data/0 is wrong"):
+            read(file)
+
+
+def test_files_without_checksums_are_read_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    torch.save({"model": {}, "w": torch.ones(3)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    before = torch.serialization.get_crc32_options()
+    try:
+        torch.serialization.set_crc32_options(False)
+        torch.save({"model": {}, "w": torch.ones(3)}, tmp_path / "without.pt")
+    finally:
+        torch.serialization.set_crc32_options(before)
+    for name in ("old.pt", "without.pt"):
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            assert torch.equal(read_checkpoint(tmp_path / name)["w"], torch.ones(3))
+        assert f"{name}: " in caplog.text
+        assert "checksums" in caplog.text

@@ -89,6 +89,17 @@ def _save_with_module_name(state: dict, path: Path, module: str) -> None:
             function.__module__ = name
 
 
+def literal_options() -> Dict[str, Any]:
+    """What comes of a text with code in it and of one without, where fairseq evaluates an option."""
+    from fairseq import utils
+
+    load_user_dir()
+    return {
+        "code": attempt(lambda: utils.eval_str_list("[len(str(7))]", int)),
+        "literal": attempt(lambda: utils.eval_str_list("[7] * 2", int)),
+    }
+
+
 def distributed_objects() -> dict:
     """Receive, as rank 1, a configuration that rank 0 sends."""
     load_user_dir()
@@ -136,6 +147,7 @@ def permute_sentences() -> dict:
 PROBES: Dict[str, Callable[[], dict]] = {
     "lost_sentences": lost_sentences,
     "safe_loading": safe_loading,
+    "literal_options": literal_options,
     "distributed_objects": distributed_objects,
     "epoch_resume": epoch_resume,
     "mbart_task": mbart_task,

@@ -44,6 +44,12 @@ def test_safe_loading(probes: Probes) -> None:
     assert "UnpicklingError" in off["error"]
 
 
+def test_literal_options(probes: Probes) -> None:
+    on, off = probes["literal_options"]["on"], probes["literal_options"]["off"]
+    assert (off["code"], off["literal"], on["literal"]) == ([1], [7, 7], [7, 7])
+    assert "no literal" in on["code"]
+
+
 def test_distributed_objects(probes: Probes) -> None:
     assert probes["distributed_objects"]["on"]["lr"] == 0.5
     assert "UnpicklingError" in probes["distributed_objects"]["off"]["error"]

@@ -1,6 +1,7 @@
 """The registry: switches, unknown versions, failing mends, applying twice."""
 
 import logging
+from dataclasses import replace
 from typing import Any, List
 
 import fairseq
@@ -42,6 +43,27 @@ def test_a_failing_mend_costs_a_warning_only(calls: List[str], caplog: pytest.Lo
         compat.apply()
     assert "mend fails (it fails) could not be applied: AttributeError('no such function')" in caplog.text
     assert "mend unclear (cannot look) could not be applied: ZeroDivisionError" in caplog.text
+
+
+def test_a_guard_that_fails_stops_the_program_unless_switched_off(
+    calls: List[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fails, works, absent, unclear = compat.MENDS
+    for mend in (fails, unclear):
+        monkeypatch.setattr(compat, "MENDS", (replace(mend, guards=True), works))
+        monkeypatch.setattr(compat, "_applied", {})
+        with pytest.raises(RuntimeError, match=rf"{mend.name} .*{compat.VARIABLE}={mend.name}"):
+            compat.apply()
+        assert calls == []
+        with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+            patch.setenv(compat.VARIABLE, mend.name)
+            assert compat.apply() == ("works",)
+        assert f"switches {mend.name} off" in caplog.text
+        calls.clear()
+
+
+def test_what_guards_against_hostile_files() -> None:
+    assert [mend.name for mend in compat.MENDS if mend.guards] == ["safe_loading", "literal_options"]
 
 
 @pytest.mark.parametrize("value", ["works", "all", " absent, works ,"])

@@ -6,6 +6,8 @@ import os
 import pytest
 
 from data_prep import io
+from data_prep.cut_checkpoint import open_checkpoint
+from data_prep.generation_text import read_json_text
 from data_prep.io import InputError
 
 GOOD = b"one\ntwo\n"
@@ -153,3 +155,13 @@ def test_json_is_the_same_bytes_for_the_same_content(tmp_path):
 def test_sha256_of_a_known_text(tmp_path):
     path = write(tmp_path / "a", b"abc")
     assert io.sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_deeply_nested_json_is_no_json(tmp_path):
+    nested = "[" * 100_000 + "]" * 100_000
+    write(tmp_path / "config.json", nested.encode())
+    assert io.read_json(tmp_path / "config.json") is None
+    with pytest.raises(InputError, match=r"--squad x.*nested too deep"):
+        read_json_text(nested, "--squad x")
+    with pytest.raises(InputError, match="--checkpoint"):
+        open_checkpoint(tmp_path)
