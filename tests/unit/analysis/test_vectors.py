@@ -74,7 +74,9 @@ def test_the_size_of_a_batch_changes_nothing(tmp_path: Path) -> None:
     torch.testing.assert_close(one.values, many.values, rtol=1e-5, atol=1e-6)
 
 
-def test_the_file_has_its_place_on_the_disk_before_it_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_has_its_place_on_the_disk_before_it_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A mapped file with holes ends the process with SIGBUS where the disk is full; it is not there before it is whole."""
     seen: List[int] = []
 
