@@ -16,6 +16,7 @@ from . import cli
 from .check import DEFAULT_SPLITS
 from .io import InputError, PathLike, check_same_counts, read_json, read_lines, sha256, write_bytes
 from .layout import PARTS, Pair, data_names, pair_record, parse_pairs, parse_splits, text_name
+from .locks import alone
 from .parallel import for_each
 from .pieces import read_dictionary
 from .steps import Step
@@ -215,15 +216,14 @@ def main(argv: Optional[List[str]] = None) -> None:
         raise InputError(f"--pieces {pieces}: valid: a path without commas, which fairseq-preprocess would split")
     count = len(read_dictionary(dictionary))
     check_output(output, pairs, dictionary)
-    (output / STEPS_FOLDER).mkdir(parents=True, exist_ok=True)
-    write_bytes(output / "dict.txt", dictionary.read_bytes())
-    cli.say(f"binarize: dictionary of {count:,} pieces")
     at_once = min(args.workers, len(pairs))
-    cli.say(f"binarize: {len(pairs)} pairs, {at_once} at a time")
     each = args.workers // at_once
-    for_each(
-        _one_pair, [(pieces, p, splits, dictionary, output, each, args.per_pair) for p in pairs], at_once, "binarize"
-    )
+    with alone(output / STEPS_FOLDER / "binarize.lock", f"--output {args.output}"):
+        write_bytes(output / "dict.txt", dictionary.read_bytes())
+        cli.say(f"binarize: dictionary of {count:,} pieces")
+        cli.say(f"binarize: {len(pairs)} pairs, {at_once} at a time")
+        jobs = [(pieces, p, splits, dictionary, output, each, args.per_pair) for p in pairs]
+        for_each(_one_pair, jobs, at_once, "binarize")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, MutableMapping, Sequence, Tuple
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -172,18 +171,16 @@ def write_checkpoint(opened: Opened, folder: PathLike) -> List[Path]:
 
     A Hugging Face folder gets ``model.safetensors`` and ``config.json``, whatever its weights were stored in.
     """
-    from fairseq_plugins.checkpoints import atomic_path
+    from fairseq_plugins.checkpoints.writing import save_checkpoint, save_tensors
 
     target = Path(folder) / (WEIGHTS[0] if opened.config else opened.path.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.resolve() == opened.path.resolve():
         raise InputError(f"--output {folder}: would overwrite --checkpoint {opened.path}; valid: another folder")
-    with atomic_path(target) as temporary:
-        if target.suffix == ".safetensors":
-            apart = {name: tensor.detach().clone().contiguous() for name, tensor in opened.state.items()}
-            safetensors.torch.save_file(apart, str(temporary), metadata={"format": "pt"})
-        else:
-            torch.save(opened.state, temporary)
+    if target.suffix == ".safetensors":
+        save_tensors({name: tensor.detach().clone().contiguous() for name, tensor in opened.state.items()}, target)
+    else:
+        save_checkpoint(opened.state, target)
     if not opened.config:
         return [target]
     text = json.dumps(opened.config, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

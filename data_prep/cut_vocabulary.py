@@ -10,6 +10,7 @@ from .cut_checkpoint import cut, open_checkpoint, write_checkpoint
 from .cut_rows import Rows, choose_rows, count_corpus, unknown_share, write_rows
 from .encode import DEFAULT_MAX_UNKNOWN
 from .io import InputError, PathLike, write_bytes
+from .locks import alone
 from .steps import write_manifest
 
 MANIFEST = "cut_vocabulary.json"
@@ -124,7 +125,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
     options = {name: value for name, value in vars(args).items() if name != "dict"}
-    counts = cut_vocabulary(dictionary=args.dict, **options)
+    with alone(Path(args.output) / ".lock", f"--output {args.output}"):
+        counts = cut_vocabulary(dictionary=args.dict, **options)
     cli.say(f"cut_vocabulary: {args.output}: " + ", ".join(f"{name} {value:,}" for name, value in counts.items()))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from . import cli
-from .io import InputError, PathLike, write_json
+from .io import InputError, PathLike, naming, unfinished, write_json
 from .steps import FORMAT, Step, facts
 
 COPY_BYTES = 1 << 20
@@ -111,14 +111,15 @@ def _unpacked(stream: IO[bytes], name: str) -> IO[bytes]:
 
 def _write(stream: IO[bytes], target: Path) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.tmp-{os.getpid()}")
+    temporary = unfinished(target)
     try:
-        with open(temporary, "wb") as file:
-            shutil.copyfileobj(stream, file, COPY_BYTES)
-            size = file.tell()
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        with naming(target):
+            with open(temporary, "wb") as file:
+                shutil.copyfileobj(stream, file, COPY_BYTES)
+                size = file.tell()
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
     return size

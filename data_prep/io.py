@@ -5,7 +5,8 @@ import itertools
 import json
 import os
 import re
-from contextlib import contextmanager
+import secrets
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple, Union
 
@@ -15,6 +16,8 @@ BYTE_ORDER_MARK = "\ufeff"
 # What str.splitlines or a text-mode reader takes for the end of a line, besides LF; and NUL.
 LINE_BREAKERS = re.compile("[\x00\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 CHUNK_BYTES = 1 << 20
+TOKEN_BYTES = 4
+TOKEN_PATTERN = "[0-9a-f]" * 2 * TOKEN_BYTES  # how the names of unfinished files end
 
 
 class InputError(ValueError):
@@ -125,6 +128,22 @@ def count_lines(path: PathLike, option: str) -> int:
         return sum(1 for _ in file)
 
 
+def unfinished(target: Path) -> Path:
+    """A new name beside ``target`` for what is not whole yet; no other process takes it, on any machine."""
+    return target.with_name(f".{target.name}.tmp-{secrets.token_hex(TOKEN_BYTES)}")
+
+
+@contextmanager
+def naming(target: Path) -> Iterator[None]:
+    """Name the file or folder in an error of writing: the system's own says only that the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None and f".{target.name}.tmp-" not in str(error.filename):
+            raise  # it names another file already: one of the inputs
+        raise OSError(error.errno, error.strerror or str(error), str(target)) from error
+
+
 @contextmanager
 def atomic_writers(
     paths: Sequence[PathLike], option: str, inputs: Sequence[PathLike] = (), empty_ok: bool = False
@@ -142,24 +161,27 @@ def atomic_writers(
     """
     targets = [Path(path) for path in paths]
     _check_targets(targets, option, inputs)
-    temporary = [target.with_name(f".{target.name}.tmp-{os.getpid()}") for target in targets]
+    temporary = [unfinished(target) for target in targets]
     files: List[TextIO] = []
     try:
         for target, path in zip(targets, temporary):
             target.parent.mkdir(parents=True, exist_ok=True)
             files.append(open(path, "w", encoding="utf-8", newline="\n"))
-        yield list(files)
+        with naming(targets[0] if len(targets) == 1 else targets[0].parent):
+            yield list(files)
         for target, file in zip(targets, files):
-            file.flush()
-            if not empty_ok and file.tell() == 0:
-                raise InputError(f"{option} {target}: no line was left to write, so nothing was written")
-            os.fsync(file.fileno())
+            with naming(target):
+                file.flush()
+                if not empty_ok and file.tell() == 0:
+                    raise InputError(f"{option} {target}: no line was left to write, so nothing was written")
+                os.fsync(file.fileno())
         for target, path, file in zip(targets, temporary, files):
             file.close()
             os.replace(path, target)
     finally:
         for file in files:
-            file.close()
+            with suppress(OSError):  # a full disk once more
+                file.close()
         for path in temporary:
             path.unlink(missing_ok=True)
 
@@ -180,13 +202,14 @@ def write_bytes(path: PathLike, data: bytes) -> None:
     """Write a file so that it is either the old one or the complete new one."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.tmp-{os.getpid()}")
+    temporary = unfinished(target)
     try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        with naming(target):
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -1,17 +1,15 @@
 """Two texts to lexicons of both directions: words, word vectors, one space, nearest words. Finished steps are skipped."""
 
 import argparse
-import fcntl
-import os
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence
 
 from . import cli, induce_lexicon, map_vectors, word_vectors, words
 from .io import InputError, PathLike, read_json
 from .layout import parse_pairs
 from .lexicon_files import Named, check_places, check_readable, version
+from .locks import alone
 from .steps import Step, write_manifest
 
 MANIFEST, MAP_REPORT, LEXICON_REPORT = "manifest.json", "map.json", "lexicon.json"
@@ -68,33 +66,13 @@ class Pipeline:
         notes = [Path(f"{path}.json") for kind in KINDS[:2] for path in self.files(kind)]
         check_places(inputs, [("--out", path) for path in (*made, *notes)])
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> ContextManager[None]:
         """Keep other runs of this pair, in either direction, out of OUT. A kill frees it.
 
         Raises:
             InputError: another run is at work there.
         """
-        self.top.mkdir(parents=True, exist_ok=True)
-        path = self.top / f".{'-'.join(sorted(self.pair))}.lock"
-        busy = InputError(
-            f"--out {self.top}: another run of {'-'.join(self.pair)} is at work there; valid: another folder, or wait for its end"
-        )
-        with open(path, "ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise busy from None
-            except OSError as error:
-                cli.say(
-                    f"lexicon: warning: --out {self.top}: {error.strerror}; nothing keeps another run out, start none"
-                )
-            if not os.fstat(file.fileno()).st_nlink:  # the other run ended, and removed it, in between
-                raise busy
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
+        return alone(self.top / f".{'-'.join(sorted(self.pair))}.lock", f"--out {self.top} ({'-'.join(self.pair)})")
 
     def run(
         self,

@@ -11,7 +11,8 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder, make_builder
 
-from .io import InputError, PathLike, read_json
+from .io import TOKEN_PATTERN, InputError, PathLike, naming, read_json, unfinished
+from .locks import alone
 from .nlu_labels import Labels
 from .nlu_sources import Source
 from .verify import MANIFEST
@@ -27,31 +28,58 @@ def whole_folder(output: PathLike, sources: Sequence[Source]) -> Iterator[Path]:
     """Yield an empty folder that takes the output's place at the end, or vanishes after an error.
 
     Args:
-        output: may be there if it is empty or was made by this verb: it is then replaced.
+        output: may be there if it is empty or holds nothing but what this verb made: it is then replaced.
         sources: files that must not go with the old folder.
 
     Raises:
-        InputError: the output holds something else, or a source.
+        InputError: the output holds something else, or a source; another run is at work there.
     """
     target = Path(output).absolute()
     if target.exists() and not target.is_dir():
         raise InputError(f"OUT {output}: a file; valid: a folder")
-    manifest = read_json(target / MANIFEST) or {}
-    if target.is_dir() and any(target.iterdir()) and not str(manifest.get("verb", "")).startswith(VERB):
-        raise InputError(
-            f"OUT {output}: holds files that {VERB} did not make; valid: a new or empty folder, or a run's own"
-        )
+    with alone(target.with_name(f".{target.name}.lock"), f"OUT {output}"):
+        _clean(target)
+        _check(target, output, sources)
+        with _replaced(target) as made:
+            yield made
+
+
+def _clean(target: Path) -> None:
+    """Remove what a kill left, and put the old folder back if it came between the two moves."""
+    for left_over in target.parent.glob(f".{target.name}.tmp-{TOKEN_PATTERN}"):
+        old = left_over / "old"
+        if old.is_dir() and not target.exists():
+            os.replace(old, target)
+        shutil.rmtree(left_over, ignore_errors=True)
+
+
+def _check(target: Path, output: PathLike, sources: Sequence[Source]) -> None:
     for source in sources:
         if target.resolve() in source.path.resolve().parents:
             raise InputError(f"OUT {output}: holds the input {source.path}; valid: a folder without inputs")
-    for left_over in target.parent.glob(f".{target.name}.tmp-*"):
-        shutil.rmtree(left_over, ignore_errors=True)
-    temporary = target.with_name(f".{target.name}.tmp-{os.getpid()}")
+    manifest = read_json(target / MANIFEST) or {}
+    ours = {MANIFEST} if str(manifest.get("verb", "")).startswith(VERB) else set()
+    ours.update(str(row.get("file")) for row in manifest.get("outputs", []) if ours and isinstance(row, dict))
+    others = sorted(
+        name
+        for name, path in ((path.relative_to(target).as_posix(), path) for path in target.rglob("*"))
+        if name not in ours and (path.is_symlink() or not path.is_dir())
+    )
+    if others:
+        raise InputError(
+            f"OUT {output}: holds files that {VERB} did not make, as {others[0]}; valid: a new or empty folder, or a run's own"
+        )
+
+
+@contextmanager
+def _replaced(target: Path) -> Iterator[Path]:
+    temporary = unfinished(target)
     old = temporary / "old"
     try:
         made = temporary / "made"
-        made.mkdir(parents=True)
-        yield made
+        with naming(target):
+            made.mkdir(parents=True)
+            yield made
         if target.exists():
             os.replace(target, old)
         os.replace(made, target)

@@ -11,6 +11,7 @@ from . import cli
 from .clean import DEDUP, DIGEST_BYTES, FORMS, UNITS, Filter, Normaliser, Rules
 from .io import InputError, PathLike, atomic_writers, read_json
 from .layout import Pair, parse_pairs, text_name
+from .locks import alone
 from .parallel import for_each
 from .steps import Step, write_manifest
 
@@ -217,5 +218,6 @@ def add_options(parser: argparse.ArgumentParser, pairs: Optional[str], rules: Ru
 def run(corpus: Corpus, args: argparse.Namespace) -> None:
     """Run the verb of a corpus with parsed options."""
     rules = Rules(args.form, args.unit, 1, args.max_length, args.max_ratio, args.dedup)
-    prepare(corpus, parse_pairs(args.pairs), Recipe(rules, args.valid_every), args.output, args.workers)
+    with alone(Path(args.output) / STEPS_FOLDER / "lock", f"--output {args.output}"):
+        prepare(corpus, parse_pairs(args.pairs), Recipe(rules, args.valid_every), args.output, args.workers)
     cli.say(f"{corpus.name}: {args.output}: {len(parse_pairs(args.pairs))} pairs; manifest {args.output}/manifest.json")

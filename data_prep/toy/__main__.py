@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from typing import Callable, List, Optional
 
+from ..io import InputError
+from ..locks import alone
 from .corpus import LANGUAGES, SPLITS, check_languages, write_corpus
 
 logger = logging.getLogger("data_prep.toy")
@@ -56,7 +59,10 @@ def main(argv: Optional[List[str]] = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s | %(name)s | %(message)s")
     counts = {split: getattr(args, split) for split in SPLITS if args.split_only in (None, split)}
     try:
-        write_corpus(args.out, args.seed, counts, args.langs, _log_progress)
+        with alone(os.path.join(args.out, ".lock"), f"--out {args.out}"):
+            write_corpus(args.out, args.seed, counts, args.langs, _log_progress)
+    except InputError as error:
+        parser.error(str(error))
     except OSError as error:
         parser.error(f"argument --out: {args.out!r} cannot be written ({error.strerror}); a writable folder is needed")
     logger.info("wrote %s to %s", ", ".join(f"{split} {count}" for split, count in counts.items()), args.out)

@@ -16,9 +16,20 @@ PYTHON=${PYTHON:-python}
 export PYTHON PYTHONWARNINGS=ignore
 case "$TOY_SEED" in '' | *[!0-9]*) echo "quickstart: TOY_SEED=$TOY_SEED is not valid: a whole number, 0 or more" >&2; exit 2 ;; esac
 case "$UPDATES" in *[!0-9]* | 0*) echo "quickstart: UPDATES=$UPDATES is not valid: a whole number, 1 or more" >&2; exit 2 ;; esac
-# A run into a folder of another run would continue its checkpoints.
-[ ! -e "$OUT/checkpoints" ] || { echo "quickstart: removing the run in $OUT" >&2; rm -rf "$OUT"; }
+# A run into a folder of another run would continue its checkpoints. Only what a quickstart made is removed, file by file.
+MARK=$OUT/.quickstart
+if [ -e "$OUT" ] && [ ! -f "$MARK" ] && [ -n "$(ls -A "$OUT")" ]; then
+    echo "quickstart: OUT=$OUT holds files that no quickstart made; valid: a new or empty folder, or a quickstart's own" >&2
+    exit 2
+fi
 mkdir -p "$OUT"
+exec 9<>"$MARK"
+"$PYTHON" -c 'from data_prep import locks; locks.for_a_script()' quickstart 9 "OUT=$OUT"
+if [ -e "$OUT/checkpoints" ]; then
+    echo "quickstart: removing the results of the run in $OUT" >&2
+    rm -f "$OUT"/checkpoints/checkpoint*.pt "$OUT"/{average.pt,train.log,train.err,scores.json,table.md} \
+        "$OUT"/generate-{0,10}.{log,err} "$OUT"/hypotheses-{0,10}.de
+fi
 start=$SECONDS
 step() { printf '\n[%3d s] %s\n' "$((SECONDS - start))" "$*"; }
 

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checkpoints import atomic_path
+
 logger = logging.getLogger(__name__)
 
 SECONDS = 10.0
@@ -67,13 +69,14 @@ def sentence_vectors(
         encoder: tokens (B, S) -> list of L + 1 tensors (B, S, C), with ``layout.padding_idx``, as
             ``modules.text_encoder.TextEncoder``; in evaluation mode, on the device that is to compute.
         rows: (S,) int64 each; batches hold sentences of similar lengths, the vectors come in the order of ``rows``.
-        path: ``.npy`` file that the vectors are written to, float32.
+        path: ``.npy`` file that the vectors are written to, float32; it appears when all of them are there.
         layers: which to keep; all when None.
         max_tokens: tokens of a batch with its padding, at most; a longer sentence is a batch of its own.
         name: of the text, for progress.
 
     Raises:
         ValueError: no such layer, an option out of range, an empty text.
+        OSError: the disk is full; nothing is left there.
 
     Source: Ji et al. 2024, section 3.2.
     """
@@ -81,6 +84,14 @@ def sentence_vectors(
         raise ValueError(f"--max-tokens must be at least 1; got {max_tokens}")
     if not rows:
         raise ValueError(f"{name}: no sentences")
+    with atomic_path(path) as temporary:
+        kept, values = _write_vectors(encoder, rows, str(temporary), layers, max_tokens, name)
+    return LayerVectors(kept, torch.from_numpy(values))
+
+
+def _write_vectors(
+    encoder: Any, rows: Sequence[Tensor], path: str, layers: Optional[Sequence[int]], max_tokens: int, name: str
+) -> Tuple[Tuple[int, ...], Any]:
     device = next(encoder.parameters()).device
     padding = encoder.layout.padding_idx
     kept: Tuple[int, ...] = ()
@@ -95,8 +106,7 @@ def sentence_vectors(
             wrong = [layer for layer in kept if not 0 <= layer < len(states)]
             if wrong:
                 raise ValueError(f"--layer {wrong[0]}: valid: 0 (the embedding's output) to {len(states) - 1}")
-            shape = (len(kept), len(rows), states[0].size(2))
-            values = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+            values = _reserved(path, (len(kept), len(rows), states[0].size(2)))
         keep = tokens.ne(padding)
         for place, layer in enumerate(kept):
             values[place, numbers] = mean_over(states[layer], keep).float().cpu().numpy()
@@ -105,7 +115,15 @@ def sentence_vectors(
             said = time.monotonic()
             logger.info("%s: %d of %d sentences", name, done, len(rows))
     values.flush()
-    return LayerVectors(kept, torch.from_numpy(values))
+    return kept, values
+
+
+def _reserved(path: str, shape: Tuple[int, ...]) -> Any:
+    """A mapped file that has its place on the disk: a page that finds none when it is written ends the process (SIGBUS)."""
+    values = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    with open(path, "rb+") as file:
+        os.posix_fallocate(file.fileno(), 0, os.path.getsize(path))
+    return values
 
 
 def mean_over(states: Tensor, keep: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from .reading import CheckpointError, PathLike, read_checkpoint
 from .renames import listing
 from .versions import stamped
-from .writing import atomic_path
+from .writing import save_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -236,8 +236,7 @@ def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
     """
     if Path(output).resolve() in [Path(path).resolve() for path in paths]:
         raise CheckpointError(f"--output {output}: is one of the inputs, expected another file")
-    with atomic_path(output) as temporary:
-        torch.save(stamped(average_checkpoints(paths)), temporary)
+    save_checkpoint(stamped(average_checkpoints(paths)), output)
     logger.info("wrote %s, the average of %d", output, len(paths))
 
 

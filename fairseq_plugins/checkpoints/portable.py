@@ -24,7 +24,7 @@ from .reading import PathLike, read_checkpoint, read_safetensors
 from .renames import listing
 from .stored_options import check_options
 from .versions import KEY, check_format, migrated, stamp, stamped
-from .writing import atomic_path
+from .writing import atomic_path, save_checkpoint, save_tensors
 
 logger = logging.getLogger(__name__)
 
@@ -77,23 +77,14 @@ def export_checkpoint(
     for file in files:
         with atomic_path(target / file.name) as temporary:
             temporary.write_bytes(file.read_bytes())
-    with atomic_path(target / WEIGHTS) as temporary:
-        try:
-            safetensors.torch.save_file(stored, str(temporary), metadata={"format": "pt"})
-        except (safetensors.SafetensorError, KeyError, ValueError) as error:
-            raise CheckpointError(f"checkpoint {checkpoint}: cannot be written as safetensors: {error}") from error
-        _permit_like_other_files(temporary)
+    try:
+        save_tensors(stored, target / WEIGHTS)
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {checkpoint}: cannot be written as safetensors: {error}") from error
     with atomic_path(target / CONFIG) as temporary:
         temporary.write_text(json.dumps(config, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
     logger.info("wrote %s: %d tensors, %d tied, fingerprint %s", folder, len(stored), len(tied), config["fingerprint"])
     return config
-
-
-def _permit_like_other_files(file: Path) -> None:
-    """safetensors makes files that only their owner may read."""
-    mask = os.umask(0)
-    os.umask(mask)
-    file.chmod(0o666 & ~mask)
 
 
 def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
@@ -228,8 +219,7 @@ def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
     }
     if config["dictionaries"]:
         _set_data_folder(state, str(source.resolve()))
-    with atomic_path(checkpoint) as temporary:
-        torch.save(stamped(migrated(state, f"export {source}")), temporary)
+    save_checkpoint(stamped(migrated(state, f"export {source}")), checkpoint)
     logger.info("wrote %s: %d tensors, fingerprint %s", checkpoint, len(model), config["fingerprint"])
 
 

@@ -17,7 +17,7 @@ from .reading import PathLike, read_checkpoint
 from .renames import apply_rules, rename
 from .versions import KEY, stamped
 from .vocabularies import MASK, read_dictionary
-from .writing import atomic_path
+from .writing import save_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -173,8 +173,7 @@ def write_veco(folder: PathLike, checkpoint: PathLike) -> VECOState:
         "task_state": {},
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "version": 2}},
     }
-    with atomic_path(checkpoint) as temporary:
-        torch.save(stamped(state), temporary)
+    save_checkpoint(stamped(state), checkpoint)
     logger.info("wrote %s: %s", checkpoint, found.report.summary())
     logger.info("%s: its embeddings are not scaled: fine-tune it with --no-scale-embedding", checkpoint)
     return found

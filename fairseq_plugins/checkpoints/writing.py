@@ -2,10 +2,14 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
+import re
+import secrets
+import shutil
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping
+from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional
 
 import safetensors.torch
 import torch
@@ -18,6 +22,11 @@ from .reading import CheckpointError, PathLike
 from .renames import apply_rules, listing
 
 
+def beside(target: Path) -> Path:
+    """A new name in the folder of ``target`` for content that is not whole yet; no other process takes it, on any machine."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+
+
 @contextlib.contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yield a temporary file's path beside ``path``; on success it is flushed to disk and takes the place of ``path``.
@@ -26,21 +35,29 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
     Raises:
         CheckpointError: the folder of ``path`` does not exist, or ``path`` is a folder.
+        OSError: it cannot be written (a full disk ...): with ``path`` and the free space.
     """
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise CheckpointError(f"output {target}: expected a file name in an existing folder")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = beside(target)
     try:
         yield temporary
         with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            raise _write_error(target, error.errno, error.strerror or str(error)) from error
         raise
     _sync_folder(target.parent)
+
+
+def _write_error(target: Path, code: Optional[int], reason: str) -> OSError:
+    free = shutil.disk_usage(target.parent).free
+    return OSError(code or errno.EIO, f"{reason} ({free:,} bytes free there)", str(target))
 
 
 def _sync_folder(folder: Path) -> None:
@@ -51,6 +68,68 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class _Watched:
+    """A file that remembers why a write failed (torch.save reports only that it did)."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: Optional[OSError] = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@contextlib.contextmanager
+def atomic_file(path: PathLike) -> Iterator[Any]:
+    """As :func:`atomic_path`, but yields the binary file to write to, which may be handed to ``torch.save``."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        watched = _Watched(file)
+        try:
+            yield watched
+        except Exception as error:
+            if watched.error is not None and watched.error is not error:
+                raise watched.error from error
+            raise
+
+
+def save_checkpoint(state: Any, path: PathLike) -> None:
+    """``torch.save`` to a file that is replaced at once, when everything is on disk.
+
+    Raises:
+        CheckpointError: as :func:`atomic_path`.
+        OSError: it cannot be written: with ``path`` and the reason.
+    """
+    with atomic_file(path) as file:
+        torch.save(state, file)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
+    """Write a safetensors file, which is replaced at once and may be read by whoever may read other new files.
+
+    Raises:
+        CheckpointError: as :func:`atomic_path`.
+        OSError: it cannot be written: with ``path`` and the reason.
+    """
+    with atomic_path(path) as temporary:
+        try:
+            safetensors.torch.save_file(dict(tensors), str(temporary), metadata={"format": "pt"})
+        except safetensors.SafetensorError as error:
+            code = re.search(r"os error (\d+)", str(error))
+            if not code:
+                raise
+            raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # safetensors lets only their owner read them
 
 
 def write_masked_lm(
@@ -84,8 +163,7 @@ def write_masked_lm(
     stored = apply_rules(rounded, huggingface.EXPORT_RULES, origin, "a masked LM").tensors
     stored[huggingface.STORED_TOKEN_TYPES] = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    with atomic_path(Path(folder) / huggingface.WEIGHTS_NAME) as temporary:
-        safetensors.torch.save_file(stored, str(temporary), metadata={"format": "pt"})
+    save_tensors(stored, Path(folder) / huggingface.WEIGHTS_NAME)
     with atomic_path(Path(folder) / huggingface.CONFIG_NAME) as temporary:
         config = json.dumps(huggingface.export_config(numbers, dtype), indent=2, sort_keys=True)
         temporary.write_text(config + "\n", encoding="utf-8")

@@ -12,6 +12,8 @@ from typing import Dict, Set, Tuple
 from ..checkpoints.versions import summary
 from . import versions
 from .batches import EPOCH_RESUME, LOST_SENTENCES
+from .finished import FINISHED_RUNS
+from .folder_lock import FOLDER_LOCK
 from .layers import ENCODER_FAST_PATH
 from .literals import LITERAL_OPTIONS
 from .mbart_languages import MBART_LANGUAGES
@@ -21,7 +23,7 @@ from .precision import BF16
 from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS
 from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
 from .renamed import RENAMED_OPTIONS
-from .restarts import OWN_RUN
+from .restarts import MISSING_START, OWN_RUN
 from .saving import ATOMIC_COPIES
 from .tasks import MBART_TASK, PERMUTE_SENTENCES
 from .training_time import TRAINING_TIME
@@ -47,6 +49,9 @@ MENDS: Tuple[Mend, ...] = (
     ENCODER_FAST_PATH,
     TRAINING_TIME,
     OWN_RUN,
+    MISSING_START,
+    FINISHED_RUNS,
+    FOLDER_LOCK,  # after everything else that looks into the folder
     RENAMED_OPTIONS,
 )
 _applied: Dict[str, Mend] = {}

@@ -1,4 +1,5 @@
-"""Restarted jobs: a task that asks for it continues its own run instead of reading ``--restore-file`` again."""
+"""What a run starts from: a task that asks for it continues its own run instead of reading ``--restore-file`` again, and a file
+that is not there is refused."""
 
 import logging
 import os
@@ -9,7 +10,7 @@ from .mend import Mend, instead_of, is_mended, source_has
 
 logger = logging.getLogger(__name__)
 
-NAME = "own_run"
+NAME, NAME_START = "own_run", "missing_start"
 DEFAULT = "checkpoint_last.pt"
 OWN = ("checkpoint", "average")
 """How the names of a run's own files begin."""
@@ -30,17 +31,10 @@ def _continue_own_runs() -> None:
 
     @instead_of(stock, NAME)
     def load_checkpoint(cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
-        if not getattr(trainer.task, "continues_its_own_run", False):
+        last = last_checkpoint(cfg, trainer)
+        if not _asks(trainer) or not os.path.isfile(last):
             return stock(cfg, trainer, **passthrough_args)
-        last = os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
-        if not os.path.isfile(last):
-            if cfg.restore_file != DEFAULT and not os.path.isfile(cfg.restore_file):
-                raise ValueError(
-                    f"--restore-file {cfg.restore_file}: no such file; training would start from random values. Valid: an existing "
-                    "checkpoint, or no --restore-file"
-                )
-            return stock(cfg, trainer, **passthrough_args)
-        if cfg.restore_file != DEFAULT and not _is_own(cfg):
+        if continues_its_run(cfg, trainer):
             logger.info(f"continuing {last}: --restore-file {cfg.restore_file} and --reset-* were for the run's start")
             with _plain_resume(cfg):
                 state = stock(cfg, trainer, **passthrough_args)
@@ -54,7 +48,22 @@ def _continue_own_runs() -> None:
     checkpoint_utils.load_checkpoint = load_checkpoint
 
 
-def _is_own(cfg: Any) -> bool:
+def last_checkpoint(cfg: Any, trainer: Any) -> str:
+    """The path of a run's own newest checkpoint."""
+    return os.path.join(cfg.save_dir, f"checkpoint_last{trainer.checkpoint_suffix}.pt")
+
+
+def continues_its_run(cfg: Any, trainer: Any) -> bool:
+    """True where --restore-file and --reset-* were for the start of a run that is now continued."""
+    asks = _asks(trainer) and cfg.restore_file != DEFAULT and not is_own(cfg)
+    return asks and os.path.isfile(last_checkpoint(cfg, trainer))
+
+
+def _asks(trainer: Any) -> bool:
+    return getattr(trainer.task, "continues_its_own_run", False)
+
+
+def is_own(cfg: Any) -> bool:
     """True where --restore-file is another checkpoint of the same run: somebody goes back to it.
 
     By its name: a pretrained ``model.pt`` may lie in the folder of the run.
@@ -91,6 +100,41 @@ def _restore_updates(trainer: Any, path: str) -> None:
     )
 
 
+def _starts_from_nothing() -> bool:
+    from fairseq.trainer import Trainer
+
+    stock = Trainer.load_checkpoint
+    return not is_mended(stock, NAME_START) and source_has(stock, 'logger.info("No existing checkpoint found {}"')
+
+
+def _refuse_missing() -> None:
+    from fairseq.file_io import PathManager
+    from fairseq.trainer import Trainer
+
+    stock = Trainer.load_checkpoint
+
+    @instead_of(stock, NAME_START)
+    def load_checkpoint(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+        cfg = self.cfg.checkpoint
+        optional = filename == last_checkpoint(cfg, self) and not PathManager.exists(filename)
+        if not optional and not PathManager.isfile(filename):
+            raise ValueError(_missing(cfg, filename, "a folder" if PathManager.exists(filename) else "no such file"))
+        return stock(self, filename, *args, **kwargs)
+
+    Trainer.load_checkpoint = load_checkpoint
+
+
+def _missing(cfg: Any, filename: str, found: str) -> str:
+    others = {getattr(cfg, name, None): name.replace("_", "-") for name in ("continue_once", "finetune_from_model")}
+    option = others.get(filename, "restore-file")
+    beside = os.path.join(cfg.save_dir, filename)
+    hint = f" (as {beside}?)" if os.path.isfile(beside) else ""
+    return (
+        f"--{option} {filename}: {found}; training would start from random values. Valid: an existing checkpoint{hint}, or no "
+        f"--{option}"
+    )
+
+
 OWN_RUN = Mend(
     name=NAME,
     reason="a restarted job reads --restore-file again and starts over; without the optimizer's state the number of updates and "
@@ -98,4 +142,12 @@ OWN_RUN = Mend(
     upstream="facebookresearch/fairseq#3641 (updates); no report of the restart found",
     needed=_starts_over,
     apply=_continue_own_runs,
+)
+MISSING_START = Mend(
+    name=NAME_START,
+    reason="a --restore-file or --finetune-from-model that is missing or a folder is logged, and training starts from random "
+    "values with exit status 0",
+    upstream="no report found",
+    needed=_starts_from_nothing,
+    apply=_refuse_missing,
 )

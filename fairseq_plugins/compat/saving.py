@@ -5,10 +5,11 @@ import logging
 import os
 import shutil
 import time
-from typing import Any, BinaryIO, Callable, Optional
+from typing import Any, BinaryIO, Callable
 
 import torch
 
+from ..checkpoints.writing import atomic_file
 from .mend import Mend, instead_of, is_mended, source_has
 
 logger = logging.getLogger(__name__)
@@ -19,24 +20,6 @@ PAUSE_SECONDS = 2.5
 COPY_BYTES = 16 * 2**20
 
 
-class _Watched:
-    """A file that remembers why a write failed (torch.save reports only that it did)."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.error: Optional[OSError] = None
-
-    def write(self, data: Any) -> int:
-        try:
-            return self._file.write(data)
-        except OSError as error:
-            self.error = error
-            raise
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
 def write_whole(path: str, write: Callable[[Any], Any]) -> None:
     """Let ``write(file)`` produce the file ``path``: the name only ever holds the old or the whole new content.
 
@@ -45,7 +28,9 @@ def write_whole(path: str, write: Callable[[Any], Any]) -> None:
     path = os.path.realpath(path)  # a link stays a link
     for attempt in range(1, TRIES + 1):
         try:
-            return _write_once(path, write)
+            with atomic_file(path) as file:
+                write(file)
+            return
         except OSError as error:
             if error.errno not in TRANSIENT or attempt == TRIES:
                 raise _explained(path, error) from error
@@ -53,45 +38,11 @@ def write_whole(path: str, write: Callable[[Any], Any]) -> None:
             time.sleep(PAUSE_SECONDS)
 
 
-def _write_once(path: str, write: Callable[[Any], Any]) -> None:
-    temporary = f"{path}.tmp"
-    watched = None
-    try:
-        with open(temporary, "wb") as file:
-            watched = _Watched(file)
-            write(watched)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        if os.path.lexists(temporary):
-            os.remove(temporary)
-        if watched is not None and watched.error is not None and watched.error is not error:
-            raise watched.error from error
-        raise
-    _sync_folder(os.path.dirname(path))
-
-
-def _sync_folder(folder: str) -> None:
-    """Make the new name last through a power failure, where the system can."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        logger.debug(f"{folder} cannot be synchronised: {error}")
-    finally:
-        os.close(descriptor)
-
-
 def _explained(path: str, error: OSError) -> OSError:
-    free = shutil.disk_usage(os.path.dirname(path)).free
     kept = f"The previous {os.path.basename(path)} is untouched. " if os.path.exists(path) else ""
     return OSError(
         error.errno,
-        f"checkpoint {path} could not be written: {error.strerror or error} ({free:,} bytes free there). {kept}"
+        f"checkpoint {path} could not be written: {error.strerror or error}. {kept}"
         "Make room and start the same command again: training resumes from the last whole checkpoint",
     )
 

@@ -1,6 +1,7 @@
 """Sentences to token rows to layer vectors: padding, order, layers, files, and input that is refused."""
 
 import logging
+import os
 from pathlib import Path
 from typing import Any, List
 
@@ -11,6 +12,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from fairseq_plugins.analysis import vectors
 from fairseq_plugins.analysis.text import TextInputs, load_segmenter, read_lines
 from fairseq_plugins.analysis.vectors import batches, mean_over, read_vectors, sentence_vectors
 from fairseq_plugins.checkpoints.encoder_layout import family_layout
@@ -70,6 +72,35 @@ def test_the_size_of_a_batch_changes_nothing(tmp_path: Path) -> None:
     model, text = encoder(), rows(LENGTHS)
     one, many = (sentence_vectors(model, text, str(tmp_path / f"{size}.npy"), max_tokens=size) for size in (1, 1000))
     torch.testing.assert_close(one.values, many.values, rtol=1e-5, atol=1e-6)
+
+
+def test_the_file_has_its_place_on_the_disk_before_it_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mapped file with holes ends the process with SIGBUS where the disk is full; it is not there before it is whole."""
+    seen: List[int] = []
+
+    def watch(states: Tensor, keep: Tensor) -> Tensor:
+        (file,) = tmp_path.iterdir()
+        seen.append(file.stat().st_blocks * 512 >= file.stat().st_size > 3 * 3000 * 8 * 4)
+        assert file.name != "x.npy"
+        return mean_over(states, keep)
+
+    monkeypatch.setattr(vectors, "mean_over", watch)
+    sentence_vectors(encoder(), rows([3] * 3000), str(tmp_path / "x.npy"))
+    assert seen
+    assert all(seen)
+    assert [file.name for file in tmp_path.iterdir()] == ["x.npy"]
+
+
+def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"No space left on device .* '.*x\.npy'"):
+        sentence_vectors(encoder(), rows(LENGTHS), str(tmp_path / "x.npy"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_only_the_layers_that_are_asked_for(tmp_path: Path) -> None:

@@ -231,8 +231,8 @@ def test_command_refuses(tmp_path: Path, capsys: pytest.CaptureFixture, line: Li
     assert sorted(os.listdir(tmp_path)) == ["1.pt", "2.pt", "3.pt"]
 
 
-def _write_then_fail(saved: Any, path: Path) -> None:
-    path.write_bytes(b"half a checkpoint")
+def _write_then_fail(saved: Any, file: Any) -> None:
+    file.write(b"half a checkpoint")
     raise OSError(28, "No space left on device")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_masked_lm, write_masked_lm
+from fairseq_plugins.checkpoints import CheckpointError, atomic_path, fingerprint, read_masked_lm, write_masked_lm
 from fairseq_plugins.modules.masked_lm import MaskedLMSizes
 from tests.unit.checkpoints.builders import SIZES, assert_same, masked_lm_tensors
 
@@ -38,3 +38,12 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"lm_head\.weight differs from the token embedding"):
         write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.weight": TENSORS[WORDS] + 1})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
+    with atomic_path(tmp_path / "a.pt") as one:
+        one.write_text("one")
+        with atomic_path(tmp_path / "a.pt") as other:
+            other.write_text("other")
+        assert (tmp_path / "a.pt").read_text() == "other"
+    assert (tmp_path / "a.pt").read_text() == "one"

@@ -1,5 +1,6 @@
 """Probes that train: resuming, restarting, mBART, bf16, errors of loading, old option names. Used by ``probes.py``."""
 
+import fcntl
 import gc
 import io
 import multiprocessing
@@ -165,6 +166,55 @@ def training_time() -> dict:
     start = ["--finetune-from-model", path, "--stop-time-hours", 1]
     state = train(at("timed"), "--max-update", 2, *start)
     return {"updates": state["optimizer_history"][-1]["num_updates"]}
+
+
+def missing_start() -> dict:
+    """Start from files that are not there, and from a folder."""
+    return {
+        "--restore-file": attempt(
+            lambda: len(train(at("one"), "--max-update", 1, "--restore-file", at("none.pt"))) > 0
+        ),
+        "--finetune-from-model": attempt(
+            lambda: len(train(at("two"), "--max-update", 1, "--finetune-from-model", at("bin"))) > 0
+        ),
+    }
+
+
+def finished_runs() -> dict:
+    """Updates of runs that have ended, and after they were started again unchanged, by what ended them."""
+    ends = {"update": ["--max-update", 2], "time": ["--stop-time-hours", 1e-9]}
+    ends["patience"] = ["--patience", 1, "--lr", 0, "--max-epoch", 9]
+    found = {}
+    for name, given in ends.items():
+        found[name] = []
+        for _ in range(2):
+            fairseq_cli.train.should_stop_early.__dict__.clear()  # as in a new process
+            checkpoint_utils.save_checkpoint.__dict__.pop("best", None)
+            state = train(at(name), *given)
+            found[name].append(state["optimizer_history"][-1]["num_updates"])
+    more = train(at("update"), "--max-update", 3)  # goes on where it was
+    return {**found, "more": more["optimizer_history"][-1]["num_updates"]}
+
+
+def folder_lock() -> dict:
+    """Train into a folder that another run holds; and what becomes of a file of the user's in a folder."""
+    for name in ("held", "own"):
+        at(name).mkdir()
+    (at("own") / "dummy").touch()
+    with open(at("held") / ".training.lock", "w") as file:  # a second descriptor: as of another process
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write("process 17")
+        file.flush()
+        held = attempt(lambda: len(train(at("held"), "--max-update", 1)) > 0)
+        unsaved = attempt(lambda: len(train(at("held"), "--max-update", 1, "--no-save")) > 0)
+    state = train(at("held"), "--max-update", 2)
+    train(at("own"), "--max-update", 1)
+    return {
+        "held": held,
+        "unsaved": unsaved,
+        "after": state["optimizer_history"][-1]["num_updates"],
+        "dummy": (at("own") / "dummy").exists(),
+    }
 
 
 def renamed_options() -> dict:

@@ -118,6 +118,29 @@ def test_training_time(probes: Probes) -> None:
     assert {key: probes["training_time"][key]["updates"] for key in ("on", "off")} == {"on": 2, "off": 1}
 
 
+def test_missing_start(probes: Probes) -> None:
+    on, off = probes["missing_start"]["on"], probes["missing_start"]["off"]
+    for option in ("--restore-file", "--finetune-from-model"):
+        assert on[option].startswith(f"ValueError: {option} ")
+        assert off[option] is True  # from random values
+
+
+def test_finished_runs(probes: Probes) -> None:
+    on, off = probes["finished_runs"]["on"], probes["finished_runs"]["off"]
+    assert (on["update"], on["time"], on["patience"], on["more"]) == ([2, 2], [1, 1], [10, 10], 3)
+    assert (off["update"], off["time"], off["patience"]) == ([2, 3], [1, 2], [10, 20])
+
+
+def test_folder_lock(probes: Probes) -> None:
+    on, off = probes["folder_lock"]["on"], probes["folder_lock"]["off"]
+    assert on["held"].startswith("ValueError: --save-dir ")
+    assert "process 17" in on["held"]
+    assert "FileNotFoundError" in on["unsaved"]  # it ran, and wrote no checkpoint that the probe could read
+    assert on["after"] == 2
+    assert on["dummy"] is True
+    assert (off["held"], off["dummy"]) == (True, False)
+
+
 def test_renamed_options(probes: Probes) -> None:
     on, off = probes["renamed_options"]["on"], probes["renamed_options"]["off"]
     assert (on["fixed"], on["cosine"]) == ([0.5, None], [-1.0, 0.5])

@@ -2,11 +2,13 @@
 
 import logging
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Dict, List
+from types import MethodType, SimpleNamespace
+from typing import Any, Dict, List, Optional
 
 import pytest
 from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.trainer import Trainer as StockTrainer
 from omegaconf import OmegaConf
 
 from fairseq_plugins.compat import restarts
@@ -101,12 +103,71 @@ def test_shards_have_a_suffix(seen: Any, tmp_path: Path) -> None:
     assert seen == [{**GIVEN, **start}, PLAIN]
 
 
-def test_a_missing_file_to_start_from_is_an_error(seen: Any, tmp_path: Path) -> None:
-    """Stock logs it and trains from random values."""
-    with pytest.raises(ValueError, match="--restore-file model.pt: no such file"):
-        checkpoint_utils.load_checkpoint(configuration(tmp_path, last=""), Trainer(asks=True))
-    checkpoint_utils.load_checkpoint(configuration(tmp_path, last=""), Trainer(asks=False))
-    assert seen == [GIVEN]
+class Starts:
+    """A trainer that reads checkpoints as fairseq's does, and says which."""
+
+    def __init__(self, cfg: Any, suffix: str = ""):
+        self.cfg, self.checkpoint_suffix, self.read = cfg, suffix, []
+        self.task = SimpleNamespace()
+        self.lr_step = self.get_train_iterator = lambda *args, **kwargs: SimpleNamespace(epoch=1)
+
+    def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> None:
+        self.read.append(filename)
+
+
+MISSING = [
+    ({"restore_file": "{0}/none.pt"}, "", "--restore-file .*none.pt: no such file"),
+    ({"restore_file": "{0}"}, "", "--restore-file .*: a folder"),
+    ({"restore_file": "{0}/model.pt"}, "-shard0", "--restore-file .*model-shard0.pt: no such file"),
+    ({"restore_file": "{0}/other/checkpoint_last.pt"}, "", "--restore-file .*: no such file"),
+    (
+        {"restore_file": "own.pt"},
+        "",
+        "--restore-file own.pt: no such file.*run/own.pt",
+    ),  # as older versions of fairseq read it
+    ({"finetune_from_model": "{0}"}, "", "--finetune-from-model .*: a folder"),
+    ({"restore_file": "{0}/run/checkpoint_last.pt"}, "", None),  # as scripts write it that are started again and again
+    ({"restore_file": "{0}/model.pt"}, "", None),
+    ({"finetune_from_model": "{0}/model.pt"}, "", None),
+    ({}, "", None),
+    ({}, "-shard0", None),
+]
+
+
+@pytest.mark.parametrize(("options", "suffix", "message"), MISSING)
+def test_a_run_starts_from_what_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: Dict[str, str], suffix: str, message: Optional[str]
+) -> None:
+    """Stock logs a file that is missing and trains from random values."""
+    monkeypatch.setattr(StockTrainer, "load_checkpoint", Starts.load_checkpoint)
+    restarts._refuse_missing()
+    (tmp_path / "run").mkdir()
+    for name in ("model.pt", "run/own.pt"):
+        (tmp_path / name).touch()
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.checkpoint.update(save_dir=f"{tmp_path}/run", no_save=True)
+    cfg.checkpoint.update({name: value.format(tmp_path) for name, value in options.items()})
+    one = Starts(cfg, suffix)
+    one.load_checkpoint = MethodType(StockTrainer.load_checkpoint, one)
+    if message is None:
+        checkpoint_utils.load_checkpoint(cfg.checkpoint, one)
+        assert one.read == [
+            *(value.format(tmp_path) for value in options.values()),
+            *([] if options else [f"{tmp_path}/run/checkpoint_last{suffix}.pt"]),
+        ]
+    else:
+        with pytest.raises(ValueError, match=message):
+            checkpoint_utils.load_checkpoint(cfg.checkpoint, one)
+        assert one.read == []
+
+
+def test_a_run_that_goes_on_does_not_need_what_it_started_from(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint_last.pt").touch()
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.checkpoint.update(save_dir=str(tmp_path), no_save=True, finetune_from_model=f"{tmp_path}/removed.pt")
+    one = Starts(cfg)
+    checkpoint_utils.load_checkpoint(cfg.checkpoint, one)
+    assert one.read == [f"{tmp_path}/checkpoint_last.pt"]
 
 
 def test_a_pretrained_file_in_the_folder_of_the_run_is_for_its_start(seen: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_plugins.checkpoints import writing
 from fairseq_plugins.compat import saving
 
 
@@ -23,8 +24,8 @@ def last(tmp_path: Path) -> Path:
 def failing_writes(monkeypatch: pytest.MonkeyPatch, code: int, failures: int, good_writes: int = 1) -> List[int]:
     """Let the first ``failures`` files fail after some good writes. Returns one entry for each file tried."""
     tried: List[int] = []
-    stock = saving._Watched.write
-    real = saving._Watched.__init__
+    stock = writing._Watched.write
+    real = writing._Watched.__init__
 
     def start(self: Any, file: Any) -> None:
         real(self, file)
@@ -37,8 +38,8 @@ def failing_writes(monkeypatch: pytest.MonkeyPatch, code: int, failures: int, go
             raise self.error
         return stock(self, data)
 
-    monkeypatch.setattr(saving._Watched, "__init__", start)
-    monkeypatch.setattr(saving._Watched, "write", write)
+    monkeypatch.setattr(writing._Watched, "__init__", start)
+    monkeypatch.setattr(writing._Watched, "write", write)
     monkeypatch.setattr(saving, "PAUSE_SECONDS", 0.0)
     return tried
 
@@ -80,6 +81,23 @@ def test_a_passing_fault_is_tried_again(last: Path, monkeypatch: pytest.MonkeyPa
     checkpoint_utils.torch_persistent_save({"step": 2, "weights": torch.zeros(1000)}, str(last))
     assert torch.load(last)["step"] == 2
     assert len(tried) == 3
+
+
+@pytest.mark.parametrize("how", ["saved", "copied"])
+def test_the_second_try_writes_the_whole_file(last: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Not what was left after, or before, the place at which the first one ended."""
+    monkeypatch.setattr(saving, "COPY_BYTES", 1000)
+    wanted, source = {"weights": torch.arange(1000)}, last.with_name("source.pt")
+    torch.save(wanted, source)
+    tried = failing_writes(monkeypatch, errno.EIO, failures=1, good_writes=3)
+    if how == "saved":
+        checkpoint_utils.torch_persistent_save(dict(wanted), str(last))
+        assert torch.equal(torch.load(last)["weights"], wanted["weights"])
+    else:
+        checkpoint_utils.PathManager.copy(str(source), str(last), overwrite=True)
+        assert last.read_bytes() == source.read_bytes()
+    assert len(tried) == 2
+    assert tried[1] > 4  # the first try ended in the middle
 
 
 def test_a_lasting_fault_ends(last: Path, monkeypatch: pytest.MonkeyPatch) -> None:

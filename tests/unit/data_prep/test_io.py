@@ -1,7 +1,6 @@
 """Text files: every kind of bad input is refused with its place, outputs appear whole or not at all."""
 
-import errno
-import os
+import resource
 
 import pytest
 
@@ -97,18 +96,33 @@ def test_an_error_keeps_the_old_output(tmp_path):
     assert left_in(tmp_path) == ["a"]
 
 
-def test_a_full_disk_keeps_the_old_output(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
+def write_lines(paths, size):
+    with io.atomic_writers(paths, "--outputs") as files:
+        for file in files:
+            file.write("new\n" * size)
 
-    old = write(tmp_path / "a", GOOD)
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"), io.atomic_writers([old], "--outputs") as (file,):
-        file.write("new\n")
-    with pytest.raises(OSError, match="No space"):
-        io.write_bytes(old, b"new\n")
-    assert old.read_bytes() == GOOD
-    assert left_in(tmp_path) == ["a"]
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]])
+@pytest.mark.parametrize("size", [100, 100_000])  # noticed at the end, and while lines are written
+def test_a_full_disk_keeps_the_old_output(tmp_path, names, size):
+    """Nothing of the attempt stays, and the message says where."""
+    olds = [write(tmp_path / name, GOOD) for name in names]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, before[1]))  # the system refuses as a full disk does
+    try:
+        with pytest.raises(OSError, match=f"File too large: '{tmp_path}"):
+            write_lines(olds, size)
+        with pytest.raises(OSError, match=f"File too large: '{tmp_path}/a'"):
+            io.write_bytes(olds[0], b"new\n" * size)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [old.read_bytes() for old in olds] == [GOOD] * len(names)
+    assert left_in(tmp_path) == names
+
+
+def test_an_error_of_an_input_keeps_its_name(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none.txt"), io.atomic_writers([tmp_path / "a"], "--outputs"):
+        open(tmp_path / "none.txt")
 
 
 def test_an_output_without_text_is_refused(tmp_path):

@@ -1,6 +1,8 @@
 """The whole way from texts to lexicons: what is made, skipped, made again, and what an error leaves."""
 
 import errno
+import fcntl
+import os
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
@@ -236,7 +238,8 @@ def test_one_run_at_a_time(texts: Path, tmp_path: Path, capsys: Any, monkeypatch
     with lexicon.Pipeline(out, ("de", "en"), both[::-1]).locked():
         half = write(out / ".en-de.tsv.tmp-1", "half")
         with pytest.raises(
-            InputError, match="--out .*out: another run of en-de is at work there; valid: another folder"
+            InputError,
+            match=rf"--out .*out \(en-de\): another run is at work there \(process {os.getpid()} on .*; valid: another",
         ):
             run(texts, out)
         assert half.exists()
@@ -249,7 +252,7 @@ def test_one_run_at_a_time(texts: Path, tmp_path: Path, capsys: Any, monkeypatch
     def unknown(*_: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(lexicon.fcntl, "flock", unknown)
+    monkeypatch.setattr(fcntl, "flock", unknown)
     with lexicon.Pipeline(out, ("en", "de"), both).locked():
         assert "No locks available; nothing keeps another run out" in capsys.readouterr().err
 

@@ -1,8 +1,12 @@
 """preprocess.sh as a whole, with BPE codes and a folder for each pair; a stub stands for fairseq-preprocess (tests/cli runs it)."""
 
+import contextlib
+import fcntl
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -75,6 +79,35 @@ def test_codes_and_a_folder_for_each_pair(work, repo_root):
     said = preprocess(repo_root, work, "--codes", "codes", "--per-pair", "--workers", "3")
     assert said.count("unchanged, skipped") == 8 + 2
     assert (work / "bin" / "manifest.json").read_bytes() == before
+    with open(work / "bin/.steps/lock") as file:  # a second run at the same time
+        fcntl.flock(file, fcntl.LOCK_EX)
+        said = preprocess(repo_root, work, "--codes", "codes", "--per-pair", status=1)
+    assert "preprocess: error: --out bin: another run is at work there (process " in said
+    assert (work / "bin" / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("survivor", [False, True])
+def test_the_lock_is_the_scripts_and_its_childrens(work, repo_root, survivor):
+    """A kill frees the folder, unless something that the script started is still writing there."""
+    stub = work / "stub" / "slow"
+    hang = f'case "$*" in *apply*) touch "{work}/started"; exec sleep 60;; esac'
+    stub.write_text(f'#!/bin/sh\n{hang}\nexec "{sys.executable}" "$@"\n')
+    stub.chmod(0o755)
+    environment = dict(os.environ, PYTHON=str(stub))
+    line = ["bash", str(repo_root / "data_prep/preprocess.sh"), "--text", "text", "--dict", "dict.txt", "--out", "bin"]
+    line += ["--splits", "train,valid", "--pairs", "de-en,fr-en", "--codes", "codes", "--per-pair"]
+    first = subprocess.Popen(line, cwd=work, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while not (work / "started").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(first.pid, signal.SIGKILL) if survivor else os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        said = preprocess(repo_root, work, "--codes", "codes", "--per-pair", status=int(survivor))
+        assert (f"another run is at work there (process {first.pid} on " in said) == survivor
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(first.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(

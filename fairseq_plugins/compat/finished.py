@@ -1,0 +1,102 @@
+"""Runs that are over: started again, they do nothing, whatever ended them; ``--patience`` counts on where it was."""
+
+import logging
+import math
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Optional
+
+from .mend import Mend, instead_of, is_mended
+from .restarts import DEFAULT, continues_its_run, is_own, last_checkpoint
+
+logger = logging.getLogger(__name__)
+
+NAME = "finished_runs"
+PATIENCE = "early_stop"
+"""Where a checkpoint's extra state keeps what ``--patience`` has counted."""
+SECONDS_PER_HOUR = 3600
+
+
+def _trains_once_more() -> bool:
+    from fairseq import checkpoint_utils
+
+    spec = find_spec("fairseq_cli.train")  # not imported: that sets up logging
+    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    loop = "while epoch_itr.next_epoch_idx <= max_epoch: if lr <= cfg.optimization.stop_min_lr:"
+    return not is_mended(checkpoint_utils.load_checkpoint, NAME) and "".join(loop.split()) in "".join(source.split())
+
+
+def _do_nothing() -> None:
+    from fairseq import checkpoint_utils
+    from fairseq.trainer import Trainer
+
+    stock_load, stock_state = checkpoint_utils.load_checkpoint, Trainer.state_dict
+
+    @instead_of(stock_load, NAME)
+    def load_checkpoint(cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
+        own = os.path.isfile(last_checkpoint(cfg, trainer)) or (cfg.restore_file != DEFAULT and is_own(cfg))
+        starts_anew = cfg.reset_meters and not continues_its_run(cfg, trainer)
+        extra_state, epoch_itr = stock_load(cfg, trainer, **passthrough_args)
+        if not own or extra_state is None:
+            return extra_state, epoch_itr
+        if not starts_anew:
+            _count_on(extra_state.get(PATIENCE))
+        reason = _ended_by(trainer, epoch_itr)
+        if reason:
+            logger.info(
+                f"the run in {cfg.save_dir} has ended before: {reason}; nothing is trained, its files stay as they are"
+            )
+            epoch_itr = SimpleNamespace(next_epoch_idx=math.nan)  # below no --max-epoch, not even without one
+        return extra_state, epoch_itr
+
+    @instead_of(stock_state, NAME)
+    def state_dict(self: Any) -> Any:
+        state = stock_state(self)
+        counter = _counter()
+        if getattr(counter, "best", None) is not None:
+            state["extra_state"][PATIENCE] = {"best": float(counter.best), "num_runs": int(counter.num_runs)}
+        return state
+
+    checkpoint_utils.load_checkpoint = load_checkpoint
+    Trainer.state_dict = state_dict
+
+
+def _counter() -> Any:
+    """fairseq's function that counts for ``--patience``, in attributes of its own: of the command that runs."""
+    modules = (sys.modules.get(name) for name in ("__main__", "__mp_main__", "fairseq_cli.train"))
+    return next(filter(None, (getattr(module, "should_stop_early", None) for module in modules)), None)
+
+
+def _count_on(record: Any) -> None:
+    counter = _counter()
+    if record is not None and counter is not None:
+        counter.best, counter.num_runs = record["best"], record["num_runs"]
+
+
+def _ended_by(trainer: Any, epoch_itr: Any) -> Optional[str]:
+    """The option that a run has reached, in words; None for one that goes on. The same in every process of a job."""
+    limits, patience = trainer.cfg.optimization, trainer.cfg.checkpoint.patience
+    hours = trainer._previous_training_time / SECONDS_PER_HOUR
+    if trainer.get_num_updates() >= (limits.max_update or math.inf):
+        return f"{trainer.get_num_updates()} updates, --max-update {limits.max_update}"
+    if epoch_itr.next_epoch_idx > (limits.max_epoch or math.inf):
+        return f"{epoch_itr.next_epoch_idx - 1} epochs, --max-epoch {limits.max_epoch}"
+    if 0 < limits.stop_time_hours < hours:
+        return f"{hours:.2f} hours, --stop-time-hours {limits.stop_time_hours}"
+    runs = getattr(_counter(), "num_runs", 0)
+    if 0 < patience <= runs:
+        return f"{runs} validations without a better result, --patience {patience}"
+    return None  # --stop-min-lr: fairseq itself looks before it trains
+
+
+FINISHED_RUNS = Mend(
+    name=NAME,
+    reason="a run that has ended and is started again makes one more update (--max-update, --stop-time-hours) or goes on "
+    "(--patience)",
+    upstream="no report found",
+    needed=_trains_once_more,
+    apply=_do_nothing,
+)

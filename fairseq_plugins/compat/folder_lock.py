@@ -1,0 +1,177 @@
+"""One training run at a time in a ``--save-dir``: a lock that a kill releases."""
+
+import fcntl
+import logging
+import os
+import re
+import shlex
+import socket
+import sys
+import tempfile
+import weakref
+from dataclasses import dataclass
+from typing import Any, Dict
+
+from .mend import Mend, instead_of, is_mended, source_has
+
+logger = logging.getLogger(__name__)
+
+NAME = "folder_lock"
+FILE = ".training.lock"
+INFO_BYTES = 300
+LEFT_OVER = re.compile(r"\.checkpoint(_best|_last|_?\d|\.best_).*\.pt\.[0-9a-f]{8}\.tmp")
+"""What ``checkpoints.writing.atomic_path`` makes of the names that training writes."""
+
+
+@dataclass
+class _Held:
+    descriptor: int
+    users: int = 1
+
+
+_held: Dict[str, _Held] = {}
+
+
+def _leave_to_the_parent() -> None:
+    """A worker that loads data may outlive the run for a while: it must not keep the folder."""
+    for held in _held.values():
+        os.close(held.descriptor)  # the parent's stays locked
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
+
+
+def hold(folder: str) -> bool:
+    """Lock a folder for this process, until :func:`release`, its end or a kill. False where the system cannot lock.
+
+    Who holds it is written into ``FILE``, which is removed at the end; one that a kill leaves there stops nobody.
+
+    Raises:
+        ValueError: another process holds it; says which.
+    """
+    key = os.path.realpath(folder)
+    if key in _held:
+        _held[key].users += 1
+        return True
+    path = os.path.join(key, FILE)
+    try:
+        descriptor = _lock(path)
+    except BlockingIOError as error:
+        raise ValueError(
+            f"--save-dir {folder}: another training run writes there ({error.strerror}); two would mix their checkpoints. "
+            "Valid: another folder, or the same one when that run has ended"
+        ) from None
+    except OSError as error:
+        logger.warning(
+            f"--save-dir {folder} cannot be locked ({error}): nothing keeps a second run out, start none there"
+        )
+        return False
+    _held[key] = _Held(descriptor)
+    return True
+
+
+def release(folder: str) -> None:
+    """Give up what :func:`hold` locked."""
+    key = os.path.realpath(folder)
+    held = _held.get(key)
+    if held is None:  # a child of the process that holds it
+        return
+    held.users -= 1
+    if held.users:
+        return
+    del _held[key]
+    try:
+        os.unlink(os.path.join(key, FILE))
+    except OSError as error:
+        logger.debug(f"{FILE} stays in {folder}: {error}")
+    os.close(held.descriptor)
+
+
+def _lock(path: str) -> int:
+    """Descriptor of the locked file. Raises BlockingIOError whose text says who holds it, OSError where nobody can lock."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still_there(path, descriptor):
+                _introduce(descriptor)
+                return descriptor
+        except BlockingIOError as error:
+            other = os.pread(descriptor, INFO_BYTES, 0).decode(errors="replace") or "another process"
+            os.close(descriptor)
+            raise BlockingIOError(error.errno, other) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its holder removed it in between
+
+
+def _is_still_there(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _introduce(descriptor: int) -> None:
+    """Write who this is, as far as there is room on the disk."""
+    text = f"process {os.getpid()} on {socket.gethostname()}: {shlex.join(sys.argv)}"
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode()[:INFO_BYTES], 0)
+    except OSError as error:
+        logger.debug(f"the lock does not say whose it is: {error}")
+
+
+def clean(folder: str) -> None:
+    """Remove what killed runs left half-written. Only for who holds the lock."""
+    for name in os.listdir(folder):
+        if LEFT_OVER.fullmatch(name):
+            logger.info(f"removing {os.path.join(folder, name)}, which a run that was killed did not finish")
+            os.unlink(os.path.join(folder, name))
+
+
+def _nobody_locks() -> bool:
+    from fairseq import checkpoint_utils
+
+    stock = checkpoint_utils.load_checkpoint
+    return not is_mended(stock, NAME) and not source_has(stock, "flock")
+
+
+def _lock_folders() -> None:
+    from fairseq import checkpoint_utils
+    from fairseq.distributed import utils
+    from fairseq.file_io import PathManager
+
+    stock_load, stock_verify = checkpoint_utils.load_checkpoint, checkpoint_utils.verify_checkpoint_directory
+
+    @instead_of(stock_load, NAME)
+    def load_checkpoint(cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
+        # The first look at the folder. One process of a job holds it for all of them.
+        local = not PathManager.path_requires_pathmanager(cfg.save_dir)
+        if local and not cfg.no_save and utils.is_master(trainer.cfg.distributed_training):
+            os.makedirs(cfg.save_dir, exist_ok=True)
+            if hold(cfg.save_dir):
+                weakref.finalize(trainer, release, cfg.save_dir)  # also at the end of the process
+                clean(cfg.save_dir)
+        return stock_load(cfg, trainer, **passthrough_args)
+
+    @instead_of(stock_verify, NAME)
+    def verify_checkpoint_directory(save_dir: str) -> None:
+        """Stock makes and removes a file ``dummy``: that of a user, or of a run that starts at the same time."""
+        os.makedirs(save_dir, exist_ok=True)
+        with tempfile.TemporaryFile(dir=save_dir):
+            pass
+
+    checkpoint_utils.load_checkpoint = load_checkpoint
+    checkpoint_utils.verify_checkpoint_directory = verify_checkpoint_directory
+
+
+FOLDER_LOCK = Mend(
+    name=NAME,
+    reason="two runs with one --save-dir overwrite and resume from each other's checkpoints; the second one is now refused",
+    upstream="no report found",
+    needed=_nobody_locks,
+    apply=_lock_folders,
+)

@@ -1,0 +1,159 @@
+"""The lock on a run's folder: one process at a time, freed by a kill, not kept by its children, nothing left to remove."""
+
+import errno
+import fcntl
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
+
+import pytest
+from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import FairseqConfig
+from omegaconf import OmegaConf
+
+from fairseq_plugins.compat import folder_lock
+from fairseq_plugins.compat.folder_lock import hold, release
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Callable[[], Any]], int]]:
+    """Run a function in a child, which stays until it is killed; returns its id when the function has returned."""
+    children: List[int] = []
+
+    def run(function: Callable[[], Any]) -> int:
+        ready, done = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                function()
+                os.write(done, b"+")
+                time.sleep(60)
+            finally:
+                os._exit(1)
+        children.append(child)
+        os.close(done)
+        assert os.read(ready, 1) == b"+"
+        os.close(ready)
+        return child
+
+    yield run
+    for child in children:
+        kill(child)
+
+
+def kill(child: int) -> None:
+    try:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    except (ProcessLookupError, ChildProcessError):
+        pass
+
+
+def test_another_process_is_refused_until_the_first_is_killed(tmp_path: Path, start: Any) -> None:
+    folder = str(tmp_path / "run")
+    os.mkdir(folder)
+    child = start(lambda: hold(folder))
+    with pytest.raises(ValueError, match=rf"--save-dir {folder}: another training run .*process {child} on .*pytest"):
+        hold(folder)
+    kill(child)
+    assert os.listdir(folder) == [folder_lock.FILE]  # a kill leaves it; nobody has to remove it
+    assert hold(folder)
+    release(folder)
+    assert os.listdir(folder) == []
+
+
+def test_children_do_not_keep_it(tmp_path: Path, start: Any) -> None:
+    """A process that loads data lives on for seconds when its run is killed."""
+    assert hold(str(tmp_path))
+    try:
+        start(lambda: release(str(tmp_path)))  # of no effect there
+        assert os.listdir(tmp_path) == [folder_lock.FILE]
+    finally:
+        release(str(tmp_path))
+    start(lambda: hold(str(tmp_path)))  # while the first child is alive
+
+
+def test_runs_of_one_process_follow_each_other(tmp_path: Path, start: Any) -> None:
+    assert hold(str(tmp_path))
+    assert hold(f"{tmp_path}/../{tmp_path.name}")
+    release(str(tmp_path))
+    child = os.fork()
+    if not child:
+        try:
+            hold(str(tmp_path))
+            os._exit(0)
+        except ValueError:
+            os._exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    release(str(tmp_path))
+    start(lambda: hold(str(tmp_path)))
+
+
+def test_a_holder_that_removes_its_file_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened, then removed by the run that ended, then locked: that lock would be nobody's."""
+    stock, removed = fcntl.flock, []
+
+    def flock(descriptor: int, flags: int) -> None:
+        if not removed:
+            removed.append((tmp_path / folder_lock.FILE).unlink())
+        stock(descriptor, flags)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert hold(str(tmp_path))
+    assert os.listdir(tmp_path) == [folder_lock.FILE]
+    release(str(tmp_path))
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, code: int) -> None:
+    def refuse(*args: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert not hold(str(tmp_path))
+    assert f"--save-dir {tmp_path} cannot be locked" in caplog.text
+    release(str(tmp_path))
+
+
+class Trainer:
+    """What the lock needs of fairseq's."""
+
+    def __init__(self, cfg: Any):
+        self.cfg = cfg
+
+
+LEFT = [
+    f".checkpoint{part}.pt.0123abcd.tmp" for part in ("_last", "_best", "12", "_3_500", ".best_bleu_1.20", "1-shard0")
+]
+KEPT = [
+    "checkpoint_last.pt",
+    "dummy",
+    ".average.pt.0123abcd.tmp",
+    "checkpoint_last.pt.tmp",
+    ".checkpoints.zip.0123abcd.tmp",
+]
+
+
+@pytest.mark.parametrize(
+    ("rank", "no_save", "locked"), [(0, False, True), (1, False, False), (0, True, False)]
+)  # fmt: skip
+def test_who_locks_and_cleans(tmp_path: Path, monkeypatch: Any, rank: int, no_save: bool, locked: bool) -> None:
+    """Before anything is read: the first process of a job that saves; others' files stay."""
+    for name in (*LEFT, *KEPT):
+        (tmp_path / name).touch()
+    seen: List[List[str]] = []
+    monkeypatch.setattr(checkpoint_utils, "verify_checkpoint_directory", lambda save_dir: None)
+    monkeypatch.setattr(
+        checkpoint_utils, "load_checkpoint", lambda cfg, trainer, **more: seen.append(sorted(os.listdir(tmp_path)))
+    )
+    folder_lock._lock_folders()
+    cfg = OmegaConf.structured(FairseqConfig)
+    cfg.checkpoint.update(save_dir=str(tmp_path), no_save=no_save)
+    cfg.distributed_training.distributed_rank = rank
+    trainer = Trainer(cfg)
+    checkpoint_utils.load_checkpoint(cfg.checkpoint, trainer)
+    assert seen == [sorted([*KEPT, folder_lock.FILE] if locked else [*KEPT, *LEFT])]
+    del trainer  # the run is over
+    assert folder_lock.FILE not in os.listdir(tmp_path)

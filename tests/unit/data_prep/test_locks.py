@@ -1,0 +1,82 @@
+"""One run at a time in an output: every command that would mix two, what the second one says, and what a kill leaves."""
+
+import fcntl
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Tuple
+
+import pytest
+
+from data_prep import binarize, cut_vocabulary, nlu_folder, ted
+from data_prep.io import InputError
+from data_prep.locks import alone
+from data_prep.toy.__main__ import main as toy
+
+
+def run_binarize(out: Path) -> None:
+    dictionary = out.parent / "dict.txt"
+    dictionary.write_text("a 1\n")
+    binarize.main(["--pieces", str(out.parent), "--pairs", "de-en", "--dict", str(dictionary), "--output", str(out)])
+
+
+def run_nlu(out: Path) -> None:
+    with nlu_folder.whole_folder(out, []):
+        pass
+
+
+CUT = ["--checkpoint", "none.pt", "--dict", "none.txt", "--pieces", "none", "--output"]
+COMMANDS: Dict[str, Tuple[str, Callable[[Path], Any]]] = {
+    "toy": ("out/.lock", lambda out: toy(["--out", str(out)])),
+    "binarize": ("out/.steps/binarize.lock", run_binarize),
+    "corpora": ("out/.steps/lock", lambda out: ted.main(["--raw", "none", "--output", str(out), "--pairs", "de-en"])),
+    "cut_vocabulary": ("out/.lock", lambda out: cut_vocabulary.main([*CUT, str(out)])),
+    "nlu": (".out.lock", run_nlu),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_second_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture, name: str) -> None:
+    lock, command = COMMANDS[name]
+    path, out = tmp_path / lock, tmp_path / "out"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write("process 17")
+        file.flush()
+        with pytest.raises((InputError, SystemExit)) as refused:
+            command(out)
+    said = f"{refused.value}{capsys.readouterr().err}"
+    assert f"{out}: another run is at work there (process 17)" in said
+    assert [file for file in tmp_path.rglob("*") if file.is_file() and file.name != "dict.txt"] == [path]
+
+
+def test_a_kill_frees_it(tmp_path: Path) -> None:
+    ready, done = os.pipe()
+    child = os.fork()
+    if not child:
+        with alone(tmp_path / "made" / "lock", "--out x"):
+            os.write(done, b"+")
+            time.sleep(60)
+        os._exit(0)
+    try:
+        assert os.read(ready, 1) == b"+"
+        refusal = pytest.raises(InputError, match=rf"--out x: another run is at work there \(process {child} on ")
+        with refusal, alone(tmp_path / "made" / "lock", "--out x"):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with alone(tmp_path / "made" / "lock", "--out x"):
+        assert [path.name for path in tmp_path.rglob("*")] == ["made", "lock"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["made"]  # which another run made
+
+
+def test_a_folder_that_was_made_for_it_goes_with_it(tmp_path: Path) -> None:
+    with alone(tmp_path / "made" / "lock", "--out x"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with alone(tmp_path / "made" / "lock", "--out x"):
+        (tmp_path / "made" / "output").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["made", "output"]
