@@ -12,6 +12,7 @@ from typing import Dict, Set, Tuple
 from ..checkpoints.versions import summary
 from . import versions
 from .batches import EPOCH_RESUME, LOST_SENTENCES
+from .data_files import DAMAGED_DATA
 from .layers import ENCODER_FAST_PATH
 from .mbart_languages import MBART_LANGUAGES
 from .mend import Mend
@@ -24,6 +25,7 @@ from .restarts import OWN_RUN
 from .saving import ATOMIC_COPIES
 from .tasks import MBART_TASK, PERMUTE_SENTENCES
 from .training_time import TRAINING_TIME
+from .vocabulary_files import DAMAGED_VOCABULARIES
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +48,8 @@ MENDS: Tuple[Mend, ...] = (
     TRAINING_TIME,
     OWN_RUN,
     RENAMED_OPTIONS,
+    DAMAGED_DATA,
+    DAMAGED_VOCABULARIES,
 )
 _applied: Dict[str, Mend] = {}
 

@@ -119,6 +119,17 @@ def test_renamed_options(probes: Probes) -> None:
     assert (on["score"], off["score"]) == (["BLEU ="], ["BLEU4 ="])
 
 
+def test_damaged_data(probes: Probes) -> None:
+    on, off = probes["damaged_data"]["on"], probes["damaged_data"]["off"]
+    assert "valid.de-en.en.bin: has" in on["opened"] and off["opened"] == 20
+
+
+def test_damaged_vocabularies(probes: Probes) -> None:
+    on, off = probes["damaged_vocabularies"]["on"], probes["damaged_vocabularies"]["off"]
+    assert "dict.en.txt: line" in on["opened"]
+    assert "dict.en.txt" not in off["opened"]
+
+
 def test_cpu_processes(probes: Probes) -> None:
     on, off = probes["cpu_processes"]["on"], probes["cpu_processes"]["off"]
     assert on["updates"] == {"pytorch_ddp": [3, 3], "legacy_ddp": [3, 3]}
