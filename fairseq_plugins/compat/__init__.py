@@ -23,7 +23,7 @@ from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
 from .renamed import RENAMED_OPTIONS
 from .restarts import OWN_RUN
 from .saving import ATOMIC_COPIES
-from .tasks import MBART_TASK, PERMUTE_SENTENCES
+from .tasks import DECODING_BUILDS, MBART_TASK, PERMUTE_SENTENCES
 from .training_time import TRAINING_TIME
 from .vocabulary_files import DAMAGED_VOCABULARIES
 
@@ -50,6 +50,7 @@ MENDS: Tuple[Mend, ...] = (
     RENAMED_OPTIONS,
     DAMAGED_DATA,
     DAMAGED_VOCABULARIES,
+    DECODING_BUILDS,
 )
 _applied: Dict[str, Mend] = {}
 

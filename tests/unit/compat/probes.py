@@ -147,6 +147,15 @@ def damaged_vocabularies() -> dict:
     return {"opened": attempt(_translation)}
 
 
+def decoding_builds() -> dict:
+    """What a task knows whose model was built to be filled from a checkpoint."""
+    load_user_dir()
+    _, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(at("model/checkpoint_last.pt"))], arg_overrides={"data": str(at("bin"))}
+    )
+    return {"from_checkpoint": getattr(task, "from_checkpoint", None)}
+
+
 def _translation() -> int:
     """Target sentences of the validation set, as stock translation reads them."""
     load_user_dir()
@@ -172,6 +181,7 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "atomic_copies": atomic_copies,
     "damaged_data": damaged_data,
     "damaged_vocabularies": damaged_vocabularies,
+    "decoding_builds": decoding_builds,
 }
 
 

@@ -130,6 +130,10 @@ def test_damaged_vocabularies(probes: Probes) -> None:
     assert "dict.en.txt" not in off["opened"]
 
 
+def test_decoding_builds(probes: Probes) -> None:
+    assert [probes["decoding_builds"][state]["from_checkpoint"] for state in ("on", "off")] == [True, None]
+
+
 def test_cpu_processes(probes: Probes) -> None:
     on, off = probes["cpu_processes"]["on"], probes["cpu_processes"]["off"]
     assert on["updates"] == {"pytorch_ddp": [3, 3], "legacy_ddp": [3, 3]}
