@@ -41,7 +41,7 @@ def _import_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "folder",
         metavar="FOLDER",
-        help="with model.safetensors and config.json; or the Hugging Face folder of a VECO (cross_attention.*)",
+        help="with model.safetensors and config.json; or the Hugging Face folder of a VECO (cross_attention.* or crossattention.*)",
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file to write")
     return parser
