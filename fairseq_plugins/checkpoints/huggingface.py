@@ -155,7 +155,7 @@ def _check_config(config: Mapping[str, Any], file: Path, names: Sequence[str]) -
     for flag in ("is_decoder", "add_cross_attention"):
         if merged.get(flag) and not has_cross_attention(names):
             problems.append(
-                f"{flag} = {merged[flag]!r}, expected false (there are no cross_attention.* or crossattention.* tensors, as VECO has)"
+                f"{flag} = {merged[flag]!r}, expected false (there are no cross_attention.* tensors, as VECO has)"
             )
     if problems:
         raise CheckpointError(f"checkpoint {file}: {'; '.join(problems)}")

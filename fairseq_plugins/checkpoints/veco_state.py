@@ -77,7 +77,7 @@ def veco_state_from_folder(path: PathLike) -> VECOState:
     source = masked_lm.read_source(content, file, origin)
     own = {name: one for name, one in content.items() if huggingface.has_cross_attention([name])}
     if not own:
-        raise CheckpointError(f"{origin}: has no cross_attention.* or crossattention.* tensors, so it is no VECO; expected {veco.EXPECTED}")
+        raise CheckpointError(f"{origin}: has no cross_attention.* tensors, so it is no VECO; expected {veco.EXPECTED}")
     if source.padding_idx != 1:
         raise CheckpointError(
             f"{origin}: pad_token_id = {source.padding_idx}, expected 1, as in every fairseq dictionary"

@@ -277,6 +277,42 @@ def test_inputs_are_never_overwritten(files):
         (files / "out" / name).replace(files / name)
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--max-unknown", "2"], "--max-unknown 2.0: valid: 0 to 1"),
+        (["--min-count", "0"], "--min-count 0: valid: 1 or more"),
+        (["--keep", "none"], "--keep none: not in --dict"),
+        (["--text", "x"], "--model: valid: a sentencepiece model together with --text"),
+        (["--pieces", "nowhere"], "--pieces nowhere: no such file"),
+        (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
+        (["--dict", "nowhere.txt"], "--dict nowhere.txt: no such file"),
+        (["--output", "{files}/dict.txt"], "--output .*: is a file"),
+        (["--output", "{files}"], "--output .*: would overwrite --dict"),
+        (["--output", "{files}/full"], "--output .*full: holds files without a cut_vocabulary.json"),
+        (["--checkpoint", "{files}/hf"], "the checkpoint has 50 rows; valid: .* --max-extra-rows 10 more"),
+        (["--checkpoint", "{files}/full", "--output", "{files}/full"], "--output .*: would overwrite --checkpoint"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_read(files, monkeypatch, more, message):
+    """Neither the corpus nor the tensors."""
+
+    def read(*_):
+        raise AssertionError("was read")
+
+    monkeypatch.setattr(verb, "count_corpus", read)
+    monkeypatch.setattr(verb, "open_checkpoint", read)
+    (files / "x.pt").write_bytes(b"tensors")
+    for name, rows in (("hf", 50), ("full", 36)):
+        (files / name).mkdir()
+        (files / name / "config.json").write_text(json.dumps({"vocab_size": rows}))
+        (files / name / "model.safetensors").write_bytes(b"tensors")
+    with pytest.raises(InputError, match=message):
+        cut(files, files / "x.pt", "--max-extra-rows", "10", *(word.format(files=files) for word in more))
+    with pytest.raises(AssertionError, match="was read"):
+        cut(files, files / "x.pt")
+
+
 def test_what_counts_as_a_symbol():
     symbols = ("<mask>", "<2de>", "[en_XX]", "[en]", "__de__", "<special_1>", "__en_XX__", "[zh_CN]")
     assert all(SYMBOL.fullmatch(symbol) for symbol in symbols)
