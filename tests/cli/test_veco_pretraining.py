@@ -99,7 +99,7 @@ def test_from_pretraining_to_translation(folder: Path, run_cli: Run, user_dir: s
     state = state_of(tmp_path / "pretrained")
     done = run_cli(
         *("train", *line, "--task", "translation_from_pretrained_veco", "--source-lang", "en", "--target-lang", "de"),
-        *("--finetune-from-model", tmp_path / "pretrained" / "checkpoint_last.pt", "--keep-decoder-layers", "0,2"),
+        *("--finetune-from-model", tmp_path / "pretrained" / "checkpoint_last.pt", "--keep-decoder-layers", "0,2", "--missing-language-tag", "unk"),
         *("--no-scale-embedding", "--max-sentences", 4, "--lr", 1e-6, "--max-update", 1, "--save-dir", tmp_path / "run"),
     )  # fmt: skip
     found = state_of(tmp_path / "run")

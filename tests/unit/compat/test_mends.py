@@ -70,6 +70,8 @@ def test_mbart_task(probes: Probes) -> None:
 def test_mbart_languages(probes: Probes) -> None:
     on, off = probes["mbart_languages"]["on"], probes["mbart_languages"]["off"]
     assert (on["same"], on["decoded_same"]) == (True, True)
+    assert "--target-lang en: the dictionary has no [en], because --langs de lacks it" in on["lacking"]
+    assert off["lacking"] is True
     for what in ("started", "resumed", "decoded"):
         assert "was trained with de,en; give the same languages in the same order" in on[what], on
         assert off[what] is True, off
