@@ -52,7 +52,7 @@ def _check_tags(task: Any) -> None:
 
 MBART_LANGUAGES = Mend(
     name=NAME,
-    reason="translation_from_pretrained_bart takes --langs in any order or incomplete: a language silently gets the id of another, or <unk>",
+    reason="translation_from_pretrained_bart takes any --langs: a language silently gets the id of another, or <unk>",
     upstream="not reported: the order is asked for in the help of --langs alone",
     needed=_compares_nothing,
     apply=_compare,

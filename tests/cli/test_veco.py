@@ -173,7 +173,8 @@ def test_the_authors_command_line_decodes(trained: Trained, world: World, run_cl
     averaged = trained.folder / "averaged.pt"
     averaged.write_bytes((trained.folder / "checkpoint_last.pt").read_bytes())
     line = [
-        world.data, "--path", averaged, "--task", "translation_from_pretrained_veco", *UNNAMED, "--resized-dict-map", trained.dict_map,
+        world.data, "--path", averaged, "--task", "translation_from_pretrained_veco", *UNNAMED,
+        "--resized-dict-map", trained.dict_map,
         "--source-lang", "en", "--target-lang", "de", "--gen-subset", "test", "--beam", 5, "--remove-bpe",
         "sentencepiece", "--user-dir", user_dir, "--cpu", "--max-len-b", 8, "--num-workers", 0,
     ]  # fmt: skip

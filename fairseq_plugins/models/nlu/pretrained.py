@@ -151,7 +151,7 @@ def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
         raise ValueError(f"{OPTION}: {message}") from error
     _check_sizes(args, found.layout, origin)
     compare_languages(found.languages, dictionary, origin, found.layout.family)
-    compare_rows(found, dictionary, str(args.embedding_mismatch), origin)
+    compare_rows(found, dictionary, str(args.embedding_mismatch), str(args.unnamed_rows), origin)
     layout = with_rows(found.layout, len(dictionary))
     if args.max_source_positions is not None:
         layout = replace(layout, max_positions=args.max_source_positions)
@@ -279,15 +279,21 @@ def lacks_mask_alone(found: EncoderFile, dictionary: Dictionary) -> bool:
     return len(known) == rows or found.layout.family in MASKLESS
 
 
-def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, origin: str) -> None:
+def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
     """Compare what is known of the file's rows with the data's dictionary.
 
     Raises:
-        ValueError: entries that differ, or ``<mask>`` elsewhere than the last row of a masked LM or than a file says itself.
+        ValueError: nothing is known and ``unnamed`` is ``error``, entries that differ, or ``<mask>`` elsewhere than the last row of
+            a masked LM or than a file says itself.
     """
     rows = found.layout.vocab_size
+    if not found.entries and unnamed == "error":
+        raise ValueError(
+            f"{origin}: nothing beside it tells what its {rows:,} rows mean; put the dict.txt of its training, or its tokenizer's "
+            f"files, there. --unnamed-rows dictionary takes them to be the {len(dictionary):,} entries of the data's dictionary"
+        )
     if not found.entries:
-        logger.warning("%s: nothing beside it tells what its rows mean: they are taken to be the dictionary's", origin)
+        logger.warning("%s: its rows are taken to be the dictionary's (--unnamed-rows dictionary)", origin)
     if rows != len(dictionary) and policy == "error" and not lacks_mask_alone(found, dictionary):
         return  # the numbers will be explained
     if found.entries:
