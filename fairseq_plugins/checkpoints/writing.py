@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from . import huggingface
-from .fingerprints import fingerprint
+from .fingerprints import FINGERPRINT, fingerprint
 from .masked_lm import check_shapes
 from .reading import CheckpointError, PathLike
 from .renames import apply_rules, listing
@@ -84,12 +84,13 @@ def write_masked_lm(
     stored = apply_rules(rounded, huggingface.EXPORT_RULES, origin, "a masked LM").tensors
     stored[huggingface.STORED_TOKEN_TYPES] = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
     Path(folder).mkdir(parents=True, exist_ok=True)
+    made = fingerprint(rounded)
     with atomic_path(Path(folder) / huggingface.WEIGHTS_NAME) as temporary:
-        safetensors.torch.save_file(stored, str(temporary), metadata={"format": "pt"})
+        safetensors.torch.save_file(stored, str(temporary), metadata={"format": "pt", FINGERPRINT: made})
     with atomic_path(Path(folder) / huggingface.CONFIG_NAME) as temporary:
         config = json.dumps(huggingface.export_config(numbers, dtype), indent=2, sort_keys=True)
         temporary.write_text(config + "\n", encoding="utf-8")
-    return fingerprint(rounded)
+    return made
 
 
 def _round(tensors: Mapping[str, Tensor], dtype: torch.dtype, origin: str) -> Dict[str, Tensor]:

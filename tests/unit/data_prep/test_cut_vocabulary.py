@@ -174,6 +174,19 @@ def test_released_deltalm_and_veco_names(files):
         assert torch.equal(read["encoder.layers.0.fc1.weight"], more["encoder.layers.0.fc1.weight"])
 
 
+def test_tensors_of_one_memory_are_cut_apart(files):
+    """Those that begin at different places of it are different ones; those that are the same stay the same."""
+    both = torch.arange(70 * 4, dtype=torch.float32).view(70, 4)
+    state = {"encoder.embed_tokens.weight": both[:35], "decoder.embed_tokens.weight": both[35:]}
+    state["decoder.output_projection.weight"] = both[35:]
+    torch.save({"model": state}, files / "x.pt")
+    found = checkpoints.read_checkpoint(cut(files, files / "x.pt") / "x.pt")["model"]
+    for name, tensor in state.items():
+        assert torch.equal(found[name], tensor[[*KEPT, 34]]), name
+    memory = {name: tensor.data_ptr() for name, tensor in found.items()}
+    assert memory["decoder.embed_tokens.weight"] == memory["decoder.output_projection.weight"]
+
+
 def test_hugging_face_folder(files):
     module = builders.masked_lm(vocab_size=35)
     sizes = {name: getattr(module.sizes, name) for name in module.sizes.__dataclass_fields__}
