@@ -90,6 +90,41 @@ def open_checkpoint(path: PathLike) -> Opened:
     return opened
 
 
+def check_checkpoint(path: PathLike, folder: Path, dictionary: PathLike, pieces: int, max_extra: int) -> None:
+    """Check what can be checked of a checkpoint and of where its cut goes, without reading its tensors.
+
+    Args:
+        path: as in :func:`open_checkpoint`.
+        folder: for the outputs.
+        dictionary: dict.txt, for messages.
+        pieces: that it lists.
+        max_extra: most rows after those of dict.txt.
+
+    Raises:
+        InputError: no such file, one that would be overwritten, or a configuration of another vocabulary.
+    """
+    file, config = _weights_of(Path(path))
+    if not file.is_file():
+        raise InputError(f"--checkpoint {path}: no such file; valid: a .pt file, or a Hugging Face folder")
+    if _target(file, config, folder).resolve() == file.resolve():
+        raise InputError(f"--output {folder}: would overwrite --checkpoint {file}; valid: another folder")
+    rows = config.get("vocab_size")
+    if isinstance(rows, int) and not 0 <= rows - pieces - 4 <= max_extra:
+        raise wrong_rows(dictionary, pieces, rows, max_extra)
+
+
+def wrong_rows(dictionary: PathLike, pieces: int, rows: int, max_extra: int) -> InputError:
+    """The error of a dictionary that is not that of a checkpoint."""
+    return InputError(
+        f"--dict {dictionary}: {pieces} pieces and fairseq's four, but the checkpoint has {rows} rows; valid: as many rows, or up "
+        f"to --max-extra-rows {max_extra} more for languages and <mask>: is it this checkpoint's dictionary?"
+    )
+
+
+def _target(file: Path, config: Dict[str, Any], folder: PathLike) -> Path:
+    return Path(folder) / (WEIGHTS[0] if config else file.name)
+
+
 def layout_of(name: str) -> str:
     """Return the layout in which a tensor of this name has a row for each symbol, or ""."""
     return next((layout for layout, names in LAYOUTS.items() if names.fullmatch(name)), "")
@@ -173,7 +208,7 @@ def write_checkpoint(opened: Opened, folder: PathLike) -> List[Path]:
     """
     from fairseq_plugins.checkpoints.writing import save_checkpoint, save_tensors
 
-    target = Path(folder) / (WEIGHTS[0] if opened.config else opened.path.name)
+    target = _target(opened.path, opened.config, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.resolve() == opened.path.resolve():
         raise InputError(f"--output {folder}: would overwrite --checkpoint {opened.path}; valid: another folder")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import cli, pieces
+from .cut_checkpoint import wrong_rows
 from .io import InputError, PathLike, atomic_writers, read_lines
 from .pieces import FAIRSEQ_SPECIAL, read_dictionary
 
@@ -41,10 +42,7 @@ def count_corpus(
     Raises:
         InputError: bad input, as in :func:`read_lines`, or neither or both kinds are given.
     """
-    if bool(listed) == bool(text):
-        raise InputError("--pieces or --text: valid: one of them, files of pieces, or text with --model")
-    if bool(text) != (model is not None):
-        raise InputError("--model: valid: a sentencepiece model together with --text, and only then")
+    check_corpus(listed, text, model)
     found: Counter = Counter()
     counts: Counter = Counter()
     for line in _lines_of_pieces(listed, text, model):
@@ -52,6 +50,37 @@ def count_corpus(
         counts["pieces"] += len(line)
         found.update(line)
     return found, dict(counts)
+
+
+def check_corpus(listed: Sequence[PathLike], text: Sequence[PathLike], model: Optional[PathLike]) -> None:
+    """Check what a corpus is given as, without reading it.
+
+    Raises:
+        InputError: neither or both kinds are given, or a file is not there.
+    """
+    if bool(listed) == bool(text):
+        raise InputError("--pieces or --text: valid: one of them, files of pieces, or text with --model")
+    if bool(text) != (model is not None):
+        raise InputError("--model: valid: a sentencepiece model together with --text, and only then")
+    for option, files in (("--pieces", listed), ("--text", text), ("--model", [] if model is None else [model])):
+        for path in files:
+            if not Path(path).exists():
+                raise InputError(f"{option} {path}: no such file")
+
+
+def check_choice(dictionary: PathLike, min_count: int, keep: Sequence[str]) -> List[str]:
+    """Check what the rows are chosen by, without the checkpoint; returns the pieces of dict.txt.
+
+    Raises:
+        InputError: a number out of range, a ``keep`` that dict.txt lacks, or a dict.txt that is none.
+    """
+    if min_count < 1:
+        raise InputError(f"--min-count {min_count}: valid: 1 or more")
+    listed = read_dictionary(dictionary)
+    missing = sorted(set(keep) - set(listed))
+    if missing:
+        raise InputError(f"--keep {missing[0]}: not in --dict {dictionary}; valid: pieces that it lists")
+    return listed
 
 
 def _lines_of_pieces(
@@ -88,19 +117,11 @@ def choose_rows(
     Raises:
         InputError: a number out of range, a ``keep`` that dict.txt lacks, or rows and dictionary do not belong together.
     """
-    if min_count < 1:
-        raise InputError(f"--min-count {min_count}: valid: 1 or more")
-    listed = read_dictionary(dictionary)
+    listed = check_choice(dictionary, min_count, keep)
     lines = list(read_lines(dictionary, "--dict", strict=False))
     extra = rows - len(FAIRSEQ_SPECIAL) - len(listed)
     if not 0 <= extra <= max_extra:
-        raise InputError(
-            f"--dict {dictionary}: {len(listed)} pieces and fairseq's four, but the checkpoint has {rows} rows; valid: as many "
-            f"rows, or up to --max-extra-rows {max_extra} more for languages and <mask>: is it this checkpoint's dictionary?"
-        )
-    missing = sorted(set(keep) - set(listed))
-    if missing:
-        raise InputError(f"--keep {missing[0]}: not in --dict {dictionary}; valid: pieces that it lists")
+        raise wrong_rows(dictionary, len(listed), rows, max_extra)
     wanted: Set[str] = set(keep)
     kept = [found.get(p, 0) >= min_count or p in wanted or SYMBOL.fullmatch(p) is not None for p in listed]
     if not any(found.get(piece, 0) >= min_count for piece in listed):

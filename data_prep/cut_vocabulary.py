@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from . import cli
-from .cut_checkpoint import cut, open_checkpoint, write_checkpoint
-from .cut_rows import Rows, choose_rows, count_corpus, unknown_share, write_rows
+from .cut_checkpoint import check_checkpoint, cut, open_checkpoint, write_checkpoint
+from .cut_rows import Rows, check_choice, check_corpus, choose_rows, count_corpus, unknown_share, write_rows
 from .encode import DEFAULT_MAX_UNKNOWN
 from .io import InputError, PathLike, write_bytes
 from .locks import alone
@@ -51,6 +51,10 @@ def cut_vocabulary(
     """
     folder = Path(output)
     _check_options(folder, dictionary, model, max_unknown)
+    check_corpus(pieces or [], text or [], model)
+    listed = check_choice(dictionary, min_count, keep or [])
+    check_checkpoint(checkpoint, folder, dictionary, len(listed), max_extra_rows)
+    _check_output(folder)
     found, counts = count_corpus(pieces or [], text or [], model)
     opened = open_checkpoint(checkpoint)
     rows = choose_rows(dictionary, opened.rows, found, min_count, keep or [], max_extra_rows)
@@ -84,6 +88,17 @@ def _check_options(folder: Path, dictionary: PathLike, model: Optional[PathLike]
     for option, path, name in (("dict", dictionary, DICT), ("model", model, MODEL)):
         if path is not None and (folder / name).resolve() == Path(path).resolve():
             raise InputError(f"--output {folder}: would overwrite --{option} {path}; valid: another folder")
+
+
+def _check_output(folder: Path) -> None:
+    """Refuse a folder with files that this verb has not made: its manifest tells."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--output {folder}: is a file; valid: a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        raise InputError(
+            f"--output {folder}: holds files without a {MANIFEST}, so another program made them or a run was stopped; valid: a "
+            "new or empty folder, or one of an earlier run"
+        )
 
 
 def _count_unknown(found: Counter, rows: Rows, min_count: int, max_unknown: float) -> int:

@@ -12,6 +12,7 @@ from .parallel import for_each
 from .steps import Step
 
 DEFAULT_MAX_UNKNOWN = 0.2
+WARN_UNKNOWN = 0.02  # a larger share is said, and allowed
 
 
 @dataclass
@@ -140,17 +141,21 @@ def encode_file(
 
 
 def check_unknown(source: PathLike, counts: PieceCounts, max_unknown: float, kind: str) -> None:
-    """Check the share of unknown pieces.
+    """Check the share of unknown pieces; more than ``WARN_UNKNOWN`` are reported.
 
     Raises:
         InputError: it is larger than allowed.
     """
+    if counts.unknown <= min(max_unknown, WARN_UNKNOWN) * counts.pieces:
+        return
+    share = (
+        f"--inputs {source}: {counts.unknown} of {counts.pieces} pieces "
+        f"({100 * counts.unknown / counts.pieces:.1f} %) are unknown"
+    )
+    together = f"do the {kind}, the dictionary and the text belong together?"
     if counts.unknown > max_unknown * counts.pieces:
-        raise InputError(
-            f"--inputs {source}: {counts.unknown} of {counts.pieces} pieces "
-            f"({100 * counts.unknown / counts.pieces:.1f} %) are unknown; valid: at most --max-unknown "
-            f"{max_unknown}; do the {kind}, the dictionary and the text belong together?"
-        )
+        raise InputError(f"{share}; valid: at most --max-unknown {max_unknown}; {together}")
+    cli.say(f"warning: {share}: {together}")
 
 
 @dataclass(frozen=True)

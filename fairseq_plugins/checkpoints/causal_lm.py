@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import gpt2
+from .encoder_languages import dictionary_of_run, find_dictionary
 from .errors import CheckpointError
 from .gpt2 import OUTPUT, PADDING_IDX, POSITIONS, WORDS
 from .huggingface import CONFIG_NAME, read_json
@@ -15,7 +16,7 @@ from .loading import LoadReport
 from .masked_lm import check_stated, choose_heads, compare_shapes, find_weights, float_tensors
 from .reading import PathLike, read_checkpoint
 from .renames import Renamed, apply_rules, drop, refuse, rename, split
-from .vocabularies import DICTIONARY_NAME, read_dictionary
+from .vocabularies import read_dictionary
 from .xlmr import find_settings
 
 STOCK_EXPECTED = "a fairseq transformer_lm (decoder.embed_tokens, decoder.layers.*; no adaptive softmax, no encoder)"
@@ -165,8 +166,8 @@ def _from_fairseq(content: Mapping[str, Any], file: Path, heads: Optional[int], 
     sizes = {"layers": "decoder_layers", "embed_dim": "decoder_embed_dim", "ffn_dim": "decoder_ffn_embed_dim"}
     if not settings.get("decoder_layers_to_keep"):
         check_stated(vars(layout), {field: settings.get(name) for field, name in sizes.items()}, origin)
-    beside = file.parent / DICTIONARY_NAME
-    entries = gpt2.checked(read_dictionary(beside), layout.vocab_size, beside) if beside.is_file() else []
+    beside = find_dictionary(file.parent) or dictionary_of_run(content)
+    entries = gpt2.checked(read_dictionary(beside), layout.vocab_size, beside) if beside else []
     return CausalLMFile(renamed.tensors, layout, tuple(entries), _report(renamed))
 
 

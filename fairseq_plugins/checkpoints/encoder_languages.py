@@ -1,6 +1,7 @@
 """Languages of fairseq models: what checkpoints and the files beside them say, and which rows of the embedding are theirs."""
 
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -100,6 +101,17 @@ def find_dictionary(folder: Path) -> Optional[Path]:
                 "entries of the encoder"
             )
     return found[0] if found else None
+
+
+def dictionary_of_run(checkpoint: Mapping[str, Any]) -> Optional[Path]:
+    """As :func:`find_dictionary`, in the data folder that a fairseq run was trained on; None where it is not there any more."""
+    args = checkpoint.get("args")
+    data = _task_options(checkpoint).get("data") or getattr(args, "data", None)
+    folder = Path(str(data).split(os.pathsep)[0]) if data else None
+    found = find_dictionary(folder) if folder is not None and folder.is_dir() else None
+    if found is not None:
+        logger.info("no dictionary beside the checkpoint: its rows are those of %s, of its training", found)
+    return found
 
 
 def languages_beside(folder: Path, name: Optional[str]) -> Optional[Tuple[str, ...]]:

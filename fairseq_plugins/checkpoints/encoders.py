@@ -12,7 +12,15 @@ from . import bert, huggingface, m2m100, masked_lm, mbart, padding, veco, vocabu
 from .deltalm import EXPECTED as DELTALM_EXPECTED
 from .deltalm import deltalm_from
 from .encoder_decoder import POSITIONS, WORDS, EncoderSource, stock_sizes, stock_wiring
-from .encoder_languages import Languages, checked, find_dictionary, languages_beside, name_rows, stock_languages
+from .encoder_languages import (
+    Languages,
+    checked,
+    dictionary_of_run,
+    find_dictionary,
+    languages_beside,
+    name_rows,
+    stock_languages,
+)
 from .encoder_layout import EncoderLayout, expected_shapes, layout_from
 from .loading import LoadReport
 from .masked_lm import check_stated, choose_heads, compare_shapes, find_weights, float_tensors
@@ -151,7 +159,8 @@ def _open(
     given = checked(languages, "languages that were given") if languages else None
     file = find_weights(Path(path))
     origin = f"checkpoint {file}"
-    source, in_folder = _source(read_checkpoint(file), file, origin)
+    content = read_checkpoint(file)
+    source, in_folder = _source(content, file, origin)
     words = source.renamed.tensors.get(WORDS)
     if words is None or words.dim() != 2:
         raise CheckpointError(f"{origin}: has no matrix for {WORDS}; expected {source.expected}")
@@ -162,7 +171,7 @@ def _open(
         listed = (languages_of(found) or None) if family in vocabularies.STYLES else None
         _check_given(given, listed, found, source.languages, origin)
         return source, found, listed, origin
-    beside = find_dictionary(file.parent) if dictionary is None else Path(dictionary)
+    beside = Path(dictionary) if dictionary is not None else find_dictionary(file.parent) or dictionary_of_run(content)
     list_beside = languages_beside(file.parent, source.languages.file)
     stated = source.languages.listed or list_beside
     if beside is not None:

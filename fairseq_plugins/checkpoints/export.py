@@ -6,12 +6,19 @@ also of the Hugging Face folder of a VECO, which generation and pre-training can
 """
 
 import argparse
+import json
 import logging
 import sys
+from pathlib import Path
 from typing import Optional, Sequence
 
-from .portable import export_checkpoint, import_checkpoint
+from .errors import CheckpointError
+from .fingerprints import fingerprint
+from .portable import CONFIG, WEIGHTS, export_checkpoint, import_checkpoint
+from .reading import read_checkpoint
 from .veco_state import is_folder_of_others, write_veco
+
+logger = logging.getLogger(__name__)
 
 PROGRAM = "python -m fairseq_plugins.checkpoints.export"
 IMPORT = "import"
@@ -26,7 +33,7 @@ def _export_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", help="any fairseq checkpoint; it is read without running code"
     )
-    parser.add_argument("folder", metavar="FOLDER", help="made when missing")
+    parser.add_argument("folder", metavar="FOLDER", help="made when missing; nothing in it is replaced")
     parser.add_argument("--half", action="store_true", help="store float16: half the size, rounded")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--data", metavar="DIR", help="where dict*.txt lie, when not in the run's data folder")
@@ -41,9 +48,9 @@ def _import_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "folder",
         metavar="FOLDER",
-        help="with model.safetensors and config.json; or the Hugging Face folder of a VECO (cross_attention.*)",
+        help="with model.safetensors and config.json; or the Hugging Face folder of a VECO (cross_attention.* or crossattention.*)",
     )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file to write")
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file to write; another one is not replaced")
     return parser
 
 
@@ -54,15 +61,50 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = _import_parser() if importing else _export_parser()
     args = parser.parse_args(line[1:] if importing else line)
     try:
-        if importing and is_folder_of_others(args.folder):
-            write_veco(args.folder, args.checkpoint)
-        elif importing:
-            import_checkpoint(args.folder, args.checkpoint)
+        if importing:
+            _import(args.folder, args.checkpoint)
         else:
+            _check_folder(Path(args.folder))
             export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return 0
+
+
+def _import(folder: str, checkpoint: str) -> None:
+    """Make the checkpoint; one that is there already stays, and must be what would be made.
+
+    Raises:
+        CheckpointError: another file has its name.
+    """
+    others = is_folder_of_others(folder)
+    stated = None if others else _fingerprint(Path(folder))
+    if Path(checkpoint).is_file() and (others or stated):
+        if stated and fingerprint(read_checkpoint(checkpoint).get("model") or {}) == stated:
+            logger.info("%s: is there already, with the tensors of %s", checkpoint, folder)
+            return
+        raise CheckpointError(
+            f"{checkpoint}: is there already, and is not replaced; valid: a new name, or remove it first"
+        )
+    (write_veco if others else import_checkpoint)(folder, checkpoint)
+
+
+def _fingerprint(folder: Path) -> Optional[str]:
+    """What a folder says of its tensors; None where it is no export, which is refused when it is read."""
+    try:
+        content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content.get("fingerprint") if isinstance(content, dict) else None
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise CheckpointError where a folder to write into has a model already, or is a file."""
+    found = [name for name in (WEIGHTS, CONFIG) if (folder / name).exists()]
+    found += sorted(file.name for file in folder.glob("dict*.txt"))
+    if found or (folder.exists() and not folder.is_dir()):
+        what = f"has {found[0]} already, and nothing is replaced" if found else "is a file"
+        raise CheckpointError(f"{folder}: {what}; valid: a new or empty folder")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,40 @@
 """A name for a set of weights."""
 
 import hashlib
+from pathlib import Path
 from typing import Mapping
 
+import safetensors
 import torch
 from torch import Tensor
 
+from .errors import CheckpointError
+
+FINGERPRINT = "fairseq_plugins.fingerprint"
+"""Entry of a safetensors file's metadata, in files that this package writes. Programs that change the tensors leave it out."""
+
 _BYTES = 16
 _VALUES_AT_ONCE = 1 << 22
+
+
+def check_stated(file: Path, found: str) -> None:
+    """Compare the fingerprint of the tensors that were read from a safetensors file with the one that it states, if it does.
+
+    Args:
+        file: that was read; other kinds of file state none.
+        found: of its tensors.
+
+    Raises:
+        CheckpointError: they differ: the file was damaged since it was written.
+    """
+    if file.suffix != ".safetensors":
+        return
+    with safetensors.safe_open(str(file), framework="pt") as opened:
+        stated = (opened.metadata() or {}).get(FINGERPRINT)
+    if stated not in (None, found):
+        raise CheckpointError(
+            f"checkpoint {file}: its tensors have the fingerprint {found}, it was written with {stated}; it is damaged: copy it"
+        )
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:

@@ -38,8 +38,8 @@ _ROBERTA = r"roberta\.embeddings\."
 _TOP = r"(?:(?:roberta|bert)\.)?"
 _EMBEDDINGS = _TOP + r"embeddings\."
 _LAYER = _TOP + r"encoder\.layer\.(\d+)\."
-CROSS_ATTENTION = _LAYER + r"cross_attention\."
-"""What VECO has beside XLM-R; a decoder of the library itself has ``crossattention``, in one word."""
+CROSS_ATTENTION = _LAYER + r"cross_?attention\."
+"""What VECO has beside XLM-R, also in one word, as a decoder of the library has it."""
 
 
 def rename_norm(source: str, target: str) -> Tuple[Any, Any]:
@@ -159,6 +159,12 @@ def _check_config(config: Mapping[str, Any], file: Path, names: Sequence[str]) -
             )
     if problems:
         raise CheckpointError(f"checkpoint {file}: {'; '.join(problems)}")
+    if merged.get("is_decoder") and any(".crossattention." in name for name in names):
+        logger.warning(
+            "checkpoint %s: is_decoder = true with crossattention.*: taken to be a VECO, whose encoder reads in both directions; a "
+            "decoder of transformers, which reads to the left alone, has these names too",
+            file,
+        )
 
 
 def stated_sizes(config: Mapping[str, Any], padding: int) -> Dict[str, Optional[int]]:

@@ -1,16 +1,15 @@
 """The order of a model's languages: the rows of their ids follow it, so that a run must name them as the run before did."""
 
 import logging
-import os
 from typing import Any, Dict, Optional, Sequence
 
 from .encoder_languages import stock_languages
 from .reading import read_checkpoint
+from .starting import started_from
 
 logger = logging.getLogger(__name__)
 
 KEY = "languages"  # in the state of a task, which checkpoints keep
-DEFAULT = "checkpoint_last.pt"
 
 
 def language_state(langs: Sequence[str]) -> Dict[str, Any]:
@@ -53,12 +52,3 @@ def compare_start(langs: Sequence[str], options: Any) -> None:
         content = read_checkpoint(path)
         settings = vars(content["args"]) if content.get("args") else {}
         compare_order(langs, stock_languages(content, settings, "[{}]").listed, path)
-
-
-def started_from(options: Any) -> Optional[str]:
-    """What fairseq-train will read: ``--restore-file``, else the run's own last checkpoint, else ``--finetune-from-model``."""
-    path = getattr(options, "restore_file", None) or DEFAULT
-    if path == DEFAULT:
-        last = os.path.join(getattr(options, "save_dir", None) or "", path)
-        path = last if os.path.isfile(last) else getattr(options, "finetune_from_model", None) or ""
-    return path if os.path.isfile(path) else None

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from . import huggingface, padding, veco, xlmr
 from .encoder_decoder import stock_sizes
+from .fingerprints import check_stated as check_fingerprint
 from .fingerprints import fingerprint
 from .loading import LoadReport
 from .reading import CheckpointError, PathLike, read_checkpoint
@@ -88,11 +89,13 @@ def read_masked_lm(path: PathLike, heads: Optional[int] = None) -> MaskedLMFile:
     check_stated(sizes, source.stated, origin)
     check_shapes(renamed.tensors, sizes, origin, source.expected)
     dictionary = file.parent / _DICTIONARY_NAME
+    made = fingerprint(renamed.tensors)
+    check_fingerprint(file, made)
     report = LoadReport(renamed.used(), dropped=tuple(renamed.dropped), reasons=renamed.dropped)
     return MaskedLMFile(
         sizes=sizes,
         tensors=renamed.tensors,
-        fingerprint=fingerprint(renamed.tensors),
+        fingerprint=made,
         report=report,
         dictionary_path=str(dictionary) if dictionary.is_file() else None,
         mask_row=source.mask_row,

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 FAMILY = "xlmr"
 EXPECTED = (
     "a VECO in fairseq's layout (encoder.* and decoder.* of XLM-R's shape, lm_head.* where it was pre-trained here), or a Hugging "
-    "Face folder of model_type xlm-roberta with cross_attention.*"
+    "Face folder of model_type xlm-roberta with cross_attention.* or crossattention.*"
 )
 HEAD = "lm_head.dense.weight"
 """What a pre-trained one has, and one for generation has not."""

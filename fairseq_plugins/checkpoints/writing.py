@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from . import huggingface
-from .fingerprints import fingerprint
+from .fingerprints import FINGERPRINT, fingerprint
 from .masked_lm import check_shapes
 from .reading import CheckpointError, PathLike
 from .renames import apply_rules, listing
@@ -112,8 +112,10 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
         torch.save(state, file)
 
 
-def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
+def save_tensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Optional[Mapping[str, str]] = None) -> None:
     """Write a safetensors file, which is replaced at once and may be read by whoever may read other new files.
+
+    ``metadata``: what its header says beside ``{"format": "pt"}``.
 
     Raises:
         CheckpointError: as :func:`atomic_path`.
@@ -121,7 +123,7 @@ def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
     """
     with atomic_path(path) as temporary:
         try:
-            safetensors.torch.save_file(dict(tensors), str(temporary), metadata={"format": "pt"})
+            safetensors.torch.save_file(dict(tensors), str(temporary), metadata={"format": "pt", **(metadata or {})})
         except safetensors.SafetensorError as error:
             code = re.search(r"os error (\d+)", str(error))
             if not code:
@@ -163,11 +165,12 @@ def write_masked_lm(
     stored = apply_rules(rounded, huggingface.EXPORT_RULES, origin, "a masked LM").tensors
     stored[huggingface.STORED_TOKEN_TYPES] = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    save_tensors(stored, Path(folder) / huggingface.WEIGHTS_NAME)
+    made = fingerprint(rounded)
+    save_tensors(stored, Path(folder) / huggingface.WEIGHTS_NAME, {FINGERPRINT: made})
     with atomic_path(Path(folder) / huggingface.CONFIG_NAME) as temporary:
         config = json.dumps(huggingface.export_config(numbers, dtype), indent=2, sort_keys=True)
         temporary.write_text(config + "\n", encoding="utf-8")
-    return fingerprint(rounded)
+    return made
 
 
 def _round(tensors: Mapping[str, Tensor], dtype: torch.dtype, origin: str) -> Dict[str, Tensor]:

@@ -12,6 +12,7 @@ from typing import Dict, Set, Tuple
 from ..checkpoints.versions import summary
 from . import versions
 from .batches import EPOCH_RESUME, LOST_SENTENCES
+from .data_files import DAMAGED_DATA
 from .finished import FINISHED_RUNS
 from .folder_lock import FOLDER_LOCK
 from .layers import ENCODER_FAST_PATH
@@ -25,8 +26,9 @@ from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
 from .renamed import RENAMED_OPTIONS
 from .restarts import MISSING_START, OWN_RUN
 from .saving import ATOMIC_COPIES
-from .tasks import MBART_TASK, PERMUTE_SENTENCES
+from .tasks import DECODING_BUILDS, MBART_TASK, PERMUTE_SENTENCES
 from .training_time import TRAINING_TIME
+from .vocabulary_files import DAMAGED_VOCABULARIES
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +55,9 @@ MENDS: Tuple[Mend, ...] = (
     FINISHED_RUNS,
     FOLDER_LOCK,  # after everything else that looks into the folder
     RENAMED_OPTIONS,
+    DAMAGED_DATA,
+    DAMAGED_VOCABULARIES,
+    DECODING_BUILDS,
 )
 _applied: Dict[str, Mend] = {}
 

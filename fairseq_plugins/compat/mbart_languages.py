@@ -1,4 +1,5 @@
-"""The stock mBART task compares its languages with those of the checkpoint that it starts from, goes on with or decodes."""
+"""The stock mBART task compares its languages with those of the checkpoint that it starts from, goes on with or decodes, and
+refuses those that have no tag."""
 
 from typing import Any, Dict
 
@@ -19,6 +20,7 @@ def _compare() -> None:
 
     @instead_of(Task.build_model, NAME)
     def build_model(self: Any, cfg: Any, from_checkpoint: bool = False) -> Any:
+        _check_tags(self)
         if not from_checkpoint:
             compare_start(self.langs, self.cfg)
         return super(Task, self).build_model(cfg, from_checkpoint)
@@ -37,9 +39,20 @@ def _compare() -> None:
     Task.build_model, Task.state_dict, Task.load_state_dict = build_model, state_dict, load_state_dict
 
 
+def _check_tags(task: Any) -> None:
+    """Refuse a language without a tag: it would silently be ``<unk>``."""
+    for option, name in (("source", task.cfg.source_lang), ("target", task.cfg.target_lang)):
+        dictionary = getattr(task, f"{option}_dictionary")
+        if f"[{name}]" not in dictionary:
+            raise ValueError(
+                f"--{option}-lang {name}: the dictionary has no [{name}], because --langs {','.join(task.langs)} lacks it; valid: "
+                "the languages of the pretrained model, in its order"
+            )
+
+
 MBART_LANGUAGES = Mend(
     name=NAME,
-    reason="translation_from_pretrained_bart takes --langs in any order: each language silently gets the id of another",
+    reason="translation_from_pretrained_bart takes any --langs: a language silently gets the id of another, or <unk>",
     upstream="not reported: the order is asked for in the help of --langs alone",
     needed=_compares_nothing,
     apply=_compare,

@@ -1,8 +1,8 @@
-"""Options that fairseq renamed and that papers' command lines still have: ``--min-lr`` and ``--sacrebleu``."""
+"""Options of papers' command lines: those that fairseq renamed (``--min-lr``, ``--sacrebleu``), and those of other forks."""
 
 import argparse
 import logging
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, NoReturn, Optional
 
 from .mend import Mend, instead_of, is_mended
 
@@ -10,6 +10,13 @@ logger = logging.getLogger(__name__)
 
 NAME = "renamed_options"
 OLD, NEW = "--min-lr", "--stop-min-lr"
+FOREIGN: Dict[str, str] = {
+    "--competence-step": "the restore stage is --task code_switching_restore, for all updates of the run, or for the first N with "
+    "--restore-updates N; a run without it (their -1) is one without that task",
+    "--span-length": "--task code_switching_restore has --switch-span, the mean of the Poisson law of the spans in words (their -1 "
+    "means: leave it out)",
+}
+"""Option of the authors' fork of fairseq (code-switching restore) -> what it is called here."""
 
 
 def _forgot_old_names() -> bool:
@@ -39,6 +46,7 @@ def _accept_old_names() -> None:
             calls.append(changed)
             if len(calls) == 2:  # the schedulers' own options are there now: cosine's --min-lr is another thing
                 _add_old_name(changed)
+                _refuse_foreign(changed)
 
         parsed = stock(parser, *args, modify_parser=modify, **kwargs)
         _score_as_asked(parsed[0] if isinstance(parsed, tuple) else parsed)
@@ -54,6 +62,19 @@ def _add_old_name(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             OLD, dest=known[NEW].dest, type=float, default=argparse.SUPPRESS, metavar="D", help=f"former name of {NEW}"
         )
+
+
+class _Foreign(argparse.Action):
+    """Ends the command with the name that an option has here."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: Any = None) -> NoReturn:
+        parser.error(f"{option} {values}: is an option of the authors' fork of fairseq; here, {FOREIGN[str(option)]}")
+
+
+def _refuse_foreign(parser: argparse.ArgumentParser) -> None:
+    for option in FOREIGN:
+        if option not in parser._option_string_actions:
+            parser.add_argument(option, action=_Foreign, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
 
 def _score_as_asked(args: argparse.Namespace) -> None:

@@ -1,8 +1,8 @@
-"""Two stock tasks that cannot be used as they are: mBART fine-tuning, and denoising with permuted sentences."""
+"""Stock tasks: mBART fine-tuning, denoising with permuted sentences, and models that are built to be filled from a checkpoint."""
 
 from typing import Any
 
-from .mend import Mend, source_has
+from .mend import Mend, instead_of, is_mended, source_has
 
 
 def _mbart_lacks_args() -> bool:
@@ -49,6 +49,25 @@ def _retype_permute_sentences() -> None:
             ConfigStore.instance().store(name=name, group="task", node=node, provider="fairseq")
 
 
+def _builds_alike() -> bool:
+    from fairseq import models
+
+    return not is_mended(models.build_model, "decoding_builds")
+
+
+def _say_what_for() -> None:
+    from fairseq import models
+
+    stock = models.build_model
+
+    @instead_of(stock, "decoding_builds")
+    def build_model(cfg: Any, task: Any, from_checkpoint: bool = False) -> Any:
+        task.from_checkpoint = from_checkpoint
+        return stock(cfg, task, from_checkpoint)
+
+    models.build_model = build_model
+
+
 MBART_TASK = Mend(
     name="mbart_task",
     reason="translation_from_pretrained_bart reads self.args, which no longer exists: no command can use the task",
@@ -62,4 +81,11 @@ PERMUTE_SENTENCES = Mend(
     upstream="facebookresearch/fairseq#4828",
     needed=_permute_sentences_is_int,
     apply=_retype_permute_sentences,
+)
+DECODING_BUILDS = Mend(
+    name="decoding_builds",
+    reason="a model is not told that it will be filled from a checkpoint, and opens the pretrained file of its training again",
+    upstream="not reported",
+    needed=_builds_alike,
+    apply=_say_what_for,
 )

@@ -40,10 +40,10 @@ class VECOTranslationConfig(TranslationConfig):
         },
     )
     missing_language_tag: MISSING_TAGS = field(
-        default="unk",
+        default="error",
         metadata={
-            "help": "what stands for a language whose tag ([en]) the dictionary does not have: unk = <unk>, as in the authors' "
-            "runs, with a warning; error"
+            "help": "what stands for a language whose tag ([en]) the dictionary does not have: error; unk = <unk>, as in the "
+            "authors' runs, with a warning"
         },
     )
     restore_file: str = II("checkpoint.restore_file")
@@ -115,10 +115,11 @@ class TranslationFromPretrainedVECOTask(TranslationTask):
         problem = f"the dictionary has no entry {tag} for --{side}-lang {language}"
         if str(self.cfg.missing_language_tag) == "error":
             raise ValueError(
-                f"--missing-language-tag error: {problem}; valid: a dict.txt with it, or --missing-language-tag unk"
+                f"--missing-language-tag error: {problem}; valid: a dict.txt with it, or --missing-language-tag unk, as in the "
+                "authors' runs (in training and decoding)"
             )
         logger.warning(
-            "%s: %s stands for it, as in the authors' runs (--missing-language-tag error refuses this)",
+            "%s: %s stands for it, as in the authors' runs (--missing-language-tag unk)",
             problem,
             dictionary[dictionary.unk()],
         )

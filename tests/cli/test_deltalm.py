@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple
 
@@ -20,6 +21,8 @@ SIZES = {"encoder_layers": 2, "decoder_layers": 1}
 for _side in ("encoder", "decoder"):
     SIZES.update({f"{_side}_embed_dim": WIDTH, f"{_side}_ffn_embed_dim": FFN, f"{_side}_attention_heads": 2})
 SEED = 5
+UNNAMED = 96  # rows of the released files beyond the entries of their dictionary: 250,104 and 250,008
+PAGE = Path(__file__).resolve().parents[2] / "examples" / "deltalm" / "README.md"
 
 
 class Trained(NamedTuple):
@@ -76,13 +79,15 @@ def write_released(path: Path, rows: int) -> Path:
 
 
 def command_line(world: World, user_dir: str, save_dir: Path, pretrained: Path, *more: Any) -> List[Any]:
-    """The authors' command line for fine-tuning, with other numbers, and what is not theirs: --user-dir, sizes, CPU."""
+    """The page's command for a released file, with other numbers behind it: sizes, CPU."""
+    written = PAGE.read_text(encoding="utf-8").split("```bash\n")[1].split("```")[0]
+    names = {"DATA": str(world.data), "fairseq_plugins": user_dir, "deltalm-base.pt": str(pretrained)}
+    words = shlex.split(written.replace("\\\n", " "))
+    page = [names.get(word, word) for word in words if word not in ("fairseq-train", "--fp16")]
+    assert set(names.values()) <= set(page)
     sizes = [text for name, value in SIZES.items() for text in ("--" + name.replace("_", "-"), value)]
     return [
-        world.data, "--user-dir", user_dir, "--save-dir", save_dir, "--arch", "deltalm_base",
-        "--pretrained-deltalm-checkpoint", pretrained, "--share-all-embeddings", "--max-source-positions", POSITIONS,
-        "--max-target-positions", POSITIONS, "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1",
-        "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr-scheduler", "inverse_sqrt", "--lr", "0.01",
+        *page, "--save-dir", save_dir, "--max-source-positions", POSITIONS, "--max-target-positions", POSITIONS, "--lr", "0.01",
         "--warmup-init-lr", "1e-07", "--stop-min-lr", "1e-09", "--warmup-updates", 4, "--max-tokens", 256,
         "--update-freq", 1, "--seed", SEED, "--log-format", "json", "--skip-invalid-size-inputs-valid-test", "--cpu",
         "--num-workers", 0, *sizes, *more,
@@ -104,7 +109,7 @@ def assert_same_weights(first: Path, second: Path) -> None:
 def trained(world: World, run_cli: Run, user_dir: str, tmp_path_factory: Any) -> Trained:
     """One epoch; the pretrained file is deleted; the same command resumes for a second epoch."""
     root = tmp_path_factory.mktemp("deltalm")
-    released = write_released(root / "released.pt", world.pieces + 4)
+    released = write_released(root / "released.pt", world.pieces + 4 + UNNAMED)
     moving = root / "deleted" / "deltalm-base.pt"
     moving.parent.mkdir()
     moving.write_bytes(released.read_bytes())
@@ -114,6 +119,14 @@ def trained(world: World, run_cli: Run, user_dir: str, tmp_path_factory: Any) ->
     moving.parent.rmdir()
     second = run_cli("train", *arguments, "--max-epoch", 2)
     return Trained(root / "run", released, first.stdout + first.stderr + second.stdout + second.stderr)
+
+
+def test_rows_without_an_entry_are_left_out_and_said(trained: Trained, world: World) -> None:
+    """The page's command, with the relation of the released files."""
+    entries = world.pieces + 4
+    words = state_of(trained.save_dir / "checkpoint1.pt")["encoder.embed_tokens.weight"]
+    assert words.size(0) == entries
+    assert f"the first {entries:,} of {entries + UNNAMED:,} rows (--embedding-mismatch truncate)" in trained.log
 
 
 def valid_losses(log: str) -> List[float]:
@@ -165,6 +178,21 @@ def test_interactive_equals_generate(
     assert hypotheses(found.stdout) == translations
 
 
+def test_a_damaged_pretrained_file_is_not_opened_to_decode(
+    trained: Trained, translations: Dict[str, str], world: World, run_cli: Run, user_dir: str, tmp_path: Path
+) -> None:
+    """Also of a checkpoint whose options still name it, as those of the authors' code do."""
+    damaged = tmp_path / "deltalm-base.pt"
+    damaged.write_bytes(b"no checkpoint")
+    content = torch.load(trained.save_dir / "checkpoint_best.pt", weights_only=False)
+    content["cfg"]["model"].pretrained_deltalm_checkpoint = str(damaged)
+    torch.save(content, tmp_path / "theirs.pt")
+    line = decoding(world, user_dir, tmp_path / "theirs.pt")
+    assert hypotheses(run_cli("generate", *line, "--max-sentences", 5).stdout) == translations
+    checked = [world.data, "--user-dir", user_dir, "--task", "translation", "--cpu", "--path", tmp_path / "theirs.pt"]
+    run_cli("validate", *checked, "--batch-size", 12)
+
+
 def translated(folder: Path, name: str, world: World) -> Dict[str, str]:
     """The three lines of Python that a user writes, on the sentences of the test set."""
     sentences = (world.root / "test.en").read_text(encoding="utf-8").splitlines()
@@ -200,8 +228,9 @@ def test_hydra_builds_and_trains_what_argparse_does(
 common: {{user_dir: {user_dir}, cpu: true, seed: {SEED}, log_format: json}}
 task: {{_name: translation, data: {world.data}, {positions}}}
 model:
-  {{_name: deltalm_base, pretrained_deltalm_checkpoint: {trained.released}, share_all_embeddings: true, {positions}, {sizes}}}
-criterion: {{_name: label_smoothed_cross_entropy, label_smoothing: 0.1}}
+  {{_name: deltalm_base, pretrained_deltalm_checkpoint: {trained.released}, share_all_embeddings: true, {positions}, {sizes},
+   embedding_mismatch: truncate}}
+criterion: {{_name: label_smoothed_linear_cross_entropy, label_smoothing: 0.1}}
 optimizer: {{_name: adam, adam_betas: "(0.9, 0.98)"}}
 lr_scheduler: {{_name: inverse_sqrt, warmup_updates: 4, warmup_init_lr: 1e-07}}
 optimization: {{lr: [0.01], max_epoch: 1, stop_min_lr: 1e-09}}

@@ -16,6 +16,9 @@ LAYERS, WIDTH, FFN, POSITIONS = 6, 16, 32, 64
 SPARE = 7
 """Entries of the pretrained dictionary that the data's does not have."""
 
+UNNAMED = ["--missing-language-tag", "unk"]
+"""What the authors' code does where the dictionary has no [en]."""
+
 AUTHORS_TRAIN = """
 --task=translation_from_pretrained_veco --criterion=label_smoothed_cross_entropy --label-smoothing=0.2 --arch=veco_large
 --share-all-embeddings --source-lang=en --target-lang=de --layernorm-embedding --dataset-impl=mmap --num-workers=16
@@ -107,7 +110,7 @@ def trained(world: World, run_cli: Run, user_dir: str, tmp_path_factory: Any) ->
     write_map(root / "map.txt", world.pieces)
     sizes = [f"--{side}-{name}={value}" for side in ("encoder", "decoder") for name, value in SIDES.items()]
     line = [
-        world.data, *AUTHORS_TRAIN.split(), "--adam-betas=(0.9, 0.999)", "--keep-decoder-layers=1,4,5",
+        world.data, *AUTHORS_TRAIN.split(), *UNNAMED, "--adam-betas=(0.9, 0.999)", "--keep-decoder-layers=1,4,5",
         f"--encoder-layers={LAYERS}", f"--restore-file={root / 'model.pt'}", f"--save-dir={root / 'run'}",
         f"--resized-dict-map={root / 'map.txt'}", "--user-dir", user_dir, *sizes, "--num-workers=0", "--max-tokens=192", "--cpu",
     ]  # fmt: skip
@@ -170,7 +173,8 @@ def test_the_authors_command_line_decodes(trained: Trained, world: World, run_cl
     averaged = trained.folder / "averaged.pt"
     averaged.write_bytes((trained.folder / "checkpoint_last.pt").read_bytes())
     line = [
-        world.data, "--path", averaged, "--task", "translation_from_pretrained_veco", "--resized-dict-map", trained.dict_map,
+        world.data, "--path", averaged, "--task", "translation_from_pretrained_veco", *UNNAMED,
+        "--resized-dict-map", trained.dict_map,
         "--source-lang", "en", "--target-lang", "de", "--gen-subset", "test", "--beam", 5, "--remove-bpe",
         "sentencepiece", "--user-dir", user_dir, "--cpu", "--max-len-b", 8, "--num-workers", 0,
     ]  # fmt: skip

@@ -98,7 +98,8 @@ def test_from_pretraining_to_translation(folder: Path, run_cli: Run, user_dir: s
     assert logged == [{"cs_mlm"}] * 2 + [{"is_mlm", "cs_mlm"}, {"is_mlm", "cs_mlm", "tlm"}] * 2
     state = state_of(tmp_path / "pretrained")
     done = run_cli(
-        *("train", *line, "--task", "translation_from_pretrained_veco", "--source-lang", "en", "--target-lang", "de"),
+        *("train", *line, "--missing-language-tag", "unk", "--task", "translation_from_pretrained_veco"),
+        *("--source-lang", "en", "--target-lang", "de"),
         *("--finetune-from-model", tmp_path / "pretrained" / "checkpoint_last.pt", "--keep-decoder-layers", "0,2"),
         *("--no-scale-embedding", "--max-sentences", 4, "--lr", 1e-6, "--max-update", 1, "--save-dir", tmp_path / "run"),
     )  # fmt: skip

@@ -193,6 +193,9 @@ ENCODER: Dict[str, Any] = {
 }
 for _name, (_flip, _observe, _base) in ENCODER.items():
     flips(f"model nlu_encoder: {_name}", _flip, _observe, base=_base)
+seen_by(
+    "model nlu_encoder: unnamed_rows", "tests/unit/models/test_nlu_model.py::test_rows_that_nothing_names_are_refused"
+)
 seen_by("model nlu_encoder: embedding_mismatch", "tests/unit/models/test_nlu_model.py::test_rows_by_policy")
 seen_by(
     "model nlu_encoder: checkpoint_activations",

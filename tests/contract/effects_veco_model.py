@@ -15,4 +15,4 @@ seen_by("model veco: embedding_mismatch", f"{STATES}::test_rows_follow_the_polic
 seen_by("criterion cross_sequence_mlm: objectives", f"{CRITERION}::test_objectives_choose_what_is_trained")
 seen_by("criterion cross_sequence_mlm: loss_chunk_size", f"{CRITERION}::test_chunks_equal_materialised_logits")
 seen_by("task translation_from_pretrained_veco: resized_dict_map", f"{STATES}::test_the_dictionary_map_chooses_rows")
-seen_by("task translation_from_pretrained_veco: missing_language_tag", f"{TASK}::test_a_missing_tag_can_be_refused")
+seen_by("task translation_from_pretrained_veco: missing_language_tag", f"{TASK}::test_a_missing_tag_is_refused")

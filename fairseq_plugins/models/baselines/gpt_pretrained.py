@@ -107,17 +107,14 @@ def matching_rows(found: CausalLMFile, dictionary: Any, origin: str) -> List[int
         origin: option and path of the file, for messages.
 
     Raises:
-        ValueError: entries that the file does not have; without a vocabulary beside the file, another number of rows.
+        ValueError: entries that the file does not have, or no vocabulary beside the file.
     """
     rows = found.layout.vocab_size
     if not found.entries:
-        if len(dictionary) != rows:
-            raise ValueError(
-                f"the dictionary has {len(dictionary):,} entries, {origin} {rows:,} rows, and nothing beside it tells what they "
-                "mean; put its dict.txt or its tokenizer's files there"
-            )
-        logger.warning("%s: nothing beside it tells what its rows mean: they are taken to be the dictionary's", origin)
-        return list(range(rows))
+        raise ValueError(
+            f"{origin}: nothing beside it tells what its {rows:,} rows mean (the dictionary has {len(dictionary):,} entries); put "
+            "its dict.txt or its tokenizer's files there"
+        )
     known = {entry: row for row, entry in reversed(list(enumerate(found.entries)))}
     chosen = [known.get(entry, -1) for entry in dictionary.symbols]
     unknown = [

@@ -1,6 +1,5 @@
 """``transformer_adapter``: language-specific adapters in a frozen multilingual transformer, for comparison with SGA."""
 
-import os
 from argparse import Namespace
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Tuple
@@ -13,6 +12,8 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from omegaconf import OmegaConf
 from torch import nn
 
+from ...checkpoints.starting import left_closed
+from ...modules.filled_model import FilledModel
 from ...modules.model_options import set_architecture, writable
 from . import adapter_backbone
 from .adapter_backbone import OPTION
@@ -74,7 +75,7 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
 
 
 @register_model("transformer_adapter")
-class TransformerAdapterModel(TransformerModel):
+class TransformerAdapterModel(FilledModel, TransformerModel):
     """Stock transformer with an adapter a language after each block; only the adapters train.
 
     The language is read from each row's language token, so that a batch may mix pairs. The backbone's dropout stays what the
@@ -113,10 +114,9 @@ class TransformerAdapterModel(TransformerModel):
             del plain.adapter_tokens
         path = args.adapter_backbone
         if path:
-            if os.path.exists(path):
+            model.absent_source = left_closed(OPTION, path, plain, task)
+            if model.absent_source is None:
                 adapter_backbone.fill(model, plain, task)
-            else:
-                model.absent_source = f"{OPTION} {path}: no such file"
             with writable(args):
                 args.initialised_from, args.adapter_backbone = path, None
         model.freeze_backbone()
@@ -132,30 +132,10 @@ class TransformerAdapterModel(TransformerModel):
         """The stock decoder with adapters."""
         return AdapterDecoder(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens, _plan(args, "decoder"))
 
-    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
-        super().__init__(args, encoder, decoder)
-        self.absent_source: Optional[str] = None
-
     def freeze_backbone(self) -> None:
         """No gradient anywhere but in the adapters."""
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(adapter_backbone.is_adapter(name))
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """A checkpoint of a run holds everything: the backbone's file need not be there to resume."""
-        done = super().load_state_dict(*args, **kwargs)
-        self.absent_source = None
-        return done
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the stock model.
-
-        Raises:
-            ValueError: the backbone's file was not there, and no checkpoint of the run was loaded since.
-        """
-        if self.absent_source is not None:
-            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
-        return super().forward(*args, **kwargs)
 
 
 def _check(args: Any) -> None:

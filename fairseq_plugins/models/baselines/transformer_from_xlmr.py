@@ -1,7 +1,6 @@
 """``transformer_from_xlmr``: an autoregressive transformer whose encoder starts as an XLM-R, for comparison with SGA."""
 
 import logging
-import os
 from argparse import Namespace
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Dict, Optional
@@ -27,7 +26,9 @@ from ...checkpoints.fitting import (
     reasons_of,
 )
 from ...checkpoints.loading import LoadReport
+from ...checkpoints.starting import left_closed
 from ...modules.empty_sources import refuse_empty_sources
+from ...modules.filled_model import FilledModel
 from ...modules.model_options import set_architecture, writable
 
 logger = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class XLMREncoder(TransformerEncoderBase):
 
 
 @register_model("transformer_from_xlmr")
-class TransformerFromXLMRModel(TransformerModel):
+class TransformerFromXLMRModel(FilledModel, TransformerModel):
     """Stock transformer of XLM-R's shape: encoder from the file, decoder at random; every option of the stock transformer holds.
 
     Source: SGA section 5.2, "XLM-R w. AT initialization". The paper does not say whether the embedding is shared; the sizes of its
@@ -156,10 +157,9 @@ class TransformerFromXLMRModel(TransformerModel):
         model: TransformerFromXLMRModel = super().build_model(plain, task)
         path = args.pretrained_xlmr
         if path:
-            if os.path.exists(path):
+            model.absent_source = left_closed(OPTION, path, plain, task)
+            if model.absent_source is None:
                 fill(model, plain)
-            else:
-                model.absent_source = f"{OPTION} {path}: no such file"
             with writable(args):
                 args.initialised_from, args.pretrained_xlmr = path, None
         if args.freeze_encoder:
@@ -173,7 +173,6 @@ class TransformerFromXLMRModel(TransformerModel):
 
     def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
         super().__init__(args, encoder, decoder)
-        self.absent_source: Optional[str] = None
         self.encoder_is_frozen = False
 
     def freeze_encoder(self) -> None:
@@ -188,22 +187,6 @@ class TransformerFromXLMRModel(TransformerModel):
         if self.encoder_is_frozen:
             self.encoder.eval()
         return self
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """A checkpoint of a run holds everything: the pretrained file need not be there to resume."""
-        done = super().load_state_dict(*args, **kwargs)
-        self.absent_source = None
-        return done
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the stock model.
-
-        Raises:
-            ValueError: the pretrained file was not there, and no checkpoint of the run was loaded since.
-        """
-        if self.absent_source is not None:
-            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
-        return super().forward(*args, **kwargs)
 
 
 def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:

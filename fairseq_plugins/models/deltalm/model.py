@@ -1,9 +1,8 @@
 """DeltaLM (Ma et al. 2021): a stock transformer of XLM-R's shape whose decoder interleaves attention and feed-forward networks."""
 
-import os
 from argparse import Namespace
 from dataclasses import fields
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
@@ -13,6 +12,8 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import OmegaConf
 from torch import nn
 
+from ...checkpoints.starting import left_closed
+from ...modules.filled_model import FilledModel
 from ...modules.interleaved_layer import InterleavedDecoderLayer
 from ...modules.model_options import set_architecture, writable
 from . import pretrained
@@ -38,7 +39,7 @@ class InterleavedDecoder(TransformerDecoderBase):
 
 
 @register_model("deltalm")
-class DeltaLMModel(TransformerModel):
+class DeltaLMModel(FilledModel, TransformerModel):
     """Encoder of XLM-R's shape and interleaved decoder; every option of the stock transformer holds."""
 
     @classmethod
@@ -70,10 +71,9 @@ class DeltaLMModel(TransformerModel):
         model: DeltaLMModel = super().build_model(plain, task)
         for name in chosen:
             path = getattr(args, name)
-            if os.path.exists(path):
+            model.absent_source = left_closed(f"--{name.replace('_', '-')}", path, plain, task)
+            if model.absent_source is None:
                 pretrained.fill(model, plain, name)
-            else:
-                model.absent_source = f"--{name.replace('_', '-')} {path}: no such file"
             with writable(args):
                 args.initialised_from = path
                 setattr(args, name, None)
@@ -85,26 +85,6 @@ class DeltaLMModel(TransformerModel):
         cfg = TransformerConfig.from_namespace(args)
         kind = TransformerDecoderBase if str(args.decoder_block) == "vanilla" else InterleavedDecoder
         return kind(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
-
-    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
-        super().__init__(args, encoder, decoder)
-        self.absent_source: Optional[str] = None
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """A checkpoint of a run holds everything: the pretrained file need not be there to resume."""
-        done = super().load_state_dict(*args, **kwargs)
-        self.absent_source = None
-        return done
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the stock model.
-
-        Raises:
-            ValueError: the pretrained file was not there, and no checkpoint of the run was loaded since.
-        """
-        if self.absent_source is not None:
-            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
-        return super().forward(*args, **kwargs)
 
 
 def _register(name: str, defaults: Dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from ...checkpoints.encoder_layout import FAMILIES
 from ...modules.model_options import set_architecture
 
 FAMILY: Any = ChoiceEnum(list(FAMILIES))
+UNNAMED_ROWS: Any = ChoiceEnum(["error", "dictionary"])
 EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
 POOLINGS: Any = ChoiceEnum(["first", "last", "mean"])
 POSITIONS = 512
@@ -84,6 +85,13 @@ class NLUEncoderOptions(FairseqDataclass):
             "alone the file has no row is no error: understanding never reads it"
         },
     )
+    unnamed_rows: UNNAMED_ROWS = field(
+        default="error",
+        metadata={
+            "help": "where nothing beside the pretrained file (dict.txt, a tokenizer) nor its run's data folder tells what its "
+            "rows mean: error; dictionary = they are taken to be the entries of the data's dictionary, in its order"
+        },
+    )
     sentence_pooling: Optional[POOLINGS] = field(
         default=None,
         metadata={
@@ -110,6 +118,7 @@ OPTIONS = [one.name for one in fields(NLUEncoderOptions) if one.name != "_name"]
 CHOICES: Dict[str, Any] = {
     "encoder_family": FAMILY,
     "embedding_mismatch": EMBEDDING_POLICIES,
+    "unnamed_rows": UNNAMED_ROWS,
     "sentence_pooling": POOLINGS,
 }
 PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "head_dropout")

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY
+from ...modules.filled_model import FilledModel
 from ...modules.model_options import set_architecture, writable
 from ...modules.text_encoder import TextEncoder
 from . import pretrained
@@ -25,7 +26,7 @@ _PROJECTION = ".out_proj.weight"
 
 
 @register_model("nlu_encoder")
-class NLUEncoderModel(BaseFairseqModel):
+class NLUEncoderModel(FilledModel, BaseFairseqModel):
     """Encoder and named heads.
 
     Pretrained weights come from ``--pretrained-encoder``, of whatever model and layout; ``--restore-file`` is for checkpoints of
@@ -64,7 +65,7 @@ class NLUEncoderModel(BaseFairseqModel):
         with writable(args):
             complete(args)
         plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
-        start = pretrained.find_start(plain, task.source_dictionary)
+        start = pretrained.find_start(plain, task)
         encoder = TextEncoder(
             start.layout,
             dropout=args.dropout,
@@ -147,8 +148,7 @@ class NLUEncoderModel(BaseFairseqModel):
         Raises:
             ValueError: no such head, or the pretrained file was not there and no checkpoint of the run was loaded since.
         """
-        if self.absent_source is not None:
-            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")
+        self.check_source()
         hidden = self.encoder.features(src_tokens)
         name = classification_head_name
         if name is None:
@@ -196,12 +196,6 @@ class NLUEncoderModel(BaseFairseqModel):
 
     def _restore_token_head(self, name: str, state: Dict[str, Any], key: str) -> None:
         self.register_token_head(name, state[key + _PROJECTION].size(0))
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """A checkpoint of a run holds everything: the pretrained file need not be there to resume."""
-        done = super().load_state_dict(*args, **kwargs)
-        self.absent_source = None
-        return done
 
 
 @register_model_architecture("nlu_encoder", "nlu_encoder")

@@ -1,10 +1,8 @@
 """Where an ``nlu_encoder`` has its sizes and its weights from."""
 
 import logging
-import os
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq.data import Dictionary
 from torch import Tensor
@@ -16,6 +14,7 @@ from ...checkpoints.encoder_layout import EncoderLayout, family_layout, layout_f
 from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderFile, read_encoder
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.reading import CheckpointError, PathLike
+from ...checkpoints.starting import left_closed, started_from
 from ...checkpoints.vocabularies import MASK, STYLES, languages_of
 from ...checkpoints.xlmr import find_settings
 from ...modules.text_encoder import TextEncoder
@@ -73,26 +72,27 @@ def load_text_encoder(path: PathLike, heads: Optional[int] = None) -> TextEncode
     return encoder.eval()
 
 
-def find_start(args: Any, dictionary: Dictionary) -> Start:
+def find_start(args: Any, task: Any) -> Start:
     """Decide what the model is built from.
 
     Args:
         args: completed options; those of a checkpoint also hold the layout.
-        dictionary: of the task.
+        task: has the dictionary.
 
     Raises:
         ValueError: sizes, languages or entries that do not fit, or a file that is not there and cannot be done without.
     """
+    dictionary = task.source_dictionary
     stored = getattr(args, LAYOUT_ENTRY, None)
     if stored is not None:
         return _from_stored(_plain(stored), _languages(args), dictionary, "the checkpoint")
     path = args.pretrained_encoder
     if path is None:
         return Start(_from_options(args, len(dictionary)), _own_languages(args.encoder_family, dictionary))
-    origin = f"{OPTION} {path}"
-    if os.path.exists(path):
-        return _from_file(args, dictionary, origin)
-    return _without_file(args, dictionary, f"{origin}: no such file")
+    absent = left_closed(OPTION, path, args, task)
+    if absent is None:
+        return _from_file(args, dictionary, f"{OPTION} {path}")
+    return _without_file(args, dictionary, absent)
 
 
 def fill(encoder: TextEncoder, start: Start, policy: str) -> Optional[LoadReport]:
@@ -151,7 +151,7 @@ def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
         raise ValueError(f"{OPTION}: {message}") from error
     _check_sizes(args, found.layout, origin)
     compare_languages(found.languages, dictionary, origin, found.layout.family)
-    compare_rows(found, dictionary, str(args.embedding_mismatch), origin)
+    compare_rows(found, dictionary, str(args.embedding_mismatch), str(args.unnamed_rows), origin)
     layout = with_rows(found.layout, len(dictionary))
     if args.max_source_positions is not None:
         layout = replace(layout, max_positions=args.max_source_positions)
@@ -160,13 +160,14 @@ def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
 
 
 def _without_file(args: Any, dictionary: Dictionary, absent: str) -> Start:
-    """The file is gone: the checkpoint that will be continued has everything, or the command line has the sizes."""
-    for path in _checkpoints_to_continue(args):
+    """The checkpoint that will be continued has everything, or, where the file is gone, the command line has the sizes."""
+    path = started_from(args)
+    if path:
         settings = find_settings(checkpoints.read_checkpoint(path))
         if settings.get(LAYOUT_ENTRY) is not None:
             languages = settings.get(LANGUAGES_ENTRY)
             start = _from_stored(
-                _plain(settings[LAYOUT_ENTRY]), tuple(languages) if languages else None, dictionary, str(path)
+                _plain(settings[LAYOUT_ENTRY]), tuple(languages) if languages else None, dictionary, path
             )
             return start._replace(absent=absent)
     missing = [flag(name) for name in ("encoder_family", *SIZES) if getattr(args, name) is None]
@@ -176,14 +177,6 @@ def _without_file(args: Any, dictionary: Dictionary, absent: str) -> Start:
         )
     layout = _from_options(args, len(dictionary))
     return Start(layout, _own_languages(layout.family, dictionary), absent=absent)
-
-
-def _checkpoints_to_continue(args: Any) -> List[Path]:
-    """What a resumed training will load, where the options tell."""
-    restore, folder = getattr(args, "restore_file", None), getattr(args, "save_dir", None)
-    candidates = [Path(folder) / str(restore)] if restore and folder else []
-    candidates += [Path(str(restore))] if restore else []
-    return [path for path in candidates if path.is_file()]
 
 
 def _from_stored(
@@ -286,15 +279,21 @@ def lacks_mask_alone(found: EncoderFile, dictionary: Dictionary) -> bool:
     return len(known) == rows or found.layout.family in MASKLESS
 
 
-def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, origin: str) -> None:
+def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
     """Compare what is known of the file's rows with the data's dictionary.
 
     Raises:
-        ValueError: entries that differ, or ``<mask>`` elsewhere than the last row of a masked LM or than a file says itself.
+        ValueError: nothing is known and ``unnamed`` is ``error``, entries that differ, or ``<mask>`` elsewhere than the last row of
+            a masked LM or than a file says itself.
     """
     rows = found.layout.vocab_size
+    if not found.entries and unnamed == "error":
+        raise ValueError(
+            f"{origin}: nothing beside it tells what its {rows:,} rows mean; put the dict.txt of its training, or its tokenizer's "
+            f"files, there. --unnamed-rows dictionary takes them to be the {len(dictionary):,} entries of the data's dictionary"
+        )
     if not found.entries:
-        logger.warning("%s: nothing beside it tells what its rows mean: they are taken to be the dictionary's", origin)
+        logger.warning("%s: its rows are taken to be the dictionary's (--unnamed-rows dictionary)", origin)
     if rows != len(dictionary) and policy == "error" and not lacks_mask_alone(found, dictionary):
         return  # the numbers will be explained
     if found.entries:

@@ -6,19 +6,19 @@ from typing import Any, Dict, Optional, Sequence
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
+from ...modules.filled_model import FilledModel
 from .layer_choice import LayerChoice
 
 logger = logging.getLogger(__name__)
 
 
-class VECOBase(TransformerModel):
+class VECOBase(FilledModel, TransformerModel):
     """Stock encoder and decoder.
 
     Attributes:
         choice: the layers that encoder and decoder take from a pretrained stack; None until :meth:`prepare`.
         kept_rows: for each entry of the pretrained dict.txt whether the data's dictionary has it; None = the same dictionary.
         embedding_mismatch: of the options.
-        absent_source: why the file of ``--init-from-mlm`` could not be read; None when there is nothing amiss.
     """
 
     def __init__(self, args: Any, encoder: Any, decoder: Any) -> None:
@@ -26,7 +26,6 @@ class VECOBase(TransformerModel):
         self.choice: Optional[LayerChoice] = None
         self.kept_rows: Optional[Sequence[bool]] = None
         self.embedding_mismatch = "error"
-        self.absent_source: Optional[str] = None
 
     def prepare(self, choice: LayerChoice, kept_rows: Optional[Sequence[bool]], embedding_mismatch: str) -> None:
         """Take what reading a pretrained state needs to know."""
@@ -53,14 +52,3 @@ class VECOBase(TransformerModel):
                 logger.error("%s", error)
                 raise
         super().upgrade_state_dict_named(state_dict, name)
-
-    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """A checkpoint holds everything: the file of ``--init-from-mlm`` need not be there to resume."""
-        done = super().load_state_dict(*args, **kwargs)
-        self.absent_source = None
-        return done
-
-    def check_source(self) -> None:
-        """Raises ValueError when the pretrained file was not there, and no checkpoint of the run was loaded since."""
-        if self.absent_source is not None:
-            raise ValueError(f"{self.absent_source}, and there is no checkpoint of this run to continue")

@@ -1,6 +1,5 @@
 """VECO (Luo et al. 2021): a transformer of XLM-R's shape whose encoder and decoder are layers of one pre-trained stack."""
 
-import os
 from argparse import Namespace
 from dataclasses import fields
 from typing import Any, Dict, Type
@@ -11,6 +10,7 @@ from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from ...checkpoints.starting import left_closed
 from ...modules.model_options import set_architecture, writable
 from . import masked_lm
 from .base import VECOBase
@@ -56,10 +56,9 @@ class VECOModel(VECOBase):
         model.prepare(choice, getattr(task, "kept_rows", None), str(args.embedding_mismatch))
         path = args.init_from_mlm
         if path:
-            if os.path.exists(path):
+            model.absent_source = left_closed("--init-from-mlm", path, plain, task)
+            if model.absent_source is None:
                 masked_lm.fill(model, plain, path)
-            else:
-                model.absent_source = f"--init-from-mlm {path}: no such file"
             with writable(args):
                 args.initialised_from, args.init_from_mlm = path, None
         return model
@@ -67,15 +66,6 @@ class VECOModel(VECOBase):
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
         """See :class:`StackReader`."""
         StackReader(self, state_dict).adapt()
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the stock model.
-
-        Raises:
-            ValueError: the pretrained file was not there, and no checkpoint of the run was loaded since.
-        """
-        self.check_source()
-        return super().forward(*args, **kwargs)
 
 
 def _register(name: str, defaults: Dict[str, Any]) -> None:

@@ -297,3 +297,40 @@ def test_a_folder_of_other_types_is_refused_by_name(tmp_path: Path, data: Path, 
         (tmp_path / "folder" / "config.json").write_text(json.dumps({**config, entry: wrong}))
         with pytest.raises(CheckpointError, match=rf"config\.json.*{entry}"):
             import_checkpoint(tmp_path / "folder", tmp_path / "made.pt")
+
+
+# ---- The command replaces nothing. ----
+
+
+def test_the_command_replaces_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """One with a model or dictionaries is refused, and stays as it is; what else is in a folder is no matter."""
+    torch.save({"model": {"a": torch.ones(2)}, "cfg": {"model": {}}}, tmp_path / "model.pt")
+    line = [str(tmp_path / "model.pt"), "--no-dictionaries"]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "notes").write_text("kept")
+    assert export.main([line[0], str(folder), line[1]]) == 0
+    for name in ("config.json", "model.safetensors", "dict.de.txt"):
+        other = tmp_path / name
+        other.mkdir()
+        (other / name).write_text("of somebody")
+        with pytest.raises(SystemExit) as stopped:
+            export.main([line[0], str(other), line[1]])
+        assert stopped.value.code == 2
+        assert f"{other}: has {name} already" in capsys.readouterr().err
+        assert [file.name for file in other.iterdir()] == [name] and (other / name).read_text() == "of somebody"
+
+
+def test_the_command_replaces_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """The same again is no matter: recipes run it at each start."""
+    folder, back = tmp_path / "folder", tmp_path / "back.pt"
+    for value in (1.0, 2.0):
+        torch.save({"model": {"a": torch.full((2,), value)}, "cfg": {"model": {}}}, tmp_path / "model.pt")
+        assert export.main([str(tmp_path / "model.pt"), f"{folder}{value}", "--no-dictionaries"]) == 0
+    assert export.main(["import", f"{folder}1.0", str(back)]) == 0
+    before = back.stat().st_mtime_ns, back.read_bytes()
+    assert export.main(["import", f"{folder}1.0", str(back)]) == 0
+    with pytest.raises(SystemExit) as stopped:
+        export.main(["import", f"{folder}2.0", str(back)])
+    assert stopped.value.code == 2 and "back.pt: is there already" in capsys.readouterr().err
+    assert (back.stat().st_mtime_ns, back.read_bytes()) == before

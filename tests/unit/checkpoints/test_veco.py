@@ -11,6 +11,7 @@ from torch import Tensor
 from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
 from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.veco_state import veco_state_from_folder
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
 from tests import nlu_builders, veco_files
@@ -190,12 +191,25 @@ def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path: Path, flag: str) -> 
     plain = {name: one for name, one in state.items() if "cross_attention" not in name}
     with pytest.raises(CheckpointError, match=rf"{flag} = True, expected false \(there are no cross_attention"):
         read_encoder(veco_files.write_folder(tmp_path / "plain", plain, **{flag: True}))
-    one_word = {name.replace("cross_attention", "crossattention"): one for name, one in state.items()}
-    with pytest.raises(CheckpointError, match=f"{flag} = True"):
-        read_encoder(veco_files.write_folder(tmp_path / "library", one_word, **{flag: True}))
     assert read_encoder(veco_files.write_folder(tmp_path / "veco", state, **{flag: True})).layout.layers == 12
-    with pytest.raises(CheckpointError, match=r"unknown tensors .*crossattention"):
-        read_encoder(veco_files.write_folder(tmp_path / "library", one_word))
+
+
+def test_cross_attention_in_one_word_is_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Encoder and whole state; a file that states to be a decoder is taken for a VECO with a warning."""
+    state = veco_files.folder_state()
+    one_word = {name.replace("cross_attention", "crossattention"): one for name, one in state.items()}
+    assert one_word.keys() != state.keys()
+    paths = [veco_files.write_folder(tmp_path / "two", state), veco_files.write_folder(tmp_path / "one", one_word)]
+    for read in (read_encoder, veco_state_from_folder):
+        two, one = (read(path) for path in paths)
+        masked_lms.assert_same(one.tensors, two.tensors)
+        assert len(one.report.dropped) == len(two.report.dropped)
+    assert "is_decoder" not in caplog.text
+    read_encoder(veco_files.write_folder(tmp_path / "flag", one_word, is_decoder=True))
+    assert "is_decoder = true with crossattention.*: taken to be a VECO" in caplog.text
+    both = {**state, **{name: one for name, one in one_word.items() if ".layer.3.crossattention.self.key" in name}}
+    with pytest.raises(CheckpointError, match="two tensors for .*encoder_attn.k_proj"):
+        veco_state_from_folder(veco_files.write_folder(tmp_path / "both", both))
 
 
 def test_new_names_of_the_norms_are_read_as_well(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, atomic_path, fingerprint, read_masked_lm, write_masked_lm
@@ -25,6 +26,22 @@ def test_round_trip(tmp_path: Path, dtype: torch.dtype) -> None:
     size = (tmp_path / "made" / "here" / "model.safetensors").stat().st_size
     values = sum(tensor.numel() for tensor in TENSORS.values()) * dtype.itemsize
     assert values < size < values + 40_000  # the embedding is stored once
+
+
+def test_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+    """Where training starts as well: the file says what its tensors are."""
+    write_masked_lm(tmp_path, SIZES, TENSORS, torch.float16)
+    file = tmp_path / "model.safetensors"
+    whole = file.read_bytes()
+    first = 8 + int.from_bytes(whole[:8], "little")
+    for place in torch.randint(first, len(whole), (20,)).tolist():
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(CheckpointError, match=r"model\.safetensors: .*fingerprint .* damaged"):
+            read_masked_lm(tmp_path)
+    file.write_bytes(whole)
+    read_masked_lm(tmp_path)
+    safetensors.torch.save_file(safetensors.torch.load_file(file), file, metadata={"format": "pt"})
+    read_masked_lm(tmp_path)  # another program's: nothing to compare with
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:

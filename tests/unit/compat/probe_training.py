@@ -110,6 +110,7 @@ def mbart_languages() -> dict:
     return {
         "started": attempt(lambda: bool(train(at("tuned"), "--max-update", 1, *tuned, "en,de"))),
         "same": attempt(lambda: bool(train(at("same"), "--max-update", 1, *tuned, "de,en"))),
+        "lacking": attempt(lambda: bool(train(at("lacking"), "--max-update", 1, *task, "de"))),
         "resumed": attempt(lambda: bool(train(at("order"), "--max-update", 2, *task, "en,de"))),
         "decoded": attempt(lambda: "\nH-" in command(fairseq_cli.generate.cli_main, *decode, "en,de")),
         "decoded_same": attempt(lambda: "\nH-" in command(fairseq_cli.generate.cli_main, *decode, "de,en")),

@@ -22,7 +22,7 @@ import fairseq_cli.generate
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, options
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
@@ -147,6 +147,36 @@ def permute_sentences() -> dict:
     return values
 
 
+def damaged_data() -> dict:
+    """A data-bin that is a page too long, as the stock task opens it."""
+    with at("bin/valid.de-en.en.bin").open("ab") as stream:
+        stream.write(bytes(4096))
+    return {"opened": attempt(_translation)}
+
+
+def damaged_vocabularies() -> dict:
+    """A dictionary whose last line is cut."""
+    path = at("bin/dict.en.txt")
+    path.write_bytes(path.read_bytes()[:-3])
+    return {"opened": attempt(_translation)}
+
+
+def decoding_builds() -> dict:
+    """What a task knows whose model was built to be filled from a checkpoint."""
+    load_user_dir()
+    _, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(at("model/checkpoint_last.pt"))], arg_overrides={"data": str(at("bin"))}
+    )
+    return {"from_checkpoint": getattr(task, "from_checkpoint", None)}
+
+
+def _translation() -> int:
+    """Target sentences of the validation set, as stock translation reads them."""
+    load_user_dir()
+    dictionary = Dictionary.load(str(at("bin/dict.en.txt")))
+    return len(data_utils.load_indexed_dataset(str(at("bin/valid.de-en.en")), dictionary))
+
+
 PROBES: Dict[str, Callable[[], dict]] = {
     "lost_sentences": lost_sentences,
     "safe_loading": safe_loading,
@@ -167,6 +197,9 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "renamed_options": renamed_options,
     "cpu_processes": cpu_processes,
     "atomic_copies": atomic_copies,
+    "damaged_data": damaged_data,
+    "damaged_vocabularies": damaged_vocabularies,
+    "decoding_builds": decoding_builds,
 }
 
 

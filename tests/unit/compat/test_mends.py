@@ -76,6 +76,8 @@ def test_mbart_task(probes: Probes) -> None:
 def test_mbart_languages(probes: Probes) -> None:
     on, off = probes["mbart_languages"]["on"], probes["mbart_languages"]["off"]
     assert (on["same"], on["decoded_same"]) == (True, True)
+    assert "--target-lang en: the dictionary has no [en], because --langs de lacks it" in on["lacking"]
+    assert off["lacking"] is True
     for what in ("started", "resumed", "decoded"):
         assert "was trained with de,en; give the same languages in the same order" in on[what], on
         assert off[what] is True, off
@@ -146,6 +148,21 @@ def test_renamed_options(probes: Probes) -> None:
     assert (on["fixed"], on["cosine"]) == ([0.5, None], [-1.0, 0.5])
     assert (off["fixed"], off["cosine"]) == ("refused", [-1.0, 0.5])
     assert (on["score"], off["score"]) == (["BLEU ="], ["BLEU4 ="])
+
+
+def test_damaged_data(probes: Probes) -> None:
+    on, off = probes["damaged_data"]["on"], probes["damaged_data"]["off"]
+    assert "valid.de-en.en.bin: has" in on["opened"] and off["opened"] == 20
+
+
+def test_damaged_vocabularies(probes: Probes) -> None:
+    on, off = probes["damaged_vocabularies"]["on"], probes["damaged_vocabularies"]["off"]
+    assert "dict.en.txt: line" in on["opened"]
+    assert "dict.en.txt" not in off["opened"]
+
+
+def test_decoding_builds(probes: Probes) -> None:
+    assert [probes["decoding_builds"][state]["from_checkpoint"] for state in ("on", "off")] == [True, None]
 
 
 def test_cpu_processes(probes: Probes) -> None:

@@ -174,6 +174,19 @@ def test_released_deltalm_and_veco_names(files):
         assert torch.equal(read["encoder.layers.0.fc1.weight"], more["encoder.layers.0.fc1.weight"])
 
 
+def test_tensors_of_one_memory_are_cut_apart(files):
+    """Those that begin at different places of it are different ones; those that are the same stay the same."""
+    both = torch.arange(70 * 4, dtype=torch.float32).view(70, 4)
+    state = {"encoder.embed_tokens.weight": both[:35], "decoder.embed_tokens.weight": both[35:]}
+    state["decoder.output_projection.weight"] = both[35:]
+    torch.save({"model": state}, files / "x.pt")
+    found = checkpoints.read_checkpoint(cut(files, files / "x.pt") / "x.pt")["model"]
+    for name, tensor in state.items():
+        assert torch.equal(found[name], tensor[[*KEPT, 34]]), name
+    memory = {name: tensor.data_ptr() for name, tensor in found.items()}
+    assert memory["decoder.embed_tokens.weight"] == memory["decoder.output_projection.weight"]
+
+
 def test_hugging_face_folder(files):
     module = builders.masked_lm(vocab_size=35)
     sizes = {name: getattr(module.sizes, name) for name in module.sizes.__dataclass_fields__}
@@ -275,6 +288,42 @@ def test_inputs_are_never_overwritten(files):
         with pytest.raises(InputError, match="--output .*: would overwrite --"):
             verb.cut_vocabulary(output=files / "out", pieces=[str(files / "pieces")], **options)
         (files / "out" / name).replace(files / name)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--max-unknown", "2"], "--max-unknown 2.0: valid: 0 to 1"),
+        (["--min-count", "0"], "--min-count 0: valid: 1 or more"),
+        (["--keep", "none"], "--keep none: not in --dict"),
+        (["--text", "x"], "--model: valid: a sentencepiece model together with --text"),
+        (["--pieces", "nowhere"], "--pieces nowhere: no such file"),
+        (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
+        (["--dict", "nowhere.txt"], "--dict nowhere.txt: no such file"),
+        (["--output", "{files}/dict.txt"], "--output .*: is a file"),
+        (["--output", "{files}"], "--output .*: would overwrite --dict"),
+        (["--output", "{files}/full"], "--output .*full: holds files without a cut_vocabulary.json"),
+        (["--checkpoint", "{files}/hf"], "the checkpoint has 50 rows; valid: .* --max-extra-rows 10 more"),
+        (["--checkpoint", "{files}/full", "--output", "{files}/full"], "--output .*: would overwrite --checkpoint"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_read(files, monkeypatch, more, message):
+    """Neither the corpus nor the tensors."""
+
+    def read(*_):
+        raise AssertionError("was read")
+
+    monkeypatch.setattr(verb, "count_corpus", read)
+    monkeypatch.setattr(verb, "open_checkpoint", read)
+    (files / "x.pt").write_bytes(b"tensors")
+    for name, rows in (("hf", 50), ("full", 36)):
+        (files / name).mkdir()
+        (files / name / "config.json").write_text(json.dumps({"vocab_size": rows}))
+        (files / name / "model.safetensors").write_bytes(b"tensors")
+    with pytest.raises(InputError, match=message):
+        cut(files, files / "x.pt", "--max-extra-rows", "10", *(word.format(files=files) for word in more))
+    with pytest.raises(AssertionError, match="was read"):
+        cut(files, files / "x.pt")
 
 
 def test_what_counts_as_a_symbol():

@@ -206,7 +206,7 @@ def test_a_row_that_may_be_the_masks_is_not_added_again(tmp_path: Path) -> None:
     nlu_builders.mbart_cc25(tmp_path)
     (tmp_path / "dict.txt").unlink()
     with pytest.raises(ValueError, match="The one entry more is probably <mask>"):
-        from_file(tmp_path, [*PIECES, "new", *tags(LANGUAGES), "<mask>"])
+        from_file(tmp_path, [*PIECES, "new", *tags(LANGUAGES), "<mask>"], unnamed_rows="dictionary")
 
 
 @pytest.mark.parametrize(
@@ -250,9 +250,25 @@ def test_languages_of_an_encoder_from_scratch_are_the_dictionarys() -> None:
 def test_a_model_without_a_list_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stock = nlu_builders.stock_model(MBART_SYMBOLS, arch="mbart_base")
     path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", stock, {"_name": "translation"})
-    model = from_file(path, MBART_SYMBOLS)
-    assert "does not tell its languages" in caplog.text and "nothing beside it tells what its rows mean" in caplog.text
+    model = from_file(path, MBART_SYMBOLS, unnamed_rows="dictionary")
+    assert "does not tell its languages" in caplog.text and "taken to be the dictionary's" in caplog.text
     assert list(model.args.encoder_languages) == list(LANGUAGES)
+
+
+def test_rows_that_nothing_names_are_refused(tmp_path: Path) -> None:
+    """Unless the option says otherwise; the dictionary of the data that a run was trained on names them as well."""
+    stock = nlu_builders.stock_model(MBART_SYMBOLS, arch="mbart_base")
+    data = tmp_path / "data"
+    path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", stock, {"_name": "translation", "data": str(data)})
+    with pytest.raises(ValueError, match="nothing beside it tells what its 28 rows mean.*--unnamed-rows dictionary"):
+        from_file(path, MBART_SYMBOLS)
+    assert from_file(path, MBART_SYMBOLS, unnamed_rows="dictionary")
+    data.mkdir()
+    for language in ("de", "en"):
+        nlu_builders.write_dict(data / f"dict.{language}.txt", MBART_SYMBOLS)
+    assert from_file(path, MBART_SYMBOLS)
+    with pytest.raises(ValueError, match="its vocabulary has 'p0' as entry 4, the data's dictionary 'p1'"):
+        from_file(path, [MBART_SYMBOLS[1], MBART_SYMBOLS[0], *MBART_SYMBOLS[2:]])
 
 
 def test_entries_in_another_order_are_refused(tmp_path: Path) -> None:
@@ -266,14 +282,14 @@ def test_entries_in_another_order_are_refused(tmp_path: Path) -> None:
 def test_mask_is_the_last_row_of_a_masked_lm(tmp_path: Path) -> None:
     path, symbols = nlu_builders.write_any("xlmr", tmp_path)
     (path / "dict.txt").unlink()
-    assert from_file(path, symbols).encoder.layout.vocab_size == 25
+    assert from_file(path, symbols, unnamed_rows="dictionary").encoder.layout.vocab_size == 25
     for policy, other in (
         ("error", ["<mask>", *PIECES]),
         ("extend", [*PIECES, "tag", "<mask>"]),
         ("truncate", [*PIECES[:-2], "<mask>"]),
     ):
         with pytest.raises(ValueError, match="<mask> is entry .* of the dictionary, but row 24, the last one"):
-            from_file(path, other, embedding_mismatch=policy)
+            from_file(path, other, embedding_mismatch=policy, unnamed_rows="dictionary")
 
 
 # ---- Its own checkpoints as pretrained files. ----

@@ -26,6 +26,8 @@ SIZES = {
 OPTIONS = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_heads")
 TINY = {"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "encoder_heads": 2}
 
+UNNAMED = {"unnamed_rows": "dictionary"}
+
 
 def named(kind: str, arch: str, **options: Any) -> Any:
     """Options with that architecture, before it has filled the rest."""
@@ -95,7 +97,7 @@ def write(kind: str, path: Path) -> None:
 def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path: Path, kind: str) -> None:
     write(kind, tmp_path / "veco")
     symbols = SYMBOLS if kind != "folder" else [*PIECES[:18], "<mask>"]
-    model = from_file(tmp_path / "veco", symbols)
+    model = from_file(tmp_path / "veco", symbols, **UNNAMED)
     tokens = tokens_for(model)
     expected = load_text_encoder(tmp_path / "veco")(tokens)[-1]
     assert torch.equal(model(tokens)[0], expected) and model.pooling == "first"
@@ -139,14 +141,14 @@ def test_one_that_was_pretrained_here_has_its_datas_dictionary(
 ) -> None:
     """<mask> need not be the last entry of it: symbols of languages may follow. The same in a model that went on from it."""
     model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
-    found = from_file(tmp_path / "checkpoint_last.pt", SYMBOLS)
+    found = from_file(tmp_path / "checkpoint_last.pt", SYMBOLS, **UNNAMED)
     assert torch.equal(found.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
     tagged = [*PIECES[:-3], "<mask>", "[de]", "[en]", "[fr]"]
-    again = from_file(tmp_path / "checkpoint_last.pt", tagged)
+    again = from_file(tmp_path / "checkpoint_last.pt", tagged, **UNNAMED)
     assert torch.equal(again.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
-    assert "nothing beside it tells what its rows mean: they are taken to be the dictionary's" in caplog.text
+    assert "its rows are taken to be the dictionary's (--unnamed-rows dictionary)" in caplog.text
     own = saved(again, tmp_path / "own.pt")
-    assert torch.equal(from_file(own, tagged).encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+    assert torch.equal(from_file(own, tagged, **UNNAMED).encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
 
 
 def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path: Path) -> None:
@@ -159,10 +161,12 @@ def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path: Path) -> None:
     veco_files.pretrained(file, model, model=state)
     found = read_encoder(file)
     assert (found.mask_row, found.mask_last) == (place, False) and found.report.reasons["lm_head.mask_row"]
-    assert torch.equal(from_file(file, tagged).encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
+    assert torch.equal(
+        from_file(file, tagged, **UNNAMED).encoder.embed_tokens.weight, model.encoder.embed_tokens.weight
+    )
     added = [*PIECES[:-2], "[de]", "[en]", "<mask>"]
     with pytest.raises(ValueError, match=f"<mask> is entry {place + 2} of the dictionary, but row {place} of"):
-        from_file(file, added)
+        from_file(file, added, **UNNAMED)
     nlu_builders.write_dict(tmp_path / "dict.txt", tagged)
     assert read_encoder(file).entries[place] == "<mask>"
     nlu_builders.write_dict(tmp_path / "dict.txt", added)
@@ -180,9 +184,11 @@ def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path: Path) -> None:
 def test_rows_that_do_not_fit_need_an_option(tmp_path: Path, symbols: Sequence[str], message: str) -> None:
     model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
     with pytest.raises(ValueError, match=message):
-        from_file(tmp_path / "checkpoint_last.pt", symbols)
+        from_file(tmp_path / "checkpoint_last.pt", symbols, **UNNAMED)
     policy = "truncate" if len(symbols) < len(SYMBOLS) else "extend"
-    words = from_file(tmp_path / "checkpoint_last.pt", symbols, embedding_mismatch=policy).encoder.embed_tokens.weight
+    words = from_file(
+        tmp_path / "checkpoint_last.pt", symbols, embedding_mismatch=policy, **UNNAMED
+    ).encoder.embed_tokens.weight
     rows = min(len(words), len(SYMBOLS) + 4)
     assert torch.equal(words[:rows], model.encoder.embed_tokens.weight[:rows])
 
@@ -191,7 +197,7 @@ def test_the_mask_of_a_folder_is_its_last_row(tmp_path: Path) -> None:
     """As of every XLM-R, where no tokenizer's file beside it tells."""
     path = veco_files.write_folder(tmp_path)
     with pytest.raises(ValueError, match="<mask> is entry 4 of the dictionary, but row 22, the last one"):
-        from_file(path, ["<mask>", *PIECES[:18]])
+        from_file(path, ["<mask>", *PIECES[:18]], **UNNAMED)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from typing import Any, Dict
 
 import pytest
 import torch
+from fairseq import options as command_line
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
@@ -307,3 +308,22 @@ def test_checkpoints_keep_the_languages(made: csr_bins.Bin) -> None:
 def test_the_configuration_is_found_in_hydra(made: csr_bins.Bin) -> None:
     schema = OmegaConf.structured(CodeSwitchingRestoreConfig)
     assert schema.restore_updates is None and schema.switch_unit == "word" and schema.switch_ratio == 0.35
+
+
+# ---- Options of the authors' fork. ----
+
+
+@pytest.mark.parametrize(
+    ("option", "ours"), [("--competence-step", "--restore-updates"), ("--span-length", "--switch-span")]
+)
+@pytest.mark.parametrize("task", ["code_switching_restore", "translation_from_pretrained_bart"])
+@pytest.mark.parametrize("value", ["5000", "-1"])
+def test_the_authors_options_are_refused_with_the_name_of_ours(
+    option: str, ours: str, task: str, value: str, capsys: pytest.CaptureFixture
+) -> None:
+    line = ["data", "--task", task, "--arch", "mbart_large", "--langs", "de,en", option, value]
+    with pytest.raises(SystemExit) as stopped:
+        command_line.parse_args_and_arch(command_line.get_training_parser(), line)
+    assert stopped.value.code == 2
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert option in last and ours in last and "unrecognized" not in last

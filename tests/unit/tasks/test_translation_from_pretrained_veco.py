@@ -50,7 +50,7 @@ def task(
 @pytest.mark.parametrize("tags", [TAGS, ()])
 def test_validation_bleu_leaves_the_tags_out(tags: Sequence[str]) -> None:
     """Also where <unk> stands for the tag: only the last token is one."""
-    found = task(tags=tags, eval_bleu=True, eval_bleu_args="{}")
+    found = task(tags=tags, eval_bleu=True, eval_bleu_args="{}", missing_language_tag="unk")
     tag, unk = found.target_tag, found.tgt_dict.unk()
     pieces = [4, 5, 6, unk, 7, 8]
     target = torch.tensor([[*pieces, builders.EOS, tag], [4, 5, 6, 7, 9, builders.EOS, tag, builders.PAD]])
@@ -146,18 +146,21 @@ def test_references_are_scored_behind_the_tag(folder: Path) -> None:
 # ---- Tags that the dictionary does not have. ----
 
 
-def test_a_missing_tag_is_unk_with_a_warning(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    found = task(folder, tags=("[de]",))
+def test_a_missing_tag_is_unk_where_that_is_asked_for(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = task(folder, tags=("[de]",), missing_language_tag="unk")
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "no entry [en] for --source-lang en" in warning and "--missing-language-tag error" in warning
+    assert "no entry [en] for --source-lang en" in warning and "--missing-language-tag unk" in warning
     assert (found.source_tag, found.target_tag) == (builders.UNK, found.tgt_dict.index("[de]"))
     found.load_dataset("train")
     assert int(found.dataset("train")[0]["source"][-1]) == builders.UNK
 
 
-def test_a_missing_tag_can_be_refused() -> None:
-    with pytest.raises(ValueError, match=r"--missing-language-tag error: .* no entry \[de\] for --target-lang de"):
-        task(tags=("[en]",), missing_language_tag="error")
+def test_a_missing_tag_is_refused() -> None:
+    message = (
+        r"--missing-language-tag error: .* no entry \[de\] for --target-lang de; valid: .* --missing-language-tag unk"
+    )
+    with pytest.raises(ValueError, match=message):
+        task(tags=("[en]",))
     assert task(missing_language_tag="error").target_tag > builders.UNK
     with pytest.raises(ValueError, match="--missing-language-tag must be unk or error; got none"):
         task(missing_language_tag="none")

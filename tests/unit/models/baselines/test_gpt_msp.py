@@ -267,9 +267,8 @@ def test_bad_files_and_dictionaries(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no row for 2 entries of the data's dictionary: 'p25', 'p26'"):
         gpt_builders.msp(folder, pieces=27)
     bare = gpt_builders.write(tmp_path / "bare", pieces=0)
-    assert gpt_builders.msp(bare).decoder.lm.embed_tokens.weight.size(0) == gpt_builders.ROWS
-    with pytest.raises(ValueError, match="24 entries.*29 rows, and nothing beside it tells"):
-        gpt_builders.msp(bare, pieces=20)
+    with pytest.raises(ValueError, match="bare: nothing beside it tells what its 29 rows mean"):
+        gpt_builders.msp(bare)
     two = SimpleNamespace(source_dictionary=gpt_builders.dictionary(), target_dictionary=gpt_builders.dictionary(3))
     with pytest.raises(ValueError, match="need the same dictionary"):
         GPTMSPModel.build_model(GPTMSPConfig(pretrained_gpt=str(folder)), two)

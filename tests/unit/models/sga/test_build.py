@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, Dict
 
 import pytest
+import safetensors.torch
 import torch
 
 from fairseq_plugins import checkpoints
@@ -43,6 +44,22 @@ def test_weights_sizes_and_symbols_come_from_the_file_and_the_dictionary(pretrai
     assert (model.blank, model.mask) == (builders.BOS, builders.MASK)
     assert model.encoder_prompts.key.shape == (builders.LAYERS, 32, builders.WIDTH)
     assert not any(parameter.requires_grad for parameter in model.frozen.parameters())
+
+
+def test_a_bit_that_flips_between_start_and_resume_is_refused(tmp_path: Path) -> None:
+    """Training that goes on as decoding does, also where the file does not state its fingerprint."""
+    lm = builders.masked_lm()
+    checkpoints.write_masked_lm(tmp_path, lm.sizes, lm.state_dict(), dtype=torch.float32)
+    file = tmp_path / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    safetensors.torch.save_file(tensors, file)
+    state = build(tmp_path).state_dict()
+    name = "roberta.encoder.layer.1.output.dense.weight"
+    tensors[name].view(torch.int32)[0, 0] ^= 1
+    safetensors.torch.save_file(tensors, file)
+    for from_checkpoint in (False, True):
+        with pytest.raises(ValueError, match="another frozen model: its fingerprint is"):
+            build(tmp_path, from_checkpoint=from_checkpoint).load_state_dict(state)
 
 
 def test_options_reach_the_model(pretrained: Path) -> None:

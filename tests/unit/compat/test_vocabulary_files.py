@@ -1,0 +1,77 @@
+"""Cut, empty and foreign dictionaries and sentencepiece models are refused by name, in the stock classes too."""
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
+from fairseq.models import FairseqEncoder, FairseqEncoderModel
+
+GOOD = "▁one 10\ntwo 1\n▁three words 7 #fairseq:overwrite\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        (b"", "empty"),
+        (GOOD.encode()[:-26], "line 3, the last one"),
+        ("▁one 10\ntwo".encode(), "line 2, the last one"),
+        ("▁one 10\ntwo\nthree 3\n".encode(), "line 2, "),
+        ("▁one 10\n\nthree 3\n".encode(), "line 2, "),
+        (GOOD.encode() + bytes(64), "line 4, the last one"),
+        (b"\xff\xfe" + GOOD.encode(), "UTF-8"),
+        ("▁one 10\ntwo 1\ntwo 1\n".encode(), "'two'"),
+    ],
+)
+def test_a_damaged_dictionary_is_named(tmp_path: Path, content: bytes, where: str) -> None:
+    path = tmp_path / "dict.de.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"dictionary .*dict\.de\.txt: .*{where}"):
+        Dictionary.load(str(path))
+
+
+def test_a_whole_dictionary_is_read_as_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "dict.txt").write_text(GOOD, encoding="utf-8")
+    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols[4:] == ["▁one", "two", "▁three words"]
+    with pytest.raises(FileNotFoundError):
+        Dictionary.load(str(tmp_path / "nowhere.txt"))
+    assert not caplog.records
+    (tmp_path / "dict.txt").write_text("▁one 10\ntwo 1", encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        assert len(Dictionary.load(str(tmp_path / "dict.txt"))) == 6
+    assert "dict.txt: its last line 'two 1' has no line break" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["empty", "cut", "text"])
+def test_a_damaged_sentencepiece_model_is_named(tmp_path: Path, repo_root: Path, kind: str) -> None:
+    whole = (repo_root / "examples/quickstart/masked_lm/sentencepiece.bpe.model").read_bytes()
+    path = tmp_path / "spm.model"
+    path.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "text": b"no model\n"}[kind])
+    options: Any = dict(sentencepiece_enable_sampling=False, sentencepiece_alpha=None)
+    with pytest.raises(ValueError, match=r"--sentencepiece-model .*spm\.model: is no sentencepiece model"):
+        SentencepieceBPE(SimpleNamespace(sentencepiece_model=str(path), **options))
+    path.write_bytes(whole)
+    assert SentencepieceBPE(SimpleNamespace(sentencepiece_model=str(path), **options)).encode("one")
+
+
+class Words(FairseqEncoderModel):
+    """An embedding and nothing else."""
+
+    def __init__(self, rows: int, width: int = 3) -> None:
+        encoder = FairseqEncoder(Dictionary())
+        encoder.embed_tokens = torch.nn.Embedding(rows, width)
+        super().__init__(encoder)
+
+
+def test_a_checkpoint_of_another_dictionary_says_so() -> None:
+    state = Words(9).state_dict()
+    with pytest.raises(
+        ValueError, match=r"9 rows in encoder\.embed_tokens\.weight, the data's dictionary 8 entries .*cut"
+    ):
+        Words(8).load_state_dict(state)
+    with pytest.raises(RuntimeError, match="size mismatch"):  # not the rows alone
+        Words(8, width=4).load_state_dict(state)
