@@ -12,6 +12,7 @@ from typing import Dict, Set, Tuple
 from ..checkpoints.versions import summary
 from . import versions
 from .batches import EPOCH_RESUME, LOST_SENTENCES
+from .beam_size import BEAM_SIZE
 from .layers import ENCODER_FAST_PATH
 from .mbart_languages import MBART_LANGUAGES
 from .mend import Mend
@@ -46,6 +47,7 @@ MENDS: Tuple[Mend, ...] = (
     TRAINING_TIME,
     OWN_RUN,
     RENAMED_OPTIONS,
+    BEAM_SIZE,
 )
 _applied: Dict[str, Mend] = {}
 
