@@ -16,6 +16,7 @@ from .beam_size import BEAM_SIZE
 from .layers import ENCODER_FAST_PATH
 from .mbart_languages import MBART_LANGUAGES
 from .mend import Mend
+from .nan import NAN_GRADIENTS
 from .numpy2 import NUMPY2
 from .precision import BF16
 from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS
@@ -23,7 +24,8 @@ from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
 from .renamed import RENAMED_OPTIONS
 from .restarts import OWN_RUN
 from .saving import ATOMIC_COPIES
-from .tasks import MBART_TASK, PERMUTE_SENTENCES
+from .shards import GENERATION_SHARDS
+from .tasks import MBART_TASK, PERMUTE_SENTENCES, VALIDATION_TEXT
 from .training_time import TRAINING_TIME
 
 logger = logging.getLogger(__name__)
@@ -48,6 +50,9 @@ MENDS: Tuple[Mend, ...] = (
     OWN_RUN,
     RENAMED_OPTIONS,
     BEAM_SIZE,
+    VALIDATION_TEXT,
+    GENERATION_SHARDS,
+    NAN_GRADIENTS,
 )
 _applied: Dict[str, Mend] = {}
 

@@ -1,30 +1,16 @@
 """Generators of one model disturb neither its training nor each other, whatever their beam sizes."""
 
-from argparse import Namespace
 from typing import Any, Dict, List
 
 import pytest
 import torch
 from fairseq.models.bart import BARTModel
-from fairseq.models.bart.model import mbart_base_architecture
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator, SequenceGeneratorWithAlignment
 
 from tests import builders
+from tests.mbart_builders import mbart
 
 SENTENCES = 6
-
-
-def mbart() -> BARTModel:
-    """A tiny mBART with large random weights."""
-    sizes = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 2}
-    args = Namespace(max_source_positions=40, max_target_positions=40)
-    for side in ("encoder", "decoder"):
-        vars(args).update({f"{side}_{name}": value for name, value in sizes.items()})
-    mbart_base_architecture(args)
-    symbols = builders.dictionary()
-    model = BARTModel.build_model(args, Namespace(source_dictionary=symbols, target_dictionary=symbols))
-    builders.randomise(model, seed=1)
-    return model.eval()
 
 
 def batch(sentences: int = SENTENCES) -> Dict[str, Any]:
