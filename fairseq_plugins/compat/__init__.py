@@ -13,6 +13,7 @@ from ..checkpoints.versions import summary
 from . import versions
 from .batches import EPOCH_RESUME, LOST_SENTENCES
 from .beam_size import BEAM_SIZE
+from .early import EARLY_ERRORS
 from .layers import ENCODER_FAST_PATH
 from .mbart_languages import MBART_LANGUAGES
 from .mend import Mend
@@ -53,6 +54,7 @@ MENDS: Tuple[Mend, ...] = (
     VALIDATION_TEXT,
     GENERATION_SHARDS,
     NAN_GRADIENTS,
+    EARLY_ERRORS,
 )
 _applied: Dict[str, Mend] = {}
 

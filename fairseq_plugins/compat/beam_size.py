@@ -42,7 +42,9 @@ def beam_size_set(ensemble: Any, beam_size: int, set_beam_size: Any) -> Iterator
         beam_size: of the generator.
         set_beam_size: fairseq's ``EnsembleModel.set_decoder_beam_size``; it does nothing for 1.
     """
-    before = [(module, {name: vars(module)[name] for name in KEPT if name in vars(module)}) for module in ensemble.modules()]
+    before = [
+        (module, {name: vars(module)[name] for name in KEPT if name in vars(module)}) for module in ensemble.modules()
+    ]
     try:
         set_beam_size(ensemble, beam_size)
         yield

@@ -69,8 +69,8 @@ def _watch_tensors() -> None:
                 raise
             state = os.path.join(self.cfg.checkpoint.save_dir, "crash.pt")
             raise FloatingPointError(
-                f"update {self.get_num_updates() + 1}: gradients are NaN or infinite; the log names the first module with such values, "
-                f"{state} holds the state before the update. Try a lower --lr, a longer warm-up or --clip-norm"
+                f"update {self.get_num_updates() + 1}: gradients are NaN or infinite; the log names the first module with such "
+                f"values, {state} holds the state before the update. Try a lower --lr, a longer warm-up or --clip-norm"
             ) from None
 
     NanDetector.add_hooks = add_hooks

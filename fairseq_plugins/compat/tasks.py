@@ -111,7 +111,7 @@ PERMUTE_SENTENCES = Mend(
 )
 VALIDATION_TEXT = Mend(
     name=TEXT,
-    reason="--eval-bleu scores what fairseq-generate strips: mBART's [en] at the end of both sides (about 10 points), <mask>, <pad>",
+    reason="--eval-bleu scores what fairseq-generate strips: mBART's [en] at the end of both sides (10 points), <mask>, <pad>",
     upstream="no report found",
     needed=_scores_symbols,
     apply=_score_text,

@@ -50,6 +50,8 @@ class TLMPretrainingTask(FairseqTask):
     The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder: ``train.en-de.en.bin`` and so on.
     """
 
+    criterions = ("masked_lm",)
+
     def __init__(self, cfg: TLMPretrainingConfig, dictionary: Dictionary):
         super().__init__(cfg)
         self.dictionary = dictionary

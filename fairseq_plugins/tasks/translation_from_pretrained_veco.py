@@ -66,6 +66,7 @@ class TranslationFromPretrainedVECOTask(TranslationTask):
     Source: the authors' fine-tuning commands; VECO section 5.1.
     """
 
+    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
     continues_its_own_run = True
     tgt_dict: Any
 
