@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from typing import Any, Mapping
 
+from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf, open_dict
 
 
@@ -21,7 +22,7 @@ def check_slots_task(task: Any, arch: str) -> None:
     Raises:
         ValueError: another task, whose generator writes from left to right.
     """
-    if not getattr(task, "fills_slots", False):
+    if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
         raise ValueError(
             f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in decoding; got "
             f"{type(task).__name__}"
