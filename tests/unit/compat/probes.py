@@ -38,6 +38,7 @@ from probe_training import (
     renamed_options,
     training_time,
 )
+from probe_values import beam_size, early_errors, generation_shards, nan_gradients, validation_text
 
 
 def lost_sentences() -> dict:
@@ -149,6 +150,11 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "renamed_options": renamed_options,
     "cpu_processes": cpu_processes,
     "atomic_copies": atomic_copies,
+    "beam_size": beam_size,
+    "validation_text": validation_text,
+    "generation_shards": generation_shards,
+    "nan_gradients": nan_gradients,
+    "early_errors": early_errors,
 }
 
 
