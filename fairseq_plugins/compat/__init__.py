@@ -12,13 +12,16 @@ from typing import Dict, Set, Tuple
 from ..checkpoints.versions import summary
 from . import versions
 from .batches import EPOCH_RESUME, LOST_SENTENCES
+from .beam_size import BEAM_SIZE
 from .data_files import DAMAGED_DATA
+from .early import EARLY_ERRORS
 from .finished import FINISHED_RUNS
 from .folder_lock import FOLDER_LOCK
 from .layers import ENCODER_FAST_PATH
 from .literals import LITERAL_OPTIONS
 from .mbart_languages import MBART_LANGUAGES
 from .mend import Mend
+from .nan import NAN_GRADIENTS
 from .numpy2 import NUMPY2
 from .precision import BF16
 from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS
@@ -26,7 +29,8 @@ from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
 from .renamed import RENAMED_OPTIONS
 from .restarts import MISSING_START, OWN_RUN
 from .saving import ATOMIC_COPIES
-from .tasks import DECODING_BUILDS, MBART_TASK, PERMUTE_SENTENCES
+from .shards import GENERATION_SHARDS
+from .tasks import DECODING_BUILDS, MBART_TASK, PERMUTE_SENTENCES, VALIDATION_TEXT
 from .training_time import TRAINING_TIME
 from .vocabulary_files import DAMAGED_VOCABULARIES
 
@@ -58,6 +62,11 @@ MENDS: Tuple[Mend, ...] = (
     DAMAGED_DATA,
     DAMAGED_VOCABULARIES,
     DECODING_BUILDS,
+    BEAM_SIZE,
+    VALIDATION_TEXT,
+    GENERATION_SHARDS,
+    NAN_GRADIENTS,
+    EARLY_ERRORS,
 )
 _applied: Dict[str, Mend] = {}
 

@@ -1,8 +1,11 @@
-"""Stock tasks: mBART fine-tuning, denoising with permuted sentences, and models that are built to be filled from a checkpoint."""
+"""Stock tasks: mBART fine-tuning, denoising with permuted sentences, BLEU in validation, models filled from a checkpoint."""
 
-from typing import Any
+import copy
+from typing import Any, Set
 
 from .mend import Mend, instead_of, is_mended, source_has
+
+TEXT = "validation_text"
 
 
 def _mbart_lacks_args() -> bool:
@@ -68,6 +71,49 @@ def _say_what_for() -> None:
     models.build_model = build_model
 
 
+def _scores_symbols() -> bool:
+    from fairseq.tasks.translation import TranslationTask as Task
+
+    stock = Task._inference_with_bleu
+    return not is_mended(stock, TEXT) and not source_has(stock, "extra_symbols_to_ignore")
+
+
+def no_text(generator: Any, dictionary: Any) -> Set[int]:
+    """Ids that are no part of a text: what fairseq-generate strips for this generator, padding and ``<mask>``.
+
+    ``<unk>`` is part of it, also where it stands for a language's tag at the end of a row.
+    """
+    ids = set(getattr(generator, "symbols_to_strip_from_output", ())) | {dictionary.pad()}
+    if "<mask>" in dictionary:
+        ids.add(dictionary.index("<mask>"))
+    return ids - {dictionary.unk()}
+
+
+def _score_text() -> None:
+    from fairseq.tasks.translation import TranslationTask as Task
+
+    stock = Task._inference_with_bleu
+
+    @instead_of(stock, TEXT)
+    def _inference_with_bleu(self: Any, generator: Any, sample: Any, model: Any) -> Any:
+        dictionary, ignored = self.tgt_dict, no_text(generator, self.tgt_dict)
+
+        def string(tokens: Any, *args: Any, **kwargs: Any) -> str:
+            if len(tokens) and int(tokens[-1]) == getattr(generator, "eos", None):
+                tokens = tokens[:-1]
+            return str(dictionary.string(tokens, *args, extra_symbols_to_ignore=ignored, **kwargs))
+
+        texts = copy.copy(dictionary)
+        texts.string = string
+        self.tgt_dict = texts
+        try:
+            return stock(self, generator, sample, model)
+        finally:
+            self.tgt_dict = dictionary
+
+    Task._inference_with_bleu = _inference_with_bleu
+
+
 MBART_TASK = Mend(
     name="mbart_task",
     reason="translation_from_pretrained_bart reads self.args, which no longer exists: no command can use the task",
@@ -88,4 +134,11 @@ DECODING_BUILDS = Mend(
     upstream="not reported",
     needed=_builds_alike,
     apply=_say_what_for,
+)
+VALIDATION_TEXT = Mend(
+    name=TEXT,
+    reason="--eval-bleu scores what fairseq-generate strips: mBART's [en] at the end of both sides (10 points), <mask>, <pad>",
+    upstream="no report found",
+    needed=_scores_symbols,
+    apply=_score_text,
 )

@@ -75,6 +75,8 @@ class CrossSequenceMLMCriterion(FairseqCriterion):
     Source: VECO equations 3, 7 and 8, and section 3.
     """
 
+    tasks = ("veco_pretraining",)
+
     def __init__(self, task: Any, cfg: CrossSequenceMLMConfig):
         super().__init__(task)
         self.objectives = parse_objectives(cfg.objectives)

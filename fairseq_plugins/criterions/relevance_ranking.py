@@ -36,6 +36,8 @@ class RelevanceRankingCriterion(FairseqCriterion):
     Source: MT transfer section 2.2 (WPR by nDCG); the loss is ours, since the paper says nothing of it.
     """
 
+    tasks = ("relevance_ranking",)
+
     def __init__(self, cfg: RelevanceRankingCriterionConfig, task: Any):
         super().__init__(task)
         if not hasattr(task, "grades"):

@@ -53,6 +53,7 @@ class SGACTCCriterion(FairseqCriterion):
     Source: SGA Eq. 7.
     """
 
+    tasks = ("sga_translation",)
     alignment = "ctc"
     """The model's --alignment that this criterion trains."""
     options: Type[SGACTCConfig] = SGACTCConfig

@@ -36,6 +36,8 @@ class SpanQACriterion(FairseqCriterion):
     Source: Devlin et al. 2019, section 4.2; MT transfer has no extractive question answering.
     """
 
+    tasks = ("span_qa",)
+
     def __init__(self, cfg: SpanQACriterionConfig, task: Any):
         super().__init__(task)
         if not hasattr(task.cfg, "max_answer"):

@@ -39,6 +39,8 @@ class TokenClassificationCriterion(FairseqCriterion):
     Source: XGLUE and XTREME, accuracy for POS and span F1 for NER.
     """
 
+    tasks = ("token_classification",)
+
     def __init__(self, cfg: TokenClassificationCriterionConfig, task: Any):
         super().__init__(task)
         if not hasattr(task, "labels"):

@@ -2,7 +2,7 @@
 
 import filecmp
 import os
-from typing import Any, Sequence
+from typing import Any, List, Sequence
 
 from fairseq.data import Dictionary, data_utils
 
@@ -42,11 +42,11 @@ def check_dictionaries(folder: str, languages: Sequence[str], dictionary: Dictio
 
 
 def load_pair_side(prefix: str, pair: str, language: str, dictionary: Dictionary, option: str) -> Any:
-    """One side of a pair.
+    """One side of a pair, whose files may have the name of the other direction, as in stock translation.
 
     Args:
         prefix: folder and split, as in ``data-bin/train``.
-        pair: as in ``en-de``.
+        pair: as in ``en-de``; its own name comes first.
         language: one of the two.
         dictionary: of the text.
         option: that named the pair, for the message.
@@ -56,7 +56,18 @@ def load_pair_side(prefix: str, pair: str, language: str, dictionary: Dictionary
     """
     source, target = pair.split("-")
     command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{os.path.basename(prefix)}pref TEXT"
-    return _load(f"{prefix}.{pair}.{language}", dictionary, f"{option} {pair}", command)
+    # Both sides of one name: two directions in one folder may hold other sentences.
+    there = [
+        name
+        for name in both_orders(pair)
+        if all(os.path.isfile(f"{prefix}.{name}.{side}.idx") for side in (source, target))
+    ]
+    return _load(f"{prefix}.{(there or [pair])[0]}.{language}", dictionary, f"{option} {pair}", command)
+
+
+def both_orders(pair: str) -> List[str]:
+    """The names that files of a pair may have: ``en-de`` -> [en-de, de-en]."""
+    return [pair, "-".join(reversed(pair.split("-")))]
 
 
 def load_monolingual(prefix: str, language: str, pairs: Sequence[str], dictionary: Dictionary, option: str) -> Any:
@@ -73,7 +84,7 @@ def load_monolingual(prefix: str, language: str, pairs: Sequence[str], dictionar
         ValueError: it is missing or empty.
     """
     names = [f"{language}-None.{language}", language]
-    names += [f"{pair}.{language}" for pair in pairs if language in pair.split("-")]
+    names += [f"{name}.{language}" for pair in pairs if language in pair.split("-") for name in both_orders(pair)]
     there = [name for name in names if os.path.isfile(f"{prefix}.{name}.idx")]
     split = os.path.basename(prefix)
     command = f"fairseq-preprocess --only-source --source-lang {language} --srcdict DICT --{split}pref TEXT"

@@ -102,6 +102,7 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
     Source: CSR section 3 (the authors' code switches pieces, inserts ``<mask>`` and takes the least similar candidates).
     """
 
+    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
     cfg: CodeSwitchingRestoreConfig
 
     @classmethod

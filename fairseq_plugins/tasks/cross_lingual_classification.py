@@ -44,6 +44,7 @@ class CrossLingualClassificationTask(NLUTask):
     Source: MT transfer section 2.2 (XGLUE's classification tasks); BART section 3.1 and CSR section IV-E for the decoder.
     """
 
+    criterions = ("sentence_prediction",)
     cfg: CrossLingualClassificationConfig
 
     @classmethod

@@ -34,6 +34,7 @@ class RelevanceRankingTask(GroupTask):
     Source: MT transfer section 2.2 (XGLUE's web page ranking, by nDCG).
     """
 
+    criterions = ("relevance_ranking",)
     cfg: RelevanceRankingConfig
     head = "ranking_head"
     """Sentence head with an output a grade."""

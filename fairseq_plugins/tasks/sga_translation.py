@@ -91,6 +91,9 @@ class SGATranslationTask(TranslationTask):
     The data-bin is stock: ``fairseq-preprocess --srcdict dict.txt --tgtdict dict.txt`` with the masked LM's ``dict.txt``.
     """
 
+    criterions = ("sga_ctc", "sga_mask_predict")
+    fills_slots = True
+    """For models whose decoder fills slots, all at once."""
     from_checkpoint = False
     sentences_read = 0
     """Raw sentences that :meth:`build_dataset_for_inference` was given so far."""
@@ -181,7 +184,8 @@ class SGATranslationTask(TranslationTask):
         """Build the model; a checkpoint written with ``--save-full-model`` brings the frozen weights itself.
 
         Raises:
-            ValueError: ``--pack-weights`` where the model is to be trained: fairseq's optimizers would leave the copies behind.
+            ValueError: ``--pack-weights`` where the model is to be trained: fairseq's optimizers would leave the copies behind; a
+                checkpoint of a model that does not fill slots.
         """
         if self.cfg.pack_weights and not from_checkpoint:
             raise ValueError(
@@ -189,6 +193,11 @@ class SGATranslationTask(TranslationTask):
             )
         self.from_checkpoint = from_checkpoint
         model = super().build_model(cfg, from_checkpoint)
+        if from_checkpoint and not hasattr(model, "slot_lengths"):
+            raise ValueError(
+                f"--task {self.cfg._name or 'sga_translation'} decodes SGA and nat_ctc alone, this checkpoint is a "
+                f"{type(model).__name__}: give the task that it was trained with, as --task translation"
+            )
         self.alignment = getattr(model, "alignment", "ctc")  # the criterion compares it with its own
         self.has_denoiser = getattr(model, "has_denoiser", True)  # and warns of options for one that is not there
         return model

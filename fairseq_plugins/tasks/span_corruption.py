@@ -195,6 +195,8 @@ class SpanCorruptionTask(FairseqTask):
     Source: DeltaLM section 2.3. The sampling of languages and pairs is ours.
     """
 
+    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+
     def __init__(self, cfg: SpanCorruptionConfig, dictionary: Dictionary, sentinels: Sequence[int]):
         super().__init__(cfg)
         self.dictionary, self.sentinels = dictionary, list(sentinels)

@@ -54,6 +54,7 @@ class SpanQATask(GroupTask):
     Source: XTREME (Hu et al. 2020), section 3: extractive question answering as in Devlin et al. 2019, section 4.2.
     """
 
+    criterions = ("span_qa",)
     cfg: SpanQAConfig
     prediction_ending = "json"
     head = "span_head"

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, List, Optional
 
 import numpy as np
-from fairseq.data import ConcatDataset, Dictionary, data_utils
+from fairseq.data import ConcatDataset, Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask, register_task
 from omegaconf import II, MISSING
 
-from ..data.data_bins import check_dictionaries, load_monolingual
+from ..data.data_bins import check_dictionaries, load_monolingual, load_pair_side
 from ..data.tlm_dataset import MaskingConfig, TLMDataset
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,8 @@ class TLMPretrainingTask(FairseqTask):
 
     The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder: ``train.en-de.en.bin`` and so on.
     """
+
+    criterions = ("masked_lm",)
 
     def __init__(self, cfg: TLMPretrainingConfig, dictionary: Dictionary):
         super().__init__(cfg)
@@ -106,11 +108,7 @@ class TLMPretrainingTask(FairseqTask):
         self.datasets[split] = _EpochConcatDataset(datasets)
 
     def _side(self, split: str, pair: str, language: str) -> Any:
-        prefix = os.path.join(self.cfg.data, f"{split}.{pair}.{language}")
-        side = data_utils.load_indexed_dataset(prefix, self.dictionary)
-        if side is None:
-            raise FileNotFoundError(f"no {prefix}.bin: run fairseq-preprocess for the pair {pair}")
-        return side
+        return load_pair_side(os.path.join(self.cfg.data, split), pair, language, self.dictionary, "--pairs")
 
     def _other_text(self, split: str, language: str) -> Any:
         """Text of a language that no pair of ``--pairs`` has: by itself, or a side of any other pair in the folder."""

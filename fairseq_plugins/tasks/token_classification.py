@@ -40,6 +40,7 @@ class TokenClassificationTask(NLUTask):
     Source: MT transfer section 2.2 (POS and NER of XGLUE); the first piece as in BERT (Devlin et al. 2019, section 5.3).
     """
 
+    criterions = ("token_classification",)
     cfg: TokenClassificationConfig
 
     @property

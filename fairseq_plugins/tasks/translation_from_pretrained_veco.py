@@ -66,6 +66,7 @@ class TranslationFromPretrainedVECOTask(TranslationTask):
     Source: the authors' fine-tuning commands; VECO section 5.1.
     """
 
+    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
     continues_its_own_run = True
     tgt_dict: Any
 
@@ -173,15 +174,6 @@ class TranslationFromPretrainedVECOTask(TranslationTask):
             constraints=constraints,
         )
 
-    def _inference_with_bleu(self, generator: Any, sample: Dict[str, Any], model: Any) -> Any:
-        """BLEU of ``--eval-bleu`` on texts without the tags, which would match always."""
-        dictionary = self.tgt_dict
-        self.tgt_dict = _Untagged(dictionary, self.target_tag)
-        try:
-            return super()._inference_with_bleu(generator, sample, model)
-        finally:
-            self.tgt_dict = dictionary
-
     def build_generator(
         self,
         models: List[Any],
@@ -204,27 +196,6 @@ class TranslationFromPretrainedVECOTask(TranslationTask):
             extra_gen_cls_kwargs={**(extra_gen_cls_kwargs or {}), "eos": self.target_tag},
             prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
         )
-
-
-class _Untagged:
-    """A dictionary whose texts leave out the tag at the end of a row.
-
-    Args:
-        dictionary: of the target language.
-        tag: index of what stands at the end.
-    """
-
-    def __init__(self, dictionary: Dictionary, tag: int):
-        self._dictionary, self._tag = dictionary, tag
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._dictionary, name)
-
-    def string(self, tokens: Tensor, *args: Any, **kwargs: Any) -> str:
-        """(T,) -> text."""
-        if len(tokens) and int(tokens[-1]) == self._tag:
-            tokens = tokens[:-1]
-        return str(self._dictionary.string(tokens, *args, **kwargs))
 
 
 def read_dictionary_map(path: str) -> Tuple[bool, ...]:

@@ -54,6 +54,7 @@ class TranslationMixingTask(TranslationTask):
     Source: DeltaLM section 3.3: half of the time, sentinels removed from the targets.
     """
 
+    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
     languages: List[str]
     sentinels: List[int]
 

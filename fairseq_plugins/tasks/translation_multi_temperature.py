@@ -42,6 +42,8 @@ class TranslationMultiTemperatureTask(TranslationMultiSimpleEpochTask):
     Source: DeltaLM section 3.2 (multilingual machine translation).
     """
 
+    criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+
     @staticmethod
     def add_args(parser: Any) -> None:
         """Options of the stock task and the schedule."""

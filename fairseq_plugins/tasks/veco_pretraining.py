@@ -94,8 +94,11 @@ class VECOPretrainingTask(FairseqTask):
     0.5, cross-attention alone first); how many updates that phase has is not said.
     """
 
+    criterions = ("cross_sequence_mlm",)
     pretrains_veco = True
     continues_its_own_run = True
+    trains = True
+    """False once a checkpoint is being read, as by fairseq-validate, whose processes share no gradients."""
 
     def __init__(self, cfg: VECOPretrainingConfig, dictionary: Dictionary):
         super().__init__(cfg)
@@ -126,6 +129,7 @@ class VECOPretrainingTask(FairseqTask):
             ValueError: ``--tokens-per-sample`` above the model's positions; ``--freeze-backbone-updates`` with an architecture or a
                 way of training that cannot freeze.
         """
+        self.trains = not from_checkpoint
         model = super().build_model(cfg, from_checkpoint)
         positions = model.max_positions() if hasattr(model, "max_positions") else None
         if isinstance(positions, int) and self.cfg.tokens_per_sample > positions and not from_checkpoint:
@@ -155,7 +159,11 @@ class VECOPretrainingTask(FairseqTask):
         """
         backend = str(self.cfg.ddp_backend)
         waits = backend in ("c10d", "pytorch_ddp") and not self.cfg.find_unused_parameters
-        if distributed.get_global_world_size() > 1 and (waits or backend in ("fully_sharded", "slowmo")):
+        if (
+            self.trains
+            and distributed.get_global_world_size() > 1
+            and (waits or backend in ("fully_sharded", "slowmo"))
+        ):
             raise ValueError(
                 f"{given} with several processes and --ddp-backend {backend}: give --ddp-backend legacy_ddp, or pytorch_ddp with "
                 "--find-unused-parameters"

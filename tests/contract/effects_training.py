@@ -15,7 +15,7 @@ SIZES = [
 BASES["task sga_translation"] = BASES["criterion sga_ctc"] = BASES["model sga"]
 BASES["task tlm_pretraining"] = BASES["model xlmr_mlm"]
 BASES["criterion label_smoothed_linear_cross_entropy"] = [
-    *(*effects_models.PAIR, "--task", "sga_translation", "--arch", "transformer", *SIZES),
+    *(*effects_models.PAIR, "--task", "translation", "--arch", "transformer", *SIZES),
     *("--criterion", "label_smoothed_linear_cross_entropy", "--label-smoothing", "0.1", "--dropout", "0"),
 ]
 for _scorer in ("rouge", "meteor_exact", "meteor_stem"):

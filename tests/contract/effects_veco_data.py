@@ -6,7 +6,8 @@ from tests.contract.effects import BASES, Run, flips, seen_by
 
 UNIT = "tests/unit/tasks/test_veco_"
 BASES["task veco_pretraining"] = [
-    *("{data}", "--task", "veco_pretraining", "--arch", "transformer", "--pairs", "en-de")
+    *("{data}", "--task", "veco_pretraining", "--arch", "transformer", "--pairs", "en-de"),
+    *("--criterion", "cross_sequence_mlm"),
 ]
 
 

@@ -10,7 +10,7 @@ from fairseq.models.transformer import Embedding, TransformerDecoder, Transforme
 from torch import Tensor
 
 from ...modules.blank import check_blank
-from ...modules.model_options import set_architecture
+from ...modules.model_options import check_slots_task, set_architecture
 from ...ops.ctc import BestPath, linear_best_path
 from ...ops.masks import lengths_to_padding_mask
 
@@ -113,8 +113,9 @@ class NATCTCModel(BaseFairseqModel):
         """Build from the config and the task's dictionary.
 
         Raises:
-            ValueError: an option outside its range, or a blank that is not in the dictionary.
+            ValueError: an option outside its range, a blank that is not in the dictionary, or another task.
         """
+        check_slots_task(task, "nat_ctc")
         dictionary = task.source_dictionary
         set_architecture(cfg, ARCHITECTURES["nat_ctc"])
         check_config(cfg)

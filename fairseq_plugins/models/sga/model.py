@@ -12,7 +12,7 @@ from ...modules.blank import check_blank
 from ...modules.frozen import MARKER, Frozen
 from ...modules.linear import pack_linears
 from ...modules.masked_lm import MaskedLM
-from ...modules.model_options import set_architecture
+from ...modules.model_options import check_slots_task, set_architecture
 from ...modules.prefix_encoder import Prefix
 from ...modules.prompts import Prompts
 from ...ops.ctc import BestPath, linear_best_path
@@ -105,8 +105,10 @@ class SGAModel(BaseFairseqModel):
         """Build from a config; reads the pretrained file unless the checkpoint carries the frozen weights.
 
         Raises:
-            ValueError: see :func:`check_config`, :func:`~.pretrained.build_frozen`; a blank that is not in the dictionary.
+            ValueError: see :func:`check_config`, :func:`~.pretrained.build_frozen`; a blank that is not in the dictionary; another
+                task.
         """
+        check_slots_task(task, "sga")
         set_architecture(cfg, ARCHITECTURES["sga_tiny"])
         check_config(cfg)
         dictionary = task.source_dictionary

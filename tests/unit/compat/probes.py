@@ -41,6 +41,7 @@ from probe_training import (
     renamed_options,
     training_time,
 )
+from probe_values import beam_size, early_errors, generation_shards, nan_gradients, validation_text
 
 
 def lost_sentences() -> dict:
@@ -200,6 +201,11 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "damaged_data": damaged_data,
     "damaged_vocabularies": damaged_vocabularies,
     "decoding_builds": decoding_builds,
+    "beam_size": beam_size,
+    "validation_text": validation_text,
+    "generation_shards": generation_shards,
+    "nan_gradients": nan_gradients,
+    "early_errors": early_errors,
 }
 
 

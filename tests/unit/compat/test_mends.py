@@ -190,3 +190,40 @@ def test_atomic_copies_on_a_full_disk(probes: Probes) -> None:
 
 def test_kills_while_saving_leave_a_whole_checkpoint(probes: Probes) -> None:
     assert probes["atomic_copies"]["on"]["kills"] == [None] * 10
+
+
+def test_beam_size(probes: Probes) -> None:
+    assert probes["beam_size"]["on"]["difference"] == 0.0
+    assert probes["beam_size"]["off"]["difference"] > 1e-4
+
+
+def test_validation_text(probes: Probes) -> None:
+    on, off = probes["validation_text"]["on"], probes["validation_text"]["off"]
+    assert on["bleu"] < off["bleu"] - 5  # of every row [en] is right
+
+
+def test_generation_shards(probes: Probes) -> None:
+    one, other = probes["generation_shards"]["on"]["parts"]
+    assert sorted([*one, *other]) == list(range(20))
+    assert one and other
+    assert len(probes["generation_shards"]["off"]["parts"][0]) == 20
+
+
+def test_nan_gradients(probes: Probes) -> None:
+    assert "FloatingPointError: update 2: gradients are NaN" in probes["nan_gradients"]["on"]["ending"]
+    assert "StopIteration" in probes["nan_gradients"]["off"]["ending"]
+
+
+def test_early_errors(probes: Probes) -> None:
+    on, off = probes["early_errors"]["on"], probes["early_errors"]["off"]
+    words = {
+        "criterion": ["--criterion sga_ctc", "--task translation"],
+        "fp16": ["--fp16", "--cpu"],
+        "data": ["data folder", "absent"],
+        "bpe": ["--bpe sentencepiece", "--remove-bpe"],
+        "pretrained": ["absent"],
+    }
+    for what, named in words.items():
+        assert on[what].startswith("ValueError"), on
+        assert all(word in on[what] for word in named), on
+        assert off[what] != on[what]

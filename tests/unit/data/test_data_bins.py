@@ -32,6 +32,8 @@ def write(folder: Path, name: str, token: int, count: int = 2) -> None:
         (["de", "en-de.de", "de-fr.de"], "de"),
         (["en-de.de", "de-fr.de"], "de-fr.de"),  # the first of the pairs
         (["en-de.de"], "en-de.de"),
+        (["de-en.de", "en-de.de"], "en-de.de"),  # its own name before the other direction's
+        (["de-en.de"], "de-en.de"),
     ],
 )
 def test_which_monolingual_text_is_read(tmp_path: Path, names: List[str], taken: str) -> None:
@@ -47,6 +49,17 @@ def test_pairs_are_read_by_side(tmp_path: Path) -> None:
     write(tmp_path, "en-de.de", 7)
     sides = [load_pair_side(str(tmp_path / "train"), "en-de", side, SYMBOLS, "--pairs") for side in ("en", "de")]
     assert [first(side) for side in sides] == [6, 7]
+
+
+@pytest.mark.parametrize("own", [[], ["en"], ["en", "de"]])
+def test_a_pair_has_the_files_of_one_direction(tmp_path: Path, own: List[str]) -> None:
+    """Its own if both sides are there, else the other direction's; never a side of each."""
+    for token, language in enumerate(("en", "de"), start=6):
+        write(tmp_path, f"de-en.{language}", token)
+        if language in own:
+            write(tmp_path, f"en-de.{language}", token + 10)
+    sides = [load_pair_side(str(tmp_path / "train"), "en-de", side, SYMBOLS, "--pairs") for side in ("en", "de")]
+    assert [first(side) for side in sides] == ([16, 17] if len(own) == 2 else [6, 7])
 
 
 def test_missing_and_empty_files_are_named_with_the_command(tmp_path: Path) -> None:

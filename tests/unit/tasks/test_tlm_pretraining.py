@@ -164,5 +164,5 @@ def test_wrong_options_are_named(folder: Path, options: Dict[str, Any], words: L
 
 
 def test_a_missing_split_is_named(folder: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="valid.en-de.en"):
+    with pytest.raises(ValueError, match="valid.en-de.en"):
         setup(folder).load_dataset("valid")

@@ -44,24 +44,6 @@ def task(
     return TranslationFromPretrainedVECOTask(cfg, symbols, symbols)
 
 
-# ---- Validation. ----
-
-
-@pytest.mark.parametrize("tags", [TAGS, ()])
-def test_validation_bleu_leaves_the_tags_out(tags: Sequence[str]) -> None:
-    """Also where <unk> stands for the tag: only the last token is one."""
-    found = task(tags=tags, eval_bleu=True, eval_bleu_args="{}", missing_language_tag="unk")
-    tag, unk = found.target_tag, found.tgt_dict.unk()
-    pieces = [4, 5, 6, unk, 7, 8]
-    target = torch.tensor([[*pieces, builders.EOS, tag], [4, 5, 6, 7, 9, builders.EOS, tag, builders.PAD]])
-    output = torch.tensor([*pieces, builders.EOS, tag])
-    found.tokenizer = None
-    found.inference_step = lambda *_, **__: [[{"tokens": output}], [{"tokens": output}]]  # type: ignore[method-assign]
-    bleu = found._inference_with_bleu(None, {"target": target}, None)
-    assert (bleu.sys_len, bleu.ref_len) == (12, 11)
-    assert isinstance(found.tgt_dict, Dictionary)
-
-
 # ---- Rows. ----
 
 

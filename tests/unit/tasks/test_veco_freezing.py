@@ -225,6 +225,9 @@ def test_ways_of_training_that_cannot_freeze(
     task = setup(folder, **launch)
     CrossSequenceMLMCriterion(task, CrossSequenceMLMConfig())
     for objectives in ("is", "is,tlm"):
+        validated = setup(folder, **launch)  # by fairseq-validate, whose processes share no gradients
+        validated.build_model(Namespace(), from_checkpoint=True)
+        CrossSequenceMLMCriterion(validated, CrossSequenceMLMConfig(objectives=objectives))
         if fails:
             with pytest.raises(
                 ValueError, match=f"--objectives {objectives} with several .*--ddp-backend {backend}: give"

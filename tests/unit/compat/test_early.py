@@ -1,0 +1,152 @@
+"""What cannot work together is refused before any file is read, under its name."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, List, Set
+
+import pytest
+import torch
+from fairseq import tasks
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
+from fairseq.tasks import TASK_REGISTRY
+from omegaconf import OmegaConf
+
+from fairseq_plugins.compat.early import check_criterion
+from tests import data_bins
+from tests.contract.effects import Run
+
+LINEAR = "label_smoothed_linear_cross_entropy"
+SEQUENCES = {LINEAR, "cross_entropy", "label_smoothed_cross_entropy"}
+TRAINED_BY: Dict[str, Set[str]] = {
+    "code_switching_restore": SEQUENCES,
+    "cross_lingual_classification": {"sentence_prediction"},
+    "relevance_ranking": {"relevance_ranking"},
+    "sga_translation": {"sga_ctc", "sga_mask_predict"},
+    "sga_translation_multi": {"sga_ctc", "sga_mask_predict"},
+    "span_corruption": SEQUENCES,
+    "span_qa": {"span_qa"},
+    "tlm_pretraining": {"masked_lm"},
+    "token_classification": {"token_classification"},
+    "translation_from_pretrained_veco": SEQUENCES,
+    "translation_mixing": SEQUENCES,
+    "translation_multi_temperature": SEQUENCES,
+    "veco_pretraining": {"cross_sequence_mlm"},
+    # Stock ones, which our own criterions refuse.
+    "translation": {*SEQUENCES, "masked_lm", "sentence_prediction"},
+    "translation_from_pretrained_bart": {*SEQUENCES, "masked_lm", "sentence_prediction"},
+    "sentence_prediction": {*SEQUENCES, "masked_lm", "sentence_prediction"},
+}
+OURS = "fairseq_plugins"
+
+
+def test_every_task_and_criterion_of_the_package_is_in_the_table() -> None:
+    own = {name for name, task in TASK_REGISTRY.items() if task.__module__.startswith(OURS)}
+    assert own <= set(TRAINED_BY)
+    found = {name for name, criterion in CRITERION_REGISTRY.items() if criterion.__module__.startswith(OURS)}
+    assert found <= set().union(*TRAINED_BY.values())
+
+
+@pytest.mark.parametrize("task", TRAINED_BY)
+def test_a_task_takes_its_criterions_alone(task: str) -> None:
+    for criterion in sorted(set().union(*TRAINED_BY.values())):
+        if criterion in TRAINED_BY[task]:
+            check_criterion(task, criterion)
+            continue
+        with pytest.raises(ValueError, match=f"--criterion {criterion} with --task {task}: .*--(criterion|task) "):
+            check_criterion(task, criterion)
+
+
+def test_criterions_of_others_are_let_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(SentencePredictionCriterion):
+        __module__ = "somewhere.else"
+
+    monkeypatch.setitem(CRITERION_REGISTRY, "own", Own)
+    check_criterion("span_qa", "own")
+
+
+def configuration(**parts: Any) -> Any:
+    """The whole configuration of a command, as hydra and the stock commands make it."""
+    whole = {
+        "common": {"fp16": False, "cpu": True, "tpu": False},
+        "common_eval": {"post_process": None},
+        "task": {"_name": "translation", "data": "absent", "source_lang": "en", "target_lang": "de"},
+        "criterion": {"_name": "cross_entropy"},
+        "bpe": None,
+    }
+    for name, values in parts.items():
+        whole[name] = {**(whole[name] or {}), **values}
+    return OmegaConf.create(whole)
+
+
+TWICE = {"bpe": {"_name": "sentencepiece"}, "common_eval": {"post_process": "sentencepiece"}}
+WRONG: List[Any] = [
+    ({}, ["data folder absent", "fairseq-preprocess"]),
+    ({"task": {"data": None}}, ["--task translation", "data"]),
+    ({"task": {"data": "???"}}, ["--task translation", "data"]),
+    ({"task": {"data": "{here}:absent"}}, ["data folder absent"]),
+    ({"task": {"_name": "span_qa", "data": ""}}, ["--task span_qa", "data"]),
+    ({"task": {"data": "{here}"}, "criterion": {"_name": "sga_ctc"}}, ["--criterion sga_ctc", "--task translation"]),
+    ({"task": {"data": "{here}"}, "common": {"fp16": True}}, ["--fp16", "--cpu", "--bf16"]),
+    ({"task": {"data": "{here}"}, **TWICE}, ["--bpe sentencepiece", "--remove-bpe sentencepiece"]),
+]
+
+
+@pytest.mark.parametrize(("parts", "words"), WRONG)
+@pytest.mark.parametrize("legacy", [False, True], ids=["hydra", "namespace"])
+def test_wrong_options_are_named(parts: Dict[str, Any], words: List[str], legacy: bool, tmp_path: Path) -> None:
+    cfg = configuration(**parts)
+    if OmegaConf.select(cfg, "task.data"):
+        cfg.task.data = cfg.task.data.replace("{here}", str(tmp_path))
+    task: Any = cfg.task
+    if legacy:  # as convert_namespace_to_omegaconf leaves tasks without a dataclass: every option in one place
+        names = {"task": cfg.task._name, "criterion": cfg.criterion._name, "bpe": cfg.bpe and cfg.bpe._name}
+        data = None if OmegaConf.is_missing(cfg.task, "data") else cfg.task.data
+        task = Namespace(**cfg.common, **cfg.common_eval, **{**names, "data": data})
+    with pytest.raises(ValueError) as error:
+        tasks.setup_task(task)
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def test_options_of_a_training_that_is_over_are_let_pass(tmp_path: Path) -> None:
+    """A checkpoint of a GPU is decoded on CPU."""
+    for language in ("en", "de"):
+        data_bins.write_dictionary(tmp_path, language)
+    cfg = configuration(task={"data": str(tmp_path)}, common={"fp16": True}, **TWICE)
+    tasks.setup_task(cfg.task, from_checkpoint=True)
+    with pytest.raises(ValueError, match="data folder absent"):
+        tasks.setup_task(configuration().task, from_checkpoint=True)
+
+
+def test_a_gpu_is_taken_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for language in ("en", "de"):
+        data_bins.write_dictionary(tmp_path, language)
+    cfg = configuration(task={"data": str(tmp_path)}, common={"fp16": True, "cpu": False})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="--fp16"):
+        tasks.setup_task(cfg.task)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    tasks.setup_task(cfg.task)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    data_bins.write_pair(tmp_path, "train", "en", "de")
+    return tmp_path
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("arch", ["sga_tiny", "nat_ctc_tiny"])
+def test_models_that_fill_slots_need_their_task(folder: Path, arch: str) -> None:
+    run = Run([str(folder), "--task", "translation", "-s", "en", "-t", "de", "--arch", arch])
+    for from_checkpoint in (False, True):  # training; decoding
+        with pytest.raises(ValueError, match="needs --task sga_translation .*TranslationTask"):
+            run.task.build_model(run.model_options(), from_checkpoint=from_checkpoint)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_other_models_are_not_decoded_in_slots(folder: Path) -> None:
+    options = ("-s", "en", "-t", "de", "--arch", "transformer_tiny", "--criterion", "sga_ctc")
+    run = Run([str(folder), "--task", "sga_translation", *options])
+    with pytest.raises(ValueError, match="--task sga_translation .*TransformerModel.*--task translation"):
+        run.task.build_model(run.model_options(), from_checkpoint=True)

@@ -1,0 +1,50 @@
+"""Tasks read a pair from the files of either direction, as stock translation does."""
+
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from tests import builders, data_bins
+from tests.contract.effects import Run
+
+PAIR = ("-s", "en", "-t", "de")
+SENTINELS = ("--add-sentinels", "171", "--mean-span", "1.5")
+TASKS = {
+    "translation": PAIR,
+    "translation_from_pretrained_veco": PAIR,
+    "translation_mixing": (*PAIR, "--mix-monolingual", "de", *SENTINELS),
+    "translation_multi_temperature": (
+        "--lang-pairs",
+        "en-de",
+        "--max-source-positions",
+        "99",
+        "--max-target-positions",
+        "99",
+    ),
+    "sga_translation": (*PAIR, "--criterion", "sga_ctc"),
+    "sga_translation_multi": ("--lang-pairs", "en-de", "--criterion", "sga_ctc"),
+    "span_corruption": ("--pairs", "en-de", "--monolingual", "de,en", *SENTINELS),
+    "tlm_pretraining": ("--pairs", "en-de", "--monolingual", "de", "--criterion", "masked_lm"),
+    "veco_pretraining": ("--pairs", "en-de", "--criterion", "cross_sequence_mlm"),
+}
+
+
+def items(folder: Path, name: str) -> List[str]:
+    """What a task makes of the training set, as text."""
+    dataset: Any = Run([str(folder), "--task", name, "--arch", "transformer", *TASKS[name]]).dataset
+    assert len(dataset)
+    return [str(dataset[index]) for index in range(len(dataset))]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", TASKS)
+def test_either_direction_gives_the_same_items(tmp_path: Path, name: str) -> None:
+    pairs = {"en-de": tmp_path / "own", "de-en": tmp_path / "other"}
+    for pair, folder in pairs.items():
+        folder.mkdir()
+        for seed, language in enumerate(("en", "de"), start=1):
+            data_bins.write_side(folder, "train", pair, language, data_bins.sentences(12, seed, low=4))
+            data_bins.write_dictionary(folder, language, builders.PIECES)
+    own, other = (items(folder, name) for folder in pairs.values())
+    assert own == other
