@@ -150,7 +150,7 @@ def drawn(pool: Sequence[Any], count: int) -> List[Any]:
 
 
 def scored_texts(names: Sequence[str]) -> List[Tuple[str, Dict[str, Any], Any]]:
-    """Every output and claim of the sweeps that score texts: the sweep's name, the entry, the output's stem or the claim's result."""
+    """Outputs and claims of the sweeps that score texts: name of the sweep, entry, stem of the output or result of the claim."""
     sweeps = [(name, *opened(name, MINIATURE)) for name in names]
     entries = [(name, entry) for name, plan, ledger in sweeps if not plan.metrics for entry in ledger.current()]
     return [(name, entry, part) for name, entry in entries for part in entry.get("outputs", entry.get("results", []))]

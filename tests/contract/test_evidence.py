@@ -1,8 +1,8 @@
 """The evidence holds together: outputs, ledgers, pages, plots, and the figures that other pages quote from them.
 
 Whoever changes one of them alone turns a test red. Whoever changes several so that they fit meets the scores: a sample of the
-outputs is scored again, another one at each commit. The references are not part of the repository; without them the sample is one of
-the toy corpus, which is made again from its seed.
+outputs is scored again, another one at each commit. The references are not part of the repository; without them the sample is
+one of the toy corpus, which is made again from its seed.
 """
 
 import json
