@@ -30,7 +30,7 @@ SAY := printf '[install] %s\n'
 # Older Pythons get fairseq 0.12.2 and whatever versions suit it: the tested set needs 3.11.
 TESTED_PYTHON := $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
-.PHONY: help install quickstart test mutants check format bench results clean
+.PHONY: help install quickstart test mutants check format bench results evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,10 @@ results: $(STAMPS)/plots  ## rebuild every RESULTS*.md from the committed hypoth
 	$(PY) examples/sga/results.py
 	for plan in examples/miniature/*.yaml; do $(PY) examples/miniature/sweep.py results $$plan; done
 	$(PY) -m benchmarks.results
+
+evidence:  ## after new runs: write the hashes of the ledgers and results that no ledger lists
+	git ls-files -z --cached --others --exclude-standard 'examples/miniature/ledger-*.json' 'examples/*/analysis/*' examples/sga/runs \
+	  benchmarks/results | LC_ALL=C sort -z | xargs -0 sha256sum >examples/evidence.sha256
 
 clean:  ## remove caches and build folders (not .venv, not runs/)
 	rm -rf build dist fairseq_plugins.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -202,7 +202,7 @@ def ledger_path(plan: Plan) -> Path:
 
 
 def show(path: Path) -> Dict[Path, str]:
-    """The page and the plot of a sweep, from its ledger alone: the same bytes, whatever happened to the code since."""
+    """The page and the plot of a sweep, from its ledger alone; the page says whether the code has changed since."""
     plan = read_plan(path)
     today = ledgers.digest(ROOT, plan.code, plan.settings())
     ledger = ledgers.Ledger(ledger_path(plan), today).largest()
@@ -211,7 +211,7 @@ def show(path: Path) -> Dict[Path, str]:
     for entry in ledger.foreign():
         say(f"warning: {entry['key']} was run with other code ({entry['commit']}): not in the tables")
     return {
-        HERE / f"RESULTS-{plan.name}.md": tables.render(plan, ledger),
+        HERE / f"RESULTS-{plan.name}.md": tables.render(plan, ledger, today),
         HERE / "plots" / f"{plan.name}.svg": plots.render(plan, ledger),
     }
 

@@ -1,6 +1,7 @@
 """Tables of a sweep, from the ledger alone: the same ledger gives the same bytes."""
 
 import statistics
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ledger import Ledger
@@ -44,12 +45,18 @@ def best_validation(entry: Dict[str, Any], metric: str) -> Optional[float]:
     return max(scores) if scores else None
 
 
-def render(plan: Plan, ledger: Ledger) -> str:
-    """The whole page."""
+def render(plan: Plan, ledger: Ledger, today: str) -> str:
+    """The whole page.
+
+    Args:
+        plan: the sweep.
+        ledger: as the code sees it whose runs are shown.
+        today: digest of the checkout's code.
+    """
     finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
     parts = [
         f"# {plan.title}",
-        _head(plan, ledger),
+        _head(plan, ledger, today),
         f"## Test {named(plan)}",
         _scores(plan, finals),
         f"![Test {named(plan)} and validation curves](plots/{plan.name}.svg)",
@@ -65,11 +72,13 @@ def render(plan: Plan, ledger: Ledger) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _head(plan: Plan, ledger: Ledger) -> str:
+def _head(plan: Plan, ledger: Ledger, today: str) -> str:
     entries = [entry for entry in ledger.current() if entry.get("phase")]
     machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
     outputs = [one for entry in entries for one in entry.get("outputs", {}).values()]
     signatures = _signatures(plan, outputs)
+    # Today's digest is not named: a page that has said "changed" stays true, whatever changes next.
+    since = "unchanged since" if ledger.code == today else "**changed since**, today's code may give other numbers"
     lines = [
         f"Made by `examples/miniature/sweep.py results` from `ledger-{plan.name}.json`. {_budget(plan, ledger)}",
         "",
@@ -77,7 +86,7 @@ def _head(plan: Plan, ledger: Ledger) -> str:
         f"- Machine: {'; '.join(machines) or 'no run yet'}",
         *_measures(plan),
         *([f"- {named(plan)}: `{'`, `'.join(signatures) or 'no run yet'}`"] if signatures or not plan.metrics else []),
-        f"- Code: `{ledger.code}`; commits: {', '.join(sorted({entry['commit'] for entry in entries})) or 'none'}",
+        f"- Code: `{ledger.code}`; commits: {', '.join(sorted({entry['commit'] for entry in entries})) or 'none'}; {since}",
     ]
     assets = ledger.get("assets")
     lines += [f"- `{path}`: sha256 `{value[:16]}`" for path, value in sorted(assets.get("hashes", {}).items())]
@@ -184,20 +193,6 @@ def _differences(claim: Claim, finals: Sequence[Dict[str, Any]], pair: str, seed
     return [better - worse for better, worse in both if better is not None and worse is not None]
 
 
-def _spread_verdict(differences: Sequence[float], seeds: int) -> List[str]:
-    text = ", ".join(f"{one:+.1f}" for one in differences)
-    if len(differences) < max(seeds, 3):
-        return [text, f"open, {len(differences)} of {seeds} seeds"]
-    p_value = _t_test(differences)
-    text += f" ({p_value:.3f})" if p_value >= 0.001 else " (< 0.001)"
-    significant = p_value < SIGNIFICANT
-    if all(one > 0 for one in differences):
-        return [text, "shown" if significant else "not shown: within the spread of the seeds"]
-    if all(one < 0 for one in differences):
-        return [text, "refuted" if significant else "not shown: the other way, within the spread of the seeds"]
-    return [text, "not shown: signs differ"]
-
-
 def _t_test(differences: Sequence[float]) -> float:
     """Two-sided p of the paired t-test; differences that are all the same have no spread to compare with."""
     from scipy.stats import ttest_1samp
@@ -207,45 +202,107 @@ def _t_test(differences: Sequence[float]) -> float:
     return float(ttest_1samp(differences, 0.0).pvalue)
 
 
-def _claims(plan: Plan, ledger: Ledger) -> str:
-    """A claim is shown where the sign agrees in every seed, three at least, and p < 0.05.
+@dataclass(frozen=True)
+class Outcome:
+    """What the runs say of a claim in one direction.
 
-    That is p of the paired bootstrap in all seeds but one at most, or of a t-test over the seeds where the plan has metrics.
+    Attributes:
+        differences: better minus worse, by seed.
+        p_values: of the bootstrap of each seed, or one of the t-test over the seeds; none where there are too few seeds.
+        seeds: of the plan.
     """
-    rows = []
+
+    differences: Sequence[float]
+    p_values: Sequence[float]
+    seeds: int
+
+    def tested(self) -> bool:
+        """True where every seed is there, three at least, and all have one sign."""
+        enough = len(self.differences) >= max(self.seeds, 3)
+        return enough and (all(one > 0 for one in self.differences) or all(one < 0 for one in self.differences))
+
+    def p_value(self) -> float:
+        """That of the t-test, or the second largest of the seeds' own; 1 where the claim is not tested."""
+        return sorted(self.p_values)[-2:][0] if self.tested() else 1.0
+
+    def cells(self, corrected: float) -> List[str]:
+        """Differences, corrected p and verdict."""
+        each = [f"{one:+.1f}" for one in self.differences]
+        if len(self.p_values) == len(each) > 1:
+            text = ", ".join(f"{one} ({p:.3f})" for one, p in zip(each, self.p_values))
+        else:
+            text = ", ".join(each) + "".join(f" ({_p(p)})" for p in self.p_values)
+        return [text, _p(corrected) if self.tested() else "", self.verdict(corrected)]
+
+    def verdict(self, corrected: float) -> str:
+        """In words."""
+        if len(self.differences) < max(self.seeds, 3):
+            return f"open, {len(self.differences)} of {self.seeds} seeds"
+        if not self.tested():
+            return "not shown: signs differ"
+        better = self.differences[0] > 0
+        if corrected < SIGNIFICANT:
+            return "shown" if better else "refuted"
+        return "not shown: not significant" if better else "not shown: the other way, not significant"
+
+
+def _p(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+
+
+def holm(p_values: Sequence[float]) -> List[float]:
+    """Adjusted p-values, in the order given: none of the hypotheses is rejected wrongly with more than the level's probability.
+
+    Source: Holm 1979, A simple sequentially rejective multiple test procedure.
+    """
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        largest = max(largest, min((len(p_values) - rank) * p_values[place], 1.0))
+        adjusted[place] = largest
+    return adjusted
+
+
+def outcomes(plan: Plan, ledger: Ledger) -> Dict[Tuple[Claim, str], Outcome]:
+    """What the ledger says of every claim in every direction."""
     finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
+    seeds, found = len(plan.seeds), {}
     for number, claim in enumerate(plan.claims):
         for pair in plan.directions:
-            found = []
-            for seed in plan.seeds:
-                results = ledger.get(f"claims/{pair}/seed{seed}").get("results", [])
-                found += [result for result in results if result["claim"] == number]
             if plan.metrics:
                 differences = _differences(claim, finals, pair, plan.seeds)
-                rows.append([_title(claim), pair, *_spread_verdict(differences, len(plan.seeds))])
+                p_values = [_t_test(differences)] if len(differences) >= max(seeds, 3) else []
             else:
-                rows.append([_title(claim), pair, *_verdict(found, len(plan.seeds))])
-    if plan.metrics:
-        note = f"Shown: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} in a t-test over them."
-        return _table(["claim", "task", "difference by seed (p)", "verdict"], rows) + "\n\n" + note
-    note = f"Shown: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} in all but one at most."
-    return _table(["claim", "direction", f"{named(plan)} difference by seed (p)", "verdict"], rows) + "\n\n" + note
+                listed = [ledger.get(f"claims/{pair}/seed{seed}").get("results", []) for seed in plan.seeds]
+                results = [result for results in listed for result in results if result["claim"] == number]
+                differences = [result["difference"] for result in results]
+                p_values = [result["p"] for result in results]
+            found[claim, pair] = Outcome(differences, p_values, seeds)
+    return found
+
+
+def _claims(plan: Plan, ledger: Ledger) -> str:
+    """A claim is shown where the sign agrees in every seed, three at least, and p < 0.05 after Holm's correction over the page.
+
+    p is that of a paired t-test over the seeds where the plan has metrics. Else every seed has one of a paired bootstrap and the
+    second largest counts: one seed may have none. These are two-sided and the signs must agree, so of two seeds without a true
+    difference one has a small p and the sign of the others with at most the level's probability, dependent or not.
+    """
+    found = outcomes(plan, ledger)
+    corrected = holm([outcome.p_value() for outcome in found.values()])
+    rows = [[_title(claim), pair, *outcome.cells(p)] for ((claim, pair), outcome), p in zip(found.items(), corrected)]
+    kind = "a paired t-test over the seeds" if plan.metrics else "the second largest of the seeds' paired bootstraps"
+    note = (
+        f"Shown, or refuted: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} after Holm's "
+        f"correction over all rows. The p of a row: {kind}; 1 where seeds are missing or signs differ."
+    )
+    columns = ["claim", "task", "difference by seed (p)"]
+    if not plan.metrics:
+        columns = ["claim", "direction", f"{named(plan)} difference by seed (p)"]
+    return _table([*columns, "p, Holm", "verdict"], rows) + "\n\n" + note
 
 
 def _title(claim: Claim) -> str:
     return f"{claim.better[0]} ({claim.better[1]}) better than {claim.worse[0]} ({claim.worse[1]})"
-
-
-def _verdict(found: Sequence[Dict[str, Any]], seeds: int) -> List[str]:
-    text = ", ".join(f"{one['difference']:+.1f} ({one['p']:.3f})" for one in found)
-    if len(found) < max(seeds, 3):
-        return [text, f"open, {len(found)} of {seeds} seeds"]
-    significant = sum(one["p"] < SIGNIFICANT for one in found) >= len(found) - 1
-    if all(one["difference"] > 0 for one in found):
-        return [text, "shown" if significant else "not shown: not significant"]
-    if all(one["difference"] < 0 for one in found):
-        return [text, "refuted" if significant else "not shown: the other way, not significant"]
-    return [text, "not shown: signs differ"]
 
 
 def _runs(plan: Plan, ledger: Ledger) -> str:

@@ -101,7 +101,7 @@ def test_a_whole_sweep(runner: Any) -> None:
     assert {tuple(one["options"]) for one in finals} == {("--lr", "0.2")}, "the better point of the grid is chosen"
     by_arm = {one["arm"]: one["outputs"]["best"]["bleu"] for one in finals}
     assert by_arm["good"] == pytest.approx(100.0) and by_arm["bad"] < 100
-    page = tables.render(made.plan, made.ledger)
+    page = tables.render(made.plan, made.ledger, made.ledger.code)
     assert "| good (best) better than bad (best) | en-de |" in page
     assert "100.0 ± 0.0 (n = 3)" in page
     assert "| final/en-de/good-1/seed1 | --lr 0.2 | done |" in page
@@ -138,7 +138,7 @@ def test_a_failed_run_is_listed_and_tried_again(runner: Any, tmp_path: Path) -> 
     made.run("")
     assert sorted(statuses(made, "tune")) == ["done", "done", "failed", "failed"]
     assert "no space left" in (tmp_path / "out" / made.ledger.code / "tune/en-de/bad-0/seed1/console.log").read_text()
-    assert "| failed |" in tables.render(made.plan, made.ledger)
+    assert "| failed |" in tables.render(made.plan, made.ledger, made.ledger.code)
     (tmp_path / "out" / "mended").touch()
     made = runner(arms=arms)
     made.run("")
@@ -151,7 +151,7 @@ def test_other_code_is_warned_about_and_never_mixed(runner: Any, tmp_path: Path,
     second = runner(code=["examples/miniature/plan.py"])
     assert "final/en-de/good-1/seed1 was run with other code (abc1234)" in capsys.readouterr().err
     assert second.ledger.current() == [] and len(second.ledger.foreign()) == len(first.ledger.entries)
-    page = tables.render(second.plan, second.ledger)
+    page = tables.render(second.plan, second.ledger, second.ledger.code)
     assert "Runs with other code, not counted" in page and "100.0" not in page
     (tmp_path / "out" / STAMP).unlink()
     second.run("")
@@ -179,7 +179,14 @@ def test_the_page_outlives_a_change_of_the_code(runner: Any, tmp_path: Path, cap
     before = sweep.show(tmp_path / "probe.yaml")
     runner(code=["examples/miniature/plan.py"])
     after = sweep.show(tmp_path / "probe.yaml")
-    assert after == before and "100.0" in after[tmp_path / "RESULTS-probe.md"]
+    page = tmp_path / "RESULTS-probe.md"
+    assert {path for path in after if after[path] != before[path]} == {page}, "the plot says nothing of the code"
+    (said, then), *more = (
+        (one, two) for one, two in zip(*(show[page].splitlines() for show in (before, after))) if one != two
+    )
+    assert not more and said.endswith("; unchanged since") and "; **changed since**" in then and "100.0" in after[page]
+    runner(code=["examples/miniature/ledger.py"])
+    assert sweep.show(tmp_path / "probe.yaml") == after, "what has changed once need not be written again"
     assert f"made with other code ({first.ledger.code}) than today's" in capsys.readouterr().err
     (tmp_path / "out" / STAMP).unlink()
     runner(code=["examples/miniature/plan.py"]).run("")
@@ -239,7 +246,7 @@ def test_the_same_ledger_gives_the_same_bytes(runner: Any, tmp_path: Path) -> No
         "RESULTS-probe.md",
         "plots/probe.svg",
     ]
-    assert first[tmp_path / "RESULTS-probe.md"] == tables.render(made.plan, made.ledger)
+    assert first[tmp_path / "RESULTS-probe.md"] == tables.render(made.plan, made.ledger, made.ledger.code)
 
 
 def test_the_plot_shows_every_run(runner: Any) -> None:
@@ -338,10 +345,10 @@ def test_scores_of_subsets_instead_of_bleu(runner: Any, tmp_path: Path, monkeypa
     made = runner(directions=["xnli"], metrics={"xnli": "accuracy"}, arms=arms, claims=claims)
     made.run("")
     assert statuses(made, "final") == ["done"] * 6
-    page = tables.render(made.plan, made.ledger)
+    page = tables.render(made.plan, made.ledger, made.ledger.code)
     assert "| high | greedy | 50.0 | 50.0 | 50.0 | 50.0 ± 0.0 (n = 3) |" in page
     assert "| low | greedy | 50.0 ± 0.0 (n = 3) | 20.0 ± 0.0 (n = 3) |" in page, "by language: test.en, test.de"
-    assert "| xnli | +15.0, +15.0, +15.0 (< 0.001) | shown |" in page and "BLEU" not in page
+    assert "| xnli | +15.0, +15.0, +15.0 (< 0.001) | < 0.001 | shown |" in page and "BLEU" not in page
     assert "accuracy" in plots.render(made.plan, made.ledger)
     with pytest.raises(ValueError, match="metrics must name one of each of the directions"):
         read_plan(write_plan(tmp_path, directions=["xnli"], metrics={"ner": "f1"}))
@@ -354,7 +361,7 @@ def test_another_score_of_texts_against_several_references(runner: Any, tmp_path
     arms = {"good": entry("e", grid=[["--lr", 0.1]]), "bad": entry("x", grid=[["--lr", 0.1]])}
     made = runner(score="rouge_l", reference="{data}/test.{target}.ref*", seeds=[1], arms=arms)
     made.run("")
-    page = tables.render(made.plan, made.ledger)
+    page = tables.render(made.plan, made.ledger, made.ledger.code)
     assert "## Test ROUGE-L" in page and "| good | greedy | 100.0 |" in page and "| bad | greedy | 80.0 |" in page
     assert "ROUGE-L difference by seed (p)" in page and "+20.0 (" in page and "- ROUGE-L: `" in page
     assert "test ROUGE-L, en-de" in plots.render(made.plan, made.ledger)
@@ -377,7 +384,7 @@ def test_scores_of_languages(runner: Any) -> None:
     settings = {"directions": ["x-en"], "metrics": {"x-en": "bleu"}, "seeds": [1], "claims": []}
     made = runner(**settings, arms={"many": arm})
     made.run("")
-    page = tables.render(made.plan, made.ledger)
+    page = tables.render(made.plan, made.ledger, made.ledger.code)
     assert "| many | trained | 25.0 | 25.0 (n = 1) |" in page and "| many | others | 4.0 | 4.0 (n = 1) |" in page
     assert "| many | French | 20.0 | 20.0 (n = 1) |" in page
     assert "| many | all | 18.0 |" in page and "SIGNATURE" in page

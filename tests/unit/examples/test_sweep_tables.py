@@ -1,7 +1,8 @@
 """What the tables of a sweep say: verdicts of claims, and what is kept of a validation."""
 
 import sys
-from typing import List
+from pathlib import Path
+from typing import List, Sequence
 
 import pytest
 
@@ -9,43 +10,82 @@ from tests.conftest import ROOT
 
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
+import ledger as ledgers  # noqa: E402
+import plan as plans  # noqa: E402
 import record  # noqa: E402
 import tables  # noqa: E402
 
 
+def verdict_alone(differences: Sequence[float], p_values: Sequence[float]) -> List[str]:
+    """Cells of a claim that is the only one of its page."""
+    found = tables.Outcome(differences, p_values, seeds=3)
+    return found.cells(*tables.holm([found.p_value()]))
+
+
 @pytest.mark.parametrize(
-    ("differences", "verdict"),
+    ("differences", "p_values", "verdict"),
     [
-        ([(1, 0.01), (1, 0.04), (2, 0.3)], "shown"),
-        ([(1, 0.01), (1, 0.06), (2, 0.3)], "not shown: not significant"),
-        ([(1, 0.01), (-0.1, 0.01), (2, 0.01)], "not shown: signs differ"),
-        ([(-1, 0.01), (-1, 0.01), (-2, 0.2)], "refuted"),
-        ([(1, 0.01), (1, 0.01)], "open, 2 of 3 seeds"),
+        ([1, 1, 2], [0.01, 0.04, 0.3], "shown"),
+        ([1, 1, 2], [0.01, 0.06, 0.3], "not shown: not significant"),
+        ([1, -0.1, 2], [0.01, 0.01, 0.01], "not shown: signs differ"),
+        ([-1, -1, -2], [0.01, 0.01, 0.2], "refuted"),
+        ([-1, -1, -2], [0.3, 0.01, 0.2], "not shown: the other way, not significant"),
+        ([1, 1], [0.01, 0.01], "open, 2 of 3 seeds"),
     ],
 )
-def test_verdicts(differences: List, verdict: str) -> None:
-    found = [{"difference": difference, "p": p} for difference, p in differences]
-    assert tables._verdict(found, 3)[1] == verdict
+def test_verdicts(differences: List[float], p_values: List[float], verdict: str) -> None:
+    assert verdict_alone(differences, p_values)[-1] == verdict
 
 
 @pytest.mark.parametrize(
     ("differences", "verdict"),
     [
         ([1.0, 1.5, 2.0], "shown"),
-        ([1.0, 2.0, 3.0], "not shown: within the spread of the seeds"),  # t = 3.46 of 4.30
+        ([1.0, 2.0, 3.0], "not shown: not significant"),  # t = 3.46 of 4.30
         ([2.0, 2.0, 2.0], "shown"),
-        ([0.1, 0.2, 3.0], "not shown: within the spread of the seeds"),
+        ([0.1, 0.2, 3.0], "not shown: not significant"),
         ([1.0, -1.0, 2.0], "not shown: signs differ"),
         ([-1.0, -1.1, -0.9], "refuted"),
         ([1.0, 1.0], "open, 2 of 3 seeds"),
     ],
 )
 def test_verdicts_by_the_spread_of_the_seeds(differences: List[float], verdict: str) -> None:
-    text, found = tables._spread_verdict(differences, 3)
+    text, _, found = verdict_alone(differences, [tables._t_test(differences)] if len(differences) == 3 else [])
     assert found == verdict
     p_values = {1.5: " (0.035)", 2.0: " (0.074)"}
     if len(differences) == 3 and differences[0] == 1.0 and differences[1] > 0:
         assert text.endswith(p_values[differences[1]]), "Student's t of two degrees of freedom, from a table"
+
+
+def test_holm_by_hand() -> None:
+    assert tables.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert tables.holm([0.5, 0.5, 0.9]) == [1.0, 1.0, 1.0] and tables.holm([]) == []
+
+
+@pytest.mark.parametrize("by_spread", [True, False], ids=["t-test", "bootstrap"])
+def test_a_page_of_claims_is_corrected_together(by_spread: bool, tmp_path: Path) -> None:
+    """A claim that would be shown alone is not, beside others; those that are open or whose signs differ count too."""
+    rows = {"strong": ([2.0, 2.1, 1.9], 0.002), "weak": ([1.0, 1.5, 2.0], 0.035), "mixed": ([1.0, -1.0, 1.0], 0.001)}
+    arms = {name: plans.Arm(name, "", "", {"out": ""}, ((),)) for name in ["base", *rows]}
+    claims = tuple(plans.Claim((name, "out"), ("base", "out")) for name in rows)
+    plan = plans.Plan(
+        *("probe", "", (), (), (), "", ("a-b",), (1, 2, 3), {"tune": 1, "final": 1}, tuple(arms.values()), claims),
+        metrics={"a-b": "bleu"} if by_spread else None,
+    )
+    ledger = ledgers.Ledger(tmp_path / "ledger.json", "code")
+    for seed in plan.seeds:
+        for name in arms:
+            score = 10 + (rows[name][0][seed - 1] if name in rows else 0)
+            place = {"arm": name, "pair": "a-b", "seed": seed, "phase": "final"}
+            ledger.put({"key": f"{name}{seed}", "status": "done", **place, "outputs": {"out": {"bleu": score}}})
+        results = [
+            {"claim": number, "difference": differences[seed - 1], "p": p}
+            for number, (differences, p) in enumerate(rows.values())
+        ]
+        ledger.put({"key": f"claims/a-b/seed{seed}", "status": "done", "results": results})
+    verdicts = {row.split(" (out)")[0][2:]: row.split(" | ")[-1] for row in tables._claims(plan, ledger).splitlines()}
+    assert verdicts["strong"] == "shown |" and verdicts["mixed"] == "not shown: signs differ |"
+    assert verdicts["weak"] == "not shown: not significant |", "twice 0.035"
 
 
 def test_validation_points_of_one_or_several_subsets() -> None:

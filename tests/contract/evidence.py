@@ -1,0 +1,225 @@
+"""Checks of the evidence: what is wrong with the outputs, ledgers, pages and plots of the sweeps. See ``test_evidence.py``.
+
+A check takes the name of a sweep and the folder of its files, and returns a line for everything that is wrong.
+"""
+
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Sequence, Set, Tuple
+
+from tests.contract.repository import ROOT, listed_files
+
+sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
+
+import sweep  # noqa: E402
+from ledger import Ledger  # noqa: E402
+from plan import Job, Plan, read_plan  # noqa: E402
+from scores import Scores  # noqa: E402
+
+from data_prep.io import sha256  # noqa: E402
+from data_prep.score_metrics import build_bleu  # noqa: E402
+from data_prep.toy.__main__ import main as toy  # noqa: E402
+
+MINIATURE = ROOT / "examples" / "miniature"
+SGA_RUNS = ROOT / "examples" / "sga" / "runs"
+DATA = ROOT.parent / "shared" / "data"
+PLANS = sorted(path.stem for path in MINIATURE.glob("*.yaml"))
+
+FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
+RESULTS = re.compile(r"\]\(([^)#]*RESULTS[^)#]*\.md)")
+
+
+def opened(name: str, folder: Path) -> Tuple[Plan, Ledger]:
+    """A sweep, and its ledger with the runs that the page shows."""
+    return read_plan(folder / f"{name}.yaml"), Ledger(folder / f"ledger-{name}.json", "").largest()
+
+
+def finals(ledger: Ledger) -> List[Dict[str, Any]]:
+    """Runs with outputs."""
+    return [entry for entry in ledger.current() if entry.get("outputs")]
+
+
+def job_of(plan: Plan, entry: Dict[str, Any]) -> Job:
+    """The run of an entry."""
+    arm = next(arm for arm in plan.arms if arm.name == entry["arm"])
+    return Job("final", arm, entry["pair"], entry["seed"], tuple(entry["options"]), entry["minutes"])
+
+
+def text_of(plan: Plan, folder: Path, entry: Dict[str, Any], stem: str) -> Path:
+    """An output that is a text."""
+    return folder / "outputs" / plan.name / entry["key"] / f"{stem}.{plan.target(entry['pair'])}"
+
+
+def wrong_outputs(name: str, folder: Path) -> List[str]:
+    """Outputs that are not as the ledger has them, and files that no entry has. Those of other code may have been written over."""
+    ledger, kept = opened(name, folder)[1], folder / "outputs" / name
+    wrong, unlisted = [], {path for path in kept.rglob("*") if path.is_file() and path.name != "run.json"}
+    for entry in ledger.entries:
+        for stem, output in entry.get("outputs", {}).items():
+            files = [path for path in (kept / entry["key"]).glob("*") if path.stem in (stem, stem.partition(".")[0])]
+            listed = {path for path in files if sha256(path) == output["sha256"]}
+            unlisted -= listed
+            if not listed and entry["code"] == ledger.code:
+                wrong.append(f"{name}: {entry['key']}: no {stem} with the ledger's hash")
+    return wrong + [f"{path.relative_to(folder)}: not in the ledger" for path in sorted(unlisted)]
+
+
+@cache
+def _made(plan: Path, _hashes: Tuple[str, str]) -> Dict[Path, str]:
+    return sweep.show(plan)
+
+
+def wrong_pages(name: str, folder: Path, kind: str = ".md") -> List[str]:
+    """The page (or plot) of a sweep that is not what its ledger gives, and the checkout's code says of it."""
+    plan = folder / f"{name}.yaml"
+    made = _made(plan, (sha256(plan), sha256(folder / f"ledger-{name}.json")))
+    made = {path: text for path, text in made.items() if path.suffix == kind}
+    assert made
+    return [path.name for path, text in made.items() if path.read_bytes() != text.encode()]
+
+
+def wrong_plots(name: str, folder: Path) -> List[str]:
+    """The same of its plot."""
+    return wrong_pages(name, folder, ".svg")
+
+
+@cache
+def tokens(path: Path, _hash: str) -> int:
+    """Tokens of a text as BLEU counts them. Line ends are spaces to its tokenizer."""
+    text = path.read_text(encoding="utf-8").replace("\n", " ")
+    return len(build_bleu("13a").tokenizer(text).split())
+
+
+def reference_lengths(name: str, folder: Path) -> Iterator[Tuple[str, float]]:
+    """Name and length of the reference of every output: the output's tokens over its length ratio."""
+    plan, ledger = opened(name, folder)
+    for entry in finals(ledger) if not plan.metrics else ():
+        target = plan.target(entry["pair"])
+        reference = plan.reference.format(data="", out=name, seed=entry["seed"], target=target)
+        reference = reference if "{out}" in plan.reference else Path(reference).name
+        for stem, output in entry["outputs"].items():
+            length = tokens(text_of(plan, folder, entry, stem), output["sha256"]) / output["length_ratio"]
+            yield reference, round(length, 6)
+
+
+def wrong_lengths(name: str, folder: Path) -> List[str]:
+    """References whose length is another one by another output."""
+    found: Dict[str, Set[float]] = {}
+    for reference, length in reference_lengths(name, folder):
+        found.setdefault(reference, set()).add(length)
+    return [f"{name}: {one}: {lengths}" for one, lengths in found.items() if len(lengths) > 1]
+
+
+def wrong_numbers(name: str, folder: Path) -> List[str]:
+    """Scores that contradict each other or, where the outputs are scores, the outputs."""
+    plan, ledger = opened(name, folder)
+    scored = {(entry["arm"], entry["pair"], entry["seed"]): entry for entry in finals(ledger)}
+    wrong = []
+    for entry in scored.values():
+        if plan.metrics and Scores(plan, folder / "outputs" / name, {}).of(job_of(plan, entry)) != entry["outputs"]:
+            wrong.append(f"{name}: {entry['key']}: not the scores in its outputs")
+        for stem, output in entry["outputs"].items() if plan.score == "bleu" and not plan.metrics else ():
+            if output["bleu"] > 100 * math.exp(min(0.0, 1 - 1 / output["length_ratio"])):
+                wrong.append(f"{name}: {entry['key']}: {stem} is too short for its BLEU")
+    for entry in ledger.current():
+        for result in entry.get("results", []):
+            claim, both = plan.claims[result["claim"]], []
+            for arm, output in (claim.better, claim.worse):
+                both.append(scored[arm, entry["pair"], entry["seed"]]["outputs"][output][plan.score])
+            if abs(both[0] - both[1] - result["difference"]) > 1e-9 or not 0 < result["p"] <= 1:
+                wrong.append(f"{name}: {entry['key']}: claim {result['claim']} is not the difference of the scores")
+    return wrong
+
+
+# ---- Scoring again. ----
+
+
+def drawn(pool: Sequence[Any], count: int) -> List[Any]:
+    """A sample that is another one at each commit."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    seed = done.stdout.strip() or sha256(ROOT / "examples" / "evidence.sha256")  # a copy without git
+    return random.Random(seed).sample(pool, min(count, len(pool)))
+
+
+def scored_texts(names: Sequence[str]) -> List[Tuple[str, Dict[str, Any], Any]]:
+    """Outputs and claims of the sweeps that score texts: name of the sweep, entry, stem of the output or result of the claim."""
+    sweeps = [(name, *opened(name, MINIATURE)) for name in names]
+    entries = [(name, entry) for name, plan, ledger in sweeps if not plan.metrics for entry in ledger.current()]
+    return [(name, entry, part) for name, entry in entries for part in entry.get("outputs", entry.get("results", []))]
+
+
+def wrong_scores(name: str, entry: Dict[str, Any], part: Any, out: Path, folder: Path) -> List[str]:
+    """Scores of an output that are not the ledger's; of a claim, the difference and its p."""
+    plan, ledger = opened(name, folder)
+    scores = Scores(plan, folder / "outputs" / name, {"data": data_of(plan), "out": out})
+    if "{out}" in plan.reference:
+        _references_again(name, entry["seed"], out)
+    if "outputs" in entry:
+        job = job_of(plan, entry)
+        alone = replace(job, arm=replace(job.arm, outputs={part: ""}))
+        again, told = scores.of(alone)[part], entry["outputs"][part]
+        both = {key: (again[key], told[key]) for key in told if isinstance(told[key], float)}
+    else:
+        runs = {(run["arm"], run["pair"], run["seed"]): run["key"] for run in finals(ledger)}
+        claim = plan.claims[part["claim"]]
+        better, worse = (runs[arm, entry["pair"], entry["seed"]] for arm, _ in (claim.better, claim.worse))
+        difference, p_value = scores.difference(claim, (better, worse), entry["pair"], entry["seed"])
+        both = {"difference": (difference, part["difference"]), "p": (p_value, part["p"])}
+    wrong = {key: pair for key, pair in both.items() if abs(pair[0] - pair[1]) > 1e-9}
+    return [f"{name}: {entry['key']}: {part}: {key} is {found}, not {told}" for key, (found, told) in wrong.items()]
+
+
+def data_of(plan: Plan) -> Path:
+    """The folder in ../shared/data that a plan means with ``{data}``."""
+    pattern = plan.reference.replace("{data}/", "").replace("{target}", "*")
+    found = [part for part in [DATA, *sorted(DATA.glob("*/"))] if "{out}" in pattern or any(part.glob(pattern))]
+    return found[0] if found else DATA
+
+
+def _references_again(name: str, seed: int, out: Path) -> None:
+    """The references that the preparation of a sweep makes, once, by the same commands, checked by their hashes."""
+    if name == "sga_defaults":
+        folder, sizes = str(out / f"text-{seed}"), ["--test", "1000", "--langs", "en,de", "--split-only", "test"]
+        toy(["--out", folder, "--seed", str(seed), *sizes])
+    elif not (out / "text").exists():
+        assert name == "sga_free", f"{name}: write here how its references are made"
+        command = ["bash", "examples/sga/prepare_free.sh", "data_to_text", str(DATA / "webnlg"), str(out)]
+        settings = {"TEXT_ONLY": "1", "TEST_LINES": "500", "VALID_LINES": "100", "PYTHON": sys.executable}
+        subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=True, capture_output=True)
+    hashes = opened(name, MINIATURE)[1].get("assets")["hashes"]
+    made = {Path(path.format(out=out)): value for path, value in hashes.items() if path.startswith("{out}/text")}
+    assert all(sha256(path) == value for path, value in made.items() if path.exists()), f"{name}: other references"
+
+
+def sga_scores() -> Dict[str, Dict[str, Any]]:
+    """Scores of the runs of examples/sga, by RUN/PASSES."""
+    return {row["name"]: row for row in json.loads((SGA_RUNS / "scores.json").read_text(encoding="utf-8"))["systems"]}
+
+
+# ---- What other pages quote. ----
+
+
+def figures(text: str) -> Set[str]:
+    """Numbers with one decimal."""
+    return set(FIGURE.findall(text))
+
+
+def quotations() -> Iterator[Tuple[str, str, List[Path]]]:
+    """Name, text and the pages that it quotes: what came out of each sweep, and every line with a link to a page of results."""
+    readme = (MINIATURE / "README.md").read_text(encoding="utf-8").partition("What came out")[2].partition("\n## ")[0]
+    for text in readme.split("\n- ")[1:]:
+        name = text[1:].partition("`")[0]
+        yield name, text, [MINIATURE / f"RESULTS-{name}.md"]
+    for name in (name for name in listed_files() if re.fullmatch(r"(?!.*RESULTS|CHANGELOG).*\.md", name)):
+        for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
+            linked = {(ROOT / name).parent / link for link in RESULTS.findall(line)}
+            if linked:
+                yield name, line, sorted(linked)

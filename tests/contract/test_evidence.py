@@ -1,0 +1,253 @@
+"""The evidence holds together: outputs, ledgers, pages, plots, and the figures that other pages quote from them.
+
+Whoever changes one of them alone turns a test red. Whoever changes several so that they fit meets the scores: a sample of the
+outputs is scored again, another one at each commit. The references are not part of the repository; without them the sample is
+one of the toy corpus, which is made again from its seed.
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Set, Tuple
+
+import matplotlib
+import pytest
+
+from benchmarks import report, trained_plot
+from benchmarks import results as benchmarks
+from data_prep.io import sha256
+from data_prep.score import System, score_systems
+from examples.sga import results as sga_results
+from tests.contract.evidence import (
+    DATA,
+    MINIATURE,
+    PLANS,
+    SGA_RUNS,
+    drawn,
+    figures,
+    finals,
+    opened,
+    quotations,
+    reference_lengths,
+    scored_texts,
+    sga_scores,
+    sweep,
+    text_of,
+    tokens,
+    wrong_lengths,
+    wrong_numbers,
+    wrong_outputs,
+    wrong_pages,
+    wrong_plots,
+    wrong_scores,
+)
+from tests.contract.repository import ROOT, listed_files
+
+LISTED = "examples/miniature/ledger-.*json|examples/[^/]+/analysis/.*|examples/sga/runs/.*|benchmarks/results/.*"
+
+
+def needs_the_pinned_matplotlib() -> None:
+    """Another one draws other bytes."""
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    if f"matplotlib=={matplotlib.__version__}" not in constraints:
+        pytest.skip("plots have the bytes of the matplotlib in constraints.txt")
+
+
+# ---- Every file is listed, with its hash. ----
+
+
+def test_outputs_are_those_of_the_ledgers() -> None:
+    assert [line for name in PLANS for line in wrong_outputs(name, MINIATURE)] == []
+    assert {path.name for path in (MINIATURE / "outputs").iterdir()} <= set(PLANS)
+
+
+def test_what_cannot_be_made_again_has_its_hash_listed() -> None:
+    """Ledgers, analyses, runs and measurements. After new ones: make evidence."""
+    lines = (ROOT / "examples" / "evidence.sha256").read_text(encoding="utf-8").splitlines()
+    listed = {path: value for value, path in (line.split("  ", 1) for line in lines)}
+    assert listed == {name: sha256(ROOT / name) for name in listed_files() if re.fullmatch(LISTED, name)}
+
+
+def test_the_models_of_the_checkout_are_those_of_the_runs() -> None:
+    assets = [(name, *asset) for name in PLANS for asset in opened(name, MINIATURE)[1].get("assets")["hashes"].items()]
+    here = {path: sha256(ROOT / path) for path in {path for _, path, _ in assets if "{" not in path}}
+    assert [(name, path) for name, path, value in assets if here.get(path, value) != value] == []
+
+
+# ---- Pages and plots are made of them. ----
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_pages_are_made_of_the_ledgers(name: str) -> None:
+    """A page that says "unchanged since" while its code has changed is another one, too."""
+    assert wrong_pages(name, MINIATURE) == [], "make results"
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plots_are_made_of_the_ledgers(name: str) -> None:
+    needs_the_pinned_matplotlib()
+    assert wrong_plots(name, MINIATURE) == [], "make results"
+
+
+@pytest.mark.parametrize("pattern", ["ledger-*.json", "RESULTS-*.md", "plots/*.svg"])
+def test_every_sweep_has_its_files_and_there_are_no_others(pattern: str) -> None:
+    assert sorted(path.stem.split("-")[-1] for path in MINIATURE.glob(pattern)) == PLANS
+
+
+def test_other_pages_are_made_of_what_is_listed() -> None:
+    scores = json.loads((SGA_RUNS / "scores.json").read_text(encoding="utf-8"))
+    assert (SGA_RUNS.parent / "RESULTS.md").read_text(encoding="utf-8") == sga_results.render(SGA_RUNS, scores)
+    assert benchmarks.PAGE.read_text(encoding="utf-8") == benchmarks.render(), "make results"
+
+
+def test_other_plots_are_made_of_what_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_the_pinned_matplotlib()
+    committed = {path.name: path.read_bytes() for path in trained_plot.FOLDER.iterdir()}
+    monkeypatch.setattr(trained_plot, "FOLDER", tmp_path)
+    for content in report.load("trained"):
+        trained_plot.draw(content)
+    assert committed == {path.name: path.read_bytes() for path in tmp_path.iterdir()}, "make results"
+
+
+# ---- Numbers fit together, without the references too. ----
+
+
+def test_scores_do_not_contradict_each_other() -> None:
+    assert [line for name in PLANS for line in wrong_numbers(name, MINIATURE)] == []
+
+
+def test_outputs_have_the_lengths_of_their_scores() -> None:
+    """Every output and its length ratio tell the length of the reference: the same one, in all sweeps."""
+    found: Dict[str, Set[float]] = {sga_results.TEST: set()}
+    for name in PLANS:
+        for reference, length in reference_lengths(name, MINIATURE):
+            found.setdefault(reference, set()).add(length)
+    for system, row in sga_scores().items():
+        path = SGA_RUNS / f"{system}.de"
+        found[sga_results.TEST].add(round(tokens(path, sha256(path)) / row["length_ratio"], 6))
+    assert all(len(lengths) == 1 and min(lengths).is_integer() for lengths in found.values()), found
+
+
+# ---- A sample is scored again. ----
+
+
+def test_toy_outputs_are_worth_what_the_ledger_says(tmp_path: Path) -> None:
+    sample = drawn(scored_texts(["sga_defaults"]), 2)
+    assert [line for one in sample for line in wrong_scores(*one, tmp_path, MINIATURE)] == []
+
+
+def test_outputs_are_worth_what_the_ledgers_say(tmp_path: Path) -> None:
+    if not DATA.is_dir():
+        pytest.skip("needs ../shared/data, the references, which are not part of the repository")
+    sample = drawn(scored_texts(PLANS), 4)
+    assert [line for one in sample for line in wrong_scores(*one, tmp_path, MINIATURE)] == []
+    reference = (DATA / "multi30k" / sga_results.TEST).read_text(encoding="utf-8").splitlines()
+    for system in drawn(sga_results.hypotheses(SGA_RUNS), 1):
+        again, told = score_systems([System(*system)], reference)["systems"][0], sga_scores()[system.name]
+        keys = [key for key in told if isinstance(told[key], float) and key != "p_value"]
+        assert [again[key] for key in keys] == pytest.approx([told[key] for key in keys], rel=1e-9)
+
+
+# ---- Other pages quote them. ----
+
+NOT_OF_THE_PAGE = {
+    "sga_defaults": "0.7 2.3",  # gains and losses
+    "sga": "1.9",  # times the updates
+    "sga_systems": "29.6 30.3 29.0 21.4 1.5",  # the paper's; times the updates
+    "README.md": "66.6 77.5",  # the quickstart's
+    "examples/sga/PAPER.md": "29.6 9.1",  # the paper's
+}
+
+
+def test_figures_of_other_pages_stand_on_the_pages_that_they_name() -> None:
+    missing = []
+    for name, text, pages in quotations():
+        there = [figures(page.read_text(encoding="utf-8")) for page in pages]
+        unknown = figures(text).difference(NOT_OF_THE_PAGE.get(name, "").split(), *there)
+        missing += [f"{name}: {figure}: {text[:60]}" for figure in sorted(unknown)]
+    assert missing == []
+
+
+# ---- All this can fail. ----
+
+PROBE = "deltalm"
+LEDGER, PAGE, PLOT = f"ledger-{PROBE}.json", f"RESULTS-{PROBE}.md", f"plots/{PROBE}.svg"
+OUTPUTS = [f"outputs/{PROBE}/final/en-de/interleaved__from_the_masked_lm-2/seed{seed}/beam.de" for seed in (1, 2)]
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A sweep with its page and plot in a folder that may be changed."""
+    shutil.copytree(MINIATURE / "outputs" / PROBE, tmp_path / "outputs" / PROBE)
+    (tmp_path / "plots").mkdir()
+    for name in (f"{PROBE}.yaml", LEDGER, PAGE, PLOT):
+        shutil.copy(MINIATURE / name, tmp_path / name)
+    monkeypatch.setattr(sweep, "HERE", tmp_path)
+    return tmp_path
+
+
+def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
+    """Replaces the first ``old`` in a file."""
+
+    def change(folder: Path) -> None:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert old in text
+        (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return change
+
+
+def swapped(folder: Path) -> None:
+    one, other = ((folder / name).read_bytes() for name in OUTPUTS)
+    (folder / OUTPUTS[0]).write_bytes(other)
+    (folder / OUTPUTS[1]).write_bytes(one)
+
+
+def shortened(folder: Path) -> None:
+    """The ledger has the hash of the changed output."""
+    before = sha256(folder / OUTPUTS[0])
+    replaced(OUTPUTS[0], " ein ", " ")(folder)
+    replaced(LEDGER, before, sha256(folder / OUTPUTS[0]))(folder)
+
+
+Check = Callable[[str, Path], List[str]]
+FALSIFIED: Dict[str, Tuple[Check, Callable[[Path], Any]]] = {
+    "a digit of the page": (wrong_pages, replaced(PAGE, "23.4", "24.4")),
+    "changed code is called unchanged": (wrong_pages, replaced(PAGE, "; **changed since**", "; unchanged since")),
+    "a score of the ledger": (wrong_pages, replaced(LEDGER, '"bleu": 23.368', '"bleu": 24.368')),
+    "a score of the ledger, a little": (wrong_numbers, replaced(LEDGER, '"bleu": 23.368', '"bleu": 23.369')),
+    "a p of the ledger": (wrong_pages, replaced(LEDGER, '"p": 0.0339', '"p": 0.0239')),
+    "a line of an output": (wrong_outputs, replaced(OUTPUTS[0], "Mann", "Frau")),
+    "an output and its hash": (wrong_lengths, shortened),
+    "an output is gone": (wrong_outputs, lambda folder: (folder / OUTPUTS[0]).unlink()),
+    "an output is not listed": (wrong_outputs, lambda folder: (folder / OUTPUTS[0]).with_name("more.de").touch()),
+    "two outputs are swapped": (wrong_outputs, swapped),
+    "a plot": (wrong_plots, replaced(PLOT, "23", "24")),
+}
+
+
+@pytest.mark.parametrize("what", FALSIFIED)
+def test_what_is_falsified_is_found(what: str, copy: Path) -> None:
+    check, change = FALSIFIED[what]
+    if check is wrong_plots:
+        needs_the_pinned_matplotlib()
+    assert check(PROBE, copy) == []
+    change(copy)
+    assert check(PROBE, copy) != []
+
+
+def test_what_fits_in_all_other_ways_is_found_by_its_score(tmp_path: Path) -> None:
+    """The words of an output in another order."""
+    name = "sga_defaults"
+    plan, ledger = opened(name, MINIATURE)
+    entry = finals(ledger)[0]
+    kept = f"outputs/{name}/{entry['key']}"
+    shutil.copytree(MINIATURE / kept, tmp_path / kept)
+    for file in (f"{name}.yaml", f"ledger-{name}.json"):
+        shutil.copy(MINIATURE / file, tmp_path / file)
+    assert wrong_scores(name, entry, "0", tmp_path, tmp_path) == []
+    path = text_of(plan, tmp_path, entry, "0")
+    lines = [" ".join(reversed(line.split())) for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    assert wrong_scores(name, entry, "0", tmp_path, tmp_path) != []
