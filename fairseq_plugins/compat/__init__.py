@@ -18,6 +18,7 @@ from .mend import Mend
 from .numpy2 import NUMPY2
 from .precision import BF16
 from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS
+from .raw_sentences import RAW_SENTENCES
 from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
 from .renamed import RENAMED_OPTIONS
 from .restarts import OWN_RUN
@@ -45,6 +46,7 @@ MENDS: Tuple[Mend, ...] = (
     ENCODER_FAST_PATH,
     TRAINING_TIME,
     OWN_RUN,
+    RAW_SENTENCES,
     RENAMED_OPTIONS,
 )
 _applied: Dict[str, Mend] = {}

@@ -115,6 +115,23 @@ def mbart_languages() -> dict:
     }
 
 
+def raw_sentences() -> dict:
+    """What fairseq-interactive makes of an empty line and of one that is too long."""
+
+    def answers(text: str, *arguments: Any) -> dict:
+        sys.stdin = io.StringIO(text)
+        common = [at("bin"), "--user-dir", USER_DIR, "--path", at("model") / "checkpoint_last.pt", "--cpu", "--beam", 1]
+        common += ["-s", "de", "-t", "en", "--max-len-b", 3, "--max-source-positions", 4]
+        lines = command(fairseq_cli.interactive.cli_main, *common, *arguments).splitlines()
+        return {line.split("\t")[0]: line.split("\t")[-1] for line in lines if line[:2] in ("S-", "H-")}
+
+    return {
+        "empty": attempt(lambda: answers("\na b\n \n", "--buffer-size", 3, "--batch-size", 3)),
+        "cut": attempt(lambda: answers("a b c d e\n", "--truncate-source")),
+        "long": attempt(lambda: answers("a\nb\na b c d e\n")),
+    }
+
+
 def bf16() -> dict:
     """Whether parameters trained with --bf16 are bfloat16 numbers (fairseq saves them as float32)."""
     state = train(at("bf16"), "--max-epoch", 1, "--bf16")

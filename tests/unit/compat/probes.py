@@ -35,6 +35,7 @@ from probe_training import (
     mbart_languages,
     mbart_task,
     own_run,
+    raw_sentences,
     renamed_options,
     training_time,
 )
@@ -145,6 +146,7 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "permute_sentences": permute_sentences,
     "checkpoint_errors": checkpoint_errors,
     "own_run": own_run,
+    "raw_sentences": raw_sentences,
     "training_time": training_time,
     "renamed_options": renamed_options,
     "cpu_processes": cpu_processes,
