@@ -6,10 +6,10 @@ also of the Hugging Face folder of a VECO, which generation and pre-training can
 """
 
 import argparse
-import logging
 import sys
 from typing import Optional, Sequence
 
+from ..own_commands import heartbeat
 from .portable import export_checkpoint, import_checkpoint
 from .veco_state import is_folder_of_others, write_veco
 
@@ -54,17 +54,17 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = _import_parser() if importing else _export_parser()
     args = parser.parse_args(line[1:] if importing else line)
     try:
-        if importing and is_folder_of_others(args.folder):
-            write_veco(args.folder, args.checkpoint)
-        elif importing:
-            import_checkpoint(args.folder, args.checkpoint)
-        else:
-            export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
+        with heartbeat():
+            if importing and is_folder_of_others(args.folder):
+                write_veco(args.folder, args.checkpoint)
+            elif importing:
+                import_checkpoint(args.folder, args.checkpoint)
+            else:
+                export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return 0
 
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(asctime)s | %(levelname)s | %(message)s", level=logging.INFO)
     sys.exit(main())

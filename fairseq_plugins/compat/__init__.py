@@ -25,6 +25,7 @@ from .restarts import OWN_RUN
 from .saving import ATOMIC_COPIES
 from .tasks import MBART_TASK, PERMUTE_SENTENCES
 from .training_time import TRAINING_TIME
+from .validation_progress import VALIDATION_PROGRESS
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ MENDS: Tuple[Mend, ...] = (
     TRAINING_TIME,
     OWN_RUN,
     RAW_SENTENCES,
+    VALIDATION_PROGRESS,
     RENAMED_OPTIONS,
 )
 _applied: Dict[str, Mend] = {}

@@ -7,7 +7,7 @@ import sys
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
-from fairseq import utils
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from .mend import Mend, instead_of, is_mended
@@ -21,7 +21,7 @@ LISTED = 5
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a UTF-8 text, without their ends.
+    """The lines of a UTF-8 text, without their ends, which are LF or CR LF.
 
     Args:
         path: a file; ``-`` = standard input.
@@ -30,7 +30,7 @@ def read_lines(path: str) -> Iterator[str]:
         ValueError: a line that is not UTF-8, by its number from 1.
     """
     # Bytes that are not UTF-8 become surrogates: a strict reader would fail for the block around the line.
-    decoding = {"encoding": "utf-8", "errors": "surrogateescape"}
+    decoding = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
     with contextlib.ExitStack() as stack:
         if path != "-":
             stream = stack.enter_context(open(path, **decoding))
@@ -41,7 +41,7 @@ def read_lines(path: str) -> Iterator[str]:
         for number, line in enumerate(stream, start=1):
             if any("\ud800" <= character <= "\udfff" for character in line):
                 raise ValueError(f"--input {path}: line {number} is not UTF-8; valid: a UTF-8 sentence a line")
-            yield line.rstrip("\n")
+            yield line.rstrip("\r\n")
 
 
 class RawSentences:
@@ -92,6 +92,8 @@ class RawSentences:
 
     def _cut(self, rows: List[Tensor], lengths: Any) -> Any:
         """Cut to ``--max-source-positions``, as in a data-bin, and to what the models can read; ``</s>`` stays."""
+        from fairseq import utils
+
         assert self.empty is not None
         longest = utils.resolve_max_positions(self.task.max_positions(), *self.positions)
         longest = longest[0] if isinstance(longest, (tuple, list)) else longest
@@ -104,7 +106,7 @@ class RawSentences:
         for number in long:
             rows[number] = torch.cat([rows[number][: longest - 1], rows[number][-1:]])
         numbers = ", ".join(str(self._line(number)) for number in long[:LISTED]) + (", …" if len(long) > LISTED else "")
-        logger.warning("--truncate-source: cut to %d tokens: line%s %s", longest, "s" * (len(long) > 1), numbers)
+        logger.warning("longer than %d tokens and cut: line%s %s", longest, "s" * (len(long) > 1), numbers)
         return rows, [len(row) for row in rows]
 
     def _line(self, number: int) -> int:
@@ -169,6 +171,11 @@ class RawSentences:
         }
 
 
+def cuts_sources(options: Any) -> bool:
+    """True for the options of a task that translates: ``--truncate-source`` is among them."""
+    return "truncate_source" in (options if OmegaConf.is_config(options) else vars(options))
+
+
 def _options(task: Any) -> Any:
     return getattr(task, "args", None) or task.cfg
 
@@ -187,7 +194,7 @@ def _stand_in_front() -> None:
     @instead_of(stock, NAME)
     def setup_task(cfg: Any, **kwargs: Any) -> Any:
         task = stock(cfg, **kwargs)
-        if hasattr(_options(task), "truncate_source"):
+        if cuts_sources(_options(task)):
             RawSentences(task)
         return task
 

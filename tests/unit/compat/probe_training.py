@@ -6,7 +6,7 @@ import multiprocessing
 import re
 import shutil
 import sys
-from typing import Any
+from typing import Any, List
 
 import fairseq_cli.generate
 import fairseq_cli.hydra_train
@@ -130,6 +130,17 @@ def raw_sentences() -> dict:
         "cut": attempt(lambda: answers("a b c d e\n", "--truncate-source")),
         "long": attempt(lambda: answers("a\nb\na b c d e\n")),
     }
+
+
+def validation_progress() -> dict:
+    """What is logged between the batches of a validation, when each takes longer than the time between two reports."""
+    from fairseq_plugins.compat import validation_progress as mend
+
+    mend.REPORT_SECONDS = 0.0
+    found: List[str] = []
+    mend.logger.info = lambda text, *values: found.append(text % values)  # type: ignore[method-assign,assignment]
+    train(at("told"), "--max-epoch", 1, "--log-format", "json")
+    return {"told": [line.split(" in ")[0] for line in found]}
 
 
 def bf16() -> dict:

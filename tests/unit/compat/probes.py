@@ -38,6 +38,7 @@ from probe_training import (
     raw_sentences,
     renamed_options,
     training_time,
+    validation_progress,
 )
 
 
@@ -148,6 +149,7 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "own_run": own_run,
     "raw_sentences": raw_sentences,
     "training_time": training_time,
+    "validation_progress": validation_progress,
     "renamed_options": renamed_options,
     "cpu_processes": cpu_processes,
     "atomic_copies": atomic_copies,

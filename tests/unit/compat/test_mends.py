@@ -120,6 +120,11 @@ def test_raw_sentences(probes: Probes) -> None:
     assert "source line 3 has 6 tokens; valid: at most 4" in on["long"]
 
 
+def test_validation_progress(probes: Probes) -> None:
+    told = [f"'valid' subset: {number} of 5 batches" for number in range(5)]
+    assert (probes["validation_progress"]["on"]["told"], probes["validation_progress"]["off"]["told"]) == (told, [])
+
+
 def test_training_time(probes: Probes) -> None:
     assert {key: probes["training_time"][key]["updates"] for key in ("on", "off")} == {"on": 2, "off": 1}
 
