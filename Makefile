@@ -22,13 +22,23 @@ PY := $(VENV)/bin/python
 STAMPS := $(VENV)/.stamps
 CONSTRAINTS := $(STAMPS)/constraints.txt
 TORCH_STAMP := $(STAMPS)/torch$(if $(TORCH),-$(notdir $(TORCH)))
-PIP_INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet
+# Not quiet: pip names what it downloads and what it builds, which takes minutes.
+PIP_INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install
 # Compiles without debugging symbols (they take 40 % of the time) and without nvcc. One extension at a time: two at once share
 # torch's build.ninja and sometimes destroy each other's build.
 COMPILING := env -u CUDA_HOME CFLAGS="-g0 $${CFLAGS:-}" CXXFLAGS="-g0 $${CXXFLAGS:-}"
 SAY := printf '[install] %s\n'
 # Older Pythons get fairseq 0.12.2 and whatever versions suit it: the tested set needs 3.11.
 TESTED_PYTHON := $(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+# fairseq requires torchaudio, for speech only, and the index has it for one CUDA build of torch. transformers imports it wherever
+# it is installed: one that cannot be loaded beside this torch goes again, after every step that can bring it.
+DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(PY) -W ignore -c 'import torchaudio' >/dev/null 2>&1 || { \
+	$(PY) -m pip --quiet uninstall --yes torchaudio; \
+	if $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1; then \
+	  $(SAY) "torchaudio cannot be loaded beside this torch and lies outside $(VENV): transformers will not import either; remove it there"; \
+	else \
+	  $(SAY) "removed torchaudio, which cannot be loaded beside this torch: fairseq needs it for speech only (pip check says it is missing)"; \
+	fi; }
 
 .PHONY: help install quickstart test mutants check format bench results evidence clean
 
@@ -131,10 +141,12 @@ $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(SAY) "3/3 fairseq, fastBPE (both compiled: a minute or two on two cores), sentencepiece, sacrebleu, fairseq_plugins"
 	@$(TESTED_PYTHON) || $(COMPILING) $(PIP_INSTALL) -c $(CONSTRAINTS) "$$(grep -o 'fairseq==[0-9.]*' setup.py)"
 	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e .
+	@$(DROP_TORCHAUDIO)
 	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"
 	@touch $@
 
 $(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots: $(STAMPS)/package
 	@$(SAY) "what 'make $(@F)' needs"
 	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]'
+	@$(DROP_TORCHAUDIO)
 	@touch $@

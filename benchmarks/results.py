@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
 from fairseq_plugins.analysis.plots import MissingLibrary
-from fairseq_plugins.analysis.report import log_to_stderr
+from fairseq_plugins.own_commands import log_own_lines
 
 from . import (
     cka,
@@ -227,5 +227,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    log_to_stderr()
+    log_own_lines()
     main()

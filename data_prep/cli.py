@@ -1,10 +1,12 @@
 """What every verb's command line shares: errors in one line, progress on standard error, clean ends on signals."""
 
 import argparse
+import logging
 import signal
 import sys
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, TypeVar
 
@@ -26,6 +28,10 @@ def say(text: str) -> None:
 def run(verb: str, main: Callable[[Optional[List[str]]], None]) -> NoReturn:
     """Run a verb's main and exit: 0 done, 1 bad input or a file that cannot be read or written, 2 wrong usage."""
     end_on_terminate()
+    # fairseq, where a verb imports it, would show everybody's notes.
+    logging.basicConfig(format="%(name)s: %(message)s", level=logging.WARNING)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
     try:
         main(None)
     except (InputError, OSError) as error:

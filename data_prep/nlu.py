@@ -1,12 +1,10 @@
 """Public sets for understanding to a data-bin: classes of sentences, ranking, tags of words, questions on passages."""
 
 import argparse
-import logging
 import tempfile
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from . import cli
 from .io import InputError, write_bytes
@@ -181,8 +179,7 @@ def _dictionary(args: argparse.Namespace, segmenter: Any, folder: Path) -> Path:
 
 def _work(verb: str, options: Mapping[str, Any], sources: Sequence[Source], given: Optional[str]) -> Work:
     """Read the verb's own options. fairseq, which takes seconds, is imported here and not before."""
-    with _quiet("fairseq"):  # it says which optional packages are absent
-        from . import nlu_labels, nlu_questions, nlu_sentences, nlu_tags
+    from . import nlu_labels, nlu_questions, nlu_sentences, nlu_tags
 
     if verb == QUESTIONS:
         return Work(None, nlu_questions.write_questions)
@@ -202,18 +199,6 @@ def _work(verb: str, options: Mapping[str, Any], sources: Sequence[Source], give
             return Work(None, write)
     collect = nlu_labels.collect_grades if verb == RANKING else nlu_labels.collect
     return Work(lambda: nlu_labels.read_labels(given) if given else collect(labels), write)
-
-
-@contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    """Only warnings of a package's loggers."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _table(options: Mapping[str, Any], mapping: Dict[str, str]) -> Table:

@@ -1,10 +1,9 @@
 """Score translations: BLEU, chrF, TER, ROUGE, METEOR with signatures, repetition, paired bootstrap; files for COMET."""
 
 import argparse
-import logging
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from .cli import parser, run, say
+from .cli import heartbeat, parser, run, say
 from .io import InputError, check_same_counts, read_lines, write_json
 from .score_comet import file_names, write_comet_files
 from .score_metrics import DEFAULT_METRICS, METRICS, build_bleu, build_metrics, check_metrics, evaluate
@@ -183,7 +182,6 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Print the table."""
     args = build_parser().parse_args(argv)
     metrics = _check(args)
-    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # importing fairseq makes its notes visible
     reference, *more = [list(read_lines(path, "--reference", strict=False)) for path in args.reference]
     systems = read_systems(args.system)
     source: List[str] = []
@@ -191,7 +189,8 @@ def main(argv: Optional[List[str]] = None) -> None:
         source = list(read_lines(args.source, "--source", strict=False))
         check_same_counts("--source", {"--reference": len(reference), "--source": len(source)})
         file_names([system.name for system in systems])
-    result = score_systems(systems, reference, args.samples, args.seed, metrics, args.tokenize, more)
+    with heartbeat(f"score: {len(systems)} systems"):
+        result = score_systems(systems, reference, args.samples, args.seed, metrics, args.tokenize, more)
     if args.json:
         write_json(args.json, result)
         say(f"score: wrote {args.json}")

@@ -1,10 +1,9 @@
 """Score one model's outputs language by language: BLEU, chrF ... with signatures, trained and zero-shot languages apart."""
 
 import argparse
-import logging
 from typing import Any, Dict, List, Optional, Sequence
 
-from .cli import parser, run, say
+from .cli import heartbeat, parser, run, say
 from .io import InputError, read_lines, write_json
 from .score import TITLES, System, read_systems, score_systems
 from .score_metrics import DEFAULT_METRICS, METRICS, check_metrics
@@ -131,10 +130,10 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = build_parser().parse_args(argv)
     metrics = args.metrics.split(",")
     check_metrics(metrics)
-    logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # importing fairseq makes its notes visible
     systems, references = read_systems(args.system), read_references(args.reference)
     trained = [language for language in args.trained.split(",") if language]
-    result = score_languages(systems, references, trained, metrics, args.tokenize)
+    with heartbeat(f"score_languages: {len(systems)} systems"):
+        result = score_languages(systems, references, trained, metrics, args.tokenize)
     if args.json:
         write_json(args.json, result)
         say(f"score_languages: wrote {args.json}")

@@ -4,6 +4,11 @@ Shape letters used in every docstring: B batch, S source tokens, T target (or sl
 H heads, C model width, V vocabulary. Mask polarity everywhere: True = padding, may not be attended.
 """
 
+from . import own_commands
+
+if own_commands.is_running():  # before fairseq is imported, which sets up logging in its own way
+    own_commands.log_own_lines()
+
 from . import compat
 
 compat.apply()

@@ -1,6 +1,7 @@
 """``python -m fairseq_plugins``, or ``python path/to/fairseq_plugins``: the ``--user-dir`` path and the versions.
 
-``python -m fairseq_plugins options`` prints the reference of all options that the package adds, which is ``OPTIONS.md``.
+``python -m fairseq_plugins options`` prints the reference of all options that the package adds, which is ``OPTIONS.md``;
+``python -m fairseq_plugins translate MODEL`` translates text (``translate.py``).
 """
 
 import argparse
@@ -13,6 +14,7 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 FOLDER = Path(__file__).resolve().parent
+TRANSLATE = "translate"
 # What is printed, as (shown name, names of the distribution: the first one installed counts).
 DISTRIBUTIONS = (
     ("fairseq", ("fairseq-fixed", "fairseq")),
@@ -208,11 +210,17 @@ def reference(package: str) -> str:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Print the report, only the path with ``--path``, or the reference of the options with ``options``."""
+    """Print the report, only the path with ``--path``, or the reference of the options with ``options``; or translate."""
+    line = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="python -m fairseq_plugins", description="Path, versions, registered names.")
-    parser.add_argument("what", nargs="?", choices=["options"], help="print the reference of all options (Markdown)")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=["options", TRANSLATE],
+        help=f"options: print the reference of all options (Markdown); {TRANSLATE} MODEL: text to text, see {TRANSLATE} --help",
+    )
     parser.add_argument("--path", action="store_true", help="print only what to give as --user-dir")
-    args = parser.parse_args(argv)
+    args = parser.parse_args([TRANSLATE] if line[:1] == [TRANSLATE] else line)
     if args.path:
         sys.stdout.write(f"{FOLDER}\n")
         return
@@ -220,6 +228,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         package = load_package()
     except ImportError as error:
         sys.exit(f"fairseq_plugins cannot be imported: {error}. Install what setup.py lists, or run `make install`.")
+    if args.what == TRANSLATE:
+        sys.exit(importlib.import_module(f"{package.__name__}.translate").main(line[1:]))
     sys.stdout.write(reference(package.__name__) if args.what == "options" else report(package))
 
 

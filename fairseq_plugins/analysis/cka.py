@@ -25,7 +25,7 @@ from .pretrained import (
     row_parallel,
     vector_folder,
 )
-from .report import add_output_options, log_to_stderr, run, say, short_names, table, write_json
+from .report import add_output_options, run, say, short_names, table, write_json
 from .text import read_lines
 from .vectors import SECONDS, LayerVectors, read_vectors
 
@@ -311,5 +311,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    log_to_stderr()
     sys.exit(main())

@@ -22,7 +22,6 @@ from .pretrained import row_parallel
 from .report import (
     add_output_options,
     add_tsv_option,
-    log_to_stderr,
     named_paths,
     run,
     say,
@@ -303,5 +302,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    log_to_stderr()
     sys.exit(main())

@@ -26,7 +26,6 @@ from .pretrained import FORMATS, PretrainedText, add_batch_options, add_model_op
 from .report import (
     add_output_options,
     add_tsv_option,
-    log_to_stderr,
     named_paths,
     run,
     say,
@@ -214,5 +213,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    log_to_stderr()
     sys.exit(main())

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from .pretrained import Pretrained, add_model_options, add_text_options, vector_folder
-from .report import log_to_stderr, named_paths, run, say, short_names, table, write_json
+from .report import named_paths, run, say, short_names, table, write_json
 from .text import read_lines
 
 logger = logging.getLogger(__name__)
@@ -206,5 +206,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    log_to_stderr()
     sys.exit(main())

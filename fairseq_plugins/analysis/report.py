@@ -2,13 +2,13 @@
 
 import argparse
 import json
-import logging
 import os
 import sys
 from pathlib import PurePath
 from typing import Any, Callable, Dict, List, Sequence
 
 from ..checkpoints import atomic_path
+from ..own_commands import heartbeat
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], text_columns: int = 1) -> str:
@@ -117,17 +117,13 @@ def short_names(paths: Sequence[str]) -> List[str]:
     return names
 
 
-def log_to_stderr() -> None:
-    """Show what is logged from INFO on; importing fairseq has set the root logger up in its own way."""
-    logging.basicConfig(format="%(asctime)s | %(levelname)s | %(message)s", level=logging.INFO, force=True)
-
-
 def run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], None], argv: Any = None) -> int:
     """Run a command; exit status 0, or 2 with a message."""
     args = parser.parse_args(argv)
     try:
         check_outputs(args)
-        work(args)
+        with heartbeat():
+            work(args)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return 0

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..ops.neighbours import MARGIN, SCORES, Matches, best_matches
 from . import bucc
 from .pretrained import Pretrained, add_model_options, add_text_options, row_parallel, vector_folder
-from .report import add_output_options, log_to_stderr, run, say, short_names, write_json
+from .report import add_output_options, run, say, short_names, write_json
 from .retrieval_tables import BUCC, PERCENT, TATOEBA, Found, best_layer, draw, layers_table, scores_table
 from .text import read_lines
 from .vectors import LayerVectors
@@ -235,5 +235,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    log_to_stderr()
     sys.exit(main())

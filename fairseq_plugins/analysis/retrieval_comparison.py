@@ -17,7 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from .report import log_to_stderr, run, say, short_names, table, write_json
+from .report import run, say, short_names, table, write_json
 
 BLOCK = 1000
 """Draws that are made at a time."""
@@ -150,5 +150,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    log_to_stderr()
     sys.exit(main())

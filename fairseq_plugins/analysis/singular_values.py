@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..checkpoints.encoders import read_encoder
 from . import plots
-from .report import add_output_options, log_to_stderr, run, say, short_names, table, write_json
+from .report import add_output_options, run, say, short_names, table, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -205,5 +205,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    log_to_stderr()
     sys.exit(main())

@@ -16,7 +16,6 @@ from . import plots
 from .report import (
     add_output_options,
     add_tsv_option,
-    log_to_stderr,
     named_paths,
     run,
     say,
@@ -230,5 +229,4 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    log_to_stderr()
     sys.exit(main())

@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
+from ..own_commands import heartbeat
 from .reading import CheckpointError, PathLike, read_checkpoint
 from .renames import listing
 from .versions import stamped
@@ -271,12 +272,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             paths = select_last(args.directory, args.last, args.by, args.allow_fewer)
         else:
             paths = [Path(path) for path in args.inputs]
-        write_average(paths, args.output)
+        with heartbeat():
+            write_average(paths, args.output)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return 0
 
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(asctime)s | %(levelname)s | %(message)s", level=logging.INFO)
     sys.exit(main())

@@ -42,5 +42,4 @@ def _languages(text: str) -> Sequence[str]:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(asctime)s | %(levelname)s | %(message)s", level=logging.INFO)
     sys.exit(main())

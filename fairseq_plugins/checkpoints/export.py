@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
+from ..own_commands import heartbeat
 from .errors import CheckpointError
 from .fingerprints import fingerprint
 from .portable import CONFIG, WEIGHTS, export_checkpoint, import_checkpoint
@@ -61,11 +62,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = _import_parser() if importing else _export_parser()
     args = parser.parse_args(line[1:] if importing else line)
     try:
-        if importing:
-            _import(args.folder, args.checkpoint)
-        else:
-            _check_folder(Path(args.folder))
-            export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
+        with heartbeat():
+            if importing:
+                _import(args.folder, args.checkpoint)
+            else:
+                _check_folder(Path(args.folder))
+                export_checkpoint(args.checkpoint, args.folder, args.data, not args.no_dictionaries, args.half)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     return 0
@@ -108,5 +110,4 @@ def _check_folder(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(asctime)s | %(levelname)s | %(message)s", level=logging.INFO)
     sys.exit(main())

@@ -25,6 +25,7 @@ from .nan import NAN_GRADIENTS
 from .numpy2 import NUMPY2
 from .precision import BF16
 from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS
+from .raw_sentences import RAW_SENTENCES
 from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
 from .renamed import RENAMED_OPTIONS
 from .restarts import MISSING_START, OWN_RUN
@@ -33,6 +34,7 @@ from .shards import GENERATION_SHARDS
 from .tasks import DECODING_BUILDS, MBART_TASK, PERMUTE_SENTENCES, VALIDATION_TEXT
 from .training_time import TRAINING_TIME
 from .vocabulary_files import DAMAGED_VOCABULARIES
+from .validation_progress import VALIDATION_PROGRESS
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +60,8 @@ MENDS: Tuple[Mend, ...] = (
     MISSING_START,
     FINISHED_RUNS,
     FOLDER_LOCK,  # after everything else that looks into the folder
+    RAW_SENTENCES,
+    VALIDATION_PROGRESS,
     RENAMED_OPTIONS,
     DAMAGED_DATA,
     DAMAGED_VOCABULARIES,

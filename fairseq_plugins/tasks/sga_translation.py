@@ -95,8 +95,6 @@ class SGATranslationTask(TranslationTask):
     fills_slots = True
     """For models whose decoder fills slots, all at once."""
     from_checkpoint = False
-    sentences_read = 0
-    """Raw sentences that :meth:`build_dataset_for_inference` was given so far."""
 
     @classmethod
     def setup_task(cls, cfg: SGATranslationConfig, **kwargs: Any) -> "SGATranslationTask":
@@ -159,17 +157,7 @@ class SGATranslationTask(TranslationTask):
     def build_dataset_for_inference(
         self, src_tokens: List[Any], src_lengths: List[int], constraints: Optional[Any] = None
     ) -> LanguagePairDataset:
-        """Dataset of raw sentences, for ``fairseq-interactive`` and the hub interface.
-
-        Raises:
-            ValueError: a sentence without a token; names its number, counted from 1 over all that the task was given.
-        """
-        for number, tokens in enumerate(src_tokens, start=self.sentences_read + 1):
-            if not bool(tokens.ne(self.source_dictionary.eos()).any()):
-                raise ValueError(
-                    f"source sentence {number} of the input is empty; valid: at least one token a sentence; leave it out"
-                )
-        self.sentences_read += len(src_tokens)
+        """Dataset of raw sentences, for ``fairseq-interactive`` and the hub interface."""
         bos = torch.tensor([self.source_dictionary.bos()])
         return LanguagePairDataset(
             [torch.cat([bos.to(tokens), tokens]) for tokens in src_tokens],

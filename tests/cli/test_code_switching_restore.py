@@ -101,6 +101,12 @@ def test_two_commands(made: csr_bins.Bin, run_cli: Run, user_dir: str, tmp_path:
     ]
     lines = [[line for line in output.splitlines() if line[:2] in ("S-", "T-", "H-", "D-")] for output in outputs]
     assert lines[0] == lines[1] and len(lines[0]) == 4 * 8
+    rows = [line.split("\t") for line in lines[0]]
+    source = {row[0][2:]: row[1].replace(" [en]", "") for row in rows if row[0].startswith("S-")}
+    expected = {row[0][2:]: row[2] for row in rows if row[0].startswith("D-")}
+    more = [tuned, "--max-len-b", 15, "--beam", 2, "--cpu"]
+    found = run_cli("fairseq_plugins", "translate", *more, stdin="\n" + "\n".join(source.values()) + "\n")
+    assert found.stdout.splitlines()[0] == "" and dict(zip(source, found.stdout.splitlines()[1:])) == expected
 
 
 @pytest.mark.slow

@@ -176,6 +176,9 @@ def test_interactive_equals_generate(
     line = decoding(world, user_dir, trained.save_dir / "checkpoint_best.pt")
     found = run_cli("interactive", *line, "--buffer-size", 20, "--max-sentences", 7, stdin=source)
     assert hypotheses(found.stdout) == translations
+    more = line[line.index("--path") + 2 :]
+    texts = run_cli("fairseq_plugins", "translate", trained.save_dir, *more, stdin=source).stdout.splitlines()
+    assert {str(number): text for number, text in enumerate(texts)} == translations
 
 
 def test_a_damaged_pretrained_file_is_not_opened_to_decode(

@@ -121,6 +121,15 @@ def test_adapters_train_resume_and_decode(root: Path, run_cli: Run, user_dir: st
         tmp_path / "run" / "checkpoint_last.pt", "--batch-size", 5, "--beam", 3, "--cpu",
     )  # fmt: skip
     assert hypotheses(done) == 9
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    source = {row[0][2:]: row[1].replace("__fr__ ", "") for row in rows if row[0].startswith("S-")}
+    expected = {row[0][2:]: row[2] for row in rows if row[0].startswith("D-")}
+    more = [tmp_path / "run", "--beam", 3, "--cpu"]
+    refused = run_cli("fairseq_plugins", "translate", *more, check=False)
+    assert refused.stderr.endswith("--source-lang and --target-lang are needed, it was trained on de-en,fr-en pairs\n")
+    text = "\n".join(source.values()) + "\n"
+    found = run_cli("fairseq_plugins", "translate", *more, "-s", "fr", "-t", "en", stdin=text).stdout.splitlines()
+    assert dict(zip(source, found)) == expected
 
 
 def test_msp_from_a_stock_language_model(root: Path, run_cli: Run, user_dir: str, tmp_path: Path) -> None:

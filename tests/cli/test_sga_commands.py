@@ -150,6 +150,17 @@ def test_interactive_equals_generate(trained: Path, world: World, run_cli: Run, 
     assert Meteor(prefix=2, gamma=0.25).corpus_score(texts, [references]).format() in line
     assert "stem:prefix2|" in line and "gamma:0.25|" in line
 
+    # Text in, text out: empty lines and the order stay, long lines are cut with a note, nothing else is said.
+    options = ["--cpu", "--iter-decode-max-iter", 2, "--max-tokens", 64]
+    text = f"\n{source}{'the ' * 60}\n"
+    translated = run_cli("fairseq_plugins", "translate", trained, *options, stdin=text)
+    empty, *found, cut = translated.stdout.split("\n")[:-1]
+    assert found == [hypotheses(generated.stdout)[str(number)] for number in range(12)]
+    assert (empty, bool(cut)) == ("", True)
+    assert "cut: line 14\n" in translated.stderr
+    assert all(" | " in line for line in translated.stderr.splitlines())
+    assert len(translated.stderr.splitlines()) <= 8
+
 
 def test_full_checkpoint_decodes_without_the_pretrained_file(
     world: World, run_cli: Run, user_dir: str, tmp_path: Path

@@ -184,3 +184,6 @@ def test_the_authors_command_line_decodes(trained: Trained, world: World, run_cl
     source = (world.root / "test.en").read_text(encoding="utf-8")
     again = run_cli("interactive", *line, "--buffer-size", 20, "--batch-size", 7, stdin=source)
     assert texts(again.stdout) == texts(found.stdout)
+    options = ["--beam", 5, "--remove-bpe", "sentencepiece", "--cpu", "--max-len-b", 8]
+    written = run_cli("fairseq_plugins", "translate", averaged, *options, stdin=f"{source}\n").stdout.splitlines()
+    assert {str(number): text for number, text in enumerate(written)} == {**texts(found.stdout), "12": ""}

@@ -1,6 +1,7 @@
 """setup.py, constraints.txt, the Makefile and the documents agree with each other."""
 
 import ast
+import importlib
 import re
 from typing import Dict, List
 
@@ -85,3 +86,21 @@ def test_documented_make_targets_exist():
         used = set(re.findall(r"(?:`|^|exec )make ([a-z]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
         assert used <= targets, f"{name}: {used - targets}"
     assert "exec make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("transformers", "XLMRobertaForMaskedLM"),
+        ("transformers", "MBartForConditionalGeneration"),
+        ("transformers", "BertForMaskedLM"),
+        ("transformers", "GPT2LMHeadModel"),
+        ("gensim.models", "Word2Vec"),
+        ("matplotlib.figure", "Figure"),
+        ("scipy.stats", "ttest_rel"),
+        ("sklearn.linear_model", "LogisticRegression"),
+    ],
+)
+def test_what_make_test_installs_can_be_used(module: str, name: str):
+    # transformers imports torchaudio, which fairseq requires, wherever it is installed: it must not be a broken one.
+    assert callable(getattr(importlib.import_module(module), name))

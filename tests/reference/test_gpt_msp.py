@@ -3,7 +3,6 @@
 Source: MSP (Tan et al. 2022) section 3.3.
 """
 
-import sys
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -21,9 +20,8 @@ TOLERANCE = 1e-5
 
 
 @pytest.fixture
-def transformers(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """transformers, kept from importing torchaudio: fairseq requires it, and it cannot load beside torch 2.13."""
-    monkeypatch.setitem(sys.modules, "torchaudio", None)
+def transformers() -> Any:
+    """The package, imported by the tests that need it: that takes seconds."""
     import transformers
 
     return transformers

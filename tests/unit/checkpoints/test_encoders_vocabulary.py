@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any, List
 
@@ -19,9 +18,8 @@ from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
 
 
 @pytest.fixture
-def hf(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """transformers, kept from importing torchaudio: fairseq requires it, and it cannot load beside torch 2.13."""
-    monkeypatch.setitem(sys.modules, "torchaudio", None)
+def hf() -> Any:
+    """The package, imported by the tests that need it: that takes seconds."""
     import transformers
 
     return transformers

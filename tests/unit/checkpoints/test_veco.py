@@ -1,6 +1,5 @@
 """The encoder and the masked LM of VECO files in every layout equal stock fairseq's and transformers' on the same weights."""
 
-import sys
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -21,9 +20,8 @@ from tests.veco_files import ROWS
 
 
 @pytest.fixture
-def hf(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """transformers, kept from importing torchaudio: fairseq requires it, and it cannot load beside torch 2.13."""
-    monkeypatch.setitem(sys.modules, "torchaudio", None)
+def hf() -> Any:
+    """The package, imported by the tests that need it: that takes seconds."""
     import transformers
 
     return transformers

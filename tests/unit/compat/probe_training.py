@@ -7,7 +7,7 @@ import multiprocessing
 import re
 import shutil
 import sys
-from typing import Any
+from typing import Any, List
 
 import fairseq_cli.generate
 import fairseq_cli.hydra_train
@@ -115,6 +115,34 @@ def mbart_languages() -> dict:
         "decoded": attempt(lambda: "\nH-" in command(fairseq_cli.generate.cli_main, *decode, "en,de")),
         "decoded_same": attempt(lambda: "\nH-" in command(fairseq_cli.generate.cli_main, *decode, "de,en")),
     }
+
+
+def raw_sentences() -> dict:
+    """What fairseq-interactive makes of an empty line and of one that is too long."""
+
+    def answers(text: str, *arguments: Any) -> dict:
+        sys.stdin = io.StringIO(text)
+        common = [at("bin"), "--user-dir", USER_DIR, "--path", at("model") / "checkpoint_last.pt", "--cpu", "--beam", 1]
+        common += ["-s", "de", "-t", "en", "--max-len-b", 3, "--max-source-positions", 4]
+        lines = command(fairseq_cli.interactive.cli_main, *common, *arguments).splitlines()
+        return {line.split("\t")[0]: line.split("\t")[-1] for line in lines if line[:2] in ("S-", "H-")}
+
+    return {
+        "empty": attempt(lambda: answers("\na b\n \n", "--buffer-size", 3, "--batch-size", 3)),
+        "cut": attempt(lambda: answers("a b c d e\n", "--truncate-source")),
+        "long": attempt(lambda: answers("a\nb\na b c d e\n")),
+    }
+
+
+def validation_progress() -> dict:
+    """What is logged between the batches of a validation, when each takes longer than the time between two reports."""
+    from fairseq_plugins.compat import validation_progress as mend
+
+    mend.REPORT_SECONDS = 0.0
+    found: List[str] = []
+    mend.logger.info = lambda text, *values: found.append(text % values)  # type: ignore[method-assign,assignment]
+    train(at("told"), "--max-epoch", 1, "--log-format", "json")
+    return {"told": [line.split(" in ")[0] for line in found]}
 
 
 def bf16() -> dict:

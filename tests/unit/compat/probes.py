@@ -38,8 +38,10 @@ from probe_training import (
     mbart_task,
     missing_start,
     own_run,
+    raw_sentences,
     renamed_options,
     training_time,
+    validation_progress,
 )
 from probe_values import beam_size, early_errors, generation_shards, nan_gradients, validation_text
 
@@ -194,7 +196,9 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "missing_start": missing_start,
     "finished_runs": finished_runs,
     "folder_lock": folder_lock,
+    "raw_sentences": raw_sentences,
     "training_time": training_time,
+    "validation_progress": validation_progress,
     "renamed_options": renamed_options,
     "cpu_processes": cpu_processes,
     "atomic_copies": atomic_copies,

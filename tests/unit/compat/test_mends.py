@@ -116,6 +116,23 @@ def test_own_run(probes: Probes) -> None:
     assert off["light"] == [2, 4, 1, 4]  # from the file again
 
 
+def test_raw_sentences(probes: Probes) -> None:
+    on, off = probes["raw_sentences"]["on"], probes["raw_sentences"]["off"]
+    assert {name: text for name, text in on["empty"].items() if name != "H-1"} == {
+        **{"S-0": "", "H-0": "", "S-1": "a b", "S-2": "", "H-2": ""}
+    }
+    assert on["empty"]["H-1"] == off["empty"]["H-1"] != ""
+    assert off["empty"]["H-0"] != ""  # made up
+    assert on["cut"]["S-0"] == "a b c"
+    assert "Size of sample #0 is invalid" in off["cut"]
+    assert "source line 3 has 6 tokens; valid: at most 4" in on["long"]
+
+
+def test_validation_progress(probes: Probes) -> None:
+    told = [f"'valid' subset: {number} of 5 batches" for number in range(5)]
+    assert (probes["validation_progress"]["on"]["told"], probes["validation_progress"]["off"]["told"]) == (told, [])
+
+
 def test_training_time(probes: Probes) -> None:
     assert {key: probes["training_time"][key]["updates"] for key in ("on", "off")} == {"on": 2, "off": 1}
 

@@ -1,6 +1,5 @@
 """TextEncoder equals the encoders of transformers, of stock fairseq and of this package, layer by layer."""
 
-import sys
 from pathlib import Path
 from typing import Any, List
 
@@ -22,9 +21,8 @@ ROWS = 4 + len(nlu_builders.PIECES) + len(nlu_builders.LANGUAGES) + 1
 
 
 @pytest.fixture
-def hf(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """transformers, kept from importing torchaudio: fairseq requires it, and it cannot load beside torch 2.13."""
-    monkeypatch.setitem(sys.modules, "torchaudio", None)
+def hf() -> Any:
+    """The package, imported by the tests that need it: that takes seconds."""
     import transformers
 
     return transformers

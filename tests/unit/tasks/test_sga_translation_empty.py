@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
-import torch
 
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
-from tests import builders, data_bins
+from tests import data_bins
 
 EMPTY: List[int] = []
 ROWS = [[5], [6, 7], [8, 9, 10], [11]]
@@ -109,22 +108,3 @@ def test_the_pair_of_several_is_named(tmp_path: Path) -> None:
         many(tmp_path).load_dataset("train")
     with pytest.raises(ValueError, match=r"valid\.fr-en\.fr: line 3 is"):
         many(tmp_path, lang_pairs=None, source_lang="fr", target_lang="en").load_dataset("valid")
-
-
-# ---- Raw sentences. ----
-
-
-def raw(*rows: List[int]) -> Any:
-    tokens = [torch.tensor([*row, builders.EOS]) for row in rows]
-    return tokens, [len(row) for row in tokens]
-
-
-def test_an_empty_line_of_interactive_is_named_by_its_number() -> None:
-    """Counted over the buffers that fairseq-interactive reads one after the other."""
-    task = builders.task()
-    with pytest.raises(ValueError, match="source sentence 2 of the input is empty; valid: at least one token"):
-        task.build_dataset_for_inference(*raw([5], EMPTY, [6]))
-    task.build_dataset_for_inference(*raw([5], [builders.UNK], [6]))
-    with pytest.raises(ValueError, match="source sentence 5 of the input is empty"):
-        task.build_dataset_for_inference(*raw([7], EMPTY))
-    assert builders.task().sentences_read == 0

@@ -1,0 +1,235 @@
+"""Raw sentences, of ``fairseq-interactive`` and ``translate()``: empty ones stay empty, long ones are cut, lines are named."""
+
+import contextlib
+import io
+import logging
+import sys
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+import torch
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from .mend import Mend, instead_of, is_mended
+
+logger = logging.getLogger(__name__)
+
+NAME = "raw_sentences"
+COMMAND = "fairseq_cli.interactive"
+LISTED = 5
+"""So many line numbers are written out."""
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """The lines of a UTF-8 text, without their ends, which are LF or CR LF.
+
+    Args:
+        path: a file; ``-`` = standard input.
+
+    Raises:
+        ValueError: a line that is not UTF-8, by its number from 1.
+    """
+    # Bytes that are not UTF-8 become surrogates: a strict reader would fail for the block around the line.
+    decoding = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
+    with contextlib.ExitStack() as stack:
+        if path != "-":
+            stream = stack.enter_context(open(path, **decoding))
+        else:
+            stream = sys.stdin
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(**decoding)
+        for number, line in enumerate(stream, start=1):
+            if any("\ud800" <= character <= "\udfff" for character in line):
+                raise ValueError(f"--input {path}: line {number} is not UTF-8; valid: a UTF-8 sentence a line")
+            yield line.rstrip("\r\n")
+
+
+class RawSentences:
+    """Stands in front of a translation task where it is handed raw sentences; what comes from a data-bin passes by.
+
+    Args:
+        task: has ``--truncate-source`` among its options; four of its methods are replaced, for this task alone.
+    """
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+        self.positions: List[Any] = []  # of the models, as their max_positions() gives them
+        self.lines_read = 0  # by fairseq-interactive, before the buffer at hand
+        self.buffer = 0
+        self.dataset: Any = None
+        self.empty: Optional[Tensor] = None  # (S,), what the task makes of an empty sentence
+        self.stock: Dict[str, Any] = {}
+        for name in (
+            "build_generator",
+            "get_interactive_tokens_and_lengths",
+            "build_dataset_for_inference",
+            "filter_indices_by_size",
+            "inference_step",
+        ):
+            self.stock[name] = getattr(task, name)
+            setattr(task, name, getattr(self, name))
+
+    def build_generator(self, models: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        """As stock; note how long the models' sources may be."""
+        self.positions = [model.max_positions() for model in models]
+        return self.stock["build_generator"](models, *args, **kwargs)
+
+    def get_interactive_tokens_and_lengths(self, lines: Sequence[str], encode_fn: Any) -> Any:
+        """As stock; count the lines: fairseq-interactive asks once for each buffer, ``translate()`` never."""
+        self.lines_read += self.buffer
+        self.buffer = len(lines)
+        return self.stock["get_interactive_tokens_and_lengths"](lines, encode_fn)
+
+    def build_dataset_for_inference(self, src_tokens: Any, src_lengths: Any, *args: Any, **kwargs: Any) -> Any:
+        """As stock, of sentences that ``--truncate-source`` has cut."""
+        build = self.stock["build_dataset_for_inference"]
+        eos = torch.tensor([self.task.source_dictionary.eos()])
+        self.empty = build([eos], [1])[0]["source"]
+        if _options(self.task).truncate_source:
+            src_tokens, src_lengths = self._cut(list(src_tokens), src_lengths)
+        self.dataset = build(src_tokens, src_lengths, *args, **kwargs)
+        return self.dataset
+
+    def _cut(self, rows: List[Tensor], lengths: Any) -> Any:
+        """Cut to ``--max-source-positions``, as in a data-bin, and to what the models can read; ``</s>`` stays."""
+        from fairseq import utils
+
+        assert self.empty is not None
+        longest = utils.resolve_max_positions(self.task.max_positions(), *self.positions)
+        longest = longest[0] if isinstance(longest, (tuple, list)) else longest
+        if not isinstance(longest, (int, float)):
+            return rows, lengths
+        longest = max(int(longest) - (len(self.empty) - 1), 2)
+        long = [number for number, row in enumerate(rows) if len(row) > longest]
+        if not long:
+            return rows, lengths
+        for number in long:
+            rows[number] = torch.cat([rows[number][: longest - 1], rows[number][-1:]])
+        numbers = ", ".join(str(self._line(number)) for number in long[:LISTED]) + (", …" if len(long) > LISTED else "")
+        logger.warning("longer than %d tokens and cut: line%s %s", longest, "s" * (len(long) > 1), numbers)
+        return rows, [len(row) for row in rows]
+
+    def _line(self, number: int) -> int:
+        """The number from 1 that a user would give the sentence ``number`` of the buffer at hand."""
+        return self.lines_read + number + 1
+
+    def filter_indices_by_size(
+        self, indices: Any, dataset: Any, max_positions: Any = None, ignore_invalid_inputs: bool = False
+    ) -> Any:
+        """As stock.
+
+        Raises:
+            ValueError: a sentence that is too long; names its line.
+        """
+        if dataset is self.dataset and not ignore_invalid_inputs:
+            ignored = sorted(dataset.filter_indices_by_size(indices, max_positions)[1])
+            if ignored:
+                raise ValueError(
+                    f"source line {self._line(int(ignored[0]))} has {dataset.size(ignored[0])[0]} tokens; valid: at most "
+                    f"{max_positions[0] if isinstance(max_positions, (tuple, list)) else max_positions}. --truncate-source cuts "
+                    "such lines, --skip-invalid-size-inputs-valid-test leaves them out"
+                )
+        return self.stock["filter_indices_by_size"](indices, dataset, max_positions, ignore_invalid_inputs)
+
+    def inference_step(
+        self, generator: Any, models: Any, sample: Dict[str, Any], prefix_tokens: Any = None, constraints: Any = None
+    ) -> Any:
+        """As stock, of the sentences that are not empty; nothing comes of the others."""
+        step = self.stock["inference_step"]
+        kept = None if self.empty is None else self._with_text(sample["net_input"]["src_tokens"])
+        if kept is None or all(kept):
+            return step(generator, models, sample, prefix_tokens=prefix_tokens, constraints=constraints)
+        source = sample["net_input"]["src_tokens"]
+        chosen = torch.tensor(kept, device=source.device).nonzero()[:, 0]
+
+        def choose(part: Any) -> Any:
+            rows = torch.is_tensor(part) and part.dim() > 0 and len(part) == len(kept)
+            return part[chosen.to(part.device)] if rows else part
+
+        found = iter([])
+        if any(kept):
+            smaller = {**sample, "net_input": {name: choose(part) for name, part in sample["net_input"].items()}}
+            found = iter(
+                step(generator, models, smaller, prefix_tokens=choose(prefix_tokens), constraints=choose(constraints))
+            )
+        return [next(found) if has_text else [self._nothing(source)] for has_text in kept]
+
+    def _with_text(self, source: Tensor) -> List[bool]:
+        """For each row (B, S): is there more than what the task makes of an empty sentence?"""
+        assert self.empty is not None
+        pad = self.task.source_dictionary.pad()
+        return [not torch.equal(row[row != pad], self.empty.to(row)) for row in source.cpu()]
+
+    def _nothing(self, source: Tensor) -> Dict[str, Any]:
+        """A hypothesis without text."""
+        return {
+            "tokens": source.new_tensor([self.task.target_dictionary.eos()]),
+            "score": 0.0,
+            "positional_scores": torch.zeros(1),
+            "attention": None,
+            "alignment": [],
+        }
+
+
+def cuts_sources(options: Any) -> bool:
+    """True for the options of a task that translates: ``--truncate-source`` is among them."""
+    return "truncate_source" in (options if OmegaConf.is_config(options) else vars(options))
+
+
+def _options(task: Any) -> Any:
+    return getattr(task, "args", None) or task.cfg
+
+
+def _stock_tasks() -> bool:
+    from fairseq import tasks
+
+    return not is_mended(tasks.setup_task, NAME)
+
+
+def _stand_in_front() -> None:
+    from fairseq import tasks
+
+    stock = tasks.setup_task
+
+    @instead_of(stock, NAME)
+    def setup_task(cfg: Any, **kwargs: Any) -> Any:
+        task = stock(cfg, **kwargs)
+        if cuts_sources(_options(task)):
+            RawSentences(task)
+        return task
+
+    tasks.setup_task = setup_task
+    for name in (COMMAND, "__main__"):  # it has two names where it is run by python -m
+        module = sys.modules.get(name)
+        if getattr(getattr(module, "__spec__", None), "name", None) == COMMAND:
+            _read_utf8(module)
+
+
+def _read_utf8(interactive: Any) -> None:
+    """Let fairseq-interactive name a line that is not UTF-8, on one line."""
+
+    @instead_of(interactive.buffered_read, NAME)
+    def buffered_read(input: str, buffer_size: int) -> Iterator[List[str]]:
+        buffer: List[str] = []
+        try:
+            for line in read_lines(input):
+                buffer.append(line.strip())
+                if len(buffer) >= buffer_size:
+                    yield buffer
+                    buffer = []
+        except (ValueError, OSError) as error:
+            sys.exit(f"fairseq-interactive: error: {error}")
+        if buffer:
+            yield buffer
+
+    interactive.buffered_read = buffered_read
+
+
+RAW_SENTENCES = Mend(
+    name=NAME,
+    reason="fairseq-interactive and translate() make up a text for an empty line, do not cut with --truncate-source, and name a "
+    "line that is too long by its place in the buffer, one that is not UTF-8 not at all",
+    upstream="facebookresearch/fairseq#4507 (--truncate-source); no report of the others found",
+    needed=_stock_tasks,
+    apply=_stand_in_front,
+)

@@ -1,0 +1,322 @@
+"""``python -m fairseq_plugins translate MODEL``: text in, text out, with any translating checkpoint, ours or a stock model's.
+
+A line in, a line out, in the order of the input; an empty line gives an empty one. The texts are those that ``fairseq-generate``
+makes of the same checkpoint with the same options: options, loading, batches and search are fairseq's own.
+"""
+
+import argparse
+import ast
+import contextlib
+import logging
+import math
+import os
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+import torch
+from fairseq import checkpoint_utils, options, utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf, overwrite_args_by_name
+from fairseq_cli.generate import get_symbols_to_strip_from_output
+from omegaconf import OmegaConf, open_dict
+
+from .checkpoints import atomic_path
+from .compat.raw_sentences import cuts_sources, read_lines
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
+SEGMENTERS = {  # what data_prep/preprocess.sh leaves beside the dictionaries -> fairseq's options for it
+    "sentencepiece.bpe.model": ("--bpe", "sentencepiece", "--sentencepiece-model"),
+    "codes.bpe": ("--bpe", "fastbpe", "--bpe-codes"),
+}
+MAX_TOKENS = 4000
+BUFFER_LINES = 1000
+REPORT_SECONDS = 5.0
+USAGE = "python -m fairseq_plugins translate MODEL [--input FILE] [--output FILE] [options]"
+
+
+class Translation(NamedTuple):
+    """One hypothesis.
+
+    Attributes:
+        score: as fairseq-generate shows it, base 2.
+        text: words, no pieces.
+    """
+
+    score: float
+    text: str
+
+
+class Translator(NamedTuple):
+    """What stays the same from one buffer of lines to the next.
+
+    Attributes:
+        cfg: fairseq's configuration of this command line.
+        task: of the checkpoint.
+        model: ready to decode.
+        generator: the task's.
+        encoders: text to pieces, and back in the other order: tokenizer and BPE, if any.
+    """
+
+    cfg: Any
+    task: Any
+    model: Any
+    generator: Any
+    encoders: Sequence[Any]
+
+    def translate(self, lines: Sequence[str]) -> List[List[Translation]]:
+        """The n best translations of each line."""
+        from fairseq_cli.interactive import make_batches
+
+        device = next(self.model.parameters()).device
+        longest = utils.resolve_max_positions(self.task.max_positions(), self.model.max_positions())
+        found: List[List[Translation]] = [[] for _ in lines]
+        for batch in make_batches(list(lines), self.cfg, self.task, longest, self._pieces):
+            net_input = {"src_tokens": batch.src_tokens.to(device), "src_lengths": batch.src_lengths.to(device)}
+            sentences = self.task.inference_step(self.generator, [self.model], {"net_input": net_input})
+            for number, hypotheses in zip(batch.ids.tolist(), sentences):
+                found[number] = [self._translation(hypo) for hypo in hypotheses[: self.cfg.generation.nbest]]
+        return found
+
+    def _pieces(self, text: str) -> str:
+        for encoder in self.encoders:
+            text = encoder.encode(text)
+        return text
+
+    def _translation(self, hypothesis: Dict[str, Any]) -> Translation:
+        text = self.task.target_dictionary.string(
+            hypothesis["tokens"].int().cpu(),
+            self.cfg.common_eval.post_process,
+            extra_symbols_to_ignore=get_symbols_to_strip_from_output(self.generator),
+        )
+        for encoder in reversed(self.encoders):
+            text = encoder.decode(text)
+        return Translation(float(hypothesis["score"]) / math.log(2), text)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options that are read here; fairseq reads the others."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_plugins translate",
+        usage=USAGE,
+        description="Translate text, a sentence a line. MODEL comes first: a checkpoint, or the folder of a run "
+        "(checkpoint_best.pt, else checkpoint_last.pt).",
+        epilog="All other options are those of fairseq-interactive and of the checkpoint's task: --beam, --nbest (more than 1 "
+        "writes NUMBER<tab>SCORE<tab>TEXT), --lenpen, --iter-decode-max-iter, --cpu, --model-overrides ...",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--input", metavar="FILE", default="-", help="UTF-8 text; default: standard input")
+    parser.add_argument("--output", metavar="FILE", help="written when all is translated; default: standard output")
+    parser.add_argument("--source-lang", "-s", metavar="LANG", help="for a model of several pairs")
+    parser.add_argument("--target-lang", "-t", metavar="LANG", help="for a model of several pairs")
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="where dict.LANG.txt and sentencepiece.bpe.model (or codes.bpe) are, as data_prep/preprocess.sh leaves them; "
+        "default: the checkpoint's folder, else the data-bin of the training",
+    )
+    parser.add_argument("--bpe", metavar="NAME", help="as in fairseq-interactive; default: by the file in --data")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help=f"of a batch's sources; default: {MAX_TOKENS}")
+    parser.add_argument("--batch-size", "--max-sentences", type=int, metavar="N", help="of a batch; default: no limit")
+    parser.add_argument(
+        "--buffer-size", type=int, metavar="N", help=f"lines read at a time; default: {BUFFER_LINES}, of a terminal 1"
+    )
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command; exit status 0, or 2 with a message."""
+    line = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser()
+    model = line.pop(0) if line and not line[0].startswith("-") else None
+    args, rest = parser.parse_known_args(line)
+    try:
+        if model is None:
+            raise ValueError("MODEL comes first: a checkpoint, or a folder of checkpoints")
+        if args.input != "-" and not os.path.isfile(args.input):
+            raise ValueError(f"--input {args.input}: no such file")
+        with _output(args.output) as output:
+            work(load(checkpoint(model), args, rest), args.input, output)
+    except BrokenPipeError:  # as of "| head"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    return 0
+
+
+@contextlib.contextmanager
+def _output(path: Optional[str]) -> Iterator[IO[str]]:
+    if path is None:
+        yield sys.stdout
+        return
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yield file
+
+
+def work(translator: Translator, source: str, output: IO[str]) -> None:
+    """Translate a text, buffer by buffer.
+
+    Args:
+        translator: the model.
+        source: path of the text; ``-`` = standard input.
+        output: gets the translations.
+    """
+    lines = (line.strip() for line in read_lines(source))
+    several = translator.cfg.generation.nbest > 1
+    done, start = 0, time.monotonic()
+    reported = start
+    while True:
+        buffer = list(islice(lines, translator.cfg.interactive.buffer_size))
+        if not buffer:
+            break
+        for number, best in enumerate(translator.translate(buffer), start=done + 1):
+            if several:
+                output.writelines(f"{number}\t{found.score:.4f}\t{found.text}\n" for found in best)
+            else:
+                output.write((best[0].text if best else "") + "\n")
+        output.flush()
+        done += len(buffer)
+        now = time.monotonic()
+        if now - reported >= REPORT_SECONDS:
+            logger.info("%s lines, %.1f lines/s", f"{done:,}", done / (now - start))
+            reported = now
+    logger.info("done: %s lines in %.0f s", f"{done:,}", time.monotonic() - start)
+
+
+# ---- The model and what belongs to it. ----
+
+
+def checkpoint(model: str) -> Path:
+    """The file that MODEL names.
+
+    Raises:
+        ValueError: there is none, or a folder has several and none of the usual names.
+    """
+    path = Path(model)
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise ValueError(f"MODEL {model}: no such file or folder")
+    found = sorted(file.name for file in path.glob("*.pt"))
+    for name in found if len(found) == 1 else CHECKPOINTS:
+        if name in found:
+            return path / name
+    raise ValueError(f"MODEL {model}: holds {', '.join(found) or 'no .pt file'}; valid: the name of one checkpoint")
+
+
+def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translator:
+    """Read a checkpoint and make it ready to decode.
+
+    Args:
+        path: the checkpoint.
+        args: of :func:`build_parser`.
+        rest: the other options, which are fairseq's.
+
+    Raises:
+        ValueError: a file or an option is missing, or the checkpoint does not translate; named.
+    """
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    stored = state["cfg"].task
+    if not cuts_sources(stored):
+        raise ValueError(f"MODEL {path}: was trained with --task {stored._name}, which does not translate")
+    pair = (args.source_lang or stored.source_lang, args.target_lang or stored.target_lang)
+    if None in pair:
+        trained = getattr(stored, "lang_pairs", None) or "several"
+        trained = trained if isinstance(trained, str) else ",".join(trained)
+        raise ValueError(f"MODEL {path}: --source-lang and --target-lang are needed, it was trained on {trained} pairs")
+    folder = data_folder(path, args.data, stored, pair)
+    line = [
+        str(folder),
+        "--path",
+        str(path),
+        "--task",
+        stored._name,
+        "--source-lang",
+        pair[0],
+        "--target-lang",
+        pair[1],
+    ]
+    line += ["--bpe", args.bpe] if args.bpe else segmenter([folder, path.parent])
+    tokens = args.max_tokens or (None if args.batch_size else MAX_TOKENS)
+    size = args.buffer_size or (1 if args.input == "-" and sys.stdin.isatty() else BUFFER_LINES)
+    batches = {"--max-tokens": tokens, "--batch-size": args.batch_size, "--buffer-size": size}
+    line += [word for name, value in batches.items() if value for word in (name, str(value))]
+    cfg = override([*line, *rest], state)
+    if not cfg.generation.no_seed_provided:
+        np.random.seed(cfg.common.seed)
+        utils.set_torch_seed(cfg.common.seed)
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], state=state)
+    model = models[0].half() if cfg.common.fp16 else models[0]
+    if torch.cuda.is_available() and not cfg.common.cpu:
+        model.cuda()
+    model.prepare_for_inference_(cfg)
+    logger.info("%s: %s, %s to %s", path, type(task).__name__, *pair)
+    encoders = [task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)]
+    generator = task.build_generator([model], cfg.generation)
+    return Translator(cfg, task, model, generator, [encoder for encoder in encoders if encoder is not None])
+
+
+def data_folder(path: Path, data: Optional[str], stored: Any, pair: Sequence[str]) -> Path:
+    """The folder of the dictionaries.
+
+    Raises:
+        ValueError: none has them; names what was looked at.
+    """
+    names = sorted({f"dict.{language}.txt" for language in pair})
+    trained = utils.split_paths(str(stored.data))[0] if stored.data else "."
+    folders = [Path(data)] if data else [path.parent, Path(trained)]
+    for folder in folders:
+        if all((folder / name).is_file() for name in names):
+            return folder
+    if getattr(stored, "fixed_dictionary", None):  # one dictionary, of any name
+        return folders[-1]
+    looked = " nor in ".join(str(folder) for folder in folders)
+    raise ValueError(f"--data: {' and '.join(names)} are not in {looked}; valid: the data-bin of the training")
+
+
+def segmenter(folders: Sequence[Path]) -> List[str]:
+    """fairseq's options for the file that turns text into pieces; none where there is no such file."""
+    for folder in folders:
+        for name, flags in SEGMENTERS.items():
+            if (folder / name).is_file():
+                return [*flags, str(folder / name)]
+    logger.warning("no %s beside the dictionaries: words are taken as they stand", " or ".join(SEGMENTERS))
+    return []
+
+
+def override(line: Sequence[str], state: Dict[str, Any]) -> Any:
+    """Read a command line of ``fairseq-interactive``; what it says of the task and the model replaces the checkpoint's options.
+
+    Args:
+        line: with the options of the checkpoint's task.
+        state: the checkpoint, changed in place.
+
+    Returns:
+        fairseq's configuration.
+    """
+
+    def parse(**kwargs: Any) -> argparse.Namespace:
+        parser = options.get_interactive_generation_parser()
+        parser.prog, parser.usage = build_parser().prog, USAGE
+        return options.parse_args_and_arch(parser, list(line), **kwargs)
+
+    cfg = convert_namespace_to_omegaconf(parse())
+    known = cfg.task if OmegaConf.is_config(cfg.task) else vars(cfg.task)
+    given = {name: value for name, value in vars(parse(suppress_defaults=True)).items() if name in known}
+    given["truncate_source"] = True
+    stored = state["cfg"].task
+    if OmegaConf.is_config(stored):
+        with open_dict(stored):
+            stored.update(given)
+    else:
+        vars(stored).update(given)
+    overwrite_args_by_name(state["cfg"], ast.literal_eval(cfg.common_eval.model_overrides))
+    state["args"] = None  # the same in the form of older checkpoints, which fairseq would prefer
+    return cfg
+
+
+__all__ = ["Translation", "Translator", "build_parser", "main"]

@@ -1,0 +1,76 @@
+"""Which files ``translate MODEL`` takes; that its texts are those of fairseq-generate is in the command-line tests."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from fairseq_plugins import translate
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (["average.pt"], "average.pt"),
+        (["checkpoint1.pt", "checkpoint_last.pt"], "checkpoint_last.pt"),
+        (["average.pt", "checkpoint_best.pt", "checkpoint_last.pt"], "checkpoint_best.pt"),
+        (["a.pt", "b.pt"], None),
+        ([], None),
+    ],
+)
+def test_the_checkpoint_of_a_folder(files: List[str], found: Any, tmp_path: Path) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    if found:
+        assert translate.checkpoint(str(tmp_path)) == translate.checkpoint(str(tmp_path / found)) == tmp_path / found
+        return
+    with pytest.raises(ValueError, match=f"MODEL {tmp_path}: holds {', '.join(files) or 'no .pt file'}; valid"):
+        translate.checkpoint(str(tmp_path))
+
+
+def test_the_dictionaries_are_beside_the_checkpoint_or_in_the_data_bin(tmp_path: Path) -> None:
+    run, old, other = (tmp_path / name for name in ("run", "bin", "other"))
+    for folder in (run, old, other):
+        folder.mkdir()
+    stored, path, pair = Namespace(data=f"{old}:{tmp_path}"), run / "model.pt", ["de", "en"]
+    looked = f"dict.de.txt and dict.en.txt are not in {run} nor in {old}"
+    with pytest.raises(ValueError, match=f"--data: {looked}; valid: the data-bin of the training"):
+        translate.data_folder(path, None, stored, pair)
+    for folder in (old, other, run):
+        for language in pair:
+            (folder / f"dict.{language}.txt").touch()
+        assert translate.data_folder(path, None, stored, pair) == (run if folder == run else old)
+    assert translate.data_folder(path, str(other), stored, pair) == other
+    (other / "dict.en.txt").unlink()
+    with pytest.raises(ValueError, match=f"are not in {other}; valid"):
+        translate.data_folder(path, str(other), stored, pair)
+
+
+def test_the_segmenter_is_what_preprocess_leaves(tmp_path: Path) -> None:
+    first, second = tmp_path / "bin", tmp_path / "run"
+    for folder in (first, second):
+        folder.mkdir()
+    assert translate.segmenter([first, second]) == []
+    (second / "codes.bpe").touch()
+    assert translate.segmenter([first, second]) == ["--bpe", "fastbpe", "--bpe-codes", str(second / "codes.bpe")]
+    (first / "sentencepiece.bpe.model").touch()
+    model = str(first / "sentencepiece.bpe.model")
+    assert translate.segmenter([first, second]) == ["--bpe", "sentencepiece", "--sentencepiece-model", model]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ([], "MODEL comes first"),
+        (["--cpu", "model.pt"], "MODEL comes first"),
+        (["nowhere"], "MODEL nowhere: no such file"),
+        (["nowhere", "--input", "no.txt"], "--input no.txt: no such file"),
+    ],
+)
+def test_a_wrong_line_is_refused_in_one_line(line: List[str], message: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        translate.main(line)
+    assert stopped.value.code == 2
+    shown = capsys.readouterr().err
+    assert message in shown and shown.count("\n") == 1
