@@ -33,8 +33,8 @@ from .saving import ATOMIC_COPIES
 from .shards import GENERATION_SHARDS
 from .tasks import DECODING_BUILDS, MBART_TASK, PERMUTE_SENTENCES, VALIDATION_TEXT
 from .training_time import TRAINING_TIME
-from .vocabulary_files import DAMAGED_VOCABULARIES
 from .validation_progress import VALIDATION_PROGRESS
+from .vocabulary_files import DAMAGED_VOCABULARIES
 
 logger = logging.getLogger(__name__)
 
