@@ -116,7 +116,8 @@ def _refuse_missing() -> None:
     @instead_of(stock, NAME_START)
     def load_checkpoint(self: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
         cfg = self.cfg.checkpoint
-        optional = filename == last_checkpoint(cfg, self) and not PathManager.exists(filename)
+        own = os.path.abspath(filename) == os.path.abspath(last_checkpoint(cfg, self))
+        optional = own and not PathManager.exists(filename)
         if not optional and not PathManager.isfile(filename):
             raise ValueError(_missing(cfg, filename, "a folder" if PathManager.exists(filename) else "no such file"))
         return stock(self, filename, *args, **kwargs)

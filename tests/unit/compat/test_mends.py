@@ -146,8 +146,8 @@ def test_missing_start(probes: Probes) -> None:
 
 def test_finished_runs(probes: Probes) -> None:
     on, off = probes["finished_runs"]["on"], probes["finished_runs"]["off"]
-    assert (on["update"], on["time"], on["patience"], on["more"]) == ([2, 2], [1, 1], [10, 10], 3)
-    assert (off["update"], off["time"], off["patience"]) == ([2, 3], [1, 2], [10, 20])
+    assert (on["update"], on["patience"]) == ([2, 2], [10, 10])
+    assert (off["update"], off["patience"]) == ([2, 3], [10, 20])
 
 
 def test_folder_lock(probes: Probes) -> None:

@@ -126,7 +126,11 @@ MISSING = [
         "--restore-file own.pt: no such file.*run/own.pt",
     ),  # as older versions of fairseq read it
     ({"finetune_from_model": "{0}"}, "", "--finetune-from-model .*: a folder"),
-    ({"restore_file": "{0}/run/checkpoint_last.pt"}, "", None),  # as scripts write it that are started again and again
+    (
+        {"restore_file": "{0}/./run//checkpoint_last.pt"},
+        "",
+        None,
+    ),  # as scripts write it that are started again and again
     ({"restore_file": "{0}/model.pt"}, "", None),
     ({"finetune_from_model": "{0}/model.pt"}, "", None),
     ({}, "", None),
