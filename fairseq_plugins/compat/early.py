@@ -109,18 +109,27 @@ def check(cfg: Any, from_checkpoint: bool) -> None:
     check_data(task_name, options.data)
     if from_checkpoint:
         return
-    criterion_name = options.chosen("criterion")
-    check_criterion(task_name, criterion_name)
-    on_cpu = options.get("common", "cpu") or not (torch.cuda.is_available() or options.get("common", "tpu"))
-    if criterion_name and on_cpu and options.get("common", "fp16"):
-        raise ValueError(
-            "--fp16 trains on a GPU, and none is used here (--cpu, or there is none); valid on CPU: --bf16, or neither"
-        )
+    if not options.get("common_eval", "path"):  # which every command needs that reads a checkpoint
+        check_training(options, task_name)
     bpe, removed = options.chosen("bpe"), options.get("common_eval", "post_process")
     if bpe and removed:
         raise ValueError(
             f"--bpe {bpe} and --remove-bpe {removed} (--post-process) both join the pieces, and the second would join the words; "
             "valid: one of them"
+        )
+
+
+def check_training(options: Options, task_name: Optional[str]) -> None:
+    """Refuse what cannot be trained: commands that decode have a criterion too, the default one, and may compute in fp16 on CPU.
+
+    Raises:
+        ValueError: see :func:`check`.
+    """
+    check_criterion(task_name, options.chosen("criterion"))
+    on_cpu = options.get("common", "cpu") or not (torch.cuda.is_available() or options.get("common", "tpu"))
+    if on_cpu and options.get("common", "fp16"):
+        raise ValueError(
+            "--fp16 trains on a GPU, and none is used here (--cpu, or there is none); valid on CPU: --bf16, or neither"
         )
 
 

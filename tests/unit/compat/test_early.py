@@ -6,9 +6,10 @@ from typing import Any, Dict, List, Set
 
 import pytest
 import torch
-from fairseq import tasks
+from fairseq import options, tasks
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import OmegaConf
 
@@ -38,6 +39,7 @@ TRAINED_BY: Dict[str, Set[str]] = {
     "sentence_prediction": {*SEQUENCES, "masked_lm", "sentence_prediction"},
 }
 OURS = "fairseq_plugins"
+SGA = ("--criterion", "sga_ctc")
 
 
 def test_every_task_and_criterion_of_the_package_is_in_the_table() -> None:
@@ -118,6 +120,18 @@ def test_options_of_a_training_that_is_over_are_let_pass(tmp_path: Path) -> None
         tasks.setup_task(configuration().task, from_checkpoint=True)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_decoding_has_no_criterion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fairseq's commands give it the default one, which some tasks are never trained with."""
+    data_bins.write_pair(tmp_path, "test", "en", "de")
+    command = [str(tmp_path), "--task", "sga_translation", "-s", "en", "-t", "de", "--path", "any", "--fp16", "--cpu"]
+    monkeypatch.setattr("sys.argv", ["fairseq-generate", *command])
+    args = options.parse_args_and_arch(options.get_generation_parser(), command)
+    assert args.criterion == "cross_entropy"
+    for cfg in (args, convert_namespace_to_omegaconf(args).task):
+        tasks.setup_task(cfg)
+
+
 def test_a_gpu_is_taken_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for language in ("en", "de"):
         data_bins.write_dictionary(tmp_path, language)
@@ -146,7 +160,6 @@ def test_models_that_fill_slots_need_their_task(folder: Path, arch: str) -> None
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_other_models_are_not_decoded_in_slots(folder: Path) -> None:
-    options = ("-s", "en", "-t", "de", "--arch", "transformer_tiny", "--criterion", "sga_ctc")
-    run = Run([str(folder), "--task", "sga_translation", *options])
+    run = Run([str(folder), "--task", "sga_translation", "-s", "en", "-t", "de", "--arch", "transformer_tiny", *SGA])
     with pytest.raises(ValueError, match="--task sga_translation .*TransformerModel.*--task translation"):
         run.task.build_model(run.model_options(), from_checkpoint=True)
