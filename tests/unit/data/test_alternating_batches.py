@@ -54,13 +54,14 @@ def test_the_smaller_kind_is_used_again_with_other_indices() -> None:
 
 
 def test_the_last_round_is_drawn() -> None:
-    large, small = arrays(*([number] for number in range(10))), arrays([50], [51], [52])
+    """Without replacement: three of the four batches, each left out by some seed."""
+    large, small = arrays(*([number] for number in range(11))), arrays([50], [51], [52], [53])
     last = set()
-    for seed in range(30):
+    for seed in range(40):
         found = [batch[0] for batch in turns(large, small, seed=seed)[1::2]]
-        assert found[:9] == [50, 51, 52, 150, 151, 152, 250, 251, 252]
-        last.add(found[9])
-    assert last == {350, 351, 352}
+        assert found[:8] == [50, 51, 52, 53, 150, 151, 152, 153]
+        last.add(tuple(found[8:]))
+    assert last == {(250, 251, 252), (250, 251, 253), (250, 252, 253), (251, 252, 253)}
 
 
 # ---- The order. ----

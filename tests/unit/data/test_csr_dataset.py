@@ -240,6 +240,6 @@ def test_an_epoch_can_be_cut_at_random() -> None:
     cut = [batch.tolist() for batch in data.batch_by_size(data.ordered_indices(), max_sentences=5)]
     assert len(cut) == 15 and all(batch in every for batch in cut)
     places = [every.index(batch) for batch in cut]
-    assert places == sorted(places) and max(places) - min(places) > 20, "short and long ones"
+    assert places == sorted(set(places)) and max(places) - min(places) > 20, "short and long ones"
     data.most_batches = 40
     assert [batch.tolist() for batch in data.batch_by_size(data.ordered_indices(), max_sentences=5)] == every

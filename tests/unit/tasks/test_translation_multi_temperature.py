@@ -147,6 +147,18 @@ def test_a_small_pair_gives_every_sentence_before_any_again(folder: Path) -> Non
         )
 
 
+@pytest.mark.parametrize("size", [0, 7, 10, 24])
+def test_what_is_drawn_of_a_direction_is_drawn_without_replacement(folder: Path, size: int) -> None:
+    """Ten sentences: the seven are different ones, the ten are all of them, of 24 each is there two or three times."""
+    data, some = loaded(folder, *SCHEDULE), set()
+    for seed in range(20):
+        drawn = data.random_choice_in_dataset(np.random.RandomState(seed), range(10), size)
+        times = np.bincount(drawn, minlength=10)
+        assert len(drawn) == size and times.max() - times.min() <= 1 and len(times) == 10
+        some.add(tuple(times))
+    assert len(some) > 1 or size % 10 == 0
+
+
 @pytest.mark.parametrize(
     "size", [(), ("--virtual-data-size", "40"), ("--virtual-epoch-size", "30", "--virtual-data-size", "60")]
 )
