@@ -136,11 +136,26 @@ def test_best_by_loss_and_by_bleu(tmp_path: Path) -> None:
 
 
 LOWER = ("loss", "nll_loss", "ppl", "perplexity", "nll", "wer", "cer", "ter", "WER")
-HIGHER = ("bleu", "chrf", "chrf2", "rouge1", "rouge2", "rougel", "meteor", "comet", "accuracy", "acc", "f1", "recall", "precision")
+HIGHER = (
+    "bleu",
+    "chrf",
+    "chrf2",
+    "rouge1",
+    "rouge2",
+    "rougel",
+    "meteor",
+    "comet",
+    "accuracy",
+    "acc",
+    "f1",
+    "recall",
+    "precision",
+)
 
 
 @pytest.mark.parametrize(
-    ("metric", "larger"), [*((name, False) for name in LOWER), *((name, True) for name in (*HIGHER, "de_comet", "valid_BLEU"))]
+    ("metric", "larger"),
+    [*((name, False) for name in LOWER), *((name, True) for name in (*HIGHER, "de_comet", "valid_BLEU"))],
 )
 def test_the_best_of_each_metric(tmp_path: Path, metric: str, larger: bool) -> None:
     """COMET, log-likelihoods and correlations can be negative: -0.3 is more than -0.31, and less than 0.1."""

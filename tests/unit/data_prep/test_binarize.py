@@ -149,7 +149,9 @@ def test_lost_tokens_are_noticed(work, monkeypatch):
         fake_fairseq({**sources, "held.de": cut}, *rest)
 
     monkeypatch.setattr(binarize, "_run_fairseq", lossy)
-    with pytest.raises(InputError, match=r"wrote 5 sentences and 24 tokens of held\.de, which has 5 lines and 20 piece"):
+    with pytest.raises(
+        InputError, match=r"wrote 5 sentences and 24 tokens of held\.de, which has 5 lines and 20 piece"
+    ):
         run(folder)
 
 

@@ -128,7 +128,9 @@ def test_dictionary_is_fairseqs(learned, tmp_path):
     assert bpe.write_dictionary([tmp_path / "p"], tmp_path / "few", counts[0])["kept"] < len(counts)
     write(tmp_path / "equal", ["c b a", "c d"])
     bpe.write_dictionary([tmp_path / "equal"], tmp_path / "ordered")
-    assert (tmp_path / "ordered").read_text() == "c 2\na 1\nb 1\nd 1\n", "equal counts: by the piece, wherever it stands"
+    assert (tmp_path / "ordered").read_text() == "c 2\na 1\nb 1\nd 1\n", (
+        "equal counts: by the piece, wherever it stands"
+    )
     write(tmp_path / "bad", ["a <pad> b"])
     with pytest.raises(InputError, match="holds the piece <pad>"):
         bpe.write_dictionary([tmp_path / "bad"], tmp_path / "x")

@@ -284,8 +284,17 @@ def test_lengths_in_pieces_count_the_end(tmp_path: Path) -> None:
         (source,) = lines(tmp_path / "out/dev.dialogue")
         assert len(model.encode(source)) + 1 <= limit
         assert (source == "ab cd ef gh") is (limit > len(full))
-        target = write_lines(tmp_path / "train.jsonl", [json.dumps({"dialogue": "a", "summary": text}) for text in ("ab", "ab cd ef gh")])
-        options = ["--model", str(tmp_path / "m.model"), "--max-target", str(limit), "--output-dir", str(tmp_path / "t")]
+        target = write_lines(
+            tmp_path / "train.jsonl", [json.dumps({"dialogue": "a", "summary": text}) for text in ("ab", "ab cd ef gh")]
+        )
+        options = [
+            "--model",
+            str(tmp_path / "m.model"),
+            "--max-target",
+            str(limit),
+            "--output-dir",
+            str(tmp_path / "t"),
+        ]
         summaries.main(["--inputs", target, "--splits", "train", *options])
         assert ("ab cd ef gh" in lines(tmp_path / "t/train.summary")) is (limit > len(full))
 

@@ -77,7 +77,8 @@ def test_all_steps_and_what_is_skipped(texts: Path, tmp_path: Path, capsys: Any)
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed_from": "identical"}, {"dictionary": "b"}, {"seed_words": 9}, {"learning": {"seed": 9}}, {"max_words": 9}]
+    "change",
+    [{"seed_from": "identical"}, {"dictionary": "b"}, {"seed_words": 9}, {"learning": {"seed": 9}}, {"max_words": 9}],
 )
 def test_what_shapes_the_maps_is_what_their_step_compares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Dict[str, Any]
@@ -86,7 +87,9 @@ def test_what_shapes_the_maps_is_what_their_step_compares(
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"{name} {name}\n", encoding="utf-8")
     seen: List[Any] = []
-    monkeypatch.setattr(lexicon.Pipeline, "run", lambda self, name, inputs, options, *rest: seen.append((inputs, options)))
+    monkeypatch.setattr(
+        lexicon.Pipeline, "run", lambda self, name, inputs, options, *rest: seen.append((inputs, options))
+    )
     pipeline = lexicon.Pipeline(tmp_path, ("en", "de"), (tmp_path / "a", tmp_path / "b"))
     options = {"seed_from": "dictionary", "dictionary": "a", "learning": {"seed": 1}}
     for more in ({}, change):

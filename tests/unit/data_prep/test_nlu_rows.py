@@ -188,7 +188,11 @@ def test_conllu(tmp_path: Path) -> None:
     skipped = {"ranges of multiword tokens": 1, "empty nodes": 1}
     assert sentences(Conll(), path) == ([first, [("#", "SYM")]], [3, 9], skipped)
     assert sentences(Conll(tag="xpos"), path)[0][0][0] == ("in", "IN")
-    assert sentences(Conll(label_map={"DET": "D", "IN": "no"}), path)[0][0] == [("in", "ADP"), ("dem", "D"), ("10 000", "NUM")]
+    assert sentences(Conll(label_map={"DET": "D", "IN": "no"}), path)[0][0] == [
+        ("in", "ADP"),
+        ("dem", "D"),
+        ("10 000", "NUM"),
+    ]
     assert sentences(Conll(form="conllu"), path.rename(tmp_path / "a.txt"))[0][0] == first
 
 

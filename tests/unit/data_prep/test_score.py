@@ -209,7 +209,9 @@ def test_the_command_scores_as_its_options_say(files: List[str], tmp_path: Path,
     systems = score.read_systems([files[3], files[5]])
 
     def written(*options: str) -> dict:
-        score.main([*files[:2], *options[:1], *files[2:], *options[1:], "--metrics", "bleu", "--json", str(tmp_path / "j")])
+        score.main(
+            [*files[:2], *options[:1], *files[2:], *options[1:], "--metrics", "bleu", "--json", str(tmp_path / "j")]
+        )
         return json.loads((tmp_path / "j").read_text(encoding="utf-8"))
 
     second_lines = second.read_text(encoding="utf-8").splitlines()

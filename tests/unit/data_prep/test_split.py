@@ -67,7 +67,9 @@ def test_the_command_splits_by_what_it_was_asked_for(corpus, tmp_path, shares, h
     expected = Shares(10, 2, 1, hash_on, salt)
     for name in ("train", "valid", "test"):
         assert read_split(tmp_path / "o", name) == [row for row in rows if split_of(row, expected) == name]
-    apart = {row[0] for row in read_split(tmp_path / "o", "train")} & {row[0] for row in read_split(tmp_path / "o", "valid")}
+    apart = {row[0] for row in read_split(tmp_path / "o", "train")} & {
+        row[0] for row in read_split(tmp_path / "o", "valid")
+    }
     assert bool(apart) == (hash_on == "tuple"), "two translations of a sentence may part only where the tuple is hashed"
     assert read_json(tmp_path / "o" / "split.json")["options"]["hash_on"] == hash_on
 

@@ -224,7 +224,9 @@ def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_
     elif change == "model":
         train([trained / "text"], tmp_path / "text.model", tmp_path / "d", TrainOptions(40))
     elif change == "dict":
-        (tmp_path / "dict.txt").write_text((trained / "dict.txt").read_text(encoding="utf-8") + "new 1\n", encoding="utf-8")
+        (tmp_path / "dict.txt").write_text(
+            (trained / "dict.txt").read_text(encoding="utf-8") + "new 1\n", encoding="utf-8"
+        )
     elif change == "no dict":
         arguments["dictionary"] = None
     elif change == "max_unknown":

@@ -291,9 +291,7 @@ def test_starting_from_a_model_with_other_languages_is_refused(
 
 
 @pytest.mark.parametrize("most", [None, 50, 49, (49, 60), (60, 49), (50, 60)])
-def test_a_model_with_fewer_positions_is_refused(
-    folder: Path, most: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_with_fewer_positions_is_refused(folder: Path, most: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = SimpleNamespace(max_positions=lambda: most)
     monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: model)
     task = setup(folder, max_positions=50)

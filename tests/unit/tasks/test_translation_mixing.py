@@ -67,11 +67,15 @@ def flat(found: List[Dict[str, Any]]) -> List[Any]:
 def test_the_temperature_and_the_seed_of_the_corrupted_text(folder: Path) -> None:
     data_bins.write_side(folder, "train", "es-None", "es", data_bins.sentences(4, 77))
     options = {"mix_monolingual": "de,es", "sample_break_mode": "eos"}
-    shares = {T: load(setup(folder, **options, sampling_temperature=T)).corrupted.probabilities.tolist() for T in (1.0, 1e6)}
+    shares = {
+        T: load(setup(folder, **options, sampling_temperature=T)).corrupted.probabilities.tolist() for T in (1.0, 1e6)
+    }
     assert shares[1.0] == pytest.approx([COUNT / (COUNT + 4), 4 / (COUNT + 4)])
     assert shares[1e6] == pytest.approx([0.5, 0.5], abs=1e-4)
     seeds = {seed: load(setup(folder, seed=seed)) for seed in (1, 2)}
-    assert [data.seed for data in seeds.values()] == [data.corrupted.corruption.seed for data in seeds.values()] == [1, 2]
+    assert (
+        [data.seed for data in seeds.values()] == [data.corrupted.corruption.seed for data in seeds.values()] == [1, 2]
+    )
 
 
 def test_half_of_the_batches_are_corrupted_text_of_the_language(folder: Path) -> None:

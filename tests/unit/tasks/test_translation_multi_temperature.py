@@ -138,8 +138,13 @@ def test_a_small_pair_gives_every_sentence_before_any_again(folder: Path) -> Non
     assert sum(counts.values()) > 25
     few = content(loaded(folder, "--sampling-temperature-schedule", "1:1:1", "--virtual-epoch-size", "12"))
     assert len({str(row) for row in few}) == len(few), "fewer than there are: none twice"
-    for size, sizes in ((14, ("--virtual-epoch-size", "14", "--virtual-data-size", "60")), (16, ("--virtual-data-size", "16"))):
-        assert abs(len(loaded(folder, *SCHEDULE, *sizes)) - size) <= 2, "an epoch is the virtual epoch where one is given"
+    for size, sizes in (
+        (14, ("--virtual-epoch-size", "14", "--virtual-data-size", "60")),
+        (16, ("--virtual-data-size", "16")),
+    ):
+        assert abs(len(loaded(folder, *SCHEDULE, *sizes)) - size) <= 2, (
+            "an epoch is the virtual epoch where one is given"
+        )
 
 
 @pytest.mark.parametrize(
