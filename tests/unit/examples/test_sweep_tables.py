@@ -2,18 +2,22 @@
 
 import sys
 from pathlib import Path
-from typing import List, Sequence
+from typing import Any, List, Sequence
 
 import pytest
+from matplotlib.figure import Figure
 
 from tests.conftest import ROOT
+from tests.unit.examples.test_miniature import entry, write_plan
 
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
 import ledger as ledgers  # noqa: E402
 import plan as plans  # noqa: E402
+import plots  # noqa: E402
 import record  # noqa: E402
 import tables  # noqa: E402
+from plan import read_plan  # noqa: E402
 
 
 def verdict_alone(differences: Sequence[float], p_values: Sequence[float]) -> List[str]:
@@ -86,6 +90,89 @@ def test_a_page_of_claims_is_corrected_together(by_spread: bool, tmp_path: Path)
     verdicts = {row.split(" (out)")[0][2:]: row.split(" | ")[-1] for row in tables._claims(plan, ledger).splitlines()}
     assert verdicts["strong"] == "shown |" and verdicts["mixed"] == "not shown: signs differ |"
     assert verdicts["weak"] == "not shown: not significant |", "twice 0.035"
+
+
+def made(tmp_path: Path, **changes: Any) -> Any:
+    """A plan without tuning, and its ledger with a finished final of every arm, direction and seed."""
+    arms = {name: entry(grid=[["--lr", 0.1]]) for name in ("good", "bad")}
+    plan = read_plan(write_plan(tmp_path, **{"arms": arms, **changes}))
+    ledger = ledgers.Ledger(tmp_path / "ledger.json", "code")
+    for job in plan.final({arm.name: arm.grid[0] for arm in plan.arms}):
+        facts = {
+            "phase": "final",
+            "status": "done",
+            "arm": job.arm.name,
+            "pair": job.pair,
+            "seed": job.seed,
+            "commit": "c",
+        }
+        numbers = {"updates": 7, "train_seconds": 90.0, "trained_parameters": 5}
+        ledger.put({"key": job.key, "options": list(job.options), "outputs": {}, **facts, **numbers})
+    return plan, ledger
+
+
+def test_each_claim_has_the_differences_of_its_direction(tmp_path: Path) -> None:
+    sides = [["good", "best"], ["bad", "best"]]
+    claims = [{"better": better, "worse": worse} for better, worse in (sides, sides[::-1])]
+    plan, ledger = made(tmp_path, directions=["en-de", "de-en"], claims=claims)
+    for place, pair in enumerate(plan.directions):
+        for seed in plan.seeds:
+            values = [10.0 * place + seed, -10.0 * place - seed]
+            results = [{"claim": number, "difference": value, "p": 0.001} for number, value in enumerate(values)]
+            ledger.put({"key": f"claims/{pair}/seed{seed}", "status": "done", "results": results})
+    page = tables.render(plan, ledger, "code")
+    for first, second, pair, base in (("good", "bad", "en-de", 0), ("good", "bad", "de-en", 10)):
+        numbers = [f"{base + seed:.1f} (0.001)" for seed in plan.seeds]
+        assert f"| {first} (best) better than {second} (best) | {pair} | +{', +'.join(numbers)} |" in page
+        assert f"| {second} (best) better than {first} (best) | {pair} | -{', -'.join(numbers)} |" in page
+    assert "| done | 7 | 1.5 | 5 |" in page, "updates, minutes, parameters"
+
+
+def test_scores_and_validations_may_be_negative(tmp_path: Path) -> None:
+    """COMET and correlations are: a missing one is not better, and the best is not 0."""
+    metrics = {"xnli": "comet", "ner": "f1"}
+    plan, ledger = made(tmp_path, directions=["xnli", "ner"], metrics=metrics, claims=[])
+    for one in list(ledger.entries):
+        sign = 1 if one["pair"] == "ner" else -1
+        curve = [{"num_updates": step, "loss": 3.0, metrics[one["pair"]]: sign * step / 2} for step in (3, 1, 2)]
+        values = {"en": sign * 0.75 * one["seed"], "de": sign * 0.25 * one["seed"]}
+        ledger.put({**one, "validation": curve, "outputs": {"best": {"subsets": values}}})
+    page = tables.render(plan, ledger, "code")
+    assert "| good | greedy | -0.5 | -1.0 | -1.5 | -1.0 ± 0.5 (n = 3) | 0.5 | 1.0 | 1.5 | 1.0 ± 0.5 (n = 3) |" in page
+    rows = [line for line in page.splitlines() if line.startswith("| final/")]
+    assert {line.split(" | ")[0].split("/")[1]: line.split(" | ")[-2] for line in rows} == {
+        "xnli": "-0.5",
+        "ner": "1.5",
+    }
+    finals = ledger.current()
+    for one in finals:
+        one["trained_parameters"] = 5
+    axis: Any = Figure().subplots()
+    plots._parameters(axis, plan, finals, "xnli")
+    assert [float(line.get_ydata()[0]) for line in axis.lines if len(line.get_xdata())] == [-1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "chosen"), [(-0.5, -0.3, 1), (-0.3, -0.5, 0), (-0.3, None, 0), (None, -0.3, 1)]
+)
+def test_the_best_of_negative_validations_is_chosen(tmp_path: Path, first: Any, second: Any, chosen: int) -> None:
+    plan = read_plan(write_plan(tmp_path, arms={"good": entry()}, claims=[]))
+    ledger = ledgers.Ledger(tmp_path / "ledger.json", "code")
+    for job, value in zip(plan.tuning(), (first, second)):
+        points = [] if value is None else [{"bleu": value, "loss": 1.0}]
+        ledger.put({"key": job.key, "phase": "tune", "status": "done", "validation": points})
+    assert tables.choose(plan, ledger) == {"good": plan.arms[0].grid[chosen]}
+
+
+@pytest.mark.parametrize(("losses", "chosen"), [(([1.0, 3.0], [2.0, 2.0]), 0), (([3.0, 1.5], [2.0, 1.0]), 1)])
+def test_an_arm_is_chosen_by_its_lowest_loss(tmp_path: Path, losses: Any, chosen: int) -> None:
+    """Where its task logs no other metric; not by the last one."""
+    plan = read_plan(write_plan(tmp_path, arms={"good": entry()}, claims=[]))
+    ledger = ledgers.Ledger(tmp_path / "ledger.json", "code")
+    for job, values in zip(plan.tuning(), losses):
+        points = [{"loss": value} for value in values]
+        ledger.put({"key": job.key, "phase": "tune", "status": "done", "validation": points})
+    assert tables.choose(plan, ledger) == {"good": plan.arms[0].grid[chosen]}
 
 
 def test_validation_points_of_one_or_several_subsets() -> None:
