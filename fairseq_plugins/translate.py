@@ -19,6 +19,7 @@ from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, options, utils
+from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, overwrite_args_by_name
 from fairseq_cli.generate import get_symbols_to_strip_from_output
 from omegaconf import OmegaConf, open_dict
@@ -223,23 +224,10 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
     stored = state["cfg"].task
     if not cuts_sources(stored):
         raise ValueError(f"MODEL {path}: was trained with --task {stored._name}, which does not translate")
-    pair = (args.source_lang or stored.source_lang, args.target_lang or stored.target_lang)
-    if None in pair:
-        trained = getattr(stored, "lang_pairs", None) or "several"
-        trained = trained if isinstance(trained, str) else ",".join(trained)
-        raise ValueError(f"MODEL {path}: --source-lang and --target-lang are needed, it was trained on {trained} pairs")
-    folder = data_folder(path, args.data, stored, pair)
-    line = [
-        str(folder),
-        "--path",
-        str(path),
-        "--task",
-        stored._name,
-        "--source-lang",
-        pair[0],
-        "--target-lang",
-        pair[1],
-    ]
+    folders = data_folders(path, args.data, stored)
+    source, target = languages(path, folders, stored, (args.source_lang, args.target_lang))
+    folder = with_dictionaries(folders, stored, (source, target))
+    line = [str(folder), "--path", str(path), "--task", stored._name, "--source-lang", source, "--target-lang", target]
     line += ["--bpe", args.bpe] if args.bpe else segmenter([folder, path.parent])
     tokens = args.max_tokens or (None if args.batch_size else MAX_TOKENS)
     size = args.buffer_size or (1 if args.input == "-" and sys.stdin.isatty() else BUFFER_LINES)
@@ -254,27 +242,55 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
     if torch.cuda.is_available() and not cfg.common.cpu:
         model.cuda()
     model.prepare_for_inference_(cfg)
-    logger.info("%s: %s, %s to %s", path, type(task).__name__, *pair)
+    logger.info("%s: %s, %s to %s", path, type(task).__name__, source, target)
     encoders = [task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)]
     generator = task.build_generator([model], cfg.generation)
     return Translator(cfg, task, model, generator, [encoder for encoder in encoders if encoder is not None])
 
 
-def data_folder(path: Path, data: Optional[str], stored: Any, pair: Sequence[str]) -> Path:
-    """The folder of the dictionaries.
+def data_folders(path: Path, data: Optional[str], stored: Any) -> List[Path]:
+    """Where the dictionaries may be.
+
+    Args:
+        path: the checkpoint.
+        data: ``--data``, which alone counts if given.
+        stored: options of the task in the checkpoint.
+    """
+    trained = utils.split_paths(str(stored.data))[:1] if stored.data else []
+    return [Path(data)] if data else [path.parent, *map(Path, trained)]
+
+
+def languages(path: Path, folders: Sequence[Path], stored: Any, given: Sequence[Optional[str]]) -> List[str]:
+    """Source and target: what is given, what the model was trained on, or, as fairseq-train does, by the files of the data-bin.
 
     Raises:
-        ValueError: none has them; names what was looked at.
+        ValueError: a model of several pairs, or no data-bin.
+    """
+    pair = [given[0] or stored.source_lang, given[1] or stored.target_lang]
+    several = getattr(stored, "lang_pairs", None)
+    for folder in folders:
+        if None in pair and not several and folder.is_dir():
+            pair = [one or found for one, found in zip(pair, data_utils.infer_language_pair(str(folder)))]
+    if None in pair:
+        trained = several if not several or isinstance(several, str) else ",".join(several)
+        known = f", it was trained on {trained}" if trained else ""
+        raise ValueError(f"MODEL {path}: --source-lang and --target-lang are needed{known}")
+    return pair
+
+
+def with_dictionaries(folders: Sequence[Path], stored: Any, pair: Sequence[str]) -> Path:
+    """The first folder that has the dictionaries of a pair.
+
+    Raises:
+        ValueError: none has; names what was looked at.
     """
     names = sorted({f"dict.{language}.txt" for language in pair})
-    trained = utils.split_paths(str(stored.data))[0] if stored.data else "."
-    folders = [Path(data)] if data else [path.parent, Path(trained)]
     for folder in folders:
         if all((folder / name).is_file() for name in names):
             return folder
     if getattr(stored, "fixed_dictionary", None):  # one dictionary, of any name
         return folders[-1]
-    looked = " nor in ".join(str(folder) for folder in folders)
+    looked = " nor in ".join(map(str, folders))
     raise ValueError(f"--data: {' and '.join(names)} are not in {looked}; valid: the data-bin of the training")
 
 

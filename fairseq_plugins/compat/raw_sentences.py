@@ -30,7 +30,7 @@ def read_lines(path: str) -> Iterator[str]:
         ValueError: a line that is not UTF-8, by its number from 1.
     """
     # Bytes that are not UTF-8 become surrogates: a strict reader would fail for the block around the line.
-    decoding = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
+    decoding: Dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
     with contextlib.ExitStack() as stack:
         if path != "-":
             stream = stack.enter_context(open(path, **decoding))
@@ -146,7 +146,7 @@ class RawSentences:
             rows = torch.is_tensor(part) and part.dim() > 0 and len(part) == len(kept)
             return part[chosen.to(part.device)] if rows else part
 
-        found = iter([])
+        found: Iterator[Any] = iter([])
         if any(kept):
             smaller = {**sample, "net_input": {name: choose(part) for name, part in sample["net_input"].items()}}
             found = iter(

@@ -126,7 +126,7 @@ def test_adapters_train_resume_and_decode(root: Path, run_cli: Run, user_dir: st
     expected = {row[0][2:]: row[2] for row in rows if row[0].startswith("D-")}
     more = [tmp_path / "run", "--beam", 3, "--cpu"]
     refused = run_cli("fairseq_plugins", "translate", *more, check=False)
-    assert refused.stderr.endswith("--source-lang and --target-lang are needed, it was trained on de-en,fr-en pairs\n")
+    assert refused.stderr.endswith("--source-lang and --target-lang are needed, it was trained on de-en,fr-en\n")
     text = "\n".join(source.values()) + "\n"
     found = run_cli("fairseq_plugins", "translate", *more, "-s", "fr", "-t", "en", stdin=text).stdout.splitlines()
     assert dict(zip(source, found)) == expected

@@ -33,18 +33,42 @@ def test_the_dictionaries_are_beside_the_checkpoint_or_in_the_data_bin(tmp_path:
     run, old, other = (tmp_path / name for name in ("run", "bin", "other"))
     for folder in (run, old, other):
         folder.mkdir()
-    stored, path, pair = Namespace(data=f"{old}:{tmp_path}"), run / "model.pt", ["de", "en"]
+    stored, pair = Namespace(data=f"{old}:{tmp_path}"), ["de", "en"]
+
+    def folder_of(data: Any = None) -> Path:
+        return translate.with_dictionaries(translate.data_folders(run / "model.pt", data, stored), stored, pair)
+
     looked = f"dict.de.txt and dict.en.txt are not in {run} nor in {old}"
     with pytest.raises(ValueError, match=f"--data: {looked}; valid: the data-bin of the training"):
-        translate.data_folder(path, None, stored, pair)
+        folder_of()
     for folder in (old, other, run):
         for language in pair:
             (folder / f"dict.{language}.txt").touch()
-        assert translate.data_folder(path, None, stored, pair) == (run if folder == run else old)
-    assert translate.data_folder(path, str(other), stored, pair) == other
+        assert folder_of() == (run if folder == run else old)
+    assert folder_of(str(other)) == other
     (other / "dict.en.txt").unlink()
     with pytest.raises(ValueError, match=f"are not in {other}; valid"):
-        translate.data_folder(path, str(other), stored, pair)
+        folder_of(str(other))
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "found"),
+    [
+        (("de", "en", None), (None, None), ["de", "en"]),
+        (("de", "en", None), ("fr", None), ["fr", "en"]),
+        ((None, None, None), (None, None), ["cs", "en"]),  # by the files, as fairseq-train does
+        ((None, None, "de-en,fr-en"), ("fr", "en"), ["fr", "en"]),
+        ((None, None, ["de-en", "fr-en"]), ("fr", None), None),
+    ],
+)
+def test_the_pair(stored: Any, given: Any, found: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.cs-en.cs.idx").touch()
+    options = Namespace(**dict(zip(("source_lang", "target_lang", "lang_pairs"), stored)))
+    if found:
+        assert translate.languages(tmp_path, [tmp_path / "none", tmp_path], options, given) == found
+        return
+    with pytest.raises(ValueError, match="--source-lang and --target-lang are needed, it was trained on de-en,fr-en"):
+        translate.languages(tmp_path, [tmp_path], options, given)
 
 
 def test_the_segmenter_is_what_preprocess_leaves(tmp_path: Path) -> None:
