@@ -22,8 +22,9 @@ PY := $(VENV)/bin/python
 STAMPS := $(VENV)/.stamps
 CONSTRAINTS := $(STAMPS)/constraints.txt
 TORCH_STAMP := $(STAMPS)/torch$(if $(TORCH),-$(notdir $(TORCH)))
-# Not quiet: pip names what it downloads and what it builds, which takes minutes.
+# Not quiet: pip names what it downloads and what it builds, which takes minutes. What is there already is no news.
 PIP_INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install
+NEWS := | { grep --line-buffered -v '^Requirement already satisfied' || true; }
 # Compiles without debugging symbols (they take 40 % of the time) and without nvcc. One extension at a time: two at once share
 # torch's build.ninja and sometimes destroy each other's build.
 COMPILING := env -u CUDA_HOME CFLAGS="-g0 $${CFLAGS:-}" CXXFLAGS="-g0 $${CXXFLAGS:-}"
@@ -116,11 +117,11 @@ $(TORCH_STAMP): | $(STAMPS)/venv
 	@pinned=$$(grep '^torch==' constraints.txt); $(TESTED_PYTHON) || pinned='torch>=2.6'; \
 	if [ -n "$(TORCH)" ]; then \
 	  case "$(TORCH)" in *.whl) torch="$(TORCH)";; [0-9]*) torch="torch==$(TORCH)";; *) torch="$(TORCH)";; esac; \
-	  $(SAY) "1/3 $$torch"; $(PIP_INSTALL) "$$torch"; \
+	  $(SAY) "1/3 $$torch"; $(PIP_INSTALL) "$$torch" $(NEWS); \
 	elif $(PY) -c 'import torch' >/dev/null 2>&1; then \
 	  $(SAY) "1/3 keeping torch $$($(PY) -W ignore -c 'import torch; print(torch.__version__)')"; \
 	else \
-	  $(SAY) "1/3 $$pinned (a large download where the index offers the CUDA build first)"; $(PIP_INSTALL) "$$pinned"; \
+	  $(SAY) "1/3 $$pinned (a large download where the index offers the CUDA build first)"; $(PIP_INSTALL) "$$pinned" $(NEWS); \
 	fi
 	@$(PY) -W ignore -c 'import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6))' || { \
 	  echo "make install: torch 2.6 or newer is needed; give one, as in: make install TORCH=2.13.0" >&2; exit 1; }
@@ -132,21 +133,21 @@ $(CONSTRAINTS): constraints.txt $(TORCH_STAMP)
 
 $(STAMPS)/builders: $(CONSTRAINTS)
 	@$(SAY) "2/3 what fairseq and fastBPE need to be compiled"
-	@$(TESTED_PYTHON) || $(PIP_INSTALL) 'pip<24.1'  # newer ones refuse the metadata of fairseq 0.12.2's omegaconf
-	@$(PIP_INSTALL) -c $(CONSTRAINTS) numpy cython setuptools wheel
+	@$(TESTED_PYTHON) || $(PIP_INSTALL) 'pip<24.1' $(NEWS)  # newer ones refuse the metadata of fairseq 0.12.2's omegaconf
+	@$(PIP_INSTALL) -c $(CONSTRAINTS) numpy cython setuptools wheel $(NEWS)
 	@touch $@
 
 # fairseq 0.12.2 (older Pythons) alone is built in isolation: beside torch it asks for sources that its release lacks.
 $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(SAY) "3/3 fairseq, fastBPE (both compiled: a minute or two on two cores), sentencepiece, sacrebleu, fairseq_plugins"
-	@$(TESTED_PYTHON) || $(COMPILING) $(PIP_INSTALL) -c $(CONSTRAINTS) "$$(grep -o 'fairseq==[0-9.]*' setup.py)"
-	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e .
+	@$(TESTED_PYTHON) || $(COMPILING) $(PIP_INSTALL) -c $(CONSTRAINTS) "$$(grep -o 'fairseq==[0-9.]*' setup.py)" $(NEWS)
+	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e . $(NEWS)
 	@$(DROP_TORCHAUDIO)
 	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"
 	@touch $@
 
 $(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots: $(STAMPS)/package
 	@$(SAY) "what 'make $(@F)' needs"
-	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]'
+	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' $(NEWS)
 	@$(DROP_TORCHAUDIO)
 	@touch $@
