@@ -12,7 +12,7 @@ from tests.contract.repository import PACKAGE, ROOT, Source, sources
 ARROWS: Dict[str, FrozenSet[str]] = {
     "ops": frozenset(),
     "checkpoints": frozenset(),
-    "compat": frozenset({"checkpoints"}),  # one allow-list of what a checkpoint may hold
+    "compat": frozenset({"checkpoints"}),  # one safe reading of files
     "scoring": frozenset({"ops"}),
     "modules": frozenset({"ops"}),
     "data": frozenset({"ops"}),

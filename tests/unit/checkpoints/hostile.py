@@ -126,6 +126,7 @@ HOSTILE: Dict[str, Tuple[Callable[[Path], None], str]] = {
     ),
     "numpy's own memory": (_saved(x=Call(np.ndarray, (1000,))), "numpy.ndarray"),
     "forged numpy type": (_saved(x=_array), "numpy type"),
+    "numpy record of objects": (_saved(x=Call(np.dtype, [("a", "O")])), "numpy type"),
     "numpy objects": (_saved(x=np.array([None])), "numpy type"),
     "deep": (_deep, "nested deeper than 200"),
     "endless options": (_saved(args=argparse.Namespace(x=_endless())), "args hold more than"),
