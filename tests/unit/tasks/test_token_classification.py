@@ -108,7 +108,7 @@ def test_words_and_the_most_frequent_tag_are_logged(folder: Path, caplog: pytest
 
 def test_unseen_tags_are_counted_in_a_warning(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     data = load(setup(folder), "test.fr")
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    warnings = [record.getMessage() for record in caplog.records if "subset" in record.getMessage()]
     assert len(warnings) == 1
     assert "subset test.fr: 3 of 4 words have a tag that label/dict.txt lacks" in warnings[0]
     assert data[0]["target"].tolist() == [-1, 0]
@@ -124,7 +124,7 @@ def test_unseen_tags_in_training_are_refused(folder: Path) -> None:
 
 def test_a_label_dictionary_without_tags_is_refused(folder: Path, tmp_path: Path) -> None:
     nlu_bins.write_tagged(tmp_path, "train.en", [[]], labels=())
-    with pytest.raises(ValueError, match=r"label/dict\.txt has no tag; valid: one at least"):
+    with pytest.raises(ValueError, match=r"label/dict\.txt: is empty"):
         setup(tmp_path).build_model("cfg")
 
 
