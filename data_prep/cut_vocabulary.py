@@ -51,33 +51,28 @@ def cut_vocabulary(
     """
     folder = Path(output)
     _check_options(folder, dictionary, model, max_unknown)
-    check_corpus(pieces or [], text or [], model)
-    listed = check_choice(dictionary, min_count, keep or [])
-    check_checkpoint(checkpoint, folder, dictionary, len(listed), max_extra_rows)
+    pieces, text, keep = pieces or [], text or [], keep or []
+    check_corpus(pieces, text, model)
+    listed = len(check_choice(dictionary, min_count, keep))
+    check_checkpoint(checkpoint, folder, dictionary, listed, max_extra_rows)
     _check_output(folder)
-    found, counts = count_corpus(pieces or [], text or [], model)
+    found, counts = count_corpus(pieces, text, model)
     opened = open_checkpoint(checkpoint)
-    rows = choose_rows(dictionary, opened.rows, found, min_count, keep or [], max_extra_rows)
+    rows = choose_rows(dictionary, opened.rows, found, min_count, keep, max_extra_rows)
     unknown = _count_unknown(found, rows, min_count, max_unknown)
     (folder / MANIFEST).unlink(missing_ok=True)
     before = opened.rows
     cut(opened, rows.ids)
-    outputs = write_checkpoint(opened, folder)
-    write_rows(rows, folder / DICT, folder / DICT_MAP, folder / TABLE)
-    outputs += [folder / DICT, folder / DICT_MAP, folder / TABLE]
+    tables = [folder / DICT, folder / DICT_MAP, folder / TABLE]
+    outputs = [*write_checkpoint(opened, folder), *tables]
+    write_rows(rows, *tables)
     if model is not None:
         write_bytes(folder / MODEL, Path(model).read_bytes())
         outputs.append(folder / MODEL)
-    result = {
-        **counts,
-        "rows_before": before,
-        "rows_after": len(rows.ids),
-        "rows_after_dict": rows.extra,
-        "symbols_kept": len(rows.symbols),
-        "unknown": unknown,
-    }
-    options = {"min_count": min_count, "keep": sorted(keep or []), "layouts": opened.layouts, "tensors": opened.tensors}
-    inputs = [opened.path, dictionary, *(pieces or []), *(text or []), *([model] if model is not None else [])]
+    sizes = {"rows_before": before, "rows_after": len(rows.ids), "rows_after_dict": rows.extra}
+    result = {**counts, **sizes, "symbols_kept": len(rows.symbols), "unknown": unknown}
+    options = {"min_count": min_count, "keep": sorted(keep), "layouts": opened.layouts, "tensors": opened.tensors}
+    inputs = [opened.path, dictionary, *pieces, *text, *([model] if model is not None else [])]
     write_manifest(folder / MANIFEST, "cut_vocabulary", options, result, inputs, outputs)
     return result
 

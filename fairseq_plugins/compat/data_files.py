@@ -138,7 +138,7 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
         dictionary: of fairseq.
 
     Raises:
-        ValueError: an id beyond the dictionary, or a row that ends in ``<s>`` or ``<pad>``, as where a block of zeros was written.
+        ValueError: an id beyond the dictionary, or a row that ends in ``<s>``, as where a block of zeros was written.
     """
     entries, shift, unknown, total = len(dictionary), rows.shift, 0, len(rows.data)
     for start in range(0, total, _AT_ONCE):
@@ -152,10 +152,9 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
         unknown += int(np.count_nonzero(part == dictionary.unk() + shift))
     filled = rows.ends[np.diff(rows.ends, prepend=0) > 0] - 1
     last = rows.data[filled]
-    for symbol in {dictionary.bos(), dictionary.pad()} - {dictionary.eos(), dictionary.unk()}:
-        found = np.flatnonzero(last == symbol + shift)
-        if len(found):
-            raise _wrong_id(path, rows, int(filled[found[0]]), f"no row ends in {dictionary[symbol]}")
+    started = np.flatnonzero(last == dictionary.bos() + shift)
+    if len(started):
+        raise _wrong_id(path, rows, int(filled[started[0]]), f"no row ends in {dictionary[dictionary.bos()]}")
     warn_unknown(path, unknown, total)
 
 

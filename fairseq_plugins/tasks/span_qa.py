@@ -87,7 +87,7 @@ class SpanQATask(GroupTask):
         texts = [self.read("input0", name), self.read("input1", name)]
         passages = read_passages(os.path.join(self.cfg.data, "passages", name + ".jsonl"))
         entries = read_questions(os.path.join(self.cfg.data, "qa", name + ".jsonl"), len(passages))
-        offsets = self.read("offsets", name)
+        offsets = self.read("offsets", name, numbers=True)
         if len(offsets) != len(passages):
             raise ValueError(
                 f"subset {name}: offsets has {len(offsets)} rows, passages {len(passages)}; valid: as many"

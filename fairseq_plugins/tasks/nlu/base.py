@@ -138,8 +138,8 @@ class NLUTask(FairseqTask):
         """The dataset of one subset, as ``test.de``; it counts ``cut_rows`` and ``cut_tokens``."""
         raise NotImplementedError
 
-    def read(self, folder: str, name: str, dictionary: Optional[Dictionary] = None) -> Any:
-        """``DATA/FOLDER/NAME`` as fairseq-preprocess wrote it.
+    def read(self, folder: str, name: str, dictionary: Optional[Dictionary] = None, numbers: bool = False) -> Any:
+        """``DATA/FOLDER/NAME`` as fairseq-preprocess wrote it: entries of a dictionary, the texts' by default, or plain numbers.
 
         Raises:
             ValueError: it is missing or empty.
@@ -150,7 +150,7 @@ class NLUTask(FairseqTask):
             wrong = f"{missing[0]} is missing" if missing else f"{prefix}.bin is empty"
             there = ", ".join(subsets(os.path.join(self.cfg.data, folder))) or "none"
             raise ValueError(f"subset {name}: {wrong}; subsets there: {there}; {COMMAND} makes them")
-        return data_utils.load_indexed_dataset(prefix, dictionary or self.dictionary)
+        return data_utils.load_indexed_dataset(prefix, None if numbers else dictionary or self.dictionary)
 
     def inputs(self, name: str) -> Tuple[List[Any], List[Any]]:
         """Texts and sizes of a subset: input0 and, where there is data of any subset in it, input1.

@@ -110,7 +110,7 @@ def test_unseen_tags_are_counted_in_a_warning(folder: Path, caplog: pytest.LogCa
     caplog.set_level(logging.INFO)
     data = load(setup(folder), "test.fr")
     assert "test.fr: most frequent tag O, 25.0 % of all words" in caplog.messages, "words of unseen tags are words"
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    warnings = [record.getMessage() for record in caplog.records if "subset" in record.getMessage()]
     assert len(warnings) == 1
     assert "subset test.fr: 3 of 4 words have a tag that label/dict.txt lacks" in warnings[0]
     assert data[0]["target"].tolist() == [-1, 0]
@@ -126,7 +126,7 @@ def test_unseen_tags_in_training_are_refused(folder: Path) -> None:
 
 def test_a_label_dictionary_without_tags_is_refused(folder: Path, tmp_path: Path) -> None:
     nlu_bins.write_tagged(tmp_path, "train.en", [[]], labels=())
-    with pytest.raises(ValueError, match=r"label/dict\.txt has no tag; valid: one at least"):
+    with pytest.raises(ValueError, match=r"label/dict\.txt: is empty"):
         setup(tmp_path).build_model("cfg")
 
 

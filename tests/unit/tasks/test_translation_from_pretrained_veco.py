@@ -187,9 +187,10 @@ def test_bad_maps_are_refused(tmp_path: Path, lines: List[str], message: str) ->
 def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path: Path) -> None:
     """Besides <mask> and languages: whatever is written as one."""
     tags = ("<sep>", "[zh-Hant]", "[en]", "madeupword0000")
-    assert task(tags=tags, pieces=2, resized_dict_map=write_map(tmp_path)).kept_rows == (True, False, True)
+    cut = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "missing_language_tag": "unk"}
+    assert task(tags=tags, **cut).kept_rows == (True, False, True)
     with pytest.raises(ValueError, match="keeps 2 entries, .* 1 of them symbols added .*; valid: 5 to 6 lines with 1"):
-        task(tags=("<sep>", "word", "[en]"), pieces=2, resized_dict_map=write_map(tmp_path))
+        task(tags=("<sep>", "word", "[en]"), **cut)
 
 
 def test_a_map_without_a_pretrained_file_is_refused(tmp_path: Path) -> None:
