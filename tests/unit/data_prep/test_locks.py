@@ -80,3 +80,16 @@ def test_a_folder_that_was_made_for_it_goes_with_it(tmp_path: Path) -> None:
     with alone(tmp_path / "made" / "lock", "--out x"):
         (tmp_path / "made" / "output").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["made", "output"]
+
+
+def test_nlu_puts_back_what_a_kill_moved_away(tmp_path: Path) -> None:
+    """Killed between its two moves: the old folder is away, the new one not there."""
+    moved, users = tmp_path / ".out.tmp-0123abcd" / "old", tmp_path / ".out.tmp-of-a-user"
+    users.mkdir()
+    moved.mkdir(parents=True)
+    (moved / "manifest.json").write_text('{"verb": "nlu tags"}')
+    with pytest.raises(InputError, match="later"), nlu_folder.whole_folder(tmp_path / "out", []):
+        raise InputError("later")
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
+        users.name, "out", "out/manifest.json"
+    ]  # fmt: skip

@@ -338,23 +338,6 @@ def test_nothing_is_left_after_an_error_and_the_old_folder_stays(run: Run, tmp_p
     assert {path.name for path in tmp_path.iterdir()} == {"out", "train.tsv", "test.tsv", "bad.tsv"}
 
 
-def test_what_a_kill_left_is_put_back_or_removed(run: Run, tmp_path: Path) -> None:
-    run("sentences", *pairs(tmp_path))
-    first = tree(run.out)
-    moved = (
-        tmp_path / ".out.tmp-0123abcd"
-    )  # killed between the two moves: the old folder is away, the new one not there
-    moved.mkdir()
-    run.out.rename(moved / "old")
-    other = tmp_path / ".out.tmp-of-a-user"
-    other.mkdir()
-    with pytest.raises(InputError, match="1 columns"):
-        run("sentences", *pairs(tmp_path), f"test.fr={write(tmp_path / 'bad.tsv', 'a', 'a')}")
-    assert tree(run.out) == first
-    assert not moved.exists()
-    assert other.exists()
-
-
 def test_folders_that_are_not_a_runs_own(run: Run, tmp_path: Path) -> None:
     items = pairs(tmp_path)
     run.out.mkdir()
