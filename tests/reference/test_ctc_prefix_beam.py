@@ -92,9 +92,11 @@ def test_a_beam_that_holds_everything_gives_every_output_its_probability(
 
 
 @pytest.mark.parametrize(("size", "candidates"), [(1, 1), (2, 1), (2, 4), (3, 2), (5, 3), (8, 4)])
-def test_a_beam_that_is_too_small_prunes_as_the_textbook_does(size: int, candidates: int) -> None:
+@pytest.mark.parametrize("sharpness", [1.0, 20.0])
+def test_a_beam_that_is_too_small_prunes_as_the_textbook_does(size: int, candidates: int, sharpness: float) -> None:
+    """Sharp distributions: what is impossible must stay behind outputs of e^-100 and less."""
     blank, slots = 1, [7, 4, 9, 1, 2]
-    log_probs = distributions(max(slots), 5, seed=size, batch=len(slots))
+    log_probs = (sharpness * distributions(max(slots), 5, seed=size, batch=len(slots))).log_softmax(-1)
     found = search(log_probs, torch.tensor(slots), size, candidates, blank)
     for row, count in enumerate(slots):
         expected = textbook(log_probs[row, :count], blank, size, candidates)

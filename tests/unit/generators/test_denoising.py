@@ -132,6 +132,22 @@ class Filled(Wheel):
         return path._replace(tokens=tokens)
 
 
+def test_an_output_that_stays_ends_the_passes_though_what_is_read_changes() -> None:
+    """With filled blanks the denoiser goes on reading 4, 3, 2 ...; the output is 0 from the start."""
+
+    class Still(Filled):
+        def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
+            path = super().best_path(hidden, lengths)
+            return path._replace(tokens=torch.zeros_like(path.tokens))
+
+    path, lengths = path_of([9, 9], [4, 0])
+    path = path._replace(tokens=torch.zeros_like(path.tokens))
+    steps = torch.zeros_like(lengths)
+    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(7))
+    generator.denoise(Still(), Guidance(lengths - 4), lengths, path, steps, None)
+    assert steps.tolist() == [1, 1]
+
+
 @pytest.mark.parametrize(("adaptive", "passes"), [(True, 5), (False, 9)])
 def test_a_cycle_is_one_of_what_the_denoiser_reads(adaptive: bool, passes: int) -> None:
     path, lengths = path_of([4], [0])

@@ -46,6 +46,8 @@ def test_the_budget_is_rounded_at_random_with_the_right_mean() -> None:
         assert found.mean() == pytest.approx(RATIO * words, abs=2e-3)
         assert set(found.tolist()) <= {math.floor(RATIO * words), math.ceil(RATIO * words)}
     assert set(budgets(np.full(1000, 20), np.full(1000, 20), RATIO, chance).tolist()) == {7}, "0.35 * 20 is whole"
+    assert 0.29 * 100 < 29, "as floating-point numbers"
+    assert budgets(np.array([100]), np.array([100]), 0.29, np.zeros(1)).tolist() == [29]
     assert budgets(np.array([20, 20]), np.array([3, 0]), RATIO, np.zeros(2)).tolist() == [3, 0], (
         "no more than have an entry"
     )
