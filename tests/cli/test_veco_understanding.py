@@ -72,6 +72,7 @@ def test_a_veco_is_fine_tuned_and_validated(
     done = run_cli(
         "train", data, *shared, *more, "--max-positions", 24, "--arch",
         "veco_encoder_tiny", *(f"--encoder-{name}={size}" for name, size in shape.items()), "--pretrained-encoder", file,
+        "--unnamed-rows", "dictionary",
         "--embedding-mismatch", "truncate", "--train-subset", "train.en", "--valid-subset", "valid.en", "--optimizer", "adam",
         "--lr", "1e-6", "--max-update", 2, "--seed", 3, "--save-dir", run,
     )  # fmt: skip
