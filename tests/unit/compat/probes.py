@@ -38,7 +38,7 @@ from probe_training import (
     renamed_options,
     training_time,
 )
-from probe_values import beam_size, early_errors, generation_shards, nan_gradients, validation_text
+from probe_values import beam_size, early_errors, empty_batches, generation_shards, nan_gradients, validation_text
 
 
 def lost_sentences() -> dict:
@@ -155,6 +155,7 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "generation_shards": generation_shards,
     "nan_gradients": nan_gradients,
     "early_errors": early_errors,
+    "empty_batches": empty_batches,
 }
 
 
