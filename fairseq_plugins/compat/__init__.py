@@ -24,7 +24,7 @@ from .mend import Mend
 from .nan import NAN_GRADIENTS
 from .numpy2 import NUMPY2
 from .precision import BF16
-from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS
+from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS, EMPTY_BATCHES
 from .raw_sentences import RAW_SENTENCES
 from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
 from .renamed import RENAMED_OPTIONS
@@ -71,6 +71,7 @@ MENDS: Tuple[Mend, ...] = (
     GENERATION_SHARDS,
     NAN_GRADIENTS,
     EARLY_ERRORS,
+    EMPTY_BATCHES,
 )
 _applied: Dict[str, Mend] = {}
 

@@ -5,6 +5,7 @@ fairseq-hydra-train joins the job before it imports the user dir, so there the j
 
 import io
 import os
+from functools import partial
 from typing import Any, List
 
 import torch
@@ -13,6 +14,7 @@ from omegaconf import open_dict
 
 from .mend import Mend, ModuleProxy, instead_of, is_mended, source_has
 
+EMPTY = "empty_batches"
 TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 
 
@@ -134,6 +136,32 @@ def _trust_broadcast() -> None:
     utils.torch = ModuleProxy(torch, load=_load_broadcast)
 
 
+def _steps_on_nothing() -> bool:
+    from fairseq import tasks
+
+    return not is_mended(tasks.setup_task, EMPTY)
+
+
+def _skip_nothing() -> None:
+    from fairseq import tasks
+
+    stock = tasks.setup_task
+
+    @instead_of(stock, EMPTY)
+    def setup_task(cfg: Any, **kwargs: Any) -> Any:
+        task = stock(cfg, **kwargs)
+        if kwargs.get("from_checkpoint"):
+            task.valid_step = partial(_valid_step, task.valid_step)  # of the instance: many tasks have one of their own
+        return task
+
+    tasks.setup_task = setup_task
+
+
+def _valid_step(step: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
+    """Loss, size and log of a batch; nothing for an empty one. The trainer has such batches replaced."""
+    return step(sample, *args, **kwargs) if sample else (0.0, 0, {})
+
+
 CPU_PROCESSES = Mend(
     name="cpu_processes",
     reason="on CPU torchrun trains as many independent models into one folder, and --distributed-init-method trains "
@@ -148,4 +176,11 @@ DISTRIBUTED_OBJECTS = Mend(
     upstream="facebookresearch/fairseq#5611",
     needed=_cannot_broadcast,
     apply=_trust_broadcast,
+)
+EMPTY_BATCHES = Mend(
+    name=EMPTY,
+    reason="fairseq-validate with several processes fails where the batches are no multiple of them: some get an empty one",
+    upstream="no report found",
+    needed=_steps_on_nothing,
+    apply=_skip_nothing,
 )

@@ -4,7 +4,7 @@ from typing import Any, List
 
 import fairseq_cli.generate
 import fairseq_cli.preprocess
-from probe_base import USER_DIR, at, attempt, command, is_off, train
+from probe_base import USER_DIR, at, attempt, command, is_off, load_user_dir, train
 
 MBART = ("--arch", "mbart_base", "--dropout", 0, "--max-source-positions", 64, "--max-target-positions", 64)
 BLEU = ("--eval-bleu", "--eval-bleu-args")
@@ -53,6 +53,16 @@ def generation_shards() -> dict:
         return [int(line.split("\t")[0][2:]) for line in output.splitlines() if line.startswith("H-")]
 
     return {"parts": [decoded(shard) for shard in range(1 if is_off("generation_shards") else 2)]}
+
+
+def empty_batches() -> dict:
+    """What a task that validates with a checkpoint makes of the empty batch that one of several processes gets."""
+    from fairseq import checkpoint_utils
+
+    load_user_dir()
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(at("model") / "checkpoint_last.pt")])
+    criterion = task.build_criterion(cfg.criterion)
+    return {"found": attempt(lambda: task.valid_step({}, models[0], criterion))}
 
 
 def nan_gradients() -> dict:

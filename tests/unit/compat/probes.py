@@ -43,7 +43,7 @@ from probe_training import (
     training_time,
     validation_progress,
 )
-from probe_values import beam_size, early_errors, generation_shards, nan_gradients, validation_text
+from probe_values import beam_size, early_errors, empty_batches, generation_shards, nan_gradients, validation_text
 
 
 def lost_sentences() -> dict:
@@ -210,6 +210,7 @@ PROBES: Dict[str, Callable[[], dict]] = {
     "generation_shards": generation_shards,
     "nan_gradients": nan_gradients,
     "early_errors": early_errors,
+    "empty_batches": empty_batches,
 }
 
 

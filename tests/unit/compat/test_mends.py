@@ -244,3 +244,8 @@ def test_early_errors(probes: Probes) -> None:
         assert on[what].startswith("ValueError"), on
         assert all(word in on[what] for word in named), on
         assert off[what] != on[what]
+
+
+def test_empty_batches(probes: Probes) -> None:
+    assert probes["empty_batches"]["on"]["found"] == [0.0, 0, {}]
+    assert probes["empty_batches"]["off"]["found"].startswith("KeyError")
