@@ -15,6 +15,10 @@ from .mend import Mend, instead_of, is_mended
 NAME = "early_errors"
 
 
+class MissingData(FileNotFoundError, ValueError):
+    """A folder of data is not there: who can do without it catches the one, commands print the other."""
+
+
 class Options:
     """The options of a command as its task is set up with them.
 
@@ -77,7 +81,8 @@ def check_data(task_name: Optional[str], data: Any) -> None:
     """Look for the folders of the data.
 
     Raises:
-        ValueError: one is missing; or none is named, for a task that translates or one of this package.
+        MissingData: one is not there.
+        ValueError: none is named, for a task that translates or one of this package.
     """
     from fairseq.tasks import TASK_REGISTRY
     from fairseq.tasks.translation import TranslationTask
@@ -91,7 +96,7 @@ def check_data(task_name: Optional[str], data: Any) -> None:
         )
     for path in split_paths(data) if isinstance(data, str) else ():
         if "://" not in path and not os.path.exists(path):
-            raise ValueError(f"data folder {path}: is missing; valid: one that fairseq-preprocess wrote")
+            raise MissingData(f"data folder {path}: is missing; valid: one that fairseq-preprocess wrote")
 
 
 def check(cfg: Any, from_checkpoint: bool) -> None:

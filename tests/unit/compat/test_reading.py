@@ -144,7 +144,13 @@ def test_errors_of_load_state_dict(tmp_path: Path, raised: Exception, shown: typ
     model = SimpleNamespace(set_num_updates=lambda number: None, load_state_dict=refuse)
     cfg = SimpleNamespace(checkpoint=CheckpointConfig(), distributed_training=DistributedTrainingConfig(), model=None)
     trainer = SimpleNamespace(
-        cfg=cfg, model=model, tpu=False, is_fsdp=False, data_parallel_rank=0, data_parallel_world_size=1
+        cfg=cfg,
+        model=model,
+        tpu=False,
+        is_fsdp=False,
+        data_parallel_rank=0,
+        data_parallel_world_size=1,
+        checkpoint_suffix="",
     )
     with pytest.raises(shown) as caught:
         Trainer.load_checkpoint(trainer, str(tmp_path / "model.pt"))

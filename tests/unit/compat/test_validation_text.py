@@ -42,8 +42,8 @@ def restore() -> Any:
 
 
 def veco(tags: Sequence[str]) -> Callable[[], Any]:
-    files = {"restore_file": "checkpoint_last.pt", "finetune_from_model": None}
-    return lambda: TranslationFromPretrainedVECOTask(VECOTranslationConfig(**LANGUAGES, **files), *[symbols(tags)] * 2)
+    more = {"restore_file": "checkpoint_last.pt", "finetune_from_model": None, "missing_language_tag": "unk"}
+    return lambda: TranslationFromPretrainedVECOTask(VECOTranslationConfig(**LANGUAGES, **more), *[symbols(tags)] * 2)
 
 
 TASKS: Dict[str, Any] = {  # and what ends a row
