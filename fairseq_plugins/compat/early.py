@@ -156,6 +156,10 @@ def _check_early() -> None:
 
     @instead_of(load_archive, NAME)
     def load_archive_file(archive_file: str) -> str:
+        if os.path.isfile(archive_file):  # stock puts the content in the place of the archive, which is gone then
+            raise ValueError(
+                f"{archive_file}: is a file; valid: a folder. Unpack an archive yourself and name its folder"
+            )
         found = load_archive(archive_file)
         if found is None:  # from_pretrained would go on with it
             raise ValueError(f"{archive_file}: no such file or folder; valid: the folder of a model, or of its data")

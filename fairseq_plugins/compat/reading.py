@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,10 @@ def _load_safely() -> None:
 
     checkpoint_utils.torch = ModuleProxy(torch, load=load)  # covers every torch.load of that module, with any arguments
     torch.serialization.add_safe_globals(list(allowed_globals()))  # tuples need torch 2.6
+    if hasattr(
+        tarfile, "data_filter"
+    ):  # from_pretrained unpacks what it fetches; Python 3.14 has this filter by default
+        tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
     version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
     if version < SAFE_LOADING_IS_SOUND:
         logger.warning(f"torch {torch.__version__}: loading of untrusted files has a known flaw before torch 2.10")

@@ -4,6 +4,7 @@ import argparse
 import os
 import pickle
 import random
+import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils, meters
+from fairseq import checkpoint_utils, file_utils, meters
 from fairseq.dataclass.configs import CheckpointConfig, DistributedTrainingConfig
 from fairseq.trainer import Trainer
 
@@ -157,3 +158,18 @@ def test_errors_of_load_state_dict(tmp_path: Path, raised: Exception, shown: typ
     assert (caught.value is raised) == (shown is ValueError)
     if caught.value is not raised:
         assert "Cannot load model parameters" in str(caught.value)
+
+
+def test_an_archive_is_neither_replaced_nor_unpacked_elsewhere(tmp_path: Path) -> None:
+    """Stock puts the content in the place of the archive; members may name a folder outside of the one they go to."""
+    (tmp_path / "model.pt").write_bytes(b"0")
+    archive = tmp_path / "model.tar.gz"
+    with tarfile.open(archive, "w:gz") as made:
+        made.add(tmp_path / "model.pt", "../model.pt")
+    with pytest.raises(ValueError, match=r"model\.tar\.gz: is a file"):
+        file_utils.load_archive_file(str(archive))
+    assert archive.is_file()
+    (tmp_path / "model.pt").unlink()
+    with tarfile.open(archive) as read, pytest.raises(tarfile.OutsideDestinationError):
+        read.extractall(tmp_path / "folder")
+    assert not (tmp_path / "model.pt").exists()
