@@ -135,7 +135,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Run the verb with these arguments (default: the command line's)."""
     args = build_parser().parse_args(argv)
     options = {name: value for name, value in vars(args).items() if name != "dict"}
-    with alone(Path(args.output) / ".lock", f"--output {args.output}"):
+    target = Path(args.output).absolute()
+    with alone(target.with_name(f".{target.name}.lock"), f"--output {args.output}"):
         counts = cut_vocabulary(dictionary=args.dict, **options)
     cli.say(f"cut_vocabulary: {args.output}: " + ", ".join(f"{name} {value:,}" for name, value in counts.items()))
 

@@ -54,7 +54,7 @@ def check_options(state: Any, origin: str) -> None:
     _check_depth(state, origin)
     for section in ("args", "cfg"):
         for path, name, value in _texts(state.get(section), section, origin):
-            if name in EVALUATED:
+            if name in EVALUATED and value.strip():
                 try:
                     literal(value)
                 except ValueError as error:

@@ -111,9 +111,9 @@ def check(cfg: Any, from_checkpoint: bool) -> None:
     """
     options = Options(cfg)
     task_name = options.chosen("task")
-    check_data(task_name, options.data)
     if from_checkpoint:
         return
+    check_data(task_name, options.data)
     if not options.get("common_eval", "path"):  # which every command needs that reads a checkpoint
         check_training(options, task_name)
     bpe, removed = options.chosen("bpe"), options.get("common_eval", "post_process")
@@ -152,7 +152,12 @@ def _check_early() -> None:
     @instead_of(setup, NAME)
     def setup_task(cfg: Any, **kwargs: Any) -> Any:
         check(cfg, bool(kwargs.get("from_checkpoint")))
-        return setup(cfg, **kwargs)
+        try:
+            return setup(cfg, **kwargs)
+        except OSError:  # some tasks do without the folder that a checkpoint was trained on
+            options = Options(cfg)
+            check_data(options.chosen("task"), options.data)
+            raise
 
     @instead_of(load_archive, NAME)
     def load_archive_file(archive_file: str) -> str:

@@ -72,8 +72,8 @@ def _counter() -> Any:
 
 def _count_on(record: Any) -> None:
     counter = _counter()
-    if record is not None and counter is not None:
-        counter.best, counter.num_runs = record["best"], record["num_runs"]
+    if counter is not None:  # without a record it starts anew: another run of this process may have counted
+        counter.best, counter.num_runs = (record["best"], record["num_runs"]) if record else (None, 0)
 
 
 def _ended_by(trainer: Any, epoch_itr: Any) -> Optional[str]:

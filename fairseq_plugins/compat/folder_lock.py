@@ -152,9 +152,10 @@ def _lock_folders() -> None:
         local = not PathManager.path_requires_pathmanager(cfg.save_dir)
         if local and not cfg.no_save and utils.is_master(trainer.cfg.distributed_training):
             os.makedirs(cfg.save_dir, exist_ok=True)
-            if hold(cfg.save_dir):
-                weakref.finalize(trainer, release, cfg.save_dir)  # also at the end of the process
-                clean(cfg.save_dir)
+            folder = os.path.realpath(cfg.save_dir)  # fairseq-hydra-train goes to another folder at its end
+            if hold(folder):
+                weakref.finalize(trainer, release, folder)  # also at the end of the process
+                clean(folder)
         return stock_load(cfg, trainer, **passthrough_args)
 
     @instead_of(stock_verify, NAME)

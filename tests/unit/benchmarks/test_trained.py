@@ -95,7 +95,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     tensors = {key: value for key, value in lm.state_dict().items() if key != "lm_head.weight"}
     write_masked_lm(root / "masked_lm", vars(lm_sizes), tensors, dtype=torch.float32)
     (root / "masked_lm" / "dict.txt").write_bytes((root / "bin" / "dict.de.txt").read_bytes())
-    frozen = ("--task", "sga_translation", *PAIR, "--pretrained-mlm", str(root / "masked_lm"), "--prompt-length", "3")
+    sga = ("--task", "sga_translation", "--criterion", "sga_ctc")
+    frozen = (*sga, *PAIR, "--pretrained-mlm", str(root / "masked_lm"), "--prompt-length", "3")
     lines = {
         "AT": ("bin", "--task", "translation", "--arch", "transformer", *PAIR, *sizes()),
         "tags": ("bin", "--arch", "transformer", *TAGGED, *sizes()),

@@ -31,7 +31,7 @@ COMMANDS: Dict[str, Tuple[str, Callable[[Path], Any]]] = {
     "toy": ("out/.lock", lambda out: toy(["--out", str(out)])),
     "binarize": ("out/.steps/binarize.lock", run_binarize),
     "corpora": ("out/.steps/lock", lambda out: ted.main(["--raw", "none", "--output", str(out), "--pairs", "de-en"])),
-    "cut_vocabulary": ("out/.lock", lambda out: cut_vocabulary.main([*CUT, str(out)])),
+    "cut_vocabulary": (".out.lock", lambda out: cut_vocabulary.main([*CUT, str(out)])),
     "nlu": (".out.lock", run_nlu),
 }
 

@@ -12,7 +12,7 @@ PAIR = ("-s", "en", "-t", "de")
 SENTINELS = ("--add-sentinels", "171", "--mean-span", "1.5")
 TASKS = {
     "translation": PAIR,
-    "translation_from_pretrained_veco": PAIR,
+    "translation_from_pretrained_veco": (*PAIR, "--missing-language-tag", "unk"),
     "translation_mixing": (*PAIR, "--mix-monolingual", "de", *SENTINELS),
     "translation_multi_temperature": (
         "--lang-pairs",

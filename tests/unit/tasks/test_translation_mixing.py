@@ -1,5 +1,6 @@
 """Task translation_mixing: stock translation but for the training set, which batches of corrupted text join."""
 
+import shutil
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -64,7 +65,8 @@ def flat(found: List[Dict[str, Any]]) -> List[Any]:
     return [(b["id"].tolist(), b["net_input"]["src_tokens"].tolist(), b["target"].tolist()) for b in found]
 
 
-def test_the_temperature_and_the_seed_of_the_corrupted_text(folder: Path) -> None:
+def test_the_temperature_and_the_seed_of_the_corrupted_text(folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(folder, tmp_path / "data")
     data_bins.write_side(folder, "train", "es-None", "es", data_bins.sentences(4, 77))
     options = {"mix_monolingual": "de,es", "sample_break_mode": "eos"}
     shares = {
