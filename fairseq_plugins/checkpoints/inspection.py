@@ -188,7 +188,7 @@ class _Named:
 
 
 # The one in Python, not in C: that one lets a pickle ask for a memo of any length.
-class _Inspector(pickle._Unpickler):  # type: ignore[name-defined,misc]
+class _Inspector(pickle._Unpickler):
     """Follows pickles and notes the names of objects and the bytes of storages in them."""
 
     def __init__(self, stream: IO[bytes], size: int, origin: str, names: Optional[Set[str]] = None) -> None:
