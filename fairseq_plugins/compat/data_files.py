@@ -3,7 +3,7 @@
 import logging
 import os
 import struct
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
@@ -67,8 +67,8 @@ def _header(path: str, index: bytes, layout: Any) -> Any:
 def _number_type(path: str, code: int) -> Any:
     from fairseq.data.indexed_dataset import _code_to_dtype
 
-    if code not in _code_to_dtype or not np.issubdtype(_code_to_dtype[code], np.integer):
-        raise _damaged(f"{path}.idx", f"names the number type {code}, expected one of integers")
+    if code not in _code_to_dtype:
+        raise _damaged(f"{path}.idx", f"names the number type {code}, expected one of {sorted(_code_to_dtype)}")
     return np.dtype(_code_to_dtype[code])
 
 
@@ -118,9 +118,7 @@ def _data(path: str, ends: np.ndarray, dtype: Any) -> np.ndarray:
     found, expected = os.path.getsize(f"{path}.bin"), numbers * dtype.itemsize
     if found != expected:
         raise _damaged(f"{path}.bin", f"has {found:,} bytes, expected {expected:,} by {path}.idx")
-    if not numbers:
-        raise ValueError(f"{path}.bin: has no tokens; valid: at least one row. Run fairseq-preprocess on text")
-    return np.memmap(f"{path}.bin", dtype=dtype, mode="r")
+    return np.memmap(f"{path}.bin", dtype=dtype, mode="r") if numbers else np.zeros(0, dtype)
 
 
 def _damaged(file: str, what: str) -> ValueError:
@@ -141,6 +139,10 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
         ValueError: an id beyond the dictionary, or a row that ends in ``<s>``, as where a block of zeros was written.
     """
     entries, shift, unknown, total = len(dictionary), rows.shift, 0, len(rows.data)
+    if not np.issubdtype(rows.data.dtype, np.integer):
+        raise _damaged(f"{path}.idx", f"names the number type {rows.data.dtype}, expected one of integers")
+    if not total:
+        raise ValueError(f"{path}.bin: has no tokens; valid: at least one row. Run fairseq-preprocess on text")
     for start in range(0, total, _AT_ONCE):
         part = np.asarray(rows.data[start : start + _AT_ONCE])
         low, high = int(part.min()) - shift, int(part.max()) - shift
@@ -188,13 +190,18 @@ def _check_when_opened() -> None:
     from fairseq.data import LanguagePairDataset, indexed_dataset
 
     stock = indexed_dataset.make_dataset
+    checked: Set[Tuple[Any, ...]] = set()  # tasks open their data again at each epoch
 
     @instead_of(stock, NAME)
     def make_dataset(path: str, impl: str, fix_lua_indexing: bool = False, dictionary: Any = None) -> Any:
         there = all(os.path.isfile(f"{path}.{ending}") for ending in ("idx", "bin"))
         rows = check_files(path, impl) if there else None
         if rows is not None and dictionary is not None:
-            check_ids(path, rows, dictionary)
+            found = os.stat(f"{path}.bin")
+            key = (os.path.realpath(path), found.st_size, found.st_mtime_ns, rows.ends.tobytes()[-8:], len(dictionary))
+            if key not in checked:
+                check_ids(path, rows, dictionary)
+            checked.add(key)
         made = stock(path, impl, fix_lua_indexing, dictionary)
         if impl == "raw" and made is not None and len(made):
             lines = made.tokens_list

@@ -114,8 +114,8 @@ def check(cfg: Any, from_checkpoint: bool) -> None:
     if from_checkpoint:
         return
     check_data(task_name, options.data)
-    if not options.get("common_eval", "path"):  # which every command needs that reads a checkpoint
-        check_training(options, task_name)
+    if not options.get("common_eval", "path"):  # commands that read a checkpoint have the default criterion
+        check_criterion(task_name, options.chosen("criterion"))
     bpe, removed = options.chosen("bpe"), options.get("common_eval", "post_process")
     if bpe and removed:
         raise ValueError(
@@ -124,15 +124,17 @@ def check(cfg: Any, from_checkpoint: bool) -> None:
         )
 
 
-def check_training(options: Options, task_name: Optional[str]) -> None:
-    """Refuse what cannot be trained: commands that decode have a criterion too, the default one, and may compute in fp16 on CPU.
+def check_precision(common: Any) -> None:
+    """Refuse a training in half precision on CPU. Decoding computes in single precision there.
+
+    Args:
+        common: the options ``fp16``, ``cpu`` and ``tpu``.
 
     Raises:
         ValueError: see :func:`check`.
     """
-    check_criterion(task_name, options.chosen("criterion"))
-    on_cpu = options.get("common", "cpu") or not (torch.cuda.is_available() or options.get("common", "tpu"))
-    if on_cpu and options.get("common", "fp16"):
+    on_cpu = common.cpu or not (torch.cuda.is_available() or common.tpu)
+    if on_cpu and common.fp16:
         raise ValueError(
             "--fp16 trains on a GPU, and none is used here (--cpu, or there is none); valid on CPU: --bf16, or neither"
         )
@@ -146,8 +148,22 @@ def _checks_nothing() -> bool:
 
 def _check_early() -> None:
     from fairseq import file_utils, tasks
+    from fairseq.distributed import utils
+    from fairseq.trainer import Trainer
 
     setup, load_archive = tasks.setup_task, file_utils.load_archive_file
+    call, trainer = utils.call_main, Trainer.__init__
+
+    @instead_of(call, NAME)
+    def call_main(cfg: Any, main: Any, **kwargs: Any) -> Any:
+        if not cfg.common_eval.path:
+            check_precision(cfg.common)
+        return call(cfg, main, **kwargs)
+
+    @instead_of(trainer, NAME)
+    def __init__(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        check_precision(getattr(cfg, "common", cfg))  # fairseq-hydra-train imports the user dir after its call_main
+        trainer(self, cfg, *args, **kwargs)
 
     @instead_of(setup, NAME)
     def setup_task(cfg: Any, **kwargs: Any) -> Any:
@@ -170,7 +186,7 @@ def _check_early() -> None:
             raise ValueError(f"{archive_file}: no such file or folder; valid: the folder of a model, or of its data")
         return str(found)
 
-    tasks.setup_task = setup_task
+    tasks.setup_task, utils.call_main, Trainer.__init__ = setup_task, call_main, __init__
     file_utils.load_archive_file = load_archive_file
 
 
