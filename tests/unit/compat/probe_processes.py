@@ -44,7 +44,8 @@ def cpu_processes() -> dict:
     load_user_dir()
     training = {"distributed_init_method": "tcp://127.0.0.1:1", "distributed_no_spawn": False, "distributed_rank": 0}
     training["distributed_world_size"] = 2
-    cfg = OmegaConf.create({"common": {"cpu": True, "tpu": False}, "distributed_training": training})
+    common = {"cpu": True, "tpu": False, "fp16": False}
+    cfg = OmegaConf.create({"common": common, "common_eval": {"path": None}, "distributed_training": training})
     tcp = attempt(lambda: distributed_utils.call_main(cfg, print))
     return {"updates": updates, "hydra": hydra, "tcp": tcp}
 
