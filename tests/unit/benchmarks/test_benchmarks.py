@@ -1,28 +1,16 @@
 """The benchmarks measure what they say: memory, forced lengths, equal losses, verdicts. No time is asserted."""
 
 import argparse
-import json
 from argparse import Namespace
-from pathlib import Path
-from typing import Any, Dict, List
 
 import pytest
 import torch
 
-from benchmarks import data_path, decoding, deltalm, floor, measure, report, results, sga_training_step, vocab_losses
+from benchmarks import data_path, decoding, deltalm, floor, measure, results, sga_training_step, vocab_losses
 from benchmarks.systems import Sizes, autoregressive, batch, dictionary, sga
 
 SIZES = Sizes(vocab=60, layers=2, width=16, heads=2, prompts=3)
 CPU = torch.device("cpu")
-
-
-def test_every_variant_runs_in_every_round() -> None:
-    calls = []
-    names = {name: (lambda name=name: calls.append(name)) for name in "ab"}
-    timings = measure.time_side_by_side(names, 3, CPU, warmup=1, quiet=True)
-    assert sorted(calls) == ["a"] * 4 + ["b"] * 4
-    assert calls[0] != calls[2], "the order turns"
-    assert all(len(timing.seconds) == 3 for timing in timings.values())
 
 
 def test_ratios_are_taken_round_by_round() -> None:
@@ -124,48 +112,6 @@ def test_verdicts_name_what_is_missed() -> None:
     assert "**missed** (1.200)" in lines[0]
     assert "holds (0.050)" in lines[1]
     assert "not measured" in lines[2]
-
-
-def test_the_page_is_made_of_the_committed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    rows = [
-        {"loss": "ctc", "weight": "frozen", "variant": name, "seconds": 1.0, "time_ratio": [1.0, 1.0, 1.0]}
-        for name in "ab"
-    ]
-    rows = [{**row, "extra_mb": 2.0, "memory_ratio": 0.5, "gradient_error": None} for row in rows]
-    path = report.write("vocab_losses", CPU, {"vocab": 7}, rows)
-    content: Dict[str, Any] = json.loads(path.read_text())
-    assert {"device", "torch", "fairseq", "threads"} <= set(content["machine"])
-    page = results.render()
-    assert page.count("| ctc | frozen |") == 2 and "## decoding" not in page
-    assert "yet: `sga_training_step`, `decoding`, `free_decoding`, `trained`, `data_path`, `deltalm`, " in page
-    assert "`nlu_data_path`, `cka`, `csr_data_path`, `word_mapping`, `veco`, `veco_data_path`." in page
-    assert page == results.render()
-
-
-@pytest.mark.parametrize(
-    ("mean_passes", "expected"), [(None, []), (0.5, [0.25]), (2.0, [0.4]), (3.0, [0.5]), (9.0, [])]
-)
-def test_the_trained_models_passes_are_looked_up_between_the_forced_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mean_passes: Any, expected: List[float]
-) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    report.write(
-        "trained", CPU, {}, [{"mean_passes": 0.0 if mean_passes is None else mean_passes}, {"mean_passes": None}]
-    )
-    speeds = {
-        "SGA alignment": 5.0,
-        "SGA 1 passes": 1 / 0.3,
-        "SGA 2 passes": 2.5,
-        "SGA 4 passes": 1 / 0.6,
-        "AT 2+2 beam 5": 1.0,
-    }
-    rows = [
-        {"vocab": vocab, "system": name, "speedup": [speed * factor]}
-        for vocab, factor in ((9, 1.0), (3, 7.0))
-        for name, speed in speeds.items()
-    ]
-    assert results.speedups_at_trained_stopping({"results": rows}) == pytest.approx(expected)
 
 
 def test_deltalm_against_stock() -> None:

@@ -1,12 +1,11 @@
 """The benchmark of free generation decodes what it says: lengths, iterations, passes; its floor by hand. No time is asserted."""
 
-import argparse
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 import torch
 
-from benchmarks import decoding, floor, free_decoding, measure, results
+from benchmarks import free_decoding
 from benchmarks.systems import Sizes, batch, dictionary, prompted_lm, sga
 from fairseq_plugins.ops import linear
 
@@ -73,13 +72,6 @@ def enabled() -> bool:
     return bool(torch.backends.mkldnn.enabled)
 
 
-def test_the_beam_is_the_one_of_the_name() -> None:
-    found = free_decoding.systems(SIZES, dictionary(SIZES.vocab), CPU)
-    sample = batch(torch.tensor([6]), SIZES.vocab, CPU)
-    with torch.no_grad():
-        assert [len(found[f"MSP beam {beam}"][1](sample, 8)[0]) for beam in (1, 4)] == [1, 4]
-
-
 def test_tokens_of_each_iteration_by_hand() -> None:
     assert free_decoding.unit_tokens(25, 0) == ([50], [50])
     assert free_decoding.unit_tokens(25, 2) == ([25, 25], [25, 12])
@@ -109,14 +101,6 @@ def test_the_floor_by_hand(name: str, weights: int, tables: int, through: int, p
     assert free_decoding.least_seconds(SIZES, 5, name, model, computing) == flops
 
 
-def test_shares_of_the_prompted_model() -> None:
-    model, symbols = prompted_lm(SIZES, dictionary(SIZES.vocab), CPU), dictionary(SIZES.vocab)
-    sample = batch(torch.tensor([9]), SIZES.vocab, CPU)
-    parts = decoding.shares(model, lambda: decoding.decode_autoregressive(model, symbols, 1)(sample, 9), CPU)
-    assert sum(parts.values()) == pytest.approx(1.0, abs=0.01)
-    assert min(parts[name] for name in ("attention", "feed-forward", "projection")) > 0
-
-
 def test_both_models_are_equally_large() -> None:
     """The layers of both, and the prompts of three units or stages."""
     sizes = {}
@@ -124,39 +108,3 @@ def test_both_models_are_equally_large() -> None:
         sizes[name] = sum(one.numel() for key, one in model.named_parameters() if ".layers." in key)
         assert sum(one.numel() for key, one in model.named_parameters() if key.endswith(".key")) == 3 * 2 * 3 * 16
     assert sizes["SGA"] == sizes["MSP"]
-
-
-def test_a_table_and_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floor, "peak_rates", lambda device: {"gflops": 100.0, "gb_per_s": 10.0})
-    monkeypatch.setattr(decoding, "sentence_lengths", lambda count: torch.arange(count) + 8)
-    monkeypatch.setattr(decoding, "TYPICAL", 8)
-    monkeypatch.setattr(measure.gc, "collect", lambda: 0)  # takes longer than everything else here
-    options = argparse.Namespace(sentences=2, batch=2, rounds=1)
-    rows = free_decoding.compare(SIZES, options, CPU)
-    assert [row["system"] for row in rows] == NAMES and {row["vocab"] for row in rows} == {60}
-    base = next(row for row in rows if row["system"] == free_decoding.BASE)
-    assert base["speedup"] == [1.0, 1.0, 1.0] and base["batch_speedup"] == 1.0
-    table = free_decoding.render({"results": rows})
-    assert table.count("\n") == 1 + len(NAMES) and "× MSP beam 1" in table and "AT beam" not in table
-    verdicts = [results.verdict({"results": rows}, bar) for bar in results.BARS["free_decoding"]]
-    assert [text.count("holds") + text.count("missed") for text in verdicts] == [1, 1, 1]
-
-
-@pytest.mark.parametrize(("speed", "verdict"), [(4.1, "holds (0.244)"), (3.9, "**missed** (0.256)")])
-def test_the_bar_is_four_times_msp_with_the_largest_vocabulary(speed: float, verdict: str) -> None:
-    def row(vocab: int, system: str, value: float) -> Dict[str, Any]:
-        return {"vocab": vocab, "system": system, "speedup": [value] * 3}
-
-    for name, bar in zip((NAMES[5], NAMES[-2]), results.BARS["free_decoding"]):
-        rows = [row(9, name, speed), row(9, "SGA 4 iterations", 1.0), row(3, name, 1.0)]
-        assert verdict in results.verdict({"results": rows}, bar)
-
-
-def test_the_bar_against_stock_products_is_of_the_median_sentence_with_the_largest_vocabulary() -> None:
-    rows = [
-        {"vocab": vocab, "system": name, "p50": seconds}
-        for vocab, name, seconds in ((9, NAMES[-2], 0.9), (9, NAMES[-1], 4.0), (9, NAMES[5], 3.0), (3, NAMES[-2], 5.0))
-    ]
-    bar = results.BARS["free_decoding"][2]
-    assert "holds (0.225)" in results.verdict({"results": rows}, bar)
-    assert "missed" not in results.verdict({"results": rows[2:]}, bar)

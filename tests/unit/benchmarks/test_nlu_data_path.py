@@ -1,10 +1,8 @@
 """The benchmark of the understanding data paths times the same texts in every case. No time is asserted."""
 
-import argparse
 from pathlib import Path
 
-from benchmarks import nlu_data_path
-from benchmarks.nlu_data_path import CASES, compare, file_sentences, random_sentences, render, write_data
+from benchmarks.nlu_data_path import CASES, random_sentences, write_data
 
 
 def test_all_cases_have_the_same_texts(tmp_path: Path) -> None:
@@ -21,26 +19,3 @@ def test_all_cases_have_the_same_texts(tmp_path: Path) -> None:
     assert questions.dataset[0]["rows"][0]["tokens"].tolist()[: len(wanted[0])] == wanted[0]
     assert questions.dataset.beyond == 0 and (questions.dataset.questions.gold >= 0).all()
     assert [len(tags.dataset[row]["target"]) for row in range(20)] == [len(words) for words in sentences]
-
-
-def test_a_table_of_every_case() -> None:
-    options = argparse.Namespace(rows=20, vocab=50, tagged=None, pieces=None, batch=4, rounds=1)
-    table = render({"results": compare(options)})
-    assert table.count("\n") == 1 + len(CASES) and "1.00 (1.00 to 1.00)" in table
-
-
-def test_words_of_a_file_are_cut_one_by_one(tmp_path: Path) -> None:
-    class Model:
-        """A piece a letter; nothing for a dash."""
-
-        def encode(self, words: list) -> list:
-            return [[ord(letter) for letter in word if letter != "-"] for word in words]
-
-        def unk_id(self) -> int:
-            return 7
-
-    path = tmp_path / "train.tsv"
-    path.write_text("ab\tB-PER\n-\tO\n\n\nc\tO\n", encoding="utf-8")
-    found = list(file_sentences(path, Model()))
-    assert found == [[([97, 98], "B-PER"), ([7], "O")], [([99], "O")]]
-    assert nlu_data_path.CASES[0] is nlu_data_path.stock

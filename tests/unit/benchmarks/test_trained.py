@@ -3,9 +3,6 @@
 No time is asserted.
 """
 
-import json
-import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
@@ -15,7 +12,7 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
-from benchmarks import report, results, trained, trained_plot
+from benchmarks import results, trained
 from benchmarks.trained import Run, Source, System
 from fairseq_plugins.checkpoints import write_masked_lm
 from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
@@ -173,53 +170,6 @@ def test_trained_and_other_parameters(loaded: Dict[str, System]) -> None:
     assert found["parameters"] - found["trained_parameters"] == sum(p.numel() for p in ours.frozen.parameters())
 
 
-def test_the_command(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    trained.main([*world.line, *(part for text in (world.systems[0], world.systems[3]) for part in ("--system", text))])
-    (content,) = report.load("trained")
-    assert content["file"] == "trained-cpu" and [row["system"] for row in content["results"]] == [
-        NAMES[0],
-        NAMES[1],
-        *NAMES[6:10],
-    ]
-    assert [row["system"] for row in content["results"] if "to_one_pass" in row] == ["SGA, at most 8 passes"]
-    row = content["results"][4]
-    assert sorted(row["to_one_pass"]) == ["1", "3"] and sum(row["passes"].values()) == len(LINES)
-    table = capsys.readouterr().out
-    assert "| BLEU | length |" in table
-    assert f"| SGA, 1 forced pass | {row['trained_parameters']:,} |" in table and ".svg" not in table
-    assert "batch 3: " in table and "times the time of 1 forced pass" in table
-
-
-def test_a_second_table_with_several_references(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    """It lies beside the first one; a score of its own; an empty line of a further reference is none."""
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    (tmp_path / "more").write_text("\n".join(["", *REFERENCE[1:]]) + "\n", encoding="utf-8")
-    line = [*world.line, "--system", world.systems[3], "--name", "free", "--score", "meteor_exact"]
-    line.insert(line.index(str(world.root / "reference")) + 1, str(tmp_path / "more"))
-    trained.main(line)
-    (content,) = report.load("trained")
-    assert content["file"] == "trained-free-cpu" and "nrefs:var" in content["results"][0]["signature"]
-    assert "bleu" not in content["results"][0] and 0 <= content["results"][0]["meteor_exact"] <= 100
-    assert "| METEOR-exact | length |" in capsys.readouterr().out
-    lines, references = trained.read_pair(
-        Namespace(source=world.root / "source", reference=[tmp_path / "more"], sentences=2)
-    )
-    half = len(LINES) // 2
-    assert lines == [LINES[0], LINES[half]] and references == [["", REFERENCE[half]]], "spread over the file"
-    with pytest.raises(SystemExit):
-        trained.main([*world.line, "--system", world.systems[0], "--name", "a/b"])
-    assert "--name a/b: valid: letters, digits and _" in capsys.readouterr().err
-    monkeypatch.setattr(results, "speedups", lambda system: lambda content: [0.5])
-    rows = [
-        {"system": "SGA, 1 passes", "vocab": 9, "speedup": [2.0]},
-        {"system": "SGA, 10 passes", "vocab": 9, "speedup": [1.0]},
-    ]
-    assert results.speedups_at_trained_stopping({"results": rows}) == [], "passes of a named table are not the bar's"
-
-
 def test_what_passes_cost_by_hand() -> None:
     def run(*seconds: float) -> Run:
         return Run([7.0], list(seconds), [], [])
@@ -263,91 +213,4 @@ def test_a_row_by_hand() -> None:
     assert (found["passes"], found["mean_passes"]) == ({"1": 1, "2": 1}, 1.5)
 
 
-def test_paths_of_a_system() -> None:
-    data, pieces = Path("bin"), Path("spm")
-    assert Source.parse("a=b.pt", data, pieces) == ("a", "b.pt", data, pieces)
-    assert Source.parse("a b=c.pt,d", data, pieces) == ("a b", "c.pt", Path("d"), pieces)
-    assert Source.parse("a=b,c,d", data, pieces) == ("a", "b", Path("c"), Path("d"))
-    for text in ("a", "=b", "a=", "a=b,,d", "a=b,c,d,e"):
-        with pytest.raises(ValueError, match=f"--system {text}: valid: NAME=CHECKPOINT"):
-            Source.parse(text, data, pieces)
-
-
-def test_a_task_that_is_not_timed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(trained.DECODINGS, "translation")
-    source = Source.parse(world.systems[0], world.root / "bin", world.root / "bin" / "spm")
-    with pytest.raises(ValueError, match="--system AT: task translation; valid: sga_translation, "):
-        trained.load(source, "de-en", CPU)
-
-
 # ---- The plot. ----
-
-
-def row(system: str, speed: float, batched: float, bleu: float) -> Dict[str, Any]:
-    """What the plot needs of a row, and what the table needs."""
-    times = dict.fromkeys(("p50", "p95", "speedup", "model_only_speedup", "batch_speedup", "length_ratio"), 1.0)
-    rates = {"sentences_per_s": speed, "batch_sentences_per_s": batched}
-    return {"system": system, **times, **rates, "bleu": bleu, "mean_passes": None, "signature": "s"}
-
-
-def content(*rows: Dict[str, Any]) -> Dict[str, Any]:
-    return {"file": "trained-cpu", "options": {"batch": 32}, "results": list(rows)}
-
-
-MEASURED = content(row("AT, beam 5", 10, 90, 21.0), row("SGA, a, b", 30, 70, 19.0), row("AT, beam 1", 20, 80, 20.0))
-
-
-def test_iterations_with_and_without_the_denoiser_are_two_curves() -> None:
-    names = [f"free, {trained.described(options)}" for options in trained.MASK_PREDICT]
-    drawn = trained_plot.curves(content(*(row(name, 1, 1, 1.0) for name in names)), "sentences_per_s")
-    assert [(curve.label, len(curve.places)) for curve in drawn] == [("free", 3), ("free, denoiser", 3)]
-
-
-def test_a_curve_is_a_system_and_a_point_a_decoding() -> None:
-    assert trained_plot.panels(MEASURED) == {1: "sentences_per_s", 32: "batch_sentences_per_s"}
-    single, batched = (trained_plot.curves(MEASURED, key) for key in trained_plot.panels(MEASURED).values())
-    assert single == [("AT", [10, 20], [21.0, 20.0]), ("SGA, a", [30], [19.0])]
-    assert batched[0] == ("AT", [80, 90], [20.0, 21.0])
-    earlier = content({"batch_sentences_per_s": 3})
-    assert trained_plot.panels(earlier) == {32: "batch_sentences_per_s"}
-
-
-def test_the_page_and_its_plots_are_the_same_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = {}
-    for name in ("one", "two"):
-        folder = tmp_path / name
-        (folder / "results").mkdir(parents=True)
-        stored = {**MEASURED, "benchmark": "trained", "machine": {"device": "a processor"}}
-        (folder / "results" / "trained-cpu.json").write_text(json.dumps(stored), encoding="utf-8")
-        monkeypatch.setattr(report, "RESULTS", folder / "results")
-        monkeypatch.setattr(results, "PAGE", folder / "RESULTS.md")
-        monkeypatch.setattr(trained_plot, "FOLDER", folder / "plots")
-        results.main()
-        folders[name] = {path.name: path.read_bytes() for path in folder.rglob("*.*")}
-    assert folders["one"] == folders["two"]
-    assert sorted(folders["one"]) == [
-        "RESULTS.md",
-        "trained-cpu-batch-1.svg",
-        "trained-cpu-batch-32.svg",
-        "trained-cpu.json",
-    ]
-    page = folders["one"]["RESULTS.md"].decode()
-    assert "(plots/trained-cpu-batch-1.svg)" in page and "(plots/trained-cpu-batch-32.svg)" in page
-    assert "at most 2.5 times the time of 1: not measured" in page
-    assert b"SGA, a" in folders["one"]["trained-cpu-batch-32.svg"]
-
-
-def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(report, "load", lambda name: [MEASURED])
-    monkeypatch.setattr(results, "PAGE", tmp_path / "RESULTS.md")
-    monkeypatch.setattr(trained_plot, "FOLDER", tmp_path / "plots")
-    with pytest.raises(SystemExit, match=r"pip install 'fairseq-plugins\[plots\]'"):
-        results.main()
-    assert not (tmp_path / "RESULTS.md").exists()
-
-
-def test_languages_by_the_names_of_the_data_bin(tmp_path: Path) -> None:
-    for name in ("de_DE", "en_XX", "en"):
-        (tmp_path / f"dict.{name}.txt").touch()
-    assert [trained.own_name(tmp_path, language) for language in ("de", "en", "fr")] == ["de_DE", "en", "fr"]

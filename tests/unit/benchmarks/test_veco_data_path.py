@@ -1,11 +1,10 @@
 """The benchmark of VECO's data gives every dataset the same segments and batches. No time is asserted."""
 
-import argparse
 from pathlib import Path
 
 from fairseq.data import Dictionary
 
-from benchmarks.veco_data_path import LANGUAGE_PAIRS, MASKED_LM, OURS, cases, compare, make_text, our_texts, render
+from benchmarks.veco_data_path import LANGUAGE_PAIRS, MASKED_LM, OURS, cases, make_text, our_texts
 
 
 def test_all_have_the_same_tokens(tmp_path: Path) -> None:
@@ -17,19 +16,3 @@ def test_all_have_the_same_tokens(tmp_path: Path) -> None:
     lengths = sum(stream.lengths.sum(axis=0) for stream in ours.streams)
     assert calls[OURS](batches) == calls[MASKED_LM](batches) == lengths.sum()
     assert calls[LANGUAGE_PAIRS](batches) == lengths[1] - len(ours), "y without <s>"
-
-
-def test_a_table() -> None:
-    options = argparse.Namespace(
-        data=None,
-        texts=30,
-        vocab=40,
-        pairs="en-de",
-        monolingual="en",
-        tokens_per_sample=256,
-        max_tokens=[400],
-        rounds=1,
-    )
-    results = compare(options)
-    assert [row["variant"] for row in results] == [OURS, MASKED_LM, LANGUAGE_PAIRS]
-    assert render({"results": results}).count("1.00 (1.00 to 1.00)") == 1

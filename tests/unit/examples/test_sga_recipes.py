@@ -1,6 +1,5 @@
 """SGA's scripts: which pairs and cases they take, and what they give to the programs that they call."""
 
-import json
 import os
 import subprocess
 import sys
@@ -111,15 +110,6 @@ def value(call: List[str], option: str) -> str:
     return call[len(call) - call[::-1].index(option)]
 
 
-def test_trained_languages_are_those_of_the_checkpoint(tmp_path: Path) -> None:
-    """Whatever TRAINED says."""
-    command = f"evaluate_many.sh {tmp_path} run 3"
-    calls = calls_of(tmp_path, command, TRAINED="de es", ZERO="fr vi", SUBSETS="test", BEST="1")
-    assert value(calls[0], "--best") == "1"
-    assert [value(call, "--source-lang") for call in calls if "--gen-subset" in call] == ["de", "es", "fr", "vi"]
-    assert value(calls[-1], "--trained") == "de,fr"
-
-
 @pytest.mark.parametrize(
     ("own", "found"), [([], ["{text}"]), (["de"], ["de={own}", "{text}"]), (["de", "fr"], ["de={own}", "fr={own}"])]
 )
@@ -157,18 +147,6 @@ def test_models_of_each_language_share_the_wall_time(tmp_path: Path) -> None:
     assert done.returncode != 0 and not (tmp_path / "run" / "fr" / "done").exists(), "a failed one ends it"
 
 
-@pytest.mark.parametrize(
-    ("system", "arch"), [("msp", "gpt_msp_tiny"), ("at", "transformer"), ("from_xlmr", "transformer_from_xlmr_tiny")]
-)
-def test_another_system_is_trained_for_each_language(tmp_path: Path, system: str, arch: str) -> None:
-    calls = calls_of(tmp_path, f"train_each.sh {tmp_path} run 1 7 --lr 0.1", TRAINED="de fr", SYSTEM=system)
-    names = ("--arch", "--source-lang", "--target-lang", "--save-dir", "--stop-time-hours", "--lr")
-    rest = ["0.500000", "0.1"]
-    assert [[value(call, name) for name in names] for call in calls] == [
-        [arch, one, "en", f"{tmp_path}/run/{one}", *rest] for one in ("de", "fr")
-    ]
-
-
 def test_pairs_are_mixed_into_one(tmp_path: Path) -> None:
     """Line by line: each source beside its translation."""
     pieces = tmp_path / "bin" / "pieces"
@@ -189,23 +167,6 @@ def test_pairs_are_mixed_into_one(tmp_path: Path) -> None:
     assert value(call, "--pretrained-gpt") == f"{tmp_path}/lm/checkpoint_best.pt"
 
 
-def test_each_language_is_decoded_by_its_own_model(tmp_path: Path) -> None:
-    calls = calls_of(tmp_path, f"evaluate_each.sh {tmp_path} run 3 --cpu", TRAINED="de fr", SUBSETS="test")
-    found = [(value(call, "--source-lang"), value(call, "--path")) for call in calls if "--gen-subset" in call]
-    assert found == [(one, f"{tmp_path}/run/{one}/average.pt") for one in ("de", "fr")]
-    assert [f"{one}={tmp_path}/run/{one}/test-3/{one}.txt" for one in ("de", "fr")] == [
-        word for word in calls[-1] if "=" in word
-    ]
-    assert (
-        value(calls[-1], "--json") == f"{tmp_path}/run/test-3/scores.json" and value(calls[-1], "--trained") == "de,fr"
-    )
-
-
-def test_languages_without_training_get_a_token_too(tmp_path: Path) -> None:
-    (call,) = calls_of(tmp_path, f"train_mtransformer.sh {tmp_path} run 1 7", PAIR="de-en", MORE_LANGS="vi,he")
-    assert value(call, "--langs") == "de,en,fr,he,vi" and value(call, "--lang-pairs") == "de-en"
-
-
 def test_the_wall_time_of_adapters_is_split(tmp_path: Path) -> None:
     """Half each; a given backbone leaves all of it to the adapters, and adapters that have begun keep their backbone."""
     command = f"train_adapter.sh {tmp_path} run 0.5 7 --cpu --lr 0.1"
@@ -220,39 +181,6 @@ def test_the_wall_time_of_adapters_is_split(tmp_path: Path) -> None:
     (tmp_path / "run" / "checkpoint_last.pt").write_text("", encoding="utf-8")
     (again,) = calls_of(tmp_path, command)
     assert value(again, "--stop-time-hours") == "0.250000"
-
-
-def test_each_system_is_decoded_as_it_was_trained(tmp_path: Path) -> None:
-    keep = tmp_path / "kept"
-    (tmp_path / "run").mkdir()
-    calls = calls_of(
-        tmp_path,
-        f"evaluate.sh {tmp_path} run 'beam tagged mbart 10'",
-        PAIR="de-en",
-        KEEP=str(keep),
-        SUBSET="x",
-        MAX_SOURCE="9",
-    )
-    found = {value(call, "--task"): call for call in calls if "--gen-subset" in call}
-    bins = {task: call[1] for task, call in found.items()}
-    assert bins == {
-        "translation": f"{tmp_path}/bin",
-        "translation_multi_simple_epoch": f"{tmp_path}/bin",
-        "translation_from_pretrained_bart": f"{tmp_path}/mbart/bin",
-        "sga_translation": f"{tmp_path}/bin",
-    }
-    for task, call in found.items():
-        names = ["de_DE", "en_XX"] if "pretrained" in task else ["de", "en"]
-        assert [value(call, name) for name in ("--source-lang", "--target-lang", "--gen-subset")] == [*names, "x"]
-        assert ("de_DE,en_XX" in call) is ("pretrained" in task or "multi" in task), "what trained_with.py says"
-        assert ("--truncate-source" in call) is ("pretrained" not in task) and value(call, "--gen-subset") == "x"
-        if task == "sga_translation":
-            assert value(call, "--iter-decode-max-iter") == "10" and "--beam" not in call
-        else:
-            assert value(call, "--beam") == "5"
-    kept = [Path(value(call, "--output")).name for call in calls if "data_prep.hypotheses" in call]
-    assert kept == ["beam.en", "tagged.en", "mbart.en", "10.en"]
-    assert json.dumps(calls[0]).count("fairseq_plugins.checkpoints.average") == 1
 
 
 def test_outputs_stay_with_the_run_and_are_scored_there(tmp_path: Path) -> None:
@@ -295,90 +223,3 @@ def test_a_smaller_validation_set(tmp_path: Path) -> None:
         for language in ("en", "de", "fr")
     }
     assert (data / "valid.de").read_text(encoding="utf-8").count("\n") == 3
-
-
-def test_mbart_gets_the_text_of_every_pair_once(tmp_path: Path) -> None:
-    """A first run prepares, a later one finds it."""
-    pieces = tmp_path / "bin" / "pieces"
-    pieces.mkdir(parents=True)
-    names = ["test.de", "test.en", "test.fr", "train.de", "train.en", "train.fr"]
-    for name in [
-        *(f"pieces/{name}" for name in names),
-        "train.en-de.en.idx",
-        "train.en-de.de.idx",
-        "train.de-fr.de.idx",
-    ]:
-        (tmp_path / "bin" / name).write_text("", encoding="utf-8")
-    calls = calls_of(tmp_path, f"train_mbart.sh {tmp_path} run 0.5 7", PAIR="de-en")
-    decoded, *_, binarized, _, trained = calls
-    first, second = decoded.index("--inputs"), decoded.index("--outputs")
-    assert sorted(decoded[first + 1 : second]) == [f"{pieces}/{name}" for name in names]
-    assert [Path(name).name for name in decoded[second + 1 :]] == [
-        Path(name).name for name in decoded[first + 1 : second]
-    ]
-    assert {str(Path(name).parent) for name in decoded[second + 1 :]} == {f"{tmp_path}/mbart/text"}
-    assert (value(binarized, "--pairs"), value(binarized, "--splits")) == ("de-fr,en-de", "test,train")
-    assert trained[1] == f"{tmp_path}/mbart/bin"
-    found = [value(trained, name) for name in ("--source-lang", "--target-lang", "--langs", "--stop-time-hours")]
-    assert found == ["de", "en", "en,de,fr,es", "0.5"]
-    assert value(trained, "--finetune-from-model") == f"{tmp_path}/mbart/mbart.pt"
-    assert len(calls_of(tmp_path, f"train_mbart.sh {tmp_path} run 0.5 7")) == 1
-    done = bash(f"bash examples/sga/train_mbart.sh {tmp_path} run 0.5 7", MBART="other")
-    assert (
-        done.returncode == 2
-        and f"{tmp_path}/mbart was made with 'examples/miniature/mbart/model en,de,fr,es'" in done.stderr
-    )
-
-
-def test_an_mbart_calls_languages_by_its_own_names(tmp_path: Path) -> None:
-    """Pairs of languages that it lacks are left out; fairseq would take such a language for <unk>."""
-    (tmp_path / "bin" / "pieces").mkdir(parents=True)
-    for name in ("pieces/test.de", "pieces/test.en", "pieces/test.ru", "train.de-en.en.idx", "train.ru-en.ru.idx"):
-        (tmp_path / "bin" / name).touch()
-    calls = calls_of(tmp_path, f"train_mbart.sh {tmp_path} run 0.5 7", PAIR="de-en", LANGS="en_XX,de_DE")
-    decoded, *_, binarized, _, trained = calls
-    assert [Path(name).name for name in decoded[-2:]] == ["test.de_DE", "test.en_XX"]
-    assert value(binarized, "--pairs") == "de_DE-en_XX"
-    assert [value(trained, name) for name in ("--source-lang", "--target-lang")] == ["de_DE", "en_XX"]
-    for pair in ("ru-en", "en-ru"):
-        done = bash(f"bash examples/sga/train_mbart.sh {tmp_path} run 0.5 7", PAIR=pair, LANGS="en_XX,de_DE")
-        assert (done.returncode, done.stderr) == (2, "LANGS is en_XX,de_DE; it has no language ru\n")
-    done = bash(f"bash examples/sga/prepare_mbart.sh {tmp_path}", LANGS="fr_XX")
-    assert done.returncode == 2 and "LANGS is fr_XX; valid: both languages of a pair of" in done.stderr
-
-
-def test_a_frozen_model_of_ones_own_is_exported_where_the_others_are(tmp_path: Path) -> None:
-    """Its pairs may be as long as its positions."""
-    train, export = calls_of(tmp_path, f"pretrain.sh {tmp_path} 100 --lr 0.1", POSITIONS="77")
-    assert value(train, "--save-dir") == f"{tmp_path}/pretraining" and value(train, "--lr") == "0.1"
-    assert [value(train, name) for name in ("--max-positions", "--tokens-per-sample")] == ["77", "77"]
-    assert value(export, "--checkpoint") == f"{tmp_path}/pretraining/checkpoint_best.pt"
-    assert value(export, "--output") == f"{tmp_path}/masked_lm"
-
-
-def test_several_languages_in_the_pieces_of_another_model(tmp_path: Path) -> None:
-    folder = tmp_path / "xlmr"
-    folder.mkdir()
-    for name in ("sentencepiece.bpe.model", "dict.txt"):
-        (folder / name).write_text(name, encoding="utf-8")
-    out = tmp_path / "out"
-    calls = calls_of(tmp_path, f"prepare_many.sh bible ntrex {out}", MLM=str(folder), TRAINED="de", ZERO="")
-    assert not [call for call in calls if "data_prep.spm" in call and "train" in call]
-    assert [(out / name).read_text(encoding="utf-8") for name in ("sentencepiece.bpe.model", "dict.txt")] == [
-        "sentencepiece.bpe.model",
-        "dict.txt",
-    ]
-    assert [
-        call
-        for call in calls_of(tmp_path, f"prepare_many.sh bible ntrex {out}")
-        if "data_prep.spm" in call and "train" in call
-    ]
-
-
-@pytest.mark.parametrize("script", ["sga", "nat", "at", "msp", "from_xlmr", "many", "mbart", "mtransformer", "adapter"])
-def test_a_long_validation_pair_stops_no_training(tmp_path: Path, script: str) -> None:
-    (tmp_path / "mbart").mkdir()
-    (tmp_path / "mbart" / "made_with").write_text("examples/miniature/mbart/model en,de,fr,es\n", encoding="utf-8")
-    *_, call = calls_of(tmp_path, f"train_{script}.sh {tmp_path} run 1 7")
-    assert call[0] == "fairseq-train" and "--skip-invalid-size-inputs-valid-test" in call
-    assert ("--find-unused-parameters" in call) is (script == "adapter"), "adapters of other languages get no gradient"

@@ -102,14 +102,3 @@ def test_what_a_checkpoint_was_trained_with(
     with pytest.raises(SystemExit):
         trained_with.main(["tags", path])
     assert "task some_task: has no --langs" in capsys.readouterr().err
-
-
-def test_what_tells_nothing(tmp_path: Path, capsys: Any) -> None:
-    for content, message in (
-        ({"model": {}}, "does not tell its task"),
-        ({"cfg": {"task": {"_name": "masked_lm"}}}, "task masked_lm: has no language pairs"),
-    ):
-        torch.save(content, tmp_path / "run.pt")
-        with pytest.raises(SystemExit):
-            trained_with.main(["pairs", str(tmp_path / "run.pt")])
-        assert message in capsys.readouterr().err
