@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fairseq_plugins import checkpoints
 from fairseq_plugins.models.sga import SGAConfig, SGAModel
 from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3

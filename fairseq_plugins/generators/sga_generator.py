@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..ops.ctc_prefix_beam import linear_prefix_beam
-from .at_reranker import ATReranker
-from .denoising import DenoisingGenerator, IterationOptions
+from .sga_at_reranker import ATReranker
+from .sga_denoising import DenoisingGenerator, IterationOptions
 
 __all__ = ["BeamOptions", "IterationOptions", "SGAGenerator", "beam_options", "check_beam"]
 
@@ -74,7 +74,7 @@ def check_beam(options: BeamOptions, reranked: bool) -> None:
 
 
 class SGAGenerator(DenoisingGenerator):
-    """Batched decoding with the interface of fairseq's generators; see :class:`~.denoising.DenoisingGenerator`.
+    """Batched decoding with the interface of fairseq's generators; see :class:`~.sga_denoising.DenoisingGenerator`.
 
     With a beam, the states of each sentence's last pass are searched for the outputs with the most probability, summed over their
     alignments; the passes before it go on from the best path, as without a beam.
@@ -120,7 +120,7 @@ class SGAGenerator(DenoisingGenerator):
             With a beam up to ``nbest``, by falling ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and
             ``ctc_score`` are the log-probability of the output over all its alignments, in nats, ``positional_scores`` equal
             shares of it (CTC gives none a token). A sentence that has fewer outputs has fewer hypotheses. With a reranker see
-            :meth:`.at_reranker.ATReranker.rescore`.
+            :meth:`.sga_at_reranker.ATReranker.rescore`.
 
         Raises:
             ValueError: several models, target prefixes or constraints.

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..ops.ctc import BestPath
 from ..ops.mask_predict import likely_lengths, lowest_scores, masked_counts
 from ..ops.masks import lengths_to_padding_mask
-from .denoising import DenoisingGenerator, IterationOptions
+from .sga_denoising import DenoisingGenerator, IterationOptions
 
 
 class MaskPredictOptions(NamedTuple):

@@ -15,8 +15,8 @@ from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationConfig, Transl
 from sacrebleu.metrics import BLEU
 
 from ..data.empty_rows import BinSide, refuse_empty
-from ..generators.at_reranker import ATReranker, rerank_options
-from ..generators.denoising import DenoisingGenerator, refuse_retained_dropout, refuse_search_options
+from ..generators.sga_at_reranker import ATReranker, rerank_options
+from ..generators.sga_denoising import DenoisingGenerator, refuse_retained_dropout, refuse_search_options
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 from ..ops.linear import MIN_WEIGHTS, is_packed

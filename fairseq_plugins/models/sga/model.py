@@ -11,9 +11,9 @@ from torch import Tensor
 from ...modules.blank import check_blank
 from ...modules.frozen import MARKER, Frozen
 from ...modules.linear import pack_linears
-from ...modules.masked_lm import MaskedLM
 from ...modules.model_options import check_slots_task, set_architecture
 from ...modules.prefix_encoder import Prefix
+from ...modules.prefix_masked_lm import MaskedLM
 from ...modules.prompts import Prompts
 from ...ops.ctc import BestPath, linear_best_path
 from ...ops.linear import pack
@@ -21,9 +21,9 @@ from ...ops.mask_predict import MaskedTargets
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
+from .guidance import SemanticProjection
 from .length_predictor import LengthPredictor, length_nll
 from .pretrained import build_empty, build_frozen
-from .prompts import SemanticProjection
 
 logger = logging.getLogger(__name__)
 

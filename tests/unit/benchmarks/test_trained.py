@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from benchmarks import report, results, trained, trained_plot
 from benchmarks.trained import Run, Source, System
 from fairseq_plugins.checkpoints import write_masked_lm
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import builders, nlu_builders
 
 CPU = torch.device("cpu")

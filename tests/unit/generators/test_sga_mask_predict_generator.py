@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_plugins.generators.denoising import IterationOptions
+from fairseq_plugins.generators.sga_denoising import IterationOptions
 from fairseq_plugins.generators.sga_generator import SGAGenerator
 from fairseq_plugins.generators.sga_mask_predict_generator import (
     MaskPredictOptions,

@@ -11,7 +11,7 @@ from fairseq_plugins import checkpoints
 from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, family_layout
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.modules.text_encoder import TextEncoder
 from tests import builders, deltalm_builders, nlu_builders
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
-from fairseq_plugins.models.sga.prompts import SemanticProjection
+from fairseq_plugins.models.sga.guidance import SemanticProjection
 from fairseq_plugins.modules.linear import Linear, faster_linears
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from fairseq_plugins.modules.prefix_encoder import EncoderSizes, PrefixEncoder

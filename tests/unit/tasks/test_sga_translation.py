@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
-from fairseq_plugins.generators.denoising import _SEARCH
+from fairseq_plugins.generators.sga_denoising import _SEARCH
 from fairseq_plugins.generators.sga_generator import SGAGenerator
 from fairseq_plugins.tasks import sga_translation as module
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from fairseq_plugins.models.sga import SGAModel
-from fairseq_plugins.models.sga.prompts import SemanticProjection
+from fairseq_plugins.models.sga.guidance import SemanticProjection
 from fairseq_plugins.modules.prompts import Prompts
 from fairseq_plugins.ops import linear as products
 from tests import builders

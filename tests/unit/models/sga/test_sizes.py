@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.models.sga import ARCHITECTURES, SGAConfig, SGAModel
 from fairseq_plugins.models.sga import model as sga_module
 from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import builders
 
 # hydra's own deprecations, called by fairseq.

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_plugins.generators.denoising import MAX_PERIOD, DenoisingGenerator, IterationOptions
+from fairseq_plugins.generators.sga_denoising import MAX_PERIOD, DenoisingGenerator, IterationOptions
 from fairseq_plugins.ops.ctc import BestPath
 from tests import builders
 

@@ -15,7 +15,7 @@ from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
-from fairseq_plugins.generators.at_reranker import ATReranker, RerankOptions, check_dictionary, rerank_options
+from fairseq_plugins.generators.sga_at_reranker import ATReranker, RerankOptions, check_dictionary, rerank_options
 from tests import builders
 
 SIZES = {

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import builders
 
 
