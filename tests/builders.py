@@ -4,7 +4,7 @@ The weights are far larger than those of an initialised model, so that attention
 the model (prefix, guidance, position, mask) changes the output visibly.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
@@ -145,17 +145,9 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
-def forward_losses(model: SGAModel, sample: Dict[str, Any], corrupt: Optional[Callable] = None, unroll: int = 1) -> Any:
-    """The model's forward with the CTC that the criterion passes in: (B,) nats a part."""
-    from fairseq_plugins.ops.ctc import linear_ctc_with_best
-
+def forward_losses(model: SGAModel, sample: Dict[str, Any], **options: Any) -> Any:
+    """The losses of the model's forward, (B,) nats each; ``options`` are more of its arguments."""
     targets = sample["target"]
     lengths = (targets.ne(PAD) & targets.ne(EOS)).sum(1)
-
-    def reduce(hidden: Tensor, weight: Tensor, bias: Tensor, slots: Tensor, want_best: bool) -> Tuple[Tensor, Any]:
-        return linear_ctc_with_best(
-            hidden, weight, bias, targets, slots, lengths, blank=model.blank, want_best=want_best
-        )
-
-    net_input = {name: sample["net_input"][name] for name in ("src_tokens", "src_lengths")}
-    return model(**net_input, reduce=reduce, corrupt=corrupt, unroll=unroll)
+    net_input = sample["net_input"]
+    return model(net_input["src_tokens"], net_input["src_lengths"], targets, lengths, **options)[0]

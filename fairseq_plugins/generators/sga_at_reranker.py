@@ -32,12 +32,7 @@ class RerankOptions(NamedTuple):
 
 
 def rerank_options(path: Optional[str], weight: Optional[float], length_penalty: float) -> Optional[RerankOptions]:
-    """Fill the default of what was not given, and check the options; no file is read.
-
-    Args:
-        path: ``--rerank-at``; None = not given.
-        weight: ``--rerank-at-weight``; None = not given.
-        length_penalty: ``--lenpen``.
+    """Fill the default of what was not given (None), and check the options; no file is read.
 
     Returns:
         None without ``--rerank-at``.
@@ -45,37 +40,24 @@ def rerank_options(path: Optional[str], weight: Optional[float], length_penalty:
     Raises:
         ValueError: naming option, value and valid range; a weight without a model.
     """
-    if weight is not None:
-        check_weight(weight)
-    if not path:
-        if weight is not None:
-            raise ValueError(f"--rerank-at-weight {weight}: nothing is reranked without --rerank-at CHECKPOINT")
-        return None
-    return RerankOptions(path, RerankOptions(path).weight if weight is None else weight, length_penalty)
-
-
-def check_weight(weight: float) -> None:
-    """Raise ValueError unless the weight of ``--rerank-at`` is a share."""
-    if not 0.0 <= weight <= 1.0:
+    if weight is not None and not 0.0 <= weight <= 1.0:
         raise ValueError(f"--rerank-at-weight must lie in [0, 1]; got {weight}")
+    if path:
+        return RerankOptions(path, RerankOptions(path).weight if weight is None else weight, length_penalty)
+    if weight is not None:
+        raise ValueError(f"--rerank-at-weight {weight}: nothing is reranked without --rerank-at CHECKPOINT")
+    return None
 
 
 class ATReranker:
-    """Scores each hypothesis by stock models that write from left to right.
+    """Scores each hypothesis by stock models, of one task, that write from left to right.
 
     score = ((1 - weight) log p_CTC(y | x) + weight log p_AT(y </s> | x)) / (|y| + 1) ^ length_penalty
-
-    Args:
-        models: stock encoder-decoder models of one task.
-        task: theirs.
-        dictionary: of the hypotheses.
-        options: see :class:`RerankOptions`.
 
     Source: Gu et al. 2018, "noisy parallel decoding", which has the model's score alone; SGA does not rerank.
     """
 
     def __init__(self, models: List[Any], task: Any, dictionary: Dictionary, options: RerankOptions):
-        check_weight(options.weight)
         for model in models:
             if not isinstance(model, FairseqEncoderDecoderModel) or isinstance(model, FairseqNATModel):
                 raise ValueError(
@@ -107,7 +89,7 @@ class ATReranker:
             data: data-bin of what is decoded: its dictionaries stand in where those of the training are gone.
 
         Raises:
-            ValueError: no such file, no dictionaries, a model that does not fit (see the class).
+            ValueError: no such file, no dictionaries, a model that does not write from left to right, another dictionary.
         """
         paths = utils.split_paths(options.path)
         for path in paths:

@@ -28,7 +28,7 @@ class IterationOptions(NamedTuple):
 MAX_PERIOD = 16
 """Longer cycles of outputs are not looked for; of the trained models seen here the longest had 6 passes."""
 
-_SEARCH = {
+UNREAD_OPTIONS = {
     "lenpen": 1,
     "unkpen": 0,
     "min_len": 1,
@@ -52,8 +52,13 @@ _SEARCH = {
     "replace_unk": None,
     "decoding_format": None,
     "eos_token": None,
+    "iter_decode_with_beam": 1,
+    "iter_decode_eos_penalty": 0.0,
+    "iter_decode_with_external_reranker": False,
 }
 """Generation options of a search from left to right, of its attention, or of other iterative models, with their defaults."""
+
+HINTS = {"lenpen": "; --rerank-at reads it", "iter_decode_with_external_reranker": "; use --rerank-at PATH"}
 
 
 def refuse_search_options(args: Any, reranked: bool) -> None:
@@ -66,22 +71,18 @@ def refuse_search_options(args: Any, reranked: bool) -> None:
     Raises:
         ValueError: an option that nothing would read; names it, its value and the valid one.
     """
-    for name, default in _SEARCH.items():
+    for name, default in UNREAD_OPTIONS.items():
         value = getattr(args, name, default)
         if value != default and not (reranked and name == "lenpen"):
             option = "--" + name.replace("_", "-")
             given = option if value is True else f"{option} {value}"
             valid = "leave it out" if default is None or default is False else f"valid: {default}"
-            only = "; --rerank-at reads it" if name == "lenpen" else ""
-            raise ValueError(f"{given} has no meaning for SGA, which decodes all tokens at once; {valid}{only}")
+            hint = HINTS.get(name, "")
+            raise ValueError(f"{given} has no meaning for SGA, which decodes all tokens at once; {valid}{hint}")
 
 
 def refuse_retained_dropout(args: Any, models: List[Any]) -> None:
     """fairseq keeps dropout while decoding in its own modules alone; those of SGA's units are not among them.
-
-    Args:
-        args: fairseq's generation options.
-        models: to decode with.
 
     Raises:
         ValueError: ``--retain-dropout`` with a model that has none of fairseq's modules.
@@ -138,13 +139,13 @@ class DenoisingGenerator:
         steps: Tensor,
         history: Optional[List[BestPath]],
     ) -> BestPath:
-        """Run denoising passes on the sentences that still change.
+        """Run denoising passes on the sentences that still change, at first with what the alignment gave.
 
         Args:
             model: an SGA model with a denoiser.
             guidance: of the whole batch.
             lengths: (B,) int64, slots.
-            path: what the alignment gave, (B, T).
+            path: (B, T).
             steps: (B,) int64, the passes of each sentence; counted in place.
             history: gets the output after each pass, unless None.
 
@@ -178,19 +179,10 @@ class DenoisingGenerator:
         return path
 
     def _last_pass(self, done: int, seen: List[Tensor], coming: Tensor, padding: Tensor) -> Tensor:
-        """The pass whose output is that of pass ``max_iter``, as far as what the denoiser reads has come in a cycle.
+        """The pass whose output is that of pass ``max_iter``, (B',): ``max_iter`` unless the denoiser's input comes in a cycle.
 
-        A pass depends on its input alone. If the next one would read what was read P passes before, all outputs since come
-        again every P passes.
-
-        Args:
-            done: passes so far.
-            seen: what each of the last passes read, (B', >= T').
-            coming: (B', T'), what the next one would read.
-            padding: (B', T') bool, True = padding.
-
-        Returns:
-            (B',) int64, from ``done`` to ``max_iter``; ``max_iter`` where nothing has come again.
+        A pass depends on its input alone. If the next one would read ``coming`` (B', T'), which was read P passes before
+        (``seen``, (B', >= T') each), all outputs since come again every P passes. ``done`` passes were made.
         """
         limit = self.options.max_iter
         last = torch.full_like(coming[:, 0], limit)

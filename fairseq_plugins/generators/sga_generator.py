@@ -9,7 +9,7 @@ from ..ops.ctc_prefix_beam import linear_prefix_beam
 from .sga_at_reranker import ATReranker
 from .sga_denoising import DenoisingGenerator, IterationOptions
 
-__all__ = ["BeamOptions", "IterationOptions", "SGAGenerator", "beam_options", "check_beam"]
+__all__ = ["BeamOptions", "IterationOptions", "SGAGenerator", "beam_options"]
 
 
 class BeamOptions(NamedTuple):
@@ -27,11 +27,11 @@ class BeamOptions(NamedTuple):
 
 
 def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: bool) -> BeamOptions:
-    """Fill the default of what was not given, and check the options.
+    """Fill the default of what was not given (None), and compare the options with each other.
 
     Args:
         size: ``--iter-decode-ctc-beam``.
-        candidates: ``--iter-decode-ctc-candidates``; None = not given.
+        candidates: ``--iter-decode-ctc-candidates``.
         nbest: ``--nbest``.
         reranked: with ``--rerank-at``.
 
@@ -42,35 +42,20 @@ def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: boo
         raise ValueError(
             f"--iter-decode-ctc-candidates {candidates}: nothing is searched without --iter-decode-ctc-beam of at least 1; got 0"
         )
-    default = BeamOptions().candidates
-    options = BeamOptions(size, default if candidates is None else candidates, nbest)
-    check_beam(options, reranked)
-    return options
-
-
-def check_beam(options: BeamOptions, reranked: bool) -> None:
-    """Compare the options with each other.
-
-    Args:
-        options: the search.
-        reranked: with ``--rerank-at``.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
-    if options.size < 0:
-        raise ValueError(f"--iter-decode-ctc-beam must be 0 (best path) or more; got {options.size}")
-    if options.candidates < 1:
-        raise ValueError(f"--iter-decode-ctc-candidates must be at least 1 token a slot; got {options.candidates}")
-    if not 1 <= options.nbest <= max(options.size, 1):
+    if size < 0:
+        raise ValueError(f"--iter-decode-ctc-beam must be 0 (best path) or more; got {size}")
+    if candidates is not None and candidates < 1:
+        raise ValueError(f"--iter-decode-ctc-candidates must be at least 1 token a slot; got {candidates}")
+    if not 1 <= nbest <= max(size, 1):
         raise ValueError(
-            f"--nbest must lie in [1, {max(options.size, 1)}] with --iter-decode-ctc-beam {options.size} (0: the best path is one "
-            f"hypothesis; fairseq's --beam has no meaning here); got {options.nbest}"
+            f"--nbest must lie in [1, {max(size, 1)}] with --iter-decode-ctc-beam {size} (0: the best path is one hypothesis; "
+            f"fairseq's --beam has no meaning here); got {nbest}"
         )
-    if reranked and options.size < 2:
+    if reranked and size < 2:
         raise ValueError(
-            f"--rerank-at chooses among hypotheses: it needs --iter-decode-ctc-beam of at least 2; got {options.size}"
+            f"--rerank-at chooses among hypotheses: it needs --iter-decode-ctc-beam of at least 2; got {size}"
         )
+    return BeamOptions(size, BeamOptions().candidates if candidates is None else candidates, nbest)
 
 
 class SGAGenerator(DenoisingGenerator):
@@ -95,7 +80,6 @@ class SGAGenerator(DenoisingGenerator):
     ):
         super().__init__(tgt_dict, options)
         self.beam, self.reranker = beam or BeamOptions(), reranker
-        check_beam(self.beam, reranker is not None)
         self.states: Optional[Tensor] = None
 
     @torch.no_grad()
@@ -106,13 +90,7 @@ class SGAGenerator(DenoisingGenerator):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Translate a batch.
-
-        Args:
-            models: one SGA model.
-            sample: batch with ``net_input.src_tokens`` (B, S) and ``src_lengths`` (B,).
-            prefix_tokens: not supported.
-            constraints: not supported.
+        """Translate a batch with one SGA model; target prefixes and constraints are not supported.
 
         Returns:
             One hypothesis a sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of the

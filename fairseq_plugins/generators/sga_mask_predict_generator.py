@@ -26,12 +26,7 @@ class MaskPredictOptions(NamedTuple):
 def mask_predict_options(
     model: Any, iterations: Optional[int], length_beam: Optional[int]
 ) -> Optional[MaskPredictOptions]:
-    """Fill the defaults and check the options against the model.
-
-    Args:
-        model: an SGA model, ``nat_ctc``, or None.
-        iterations: ``--mask-predict-iterations``; None = 4.
-        length_beam: ``--length-beam``; None = 1.
+    """Fill the default of what was not given (None), and check the options against the model (SGA, ``nat_ctc``, or None).
 
     Returns:
         None for a model that was trained with CTC: 0 iterations, which is row 0 of SGA's Table 4.
@@ -46,11 +41,8 @@ def mask_predict_options(
                 f"{option}: this model was trained with --alignment ctc, its alignment is one pass (0 iterations)"
             )
         return None
-    options = MaskPredictOptions()
-    options = MaskPredictOptions(
-        options.iterations if iterations is None else iterations,
-        options.length_beam if length_beam is None else length_beam,
-    )
+    given = {"iterations": iterations, "length_beam": length_beam}
+    options = MaskPredictOptions(**{name: value for name, value in given.items() if value is not None})
     if options.iterations < 1:
         raise ValueError(
             f"--mask-predict-iterations must be at least 1 for a model with --alignment mask_predict; got {options.iterations}. "
@@ -92,13 +84,7 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Generate for a batch.
-
-        Args:
-            models: one SGA model.
-            sample: batch with ``net_input.src_tokens`` (B, S).
-            prefix_tokens: not supported.
-            constraints: not supported.
+        """Generate for a batch with one SGA model; target prefixes and constraints are not supported.
 
         Returns:
             One hypothesis a sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without denoising
@@ -125,11 +111,7 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         return denoised
 
     def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        """Mask-predict over ``length_beam`` lengths a sentence.
-
-        Args:
-            model: the model.
-            guidance: of B sentences.
+        """Mask-predict over ``length_beam`` lengths per sentence.
 
         Returns:
             Of the best length: tokens (B, T) int64, their log-probabilities (B, T) nats, 0 in padding, and the lengths (B,).
@@ -147,11 +129,6 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
 
     def fill(self, model: Any, guidance: Any, lengths: Tensor) -> Tuple[Tensor, Tensor]:
         """The iterations of mask-predict: everything is masked at first, then the tokens the model is least sure of.
-
-        Args:
-            model: the model.
-            guidance: of B sentences.
-            lengths: (B,) int64, tokens.
 
         Returns:
             Tokens (B, T) and their log-probabilities (B, T) nats, when they were predicted; 0 in padding.

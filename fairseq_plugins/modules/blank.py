@@ -7,7 +7,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_blank(symbol: str, dictionary: Any) -> int:
-    """Id of the blank.
+    """Id of the blank; a warning is logged for an ordinary piece.
 
     Raises:
         ValueError: the symbol is not in the dictionary.

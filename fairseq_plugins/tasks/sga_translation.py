@@ -3,6 +3,7 @@
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Dict, Iterator, List, Optional
 
 import numpy as np
@@ -108,8 +109,6 @@ class SGATranslationTask(TranslationTask):
                 raise ValueError(
                     f"--{name.replace('_', '-')} must be False: slots, positions and labels are counted from the left"
                 )
-        if kwargs.get("from_checkpoint"):
-            forget_defaults(cfg)
         task = super().setup_task(cfg, **kwargs)
         if task.src_dict.symbols != task.tgt_dict.symbols:
             raise ValueError(
@@ -124,6 +123,8 @@ class SGATranslationTask(TranslationTask):
         dictionary = super().load_dictionary(filename)
         dictionary.add_symbol("<mask>")
         return dictionary
+
+    # ---- Data. ----
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Stock language pairs, with ``<s>`` before the source.
@@ -168,6 +169,8 @@ class SGATranslationTask(TranslationTask):
             constraints=constraints,
         )
 
+    # ---- Model, validation and decoding. ----
+
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model; a checkpoint written with ``--save-full-model`` brings the frozen weights itself.
 
@@ -186,8 +189,6 @@ class SGATranslationTask(TranslationTask):
                 f"--task {self.cfg._name or 'sga_translation'} decodes SGA and nat_ctc alone, this checkpoint is a "
                 f"{type(model).__name__}: give the task that it was trained with, as --task translation"
             )
-        self.alignment = getattr(model, "alignment", "ctc")  # the criterion compares it with its own
-        self.has_denoiser = getattr(model, "has_denoiser", True)  # and warns of options for one that is not there
         return model
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
@@ -198,11 +199,7 @@ class SGATranslationTask(TranslationTask):
         """
         validated = [log for log in logging_outputs if "_bleu_sys_len" in log]
         if validated and not any(log.get("_bleu_totals_0", 0) for log in validated):
-            nothing = np.zeros(EVAL_BLEU_ORDER)
-            lengths = [sum(int(log[f"_bleu_{name}"]) for log in validated) for name in ("sys_len", "ref_len")]
-            for name, value in zip(("counts", "totals", "sys_len", "ref_len"), (nothing, nothing, *lengths)):
-                metrics.log_scalar(f"_bleu_{name}", value)
-            metrics.log_derived("bleu", bleu_of)
+            log_bleu(validated, "_bleu", "bleu")
         super().reduce_metrics(logging_outputs, criterion)
 
     def build_generator(
@@ -214,26 +211,16 @@ class SGATranslationTask(TranslationTask):
             ValueError: an option that has no meaning here.
         """
         cfg, dictionary = self.cfg, self.target_dictionary
-        if getattr(args, "iter_decode_with_beam", 1) != 1:
-            raise ValueError(f"--iter-decode-with-beam must be 1 for CTC; got {args.iter_decode_with_beam}")
-        if getattr(args, "iter_decode_eos_penalty", 0.0):
-            raise ValueError("--iter-decode-eos-penalty has no meaning for CTC: slots end a sentence, not </s>")
-        if getattr(args, "iter_decode_with_external_reranker", False):
-            raise ValueError(
-                "--iter-decode-with-external-reranker is not supported by sga_translation; use --rerank-at PATH"
-            )
+        refuse_search_options(args, reranked=bool(cfg.rerank_at))
+        refuse_retained_dropout(args, models)
         options = IterationOptions(
             max_iter=getattr(args, "iter_decode_max_iter", 10),
             adaptive=not getattr(args, "iter_decode_force_max_iter", False),
             retain_history=getattr(args, "retain_iter_history", False),
         )
-        refuse_search_options(args, reranked=bool(cfg.rerank_at))
-        refuse_retained_dropout(args, models)
         if cfg.pack_weights:
             pack_weights(models)
-        mask_predict = mask_predict_options(
-            models[0] if models else None, self.cfg.mask_predict_iterations, self.cfg.length_beam
-        )
+        mask_predict = mask_predict_options(models[0] if models else None, cfg.mask_predict_iterations, cfg.length_beam)
         if mask_predict is not None and cfg.rerank_at:
             raise ValueError(
                 f"--rerank-at {cfg.rerank_at}: it chooses among n-best lists of CTC; this model was trained with --alignment "
@@ -271,19 +258,8 @@ class SGATranslationTask(TranslationTask):
         Raises:
             ValueError: they never wrote its target language.
         """
-        trained = state_dict.get(PAIRS)
-        if trained:
-            self.report_zero_shot(trained)
-        super().load_state_dict(state_dict)
-
-    def report_zero_shot(self, trained: List[str]) -> None:
-        """Log whether the pair of this command line is none of the trained ones.
-
-        Raises:
-            ValueError: the target language is none that the prompts were trained to write.
-        """
-        target = self.cfg.target_lang
-        for pair in set(self.trained_pairs()) - set(trained):
+        trained, target = state_dict.get(PAIRS), self.cfg.target_lang
+        for pair in set(self.trained_pairs()) - set(trained) if trained else ():
             if not any(name.endswith(f"-{target}") for name in trained):
                 raise ValueError(
                     f"--target-lang {target}: the prompts of this checkpoint were trained on {', '.join(trained)} alone, nothing "
@@ -293,15 +269,14 @@ class SGATranslationTask(TranslationTask):
             logger.info(
                 f"zero-shot: {pair} is none of the pairs that the prompts were trained on: {', '.join(trained)}"
             )
+        super().load_state_dict(state_dict)
 
     def get_checkpoint_dict(self) -> Dict[str, Any]:
         """What fairseq hands back when a run is resumed, which it does not do with the task's state.
 
-        It looks under the name of the task's class: the state stands under the name of each SGA task, whichever of them goes on.
+        It looks under the name of the task's class: either SGA task may go on.
         """
-        state = self.state_dict()
-        tasks = (SGATranslationTask, *SGATranslationTask.__subclasses__(), type(self))
-        return {task.__name__: state for task in tasks}
+        return dict.fromkeys(("SGATranslationTask", "SGATranslationMultiTask"), self.state_dict())
 
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
         """Called when a run is resumed.
@@ -335,14 +310,6 @@ def pack_weights(models: List[Any]) -> None:
             )
 
 
-def forget_defaults(cfg: Any) -> None:
-    """Checkpoints of earlier versions hold the defaults of two options as if they had been given, without what they need."""
-    if not cfg.iter_decode_ctc_beam:
-        cfg.iter_decode_ctc_candidates = None
-    if not cfg.rerank_at:
-        cfg.rerank_at_weight = None
-
-
 @contextmanager
 def changed(cfg: Any, **values: Any) -> Iterator[None]:
     """Set options for the length of a block: stock code reads them from the config."""
@@ -370,8 +337,18 @@ def check_same_pairs(own: List[str], trained: Optional[List[str]], origin: str) 
         )
 
 
-def bleu_of(meters: Any, prefix: str = "_bleu") -> float:
-    """BLEU of the sums that validation has logged, 0 without a single token."""
+def log_bleu(logs: List[Dict[str, Any]], prefix: str, name: str) -> None:
+    """Log the sums that BLEU needs, summed over ``logs`` under ``prefix``, and BLEU itself as ``name``."""
+    sums = {key: sum(float(log.get(f"{prefix}_{key}", 0)) for log in logs) for key in BLEU_SUMS}
+    for kind in ("counts", "totals"):
+        metrics.log_scalar(f"{prefix}_{kind}", np.array([sums[f"{kind}_{n}"] for n in range(EVAL_BLEU_ORDER)]))
+    for kind in ("sys_len", "ref_len"):
+        metrics.log_scalar(f"{prefix}_{kind}", sums[kind])
+    metrics.log_derived(name, partial(bleu_of, prefix=prefix))
+
+
+def bleu_of(meters: Any, prefix: str) -> float:
+    """BLEU of the sums that :func:`log_bleu` has logged, 0 without a single token."""
     counts, totals, sys_len, ref_len = (
         meters[f"{prefix}_{name}"].sum for name in ("counts", "totals", "sys_len", "ref_len")
     )

@@ -11,7 +11,6 @@ from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
-from fairseq.tasks.translation import EVAL_BLEU_ORDER
 from omegaconf import II
 
 from ..data.data_bins import check_dictionaries
@@ -25,6 +24,7 @@ from .sga_translation import (
     bleu_of,
     changed,
     check_same_pairs,
+    log_bleu,
 )
 
 logger = logging.getLogger(__name__)
@@ -161,26 +161,17 @@ class SGATranslationMultiTask(SGATranslationTask):
         return loss, sample_size, logged
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """Stock metrics, BLEU of each pair, and their mean as ``bleu``."""
+        """Stock metrics, BLEU of each pair, and as ``bleu`` their mean, in which each pair has the same weight."""
         super().reduce_metrics(logging_outputs, criterion)
         pairs = [
             pair for pair in self.trained_pairs() if any(f"_bleu_{pair}_sys_len" in log for log in logging_outputs)
         ]
         for pair in pairs:
-            prefix = f"_bleu_{pair}"
-            sums = {name: sum(float(log.get(f"{prefix}_{name}", 0)) for log in logging_outputs) for name in BLEU_SUMS}
-            for kind in ("counts", "totals"):
-                metrics.log_scalar(f"{prefix}_{kind}", np.array([sums[f"{kind}_{n}"] for n in range(EVAL_BLEU_ORDER)]))
-            for kind in ("sys_len", "ref_len"):
-                metrics.log_scalar(f"{prefix}_{kind}", sums[kind])
-            metrics.log_derived(f"bleu_{pair}", lambda meters, prefix=prefix: bleu_of(meters, prefix))
+            log_bleu(logging_outputs, f"_bleu_{pair}", f"bleu_{pair}")
         if pairs:
-            metrics.log_derived("bleu", lambda meters: _mean_bleu(meters, pairs))
-
-
-def _mean_bleu(meters: Any, pairs: List[str]) -> float:
-    """Mean over the pairs, each with the same weight however many sentences it has."""
-    return round(float(np.mean([bleu_of(meters, f"_bleu_{pair}") for pair in pairs])), 2)
+            metrics.log_derived(
+                "bleu", lambda meters: round(float(np.mean([bleu_of(meters, f"_bleu_{pair}") for pair in pairs])), 2)
+            )
 
 
 def parse_pairs(text: Optional[str]) -> List[Tuple[str, str]]:

@@ -1,29 +1,19 @@
 """``gpt_msp``: a frozen causal language model prompted to translate in three stages, the comparison system of SGA's Table 1."""
 
-import logging
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import (
-    FairseqEncoder,
-    FairseqEncoderDecoderModel,
-    FairseqIncrementalDecoder,
-    register_model,
-    register_model_architecture,
-)
+from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder, register_model
 from torch import Tensor, nn
 
 from ...modules.empty_sources import refuse_empty_sources
-from ...modules.frozen import MARKER, Frozen
-from ...modules.model_options import set_architecture
+from ...modules.frozen import Frozen, log_sizes
+from ...modules.model_options import register_architectures, set_architecture
 from ...modules.prefix_decoder import PrefixDecoder, State
-from ...modules.prefix_encoder import Prefix
-from ...modules.prompts import Prompts
-from .gpt_pretrained import OPTION, SIZES, build_frozen
-
-logger = logging.getLogger(__name__)
+from ...modules.prompts import Prompts, join_prefixes
+from .gpt_pretrained import SIZES, build_frozen
 
 STARTED = "gpt_msp.started"
 """Entry of the incremental state: prefix and earlier tokens are in the caches of the layers."""
@@ -79,16 +69,6 @@ ARCHITECTURES: Dict[str, Dict[str, int]] = {
 """Defaults of each --arch. Sizes are those of the file; gpt_msp_mgpt makes sure that it is the paper's mGPT of 560M parameters."""
 
 
-def with_prompts(prompts: Prefix, context: Prefix) -> Prefix:
-    """[prompts, context] for every layer: (1, H, P, D) and (B, H, S, D) -> (B, H, P + S, D)."""
-    joined = []
-    for own, other in zip(prompts, context):
-        joined.append(
-            tuple(torch.cat([mine.expand(other[0].size(0), -1, -1, -1), past], dim=2) for mine, past in zip(own, other))
-        )
-    return joined  # type: ignore[return-value]
-
-
 class TwoReadings(FairseqEncoder):
     """Encoding and re-encoding: the language model reads the source twice, the second time with the first in sight.
 
@@ -128,7 +108,7 @@ class TwoReadings(FairseqEncoder):
         self.lm.run(src_tokens, prompts, state=state)
         first = self.lm.kept(state, skip=length)
 
-        prefix = with_prompts(self.re_encoding(), first)
+        prefix = join_prefixes(self.re_encoding(), first)
         mask = torch.cat([padding.new_zeros(padding.size(0), length), padding], dim=1)
         state = {}
         self.lm.run(src_tokens, prefix, mask, state)
@@ -193,7 +173,7 @@ class PromptedDecoder(FairseqIncrementalDecoder):
             hidden = self.lm.run(prev_output_tokens, state=incremental_state, step=True)
         else:
             padding = encoder_out["encoder_padding_mask"][0]
-            prefix = with_prompts(self.decoding(), list(zip(encoder_out["keys"], encoder_out["values"])))
+            prefix = join_prefixes(self.decoding(), list(zip(encoder_out["keys"], encoder_out["values"])))
             mask = torch.cat([padding.new_zeros(padding.size(0), self.decoding.key.size(1)), padding], dim=1)
             hidden = self.lm.run(prev_output_tokens, prefix, mask, incremental_state)
             if incremental_state is not None:
@@ -247,26 +227,8 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
         model = cls(
             TwoReadings(frozen, dictionary, prompts(), prompts()), PromptedDecoder(frozen, dictionary, prompts())
         )
-        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-        logger.info("%d trainable parameters, %d frozen", trained, sum(p.numel() for p in frozen.parameters()))
+        log_sizes(model)
         return model
-
-    def load_state_dict(self, state_dict: Dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
-        """Load the trained part.
-
-        Raises:
-            ValueError: it was trained on another language model.
-        """
-        start = "decoder.frozen." + MARKER
-        frozen = self.decoder.frozen
-        for found in (key[len(start) :] for key in state_dict if key.startswith(start)):
-            if found != frozen.fingerprint:
-                raise ValueError(
-                    f"this checkpoint was trained on another language model: its fingerprint is {found}, that of {frozen.source} "
-                    f"is {frozen.fingerprint}; give the model it was trained on with {OPTION} (when decoding: --model-overrides "
-                    "\"{'pretrained_gpt': 'PATH'}\"), and the same dictionary"
-                )
-        return super().load_state_dict(state_dict, *args, **kwargs)
 
 
 def check_config(cfg: GPTMSPConfig) -> None:
@@ -285,12 +247,4 @@ def check_config(cfg: GPTMSPConfig) -> None:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {value}")
 
 
-def _register(name: str, defaults: Dict[str, int]) -> None:
-    @register_model_architecture("gpt_msp", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    if _name != "gpt_msp":
-        _register(_name, _defaults)
+register_architectures("gpt_msp", ARCHITECTURES)

@@ -2,17 +2,18 @@
 
 from argparse import Namespace
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from fairseq.models import BaseFairseqModel, register_model
 from fairseq.models.transformer import Embedding, TransformerDecoder, TransformerEncoder, base_architecture
 from torch import Tensor
 
 from ...modules.blank import check_blank
-from ...modules.model_options import check_slots_task, set_architecture
-from ...ops.ctc import BestPath, linear_best_path
+from ...modules.model_options import check_slots_task, register_architectures, set_architecture
+from ...ops.ctc import BestPath, linear_best_path, linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
+from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 
 
 @dataclass
@@ -35,31 +36,15 @@ class NATCTCConfig(FairseqDataclass):
     ctc_blank: str = field(default="<s>", metadata={"help": "dictionary symbol used as CTC blank"})
 
 
+def _sizes(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int, dropout: float) -> Dict[str, Any]:
+    sizes = {"encoder_layers": layers, "decoder_layers": layers, "embed_dim": embed_dim, "ffn_embed_dim": ffn_embed_dim}
+    return {**sizes, "attention_heads": attention_heads, "dropout": dropout}
+
+
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "nat_ctc_tiny": {
-        "encoder_layers": 3,
-        "decoder_layers": 3,
-        "embed_dim": 128,
-        "ffn_embed_dim": 512,
-        "attention_heads": 4,
-        "dropout": 0.1,
-    },
-    "nat_ctc": {
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "embed_dim": 512,
-        "ffn_embed_dim": 2048,
-        "attention_heads": 8,
-        "dropout": 0.1,
-    },
-    "nat_ctc_big": {
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "embed_dim": 1024,
-        "ffn_embed_dim": 4096,
-        "attention_heads": 16,
-        "dropout": 0.3,
-    },
+    "nat_ctc_tiny": _sizes(3, 128, 512, 4, dropout=0.1),
+    "nat_ctc": _sizes(6, 512, 2048, 8, dropout=0.1),
+    "nat_ctc_big": _sizes(6, 1024, 4096, 16, dropout=0.3),
 }
 """Defaults of each --arch; nat_ctc_big is Transformer-big with the paper's dropout."""
 
@@ -101,6 +86,7 @@ class NATCTCModel(BaseFairseqModel):
     Source: the "Transformer (NAT) + CTC" rows of SGA's Table 1; Libovicky and Helcl 2018, section 3.
     """
 
+    alignment = "ctc"
     has_denoiser = False
 
     def __init__(self, encoder: TransformerEncoder, decoder: SlotDecoder, upsample: int, blank: int, positions: int):
@@ -151,32 +137,16 @@ class NATCTCModel(BaseFairseqModel):
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
-        reduce: Callable[..., Tuple[Tensor, Optional[BestPath]]],
-        corrupt: Any = None,
-        unroll: int = 1,
-        prev_output_tokens: Optional[Tensor] = None,
-    ) -> Dict[str, Tensor]:
-        """CTC loss of a batch.
-
-        Args:
-            src_tokens: (B, S) int64.
-            src_lengths: (B,) int64.
-            reduce: the criterion's loss on (hidden, weight, bias, lengths, want best).
-            corrupt: unused, there is no denoiser.
-            unroll: unused, there is no denoiser.
-            prev_output_tokens: unused, part of fairseq's batches.
-
-        Returns:
-            ``alignment``: (B,) nats.
-        """
-        lengths = self.slot_lengths(src_lengths)
-        hidden = self.align(self.encode(src_tokens), lengths)
-        loss, _ = reduce(hidden, self.decoder.output_projection.weight, None, lengths, False)
-        return {"alignment": loss}
-
-    def get_targets(self, sample: Dict[str, Any], net_output: Any) -> Tensor:
-        """The sample's targets. (B, S)."""
-        return sample["target"]
+        targets: Tensor,
+        target_lengths: Tensor,
+        chunk_size: int = DEFAULT_CHUNK_SIZE,
+        **_: Any,
+    ) -> Tuple[Dict[str, Tensor], Tensor]:
+        """CTC loss of a batch; arguments and results are those of the SGA model, options of its denoiser are ignored."""
+        slots = self.slot_lengths(src_lengths)
+        hidden, weight = self.align(self.encode(src_tokens), slots), self.decoder.output_projection.weight
+        loss = linear_ctc_loss(hidden, weight, None, targets, slots, target_lengths, self.blank, chunk_size)
+        return {"alignment": loss}, slots
 
 
 def check_config(cfg: NATCTCConfig) -> None:
@@ -216,12 +186,4 @@ def stock_options(cfg: NATCTCConfig) -> Namespace:
     return args
 
 
-def _register(name: str, defaults: Dict[str, Any]) -> None:
-    @register_model_architecture("nat_ctc", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    if _name != "nat_ctc":
-        _register(_name, _defaults)
+register_architectures("nat_ctc", ARCHITECTURES)

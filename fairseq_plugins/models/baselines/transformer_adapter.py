@@ -1,20 +1,18 @@
 """``transformer_adapter``: language-specific adapters in a frozen multilingual transformer, for comparison with SGA."""
 
-from argparse import Namespace
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.data.multilingual.multilingual_utils import get_lang_tok
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModel
-from omegaconf import OmegaConf
 from torch import nn
 
 from ...checkpoints.starting import left_closed
 from ...modules.filled_model import FilledModel
-from ...modules.model_options import set_architecture, writable
+from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
 from . import adapter_backbone
 from .adapter_backbone import OPTION
 from .adapter_sides import AdapterDecoder, AdapterEncoder, AdapterPlan
@@ -59,17 +57,9 @@ class TransformerAdapterOptions(FairseqDataclass):
 OPTIONS = {one.name: one.default for one in fields(TransformerAdapterOptions) if one.name != "_name"}
 
 
-def _sides(layers: int, embed_dim: int, ffn_embed_dim: int, heads: int, dropout: float) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"dropout": dropout}
-    for side in ("encoder", "decoder"):
-        found[f"{side}_layers"], found[f"{side}_embed_dim"] = layers, embed_dim
-        found[f"{side}_ffn_embed_dim"], found[f"{side}_attention_heads"] = ffn_embed_dim, heads
-    return found
-
-
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "transformer_adapter_tiny": {**_sides(3, 128, 512, 4, 0.1), "adapter_width": 128},
-    "transformer_adapter": {**_sides(12, 1024, 4096, 16, 0.3), "adapter_width": 1024},
+    "transformer_adapter_tiny": same_sides(3, 128, 512, 4, dropout=0.1, adapter_width=128),
+    "transformer_adapter": same_sides(12, 1024, 4096, 16, dropout=0.3, adapter_width=1024),
 }
 """Defaults of each --arch; transformer_adapter is the paper's: Transformer-big with 12 + 12 layers."""
 
@@ -105,8 +95,7 @@ class TransformerAdapterModel(FilledModel, TransformerModel):
             set_architecture(args, {**OPTIONS, "adapter_width": ARCHITECTURES["transformer_adapter"]["adapter_width"]})
             _check(args)
             args.encoder_adapters, args.decoder_adapters = (",".join(names) for names in _languages(args, task))
-        # A namespace in any case: the stock model loses what it does not know of a hydra configuration.
-        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
+        plain = as_namespace(args)
         plain.adapter_tokens = _tokens(task)
         try:
             model: TransformerAdapterModel = super().build_model(plain, task)
@@ -220,11 +209,4 @@ def _plan(args: Any, side: str) -> AdapterPlan:
     )
 
 
-def _register(name: str, defaults: Dict[str, Any]) -> None:
-    @register_model_architecture("transformer_adapter", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    _register(_name, _defaults)
+register_architectures("transformer_adapter", ARCHITECTURES)

@@ -1,17 +1,15 @@
 """``transformer_from_xlmr``: an autoregressive transformer whose encoder starts as an XLM-R, for comparison with SGA."""
 
 import logging
-from argparse import Namespace
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Dict, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ... import checkpoints
@@ -29,7 +27,7 @@ from ...checkpoints.loading import LoadReport
 from ...checkpoints.starting import left_closed
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledModel
-from ...modules.model_options import set_architecture, writable
+from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
 
 logger = logging.getLogger(__name__)
 
@@ -75,22 +73,13 @@ _SHAPE: Dict[str, Any] = {
     "no_scale_embedding": True,
     "layernorm_embedding": True,
 }
-_POSITIONS = 512
-
-
-def _sides(layers: int, embed_dim: int, ffn_embed_dim: int, heads: int) -> Dict[str, Any]:
-    found: Dict[str, Any] = {**_SHAPE, "max_source_positions": _POSITIONS, "max_target_positions": _POSITIONS}
-    for side in ("encoder", "decoder"):
-        found[f"{side}_layers"], found[f"{side}_embed_dim"] = layers, embed_dim
-        found[f"{side}_ffn_embed_dim"], found[f"{side}_attention_heads"] = ffn_embed_dim, heads
-    return found
-
+_POSITIONS = {"max_source_positions": 512, "max_target_positions": 512}
 
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "transformer_from_xlmr": _sides(12, 768, 3072, 12),
-    "transformer_from_xlmr_tiny": _sides(4, 256, 1024, 4),
-    "transformer_from_xlmr_base": _sides(12, 768, 3072, 12),
-    "transformer_from_xlmr_large": _sides(24, 1024, 4096, 16),
+    "transformer_from_xlmr": same_sides(12, 768, 3072, 12, **_SHAPE, **_POSITIONS),
+    "transformer_from_xlmr_tiny": same_sides(4, 256, 1024, 4, **_SHAPE, **_POSITIONS),
+    "transformer_from_xlmr_base": same_sides(12, 768, 3072, 12, **_SHAPE, **_POSITIONS),
+    "transformer_from_xlmr_large": same_sides(24, 1024, 4096, 16, **_SHAPE, **_POSITIONS),
 }
 """Defaults of each --arch; the decoder has as many layers as the encoder unless the command line says otherwise. The plain
 name is base. With
@@ -152,8 +141,7 @@ class TransformerFromXLMRModel(FilledModel, TransformerModel):
             raise ValueError(
                 f"--embedding-mismatch must be one of {', '.join(policies)}; got {args.embedding_mismatch}"
             )
-        # A namespace in any case: the stock model loses what it does not know of a hydra configuration.
-        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
+        plain = as_namespace(args)
         model: TransformerFromXLMRModel = super().build_model(plain, task)
         path = args.pretrained_xlmr
         if path:
@@ -235,11 +223,4 @@ def check_wiring(args: Any, origin: str) -> None:
         raise ValueError(f"{origin} is wired otherwise than the command line says: {', '.join(wrong)}")
 
 
-def _register(name: str, defaults: Dict[str, Any]) -> None:
-    @register_model_architecture("transformer_from_xlmr", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    _register(_name, _defaults)
+register_architectures("transformer_from_xlmr", ARCHITECTURES)

@@ -1,13 +1,35 @@
-"""Semantic guidance: layer outputs of one unit as keys and values of the others."""
+"""Semantic guidance: layer outputs of the encoder unit as keys and values of the other units."""
+
+from typing import NamedTuple, Optional, Tuple
 
 from torch import Tensor, nn
 
 from ...modules.linear import Linear
-from ...modules.prefix_encoder import split_heads
+from ...modules.prefix_encoder import Prefix, split_heads
+
+
+class Guidance(NamedTuple):
+    """Semantic guidance of a batch (Eq. 2).
+
+    Attributes:
+        prefix: one (keys, values) pair per layer, each (B, H, S, C / H).
+        padding_mask: (B, S) bool, True = source padding.
+        length_log_probs: (B, N) nats, of the length predictor (column j: j + 1 tokens); None without one.
+    """
+
+    prefix: Prefix
+    padding_mask: Tensor
+    length_log_probs: Optional[Tensor] = None
+
+    def select(self, rows: Tensor) -> "Guidance":
+        """Keep some sentences. rows: (B',) int64."""
+        prefix = [(key.index_select(0, rows), value.index_select(0, rows)) for key, value in self.prefix]
+        lengths = None if self.length_log_probs is None else self.length_log_probs.index_select(0, rows)
+        return Guidance(prefix, self.padding_mask.index_select(0, rows), lengths)
 
 
 class SemanticProjection(nn.Module):
-    """W_K and W_V, shared by all layers: the encoder unit's layer outputs become keys and values for the other units.
+    """W_K and W_V, shared by all layers.
 
     Source: SGA Eq. 2. The biases are the authors' code's; with them the trainable sizes are those the paper reports.
     """
@@ -17,11 +39,10 @@ class SemanticProjection(nn.Module):
         self.heads = heads
         self.key = Linear(embed_dim, embed_dim)
         self.value = Linear(embed_dim, embed_dim)
-        nn.init.xavier_uniform_(self.key.weight)
-        nn.init.xavier_uniform_(self.value.weight)
-        nn.init.zeros_(self.key.bias)
-        nn.init.zeros_(self.value.bias)
+        for linear in (self.key, self.value):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
 
-    def forward(self, hidden: Tensor) -> "tuple[Tensor, Tensor]":
+    def forward(self, hidden: Tensor) -> Tuple[Tensor, Tensor]:
         """(B, S, C) -> keys and values, each (B, H, S, C / H)."""
         return split_heads(self.key(hidden), self.heads), split_heads(self.value(hidden), self.heads)
