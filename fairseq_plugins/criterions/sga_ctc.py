@@ -2,7 +2,7 @@
 
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, List, Tuple, Type
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from ..ops.ctc import alignable
 from ..ops.noise import SlotAlphabet, corrupt_slots, parse_noise_mix
 from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size
+from ..options import option
 
 logger = logging.getLogger(__name__)
 
@@ -27,20 +28,15 @@ CRITERIONS = {"ctc": "sga_ctc", "mask_predict": "sga_mask_predict"}
 class SGACTCConfig(FairseqDataclass):
     """Options of the SGA loss."""
 
-    denoise_noise: float = field(
-        default=0.2,
-        metadata={"help": "up to this share of the denoiser's input slots is disturbed in training, in [0, 1]"},
+    denoise_noise: float = option(
+        0.2, "up to this share of the denoiser's input slots is disturbed in training, in [0, 1]"
     )
-    denoise_noise_mix: str = field(
-        default="blank=0.4,random=0.3,sentence=0.3",
-        metadata={
-            "help": "shares of the noise: blank (deletion), random piece, sentence (another token of it), repeat"
-        },
+    denoise_noise_mix: str = option(
+        "blank=0.4,random=0.3,sentence=0.3",
+        "shares of the noise: blank (deletion), random piece, sentence (another token of it), repeat",
     )
-    denoise_unroll: int = field(default=1, metadata={"help": "denoising steps that are trained, at least 1"})
-    ctc_chunk_size: int = field(
-        default=DEFAULT_CHUNK_SIZE, metadata={"help": "vocabulary rows projected at a time; less needs less memory"}
-    )
+    denoise_unroll: int = option(1, "denoising steps that are trained, at least 1")
+    ctc_chunk_size: int = option(DEFAULT_CHUNK_SIZE, "vocabulary rows projected at a time; less needs less memory")
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
@@ -77,11 +73,7 @@ class SGACTCCriterion(FairseqCriterion):
         self.unread_options_reported = False
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch in nats, sample size, and what is logged.
-
-        Raises:
-            ValueError: a model with another ``--alignment``.
-        """
+        """Loss of a batch in nats, sample size, and what is logged; ValueError for a model with another ``--alignment``."""
         targets, lengths = self._targets(sample["target"])
         return self._loss(model, sample, targets, lengths)
 

@@ -1,13 +1,14 @@
 """Criterion ``sga_mask_predict``: mask-predict for the alignment, its length, and CTC on the denoised output."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.criterions import register_criterion
 from torch import Tensor
 
 from ..ops.mask_predict import draw_masks, draw_masks_by_ratio
+from ..options import option
 from .sga_ctc import SGACTCConfig, SGACTCCriterion
 
 
@@ -15,29 +16,23 @@ from .sga_ctc import SGACTCConfig, SGACTCCriterion
 class SGAMaskPredictConfig(SGACTCConfig):
     """Options of the loss for free generation; those of the denoiser are sga_ctc's."""
 
-    length_loss_weight: float = field(
-        default=1.0, metadata={"help": "weight of the length's negative log-likelihood, one term a sentence; 0 or more"}
+    length_loss_weight: float = option(
+        1.0, "weight of the length's negative log-likelihood, one term a sentence; 0 or more"
     )
-    label_smoothing: float = field(
-        default=0.0,
-        metadata={
-            "help": "smoothing of the masked tokens' cross-entropy, in [0, 1); the authors' code has 0.1. alignment_nll_loss is "
-            "logged beside it"
-        },
+    label_smoothing: float = option(
+        0.0,
+        "smoothing of the masked tokens' cross-entropy, in [0, 1); the authors' code has 0.1. alignment_nll_loss is "
+        "logged beside it",
     )
-    min_mask_ratio: Optional[float] = field(
-        default=None,
-        metadata={
-            "help": "mask each target token with the probability max(this, U), in [0, 1]; each sentence draws its U, uniform over "
-            "(0, 1). The authors' code has 0.2. When not given, the number of masked tokens is uniform over 1 .. N"
-        },
+    min_mask_ratio: Optional[float] = option(
+        None,
+        "mask each target token with the probability max(this, U), in [0, 1]; each sentence draws its U, uniform over "
+        "(0, 1). The authors' code has 0.2. When not given, the number of masked tokens is uniform over 1 .. N",
     )
-    denoise_all_positions: bool = field(
-        default=False,
-        metadata={
-            "help": "the denoiser is trained on the alignment's best token at every position, as in the authors' code; otherwise "
-            "on the true token where none was masked"
-        },
+    denoise_all_positions: bool = option(
+        False,
+        "the denoiser is trained on the alignment's best token at every position, as in the authors' code; otherwise "
+        "on the true token where none was masked",
     )
 
 
@@ -80,11 +75,7 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
         self.weights["length"] = cfg.length_loss_weight
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch in nats, sample size, and what is logged.
-
-        Raises:
-            ValueError: a model with another ``--alignment``; a target that has more tokens than the model has lengths.
-        """
+        """Loss of a batch in nats, sample size, and what is logged."""
         targets, lengths = self._targets(sample["target"])
         masked = self._draw_masks(lengths, targets.size(1))
         smoothing, read_all = self.cfg.label_smoothing, self.cfg.denoise_all_positions
@@ -94,6 +85,6 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
         return loss, sample_size, {**logged, "nmasked": int(masked.sum())}
 
     def _draw_masks(self, lengths: Tensor, size: int) -> Tensor:
-        """Which tokens are to be predicted. lengths: (B,). Returns (B, T) bool, True = masked."""
+        """Which tokens are to be predicted. lengths: (B,). Returns (B, size) bool, True = masked."""
         least = self.cfg.min_mask_ratio
         return draw_masks(lengths, size) if least is None else draw_masks_by_ratio(lengths, size, least)

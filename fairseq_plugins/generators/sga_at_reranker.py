@@ -32,10 +32,7 @@ class RerankOptions(NamedTuple):
 
 
 def rerank_options(path: Optional[str], weight: Optional[float], length_penalty: float) -> Optional[RerankOptions]:
-    """Fill the default of what was not given (None), and check the options; no file is read.
-
-    Returns:
-        None without ``--rerank-at``.
+    """Fill the default of what was not given (None), and check the options; no file is read. None without ``--rerank-at``.
 
     Raises:
         ValueError: naming option, value and valid range; a weight without a model.
@@ -107,15 +104,15 @@ class ATReranker:
 
     @torch.no_grad()
     def rescore(self, sources: Tensor, sentences: Hypotheses) -> Hypotheses:
-        """Order the hypotheses by both models.
+        """Order the hypotheses of each source by falling ``score`` of both models.
+
+        They get ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats, and ``positional_scores``
+        that are
+        equal shares of the new ``score``.
 
         Args:
             sources: (B, S) int64, padded anywhere, with or without ``<s>``.
             sentences: of each source its hypotheses, with ``tokens`` and ``ctc_score``.
-
-        Returns:
-            The same, by falling ``score``; with ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats,
-            and ``positional_scores`` that are equal shares of the new ``score``.
 
         Raises:
             ValueError: a source or a hypothesis is longer than the model's positions.
@@ -175,11 +172,7 @@ class ATReranker:
 
 
 def load_at(paths: List[str], option: str, data: Optional[str]) -> Tuple[List[Any], Any, Any]:
-    """Models, configuration and task by fairseq's loader; the dictionaries of ``data`` where the training's are gone.
-
-    Raises:
-        ValueError: neither has dictionaries, or the model has other sizes than ``data`` asks for.
-    """
+    """Models, configuration and task by fairseq's loader; the dictionaries of ``data`` where the training's are gone."""
     try:
         return checkpoint_utils.load_model_ensemble_and_task(paths)
     except FileNotFoundError as error:
@@ -195,11 +188,7 @@ def load_at(paths: List[str], option: str, data: Optional[str]) -> Tuple[List[An
 
 
 def check_dictionary(path: str, own: Dictionary, other: Dictionary) -> None:
-    """Compare two dictionaries; ``<mask>``, which the tasks of masked LMs add at the end, may be missing.
-
-    Raises:
-        ValueError: an entry differs, or one has more.
-    """
+    """Raise ValueError where two dictionaries differ; ``<mask>``, which tasks of masked LMs add at the end, may be missing."""
     sides = [symbols[:-1] if symbols[-1] == "<mask>" else symbols for symbols in (own.symbols, other.symbols)]
     remedy = "train it on a data-bin made with the same dict.txt"
     for index, (left, right) in enumerate(zip(*sides)):

@@ -62,14 +62,9 @@ HINTS = {"lenpen": "; --rerank-at reads it", "iter_decode_with_external_reranker
 
 
 def refuse_search_options(args: Any, reranked: bool) -> None:
-    """Compare fairseq's generation options with what decoding in parallel can do; ``--beam`` is let pass, every recipe has it.
+    """Raise ValueError for an option of fairseq's generation that nothing would read.
 
-    Args:
-        args: fairseq's generation options; one that is missing is at its default.
-        reranked: with ``--rerank-at``, which reads ``--lenpen``.
-
-    Raises:
-        ValueError: an option that nothing would read; names it, its value and the valid one.
+    ``--beam`` is let pass, every recipe has it; a missing option is at its default; ``--rerank-at`` reads ``--lenpen``.
     """
     for name, default in UNREAD_OPTIONS.items():
         value = getattr(args, name, default)
@@ -82,11 +77,7 @@ def refuse_search_options(args: Any, reranked: bool) -> None:
 
 
 def refuse_retained_dropout(args: Any, models: List[Any]) -> None:
-    """fairseq keeps dropout while decoding in its own modules alone; those of SGA's units are not among them.
-
-    Raises:
-        ValueError: ``--retain-dropout`` with a model that has none of fairseq's modules.
-    """
+    """Raise ValueError for ``--retain-dropout`` with SGA: fairseq keeps dropout while decoding in its own modules alone."""
     if getattr(args, "retain_dropout", False):
         for model in models:
             if not any(isinstance(module, FairseqDropout) for module in model.modules()):
@@ -99,12 +90,9 @@ class DenoisingGenerator:
     """Base of the generators: checks, denoising loop, hypotheses.
 
     A sentence leaves the batch as soon as a denoising pass leaves its output slots unchanged: its result does not depend on
-    what else is in the batch. One whose outputs come in a cycle (a third of the sentences of a briefly trained model) leaves with
+    what else is in the batch. One whose outputs come in a cycle (a third of the sentences of a briefly trained model) leaves
+    with
     the output that the last allowed pass would give, after fewer passes.
-
-    Args:
-        tgt_dict: target dictionary.
-        options: see :class:`IterationOptions`.
 
     Source: SGA section 4.4, last paragraph of the decoding loop (Eq. 6).
     """
@@ -117,11 +105,7 @@ class DenoisingGenerator:
         self.symbols_to_strip_from_output = {tgt_dict.bos(), tgt_dict.eos(), tgt_dict.pad(), tgt_dict.index("<mask>")}
 
     def only_model(self, models: List[Any], prefix_tokens: Optional[Tensor], constraints: Optional[Tensor]) -> Any:
-        """The one model, in evaluation mode.
-
-        Raises:
-            ValueError: several models, target prefixes or constraints.
-        """
+        """The one model, in evaluation mode; ValueError for several models, target prefixes or constraints."""
         if len(models) != 1:
             raise ValueError(f"SGA decodes with one model; got {len(models)} in --path (average checkpoints instead)")
         if prefix_tokens is not None or constraints is not None:
@@ -139,13 +123,11 @@ class DenoisingGenerator:
         steps: Tensor,
         history: Optional[List[BestPath]],
     ) -> BestPath:
-        """Run denoising passes on the sentences that still change, at first with what the alignment gave.
+        """Run denoising passes on the sentences that still change.
 
         Args:
-            model: an SGA model with a denoiser.
-            guidance: of the whole batch.
             lengths: (B,) int64, slots.
-            path: (B, T).
+            path: what the alignment gave, (B, T).
             steps: (B,) int64, the passes of each sentence; counted in place.
             history: gets the output after each pass, unless None.
 

@@ -29,12 +29,6 @@ class BeamOptions(NamedTuple):
 def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: bool) -> BeamOptions:
     """Fill the default of what was not given (None), and compare the options with each other.
 
-    Args:
-        size: ``--iter-decode-ctc-beam``.
-        candidates: ``--iter-decode-ctc-candidates``.
-        nbest: ``--nbest``.
-        reranked: with ``--rerank-at``.
-
     Raises:
         ValueError: naming option, value and valid range; candidates without a beam.
     """
@@ -61,14 +55,9 @@ def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: boo
 class SGAGenerator(DenoisingGenerator):
     """Batched decoding with the interface of fairseq's generators; see :class:`~.sga_denoising.DenoisingGenerator`.
 
-    With a beam, the states of each sentence's last pass are searched for the outputs with the most probability, summed over their
-    alignments; the passes before it go on from the best path, as without a beam.
-
-    Args:
-        tgt_dict: target dictionary.
-        options: of the denoising passes.
-        beam: of the search.
-        reranker: orders what the search finds.
+    With a beam, the states of each sentence's last pass are searched for the outputs with the most probability, summed over
+    their
+    alignments; the passes before it go on from the best path, as without a beam. A reranker orders what the search finds.
     """
 
     def __init__(
@@ -93,15 +82,13 @@ class SGAGenerator(DenoisingGenerator):
         """Translate a batch with one SGA model; target prefixes and constraints are not supported.
 
         Returns:
-            One hypothesis a sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of the
+            One hypothesis per sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of
+            the
             slots, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
-            With a beam up to ``nbest``, by falling ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and
+            With a beam up to ``nbest``, by falling ``score``, distinct, without special symbols (``<unk>`` is text):
+            ``score`` and
             ``ctc_score`` are the log-probability of the output over all its alignments, in nats, ``positional_scores`` equal
-            shares of it (CTC gives none a token). A sentence that has fewer outputs has fewer hypotheses. With a reranker see
-            :meth:`.sga_at_reranker.ATReranker.rescore`.
-
-        Raises:
-            ValueError: several models, target prefixes or constraints.
+            shares of it (CTC gives none per token). A sentence that has fewer outputs has fewer hypotheses.
         """
         model = self.only_model(models, prefix_tokens, constraints)
         net_input = sample["net_input"]

@@ -60,15 +60,12 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
     """Mask-predict, then the denoiser; with the interface of fairseq's generators.
 
     The most probable lengths of a sentence are decoded side by side; the one whose tokens have the best mean log-probability
-    goes on. Its tokens are duplicated and denoised as in :class:`~.sga_generator.SGAGenerator`; with ``--iter-decode-max-iter 0``
+    goes on. Its tokens are duplicated and denoised as in :class:`~.sga_generator.SGAGenerator`; with ``--iter-decode-max-iter
+    0``
     or without a denoiser they are the result as they are (nothing is collapsed: mask-predict has no blank).
 
-    Args:
-        tgt_dict: target dictionary.
-        options: of the denoising passes.
-        mask_predict: see :func:`mask_predict_options`.
-
-    Source: SGA sections 4.3 and 4.4; Ghazvininejad et al. 2019 (CMLM), section 3. Several lengths are CMLM's, the authors' code of
+    Source: SGA sections 4.3 and 4.4; Ghazvininejad et al. 2019 (CMLM), section 3. Several lengths are CMLM's, the authors'
+    code of
     SGA has one.
     """
 
@@ -87,11 +84,9 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         """Generate for a batch with one SGA model; target prefixes and constraints are not supported.
 
         Returns:
-            One hypothesis a sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without denoising
+            One hypothesis per sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without
+            denoising
             that of the tokens, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
-
-        Raises:
-            ValueError: several models, target prefixes or constraints.
         """
         model = self.only_model(models, prefix_tokens, constraints)
         guidance = model.encode(sample["net_input"]["src_tokens"])
@@ -128,7 +123,7 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         return tokens[best, :longest], log_probs[best, :longest], lengths
 
     def fill(self, model: Any, guidance: Any, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-        """The iterations of mask-predict: everything is masked at first, then the tokens the model is least sure of.
+        """Mask everything at first, then in each iteration the tokens the model is least sure of.
 
         Returns:
             Tokens (B, T) and their log-probabilities (B, T) nats, when they were predicted; 0 in padding.

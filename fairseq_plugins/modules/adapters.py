@@ -10,10 +10,6 @@ from torch import Tensor, nn
 class Adapter(nn.Module):
     """Layer norm, down, ReLU, up; the residual is the caller's. Its output is zero until it is trained.
 
-    Args:
-        embed_dim: C.
-        width: of the bottleneck.
-
     Source: Bapna and Firat 2019, section 3.1.
     """
 
@@ -45,7 +41,7 @@ class RowLanguages:
         self.present: List[int] = []
 
     def set(self, rows: Tensor, active: Optional[Tensor] = None) -> None:
-        """Take those of a batch."""
+        """Take the rows of a batch."""
         self.rows, self.active = rows, active
         self.present = sorted(set(rows.tolist()))
 
@@ -54,8 +50,7 @@ class LanguageAdapters(nn.Module):
     """The adapters after one layer.
 
     Args:
-        languages: their names, in the order of their numbers; no name holds a dot.
-        embed_dim: C.
+        languages: their names without dots, in the order of their numbers.
         width: of the bottleneck.
         current: which rows have which language.
     """

@@ -19,11 +19,7 @@ class FilledModel:
         return done
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the model behind.
-
-        Raises:
-            ValueError: the pretrained file was not read, and no checkpoint of the run was loaded since.
-        """
+        """The forward of the model behind; see :meth:`check_source`."""
         self.check_source()
         return super().forward(*args, **kwargs)  # type: ignore[misc]
 

@@ -47,12 +47,12 @@ class LanguageTags(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, tokens: Tensor, search: bool = False) -> TaggedRows:
-        """Look at a batch.
+        """Look at (B, T) tokens.
 
         Args:
-            tokens: (B, T) int64.
             search: the rows are beams of a search, whose first step has no language token yet. fairseq fills the beams that a
-                forced token leaves over with any token, at a score of minus infinity: only if no row has a language that counts,
+                forced token leaves over with any token, at a score of minus infinity: only if no row has a language that
+                counts,
                 something is wrong.
 
         Raises:

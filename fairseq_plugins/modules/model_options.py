@@ -16,17 +16,12 @@ def writable(args: Any) -> Any:
 
 def as_namespace(args: Any) -> Namespace:
     """Options for a stock model that loses what it does not know of a hydra configuration; a namespace is not copied."""
-    if not OmegaConf.is_config(args):
-        return args
-    return Namespace(**{str(name): value for name, value in dict(OmegaConf.to_container(args)).items()})
+    options: Any = OmegaConf.to_container(args) if OmegaConf.is_config(args) else None
+    return args if options is None else Namespace(**options)
 
 
 def check_slots_task(task: Any, arch: str) -> None:
-    """Models that fill slots are trained and decoded with the tasks for them.
-
-    Raises:
-        ValueError: another task, whose generator writes from left to right.
-    """
+    """Raise ValueError for a model that fills slots with a task whose generator writes from left to right."""
     if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
         raise ValueError(
             f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in decoding; got "

@@ -2,7 +2,7 @@
 
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -21,6 +21,7 @@ from ..generators.sga_denoising import DenoisingGenerator, refuse_retained_dropo
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 from ..ops.linear import MIN_WEIGHTS, is_packed
+from ..options import option
 
 logger = logging.getLogger(__name__)
 
@@ -32,56 +33,39 @@ BLEU_SUMS = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("counts", "total
 class SGATranslationConfig(TranslationConfig):
     """fairseq's translation options; the source is padded on the right."""
 
-    left_pad_source: bool = field(
-        default=False, metadata={"help": "not supported: XLM-R's input is padded on the right"}
+    left_pad_source: bool = option(False, "not supported: XLM-R's input is padded on the right")
+    mask_predict_iterations: Optional[int] = option(
+        None, "decoding with --alignment mask_predict: iterations, at least 1 (4 when not given); a CTC model has 0"
     )
-    mask_predict_iterations: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "decoding with --alignment mask_predict: iterations, at least 1 (4 when not given); a CTC model has 0"
-        },
+    length_beam: Optional[int] = option(
+        None,
+        "decoding with --alignment mask_predict: lengths tried for each sentence, the best by mean log-probability "
+        "goes on (1 when not given)",
     )
-    length_beam: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "decoding with --alignment mask_predict: lengths tried for each sentence, the best by mean log-probability "
-            "goes on (1 when not given)"
-        },
+    iter_decode_ctc_beam: int = option(
+        0,
+        "decoding: CTC prefix beam search in the last pass, this many prefixes; hypotheses (--nbest) then have the "
+        "log-probability of the output. 0 = the best path, whatever --beam says",
     )
-    iter_decode_ctc_beam: int = field(
-        default=0,
-        metadata={
-            "help": "decoding: CTC prefix beam search in the last pass, this many prefixes; hypotheses (--nbest) then have the "
-            "log-probability of the output. 0 = the best path, whatever --beam says"
-        },
+    iter_decode_ctc_candidates: Optional[int] = option(
+        None,
+        "decoding: tokens a slot that --iter-decode-ctc-beam looks at beside the blank, at least 1 (20 when not "
+        "given); refused without a beam",
     )
-    iter_decode_ctc_candidates: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "decoding: tokens a slot that --iter-decode-ctc-beam looks at beside the blank, at least 1 (20 when not "
-            "given); refused without a beam"
-        },
+    rerank_at: Optional[str] = option(
+        None,
+        "decoding: checkpoint of a stock autoregressive model that scores the hypotheses of --iter-decode-ctc-beam "
+        "too; several joined by ':'",
     )
-    rerank_at: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "decoding: checkpoint of a stock autoregressive model that scores the hypotheses of --iter-decode-ctc-beam "
-            "too; several joined by ':'"
-        },
+    rerank_at_weight: Optional[float] = option(
+        None,
+        "share of --rerank-at's log-probability in the score, in [0, 1] (0.5 when not given); the rest is that of CTC. "
+        "Both are divided by the length to the power of --lenpen. Refused without --rerank-at",
     )
-    rerank_at_weight: Optional[float] = field(
-        default=None,
-        metadata={
-            "help": "share of --rerank-at's log-probability in the score, in [0, 1] (0.5 when not given); the rest is that of CTC. "
-            "Both are divided by the length to the power of --lenpen. Refused without --rerank-at"
-        },
-    )
-    pack_weights: bool = field(
-        default=False,
-        metadata={
-            "help": "decoding in float32 on the CPU: keep a second copy of the weights in the layout of the matrix product; faster "
-            "for one sentence or few at a time, for twice the memory of the weights"
-        },
+    pack_weights: bool = option(
+        False,
+        "decoding in float32 on the CPU: keep a second copy of the weights in the layout of the matrix product; faster "
+        "for one sentence or few at a time, for twice the memory of the weights",
     )
 
 
@@ -99,11 +83,7 @@ class SGATranslationTask(TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: SGATranslationConfig, **kwargs: Any) -> "SGATranslationTask":
-        """Read the dictionaries.
-
-        Raises:
-            ValueError: padding on the left, or source and target dictionaries that differ.
-        """
+        """Read the dictionaries; ValueError for padding on the left, or two dictionaries that differ."""
         for name in ("left_pad_source", "left_pad_target"):
             if str(getattr(cfg, name)) == "True":
                 raise ValueError(
@@ -127,11 +107,7 @@ class SGATranslationTask(TranslationTask):
     # ---- Data. ----
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Stock language pairs, with ``<s>`` before the source.
-
-        Raises:
-            ValueError: a source without a token, or in training a target.
-        """
+        """Stock language pairs, with ``<s>`` before the source; ValueError for an empty source, in training also target."""
         # What --truncate-source leaves must have room for <s>.
         with changed(self.cfg, max_source_positions=self.cfg.max_source_positions - 1):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
@@ -172,10 +148,11 @@ class SGATranslationTask(TranslationTask):
     # ---- Model, validation and decoding. ----
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model; a checkpoint written with ``--save-full-model`` brings the frozen weights itself.
+        """Build the model.
 
         Raises:
-            ValueError: ``--pack-weights`` where the model is to be trained: fairseq's optimizers would leave the copies behind; a
+            ValueError: ``--pack-weights`` where the model is to be trained: fairseq's optimizers would leave the copies
+            behind; a
                 checkpoint of a model that does not fill slots.
         """
         if self.cfg.pack_weights and not from_checkpoint:
@@ -205,11 +182,7 @@ class SGATranslationTask(TranslationTask):
     def build_generator(
         self, models: List[Any], args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **kwargs: Any
     ) -> DenoisingGenerator:
-        """Make the generator from fairseq's iterative-decoding options.
-
-        Raises:
-            ValueError: an option that has no meaning here.
-        """
+        """Make the generator from the decoding options; ValueError for one that has no meaning here."""
         cfg, dictionary = self.cfg, self.target_dictionary
         refuse_search_options(args, reranked=bool(cfg.rerank_at))
         refuse_retained_dropout(args, models)
@@ -253,13 +226,13 @@ class SGATranslationTask(TranslationTask):
         return {**super().state_dict(), PAIRS: self.trained_pairs()}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded: say so when its prompts never saw this pair.
+        """Called with a checkpoint that is about to be decoded: log it when its prompts never saw this pair.
 
         Raises:
             ValueError: they never wrote its target language.
         """
-        trained, target = state_dict.get(PAIRS), self.cfg.target_lang
-        for pair in set(self.trained_pairs()) - set(trained) if trained else ():
+        trained, target = state_dict.get(PAIRS) or self.trained_pairs(), self.cfg.target_lang
+        for pair in set(self.trained_pairs()) - set(trained):
             if not any(name.endswith(f"-{target}") for name in trained):
                 raise ValueError(
                     f"--target-lang {target}: the prompts of this checkpoint were trained on {', '.join(trained)} alone, nothing "
@@ -279,20 +252,12 @@ class SGATranslationTask(TranslationTask):
         return dict.fromkeys(("SGATranslationTask", "SGATranslationMultiTask"), self.state_dict())
 
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
-        """Called when a run is resumed.
-
-        Raises:
-            ValueError: it was trained on other pairs.
-        """
+        """Called when a run is resumed; ValueError when it was trained on other pairs."""
         check_same_pairs(self.trained_pairs(), state.get(PAIRS), "the checkpoint to continue")
 
 
 def pack_weights(models: List[Any]) -> None:
-    """What ``--pack-weights`` asks for.
-
-    Raises:
-        ValueError: it cannot be done here; names the option.
-    """
+    """What ``--pack-weights`` asks for; ValueError where it cannot be done."""
     for model in models:
         if not hasattr(model, "pack_weights"):
             raise ValueError(
@@ -324,11 +289,7 @@ def changed(cfg: Any, **values: Any) -> Iterator[None]:
 
 
 def check_same_pairs(own: List[str], trained: Optional[List[str]], origin: str) -> None:
-    """Compare the pairs of a command line with those of a checkpoint, in any order; a checkpoint may not tell.
-
-    Raises:
-        ValueError: they differ.
-    """
+    """Raise ValueError where a command line and a checkpoint name other pairs, in any order; a checkpoint may not tell."""
     if trained and sorted(own) != sorted(trained):
         raise ValueError(
             f"{origin} has prompts trained on {', '.join(trained)}, this command line names {', '.join(own)}; name the same pairs "

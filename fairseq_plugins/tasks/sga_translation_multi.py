@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from omegaconf import II
 from ..data.data_bins import check_dictionaries
 from ..data.pairs_apart import PairsApart
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
+from ..options import option
 from .sga_translation import (
     BLEU_SUMS,
     PAIRS,
@@ -34,18 +35,13 @@ logger = logging.getLogger(__name__)
 class SGATranslationMultiConfig(SGATranslationConfig):
     """Options of ``sga_translation``, the pairs, and how often each is drawn."""
 
-    lang_pairs: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "pairs that are trained and validated together, for example de-en,es-en,fr-en. For decoding any pair is named "
-            "by --source-lang and --target-lang; pairs given there too must be those of the training"
-        },
+    lang_pairs: Optional[str] = option(
+        None,
+        "pairs that are trained and validated together, for example de-en,es-en,fr-en. For decoding any pair is named "
+        "by --source-lang and --target-lang; pairs given there too must be those of the training",
     )
-    sampling_temperature: float = field(
-        default=1.5,
-        metadata={
-            "help": "T of the shares of the pairs in an epoch, n^(1/T), at least 1; 1 = sizes as they are, larger = more equal"
-        },
+    sampling_temperature: float = option(
+        1.5, "T of the shares of the pairs in an epoch, n^(1/T), at least 1; 1 = sizes as they are, larger = more equal"
     )
     seed: int = II("common.seed")
 
@@ -65,11 +61,7 @@ class SGATranslationMultiTask(SGATranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: SGATranslationMultiConfig, **kwargs: Any) -> "SGATranslationMultiTask":
-        """Check the options and read the dictionary.
-
-        Raises:
-            ValueError: malformed pairs, no pair, one of two languages, a temperature below 1, dictionaries that differ.
-        """
+        """Check the options and read the dictionary, which must be that of every language."""
         pairs = parse_pairs(cfg.lang_pairs)
         if (cfg.source_lang is None) != (cfg.target_lang is None):
             raise ValueError(
@@ -94,11 +86,7 @@ class SGATranslationMultiTask(SGATranslationTask):
         return super().trained_pairs() or ["-".join(pair) for pair in self.pairs]
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model.
-
-        Raises:
-            ValueError: a training with ``--source-lang``.
-        """
+        """Build the model; ValueError for a training with ``--source-lang``."""
         if not from_checkpoint and self.cfg.source_lang is not None:
             raise ValueError(
                 f"--source-lang {self.cfg.source_lang} --target-lang {self.cfg.target_lang} name what is decoded; a training takes "
@@ -107,10 +95,8 @@ class SGATranslationMultiTask(SGATranslationTask):
         return super().build_model(cfg, from_checkpoint)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded.
-
-        Raises:
-            ValueError: ``--lang-pairs`` is given and names other pairs than it was trained on.
+        """Called with a checkpoint that is about to be decoded; ``--lang-pairs``, where given, must be those of its
+        training.
         """
         if self.pairs:
             check_same_pairs(["-".join(pair) for pair in self.pairs], state_dict.get(PAIRS), "the checkpoint")
@@ -119,11 +105,7 @@ class SGATranslationMultiTask(SGATranslationTask):
     # ---- Data. ----
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """The pair that is decoded; or all pairs, drawn by temperature for training, one behind the other otherwise.
-
-        Raises:
-            ValueError: a pair without data.
-        """
+        """The pair that is decoded; or all pairs, drawn by temperature for training, one behind the other otherwise."""
         if self.cfg.source_lang is not None:
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
             return
@@ -175,11 +157,7 @@ class SGATranslationMultiTask(SGATranslationTask):
 
 
 def parse_pairs(text: Optional[str]) -> List[Tuple[str, str]]:
-    """Read ``de-en,fr-en``.
-
-    Raises:
-        ValueError: something that is no pair, or a pair twice.
-    """
+    """Read ``de-en,fr-en``; ValueError for something that is no pair, or a pair twice."""
     pairs: List[Tuple[str, str]] = []
     for name in text.split(",") if text else []:
         source, _, target = name.strip().partition("-")

@@ -1,6 +1,6 @@
 """``gpt_msp``: a frozen causal language model prompted to translate in three stages, the comparison system of SGA's Table 1."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -13,6 +13,7 @@ from ...modules.frozen import Frozen, log_sizes
 from ...modules.model_options import register_architectures, set_architecture
 from ...modules.prefix_decoder import PrefixDecoder, State
 from ...modules.prompts import Prompts, join_prefixes
+from ...options import option
 from .gpt_pretrained import SIZES, build_frozen
 
 STARTED = "gpt_msp.started"
@@ -20,36 +21,28 @@ STARTED = "gpt_msp.started"
 
 
 def _size(text: str) -> Any:
-    return field(default=None, metadata={"help": f"{text} the language model must have"})
+    return option(None, f"{text} the language model must have")
 
 
 @dataclass
 class GPTMSPConfig(FairseqDataclass):
     """Options; None means the architecture's default, or what the pretrained file says."""
 
-    pretrained_gpt: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "the frozen language model: a Hugging Face GPT-2 folder (GPT-2, mGPT), or a checkpoint of fairseq's "
-            "transformer_lm. When decoding, another place is given with --model-overrides \"{'pretrained_gpt': 'PATH'}\""
-        },
+    pretrained_gpt: Optional[str] = option(
+        None,
+        "the frozen language model: a Hugging Face GPT-2 folder (GPT-2, mGPT), or a checkpoint of fairseq's "
+        "transformer_lm. When decoding, another place is given with --model-overrides \"{'pretrained_gpt': 'PATH'}\"",
     )
-    prompt_length: Optional[int] = field(
-        default=None, metadata={"help": "P, key and value prompts a layer and stage; the paper has 128"}
+    prompt_length: Optional[int] = option(None, "P, key and value prompts a layer and stage; the paper has 128")
+    no_prompt_scale: bool = option(
+        False, "leave out the learned max(1, scale) with which the prompts of a stage are multiplied"
     )
-    no_prompt_scale: bool = field(
-        default=False,
-        metadata={"help": "leave out the learned max(1, scale) with which the prompts of a stage are multiplied"},
-    )
-    frozen_dropout: float = field(
-        default=0.0, metadata={"help": "dropout inside the frozen model during training, in [0, 1)"}
-    )
+    frozen_dropout: float = option(0.0, "dropout inside the frozen model during training, in [0, 1)")
     decoder_layers: Optional[int] = _size("layers")
     decoder_embed_dim: Optional[int] = _size("width")
     decoder_ffn_embed_dim: Optional[int] = _size("feed-forward width")
-    decoder_attention_heads: Optional[int] = field(
-        default=None,
-        metadata={"help": "attention heads; needed only where the file does not tell, else checked against it"},
+    decoder_attention_heads: Optional[int] = option(
+        None, "attention heads; needed only where the file does not tell, else checked against it"
     )
     max_positions: Optional[int] = _size("positions")
 
@@ -86,19 +79,14 @@ class TwoReadings(FairseqEncoder):
         return self._lm[0].module  # type: ignore[return-value]
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Dict[str, List[Tensor]]:
-        """Both readings.
-
-        Args:
-            src_tokens: (B, S) int64, padded on either side.
-            src_lengths: unused, the padding tells.
+        """Both readings of (B, S) int64, padded on either side; the padding tells the lengths.
 
         Returns:
-            ``keys`` and ``values``: a tensor (B, H, S, C / H) a layer, of the second reading; ``encoder_padding_mask``: (B, S),
-            True = padding.
+            ``keys`` and ``values``: per layer (B, H, S, C / H), of the second reading; ``encoder_padding_mask``: (B, S), True
+            = padding.
 
         Raises:
-            ValueError: a sentence without a token. Not looked for while training on a GPU, which would wait for it in every batch;
-                decoding and validation wait there anyway.
+            ValueError: a sentence without a token; see :func:`~.empty_sources.refuse_empty_sources`.
         """
         padding = src_tokens.eq(self.lm.padding_idx)
         refuse_empty_sources(src_tokens, (self.lm.padding_idx, self.dictionary.eos()), self.training)
@@ -157,16 +145,13 @@ class PromptedDecoder(FairseqIncrementalDecoder):
         features_only: bool = False,
         **_: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Logits of every target token, with ``incremental_state`` of the last one.
+        """Logits of every target token, (B, T, V), with ``incremental_state`` of the last one; with ``features_only`` (B, T,
+        C).
 
         Args:
             prev_output_tokens: (B, T) int64, ``</s>`` first.
             encoder_out: of :class:`TwoReadings`.
             incremental_state: of fairseq's generator; holds the caches after the first step.
-            features_only: no output projection.
-
-        Returns:
-            (B, T or 1, V) or (B, T or 1, C), and no attention.
         """
         assert encoder_out is not None
         if incremental_state is not None and STARTED in incremental_state:
@@ -205,8 +190,7 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
         """Build from a config; reads the language model.
 
         Raises:
-            ValueError: an option outside its range, two dictionaries, or a file that does not fit; see
-                :func:`~.gpt_pretrained.build_frozen`.
+            ValueError: an option outside its range, two dictionaries, or a file that does not fit.
         """
         set_architecture(cfg, ARCHITECTURES["gpt_msp"])
         check_config(cfg)
@@ -232,11 +216,7 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
 
 
 def check_config(cfg: GPTMSPConfig) -> None:
-    """Validate the options of a run.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
+    """Raise ValueError naming option, value and valid range."""
     if cfg.prompt_length is None or cfg.prompt_length < 1:
         raise ValueError(f"--prompt-length must be at least 1; got {cfg.prompt_length}")
     if not 0.0 <= cfg.frozen_dropout < 1.0:

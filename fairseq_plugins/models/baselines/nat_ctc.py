@@ -1,7 +1,7 @@
 """``nat_ctc``: a non-autoregressive transformer trained from scratch with CTC, the comparison system of SGA's Table 1."""
 
 from argparse import Namespace
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
@@ -14,26 +14,25 @@ from ...modules.model_options import check_slots_task, register_architectures, s
 from ...ops.ctc import BestPath, linear_best_path, linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
+from ...options import option
 
 
 @dataclass
 class NATCTCConfig(FairseqDataclass):
     """Sizes; None means the architecture's default, so that argparse and hydra build the same model."""
 
-    encoder_layers: Optional[int] = field(default=None, metadata={"help": "encoder layers"})
-    decoder_layers: Optional[int] = field(default=None, metadata={"help": "decoder layers"})
-    embed_dim: Optional[int] = field(default=None, metadata={"help": "width C of encoder and decoder"})
-    ffn_embed_dim: Optional[int] = field(default=None, metadata={"help": "inner width of the feed-forward blocks"})
-    attention_heads: Optional[int] = field(default=None, metadata={"help": "attention heads"})
-    dropout: Optional[float] = field(default=None, metadata={"help": "dropout after embeddings and blocks, in [0, 1)"})
-    attention_dropout: float = field(default=0.0, metadata={"help": "dropout on attention weights, in [0, 1)"})
-    activation_dropout: float = field(
-        default=0.0, metadata={"help": "dropout inside the feed-forward blocks, in [0, 1)"}
-    )
-    normalize_before: bool = field(default=False, metadata={"help": "layer norm before each block"})
-    max_source_positions: int = field(default=1024, metadata={"help": "longest source in tokens"})
-    ctc_upsample: int = field(default=2, metadata={"help": "slots per source token; at least 1"})
-    ctc_blank: str = field(default="<s>", metadata={"help": "dictionary symbol used as CTC blank"})
+    encoder_layers: Optional[int] = option(None, "encoder layers")
+    decoder_layers: Optional[int] = option(None, "decoder layers")
+    embed_dim: Optional[int] = option(None, "width C of encoder and decoder")
+    ffn_embed_dim: Optional[int] = option(None, "inner width of the feed-forward blocks")
+    attention_heads: Optional[int] = option(None, "attention heads")
+    dropout: Optional[float] = option(None, "dropout after embeddings and blocks, in [0, 1)")
+    attention_dropout: float = option(0.0, "dropout on attention weights, in [0, 1)")
+    activation_dropout: float = option(0.0, "dropout inside the feed-forward blocks, in [0, 1)")
+    normalize_before: bool = option(False, "layer norm before each block")
+    max_source_positions: int = option(1024, "longest source in tokens")
+    ctc_upsample: int = option(2, "slots per source token; at least 1")
+    ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank")
 
 
 def _sizes(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int, dropout: float) -> Dict[str, Any]:
@@ -53,15 +52,12 @@ class SlotDecoder(TransformerDecoder):
     """Stock decoder layers without the triangular mask, over slots copied from the encoder."""
 
     def forward_slots(self, encoder_out: Dict[str, List[Tensor]], upsample: int, lengths: Tensor) -> Tensor:
-        """Every slot at once.
+        """Every slot at once: (B, T, C), ready for the output projection.
 
         Args:
             encoder_out: of the stock encoder; ``encoder_out[0]`` (S, B, C), ``encoder_padding_mask[0]`` (B, S), True = padding.
             upsample: slots per source token.
             lengths: (B,) int64, slots.
-
-        Returns:
-            (B, T, C), ready for the output projection.
         """
         states = encoder_out["encoder_out"][0]
         source_mask = encoder_out["encoder_padding_mask"][0] if encoder_out["encoder_padding_mask"] else None
@@ -96,11 +92,7 @@ class NATCTCModel(BaseFairseqModel):
 
     @classmethod
     def build_model(cls, cfg: NATCTCConfig, task: Any) -> "NATCTCModel":
-        """Build from the config and the task's dictionary.
-
-        Raises:
-            ValueError: an option outside its range, a blank that is not in the dictionary, or another task.
-        """
+        """Build from the config and the task's dictionary."""
         check_slots_task(task, "nat_ctc")
         dictionary = task.source_dictionary
         set_architecture(cfg, ARCHITECTURES["nat_ctc"])
@@ -150,16 +142,12 @@ class NATCTCModel(BaseFairseqModel):
 
 
 def check_config(cfg: NATCTCConfig) -> None:
-    """Validate the options of a run.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
-    for option in fields(NATCTCConfig):
-        value, name = getattr(cfg, option.name), "--" + option.name.replace("_", "-")
-        if option.name.endswith("dropout") and not 0.0 <= value < 1.0:
+    """Raise ValueError naming option, value and valid range."""
+    for one in fields(NATCTCConfig):
+        value, name = getattr(cfg, one.name), "--" + one.name.replace("_", "-")
+        if one.name.endswith("dropout") and not 0.0 <= value < 1.0:
             raise ValueError(f"{name} must lie in [0, 1); got {value}")
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1 and not option.name.endswith("dropout"):
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1 and not one.name.endswith("dropout"):
             raise ValueError(f"{name} must be at least 1; got {value}")
     if cfg.embed_dim % cfg.attention_heads:  # type: ignore[operator]
         raise ValueError(

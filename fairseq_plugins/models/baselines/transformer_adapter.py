@@ -1,6 +1,6 @@
 """``transformer_adapter``: language-specific adapters in a frozen multilingual transformer, for comparison with SGA."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.data.multilingual.multilingual_utils import get_lang_tok
@@ -13,6 +13,7 @@ from torch import nn
 from ...checkpoints.starting import left_closed
 from ...modules.filled_model import FilledModel
 from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
+from ...options import option
 from . import adapter_backbone
 from .adapter_backbone import OPTION
 from .adapter_sides import AdapterDecoder, AdapterEncoder, AdapterPlan
@@ -24,33 +25,24 @@ CHOICES: Any = ChoiceEnum(["target", "encoder"])
 class TransformerAdapterOptions(FairseqDataclass):
     """What this model adds to the options of the stock transformer."""
 
-    adapter_backbone: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "the multilingual transformer to adapt: a checkpoint of a stock transformer of the same sizes. Read when "
-            "training starts; checkpoints of the run need it no more"
-        },
+    adapter_backbone: Optional[str] = option(
+        None,
+        "the multilingual transformer to adapt: a checkpoint of a stock transformer of the same sizes. Read when "
+        "training starts; checkpoints of the run need it no more",
     )
-    adapter_width: Optional[int] = field(
-        default=None, metadata={"help": "width of the bottleneck of every adapter; the paper has 1,024"}
+    adapter_width: Optional[int] = option(None, "width of the bottleneck of every adapter; the paper has 1,024")
+    encoder_adapters: Optional[str] = option(
+        None,
+        "comma-separated languages with adapters in the encoder; default: those that --encoder-langtok names in "
+        "--lang-pairs",
     )
-    encoder_adapters: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "comma-separated languages with adapters in the encoder; default: those that --encoder-langtok names in "
-            "--lang-pairs"
-        },
+    decoder_adapters: Optional[str] = option(
+        None, "comma-separated languages with adapters in the decoder; default: those of --lang-pairs"
     )
-    decoder_adapters: Optional[str] = field(
-        default=None,
-        metadata={"help": "comma-separated languages with adapters in the decoder; default: those of --lang-pairs"},
-    )
-    decoder_adapter_language: CHOICES = field(
-        default="target",
-        metadata={
-            "help": "whose adapters the decoder uses: target = of the language token of the target; encoder = of the language that "
-            "the encoder's language token names, so that each X-en pair has its own in both"
-        },
+    decoder_adapter_language: CHOICES = option(
+        "target",
+        "whose adapters the decoder uses: target = of the language token of the target; encoder = of the language that "
+        "the encoder's language token names, so that each X-en pair has its own in both",
     )
 
 
@@ -85,11 +77,9 @@ class TransformerAdapterModel(FilledModel, TransformerModel):
     def build_model(cls, args: Any, task: Any) -> "TransformerAdapterModel":
         """Build, then fill from the backbone that ``args`` names, and freeze it.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from`` and the languages are written down, so
+        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from`` and the languages are written
+        down, so
         that decoding needs no other file and no other list.
-
-        Raises:
-            ValueError: no backbone, one that does not fit, or a task that writes no language tokens; naming option and value.
         """
         with writable(args):
             set_architecture(args, {**OPTIONS, "adapter_width": ARCHITECTURES["transformer_adapter"]["adapter_width"]})
@@ -143,11 +133,7 @@ def _check(args: Any) -> None:
 
 
 def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:
-    """Languages with adapters in the encoder and in the decoder.
-
-    Raises:
-        ValueError: a task that writes no language tokens, a language that it does not know, or one of its pairs left out.
-    """
+    """Languages with adapters in the encoder and in the decoder; ValueError where task, pairs and options do not agree."""
     found = getattr(task, "args", None)
     by_encoder = str(args.decoder_adapter_language) == "encoder"
     if not hasattr(task, "langs") or not getattr(found, "encoder_langtok", None):

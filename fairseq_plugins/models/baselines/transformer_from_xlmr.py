@@ -1,7 +1,7 @@
 """``transformer_from_xlmr``: an autoregressive transformer whose encoder starts as an XLM-R, for comparison with SGA."""
 
 import logging
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Dict, Optional
 
 import torch
@@ -28,6 +28,7 @@ from ...checkpoints.starting import left_closed
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledModel
 from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
+from ...options import option
 
 logger = logging.getLogger(__name__)
 
@@ -40,26 +41,20 @@ _RANDOM = (r"decoder\..*",)
 class FromXLMROptions(FairseqDataclass):
     """What this model adds to the options of the stock transformer."""
 
-    pretrained_xlmr: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "start the encoder from this masked LM (XLM-R, InfoXLM): a fairseq model.pt or a Hugging Face folder. Read "
-            "when training starts; checkpoints of the run need it no more"
-        },
+    pretrained_xlmr: Optional[str] = option(
+        None,
+        "start the encoder from this masked LM (XLM-R, InfoXLM): a fairseq model.pt or a Hugging Face folder. Read "
+        "when training starts; checkpoints of the run need it no more",
     )
-    embedding_mismatch: EMBEDDING_POLICIES = field(
-        default="error",
-        metadata={
-            "help": "where dictionary and masked LM have different numbers of rows: error; extend = rows beyond the file's get "
-            "random values; truncate = the file's rows beyond the dictionary's are left out"
-        },
+    embedding_mismatch: EMBEDDING_POLICIES = option(
+        "error",
+        "where dictionary and masked LM have different numbers of rows: error; extend = rows beyond the file's get "
+        "random values; truncate = the file's rows beyond the dictionary's are left out",
     )
-    freeze_encoder: bool = field(
-        default=False,
-        metadata={
-            "help": "the encoder (with --share-all-embeddings also the decoder's embedding and output projection) is not trained, "
-            "and has no dropout"
-        },
+    freeze_encoder: bool = option(
+        False,
+        "the encoder (with --share-all-embeddings also the decoder's embedding and output projection) is not trained, "
+        "and has no dropout",
     )
 
 
@@ -101,7 +96,7 @@ class XLMREncoder(TransformerEncoderBase):
         return longer.scatter(1, leading, start)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, *rest: Any, **more: Any) -> Any:
-        """As the stock encoder, one token longer. src_tokens: (B, S) int64; ValueError where one has no token."""
+        """Stock forward, one token longer. src_tokens: (B, S) int64; ValueError where one has no token."""
         symbols = self.dictionary
         refuse_empty_sources(src_tokens, (symbols.pad(), symbols.bos(), symbols.eos()), self.training)
         return super().forward(self.with_start(src_tokens), src_lengths, *rest, **more)
@@ -129,10 +124,8 @@ class TransformerFromXLMRModel(FilledModel, TransformerModel):
     def build_model(cls, args: Any, task: Any) -> "TransformerFromXLMRModel":
         """Build, then fill from the masked LM that ``args`` names.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other file.
-
-        Raises:
-            ValueError: sizes, positions or dictionary that do not fit the file; naming option, value and what is valid.
+        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other
+        file.
         """
         with writable(args):
             set_architecture(args, OPTIONS)

@@ -1,9 +1,11 @@
 """Options and architectures of SGA."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+
+from ...options import option
 
 ALIGNMENTS: Any = ChoiceEnum(["ctc", "mask_predict"])
 LENGTH_INPUTS: Any = ChoiceEnum(["mean", "bos"])
@@ -13,71 +15,48 @@ LENGTH_INPUTS: Any = ChoiceEnum(["mean", "bos"])
 class SGAConfig(FairseqDataclass):
     """Options of the SGA model; None means the architecture's default, or what the pretrained file says."""
 
-    pretrained_mlm: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "the frozen masked LM: a fairseq XLM-R / InfoXLM model.pt, or a Hugging Face XLM-RoBERTa folder. When "
-            "decoding, another place is given with --model-overrides \"{'pretrained_mlm': 'PATH'}\""
-        },
+    pretrained_mlm: Optional[str] = option(
+        None,
+        "the frozen masked LM: a fairseq XLM-R / InfoXLM model.pt, or a Hugging Face XLM-RoBERTa folder. When "
+        "decoding, another place is given with --model-overrides \"{'pretrained_mlm': 'PATH'}\"",
     )
-    prompt_length: Optional[int] = field(
-        default=None, metadata={"help": "P, key and value prompts a layer and unit; the paper has 128, sga_tiny 32"}
+    prompt_length: Optional[int] = option(
+        None, "P, key and value prompts a layer and unit; the paper has 128, sga_tiny 32"
     )
-    prompt_scale: bool = field(
-        default=False,
-        metadata={"help": "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"},
+    prompt_scale: bool = option(
+        False, "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"
     )
-    alignment: ALIGNMENTS = field(
-        default="ctc",
-        metadata={
-            "help": "how the first unit finds the target: ctc for translation (criterion sga_ctc), mask_predict with a length "
-            "predictor for free generation (criterion sga_mask_predict)"
-        },
+    alignment: ALIGNMENTS = option(
+        "ctc",
+        "how the first unit finds the target: ctc for translation (criterion sga_ctc), mask_predict with a length "
+        "predictor for free generation (criterion sga_mask_predict)",
     )
-    length_from: LENGTH_INPUTS = field(
-        default="mean",
-        metadata={
-            "help": "with --alignment mask_predict, what the length predictor reads of the encoder unit's last layer: the mean "
-            "over the source, or the state of <s> (bos), as in the authors' code"
-        },
+    length_from: LENGTH_INPUTS = option(
+        "mean",
+        "with --alignment mask_predict, what the length predictor reads of the encoder unit's last layer: the mean "
+        "over the source, or the state of <s> (bos), as in the authors' code",
     )
-    ctc_upsample: int = field(
-        default=2,
-        metadata={
-            "help": "slots per source token, <s> and </s> counted; with --alignment mask_predict, slots of the denoiser per "
-            "target token; at least 1"
-        },
+    ctc_upsample: int = option(
+        2,
+        "slots per source token, <s> and </s> counted; with --alignment mask_predict, slots of the denoiser per "
+        "target token; at least 1",
     )
-    ctc_blank: str = field(
-        default="<s>",
-        metadata={"help": "dictionary symbol used as CTC blank; a symbol that never occurs inside a target"},
+    ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank; a symbol that never occurs inside a target")
+    no_denoising: bool = option(False, "two units only: the paper's 'w/o denoising', a training run of its own")
+    fill_blanks: bool = option(False, "the denoiser reads the best piece instead of the blank, as in the authors' code")
+    frozen_dropout: float = option(
+        0.0, "dropout inside the frozen model during training, in [0, 1); the authors leave it at 0.1"
     )
-    no_denoising: bool = field(
-        default=False, metadata={"help": "two units only: the paper's 'w/o denoising', a training run of its own"}
+    save_full_model: bool = option(
+        False, "write the frozen weights into checkpoints too; decoding then needs no other file"
     )
-    fill_blanks: bool = field(
-        default=False,
-        metadata={"help": "the denoiser reads the best piece instead of the blank, as in the authors' code"},
+    encoder_layers: Optional[int] = option(None, "layers the pretrained model must have")
+    encoder_embed_dim: Optional[int] = option(None, "width the pretrained model must have")
+    encoder_ffn_embed_dim: Optional[int] = option(None, "feed-forward width the pretrained model must have")
+    encoder_attention_heads: Optional[int] = option(
+        None, "attention heads; needed only where the pretrained file does not tell"
     )
-    frozen_dropout: float = field(
-        default=0.0,
-        metadata={"help": "dropout inside the frozen model during training, in [0, 1); the authors leave it at 0.1"},
-    )
-    save_full_model: bool = field(
-        default=False,
-        metadata={"help": "write the frozen weights into checkpoints too; decoding then needs no other file"},
-    )
-    encoder_layers: Optional[int] = field(default=None, metadata={"help": "layers the pretrained model must have"})
-    encoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "width the pretrained model must have"})
-    encoder_ffn_embed_dim: Optional[int] = field(
-        default=None, metadata={"help": "feed-forward width the pretrained model must have"}
-    )
-    encoder_attention_heads: Optional[int] = field(
-        default=None, metadata={"help": "attention heads; needed only where the pretrained file does not tell"}
-    )
-    max_positions: Optional[int] = field(
-        default=None, metadata={"help": "positions the pretrained model must have; XLM-R has 512"}
-    )
+    max_positions: Optional[int] = option(None, "positions the pretrained model must have; XLM-R has 512")
 
 
 ARCHITECTURES: Dict[str, Dict[str, int]] = {
@@ -117,11 +96,7 @@ def reads_upsample(cfg: Any) -> bool:
 
 
 def check_config(cfg: SGAConfig) -> None:
-    """Validate the options of a run.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
+    """Raise ValueError naming option, value and valid range."""
     if cfg.ctc_upsample < 1:
         raise ValueError(f"--ctc-upsample must be at least 1 slot per source token; got {cfg.ctc_upsample}")
     if cfg.prompt_length is None or cfg.prompt_length < 0:

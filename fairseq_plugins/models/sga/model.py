@@ -77,12 +77,7 @@ class SGAModel(BaseFairseqModel):
 
     @classmethod
     def build_model(cls, cfg: SGAConfig, task: Any) -> "SGAModel":
-        """Build from a config; reads the pretrained file unless the checkpoint carries the frozen weights.
-
-        Raises:
-            ValueError: see :func:`check_config`, :func:`~.pretrained.build_frozen`; a blank that is not in the dictionary; another
-                task.
-        """
+        """Build from a config; reads the pretrained file unless the checkpoint carries the frozen weights."""
         check_slots_task(task, "sga")
         set_architecture(cfg, ARCHITECTURES["sga_tiny"])
         check_config(cfg)
@@ -117,10 +112,7 @@ class SGAModel(BaseFairseqModel):
         return self.denoiser_prompts is not None
 
     def pack_weights(self) -> int:
-        """Copy what decoding multiplies with into oneDNN's layout, beside the weights; see :func:`...ops.linear.pack`.
-
-        Returns:
-            Bytes of the copies made now; a weight that has its copy is left as it is.
+        """Copy what decoding multiplies with into oneDNN's layout, beside the weights; returns the bytes of the new copies.
 
         Raises:
             ValueError: weights that are not float32 on the CPU, or a torch that cannot do it.
@@ -151,13 +143,11 @@ class SGAModel(BaseFairseqModel):
         return lengths * self.upsample
 
     def run_unit(self, tokens: Tensor, lengths: Tensor, prompts: Prompts, guidance: Guidance) -> Tensor:
-        """Run the masked LM with [semantic, prompt] prefixes (Eq. 3 to 6).
+        """Run the masked LM on slots with [semantic, prompt] prefixes (Eq. 3 to 6).
 
         Args:
-            tokens: (B, T) int64 slot contents.
-            lengths: (B,) int64, slots.
+            tokens: (B, T) int64 slot contents; ``lengths`` (B,) slots.
             prompts: of the alignment or the denoiser unit.
-            guidance: from :meth:`encode`.
 
         Returns:
             (B, T, C), ready for the tied output projection.
@@ -192,10 +182,8 @@ class SGAModel(BaseFairseqModel):
         """One iteration of mask-predict by the alignment unit; only masked positions are projected.
 
         Args:
-            tokens: (B, T) int64, ``<mask>`` at the masked positions.
+            tokens: (B, T) int64, ``<mask>`` at the masked positions; ``lengths`` (B,) tokens.
             masked: (B, T) bool, True = to be predicted; none in padding.
-            guidance: from :meth:`encode`.
-            lengths: (B,) int64, tokens a row holds.
 
         Returns:
             The best token of each of the N masked positions, (N,) int64, and its log-probability, (N,) nats.
@@ -281,9 +269,7 @@ class SGAModel(BaseFairseqModel):
         """Loss 1 by mask-predict, and the loss of the length.
 
         Args:
-            guidance: from :meth:`encode`.
-            targets: (B, U) int64, right-padded.
-            lengths: (B,) int64, tokens.
+            targets: (B, U) int64, right-padded; ``lengths`` (B,).
             masked: (B, U) bool, True = to be predicted.
             label_smoothing: of the masked tokens' cross-entropy, in [0, 1).
             read_all: the denoiser reads the best token at every position, not at the masked ones alone.
@@ -291,9 +277,6 @@ class SGAModel(BaseFairseqModel):
         Returns:
             ``alignment``, ``length`` and, with smoothing, ``alignment_nll`` (without gradient, no part of the total), (B,) nats
             each; what the denoiser reads, (B, upsample U).
-
-        Raises:
-            ValueError: a target that has more tokens than the longest length.
         """
         assert self.length_predictor is not None and guidance.length_log_probs is not None
         longest = self.length_predictor.max_length
@@ -339,11 +322,7 @@ class SGAModel(BaseFairseqModel):
         return torch.stack(steps).mean(dim=0)
 
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, **kwargs: Any) -> Any:
-        """Load the trained part.
-
-        Raises:
-            ValueError: another ``--length-from`` than in training, or ``--ctc-upsample``, from which the lengths follow.
-        """
+        """Load the trained part; ValueError for another ``--length-from`` or number of lengths than in training."""
         if self.length_predictor is not None:
             upsample = self.upsample if self.has_denoiser and "denoiser_prompts.key" in state_dict else None
             self.length_predictor.check_state(state_dict, upsample, self.masked_lm.sizes.max_positions)

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
-from fairseq_plugins.generators.sga_denoising import _SEARCH
+from fairseq_plugins.generators.sga_denoising import UNREAD_OPTIONS
 from fairseq_plugins.generators.sga_generator import SGAGenerator
 from fairseq_plugins.tasks import sga_translation as module
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
@@ -268,7 +268,7 @@ def test_the_criterion_learns_what_was_built(
 def test_the_defaults_of_fairseq_generate_are_let_pass() -> None:
     """Also of a fairseq that changes one: every option that is refused is known to it, and passes as it stands there."""
     defaults = {one.name: one.default for one in dataclasses.fields(GenerationConfig)}
-    assert set(_SEARCH) <= set(defaults)
+    assert set(UNREAD_OPTIONS) <= set(defaults)
     _generator(builders.task(), **defaults)
 
 
