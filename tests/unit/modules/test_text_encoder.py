@@ -1,11 +1,7 @@
 """TextEncoder equals the encoders of transformers, of stock fairseq and of this package, layer by layer."""
 
-from pathlib import Path
-from typing import Any, List
-
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, family_layout
@@ -13,7 +9,7 @@ from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.modules.text_encoder import TextEncoder
-from tests import builders, deltalm_builders, nlu_builders
+from tests import nlu_builders
 
 PAD = nlu_builders.PAD
 TOLERANCE = 1e-5
@@ -21,20 +17,20 @@ ROWS = 4 + len(nlu_builders.PIECES) + len(nlu_builders.LANGUAGES) + 1
 
 
 @pytest.fixture
-def hf() -> Any:
+def hf():
     """The package, imported by the tests that need it: that takes seconds."""
     import transformers
 
     return transformers
 
 
-def encoder(family: str, seed: int = 3, **options: Any) -> TextEncoder:
+def encoder(family, seed=3, **options):
     layout = family_layout(family, vocab_size=ROWS, layers=3, embed_dim=16, ffn_dim=24, heads=2, max_positions=30)
-    found: TextEncoder = nlu_builders.randomise(TextEncoder(layout, **options), seed)
+    found = nlu_builders.randomise(TextEncoder(layout, **options), seed)
     return found
 
 
-def assert_layers_equal(found: List[Tensor], expected: List[Tensor], tokens: Tensor, atol: float = TOLERANCE) -> None:
+def assert_layers_equal(found, expected, tokens, atol=TOLERANCE):
     """Equal at every token of every layer, where the layers are far from equal to each other."""
     kept = tokens.ne(PAD)
     assert len(found) == len(expected) == nlu_builders.LAYERS + 1
@@ -49,7 +45,7 @@ def assert_layers_equal(found: List[Tensor], expected: List[Tensor], tokens: Ten
 
 @pytest.mark.parametrize("kind", ["xlmr", "mbart", "nllb"])
 @torch.no_grad()
-def test_equals_transformers(tmp_path: Path, hf: Any, kind: str) -> None:
+def test_equals_transformers(tmp_path, hf, kind):
     model = nlu_builders.huggingface(hf, kind, tmp_path, ROWS)
     tokens = nlu_builders.tokens(ROWS)
     mask = tokens.ne(PAD).long()
@@ -63,7 +59,7 @@ def test_equals_transformers(tmp_path: Path, hf: Any, kind: str) -> None:
 
 
 @torch.no_grad()
-def test_equals_transformers_bert_and_its_rows_are_a_dictionarys(tmp_path: Path, hf: Any) -> None:
+def test_equals_transformers_bert_and_its_rows_are_a_dictionarys(tmp_path, hf):
     """Sentence pairs, whose second half has another token type; tokens in the order of a fairseq dictionary."""
     entries = nlu_builders.write_vocab(tmp_path)
     model = nlu_builders.huggingface(hf, "bert", tmp_path, len(entries))
@@ -84,7 +80,7 @@ def test_equals_transformers_bert_and_its_rows_are_a_dictionarys(tmp_path: Path,
 
 
 @torch.no_grad()
-def test_a_masked_lm_with_other_special_rows_is_brought_into_order(tmp_path: Path, hf: Any) -> None:
+def test_a_masked_lm_with_other_special_rows_is_brought_into_order(tmp_path, hf):
     """Padding elsewhere moves the positions as well (CamemBERT's vocabulary has another order than fairseq's)."""
     stored = ["<unk>", "p0", "<s>", "</s>", "p1", "<pad>", "<mask>", *nlu_builders.PIECES[2:]]
     vocabulary = [[entry, 0.0] for entry in stored]
@@ -115,7 +111,7 @@ def test_a_masked_lm_with_other_special_rows_is_brought_into_order(tmp_path: Pat
     ids=["cc25", "post-norm", "unscaled", "no-embedding-norm"],
 )
 @torch.no_grad()
-def test_equals_fairseqs_own_mbart_exactly(tmp_path: Path, options: Any) -> None:
+def test_equals_fairseqs_own_mbart_exactly(tmp_path, options):
     stock = nlu_builders.mbart_cc25(tmp_path, **options)
     tokens = nlu_builders.tokens(ROWS)
     theirs = stock.encoder(tokens, return_all_hiddens=True)
@@ -124,28 +120,7 @@ def test_equals_fairseqs_own_mbart_exactly(tmp_path: Path, options: Any) -> None
 
 
 @torch.no_grad()
-def test_equals_fairseqs_own_nllb_exactly(tmp_path: Path) -> None:
-    stock = nlu_builders.nllb_fairseq(tmp_path)
-    tokens = nlu_builders.tokens(len(nlu_builders.PIECES) + 6)
-    theirs = stock.encoder(tokens, return_all_hiddens=True)
-    expected = [state.transpose(0, 1) for state in (*theirs["encoder_states"][:-1], *theirs["encoder_out"])]
-    assert_layers_equal(load_text_encoder(tmp_path)(tokens), expected, tokens, atol=0)
-
-
-@torch.no_grad()
-def test_equals_the_packages_deltalm_exactly(tmp_path: Path) -> None:
-    released = deltalm_builders.write_released(tmp_path / "deltalm.pt")
-    model = deltalm_builders.build(pretrained_deltalm_checkpoint=str(released)).eval()
-    tokens = nlu_builders.tokens(builders.VOCAB)
-    theirs = model.encoder(tokens, return_all_hiddens=True)["encoder_states"]
-    ours = load_text_encoder(released, heads=builders.HEADS)(tokens)
-    assert len(ours) == deltalm_builders.LAYERS + 1
-    for found, expected in zip(ours, theirs):
-        assert torch.equal(found, expected.transpose(0, 1))
-
-
-@torch.no_grad()
-def test_equals_the_packages_masked_lm(tmp_path: Path) -> None:
+def test_equals_the_packages_masked_lm(tmp_path):
     path, _ = nlu_builders.write_any("xlmr", tmp_path)
     found = checkpoints.read_masked_lm(path)
     module = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
@@ -162,7 +137,7 @@ def test_equals_the_packages_masked_lm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.no_grad()
-def test_padding_changes_nothing(family: str, device: torch.device) -> None:
+def test_padding_changes_nothing(family, device):
     model = encoder(family).to(device)
     tokens = nlu_builders.tokens(ROWS, pairs=True).to(device)
     wider = torch.cat([tokens, torch.full((len(tokens), 5), PAD, device=device)], 1)
@@ -171,13 +146,13 @@ def test_padding_changes_nothing(family: str, device: torch.device) -> None:
         torch.testing.assert_close(padded[1, :4], alone[0], rtol=0, atol=TOLERANCE)
 
 
-def test_segments_begin_behind_the_first_end() -> None:
+def test_segments_begin_behind_the_first_end():
     tokens = torch.tensor([[0, 5, 2, 6, 2, PAD], [0, 7, 8, 9, 2, PAD], [0, 5, 2, 6, 2, 7]])
     assert encoder("bert").segment_types(tokens).tolist() == [[0, 0, 0, 1, 1, 0], [0] * 6, [0, 0, 0, 1, 1, 1]]
 
 
 @torch.no_grad()
-def test_segments_and_epsilon_matter() -> None:
+def test_segments_and_epsilon_matter():
     model = encoder("bert")
     tokens = nlu_builders.tokens(ROWS, pairs=True)
     before = model(tokens)[0]
@@ -188,7 +163,7 @@ def test_segments_and_epsilon_matter() -> None:
     assert norms == [1e-12] * (2 * 3 + 1)
 
 
-def test_layerdrop_leaves_layers_out_in_training_only() -> None:
+def test_layerdrop_leaves_layers_out_in_training_only():
     model = encoder("mbart", layerdrop=0.5)
     tokens = nlu_builders.tokens(ROWS)
     assert len(model(tokens)) == 4
@@ -199,14 +174,14 @@ def test_layerdrop_leaves_layers_out_in_training_only() -> None:
 
 
 @pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
-def test_each_dropout_acts_in_training_only(name: str) -> None:
+def test_each_dropout_acts_in_training_only(name):
     model, plain, tokens = encoder("xlmr", **{name: 0.5}), encoder("xlmr"), nlu_builders.tokens(ROWS)
     assert torch.equal(model.features(tokens), plain.features(tokens))
     model.train()
     assert not torch.allclose(model.features(tokens), plain.features(tokens))
 
 
-def test_checkpointed_activations_give_the_same_gradients() -> None:
+def test_checkpointed_activations_give_the_same_gradients():
     tokens, gradients = nlu_builders.tokens(ROWS), []
     for checkpointed in (False, True):
         model = encoder("mbart", checkpoint_activations=checkpointed).train()

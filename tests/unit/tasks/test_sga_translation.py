@@ -2,8 +2,6 @@
 
 import argparse
 import dataclasses
-from pathlib import Path
-from typing import Any, Dict, List
 
 import pytest
 import torch
@@ -17,21 +15,20 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.generators.sga_denoising import UNREAD_OPTIONS
-from fairseq_plugins.generators.sga_generator import SGAGenerator
 from fairseq_plugins.tasks import sga_translation as module
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from tests import builders, data_bins
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A data-bin de-en with a training set."""
     path = tmp_path_factory.mktemp("data-bin")
     data_bins.write_pair(path, "train", "de", "en")
     return path
 
 
-def setup(folder: Path, **options: Any) -> SGATranslationTask:
+def setup(folder, **options):
     """As the trainer does."""
     shared = {
         "dataset_impl": "mmap",
@@ -41,12 +38,12 @@ def setup(folder: Path, **options: Any) -> SGATranslationTask:
     return SGATranslationTask.setup_task(SGATranslationConfig(**{**shared, **names, **options}))
 
 
-def rows(folder: Path) -> Dict[str, List[List[int]]]:
+def rows(folder):
     """What was written, from the same seed."""
     return {"de": data_bins.sentences(12, 1), "en": data_bins.sentences(12, 101)}
 
 
-def test_dictionary_ends_with_mask(folder: Path) -> None:
+def test_dictionary_ends_with_mask(folder):
     task = setup(folder)
     assert len(task.source_dictionary) == builders.VOCAB
     assert task.source_dictionary.index("<mask>") == builders.MASK
@@ -54,7 +51,7 @@ def test_dictionary_ends_with_mask(folder: Path) -> None:
     assert task.source_dictionary.symbols == builders.dictionary().symbols
 
 
-def test_batches_have_xlmrs_input_format(folder: Path) -> None:
+def test_batches_have_xlmrs_input_format(folder):
     """<s> x </s>, padded on the right; the target is y </s>."""
     task = setup(folder)
     task.load_dataset("train")
@@ -71,7 +68,7 @@ def test_batches_have_xlmrs_input_format(folder: Path) -> None:
         assert batch["target"][row].tolist() == target + [builders.PAD] * (batch["target"].size(1) - len(target))
 
 
-def test_sizes_count_the_symbol_that_is_prepended(folder: Path) -> None:
+def test_sizes_count_the_symbol_that_is_prepended(folder):
     """Otherwise --max-tokens and --max-source-positions are off by one a sentence."""
     task = setup(folder)
     task.load_dataset("train")
@@ -86,7 +83,7 @@ def test_sizes_count_the_symbol_that_is_prepended(folder: Path) -> None:
     assert len(kept) + len(dropped) == 12
 
 
-def test_truncated_sources_fit_with_the_symbol_that_is_prepended(folder: Path) -> None:
+def test_truncated_sources_fit_with_the_symbol_that_is_prepended(folder):
     """--truncate-source --max-source-positions 6: six tokens, <s> and </s> counted, and not seven."""
     task = setup(folder, truncate_source=True, max_source_positions=6)
     task.load_dataset("train")
@@ -99,7 +96,7 @@ def test_truncated_sources_fit_with_the_symbol_that_is_prepended(folder: Path) -
     assert all(int(dataset[index]["source"][-1]) == builders.EOS for index in range(12))
 
 
-def test_raw_sentences_for_interactive_look_the_same(folder: Path) -> None:
+def test_raw_sentences_for_interactive_look_the_same(folder):
     task = setup(folder)
     tokens = [torch.tensor([5, 6, 7, builders.EOS]), torch.tensor([8, builders.EOS])]
     dataset = task.build_dataset_for_inference(tokens, [4, 2])
@@ -110,11 +107,11 @@ def test_raw_sentences_for_interactive_look_the_same(folder: Path) -> None:
     assert [int(size) for size in dataset.src_sizes] == [5, 3]
 
 
-def _generator(task: Any, **options: Any) -> SGAGenerator:
+def _generator(task, **options):
     return task.build_generator([], argparse.Namespace(**options))
 
 
-def test_fairseqs_iteration_options_reach_the_generator() -> None:
+def test_fairseqs_iteration_options_reach_the_generator():
     task = builders.task()
     chosen = _generator(
         task, iter_decode_max_iter=4, iter_decode_force_max_iter=True, retain_iter_history=True, iter_decode_with_beam=1
@@ -155,7 +152,7 @@ def test_fairseqs_iteration_options_reach_the_generator() -> None:
         ({"eos_token": "x"}, "--eos-token x has no meaning"),
     ],
 )
-def test_options_without_a_meaning_are_refused(options: Dict[str, Any], word: str) -> None:
+def test_options_without_a_meaning_are_refused(options, word):
     with pytest.raises(ValueError, match=word):
         _generator(builders.task(), **options)
 
@@ -184,7 +181,7 @@ def test_options_without_a_meaning_are_refused(options: Dict[str, Any], word: st
         ({"rerank_at": "nowhere.pt"}, "--iter-decode-ctc-beam of at least 2; got 0"),
     ],
 )
-def test_options_of_the_beam_without_what_they_need_are_refused(options: Dict[str, Any], message: str) -> None:
+def test_options_of_the_beam_without_what_they_need_are_refused(options, message):
     task = builders.task()
     for name, value in options.items():
         setattr(task.cfg, name, value)
@@ -192,19 +189,19 @@ def test_options_of_the_beam_without_what_they_need_are_refused(options: Dict[st
         _generator(task)
 
 
-def test_stock_defaults_and_the_beam_of_every_recipe_pass() -> None:
+def test_stock_defaults_and_the_beam_of_every_recipe_pass():
     stock = vars(GenerationConfig())
     assert _generator(builders.task(), **{**stock, "beam": 5}).options.max_iter == stock["iter_decode_max_iter"]
 
 
-def test_dropout_is_retained_where_fairseqs_modules_are() -> None:
+def test_dropout_is_retained_where_fairseqs_modules_are():
     task, args = builders.task(), argparse.Namespace(retain_dropout=True)
     with pytest.raises(ValueError, match="--retain-dropout: SGAModel has no dropout that could be kept"):
         task.build_generator([builders.sga_model()], args)
     task.build_generator([torch.nn.Sequential(FairseqDropout(0.1))], args)
 
 
-def test_the_length_penalty_is_the_rerankers() -> None:
+def test_the_length_penalty_is_the_rerankers():
     task = builders.task()
     task.cfg.iter_decode_ctc_beam, task.cfg.rerank_at = 2, "nowhere.pt"
     with pytest.raises(ValueError, match="--rerank-at nowhere.pt: no such file"):
@@ -213,7 +210,7 @@ def test_the_length_penalty_is_the_rerankers() -> None:
         _generator(task, temperature=0.7)
 
 
-def test_mask_predict_has_no_lists_to_rerank() -> None:
+def test_mask_predict_has_no_lists_to_rerank():
     """Not "it needs a beam": a beam would be refused too."""
     task, model = builders.task(), builders.sga_model(alignment="mask_predict")
     for beam in (0, 2):
@@ -224,7 +221,7 @@ def test_mask_predict_has_no_lists_to_rerank() -> None:
             task.build_generator([model], argparse.Namespace())
 
 
-def test_packing_is_asked_for_by_its_option(caplog: pytest.LogCaptureFixture) -> None:
+def test_packing_is_asked_for_by_its_option(caplog):
     task, asked = builders.task(), []
     model = builders.sga_model()
     model.pack_weights = lambda: asked.append(1) or 3 * 2**20  # type: ignore[method-assign]
@@ -236,7 +233,7 @@ def test_packing_is_asked_for_by_its_option(caplog: pytest.LogCaptureFixture) ->
         assert "no effect" not in caplog.text
 
 
-def test_packing_nothing_is_warned_of(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packing_nothing_is_warned_of(caplog, monkeypatch):
     task, model = builders.task(), builders.sga_model()
     task.cfg.pack_weights = True
     model.pack_weights = lambda: 0  # type: ignore[method-assign]
@@ -256,23 +253,21 @@ def test_packing_nothing_is_warned_of(caplog: pytest.LogCaptureFixture, monkeypa
         ({"alignment": "mask_predict"}, ("mask_predict", True)),
     ],
 )
-def test_the_criterion_learns_what_was_built(
-    options: Dict[str, Any], expected: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_criterion_learns_what_was_built(options, expected, monkeypatch):
     task, model = builders.task(), builders.sga_model(**options)
     monkeypatch.setattr(TranslationTask, "build_model", lambda *_: model)
     assert task.build_model(None) is model
     assert (task.alignment, task.has_denoiser) == expected
 
 
-def test_the_defaults_of_fairseq_generate_are_let_pass() -> None:
+def test_the_defaults_of_fairseq_generate_are_let_pass():
     """Also of a fairseq that changes one: every option that is refused is known to it, and passes as it stands there."""
     defaults = {one.name: one.default for one in dataclasses.fields(GenerationConfig)}
     assert set(UNREAD_OPTIONS) <= set(defaults)
     _generator(builders.task(), **defaults)
 
 
-def test_packing_is_refused_in_training() -> None:
+def test_packing_is_refused_in_training():
     """fairseq's optimizers write through ``data``, which a packed copy does not notice."""
     task, cfg = builders.task(), OmegaConf.create({"_name": "sga_tiny"})
     task.cfg.pack_weights = True
@@ -280,7 +275,7 @@ def test_packing_is_refused_in_training() -> None:
         task.build_model(cfg)
 
 
-def test_what_cannot_be_packed_names_the_option() -> None:
+def test_what_cannot_be_packed_names_the_option():
     task = builders.task()
     task.cfg.pack_weights = True
     with pytest.raises(
@@ -291,7 +286,7 @@ def test_what_cannot_be_packed_names_the_option() -> None:
         task.build_generator([torch.nn.Linear(2, 2)], argparse.Namespace())
 
 
-def test_options_that_are_not_given_have_their_defaults() -> None:
+def test_options_that_are_not_given_have_their_defaults():
     task = builders.task()
     task.cfg.iter_decode_ctc_beam = 4
     assert _generator(task).beam == (4, 20, 1)
@@ -300,7 +295,7 @@ def test_options_that_are_not_given_have_their_defaults() -> None:
 
 
 @pytest.mark.parametrize(("beam", "kept"), [(0, None), (4, 20)])
-def test_defaults_that_older_checkpoints_hold_are_not_taken_for_given(folder: Path, beam: int, kept: Any) -> None:
+def test_defaults_that_older_checkpoints_hold_are_not_taken_for_given(folder, beam, kept):
     """As fairseq-validate and the hub interface build the task: from the options in the checkpoint."""
     shared = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "data": str(folder), "source_lang": "de"}
     old = {"iter_decode_ctc_beam": beam, "iter_decode_ctc_candidates": 20, "rerank_at_weight": 0.5}
@@ -312,7 +307,7 @@ def test_defaults_that_older_checkpoints_hold_are_not_taken_for_given(folder: Pa
         _generator(tasks.setup_task(cfg))
 
 
-def test_inference_step_gives_text() -> None:
+def test_inference_step_gives_text():
     """The generator as fairseq's commands call it: ids the dictionary can print."""
     task, model = builders.task(), builders.sga_model()
     sample = builders.batch(builders.source_rows([6, 4]))
@@ -322,26 +317,26 @@ def test_inference_step_gives_text() -> None:
         assert len(text.split()) <= len(sentence[0]["tokens"])
 
 
-def test_padding_on_the_left_is_refused(folder: Path) -> None:
+def test_padding_on_the_left_is_refused(folder):
     for value in (True, "True"):
         with pytest.raises(ValueError, match="--left-pad-source"):
             setup(folder, left_pad_source=value)
 
 
-def test_target_padding_on_the_left_is_refused(folder: Path) -> None:
+def test_target_padding_on_the_left_is_refused(folder):
     """The criterion would cut labels off: </s> and padding are expected at the end."""
     with pytest.raises(ValueError, match="--left-pad-target"):
         setup(folder, left_pad_target="True")
 
 
-def test_two_dictionaries_are_refused(tmp_path: Path) -> None:
+def test_two_dictionaries_are_refused(tmp_path):
     data_bins.write_pair(tmp_path, "train", "de", "en")
     data_bins.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
         setup(tmp_path)
 
 
-def bleu_log(*hypotheses: str) -> Dict[str, Any]:
+def bleu_log(*hypotheses):
     """What a validation batch logs for BLEU, against one reference."""
     score = BLEU().corpus_score(list(hypotheses), [["a b c d e f"] * len(hypotheses)])
     log = {"_bleu_sys_len": score.sys_len, "_bleu_ref_len": score.ref_len}
@@ -351,7 +346,7 @@ def bleu_log(*hypotheses: str) -> Dict[str, Any]:
 
 
 @pytest.mark.parametrize("batches", [[("",)], [("",), ("a b c d x y",)], [("a b c d x y",), ("",)]])
-def test_bleu_is_logged_even_when_nothing_was_produced(folder: Path, batches: List[Any]) -> None:
+def test_bleu_is_logged_even_when_nothing_was_produced(folder, batches):
     task = setup(folder, eval_bleu=True)
     criterion = SGACTCCriterion(task, SGACTCConfig(sentence_avg=False))
     with metrics.aggregate() as found:
@@ -362,7 +357,7 @@ def test_bleu_is_logged_even_when_nothing_was_produced(folder: Path, batches: Li
     assert found.get_smoothed_value("bleu") == pytest.approx(expected, abs=0.01)
 
 
-def test_no_bleu_is_logged_in_training(folder: Path) -> None:
+def test_no_bleu_is_logged_in_training(folder):
     task = setup(folder, eval_bleu=True)
     criterion = SGACTCCriterion(task, SGACTCConfig(sentence_avg=False))
     with metrics.aggregate() as found:

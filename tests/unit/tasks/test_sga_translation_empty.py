@@ -1,50 +1,42 @@
 """sga_translation and sga_translation_multi refuse empty sentences where they are read, with either alignment."""
 
-from pathlib import Path
-from typing import Any, Dict, List
-
 import pytest
 
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
 from tests import data_bins
 
-EMPTY: List[int] = []
+EMPTY = []
 ROWS = [[5], [6, 7], [8, 9, 10], [11]]
 HOLE = [*ROWS[:2], EMPTY, *ROWS[3:]]
 
 
-def write(folder: Path, split: str, source: Any, target: Any, language: str = "de") -> None:
+def write(folder, split, source, target, language="de"):
     for name, rows in ((language, source), ("en", target)):
         data_bins.write_side(folder, split, f"{language}-en", name, rows)
         data_bins.write_dictionary(folder, name)
 
 
-def single(folder: Any, **options: Any) -> SGATranslationTask:
-    shared: Dict[str, Any] = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "train_subset": "train"}
+def single(folder, **options):
+    shared = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "train_subset": "train"}
     names = {"data": str(folder), "source_lang": "de", "target_lang": "en"}
     return SGATranslationTask.setup_task(SGATranslationConfig(**{**shared, **names, **options}))
 
 
-def many(folder: Path, **options: Any) -> SGATranslationMultiTask:
-    shared: Dict[str, Any] = {
-        "dataset_impl": "mmap",
-        "required_seq_len_multiple": 1,
-        "train_subset": "train",
-        "seed": 3,
-    }
+def many(folder, **options):
+    shared = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "train_subset": "train", "seed": 3}
     cfg = SGATranslationMultiConfig(**{**shared, "data": str(folder), "lang_pairs": "de-en,fr-en", **options})
     return SGATranslationMultiTask.setup_task(cfg)
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_an_empty_source_is_refused_in_every_split(tmp_path: Path, split: str) -> None:
+def test_an_empty_source_is_refused_in_every_split(tmp_path, split):
     write(tmp_path, split, HOLE, ROWS)
     with pytest.raises(ValueError, match=rf"{tmp_path}/{split}\.de-en\.de: line 3 is without a token \(1 empty"):
         single(tmp_path).load_dataset(split)
 
 
-def test_an_empty_source_is_refused_while_decoding_and_when_sources_are_cut(tmp_path: Path) -> None:
+def test_an_empty_source_is_refused_while_decoding_and_when_sources_are_cut(tmp_path):
     write(tmp_path, "test", HOLE, ROWS)
     task = single(tmp_path, truncate_source=True, max_source_positions=8)
     task.from_checkpoint = True
@@ -52,14 +44,14 @@ def test_an_empty_source_is_refused_while_decoding_and_when_sources_are_cut(tmp_
         task.load_dataset("test")
 
 
-def test_cut_to_one_token_is_not_empty(tmp_path: Path) -> None:
+def test_cut_to_one_token_is_not_empty(tmp_path):
     write(tmp_path, "test", ROWS, ROWS)
     task = single(tmp_path, truncate_source=True, max_source_positions=3)
     task.load_dataset("test")
     assert [len(task.dataset("test")[index]["source"]) for index in range(4)] == [3, 3, 3, 3]
 
 
-def test_an_empty_target_is_refused_in_training_alone(tmp_path: Path) -> None:
+def test_an_empty_target_is_refused_in_training_alone(tmp_path):
     """Its length and its masked tokens would cost nothing; a reference may be empty."""
     for split in ("train", "valid", "test"):
         write(tmp_path, split, ROWS, HOLE)
@@ -74,7 +66,7 @@ def test_an_empty_target_is_refused_in_training_alone(tmp_path: Path) -> None:
     assert len(task.dataset("train")) == 4
 
 
-def test_sources_without_references_are_read(tmp_path: Path) -> None:
+def test_sources_without_references_are_read(tmp_path):
     write(tmp_path, "train", ROWS, ROWS)
     for file in tmp_path.glob("train.de-en.en.*"):
         file.unlink()
@@ -83,7 +75,7 @@ def test_sources_without_references_are_read(tmp_path: Path) -> None:
     assert task.dataset("train").tgt is None
 
 
-def test_the_data_folder_of_the_epoch_is_named(tmp_path: Path) -> None:
+def test_the_data_folder_of_the_epoch_is_named(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     for folder, rows in ((first, ROWS), (second, HOLE)):
         folder.mkdir()
@@ -98,7 +90,7 @@ def test_the_data_folder_of_the_epoch_is_named(tmp_path: Path) -> None:
         single(f"{second}:{first}").load_dataset("valid", epoch=2)
 
 
-def test_the_pair_of_several_is_named(tmp_path: Path) -> None:
+def test_the_pair_of_several_is_named(tmp_path):
     for split in ("train", "valid"):
         write(tmp_path, split, ROWS, ROWS)
         write(tmp_path, split, HOLE if split == "valid" else ROWS, HOLE, language="fr")

@@ -1,9 +1,7 @@
 """Building from options and a pretrained file: what is read, what is refused, and in which words."""
 
 import logging
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict
 
 import pytest
 import safetensors.torch
@@ -15,7 +13,7 @@ from tests import builders
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pretrained(tmp_path_factory):
     """A tiny masked LM on disk."""
     folder = tmp_path_factory.mktemp("pretrained")
     lm = builders.masked_lm()
@@ -23,7 +21,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def build(path: Any, pieces: int = builders.PIECES, from_checkpoint: bool = False, **options: Any) -> SGAModel:
+def build(path, pieces=builders.PIECES, from_checkpoint=False, **options):
     """What the task does, without the task."""
     cfg = SGAConfig(pretrained_mlm=None if path is None else str(path), **options)
     task = SimpleNamespace(
@@ -34,7 +32,7 @@ def build(path: Any, pieces: int = builders.PIECES, from_checkpoint: bool = Fals
     return SGAModel.build_model(cfg, task)
 
 
-def test_weights_sizes_and_symbols_come_from_the_file_and_the_dictionary(pretrained: Path) -> None:
+def test_weights_sizes_and_symbols_come_from_the_file_and_the_dictionary(pretrained):
     model = build(pretrained)
     expected = dict(builders.masked_lm().named_parameters())
     found = dict(model.frozen.module.named_parameters())
@@ -46,7 +44,7 @@ def test_weights_sizes_and_symbols_come_from_the_file_and_the_dictionary(pretrai
     assert not any(parameter.requires_grad for parameter in model.frozen.parameters())
 
 
-def test_a_bit_that_flips_between_start_and_resume_is_refused(tmp_path: Path) -> None:
+def test_a_bit_that_flips_between_start_and_resume_is_refused(tmp_path):
     """Training that goes on as decoding does, also where the file does not state its fingerprint."""
     lm = builders.masked_lm()
     checkpoints.write_masked_lm(tmp_path, lm.sizes, lm.state_dict(), dtype=torch.float32)
@@ -62,7 +60,7 @@ def test_a_bit_that_flips_between_start_and_resume_is_refused(tmp_path: Path) ->
             build(tmp_path, from_checkpoint=from_checkpoint).load_state_dict(state)
 
 
-def test_options_reach_the_model(pretrained: Path) -> None:
+def test_options_reach_the_model(pretrained):
     model = build(pretrained, prompt_length=5, ctc_upsample=4, ctc_blank="<mask>", no_denoising=True, prompt_scale=True)
     assert model.encoder_prompts.key.shape[1] == 5
     assert model.slot_lengths(torch.tensor([3])).tolist() == [12]
@@ -72,7 +70,7 @@ def test_options_reach_the_model(pretrained: Path) -> None:
     assert build(pretrained, fill_blanks=True).fill_blanks
 
 
-def test_filling_blanks_for_no_denoiser_is_warned_of(pretrained: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_filling_blanks_for_no_denoiser_is_warned_of(pretrained, caplog):
     build(pretrained, fill_blanks=True)
     build(pretrained, no_denoising=True)
     assert "--fill-blanks" not in caplog.text
@@ -80,8 +78,8 @@ def test_filling_blanks_for_no_denoiser_is_warned_of(pretrained: Path, caplog: p
     assert "--fill-blanks has no effect with --no-denoising" in caplog.text
 
 
-def test_slots_that_are_not_there_are_warned_of(pretrained: Path, caplog: pytest.LogCaptureFixture) -> None:
-    free: Dict[str, Any] = dict(alignment="mask_predict", no_denoising=True)
+def test_slots_that_are_not_there_are_warned_of(pretrained, caplog):
+    free = dict(alignment="mask_predict", no_denoising=True)
     for options in (
         free,
         {**free, "no_denoising": False, "ctc_upsample": 3},
@@ -94,7 +92,7 @@ def test_slots_that_are_not_there_are_warned_of(pretrained: Path, caplog: pytest
 
 
 @pytest.mark.parametrize(("dropout", "random"), [(0.0, False), (0.4, True)])
-def test_frozen_dropout_is_an_option(pretrained: Path, dropout: float, random: bool) -> None:
+def test_frozen_dropout_is_an_option(pretrained, dropout, random):
     model = build(pretrained, frozen_dropout=dropout).train()
     tokens = builders.source_rows([8])[0][None]
     first, second = (model.encode(tokens).prefix[-1][0] for _ in range(2))
@@ -103,9 +101,9 @@ def test_frozen_dropout_is_an_option(pretrained: Path, dropout: float, random: b
     assert torch.equal(model.encode(tokens).prefix[-1][0], model.encode(tokens).prefix[-1][0])
 
 
-def test_full_checkpoints_need_no_file(pretrained: Path) -> None:
+def test_full_checkpoints_need_no_file(pretrained):
     """--save-full-model: the checkpoint is enough to decode, and its sizes come from the recorded config."""
-    sizes: Dict[str, int] = dict(
+    sizes = dict(
         encoder_layers=builders.LAYERS,
         encoder_embed_dim=builders.WIDTH,
         encoder_ffn_embed_dim=builders.FFN,
@@ -137,14 +135,14 @@ def test_full_checkpoints_need_no_file(pretrained: Path) -> None:
         ({"max_positions": 512}, ["--max-positions", "512", str(builders.POSITIONS)]),
     ],
 )
-def test_wrong_options_are_named(pretrained: Path, options: Dict[str, Any], words: Any) -> None:
+def test_wrong_options_are_named(pretrained, options, words):
     with pytest.raises(ValueError) as error:
         build(pretrained, **options)
     for word in words:
         assert word in str(error.value)
 
 
-def test_missing_and_wrong_pretrained_files_are_named(pretrained: Path, tmp_path: Path) -> None:
+def test_missing_and_wrong_pretrained_files_are_named(pretrained, tmp_path):
     with pytest.raises(ValueError, match="--pretrained-mlm"):
         build(None)
     with pytest.raises(ValueError, match="--pretrained-mlm .*nowhere.*model-overrides"):
@@ -154,7 +152,7 @@ def test_missing_and_wrong_pretrained_files_are_named(pretrained: Path, tmp_path
         build(tmp_path / "model.pt")
 
 
-def test_a_dictionary_that_does_not_match_is_refused(pretrained: Path, tmp_path: Path) -> None:
+def test_a_dictionary_that_does_not_match_is_refused(pretrained, tmp_path):
     with pytest.raises(ValueError) as error:
         build(pretrained, pieces=builders.PIECES + 2)
     assert str(builders.VOCAB + 2) in str(error.value)
@@ -171,9 +169,7 @@ def test_a_dictionary_that_does_not_match_is_refused(pretrained: Path, tmp_path:
         build(tmp_path)
 
 
-def test_a_dictionary_that_cannot_be_compared_is_reported(
-    pretrained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_dictionary_that_cannot_be_compared_is_reported(pretrained, tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         build(pretrained)
     assert "no dict.txt beside it" in caplog.text
@@ -186,7 +182,7 @@ def test_a_dictionary_that_cannot_be_compared_is_reported(
     assert "dict.txt" not in caplog.text
 
 
-def test_a_dictionary_without_mask_at_the_end_is_refused(pretrained: Path) -> None:
+def test_a_dictionary_without_mask_at_the_end_is_refused(pretrained):
     symbols = builders.dictionary(builders.PIECES - 1)
     symbols.add_symbol("late")
     with pytest.raises(ValueError, match="<mask>"):
@@ -196,9 +192,7 @@ def test_a_dictionary_without_mask_at_the_end_is_refused(pretrained: Path) -> No
 @pytest.mark.parametrize(
     ("blank", "reported"), [("<s>", False), ("<mask>", False), ("<pad>", False), ("p7", True), ("<unk>", True)]
 )
-def test_a_blank_that_can_be_an_output_piece_is_reported(
-    pretrained: Path, blank: str, reported: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_blank_that_can_be_an_output_piece_is_reported(pretrained, blank, reported, caplog):
     with caplog.at_level(logging.WARNING):
         build(pretrained, ctc_blank=blank)
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
