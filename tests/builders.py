@@ -79,10 +79,10 @@ def sga_model(
     return model.eval()
 
 
-def task(pieces: int = PIECES) -> SGATranslationTask:
+def task(pieces: int = PIECES, **options: Any) -> SGATranslationTask:
     """The translation task over one tiny dictionary."""
     symbols = dictionary(pieces)
-    return SGATranslationTask(SGATranslationConfig(), symbols, symbols)
+    return SGATranslationTask(SGATranslationConfig(**options), symbols, symbols)
 
 
 def source_rows(lengths: Sequence[int], seed: int = 3) -> List[Tensor]:
