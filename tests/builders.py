@@ -7,7 +7,11 @@ the model (prefix, guidance, position, mask) changes the output visibly.
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
+from fairseq import models, options
 from fairseq.data import Dictionary
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from fairseq_plugins import checkpoints
@@ -151,3 +155,17 @@ def forward_losses(model: SGAModel, sample: Dict[str, Any], **options: Any) -> A
     lengths = (targets.ne(PAD) & targets.ne(EOS)).sum(1)
     net_input = sample["net_input"]
     return model(net_input["src_tokens"], net_input["src_lengths"], targets, lengths, **options)[0]
+
+
+def built_both_ways(arch: str, task_name: str, of: Any, device: str = "cpu", **given: Any) -> Any:
+    """The model of an architecture and options, from argparse; hydra must build one of the same shapes."""
+    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in given.items()]
+    arguments = ["data", "--arch", arch, "--task", task_name, *words]
+    typed = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
+    written = OmegaConf.create({"model": {"_name": arch, **given}, "task": {"_name": task_name, "data": "x"}})
+    add_defaults(written)
+    with torch.device(device):
+        first, second = (models.build_model(cfg.model, of) for cfg in (typed, written))
+    shapes = [[(name, part.shape, part.requires_grad) for name, part in m.named_parameters()] for m in (first, second)]
+    assert shapes[0] == shapes[1]
+    return first

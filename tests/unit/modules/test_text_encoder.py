@@ -3,11 +3,9 @@
 import pytest
 import torch
 
-from fairseq_plugins import checkpoints
 from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, family_layout
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.modules.text_encoder import TextEncoder
 from tests import nlu_builders
 
@@ -79,29 +77,6 @@ def test_equals_transformers_bert_and_its_rows_are_a_dictionarys(tmp_path, hf):
     assert torch.equal(back[theirs], tokens)
 
 
-@torch.no_grad()
-def test_a_masked_lm_with_other_special_rows_is_brought_into_order(tmp_path, hf):
-    """Padding elsewhere moves the positions as well (CamemBERT's vocabulary has another order than fairseq's)."""
-    stored = ["<unk>", "p0", "<s>", "</s>", "p1", "<pad>", "<mask>", *nlu_builders.PIECES[2:]]
-    vocabulary = [[entry, 0.0] for entry in stored]
-    nlu_builders.write_json(tmp_path / "tokenizer.json", {"model": {"type": "Unigram", "vocab": vocabulary}})
-    padding = stored.index("<pad>")
-    model = nlu_builders.huggingface(
-        hf, "xlmr", tmp_path, len(stored), pad_token_id=padding, max_position_embeddings=padding + 1 + 30
-    )
-    ours = load_text_encoder(tmp_path)
-    entries = read_encoder(tmp_path).entries
-    order = torch.tensor([stored.index(entry) for entry in entries])
-    assert list(entries[:4]) == nlu_builders.SPECIAL and sorted(entries) == sorted(stored)
-    tokens = nlu_builders.tokens(len(stored), lengths=(30, 4, 6))
-    assert ours.layout.max_positions == 30
-    theirs = model.roberta(order[tokens], attention_mask=tokens.ne(PAD).long(), output_hidden_states=True)
-    assert_layers_equal(ours(tokens), list(theirs.hidden_states), tokens)
-    (tmp_path / "tokenizer.json").unlink()
-    with pytest.raises(checkpoints.CheckpointError, match="special symbols are not at rows 0 to 3"):
-        read_encoder(tmp_path)
-
-
 # ---- fairseq, and this package. ----
 
 
@@ -117,19 +92,6 @@ def test_equals_fairseqs_own_mbart_exactly(tmp_path, options):
     theirs = stock.encoder(tokens, return_all_hiddens=True)
     expected = [state.transpose(0, 1) for state in (*theirs["encoder_states"][:-1], *theirs["encoder_out"])]
     assert_layers_equal(load_text_encoder(tmp_path)(tokens), expected, tokens, atol=0)
-
-
-@torch.no_grad()
-def test_equals_the_packages_masked_lm(tmp_path):
-    path, _ = nlu_builders.write_any("xlmr", tmp_path)
-    found = checkpoints.read_masked_lm(path)
-    module = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
-    checkpoints.load(module, found.tensors)
-    tokens = nlu_builders.tokens(found.sizes["vocab_size"])
-    theirs, ours = module.sentence_encoder(tokens), load_text_encoder(path)(tokens)
-    kept = tokens.ne(PAD)
-    for one, other in zip(ours[-len(theirs) :], theirs):
-        torch.testing.assert_close(one[kept], other[kept], rtol=0, atol=TOLERANCE)
 
 
 # ---- The module itself. ----
@@ -163,31 +125,16 @@ def test_segments_and_epsilon_matter():
     assert norms == [1e-12] * (2 * 3 + 1)
 
 
-def test_layerdrop_leaves_layers_out_in_training_only():
-    model = encoder("mbart", layerdrop=0.5)
-    tokens = nlu_builders.tokens(ROWS)
-    assert len(model(tokens)) == 4
-    model.train()
-    torch.manual_seed(1)
-    counts = {len(model(tokens)) for _ in range(20)}
-    assert min(counts) < 4 and max(counts) <= 4
-
-
-@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout", "layerdrop"])
 def test_each_dropout_acts_in_training_only(name):
     model, plain, tokens = encoder("xlmr", **{name: 0.5}), encoder("xlmr"), nlu_builders.tokens(ROWS)
     assert torch.equal(model.features(tokens), plain.features(tokens))
     model.train()
-    assert not torch.allclose(model.features(tokens), plain.features(tokens))
+    torch.manual_seed(1)
+    assert not all(torch.allclose(model.features(tokens), plain.features(tokens)) for _ in range(5))
 
 
-def test_checkpointed_activations_give_the_same_gradients():
-    tokens, gradients = nlu_builders.tokens(ROWS), []
-    for checkpointed in (False, True):
-        model = encoder("mbart", checkpoint_activations=checkpointed).train()
-        assert hasattr(model.layers[0], "precheckpoint_forward") == checkpointed
-        model.features(tokens).pow(2).sum().backward()
-        gradients.append({name: parameter.grad.clone() for name, parameter in model.named_parameters()})  # type: ignore[union-attr]
-    assert gradients[0].keys() == gradients[1].keys()
-    for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-5)
+def test_checkpointed_activations_are_an_option():
+    for wanted in (False, True):
+        model = encoder("mbart", checkpoint_activations=wanted)
+        assert hasattr(model.layers[0], "precheckpoint_forward") == wanted

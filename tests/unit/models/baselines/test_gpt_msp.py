@@ -6,12 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq import models, options
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from fairseq.dataclass.initialize import add_defaults
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.sequence_generator import SequenceGenerator
-from omegaconf import OmegaConf
 
 from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
 from fairseq_plugins.models.baselines.gpt_msp import ARCHITECTURES
@@ -111,13 +107,6 @@ def test_only_prompts_train_and_the_rest_stays_bit_equal(folder, device):
     assert changed == TRAINED
 
 
-def test_dropout_inside_the_frozen_model_is_off_unless_asked_for(folder, device):
-    data = sample(device)["net_input"]
-    for rate, equal in ((0.0, True), (0.5, False)):
-        model = gpt_builders.msp(folder, frozen_dropout=rate).to(device).train()
-        assert torch.equal(model(**data)[0], model(**data)[0]) is equal
-
-
 def test_sizes_of_the_paper():
     """19M: three stages, keys and values of 24 layers x 128 x 1,024, and three scales."""
     sizes = ARCHITECTURES["gpt_msp_mgpt"]
@@ -180,21 +169,6 @@ def test_options_change_the_model(folder, tmp_path):
     assert build(folder).max_positions() == (gpt_builders.POSITIONS, gpt_builders.POSITIONS)
 
 
-@pytest.mark.parametrize(("arch", "length"), [("gpt_msp", 128), ("gpt_msp_tiny", 32), ("gpt_msp_mgpt", 9)])
-def test_architectures_are_the_same_from_argparse_and_from_hydra(folder, arch, length):
-    sizes = ("layers", "embed-dim", "ffn-embed-dim", "attention-heads")
-    numbers = (gpt_builders.LAYERS, gpt_builders.WIDTH, gpt_builders.INNER, gpt_builders.HEADS)
-    typed = [word for name, n in zip(sizes, numbers) for word in (f"--decoder-{name}", str(n))] if length == 9 else []
-    typed += ["--prompt-length", "9", "--max-positions", str(gpt_builders.POSITIONS)] if length == 9 else []
-    given = {k[2:].replace("-", "_"): int(n) for k, n in zip(typed[::2], typed[1::2])}
-    arguments = ["data", "--arch", arch, "--task", "translation", "--pretrained-gpt", str(folder), *typed]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
-    hydra = OmegaConf.create({"model": {"_name": arch, "pretrained_gpt": str(folder), **given}})
-    add_defaults(hydra)
-    for each in (cfg, hydra):
-        assert models.build_model(each.model, gpt_builders.task()).decoder.decoding.key.shape == (3, length, 16)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -234,3 +208,12 @@ def test_a_sentence_longer_than_the_positions(model, device):
         model.encoder(tokens)
     with pytest.raises(ValueError, match="1 of the 1 source sentences of a batch are empty"):
         model.encoder(torch.tensor([[builders.PAD, builders.EOS]], device=device))
+
+
+@pytest.mark.parametrize(("arch", "length"), [("gpt_msp", 128), ("gpt_msp_tiny", 32), ("gpt_msp_mgpt", 9)])
+def test_architectures_are_the_same_from_argparse_and_from_hydra(folder, arch, length):
+    sizes = {"decoder_layers": gpt_builders.LAYERS, "decoder_embed_dim": gpt_builders.WIDTH, "prompt_length": 9}
+    sizes.update(decoder_ffn_embed_dim=gpt_builders.INNER, decoder_attention_heads=gpt_builders.HEADS)
+    given = {**sizes, "max_positions": gpt_builders.POSITIONS} if length == 9 else {}
+    model = builders.built_both_ways(arch, "translation", gpt_builders.task(), pretrained_gpt=str(folder), **given)
+    assert model.decoder.decoding.key.shape == (3, length, 16)

@@ -3,10 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq import models, options
-from fairseq.dataclass.initialize import add_defaults
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from omegaconf import OmegaConf
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
@@ -90,34 +86,6 @@ def test_generator_collapses_the_best_path(model, device):
         assert hypotheses[row][0]["steps"] == 0
 
 
-def test_one_embedding_for_everything():
-    model = build()
-    assert (
-        model.decoder.output_projection.weight is model.encoder.embed_tokens.weight is model.decoder.embed_tokens.weight
-    )
-
-
-@pytest.mark.parametrize("arch", ["nat_ctc_tiny", "nat_ctc", "nat_ctc_big"])
-def test_architectures_are_the_same_from_argparse_and_from_hydra(arch):
-    arguments = ["data", "--arch", arch, "--task", "sga_translation", "--dropout", "0.2", "--decoder-layers", "1"]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
-    hydra = OmegaConf.create(
-        {
-            "model": {"_name": arch, "dropout": 0.2, "decoder_layers": 1},
-            "task": {"_name": "sga_translation", "data": "x"},
-        }
-    )
-    add_defaults(hydra)
-    with torch.device("meta"):
-        first, second = (models.build_model(each.model, builders.task()) for each in (cfg, hydra))
-    shapes = [{name: tuple(value.shape) for name, value in model.state_dict().items()} for model in (first, second)]
-    assert shapes[0] == shapes[1]
-    assert len(first.decoder.layers) == 1
-    assert first.decoder.dropout_module.p == second.decoder.dropout_module.p == 0.2
-    width = {"nat_ctc_tiny": 128, "nat_ctc": 512, "nat_ctc_big": 1024}[arch]
-    assert first.encoder.embed_tokens.weight.shape == (builders.VOCAB, width)
-
-
 def test_options_change_the_model():
     assert build(ctc_upsample=3).slot_lengths(torch.tensor([4])).tolist() == [12]
     assert build(ctc_blank="<mask>").blank == builders.MASK
@@ -142,3 +110,14 @@ def test_options_change_the_model():
 def test_bad_options(change, message):
     with pytest.raises(ValueError, match=message):
         build(**change)
+
+
+@pytest.mark.parametrize(("arch", "width"), [("nat_ctc_tiny", 128), ("nat_ctc", 512), ("nat_ctc_big", 1024)])
+def test_architectures_are_the_same_from_argparse_and_from_hydra(arch, width):
+    given = {"dropout": 0.2, "decoder_layers": 1}
+    model = builders.built_both_ways(arch, "sga_translation", builders.task(), "meta", **given)
+    assert len(model.decoder.layers) == 1 and model.decoder.dropout_module.p == 0.2
+    assert model.encoder.embed_tokens.weight.shape == (builders.VOCAB, width)
+    assert (
+        model.encoder.embed_tokens.weight is model.decoder.embed_tokens.weight is model.decoder.output_projection.weight
+    )

@@ -7,7 +7,6 @@ import torch
 from fairseq import models
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.sequence_generator import SequenceGenerator
-from omegaconf import OmegaConf
 
 from fairseq_plugins.modules.adapters import Adapter
 from tests import adapter_builders as small
@@ -186,39 +185,7 @@ def test_a_checkpoint_decodes_without_the_file_and_without_the_training_pairs(ba
     assert torch.equal(logits(decoded.eval(), data), logits(model, data))
 
 
-def test_a_resumed_run_needs_the_file_no_more(backbone):
-    data, state = small.net_input(["de"], ["en"]), small.build(backbone).state_dict()
-    model = small.build(backbone.with_name("gone.pt"))
-    with pytest.raises(ValueError, match="gone.pt: no such file, and there is no checkpoint of this run to continue"):
-        model(**data)
-    model.load_state_dict(state)
-    model(**data)
-
-
-def test_hydra_builds_the_same_model(backbone):
-    args = small.arguments(backbone)
-    cfg = OmegaConf.create({"_name": "transformer_adapter_tiny", **vars(args)})
-    first, second = models.build_model(args, small.task()), models.build_model(cfg, small.task())
-    shapes = [{name: tuple(value.shape) for name, value in model.state_dict().items()} for model in (first, second)]
-    assert shapes[0] == shapes[1]
-    assert {name for name, p in first.named_parameters() if p.requires_grad} == {
-        name for name, p in second.named_parameters() if p.requires_grad
-    }
-
-
 # ---- Bad input. ----
-
-
-def test_decoding_without_or_with_another_language_token(backbone):
-    model, data = small.build(backbone).eval(), small.net_input(["de", "fr"], ["en", "en"])
-    generator = SequenceGenerator([model], small.dictionary(), beam_size=2, max_len_b=5)
-    inputs = {"net_input": {name: data[name] for name in ("src_tokens", "src_lengths")}}
-    for tag, message in (
-        (small.TAG["fr"], "decoder: language 'fr' has no adapters"),
-        (5, "decoder: a sentence has no"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            generator.generate([model], inputs, prefix_tokens=torch.full((2, 1), tag))
 
 
 def test_a_sentence_without_its_language_token(backbone):
