@@ -18,25 +18,15 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class RerankOptions(NamedTuple):
-    """How the scores of two models become one.
+    """How the scores of two models become one."""
 
-    Attributes:
-        path: checkpoint of the autoregressive model (``--rerank-at``), several joined by ``:`` for their mean probability.
-        weight: of its score, in [0, 1] (``--rerank-at-weight``); 0 = that of CTC alone, 1 = that of the model alone.
-        length_penalty: exponent of the length that the sum is divided by (``--lenpen``).
-    """
-
-    path: str
-    weight: float = 0.5
-    length_penalty: float = 1.0
+    path: str  # --rerank-at; several checkpoints joined by ":" for their mean probability
+    weight: float = 0.5  # --rerank-at-weight, in [0, 1]; 0 = the score of CTC alone, 1 = that of the model alone
+    length_penalty: float = 1.0  # --lenpen, exponent of the length that the sum is divided by
 
 
 def rerank_options(path: Optional[str], weight: Optional[float], length_penalty: float) -> Optional[RerankOptions]:
-    """Fill the default of what was not given (None), and check the options; no file is read. None without ``--rerank-at``.
-
-    Raises:
-        ValueError: naming option, value and valid range; a weight without a model.
-    """
+    """Fill the default of what was not given (None), and check the options; None without ``--rerank-at``."""
     if weight is not None and not 0.0 <= weight <= 1.0:
         raise ValueError(f"--rerank-at-weight must lie in [0, 1]; got {weight}")
     if path:
@@ -79,14 +69,11 @@ class ATReranker:
         """Read the models with fairseq's loader.
 
         Args:
-            options: see :class:`RerankOptions`.
+            options: how the scores become one.
             dictionary: of the hypotheses.
-            languages: source and target of what is decoded; a warning is logged where the model was trained on another one,
-                which may be on purpose (another name of the same language, a model of several sources).
+            languages: source and target of what is decoded; other ones in training are warned of, not refused: it may be on
+            purpose.
             data: data-bin of what is decoded: its dictionaries stand in where those of the training are gone.
-
-        Raises:
-            ValueError: no such file, no dictionaries, a model that does not write from left to right, another dictionary.
         """
         paths = utils.split_paths(options.path)
         for path in paths:
@@ -106,16 +93,12 @@ class ATReranker:
     def rescore(self, sources: Tensor, sentences: Hypotheses) -> Hypotheses:
         """Order the hypotheses of each source by falling ``score`` of both models.
 
-        They get ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats, and ``positional_scores``
-        that are
-        equal shares of the new ``score``.
+        They get ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats, and ``positional_scores``,
+        equal shares of the new ``score``. A source or a hypothesis longer than the model's positions raises ValueError.
 
         Args:
             sources: (B, S) int64, padded anywhere, with or without ``<s>``.
             sentences: of each source its hypotheses, with ``tokens`` and ``ctc_score``.
-
-        Raises:
-            ValueError: a source or a hypothesis is longer than the model's positions.
         """
         pad = self.dictionary.pad()
         plain = [row[row.ne(pad) & row.ne(self.bos)].cpu() for row in sources]

@@ -11,18 +11,11 @@ from ..ops.masks import lengths_to_padding_mask
 
 
 class IterationOptions(NamedTuple):
-    """fairseq's iterative-decoding options.
+    """fairseq's iterative-decoding options."""
 
-    Attributes:
-        max_iter: largest number of denoising passes (``--iter-decode-max-iter``); 0 = the alignment alone.
-        adaptive: stop a sentence when its output no longer changes, or repeats in a cycle (off with
-            ``--iter-decode-force-max-iter``).
-        retain_history: keep the output of every pass (``--retain-iter-history``).
-    """
-
-    max_iter: int
-    adaptive: bool = True
-    retain_history: bool = False
+    max_iter: int  # --iter-decode-max-iter, denoising passes at most; 0 = the alignment alone
+    adaptive: bool = True  # stop where the output no longer changes; off with --iter-decode-force-max-iter
+    retain_history: bool = False  # --retain-iter-history, the output of every pass
 
 
 MAX_PERIOD = 16
@@ -61,10 +54,10 @@ UNREAD_OPTIONS = {
 HINTS = {"lenpen": "; --rerank-at reads it", "iter_decode_with_external_reranker": "; use --rerank-at PATH"}
 
 
-def refuse_search_options(args: Any, reranked: bool) -> None:
+def refuse_unread_options(args: Any, models: List[Any], reranked: bool) -> None:
     """Raise ValueError for an option of fairseq's generation that nothing would read.
 
-    ``--beam`` is let pass, every recipe has it; a missing option is at its default; ``--rerank-at`` reads ``--lenpen``.
+    ``--beam`` is let pass, every recipe has it. fairseq keeps dropout in its own modules alone, SGA's units have none of them.
     """
     for name, default in UNREAD_OPTIONS.items():
         value = getattr(args, name, default)
@@ -74,16 +67,11 @@ def refuse_search_options(args: Any, reranked: bool) -> None:
             valid = "leave it out" if default is None or default is False else f"valid: {default}"
             hint = HINTS.get(name, "")
             raise ValueError(f"{given} has no meaning for SGA, which decodes all tokens at once; {valid}{hint}")
-
-
-def refuse_retained_dropout(args: Any, models: List[Any]) -> None:
-    """Raise ValueError for ``--retain-dropout`` with SGA: fairseq keeps dropout while decoding in its own modules alone."""
-    if getattr(args, "retain_dropout", False):
-        for model in models:
-            if not any(isinstance(module, FairseqDropout) for module in model.modules()):
-                raise ValueError(
-                    f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; leave it out"
-                )
+    for model in models if getattr(args, "retain_dropout", False) else ():
+        if not any(isinstance(module, FairseqDropout) for module in model.modules()):
+            raise ValueError(
+                f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; leave it out"
+            )
 
 
 class DenoisingGenerator:

@@ -1,6 +1,6 @@
 """SGA decoding: one alignment pass, then denoising until nothing changes; the best path, or the n best outputs of CTC."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -13,25 +13,15 @@ __all__ = ["BeamOptions", "IterationOptions", "SGAGenerator", "beam_options"]
 
 
 class BeamOptions(NamedTuple):
-    """CTC prefix beam search.
+    """CTC prefix beam search."""
 
-    Attributes:
-        size: prefixes that are kept after each slot (``--iter-decode-ctc-beam``); 0 = the best path, without a search.
-        candidates: tokens a slot beside the blank (``--iter-decode-ctc-candidates``).
-        nbest: hypotheses a sentence (``--nbest``).
-    """
-
-    size: int = 0
-    candidates: int = 20
-    nbest: int = 1
+    size: int = 0  # --iter-decode-ctc-beam, prefixes that are kept after each slot; 0 = the best path
+    candidates: int = 20  # --iter-decode-ctc-candidates, tokens per slot beside the blank
+    nbest: int = 1  # --nbest, hypotheses per sentence
 
 
 def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: bool) -> BeamOptions:
-    """Fill the default of what was not given (None), and compare the options with each other.
-
-    Raises:
-        ValueError: naming option, value and valid range; candidates without a beam.
-    """
+    """Fill the default of what was not given (None); ValueError where the options do not fit each other."""
     if candidates is not None and size == 0:
         raise ValueError(
             f"--iter-decode-ctc-candidates {candidates}: nothing is searched without --iter-decode-ctc-beam of at least 1; got 0"
@@ -116,7 +106,7 @@ class SGAGenerator(DenoisingGenerator):
 
     def _search(self, model: Any, lengths: Tensor, best: List[Dict[str, Any]]) -> List[List[Dict[str, Any]]]:
         """The hypotheses of the beam; ``best`` are those of the best path, whose passes and history they have."""
-        weight, bias = output_projection(model)
+        weight, bias = model.projection
         assert self.states is not None
         states, self.states = self.states, None
         # What fairseq strips from the text is no output; two that differ by it alone would be one text twice.
@@ -136,10 +126,3 @@ class SGAGenerator(DenoisingGenerator):
                 scores = {"score": score, "ctc_score": score, "positional_scores": shares}
                 found[-1].append({**common, "tokens": tokens, **scores})
         return found
-
-
-def output_projection(model: Any) -> Tuple[Tensor, Optional[Tensor]]:
-    """Weight (V, C) and bias (V,) or None of what ``align`` and ``denoise`` of SGA and nat_ctc give."""
-    if hasattr(model, "masked_lm"):
-        return model.masked_lm.output_weight, model.masked_lm.output_bias
-    return model.decoder.output_projection.weight, None

@@ -12,15 +12,10 @@ from .sga_denoising import DenoisingGenerator, IterationOptions
 
 
 class MaskPredictOptions(NamedTuple):
-    """How the alignment of a model with ``--alignment mask_predict`` is decoded.
+    """How the alignment of a model with ``--alignment mask_predict`` is decoded."""
 
-    Attributes:
-        iterations: of mask-predict, at least 1 (``--mask-predict-iterations``).
-        length_beam: lengths that are tried, at least 1 (``--length-beam``).
-    """
-
-    iterations: int = 4
-    length_beam: int = 1
+    iterations: int = 4  # --mask-predict-iterations, at least 1
+    length_beam: int = 1  # --length-beam, lengths that are tried, at least 1
 
 
 def mask_predict_options(
@@ -28,11 +23,7 @@ def mask_predict_options(
 ) -> Optional[MaskPredictOptions]:
     """Fill the default of what was not given (None), and check the options against the model (SGA, ``nat_ctc``, or None).
 
-    Returns:
-        None for a model that was trained with CTC: 0 iterations, which is row 0 of SGA's Table 4.
-
-    Raises:
-        ValueError: an option outside its range, or that the model has no use for.
+    None for a model that was trained with CTC: 0 iterations, which is row 0 of SGA's Table 4.
     """
     if getattr(model, "alignment", "ctc") != "mask_predict":
         if iterations or length_beam is not None:
@@ -106,10 +97,8 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         return denoised
 
     def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        """Mask-predict over ``length_beam`` lengths per sentence.
-
-        Returns:
-            Of the best length: tokens (B, T) int64, their log-probabilities (B, T) nats, 0 in padding, and the lengths (B,).
+        """Mask-predict over ``length_beam`` lengths per sentence; of the best one what :meth:`fill` gives, and the lengths
+        (B,).
         """
         count = self.mask_predict.length_beam
         candidates = likely_lengths(guidance.length_log_probs, count)  # B K
@@ -125,8 +114,7 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
     def fill(self, model: Any, guidance: Any, lengths: Tensor) -> Tuple[Tensor, Tensor]:
         """Mask everything at first, then in each iteration the tokens the model is least sure of.
 
-        Returns:
-            Tokens (B, T) and their log-probabilities (B, T) nats, when they were predicted; 0 in padding.
+        Returns tokens (B, T) and their log-probabilities (B, T) nats, when they were predicted; 0 in padding.
         """
         tokens = model.blank_sentence(lengths)
         log_probs = torch.zeros(tokens.shape, device=tokens.device)

@@ -27,18 +27,12 @@ class Adapter(nn.Module):
 
 
 class RowLanguages:
-    """Which adapter every row of the current batch uses; set before the layers run, read by all of them.
-
-    Attributes:
-        rows: (B,) int64, number of the language; None = no adapters.
-        active: (B, T) bool, where the adapters act; None = everywhere.
-        present: the numbers in ``rows``, each once.
-    """
+    """Which adapter every row of the current batch uses; set before the layers run, read by all of them."""
 
     def __init__(self) -> None:
-        self.rows: Optional[Tensor] = None
-        self.active: Optional[Tensor] = None
-        self.present: List[int] = []
+        self.rows: Optional[Tensor] = None  # (B,) int64, number of the language; None = no adapters
+        self.active: Optional[Tensor] = None  # (B, T) bool, where the adapters act; None = everywhere
+        self.present: List[int] = []  # the numbers in rows, each once
 
     def set(self, rows: Tensor, active: Optional[Tensor] = None) -> None:
         """Take the rows of a batch."""

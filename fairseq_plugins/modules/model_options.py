@@ -49,12 +49,7 @@ def _register(model: str, name: str, defaults: Mapping[str, Any]) -> None:
         set_architecture(args, defaults)
 
 
-def same_sides(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int, **more: Any) -> Dict[str, Any]:
+def same_sides(layers: Any, embed_dim: Any, ffn_embed_dim: Any, attention_heads: Any, **more: Any) -> Dict[str, Any]:
     """Defaults of a stock transformer whose encoder and decoder have the same sizes, and ``more`` defaults."""
-    sizes = {
-        "layers": layers,
-        "embed_dim": embed_dim,
-        "ffn_embed_dim": ffn_embed_dim,
-        "attention_heads": attention_heads,
-    }
+    sizes = dict(layers=layers, embed_dim=embed_dim, ffn_embed_dim=ffn_embed_dim, attention_heads=attention_heads)
     return {**{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}, **more}

@@ -17,12 +17,8 @@ State = Dict[str, Dict[str, Optional[Tensor]]]
 class PrefixDecoder(TransformerDecoderBase):
     """fairseq's decoder without cross-attention; a prefix enters where fairseq keeps the keys and values of earlier steps.
 
-    Without a prefix the logits are those of stock ``transformer_lm`` on the same weights.
-
-    Args:
-        layout: sizes and wiring: a ``checkpoints.causal_lm.CausalLMLayout``, or anything with its fields.
-        dictionary: with ``layout.vocab_size`` entries.
-        dropout: probability after the embedding, on attention weights and after each block.
+    Without a prefix the logits are those of stock ``transformer_lm`` on the same weights. ``layout`` is a
+    ``checkpoints.causal_lm.CausalLMLayout``, or anything with its fields.
     """
 
     def __init__(self, layout: Any, dictionary: Any, dropout: float = 0.0) -> None:
@@ -116,9 +112,7 @@ class PrefixDecoder(TransformerDecoderBase):
         return [key, value, mask]
 
     def kept(self, state: State, skip: int) -> Prefix:
-        """Keys and values, (B, H, T, C / H) per layer, that :meth:`run` left in ``state`` behind a prefix of length
-        ``skip``.
-        """
+        """Keys and values (B, H, T, C / H) per layer that :meth:`run` left in ``state``, behind ``skip`` of its prefix."""
         found = []
         for layer in self.layers:
             buffer = layer.self_attn._get_input_buffer(state)

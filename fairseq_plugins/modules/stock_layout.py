@@ -8,12 +8,9 @@ from torch import nn
 
 
 def stock_config(layout: Any, side: str, **options: Any) -> Any:
-    """``TransformerConfig`` of one side.
+    """``TransformerConfig`` of one side, ``encoder`` or ``decoder``, with more of the stock transformer's ``options``.
 
-    Args:
-        layout: sizes and wiring of a pretrained file, as ``checkpoints.encoder_layout.EncoderLayout``.
-        side: ``encoder`` or ``decoder``.
-        options: more of the stock transformer's options.
+    ``layout`` has sizes and wiring of a pretrained file, as ``checkpoints.encoder_layout.EncoderLayout``.
     """
     sizes = {
         "layers": layout.layers,

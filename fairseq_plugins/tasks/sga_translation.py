@@ -17,7 +17,7 @@ from sacrebleu.metrics import BLEU
 
 from ..data.empty_rows import BinSide, refuse_empty
 from ..generators.sga_at_reranker import ATReranker, rerank_options
-from ..generators.sga_denoising import DenoisingGenerator, refuse_retained_dropout, refuse_search_options
+from ..generators.sga_denoising import DenoisingGenerator, refuse_unread_options
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 from ..ops.linear import MIN_WEIGHTS, is_packed
@@ -148,12 +148,9 @@ class SGATranslationTask(TranslationTask):
     # ---- Model, validation and decoding. ----
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model.
+        """Build the model; ValueError for a checkpoint of one that does not fill slots.
 
-        Raises:
-            ValueError: ``--pack-weights`` where the model is to be trained: fairseq's optimizers would leave the copies
-            behind; a
-                checkpoint of a model that does not fill slots.
+        A training with ``--pack-weights`` is refused: fairseq's optimizers would leave the copies behind.
         """
         if self.cfg.pack_weights and not from_checkpoint:
             raise ValueError(
@@ -184,8 +181,7 @@ class SGATranslationTask(TranslationTask):
     ) -> DenoisingGenerator:
         """Make the generator from the decoding options; ValueError for one that has no meaning here."""
         cfg, dictionary = self.cfg, self.target_dictionary
-        refuse_search_options(args, reranked=bool(cfg.rerank_at))
-        refuse_retained_dropout(args, models)
+        refuse_unread_options(args, models, reranked=bool(cfg.rerank_at))
         options = IterationOptions(
             max_iter=getattr(args, "iter_decode_max_iter", 10),
             adaptive=not getattr(args, "iter_decode_force_max_iter", False),
@@ -226,10 +222,9 @@ class SGATranslationTask(TranslationTask):
         return {**super().state_dict(), PAIRS: self.trained_pairs()}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded: log it when its prompts never saw this pair.
+        """Called with a checkpoint that is about to be decoded: a pair that its prompts never saw is logged.
 
-        Raises:
-            ValueError: they never wrote its target language.
+        A target language that they never wrote raises ValueError.
         """
         trained, target = state_dict.get(PAIRS) or self.trained_pairs(), self.cfg.target_lang
         for pair in set(self.trained_pairs()) - set(trained):
@@ -245,10 +240,7 @@ class SGATranslationTask(TranslationTask):
         super().load_state_dict(state_dict)
 
     def get_checkpoint_dict(self) -> Dict[str, Any]:
-        """What fairseq hands back when a run is resumed, which it does not do with the task's state.
-
-        It looks under the name of the task's class: either SGA task may go on.
-        """
+        """What fairseq hands back to a resumed run, by the name of the class of its task: either SGA task may go on."""
         return dict.fromkeys(("SGATranslationTask", "SGATranslationMultiTask"), self.state_dict())
 
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:

@@ -95,9 +95,7 @@ class SGATranslationMultiTask(SGATranslationTask):
         return super().build_model(cfg, from_checkpoint)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded; ``--lang-pairs``, where given, must be those of its
-        training.
-        """
+        """Called with a checkpoint that is about to be decoded; ValueError where ``--lang-pairs`` names other pairs."""
         if self.pairs:
             check_same_pairs(["-".join(pair) for pair in self.pairs], state_dict.get(PAIRS), "the checkpoint")
         super().load_state_dict(state_dict)

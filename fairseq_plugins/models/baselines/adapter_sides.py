@@ -17,19 +17,12 @@ ROWS = "adapter_rows"
 
 
 class AdapterPlan(NamedTuple):
-    """What one side needs to know.
+    """What one side needs to know."""
 
-    Attributes:
-        languages: with adapters, in the order of their numbers.
-        tokens: language -> id of its token, for all languages of the task.
-        width: of the bottleneck.
-        by_encoder: the decoder uses the encoder's languages.
-    """
-
-    languages: List[str]
-    tokens: Mapping[str, int]
-    width: int
-    by_encoder: bool = False
+    languages: List[str]  # with adapters, in the order of their numbers
+    tokens: Mapping[str, int]  # language -> id of its token, for all languages of the task
+    width: int  # of the bottleneck
+    by_encoder: bool = False  # the decoder uses the encoder's languages
 
 
 class AdapterEncoderLayer(TransformerEncoderLayerBase):

@@ -50,14 +50,7 @@ class GPTMSPConfig(FairseqDataclass):
 ARCHITECTURES: Dict[str, Dict[str, int]] = {
     "gpt_msp": {"prompt_length": 128},
     "gpt_msp_tiny": {"prompt_length": 32},
-    "gpt_msp_mgpt": {
-        "prompt_length": 128,
-        "decoder_layers": 24,
-        "decoder_embed_dim": 1024,
-        "decoder_ffn_embed_dim": 4096,
-        "decoder_attention_heads": 16,
-        "max_positions": 1024,
-    },
+    "gpt_msp_mgpt": {"prompt_length": 128, **dict(zip(SIZES, (24, 1024, 4096, 16, 1024)))},
 }
 """Defaults of each --arch. Sizes are those of the file; gpt_msp_mgpt makes sure that it is the paper's mGPT of 560M parameters."""
 
@@ -79,14 +72,12 @@ class TwoReadings(FairseqEncoder):
         return self._lm[0].module  # type: ignore[return-value]
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Dict[str, List[Tensor]]:
-        """Both readings of (B, S) int64, padded on either side; the padding tells the lengths.
+        """Both readings of (B, S) int64, padded on either side; ValueError for a sentence without a token.
 
         Returns:
-            ``keys`` and ``values``: per layer (B, H, S, C / H), of the second reading; ``encoder_padding_mask``: (B, S), True
-            = padding.
-
-        Raises:
-            ValueError: a sentence without a token; see :func:`~.empty_sources.refuse_empty_sources`.
+            ``keys`` and ``values``: a tensor (B, H, S, C / H) per layer, of the second reading; ``encoder_padding_mask``: (B,
+            S),
+            True = padding.
         """
         padding = src_tokens.eq(self.lm.padding_idx)
         refuse_empty_sources(src_tokens, (self.lm.padding_idx, self.dictionary.eos()), self.training)
@@ -187,11 +178,7 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: GPTMSPConfig, task: Any) -> "GPTMSPModel":
-        """Build from a config; reads the language model.
-
-        Raises:
-            ValueError: an option outside its range, two dictionaries, or a file that does not fit.
-        """
+        """Build from a config; reads the language model."""
         set_architecture(cfg, ARCHITECTURES["gpt_msp"])
         check_config(cfg)
         if task.source_dictionary != task.target_dictionary:

@@ -10,7 +10,7 @@ from fairseq.models.transformer import Embedding, TransformerDecoder, Transforme
 from torch import Tensor
 
 from ...modules.blank import check_blank
-from ...modules.model_options import check_slots_task, register_architectures, set_architecture
+from ...modules.model_options import check_slots_task, register_architectures, same_sides, set_architecture
 from ...ops.ctc import BestPath, linear_best_path, linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
@@ -121,9 +121,14 @@ class NATCTCModel(BaseFairseqModel):
         """Decode all slots. lengths: (B,). Returns (B, T, C)."""
         return self.decoder.forward_slots(encoder_out, self.upsample, lengths)
 
+    @property
+    def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight (V, C) of what :meth:`align` gives; there is no bias."""
+        return self.decoder.output_projection.weight, None
+
     def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
         """Best token of every slot. hidden: (B, T, C)."""
-        return linear_best_path(hidden, self.decoder.output_projection.weight, None, lengths, self.blank)
+        return linear_best_path(hidden, *self.projection, lengths, self.blank)
 
     def forward(
         self,
@@ -136,8 +141,8 @@ class NATCTCModel(BaseFairseqModel):
     ) -> Tuple[Dict[str, Tensor], Tensor]:
         """CTC loss of a batch; arguments and results are those of the SGA model, options of its denoiser are ignored."""
         slots = self.slot_lengths(src_lengths)
-        hidden, weight = self.align(self.encode(src_tokens), slots), self.decoder.output_projection.weight
-        loss = linear_ctc_loss(hidden, weight, None, targets, slots, target_lengths, self.blank, chunk_size)
+        hidden = self.align(self.encode(src_tokens), slots)
+        loss = linear_ctc_loss(hidden, *self.projection, targets, slots, target_lengths, self.blank, chunk_size)
         return {"alignment": loss}, slots
 
 
@@ -158,6 +163,9 @@ def check_config(cfg: NATCTCConfig) -> None:
 def stock_options(cfg: NATCTCConfig) -> Namespace:
     """The options of fairseq's transformer, filled from ours."""
     args = Namespace(
+        **same_sides(cfg.encoder_layers, cfg.embed_dim, cfg.ffn_embed_dim, cfg.attention_heads),
+        encoder_normalize_before=cfg.normalize_before,
+        decoder_normalize_before=cfg.normalize_before,
         share_all_embeddings=True,
         share_decoder_input_output_embed=True,
         max_source_positions=cfg.max_source_positions,
@@ -166,10 +174,7 @@ def stock_options(cfg: NATCTCConfig) -> Namespace:
         attention_dropout=cfg.attention_dropout,
         activation_dropout=cfg.activation_dropout,
     )
-    for side in ("encoder", "decoder"):
-        for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
-            setattr(args, f"{side}_{name}", getattr(cfg, name))
-        setattr(args, f"{side}_layers", getattr(cfg, f"{side}_layers"))
+    args.decoder_layers = cfg.decoder_layers
     base_architecture(args)
     return args
 

@@ -77,9 +77,8 @@ class TransformerAdapterModel(FilledModel, TransformerModel):
     def build_model(cls, args: Any, task: Any) -> "TransformerAdapterModel":
         """Build, then fill from the backbone that ``args`` names, and freeze it.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from`` and the languages are written
-        down, so
-        that decoding needs no other file and no other list.
+        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from`` and the languages are written down,
+        so that decoding needs no other file and no other list.
         """
         with writable(args):
             set_architecture(args, {**OPTIONS, "adapter_width": ARCHITECTURES["transformer_adapter"]["adapter_width"]})

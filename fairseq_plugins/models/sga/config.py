@@ -59,27 +59,6 @@ class SGAConfig(FairseqDataclass):
     max_positions: Optional[int] = option(None, "positions the pretrained model must have; XLM-R has 512")
 
 
-ARCHITECTURES: Dict[str, Dict[str, int]] = {
-    "sga_tiny": {"prompt_length": 32},
-    "sga_xlmr_base": {
-        "prompt_length": 128,
-        "encoder_layers": 12,
-        "encoder_embed_dim": 768,
-        "encoder_ffn_embed_dim": 3072,
-        "encoder_attention_heads": 12,
-        "max_positions": 512,
-    },
-    "sga_xlmr_large": {
-        "prompt_length": 128,
-        "encoder_layers": 24,
-        "encoder_embed_dim": 1024,
-        "encoder_ffn_embed_dim": 4096,
-        "encoder_attention_heads": 16,
-        "max_positions": 512,
-    },
-}
-"""Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
-
 SIZE_OPTIONS = {
     "layers": "encoder_layers",
     "embed_dim": "encoder_embed_dim",
@@ -90,9 +69,21 @@ SIZE_OPTIONS = {
 """Name of each size in MaskedLMSizes -> option."""
 
 
+def _xlmr(*sizes: int) -> Dict[str, int]:
+    return {"prompt_length": 128, **dict(zip(SIZE_OPTIONS.values(), sizes))}
+
+
+ARCHITECTURES: Dict[str, Dict[str, int]] = {
+    "sga_tiny": {"prompt_length": 32},
+    "sga_xlmr_base": _xlmr(12, 768, 3072, 12, 512),
+    "sga_xlmr_large": _xlmr(24, 1024, 4096, 16, 512),
+}
+"""Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
+
+
 def reads_upsample(cfg: Any) -> bool:
     """Whether a model with these options has CTC slots: all but mask-predict without a denoiser."""
-    return not (cfg.no_denoising and getattr(cfg, "alignment", "ctc") == "mask_predict")
+    return not (cfg.no_denoising and str(cfg.alignment) == "mask_predict")
 
 
 def check_config(cfg: SGAConfig) -> None:
@@ -103,10 +94,9 @@ def check_config(cfg: SGAConfig) -> None:
         raise ValueError(f"--prompt-length must be 0 or more; got {cfg.prompt_length}")
     if not 0.0 <= cfg.frozen_dropout < 1.0:
         raise ValueError(f"--frozen-dropout must lie in [0, 1); got {cfg.frozen_dropout}")
-    length_from = str(getattr(cfg, "length_from", "mean"))  # checkpoints before this option do not say
-    if length_from not in LENGTH_INPUTS.__members__:
-        raise ValueError(f"--length-from must be mean or bos; got {length_from}")
-    if length_from != "mean" and str(getattr(cfg, "alignment", "ctc")) != "mask_predict":
+    if str(cfg.length_from) not in LENGTH_INPUTS.__members__:
+        raise ValueError(f"--length-from must be mean or bos; got {cfg.length_from}")
+    if str(cfg.length_from) != "mean" and str(cfg.alignment) != "mask_predict":
         raise ValueError(
-            f"--length-from {length_from}: only a model with --alignment mask_predict predicts lengths; leave it out"
+            f"--length-from {cfg.length_from}: only a model with --alignment mask_predict predicts lengths; leave it out"
         )

@@ -9,17 +9,11 @@ from ...modules.prefix_encoder import Prefix, split_heads
 
 
 class Guidance(NamedTuple):
-    """Semantic guidance of a batch (Eq. 2).
+    """Semantic guidance of a batch (Eq. 2)."""
 
-    Attributes:
-        prefix: one (keys, values) pair per layer, each (B, H, S, C / H).
-        padding_mask: (B, S) bool, True = source padding.
-        length_log_probs: (B, N) nats, of the length predictor (column j: j + 1 tokens); None without one.
-    """
-
-    prefix: Prefix
-    padding_mask: Tensor
-    length_log_probs: Optional[Tensor] = None
+    prefix: Prefix  # one (keys, values) pair per layer, each (B, H, S, C / H)
+    padding_mask: Tensor  # (B, S) bool, True = source padding
+    length_log_probs: Optional[Tensor] = None  # (B, N) nats, of the length predictor (column j: j + 1 tokens)
 
     def select(self, rows: Tensor) -> "Guidance":
         """Keep some sentences. rows: (B',) int64."""

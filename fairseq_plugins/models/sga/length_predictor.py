@@ -13,14 +13,13 @@ LAYERS = {"mean": "projection", "bos": "bos_projection"}
 class LengthPredictor(nn.Module):
     """Classifies a vector of the encoder unit's last layer into target lengths 1 .. ``max_length`` (``</s>`` not counted).
 
-    The vector is the mean over the source without padding, or the state of ``<s>``. Its gradient reaches the encoder unit's
-    prompts.
-
-    Args:
-        length_from: ``mean`` or ``bos`` (``--length-from``).
+    The vector is the ``mean`` over the source without padding, or the state of ``<s>`` (``bos``). Its gradient reaches the
+    encoder
+    unit's prompts.
 
     Source: SGA section 4.3 by way of Ghazvininejad et al. 2019 (CMLM), section 2.3; there a special token of the encoder's
-    input is classified, which a frozen masked LM does not have. The authors' code of SGA has 50 classes over the state of ``<s>``,
+    input is classified, which a frozen masked LM does not have. The authors' code of SGA has 50 classes over the state of
+    ``<s>``,
     and counts ``<s>`` and ``</s>`` of the target.
     """
 
@@ -33,14 +32,11 @@ class LengthPredictor(nn.Module):
         self.add_module(LAYERS[length_from], layer)
 
     def forward(self, hidden: Tensor, padding_mask: Tensor) -> Tensor:
-        """Log-probabilities of the lengths.
+        """Log-probabilities of the lengths, (B, max_length) nats; column j stands for j + 1 tokens.
 
         Args:
             hidden: (B, S, C), rows start with ``<s>``.
             padding_mask: (B, S) bool, True = padding.
-
-        Returns:
-            (B, max_length) nats; column j stands for j + 1 tokens.
         """
         if self.length_from == "bos":
             read = hidden[:, 0]
@@ -51,15 +47,12 @@ class LengthPredictor(nn.Module):
         return scores.log_softmax(dim=-1, dtype=accumulation_dtype(hidden.dtype))
 
     def check_state(self, state_dict: Mapping[str, Tensor], upsample: Optional[int], positions: int) -> None:
-        """Compare the length predictor of a checkpoint with this one.
+        """Raise ValueError where a checkpoint was trained with another ``--length-from`` or ``--ctc-upsample``.
 
         Args:
             state_dict: of a whole model.
             upsample: ``--ctc-upsample`` of this model, from which its lengths follow; None without a denoiser.
             positions: of the masked LM.
-
-        Raises:
-            ValueError: the checkpoint was trained with another ``--length-from`` or ``--ctc-upsample``.
         """
         biases = {name: state_dict.get(f"length_predictor.{layer}.bias") for name, layer in LAYERS.items()}
         trained = [name for name, bias in biases.items() if bias is not None]
@@ -81,14 +74,6 @@ class LengthPredictor(nn.Module):
 
 
 def length_nll(log_probs: Tensor, lengths: Tensor) -> Tensor:
-    """Negative log-probability of the true lengths.
-
-    Args:
-        log_probs: (B, max_length) nats, of :class:`LengthPredictor`.
-        lengths: (B,) int64, tokens; a sentence without tokens has no class and costs nothing.
-
-    Returns:
-        (B,) nats.
-    """
+    """Negative log-probability, (B,) nats, of the true ``lengths`` (B,) in tokens; 0 has no class and costs nothing."""
     picked = log_probs.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
     return -picked.masked_fill(lengths == 0, 0.0)

@@ -38,13 +38,7 @@ class SGAModel(BaseFairseqModel):
     """Semantic-guided alignment, then denoising.
 
     Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts; only prompts, W_K, W_V and, with
-    ``--alignment mask_predict``, the length predictor train.
-
-    Args:
-        frozen: the masked LM.
-        cfg: options with the architecture filled in.
-        blank: dictionary id of the CTC blank.
-        mask: dictionary id of ``<mask>``.
+    ``--alignment mask_predict``, the length predictor train. ``blank`` and ``mask`` are ids of the CTC blank and ``<mask>``.
 
     Source: SGA sections 4.1 to 4.4.
     """
@@ -110,6 +104,11 @@ class SGAModel(BaseFairseqModel):
     def has_denoiser(self) -> bool:
         """False for a model trained with ``--no-denoising``."""
         return self.denoiser_prompts is not None
+
+    @property
+    def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight (V, C) and bias (V,) of what :meth:`align` and :meth:`denoise` give."""
+        return self.masked_lm.output_weight, self.masked_lm.output_bias
 
     def pack_weights(self) -> int:
         """Copy what decoding multiplies with into oneDNN's layout, beside the weights; returns the bytes of the new copies.
@@ -203,7 +202,7 @@ class SGAModel(BaseFairseqModel):
 
     def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
         """Best token of every slot. hidden: (B, T, C)."""
-        return linear_best_path(hidden, self.masked_lm.output_weight, self.masked_lm.output_bias, lengths, self.blank)
+        return linear_best_path(hidden, *self.projection, lengths, self.blank)
 
     def forward(
         self,
@@ -246,10 +245,11 @@ class SGAModel(BaseFairseqModel):
 
     def _ctc(self, slots: Tensor, targets: Tensor, target_lengths: Tensor, chunk_size: int) -> CTC:
         """CTC against the targets of a batch."""
+        weight, bias = self.projection
         return partial(
             linear_ctc_with_best,
-            weight=self.masked_lm.output_weight,
-            bias=self.masked_lm.output_bias,
+            weight=weight,
+            bias=bias,
             targets=targets,
             input_lengths=slots,
             target_lengths=target_lengths,
@@ -285,7 +285,7 @@ class SGAModel(BaseFairseqModel):
                 f"target of {targets.size(1)} tokens: --alignment mask_predict has lengths 1 to {longest} (positions of the "
                 "masked LM / --ctc-upsample); give --max-target-positions and --skip-invalid-size-inputs-valid-test, or cut it"
             )
-        weight, bias, pad = self.masked_lm.output_weight, self.masked_lm.output_bias, self.masked_lm.sizes.padding_idx
+        (weight, bias), pad = self.projection, self.masked_lm.sizes.padding_idx
         outside = lengths_to_padding_mask(lengths, targets.size(1))
         tokens = targets.masked_fill(masked | outside, self.mask)
         hidden = self.run_unit(tokens, lengths.clamp(min=1), self.alignment_prompts, guidance)
