@@ -7,8 +7,6 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.models.bart import BARTModel
 from fairseq.models.bart.model import mbart_base_architecture
-from fairseq.models.lightconv import LightConvModel
-from fairseq.models.lightconv import base_architecture as lightconv_architecture
 from fairseq.models.lstm import LSTMModel
 from fairseq.models.lstm import base_architecture as lstm_architecture
 from fairseq.models.transformer import TransformerModel
@@ -33,25 +31,6 @@ CASES = {
     "transformer, shared embeddings": (TransformerModel, transformer_architecture, SHARED),
     "BART": (BARTModel, mbart_base_architecture, {**SHARED, **POSITIONS, "activation_fn": "gelu"}),
     "LSTM": (LSTMModel, lstm_architecture, {"decoder_out_embed_dim": 16, "criterion": "any"}),
-    "light convolutions": (
-        LightConvModel,
-        lightconv_architecture,
-        {
-            **POSITIONS,
-            "encoder_conv_type": "lightweight",
-            "decoder_conv_type": "lightweight",
-            "encoder_conv_dim": 16,
-            "decoder_conv_dim": 16,
-            "encoder_kernel_size_list": [3],
-            "decoder_kernel_size_list": [3],
-            "decoder_output_dim": 16,
-            "decoder_input_dim": 16,
-            "share_decoder_input_output_embed": False,
-            "adaptive_input": False,
-            "weight_dropout": 0.0,
-            "weight_softmax": True,
-        },
-    ),
 }
 
 

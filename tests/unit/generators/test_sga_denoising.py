@@ -85,33 +85,11 @@ def test_outputs_that_come_in_a_cycle_end_as_all_passes_would(max_iter):
         assert max(steps) < 15
 
 
-def test_the_history_ends_with_the_result():
-    history = []
-    tokens, _, steps, _ = run([3, 1], [0, 4], 9, history=history)
-    assert len(history) == max(steps)
-    assert torch.equal(history[-1].tokens, tokens)
-
-
 def test_a_cycle_too_long_to_be_looked_for_takes_all_passes():
     passes = 3 * MAX_PERIOD
     tokens, _, steps, _ = run([MAX_PERIOD, MAX_PERIOD + 1], [0, 0], passes)
     assert steps == [MAX_PERIOD, passes]
     assert torch.equal(tokens, run([MAX_PERIOD, MAX_PERIOD + 1], [0, 0], passes, adaptive=False)[0])
-
-
-def test_padding_does_not_delay_the_end():
-    """The alignment and the denoiser need not write the same symbol there."""
-    path, lengths = path_of([1, 1], [0, 0], filler=7)
-
-    class Cleared(Wheel):
-        def best_path(self, hidden, lengths):
-            padding = torch.arange(hidden.size(1)) >= lengths[:, None]
-            return BestPath(*(part.masked_fill(padding, 0) for part in super().best_path(hidden, lengths)))
-
-    model, steps = Cleared(), torch.zeros_like(lengths)
-    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(5))
-    generator.denoise(model, Guidance(lengths - 4), lengths, path, steps, None)
-    assert steps.tolist() == [1, 1]
 
 
 class Filled(Wheel):
@@ -129,27 +107,34 @@ class Filled(Wheel):
         return path._replace(tokens=tokens)
 
 
-def test_an_output_that_stays_ends_the_passes_though_what_is_read_changes():
-    """With filled blanks the denoiser goes on reading 4, 3, 2 ...; the output is 0 from the start."""
+class Cleared(Wheel):
+    """Writes 0 in the padding: the alignment and the denoiser need not write the same symbol there."""
 
-    class Still(Filled):
-        def best_path(self, hidden, lengths):
-            path = super().best_path(hidden, lengths)
-            return path._replace(tokens=torch.zeros_like(path.tokens))
-
-    path, lengths = path_of([9, 9], [4, 0])
-    path = path._replace(tokens=torch.zeros_like(path.tokens))
-    steps = torch.zeros_like(lengths)
-    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(7))
-    generator.denoise(Still(), Guidance(lengths - 4), lengths, path, steps, None)
-    assert steps.tolist() == [1, 1]
+    def best_path(self, hidden, lengths):
+        padding = torch.arange(hidden.size(1)) >= lengths[:, None]
+        return BestPath(*(part.masked_fill(padding, 0) for part in super().best_path(hidden, lengths)))
 
 
-@pytest.mark.parametrize(("adaptive", "passes"), [(True, 5), (False, 9)])
-def test_a_cycle_is_one_of_what_the_denoiser_reads(adaptive, passes):
-    path, lengths = path_of([4], [0])
-    steps = torch.zeros_like(lengths)
+class Still(Filled):
+    """Goes on reading 4, 3, 2 ...; the output is 0 from the start."""
+
+    def best_path(self, hidden, lengths):
+        path = super().best_path(hidden, lengths)
+        return path._replace(tokens=torch.zeros_like(path.tokens))
+
+
+@pytest.mark.parametrize(
+    ("model", "periods", "adaptive", "passes"),
+    [(Cleared, 1, True, 1), (Still, 9, True, 1), (Filled, 4, True, 5), (Filled, 4, False, 9)],
+)
+def test_the_end_follows_from_the_output_and_from_what_is_read(model, periods, adaptive, passes):
+    path, lengths = path_of([periods, periods], [0, 0], filler=7)
+    if model is Still:
+        path = path._replace(tokens=torch.zeros_like(path.tokens))
+    steps, history = torch.zeros_like(lengths), []
     generator = DenoisingGenerator(builders.dictionary(), IterationOptions(9, adaptive))
-    found = generator.denoise(Filled(), Guidance(lengths - 4), lengths, path, steps, None)
-    assert steps.tolist() == [passes]
-    assert int(found.pieces[0, STATE]) == 1 and float(found.log_probs[0, STATE]) == 0
+    found = generator.denoise(model(), Guidance(lengths - 4), lengths, path, steps, history)
+    assert steps.tolist() == [passes] * 2 and len(history) == passes
+    assert torch.equal(history[-1].tokens, found.tokens)
+    if model is Filled:
+        assert int(found.pieces[0, STATE]) == 1 and float(found.log_probs[0, STATE]) == 0

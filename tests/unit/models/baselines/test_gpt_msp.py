@@ -166,6 +166,9 @@ def test_options_change_the_model(folder, tmp_path):
     assert build(folder, prompt_length=5, no_prompt_scale=True).decoder.decoding.scale is None
     other = gpt_builders.write(tmp_path, gpt_builders.tensors(seed=5))
     assert build(other).decoder.frozen.fingerprint != build(folder).decoder.frozen.fingerprint
+    for rate, equal in ((0.0, True), (0.5, False)):
+        model = gpt_builders.msp(folder, frozen_dropout=rate).train()
+        assert torch.equal(*(model(**gpt_builders.net_input())[0] for _ in range(2))) is equal
     assert build(folder).max_positions() == (gpt_builders.POSITIONS, gpt_builders.POSITIONS)
 
 
