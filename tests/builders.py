@@ -17,6 +17,7 @@ from fairseq_plugins.models.sga import SGAConfig, SGAModel
 from fairseq_plugins.modules.frozen import Frozen
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
+from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 FIRST_PIECE = 4
@@ -85,6 +86,16 @@ def task(pieces=PIECES, **options):
     """The translation task over one tiny dictionary."""
     symbols = dictionary(pieces)
     return SGATranslationTask(SGATranslationConfig(**options), symbols, symbols)
+
+
+def read_task(folder, pairs=None, **options):
+    """An SGA task over a data-bin: of one pair, de-en unless told otherwise, or of ``pairs`` (--lang-pairs)."""
+    given = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "train_subset": "train", "data": str(folder)}
+    if pairs is None:
+        cfg = SGATranslationConfig(**{**given, "source_lang": "de", "target_lang": "en", **options})
+        return SGATranslationTask.setup_task(cfg)
+    cfg = SGATranslationMultiConfig(**{**given, "seed": 3, "lang_pairs": pairs or None, **options})
+    return SGATranslationMultiTask.setup_task(cfg)
 
 
 def source_rows(lengths, seed=3):

@@ -190,8 +190,9 @@ def test_what_is_summed_and_logged(model, device):
     assert float(smooth["denoising_loss"]) == float(plain["denoising_loss"])
     parts = [smooth[f"{name}_loss"] for name in ("alignment", "length", "denoising")]
     torch.testing.assert_close(total.detach(), torch.stack(parts).sum())
-    short = builders.sga_model(alignment="mask_predict", no_denoising=True).double().to(device)
-    loss, _, logged = _run(short, sample)
+    short = builders.sga_model(alignment="mask_predict", no_denoising=True, ctc_upsample=1).double().to(device)
+    repeated = builders.batch(builders.source_rows([4]), [torch.tensor([9, 9, 9, builders.EOS])])
+    loss, _, logged = _run(short, builders.to_device(repeated, device))
     assert "denoising_loss" not in logged and logged["unalignable"] == 0
     torch.testing.assert_close(loss.detach(), logged["alignment_loss"] + logged["length_loss"])
 

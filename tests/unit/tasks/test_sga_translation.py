@@ -14,7 +14,6 @@ from sacrebleu.metrics import BLEU
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.generators.sga_denoising import UNREAD_OPTIONS
 from fairseq_plugins.tasks import sga_translation as module
-from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from tests import builders, data_bins
 
 
@@ -24,16 +23,6 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("data-bin")
     data_bins.write_pair(path, "train", "de", "en")
     return path
-
-
-def setup(folder, **options):
-    """As the trainer does."""
-    shared = {
-        "dataset_impl": "mmap",
-        "required_seq_len_multiple": 1,
-    }  # interpolated from the dataset's options otherwise
-    names = {"data": str(folder), "source_lang": "de", "target_lang": "en"}
-    return SGATranslationTask.setup_task(SGATranslationConfig(**{**shared, **names, **options}))
 
 
 def _generator(task, **options):
@@ -51,7 +40,7 @@ def bleu_log(*hypotheses):
 
 def test_batches_have_xlmrs_input_format(folder):
     """<s> x </s>, padded on the right; the target is y </s>; sizes count the symbol that is prepended."""
-    task = setup(folder)
+    task = builders.read_task(folder)
     assert task.source_dictionary.symbols == task.target_dictionary.symbols == builders.dictionary().symbols
     task.load_dataset("train")
     dataset, expected = task.dataset("train"), {"de": data_bins.sentences(12, 1), "en": data_bins.sentences(12, 101)}
@@ -72,7 +61,7 @@ def test_batches_have_xlmrs_input_format(folder):
 
 def test_truncated_sources_fit_with_the_symbol_that_is_prepended(folder):
     """--truncate-source --max-source-positions 6: six tokens, <s> and </s> counted, and not seven."""
-    task = setup(folder, truncate_source=True, max_source_positions=6)
+    task = builders.read_task(folder, truncate_source=True, max_source_positions=6)
     task.load_dataset("train")
     dataset = task.dataset("train")
     lengths = [len(dataset[index]["source"]) for index in range(12)]
@@ -84,7 +73,7 @@ def test_truncated_sources_fit_with_the_symbol_that_is_prepended(folder):
 
 def test_raw_sentences_for_interactive_look_the_same(folder):
     tokens = [torch.tensor([5, 6, 7, builders.EOS]), torch.tensor([8, builders.EOS])]
-    dataset = setup(folder).build_dataset_for_inference(tokens, [4, 2])
+    dataset = builders.read_task(folder).build_dataset_for_inference(tokens, [4, 2])
     batch = dataset.collater([dataset[0], dataset[1]])
     found = {int(i): row.tolist() for i, row in zip(batch["id"], batch["net_input"]["src_tokens"])}
     assert found == {0: [0, 5, 6, 7, 2], 1: [0, 8, 2, 1, 1]}
@@ -188,17 +177,17 @@ def test_what_cannot_be_packed_names_the_option():
 def test_padding_on_the_left_and_two_dictionaries_are_refused(folder, tmp_path):
     for option, value in (("source", True), ("source", "True"), ("target", "True")):
         with pytest.raises(ValueError, match=f"--left-pad-{option} must be False"):
-            setup(folder, **{f"left_pad_{option}": value})
+            builders.read_task(folder, **{f"left_pad_{option}": value})
     data_bins.write_pair(tmp_path, "train", "de", "en")
     data_bins.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
-        setup(tmp_path)
+        builders.read_task(tmp_path)
 
 
 @pytest.mark.parametrize("batches", [[("",)], [("",), ("a b c d x y",)], [("a b c d x y",), ("",)], [()]])
 def test_bleu_is_logged_even_when_nothing_was_produced(folder, batches):
     """And not in training, whose logs have no counts."""
-    task = setup(folder, eval_bleu=True)
+    task = builders.read_task(folder, eval_bleu=True)
     criterion = SGACTCCriterion(task, SGACTCConfig(sentence_avg=False))
     with metrics.aggregate() as found:
         for texts in batches:
@@ -210,3 +199,81 @@ def test_bleu_is_logged_even_when_nothing_was_produced(folder, batches):
         return
     expected = BLEU().corpus_score(texts, [["a b c d e f"] * len(texts)]).score
     assert found.get_smoothed_value("bleu") == pytest.approx(expected, abs=0.01)
+
+
+# ---- Empty sentences are refused where they are read, with either alignment. ----
+
+
+EMPTY = []
+ROWS = [[5], [6, 7], [8, 9, 10], [11]]
+HOLE = [*ROWS[:2], EMPTY, *ROWS[3:]]
+
+
+def write(folder, split, source, target, language="de"):
+    for name, rows in ((language, source), ("en", target)):
+        data_bins.write_side(folder, split, f"{language}-en", name, rows)
+        data_bins.write_dictionary(folder, name)
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_an_empty_source_is_refused_in_every_split(tmp_path, split):
+    write(tmp_path, split, HOLE, ROWS)
+    with pytest.raises(ValueError, match=rf"{tmp_path}/{split}\.de-en\.de: line 3 is without a token \(1 empty"):
+        builders.read_task(tmp_path).load_dataset(split)
+
+
+def test_an_empty_target_is_refused_in_training_alone(tmp_path):
+    """Its length and its masked tokens would cost nothing; a reference may be empty."""
+    for split in ("train", "valid", "test"):
+        write(tmp_path, split, ROWS, HOLE)
+    task = builders.read_task(tmp_path)
+    for split in ("valid", "test"):
+        task.load_dataset(split)
+        assert len(task.dataset(split)) == 4
+    with pytest.raises(ValueError, match=rf"{tmp_path}/train\.de-en\.en: line 3 is"):
+        task.load_dataset("train")
+    task.from_checkpoint = True  # fairseq-generate --gen-subset train
+    task.load_dataset("train")
+    assert len(task.dataset("train")) == 4
+
+
+def test_the_data_folder_of_the_epoch_is_named(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, rows in ((first, ROWS), (second, HOLE)):
+        folder.mkdir()
+        for split in ("train", "valid"):
+            write(folder, split, rows, ROWS)
+    task = builders.read_task(f"{first}:{second}")
+    task.load_dataset("train", epoch=1)
+    task.load_dataset("valid", epoch=2)
+    with pytest.raises(ValueError, match=rf"{second}/train\.de-en\.de: line 3 is"):
+        task.load_dataset("train", epoch=2)
+    with pytest.raises(ValueError, match=rf"{second}/valid\.de-en\.de: line 3 is"):
+        builders.read_task(f"{second}:{first}").load_dataset("valid", epoch=2)
+
+
+def test_the_pair_of_several_is_named(tmp_path):
+    for split in ("train", "valid"):
+        write(tmp_path, split, ROWS, ROWS)
+        write(tmp_path, split, HOLE if split == "valid" else ROWS, HOLE, language="fr")
+    with pytest.raises(ValueError, match=r"valid\.fr-en\.fr: line 3 is"):
+        builders.read_task(tmp_path, "de-en,fr-en").load_dataset("valid")
+    with pytest.raises(ValueError, match=r"train\.fr-en\.en: line 3 is"):
+        builders.read_task(tmp_path, "de-en,fr-en").load_dataset("train")
+    with pytest.raises(ValueError, match=r"valid\.fr-en\.fr: line 3 is"):
+        builders.read_task(tmp_path, "", source_lang="fr", target_lang="en").load_dataset("valid")
+
+
+def test_sources_that_are_cut_or_without_references(tmp_path):
+    """Decoding; a source cut to one token is not empty."""
+    for split, rows in (("valid", HOLE), ("test", ROWS)):
+        write(tmp_path, split, rows, ROWS)
+    for file in tmp_path.glob("test.de-en.en.*"):
+        file.unlink()
+    task = builders.read_task(tmp_path, truncate_source=True, max_source_positions=3)
+    task.from_checkpoint = True
+    with pytest.raises(ValueError, match=r"valid\.de-en\.de: line 3 is"):
+        task.load_dataset("valid")
+    task.load_dataset("test")
+    assert [len(task.dataset("test")[index]["source"]) for index in range(4)] == [3, 3, 3, 3]
+    assert task.dataset("test").tgt is None

@@ -1,5 +1,7 @@
 """Length predictor, and what --alignment mask_predict adds to the model: parameters, positions, checkpoints."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -36,17 +38,6 @@ def test_column_j_is_j_plus_one_tokens_and_no_tokens_cost_nothing(device):
     assert log_probs.grad.tolist() == [[-1, 0, 0], [0, 0, -1], [0, 0, 0], [0, -1, 0]]
 
 
-@pytest.mark.parametrize(
-    ("options", "longest"), [({}, 20), ({"ctc_upsample": 3}, 13), ({"no_denoising": True}, builders.POSITIONS)]
-)
-def test_the_longest_target_fits_into_the_positions_with_its_slots(options, longest):
-    """The source may fill all positions; </s> of the target, which has no slot, is counted by fairseq."""
-    model = _model(**options)
-    assert model.length_predictor.max_length == longest
-    assert model.max_positions() == (builders.POSITIONS, longest + 1)
-    assert builders.sga_model(**options).max_positions()[1] == builders.POSITIONS
-
-
 # ---- Checkpoints. ----
 
 
@@ -71,23 +62,31 @@ def test_what_the_length_is_read_from_is_checked():
         builders.sga_model(length_from="bos")
 
 
+@pytest.mark.parametrize(
+    ("options", "longest"), [({}, 20), ({"ctc_upsample": 3}, 13), ({"no_denoising": True}, builders.POSITIONS)]
+)
+def test_the_longest_target_fits_into_the_positions_with_its_slots(options, longest):
+    """The source may fill all positions; </s> of the target, which has no slot, is counted by fairseq."""
+    assert _model(**options).max_positions() == (builders.POSITIONS, longest + 1)
+    assert builders.sga_model(**options).max_positions()[1] == builders.POSITIONS
+
+
+@pytest.mark.parametrize(
+    ("trained", "given", "words"),
+    [
+        (2, 3, "--ctc-upsample 3 leaves 13 lengths of the 40 .* has 20; .* valid: 2, as in its training"),
+        (2, 1, "--ctc-upsample 1 leaves 40 lengths of the 40 .* has 20; .* valid: 2, as in its training"),
+        (40, 2, "has 1; .* valid: 21 to 40, as in its training"),
+        (12, 11, None),  # three lengths each
+    ],
+)
 @pytest.mark.parametrize("length_from", ["mean", "bos"])
-def test_other_slots_a_token_than_in_training_are_named(length_from):
-    """--model-overrides "{'ctc_upsample': 3}": the lengths follow from it."""
-    state = _model(length_from=length_from).state_dict()
-    for slots, lengths in ((3, 13), (1, 40)):
-        with pytest.raises(
-            ValueError,
-            match=f"--ctc-upsample {slots} leaves {lengths} lengths of the 40 .* has 20; .* valid: 2, as in its",
-        ):
-            _model(ctc_upsample=slots, length_from=length_from).load_state_dict(state)
-    state = _model().state_dict()
-    with pytest.raises(ValueError, match="valid: 11 to 13, as in its training"):
-        _model(ctc_upsample=2).load_state_dict(_model(ctc_upsample=12).state_dict())
-    _model(ctc_upsample=11).load_state_dict(_model(ctc_upsample=12).state_dict())  # three lengths each
-    alone = _model(no_denoising=True)  # nothing is duplicated: all positions, whatever the slots
-    _model(no_denoising=True, ctc_upsample=3).load_state_dict(alone.state_dict())
-    with pytest.raises(RuntimeError, match="denoiser_prompts"):
-        _model().load_state_dict(alone.state_dict())
-    with pytest.raises(RuntimeError, match="size mismatch"):  # not by its slots
-        _model().load_state_dict({**state, "length_predictor.projection.bias": torch.zeros(15)})
+def test_other_slots_per_token_than_in_training_are_named(length_from, trained, given, words):
+    """--model-overrides "{'ctc_upsample': 3}": the lengths follow from it, but for a model without a denoiser."""
+    states = [_model(ctc_upsample=trained, length_from=length_from, no_denoising=short) for short in (False, True)]
+    with pytest.raises(ValueError, match=words) if words else nullcontext():
+        _model(ctc_upsample=given, length_from=length_from).load_state_dict(states[0].state_dict())
+    alone = _model(ctc_upsample=given, length_from=length_from, no_denoising=True)
+    alone.load_state_dict(states[1].state_dict())
+    with pytest.raises(RuntimeError, match="denoiser_prompts|size mismatch"):
+        _model(ctc_upsample=given, length_from=length_from).load_state_dict(alone.state_dict())

@@ -157,26 +157,10 @@ def test_packed_weights_decode_alike(alignment, monkeypatch):
     positions = model.masked_lm.sentence_encoder.embed_positions.weight
     assert model.pack_weights() == sum(4 * p.numel() for p in matrices if p is not positions)
     assert model.pack_weights() == 0
-    are_packed = spied_products(monkeypatch)
     packed = outputs()
     assert packed[0] == plain[0]
     torch.testing.assert_close(packed[1], plain[1])
-    assert are_packed and all(are_packed)
-
-
-def spied_products(monkeypatch):
-    """Of each of oneDNN's products to come, whether its weight was packed."""
-    found = []
-    product = torch.ops.mkldnn._linear_pointwise
-
-    class Operators:
-        @staticmethod
-        def _linear_pointwise(x, weight, *others):
-            found.append(weight.is_mkldnn)
-            return product(x, weight, *others)
-
-    monkeypatch.setattr(torch.ops, "mkldnn", Operators)
-    return found
+    assert all(products.is_packed(p) for p in matrices if p is not positions)
 
 
 @pytest.mark.parametrize(("part", "unroll"), [("alignment", 1), ("denoising", 1), ("denoising", 2)])
