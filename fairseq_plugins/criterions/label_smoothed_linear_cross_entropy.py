@@ -84,10 +84,9 @@ class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterio
         return (loss.sum(), nll.sum()) if reduce else (loss, nll)
 
     def compute_accuracy(self, model: Any, net_output: Any, sample: Any) -> Tuple[Tensor, Tensor]:
-        """How many tokens were right, and how many there are."""
+        """How many tokens were right, and how many there are; the best token is -1 where nothing is predicted."""
         target = self._target(sample)
-        counted = target.ne(self.padding_idx)
-        return (net_output[0][..., 2].eq(target) & counted).sum(), counted.sum()
+        return net_output[0][..., 2].eq(target).sum(), target.ne(self.padding_idx).sum()
 
 
 def find_projection(model: Any) -> nn.Linear:

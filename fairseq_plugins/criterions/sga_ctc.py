@@ -10,7 +10,7 @@ import torch
 from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
-from omegaconf import II
+from omegaconf import II, OmegaConf
 from torch import Tensor
 
 from ..ops.ctc import alignable
@@ -59,6 +59,9 @@ class SGACTCCriterion(FairseqCriterion):
 
     def __init__(self, task: Any, cfg: SGACTCConfig):
         super().__init__(task)
+        model = getattr(cfg._get_root(), "model", None) if OmegaConf.is_config(cfg) else None
+        if model is not None:  # the options of the whole command: refused before the first batch
+            self._check_alignment(str(getattr(model, "alignment", "ctc")))
         if not 0.0 <= cfg.denoise_noise <= 1.0:
             raise ValueError(f"--denoise-noise must lie in [0, 1]; got {cfg.denoise_noise}")
         if cfg.denoise_unroll < 1:
@@ -82,7 +85,8 @@ class SGACTCCriterion(FairseqCriterion):
     ) -> Tuple[Tensor, int, Dict[str, Any]]:
         """See :meth:`forward`; ``options`` are more arguments of the model. Every logged value is a sum."""
         inner = model.module if hasattr(model, "module") and not hasattr(model, "blank") else model
-        self._check_model(inner)
+        self._check_alignment(inner.alignment)
+        self._report_unread_options(inner)
         losses, slots = model(
             src_tokens=sample["net_input"]["src_tokens"],
             src_lengths=sample["net_input"]["src_lengths"],
@@ -108,14 +112,16 @@ class SGACTCCriterion(FairseqCriterion):
         }
         return loss, sample_size, logged
 
-    def _check_model(self, model: Any) -> None:
-        """Raise ValueError for another --alignment; warn once of options for the denoiser of a model that has none."""
-        if model.alignment != self.alignment:
+    def _check_alignment(self, found: str) -> None:
+        """Raise ValueError for a model with another --alignment."""
+        if found != self.alignment:
             raise ValueError(
                 f"--criterion {CRITERIONS[self.alignment]} trains models with --alignment {self.alignment}, this one has "
-                f"--alignment {model.alignment}: give --criterion {CRITERIONS[model.alignment]}, or an SGA model with "
-                f"--alignment {self.alignment}"
+                f"--alignment {found}: give --criterion {CRITERIONS[found]}, or an SGA model with --alignment {self.alignment}"
             )
+
+    def _report_unread_options(self, model: Any) -> None:
+        """Warn once of options for the denoiser of a model that has none."""
         if model.has_denoiser or self.unread_options_reported:
             return
         self.unread_options_reported = True

@@ -1,11 +1,13 @@
 """sga_mask_predict: masks, the three losses against a materialised computation, what is detached, what is refused."""
 
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.logging import metrics
+from omegaconf import OmegaConf
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
@@ -214,10 +216,23 @@ def test_wrong_options_are_named(option, value, valid):
 
 
 def test_criterion_and_model_must_agree(model, device):
-    with pytest.raises(ValueError, match="sga_ctc trains.*--alignment ctc.*mask_predict.*--criterion sga_mask_predict"):
-        SGACTCCriterion(builders.task(), SGACTCConfig(sentence_avg=False))(model, _sample(device))
-    with pytest.raises(ValueError, match="sga_mask_predict trains.*--alignment mask_predict.*--criterion sga_ctc"):
-        criterion()(builders.sga_model().to(device), _sample(device))
+    """By the options of the command, before anything is read; by the model at the first batch."""
+    words = {
+        "ctc": "sga_ctc trains.*--alignment ctc.*mask_predict.*--criterion sga_mask_predict",
+        "mask_predict": "sga_mask_predict trains.*--alignment mask_predict.*--criterion sga_ctc",
+    }
+    options = {"sentence_avg": False}
+    for kind, cfg, name, other in (
+        (SGACTCCriterion, SGACTCConfig(**options), "ctc", model),
+        (SGAMaskPredictCriterion, SGAMaskPredictConfig(**options), "mask_predict", builders.sga_model().to(device)),
+    ):
+        with pytest.raises(ValueError, match=words[name]):
+            kind(builders.task(), cfg)(other, _sample(device))
+        for arch in ({"alignment": "ctc"}, {"alignment": "mask_predict"}, {"_name": "nat_ctc"}):
+            whole = OmegaConf.create({"model": arch, "criterion": {**vars(cfg), **options}})
+            fits = arch.get("alignment", "ctc") == name
+            with nullcontext() if fits else pytest.raises(ValueError, match=words[name]):
+                kind(builders.task(), whole.criterion)
 
 
 def test_metrics_are_bits_of_their_own_units(model, device):
