@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_plugins.generators.denoising import IterationOptions
+from fairseq_plugins.generators.sga_denoising import IterationOptions
 from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins.ops.mask_predict import masked_counts
 

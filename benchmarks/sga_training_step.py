@@ -9,45 +9,47 @@ beyond weights and gradients of the trained part.
 import argparse
 from functools import partial
 from typing import Any, Callable, Dict, Optional, Tuple
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_plugins.models.sga import model as sga_model
 from fairseq_plugins.ops.ctc import BestPath, linear_ctc_with_best
 
 from . import measure, report
 from .systems import Sizes, batch, sga
 
 
-def step(model: Any, sample: Dict[str, Any], reduce: Callable[..., Any]) -> float:
+def step(model: Any, sample: Dict[str, Any], targets: Tensor, lengths: Tensor, ctc: Callable[..., Any]) -> float:
     """Forward and backward; returns the loss in nats."""
     for parameter in model.parameters():
         parameter.grad = None
-    losses = model(**sample["net_input"], reduce=reduce)
+    with mock.patch.object(sga_model, "linear_ctc_with_best", ctc):
+        losses, _ = model(**sample["net_input"], targets=targets, target_lengths=lengths)
     loss = torch.stack(list(losses.values())).sum()
     loss.backward()
     return float(loss.detach())
 
 
-def chunked(targets: Tensor, lengths: Tensor, blank: int) -> Callable[..., Tuple[Tensor, Optional[BestPath]]]:
-    """The criterion's reduction."""
-    return lambda hidden, weight, bias, slots, best: linear_ctc_with_best(
-        hidden, weight, bias, targets, slots, lengths, blank, want_best=best
-    )
-
-
-def materialised(targets: Tensor, lengths: Tensor, blank: int) -> Callable[..., Tuple[Tensor, Optional[BestPath]]]:
+def materialised(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    chunk_size: int,
+    want_best: bool,
+) -> Tuple[Tensor, Optional[BestPath]]:
     """torch's CTC over all logits; the best path from the same logits."""
-
-    def reduce(hidden: Tensor, weight: Tensor, bias: Tensor, slots: Tensor, best: bool) -> Any:
-        logits = F.linear(hidden, weight, bias)
-        tokens = logits.detach().argmax(-1) if best else None
-        log_probs = logits.log_softmax(-1).transpose(0, 1)
-        loss = F.ctc_loss(log_probs, targets, slots, lengths, blank=blank, reduction="none")
-        return loss, None if tokens is None else BestPath(tokens, tokens, loss)
-
-    return reduce
+    logits = F.linear(hidden, weight, bias)
+    tokens = logits.detach().argmax(-1) if want_best else None
+    log_probs = logits.log_softmax(-1).transpose(0, 1)
+    loss = F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=blank, reduction="none")
+    return loss, None if tokens is None else BestPath(tokens, tokens, loss)
 
 
 def main() -> None:
@@ -69,8 +71,7 @@ def main() -> None:
     sample = batch(torch.full((options.sentences,), options.length), options.vocab, device)
     targets = sample["net_input"]["src_tokens"][:, 1:-1].flip(1)
     lengths = torch.full((options.sentences,), targets.size(1), device=device)
-    reductions = {name: make(targets, lengths, model.blank) for name, make in VARIANTS.items()}
-    calls = {name: partial(step, model, sample, reduce) for name, reduce in reductions.items()}
+    calls = {name: partial(step, model, sample, targets, lengths, ctc) for name, ctc in VARIANTS.items()}
     timings = measure.time_side_by_side(calls, options.rounds, device)
     memory = {name: measure.peak_memory(call, device) for name, call in calls.items()}
     losses = {name: call() for name, call in calls.items()}
@@ -92,7 +93,7 @@ def main() -> None:
     measure.say(f"wrote {path.relative_to(report.RESULTS.parent.parent)}")
 
 
-VARIANTS = {"materialised": materialised, "chunked": chunked}
+VARIANTS = {"materialised": materialised, "chunked": linear_ctc_with_best}
 
 
 def render(content: Dict[str, Any]) -> str:

@@ -13,8 +13,8 @@ from fairseq_plugins.models.baselines import GPTMSPModel
 from fairseq_plugins.models.baselines.gpt_msp import PromptedDecoder, TwoReadings
 from fairseq_plugins.models.sga import SGAConfig, SGAModel
 from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.modules.prompts import Prompts
 
 POSITIONS = 512

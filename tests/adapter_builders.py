@@ -1,23 +1,19 @@
 """Tiny multilingual transformers with language tokens, and adapters around them."""
 
 import argparse
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from fairseq import models
 from fairseq.data import Dictionary
-from torch import Tensor
 
-from fairseq_plugins.models.baselines import TransformerAdapterModel
 from tests import builders
 
 LANGS = ["de", "en", "fr"]
 PIECES = 12
 WIDTH, BOTTLENECK = 16, 6
 TAG = {language: 4 + PIECES + number for number, language in enumerate(LANGS)}
-SIZES: Dict[str, Any] = {
+SIZES = {
     "encoder_layers": 2,
     "decoder_layers": 2,
     **{f"{side}_embed_dim": WIDTH for side in ("encoder", "decoder")},
@@ -30,7 +26,7 @@ SIZES: Dict[str, Any] = {
 }
 
 
-def dictionary(langs: Sequence[str] = LANGS) -> Dictionary:
+def dictionary(langs=LANGS):
     """4 symbols, the pieces, the language tokens."""
     result = Dictionary()
     for symbol in [f"p{number}" for number in range(PIECES)] + [f"__{language}__" for language in langs]:
@@ -38,7 +34,7 @@ def dictionary(langs: Sequence[str] = LANGS) -> Dictionary:
     return result
 
 
-def task(pairs: Sequence[str] = ("de-en", "fr-en"), langs: Sequence[str] = LANGS, **options: Any) -> Any:
+def task(pairs=("de-en", "fr-en"), langs=LANGS, **options):
     """What building a model needs of ``translation_multi_simple_epoch``."""
     values = {"encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual", **options}
     symbols = dictionary(langs)
@@ -51,7 +47,7 @@ def task(pairs: Sequence[str] = ("de-en", "fr-en"), langs: Sequence[str] = LANGS
     )
 
 
-def write_backbone(path: Path, seed: int = 1, langs: Optional[Sequence[str]] = LANGS, **options: Any) -> Path:
+def write_backbone(path, seed=1, langs=LANGS, **options):
     """A checkpoint of a random stock transformer."""
     args = argparse.Namespace(arch="transformer", **{**SIZES, **options})
     model = models.build_model(args, task(langs=langs or LANGS))
@@ -62,18 +58,18 @@ def write_backbone(path: Path, seed: int = 1, langs: Optional[Sequence[str]] = L
     return path
 
 
-def arguments(path: Optional[Path], arch: str = "transformer_adapter_tiny", **options: Any) -> argparse.Namespace:
+def arguments(path, arch="transformer_adapter_tiny", **options):
     """Options as the command line gives them, before the architecture's."""
     given = {"adapter_backbone": str(path) if path else None, "adapter_width": BOTTLENECK}
     return argparse.Namespace(arch=arch, **{**SIZES, **given, **options})
 
 
-def build(path: Optional[Path], of: Any = None, **options: Any) -> TransformerAdapterModel:
+def build(path, of=None, **options):
     """What a task's build_model does."""
     return models.build_model(arguments(path, **options), task() if of is None else of)
 
 
-def awake(model: TransformerAdapterModel, seed: int = 4, only: str = "") -> TransformerAdapterModel:
+def awake(model, seed=4, only=""):
     """Random adapters (those whose name holds ``only``), so that each changes the output; in evaluation mode."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
@@ -83,7 +79,7 @@ def awake(model: TransformerAdapterModel, seed: int = 4, only: str = "") -> Tran
     return model.eval()
 
 
-def stock(path: Path) -> Any:
+def stock(path):
     """The backbone in fairseq's own model, in evaluation mode."""
     content = torch.load(path, weights_only=False)
     model = models.build_model(argparse.Namespace(**vars(content["args"])), task())
@@ -91,13 +87,11 @@ def stock(path: Path) -> Any:
     return model.eval()
 
 
-def net_input(
-    sources: Sequence[str], targets: Sequence[str], lengths: Sequence[int] = (5, 3, 6, 4)
-) -> Dict[str, Tensor]:
+def net_input(sources, targets, lengths=(5, 3, 6, 4)):
     """A batch of rows of these languages: ``__xx__ pieces </s>`` and ``</s> __yy__ pieces``, padded as the task does."""
     generator = torch.Generator().manual_seed(3)
-    rows: List[Tensor] = []
-    shifted: List[Tensor] = []
+    rows = []
+    shifted = []
     for source, target, length in zip(sources, targets, lengths):
         words = torch.randint(4, 4 + PIECES, (2, length), generator=generator)
         rows.append(torch.cat([torch.tensor([TAG[source]]), words[0], torch.tensor([builders.EOS])]))
@@ -111,6 +105,6 @@ def net_input(
     }
 
 
-def rows_of(data: Dict[str, Tensor], rows: Sequence[int]) -> Dict[str, Tensor]:
+def rows_of(data, rows):
     """Some rows of a batch, as wide as before."""
     return {name: tensor[list(rows)] for name, tensor in data.items()}

@@ -4,17 +4,20 @@ The weights are far larger than those of an initialised model, so that attention
 the model (prefix, guidance, position, mask) changes the output visibly.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
-
 import torch
+from fairseq import models, options
 from fairseq.data import Dictionary
-from torch import Tensor, nn
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
+from torch import Tensor
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.models.sga import SGAConfig, SGAModel
 from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
+from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 FIRST_PIECE = 4
@@ -24,7 +27,7 @@ VOCAB = MASK + 1
 LAYERS, WIDTH, FFN, HEADS, POSITIONS = 2, 16, 24, 2, 40
 
 
-def dictionary(pieces: int = PIECES) -> Dictionary:
+def dictionary(pieces=PIECES):
     """``<s> <pad> </s> <unk> p0 p1 ... <mask>``, as XLM-R orders its symbols."""
     result = Dictionary()
     for number in range(pieces):
@@ -33,7 +36,7 @@ def dictionary(pieces: int = PIECES) -> Dictionary:
     return result
 
 
-def randomise(module: nn.Module, seed: int) -> None:
+def randomise(module, seed):
     """Overwrite every parameter with random values that make each of them matter."""
     generator = torch.Generator().manual_seed(seed)
     for parameter in module.parameters():
@@ -45,7 +48,7 @@ def randomise(module: nn.Module, seed: int) -> None:
         parameter.data.copy_(values)
 
 
-def masked_lm(seed: int = 1, vocab_size: int = VOCAB, **changes: Any) -> MaskedLM:
+def masked_lm(seed=1, vocab_size=VOCAB, **changes):
     """A random masked LM of two layers."""
     dropout = {name: changes.pop(name) for name in ("dropout", "attention_dropout") if name in changes}
     sizes = dict(layers=LAYERS, embed_dim=WIDTH, ffn_dim=FFN, heads=HEADS, max_positions=POSITIONS, padding_idx=PAD)
@@ -55,19 +58,19 @@ def masked_lm(seed: int = 1, vocab_size: int = VOCAB, **changes: Any) -> MaskedL
     return module
 
 
-def frozen(module: Optional[MaskedLM] = None, **options: Any) -> Frozen:
+def frozen(module=None, **options):
     """Wrap a masked LM under its real fingerprint."""
     module = masked_lm() if module is None else module
     return Frozen(module, checkpoints.fingerprint(dict(module.named_parameters())), "tiny masked LM", **options)
 
 
 def sga_model(
-    module: Optional[MaskedLM] = None,
-    seed: int = 2,
-    blank: int = BOS,
-    frozen_options: Optional[Dict[str, Any]] = None,
-    **options: Any,
-) -> SGAModel:
+    module=None,
+    seed=2,
+    blank=BOS,
+    frozen_options=None,
+    **options,
+):
     """An SGA model with P = 3 and random prompts, in evaluation mode; ``options`` are those of SGAConfig."""
     cfg = SGAConfig(**{"prompt_length": 3, **options})
     model = SGAModel(frozen(module, **(frozen_options or {})), cfg, blank=blank, mask=MASK)
@@ -79,13 +82,23 @@ def sga_model(
     return model.eval()
 
 
-def task(pieces: int = PIECES) -> SGATranslationTask:
+def task(pieces=PIECES, **options):
     """The translation task over one tiny dictionary."""
     symbols = dictionary(pieces)
-    return SGATranslationTask(SGATranslationConfig(), symbols, symbols)
+    return SGATranslationTask(SGATranslationConfig(**options), symbols, symbols)
 
 
-def source_rows(lengths: Sequence[int], seed: int = 3) -> List[Tensor]:
+def read_task(folder, pairs=None, **options):
+    """An SGA task over a data-bin: of one pair, de-en unless told otherwise, or of ``pairs`` (--lang-pairs)."""
+    given = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "train_subset": "train", "data": str(folder)}
+    if pairs is None:
+        cfg = SGATranslationConfig(**{**given, "source_lang": "de", "target_lang": "en", **options})
+        return SGATranslationTask.setup_task(cfg)
+    cfg = SGATranslationMultiConfig(**{**given, "seed": 3, "lang_pairs": pairs or None, **options})
+    return SGATranslationMultiTask.setup_task(cfg)
+
+
+def source_rows(lengths, seed=3):
     """Random sources ``<s> pieces </s>``; ``lengths`` count the two symbols."""
     generator = torch.Generator().manual_seed(seed)
     return [
@@ -100,7 +113,7 @@ def source_rows(lengths: Sequence[int], seed: int = 3) -> List[Tensor]:
     ]
 
 
-def target_rows(lengths: Sequence[int], seed: int = 4) -> List[Tensor]:
+def target_rows(lengths, seed=4):
     """Random targets ``pieces </s>`` without adjacent repeats; ``lengths`` do not count ``</s>``."""
     generator = torch.Generator().manual_seed(seed)
     rows = []
@@ -110,7 +123,7 @@ def target_rows(lengths: Sequence[int], seed: int = 4) -> List[Tensor]:
     return rows
 
 
-def pad(rows: Sequence[Tensor], value: int = PAD, extra: int = 0) -> Tensor:
+def pad(rows, value=PAD, extra=0):
     """Stack rows, padded on the right; ``extra`` more columns of padding."""
     width = max(len(row) for row in rows) + extra
     result = torch.full((len(rows), width), value, dtype=torch.int64)
@@ -119,9 +132,9 @@ def pad(rows: Sequence[Tensor], value: int = PAD, extra: int = 0) -> Tensor:
     return result
 
 
-def batch(sources: Sequence[Tensor], targets: Optional[Sequence[Tensor]] = None, extra: int = 0) -> Dict[str, Any]:
+def batch(sources, targets=None, extra=0):
     """A sample as the translation task's collater makes it; ``extra`` columns of padding more than needed."""
-    sample: Dict[str, Any] = {
+    sample = {
         "id": torch.arange(len(sources)),
         "nsentences": len(sources),
         "net_input": {
@@ -136,7 +149,7 @@ def batch(sources: Sequence[Tensor], targets: Optional[Sequence[Tensor]] = None,
     return sample
 
 
-def to_device(value: Any, device: torch.device) -> Any:
+def to_device(value, device):
     """Move the tensors of a nested structure."""
     if isinstance(value, Tensor):
         return value.to(device)
@@ -145,17 +158,23 @@ def to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
-def forward_losses(model: SGAModel, sample: Dict[str, Any], corrupt: Optional[Callable] = None, unroll: int = 1) -> Any:
-    """The model's forward with the CTC that the criterion passes in: (B,) nats a part."""
-    from fairseq_plugins.ops.ctc import linear_ctc_with_best
-
+def forward_losses(model, sample, **options):
+    """The losses of the model's forward, (B,) nats each; ``options`` are more of its arguments."""
     targets = sample["target"]
     lengths = (targets.ne(PAD) & targets.ne(EOS)).sum(1)
+    net_input = sample["net_input"]
+    return model(net_input["src_tokens"], net_input["src_lengths"], targets, lengths, **options)[0]
 
-    def reduce(hidden: Tensor, weight: Tensor, bias: Tensor, slots: Tensor, want_best: bool) -> Tuple[Tensor, Any]:
-        return linear_ctc_with_best(
-            hidden, weight, bias, targets, slots, lengths, blank=model.blank, want_best=want_best
-        )
 
-    net_input = {name: sample["net_input"][name] for name in ("src_tokens", "src_lengths")}
-    return model(**net_input, reduce=reduce, corrupt=corrupt, unroll=unroll)
+def built_both_ways(arch, task_name, of, device="cpu", **given):
+    """The model of an architecture and options, from argparse; hydra must build one of the same shapes."""
+    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in given.items()]
+    arguments = ["data", "--arch", arch, "--task", task_name, *words]
+    typed = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
+    written = OmegaConf.create({"model": {"_name": arch, **given}, "task": {"_name": task_name, "data": "x"}})
+    add_defaults(written)
+    with torch.device(device):
+        first, second = (models.build_model(cfg.model, of) for cfg in (typed, written))
+    shapes = [[(name, part.shape, part.requires_grad) for name, part in m.named_parameters()] for m in (first, second)]
+    assert shapes[0] == shapes[1]
+    return first

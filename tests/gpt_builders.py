@@ -2,14 +2,11 @@
 
 import argparse
 import json
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional
 
 import safetensors.torch
 import torch
 from fairseq.data import Dictionary
-from torch import Tensor
 
 from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
 from tests import builders
@@ -18,7 +15,7 @@ LAYERS, WIDTH, INNER, HEADS, POSITIONS = 3, 16, 24, 2, 20
 ROWS = 4 + builders.PIECES
 
 
-def dictionary(pieces: int = builders.PIECES) -> Dictionary:
+def dictionary(pieces=builders.PIECES):
     """4 symbols and the pieces p0 p1 …: what stock tasks read from ``dict.txt``."""
     result = Dictionary()
     for number in range(pieces):
@@ -26,22 +23,22 @@ def dictionary(pieces: int = builders.PIECES) -> Dictionary:
     return result
 
 
-def task(pieces: int = builders.PIECES) -> Any:
+def task(pieces=builders.PIECES):
     """What building a model needs of a task: one dictionary for both sides."""
     return SimpleNamespace(source_dictionary=dictionary(pieces), target_dictionary=dictionary(pieces))
 
 
-def config(layers: int = LAYERS, rows: int = ROWS, **changes: Any) -> Dict[str, Any]:
+def config(layers=LAYERS, rows=ROWS, **changes):
     """``config.json`` of a GPT-2."""
     sizes = {"n_layer": layers, "n_embd": WIDTH, "n_inner": INNER, "n_head": HEADS, "n_positions": POSITIONS}
     return {"model_type": "gpt2", "vocab_size": rows, **sizes, "activation_function": "gelu_new", **changes}
 
 
-def tensors(layers: int = LAYERS, rows: int = ROWS, seed: int = 1) -> Dict[str, Tensor]:
+def tensors(layers=LAYERS, rows=ROWS, seed=1):
     """Random tensors of a GPT-2 in Hugging Face's names, no two alike; matrices are (in, out)."""
     generator = torch.Generator().manual_seed(seed)
 
-    def random(*shape: int, scale: float = 0.4) -> Tensor:
+    def random(*shape, scale=0.4):
         return scale * torch.randn(*shape, generator=generator)
 
     found = {
@@ -61,9 +58,7 @@ def tensors(layers: int = LAYERS, rows: int = ROWS, seed: int = 1) -> Dict[str, 
     return found
 
 
-def write(
-    folder: Path, found: Optional[Dict[str, Tensor]] = None, pieces: int = builders.PIECES, **changes: Any
-) -> Path:
+def write(folder, found=None, pieces=builders.PIECES, **changes):
     """A Hugging Face folder with a ``dict.txt``; ``pieces`` 0 leaves it out, ``changes`` are entries of the configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     found = tensors() if found is None else found
@@ -76,9 +71,9 @@ def write(
     return folder
 
 
-def stock_settings(**changes: Any) -> argparse.Namespace:
+def stock_settings(**changes):
     """Options of a ``transformer_lm`` with GPT-2's wiring."""
-    values: Dict[str, Any] = dict(
+    values = dict(
         arch="transformer_lm",
         decoder_layers=LAYERS,
         decoder_embed_dim=WIDTH,
@@ -96,7 +91,7 @@ def stock_settings(**changes: Any) -> argparse.Namespace:
     return argparse.Namespace(**{**values, **changes})
 
 
-def msp(path: Path, seed: int = 2, pieces: int = builders.PIECES, **options: Any) -> GPTMSPModel:
+def msp(path, seed=2, pieces=builders.PIECES, **options):
     """A model with P = 3 and random prompts, in evaluation mode."""
     cfg = GPTMSPConfig(**{"pretrained_gpt": str(path), "prompt_length": 3, **options})
     model = GPTMSPModel.build_model(cfg, task(pieces))
@@ -107,14 +102,14 @@ def msp(path: Path, seed: int = 2, pieces: int = builders.PIECES, **options: Any
     return model.eval()
 
 
-def pieces_rows(lengths: List[int], seed: int = 3) -> List[Tensor]:
+def pieces_rows(lengths, seed=3):
     """Random rows ``pieces </s>``; ``lengths`` count the symbol."""
     generator = torch.Generator().manual_seed(seed)
     end = torch.tensor([builders.EOS])
     return [torch.cat([torch.randint(4, ROWS, (n - 1,), generator=generator), end]) for n in lengths]
 
 
-def net_input(left_pad: bool = False, extra: int = 0) -> Dict[str, Tensor]:
+def net_input(left_pad=False, extra=0):
     """Three ragged pairs as the stock translation task gives them; ``extra`` columns of padding more than needed."""
     sources, targets = pieces_rows([6, 3, 5]), pieces_rows([4, 6, 2], seed=4)
     source = builders.pad(sources, extra=extra)

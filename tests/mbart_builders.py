@@ -1,9 +1,7 @@
 """A tiny mBART with large random weights, built in memory."""
 
 from argparse import Namespace
-from typing import Optional
 
-from fairseq.data import Dictionary
 from fairseq.models.bart import BARTModel
 from fairseq.models.bart.model import mbart_base_architecture
 
@@ -12,7 +10,7 @@ from tests import builders
 SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 2}
 
 
-def mbart(symbols: Optional[Dictionary] = None) -> BARTModel:
+def mbart(symbols=None):
     """In evaluation mode, with an embedding of its own a side."""
     args = Namespace(max_source_positions=40, max_target_positions=40)
     for side in ("encoder", "decoder"):

@@ -1,11 +1,10 @@
 """Criterion ``label_smoothed_linear_cross_entropy``: stock label smoothing without ever holding B x T x V."""
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 import torch
-from fairseq import utils
 from fairseq.criterions import register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
@@ -14,6 +13,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from torch import Tensor, nn
 
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, label_smoothed, linear_token_losses
+from ..options import option
 
 PROJECTIONS = ("output_projection", "fc_out")
 """Where stock decoders keep the output projection: transformer, BART and light convolutions; LSTM."""
@@ -23,9 +23,8 @@ PROJECTIONS = ("output_projection", "fc_out")
 class LabelSmoothedLinearCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionConfig):
     """fairseq's options, and the size of a chunk."""
 
-    loss_chunk_size: int = field(
-        default=DEFAULT_TOKEN_CHUNK,
-        metadata={"help": "tokens projected to the vocabulary at a time; less needs less memory"},
+    loss_chunk_size: int = option(
+        DEFAULT_TOKEN_CHUNK, "tokens projected to the vocabulary at a time; less needs less memory"
     )
 
 
@@ -59,9 +58,7 @@ class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterio
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True
     ) -> Tuple[Tensor, Any, Dict[str, Any]]:
         """Loss of a batch in nats, sample size, and what stock logs."""
-        target = sample["target"].clone()
-        target[:, : self.ignore_prefix_size] = self.padding_idx
-        projection = find_projection(model)
+        target, projection = self._target(sample), find_projection(model)
 
         def reduction(features: Tensor) -> Tensor:
             """(B, T, C) -> (B, T, 3): nll, smooth, best token; takes the place of the logits."""
@@ -72,39 +69,37 @@ class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterio
             return torch.stack([losses.nll, losses.smooth, losses.best.to(losses.nll.dtype)], dim=-1)
 
         with replaced_forward(projection, reduction):
-            nll, smooth, best = model(**sample["net_input"])[0].unbind(dim=-1)
-        loss = label_smoothed(nll, smooth, self.eps, projection.weight.size(0))
-        if reduce:
-            loss, nll = loss.sum(), nll.sum()
-        sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
-        logged = {
-            "loss": loss.data,
-            "nll_loss": nll.data,
-            "ntokens": sample["ntokens"],
-            "nsentences": sample["target"].size(0),
-            "sample_size": sample_size,
-        }
-        if self.report_accuracy:
-            counted = target.ne(self.padding_idx)
-            logged["n_correct"] = utils.item((best.eq(target) & counted).sum())
-            logged["total"] = utils.item(counted.sum())
-        return loss, sample_size, logged
+            return super().forward(model, sample, reduce)
+
+    def _target(self, sample: Dict[str, Any]) -> Tensor:
+        """(B, T) int64, padding where nothing is predicted."""
+        target = sample["target"].clone()
+        target[:, : self.ignore_prefix_size] = self.padding_idx
+        return target
+
+    def compute_loss(self, model: Any, net_output: Any, sample: Any, reduce: bool = True) -> Tuple[Tensor, Tensor]:
+        """Loss and its part without smoothing, nats; per token, (B, T), unless ``reduce``."""
+        nll, smooth, _ = net_output[0].unbind(dim=-1)
+        loss = label_smoothed(nll, smooth, self.eps, find_projection(model).weight.size(0))
+        return (loss.sum(), nll.sum()) if reduce else (loss, nll)
+
+    def compute_accuracy(self, model: Any, net_output: Any, sample: Any) -> Tuple[Tensor, Tensor]:
+        """How many tokens were right, and how many there are; the best token is -1 where nothing is predicted."""
+        target = self._target(sample)
+        return net_output[0][..., 2].eq(target).sum(), target.ne(self.padding_idx).sum()
 
 
 def find_projection(model: Any) -> nn.Linear:
-    """The output projection of a model's decoder.
-
-    Raises:
-        ValueError: no single linear projection (adaptive softmax, shared LSTM embeddings, encoder-only models …).
-    """
-    decoder = getattr(_unwrapped(model), "decoder", None)
+    """The output projection of a model's decoder; ValueError where there is no single linear one."""
+    inner = model.module if hasattr(model, "module") and not hasattr(model, "decoder") else model  # in DDP
+    decoder = getattr(inner, "decoder", None)
     found: Optional[nn.Module] = None
     if getattr(decoder, "adaptive_softmax", None) is None:
         found = next((getattr(decoder, name) for name in PROJECTIONS if getattr(decoder, name, None) is not None), None)
     if not isinstance(found, nn.Linear):
         raise ValueError(
             "--criterion label_smoothed_linear_cross_entropy needs a decoder with a linear output projection "
-            f"({', '.join(PROJECTIONS)}) and no adaptive softmax; {type(_unwrapped(model)).__name__} has "
+            f"({', '.join(PROJECTIONS)}) and no adaptive softmax; {type(inner).__name__} has "
             f"{type(found).__name__}: use label_smoothed_cross_entropy"
         )
     return found
@@ -118,8 +113,3 @@ def replaced_forward(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> 
         yield
     finally:
         del module.forward
-
-
-def _unwrapped(model: Any) -> Any:
-    """The model inside a distributed wrapper."""
-    return model.module if hasattr(model, "module") and not hasattr(model, "decoder") else model

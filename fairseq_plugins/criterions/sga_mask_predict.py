@@ -1,48 +1,38 @@
 """Criterion ``sga_mask_predict``: mask-predict for the alignment, its length, and CTC on the denoised output."""
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple
 
-import torch
 from fairseq.criterions import register_criterion
-from fairseq.logging import metrics
 from torch import Tensor
 
-from ..ops.ctc import alignable
-from ..ops.mask_predict import MaskedTargets, draw_masks, draw_masks_by_ratio
-from ..ops.masks import lengths_to_padding_mask
-from ..ops.vocab_loss import label_smoothed, linear_token_losses
-from .sga_ctc import SGACTCConfig, SGACTCCriterion, log_bits, unwrapped
+from ..ops.mask_predict import draw_masks, draw_masks_by_ratio
+from ..options import option
+from .sga_ctc import SGACTCConfig, SGACTCCriterion
 
 
 @dataclass
 class SGAMaskPredictConfig(SGACTCConfig):
     """Options of the loss for free generation; those of the denoiser are sga_ctc's."""
 
-    length_loss_weight: float = field(
-        default=1.0, metadata={"help": "weight of the length's negative log-likelihood, one term a sentence; 0 or more"}
+    length_loss_weight: float = option(
+        1.0, "weight of the length's negative log-likelihood, one term a sentence; 0 or more"
     )
-    label_smoothing: float = field(
-        default=0.0,
-        metadata={
-            "help": "smoothing of the masked tokens' cross-entropy, in [0, 1); the authors' code has 0.1. alignment_nll_loss is "
-            "logged beside it"
-        },
+    label_smoothing: float = option(
+        0.0,
+        "smoothing of the masked tokens' cross-entropy, in [0, 1); the authors' code has 0.1. alignment_nll_loss is "
+        "logged beside it",
     )
-    min_mask_ratio: Optional[float] = field(
-        default=None,
-        metadata={
-            "help": "mask each target token with the probability max(this, U), in [0, 1]; each sentence draws its U, uniform over "
-            "(0, 1). The authors' code has 0.2. When not given, the number of masked tokens is uniform over 1 .. N"
-        },
+    min_mask_ratio: Optional[float] = option(
+        None,
+        "mask each target token with the probability max(this, U), in [0, 1]; each sentence draws its U, uniform over "
+        "(0, 1). The authors' code has 0.2. When not given, the number of masked tokens is uniform over 1 .. N",
     )
-    denoise_all_positions: bool = field(
-        default=False,
-        metadata={
-            "help": "the denoiser is trained on the alignment's best token at every position, as in the authors' code; otherwise "
-            "on the true token where none was masked"
-        },
+    denoise_all_positions: bool = option(
+        False,
+        "the denoiser is trained on the alignment's best token at every position, as in the authors' code; otherwise "
+        "on the true token where none was masked",
     )
 
 
@@ -66,6 +56,13 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
 
     alignment = "mask_predict"
     options = SGAMaskPredictConfig
+    units = {
+        "loss": "sample_size",
+        "denoising_loss": "sample_size",
+        "alignment_loss": "nmasked",
+        "alignment_nll_loss": "nmasked",
+        "length_loss": "nsentences",
+    }
 
     def __init__(self, task: Any, cfg: SGAMaskPredictConfig):
         super().__init__(task, cfg)
@@ -75,70 +72,19 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
             raise ValueError(f"--label-smoothing must lie in [0, 1); got {cfg.label_smoothing}")
         if cfg.min_mask_ratio is not None and not 0.0 <= cfg.min_mask_ratio <= 1.0:
             raise ValueError(f"--min-mask-ratio must lie in [0, 1]; got {cfg.min_mask_ratio}")
-        self.weight = cfg.length_loss_weight
-        self.mask = task.target_dictionary.index("<mask>")
+        self.weights["length"] = cfg.length_loss_weight
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Loss of a batch in nats, sample size, and what is logged."""
-        self._check_alignment(unwrapped(model))
         targets, lengths = self._targets(sample["target"])
         masked = self._draw_masks(lengths, targets.size(1))
-        slots: List[Tensor] = []
-        nll: List[Tensor] = []
-        losses = model(
-            **sample["net_input"],
-            reduce=self._ctc(model, targets, lengths, slots),
-            corrupt=self._noise(model),
-            unroll=self.cfg.denoise_unroll,
-            masked=self._masked_targets(targets, lengths, masked, nll),
+        smoothing, read_all = self.cfg.label_smoothing, self.cfg.denoise_all_positions
+        loss, sample_size, logged = self._loss(
+            model, sample, targets, lengths, masked=masked, label_smoothing=smoothing, read_all=read_all
         )
-        weights = {"length": self.weight}
-        loss = torch.stack([weights.get(name, 1.0) * part for name, part in losses.items()]).sum()
-        counts = {"nmasked": int(masked.sum()), "unalignable": 0}
-        if slots:
-            counts["unalignable"] = int((~alignable(targets, slots[0], lengths, unwrapped(model).blank)).sum())
-        loss, sample_size, logged = self._outcome(loss, losses, lengths, **counts)
-        if self.cfg.label_smoothing:
-            logged["alignment_nll_loss"] = nll[0].detach().sum()
-        return loss, sample_size, logged
+        return loss, sample_size, {**logged, "nmasked": int(masked.sum())}
 
     def _draw_masks(self, lengths: Tensor, size: int) -> Tensor:
-        """Which tokens are to be predicted. lengths: (B,). Returns (B, T) bool, True = masked."""
+        """Which tokens are to be predicted. lengths: (B,). Returns (B, size) bool, True = masked."""
         least = self.cfg.min_mask_ratio
         return draw_masks(lengths, size) if least is None else draw_masks_by_ratio(lengths, size, least)
-
-    def _masked_targets(self, targets: Tensor, lengths: Tensor, masked: Tensor, nll: List[Tensor]) -> MaskedTargets:
-        """What the alignment unit reads, and its loss.
-
-        Args:
-            targets: (B, T) int64 without ``</s>``, right-padded.
-            lengths: (B,) int64, tokens.
-            masked: (B, T) bool, True = to be predicted.
-            nll: gets the alignment's negative log-likelihood, (B,) nats, without smoothing.
-        """
-        outside = lengths_to_padding_mask(lengths, targets.size(1))
-        tokens = targets.masked_fill(masked | outside, self.mask)
-
-        def predict(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tuple[Tensor, Tensor]:
-            read = ~outside if self.cfg.denoise_all_positions else masked
-            labels = targets.masked_fill(~read, self.padding_idx)
-            smoothing, pad = self.cfg.label_smoothing, self.padding_idx
-            found = linear_token_losses(hidden, weight, bias, labels, smoothing, ignore_index=pad, want_best=True)
-            assert found.best is not None
-            loss = found.nll
-            if smoothing:
-                loss = label_smoothed(found.nll, found.smooth, smoothing, weight.size(0))
-            nll.append(found.nll.masked_fill(~masked, 0.0).sum(dim=1))
-            return loss.masked_fill(~masked, 0.0).sum(dim=1), torch.where(read, found.best, tokens)
-
-        return MaskedTargets(tokens, lengths, predict)
-
-    @staticmethod
-    def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
-        """Log in bits: total and denoising per token (or sentence), alignment per masked token, length per sentence."""
-        for key in ("loss", "denoising_loss"):
-            log_bits(logging_outputs, key, "sample_size")
-        log_bits(logging_outputs, "alignment_loss", "nmasked")
-        log_bits(logging_outputs, "alignment_nll_loss", "nmasked")
-        log_bits(logging_outputs, "length_loss", "nsentences")
-        metrics.log_scalar_sum("unalignable", sum(int(log.get("unalignable", 0)) for log in logging_outputs))

@@ -1,89 +1,53 @@
 """SGA decoding: one alignment pass, then denoising until nothing changes; the best path, or the n best outputs of CTC."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from ..ops.ctc_prefix_beam import linear_prefix_beam
-from .at_reranker import ATReranker
-from .denoising import DenoisingGenerator, IterationOptions
+from .sga_at_reranker import ATReranker
+from .sga_denoising import DenoisingGenerator, IterationOptions
 
-__all__ = ["BeamOptions", "IterationOptions", "SGAGenerator", "beam_options", "check_beam"]
+__all__ = ["BeamOptions", "IterationOptions", "SGAGenerator", "beam_options"]
 
 
 class BeamOptions(NamedTuple):
-    """CTC prefix beam search.
+    """CTC prefix beam search."""
 
-    Attributes:
-        size: prefixes that are kept after each slot (``--iter-decode-ctc-beam``); 0 = the best path, without a search.
-        candidates: tokens a slot beside the blank (``--iter-decode-ctc-candidates``).
-        nbest: hypotheses a sentence (``--nbest``).
-    """
-
-    size: int = 0
-    candidates: int = 20
-    nbest: int = 1
+    size: int = 0  # --iter-decode-ctc-beam, prefixes that are kept after each slot; 0 = the best path
+    candidates: int = 20  # --iter-decode-ctc-candidates, tokens per slot beside the blank
+    nbest: int = 1  # --nbest, hypotheses per sentence
 
 
 def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: bool) -> BeamOptions:
-    """Fill the default of what was not given, and check the options.
-
-    Args:
-        size: ``--iter-decode-ctc-beam``.
-        candidates: ``--iter-decode-ctc-candidates``; None = not given.
-        nbest: ``--nbest``.
-        reranked: with ``--rerank-at``.
-
-    Raises:
-        ValueError: naming option, value and valid range; candidates without a beam.
-    """
+    """Fill the default of what was not given (None); ValueError where the options do not fit each other."""
     if candidates is not None and size == 0:
         raise ValueError(
             f"--iter-decode-ctc-candidates {candidates}: nothing is searched without --iter-decode-ctc-beam of at least 1; got 0"
         )
-    default = BeamOptions().candidates
-    options = BeamOptions(size, default if candidates is None else candidates, nbest)
-    check_beam(options, reranked)
-    return options
-
-
-def check_beam(options: BeamOptions, reranked: bool) -> None:
-    """Compare the options with each other.
-
-    Args:
-        options: the search.
-        reranked: with ``--rerank-at``.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
-    if options.size < 0:
-        raise ValueError(f"--iter-decode-ctc-beam must be 0 (best path) or more; got {options.size}")
-    if options.candidates < 1:
-        raise ValueError(f"--iter-decode-ctc-candidates must be at least 1 token a slot; got {options.candidates}")
-    if not 1 <= options.nbest <= max(options.size, 1):
+    if size < 0:
+        raise ValueError(f"--iter-decode-ctc-beam must be 0 (best path) or more; got {size}")
+    if candidates is not None and candidates < 1:
+        raise ValueError(f"--iter-decode-ctc-candidates must be at least 1 token a slot; got {candidates}")
+    if not 1 <= nbest <= max(size, 1):
         raise ValueError(
-            f"--nbest must lie in [1, {max(options.size, 1)}] with --iter-decode-ctc-beam {options.size} (0: the best path is one "
-            f"hypothesis; fairseq's --beam has no meaning here); got {options.nbest}"
+            f"--nbest must lie in [1, {max(size, 1)}] with --iter-decode-ctc-beam {size} (0: the best path is one hypothesis; "
+            f"fairseq's --beam has no meaning here); got {nbest}"
         )
-    if reranked and options.size < 2:
+    if reranked and size < 2:
         raise ValueError(
-            f"--rerank-at chooses among hypotheses: it needs --iter-decode-ctc-beam of at least 2; got {options.size}"
+            f"--rerank-at chooses among hypotheses: it needs --iter-decode-ctc-beam of at least 2; got {size}"
         )
+    return BeamOptions(size, BeamOptions().candidates if candidates is None else candidates, nbest)
 
 
 class SGAGenerator(DenoisingGenerator):
-    """Batched decoding with the interface of fairseq's generators; see :class:`~.denoising.DenoisingGenerator`.
+    """Batched decoding with the interface of fairseq's generators; see :class:`~.sga_denoising.DenoisingGenerator`.
 
-    With a beam, the states of each sentence's last pass are searched for the outputs with the most probability, summed over their
-    alignments; the passes before it go on from the best path, as without a beam.
-
-    Args:
-        tgt_dict: target dictionary.
-        options: of the denoising passes.
-        beam: of the search.
-        reranker: orders what the search finds.
+    With a beam, the states of each sentence's last pass are searched for the outputs with the most probability, summed over
+    their
+    alignments; the passes before it go on from the best path, as without a beam. A reranker orders what the search finds.
     """
 
     def __init__(
@@ -95,7 +59,6 @@ class SGAGenerator(DenoisingGenerator):
     ):
         super().__init__(tgt_dict, options)
         self.beam, self.reranker = beam or BeamOptions(), reranker
-        check_beam(self.beam, reranker is not None)
         self.states: Optional[Tensor] = None
 
     @torch.no_grad()
@@ -106,24 +69,16 @@ class SGAGenerator(DenoisingGenerator):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Translate a batch.
-
-        Args:
-            models: one SGA model.
-            sample: batch with ``net_input.src_tokens`` (B, S) and ``src_lengths`` (B,).
-            prefix_tokens: not supported.
-            constraints: not supported.
+        """Translate a batch with one SGA model; target prefixes and constraints are not supported.
 
         Returns:
-            One hypothesis a sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of the
+            One hypothesis per sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of
+            the
             slots, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
-            With a beam up to ``nbest``, by falling ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and
+            With a beam up to ``nbest``, by falling ``score``, distinct, without special symbols (``<unk>`` is text):
+            ``score`` and
             ``ctc_score`` are the log-probability of the output over all its alignments, in nats, ``positional_scores`` equal
-            shares of it (CTC gives none a token). A sentence that has fewer outputs has fewer hypotheses. With a reranker see
-            :meth:`.at_reranker.ATReranker.rescore`.
-
-        Raises:
-            ValueError: several models, target prefixes or constraints.
+            shares of it (CTC gives none per token). A sentence that has fewer outputs has fewer hypotheses.
         """
         model = self.only_model(models, prefix_tokens, constraints)
         net_input = sample["net_input"]
@@ -151,7 +106,7 @@ class SGAGenerator(DenoisingGenerator):
 
     def _search(self, model: Any, lengths: Tensor, best: List[Dict[str, Any]]) -> List[List[Dict[str, Any]]]:
         """The hypotheses of the beam; ``best`` are those of the best path, whose passes and history they have."""
-        weight, bias = output_projection(model)
+        weight, bias = model.projection
         assert self.states is not None
         states, self.states = self.states, None
         # What fairseq strips from the text is no output; two that differ by it alone would be one text twice.
@@ -171,10 +126,3 @@ class SGAGenerator(DenoisingGenerator):
                 scores = {"score": score, "ctc_score": score, "positional_scores": shares}
                 found[-1].append({**common, "tokens": tokens, **scores})
         return found
-
-
-def output_projection(model: Any) -> Tuple[Tensor, Optional[Tensor]]:
-    """Weight (V, C) and bias (V,) or None of what ``align`` and ``denoise`` of SGA and nat_ctc give."""
-    if hasattr(model, "masked_lm"):
-        return model.masked_lm.output_weight, model.masked_lm.output_bias
-    return model.decoder.output_projection.weight, None

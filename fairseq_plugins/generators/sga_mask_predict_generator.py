@@ -8,36 +8,22 @@ from torch import Tensor
 from ..ops.ctc import BestPath
 from ..ops.mask_predict import likely_lengths, lowest_scores, masked_counts
 from ..ops.masks import lengths_to_padding_mask
-from .denoising import DenoisingGenerator, IterationOptions
+from .sga_denoising import DenoisingGenerator, IterationOptions
 
 
 class MaskPredictOptions(NamedTuple):
-    """How the alignment of a model with ``--alignment mask_predict`` is decoded.
+    """How the alignment of a model with ``--alignment mask_predict`` is decoded."""
 
-    Attributes:
-        iterations: of mask-predict, at least 1 (``--mask-predict-iterations``).
-        length_beam: lengths that are tried, at least 1 (``--length-beam``).
-    """
-
-    iterations: int = 4
-    length_beam: int = 1
+    iterations: int = 4  # --mask-predict-iterations, at least 1
+    length_beam: int = 1  # --length-beam, lengths that are tried, at least 1
 
 
 def mask_predict_options(
     model: Any, iterations: Optional[int], length_beam: Optional[int]
 ) -> Optional[MaskPredictOptions]:
-    """Fill the defaults and check the options against the model.
+    """Fill the default of what was not given (None), and check the options against the model (SGA, ``nat_ctc``, or None).
 
-    Args:
-        model: an SGA model, ``nat_ctc``, or None.
-        iterations: ``--mask-predict-iterations``; None = 4.
-        length_beam: ``--length-beam``; None = 1.
-
-    Returns:
-        None for a model that was trained with CTC: 0 iterations, which is row 0 of SGA's Table 4.
-
-    Raises:
-        ValueError: an option outside its range, or that the model has no use for.
+    None for a model that was trained with CTC: 0 iterations, which is row 0 of SGA's Table 4.
     """
     if getattr(model, "alignment", "ctc") != "mask_predict":
         if iterations or length_beam is not None:
@@ -46,11 +32,8 @@ def mask_predict_options(
                 f"{option}: this model was trained with --alignment ctc, its alignment is one pass (0 iterations)"
             )
         return None
-    options = MaskPredictOptions()
-    options = MaskPredictOptions(
-        options.iterations if iterations is None else iterations,
-        options.length_beam if length_beam is None else length_beam,
-    )
+    given = {"iterations": iterations, "length_beam": length_beam}
+    options = MaskPredictOptions(**{name: value for name, value in given.items() if value is not None})
     if options.iterations < 1:
         raise ValueError(
             f"--mask-predict-iterations must be at least 1 for a model with --alignment mask_predict; got {options.iterations}. "
@@ -68,15 +51,12 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
     """Mask-predict, then the denoiser; with the interface of fairseq's generators.
 
     The most probable lengths of a sentence are decoded side by side; the one whose tokens have the best mean log-probability
-    goes on. Its tokens are duplicated and denoised as in :class:`~.sga_generator.SGAGenerator`; with ``--iter-decode-max-iter 0``
+    goes on. Its tokens are duplicated and denoised as in :class:`~.sga_generator.SGAGenerator`; with ``--iter-decode-max-iter
+    0``
     or without a denoiser they are the result as they are (nothing is collapsed: mask-predict has no blank).
 
-    Args:
-        tgt_dict: target dictionary.
-        options: of the denoising passes.
-        mask_predict: see :func:`mask_predict_options`.
-
-    Source: SGA sections 4.3 and 4.4; Ghazvininejad et al. 2019 (CMLM), section 3. Several lengths are CMLM's, the authors' code of
+    Source: SGA sections 4.3 and 4.4; Ghazvininejad et al. 2019 (CMLM), section 3. Several lengths are CMLM's, the authors'
+    code of
     SGA has one.
     """
 
@@ -92,20 +72,12 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Generate for a batch.
-
-        Args:
-            models: one SGA model.
-            sample: batch with ``net_input.src_tokens`` (B, S).
-            prefix_tokens: not supported.
-            constraints: not supported.
+        """Generate for a batch with one SGA model; target prefixes and constraints are not supported.
 
         Returns:
-            One hypothesis a sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without denoising
+            One hypothesis per sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without
+            denoising
             that of the tokens, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
-
-        Raises:
-            ValueError: several models, target prefixes or constraints.
         """
         model = self.only_model(models, prefix_tokens, constraints)
         guidance = model.encode(sample["net_input"]["src_tokens"])
@@ -125,14 +97,8 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         return denoised
 
     def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        """Mask-predict over ``length_beam`` lengths a sentence.
-
-        Args:
-            model: the model.
-            guidance: of B sentences.
-
-        Returns:
-            Of the best length: tokens (B, T) int64, their log-probabilities (B, T) nats, 0 in padding, and the lengths (B,).
+        """Mask-predict over ``length_beam`` lengths per sentence; of the best one what :meth:`fill` gives, and the lengths
+        (B,).
         """
         count = self.mask_predict.length_beam
         candidates = likely_lengths(guidance.length_log_probs, count)  # B K
@@ -146,15 +112,9 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         return tokens[best, :longest], log_probs[best, :longest], lengths
 
     def fill(self, model: Any, guidance: Any, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-        """The iterations of mask-predict: everything is masked at first, then the tokens the model is least sure of.
+        """Mask everything at first, then in each iteration the tokens the model is least sure of.
 
-        Args:
-            model: the model.
-            guidance: of B sentences.
-            lengths: (B,) int64, tokens.
-
-        Returns:
-            Tokens (B, T) and their log-probabilities (B, T) nats, when they were predicted; 0 in padding.
+        Returns tokens (B, T) and their log-probabilities (B, T) nats, when they were predicted; 0 in padding.
         """
         tokens = model.blank_sentence(lengths)
         log_probs = torch.zeros(tokens.shape, device=tokens.device)

@@ -10,10 +10,6 @@ from torch import Tensor, nn
 class Adapter(nn.Module):
     """Layer norm, down, ReLU, up; the residual is the caller's. Its output is zero until it is trained.
 
-    Args:
-        embed_dim: C.
-        width: of the bottleneck.
-
     Source: Bapna and Firat 2019, section 3.1.
     """
 
@@ -31,21 +27,15 @@ class Adapter(nn.Module):
 
 
 class RowLanguages:
-    """Which adapter every row of the current batch uses; set before the layers run, read by all of them.
-
-    Attributes:
-        rows: (B,) int64, number of the language; None = no adapters.
-        active: (B, T) bool, where the adapters act; None = everywhere.
-        present: the numbers in ``rows``, each once.
-    """
+    """Which adapter every row of the current batch uses; set before the layers run, read by all of them."""
 
     def __init__(self) -> None:
-        self.rows: Optional[Tensor] = None
-        self.active: Optional[Tensor] = None
-        self.present: List[int] = []
+        self.rows: Optional[Tensor] = None  # (B,) int64, number of the language; None = no adapters
+        self.active: Optional[Tensor] = None  # (B, T) bool, where the adapters act; None = everywhere
+        self.present: List[int] = []  # the numbers in rows, each once
 
     def set(self, rows: Tensor, active: Optional[Tensor] = None) -> None:
-        """Take those of a batch."""
+        """Take the rows of a batch."""
         self.rows, self.active = rows, active
         self.present = sorted(set(rows.tolist()))
 
@@ -54,8 +44,7 @@ class LanguageAdapters(nn.Module):
     """The adapters after one layer.
 
     Args:
-        languages: their names, in the order of their numbers; no name holds a dot.
-        embed_dim: C.
+        languages: their names without dots, in the order of their numbers.
         width: of the bottleneck.
         current: which rows have which language.
     """

@@ -7,11 +7,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_blank(symbol: str, dictionary: Any) -> int:
-    """Id of the blank.
-
-    Raises:
-        ValueError: the symbol is not in the dictionary.
-    """
+    """Id of the blank; ValueError where the dictionary has no such symbol, a warning for an ordinary piece."""
     index = dictionary.index(symbol)
     if index == dictionary.unk() and symbol != dictionary[dictionary.unk()]:
         raise ValueError(

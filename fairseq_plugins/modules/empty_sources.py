@@ -9,15 +9,10 @@ __all__ = ["refuse_empty_sources"]
 
 
 def refuse_empty_sources(src_tokens: Tensor, fillers: Collection[int], training: bool) -> None:
-    """Look at a batch; not while training on a GPU, where every batch would wait for the answer.
+    """Raise ValueError for rows of ``fillers`` alone: padding, ``</s>``, ``<s>``, language tokens; names how many and the
+    first.
 
-    Args:
-        src_tokens: (B, S) int64, padded on either side.
-        fillers: ids that are no text: padding, ``</s>``, ``<s>``, language tokens.
-        training: of the encoder.
-
-    Raises:
-        ValueError: rows of fillers alone; names how many and the first.
+    Nothing is looked at while training on a GPU, where every batch would wait for the answer. src_tokens: (B, S) int64.
     """
     if training and src_tokens.device.type != "cpu":
         return

@@ -4,13 +4,9 @@ from typing import Any, Optional
 
 
 class FilledModel:
-    """Mixin of a fairseq model: without its pretrained file it computes nothing before a checkpoint was loaded.
+    """Mixin of a fairseq model: without its pretrained file it computes nothing before a checkpoint was loaded."""
 
-    Attributes:
-        absent_source: why the pretrained file was not read; None when there is nothing amiss.
-    """
-
-    absent_source: Optional[str] = None
+    absent_source: Optional[str] = None  # why the pretrained file was not read; None when there is nothing amiss
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """A checkpoint of a run holds everything: the pretrained file need not be there to resume."""
@@ -19,11 +15,7 @@ class FilledModel:
         return done
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the model behind.
-
-        Raises:
-            ValueError: the pretrained file was not read, and no checkpoint of the run was loaded since.
-        """
+        """The forward of the model behind; see :meth:`check_source`."""
         self.check_source()
         return super().forward(*args, **kwargs)  # type: ignore[misc]
 

@@ -1,9 +1,12 @@
 """A sub-model that is never trained and, by default, never written into checkpoints."""
 
+import logging
 from typing import Any, Dict, List
 
 import torch
 from torch import Tensor, nn
+
+logger = logging.getLogger(__name__)
 
 MARKER = "fingerprint."
 """Key prefix of the empty tensor whose *name* carries the fingerprint of the frozen weights."""
@@ -14,25 +17,30 @@ class Frozen(nn.Module):
 
     The state dict holds an empty tensor named after the fingerprint of the weights instead of the weights themselves: an empty
     tensor survives averaging, exponential moving averages and half precision unchanged, where a tensor with values would not.
-    Loading a state dict that was made with other frozen weights raises.
+    Loading a state dict that was made with other frozen weights raises ValueError.
 
     Args:
         module: the pretrained module, with its weights.
-        fingerprint: hex digest of the weights.
+        fingerprint: hex digest of the weights; empty = that of the state dict that is loaded, which brings the weights.
         source: where the weights came from, for messages.
         save_weights: write the weights into the state dict as well.
         train_dropout: let the module's dropout act during training.
+        option: that names the pretrained model, for messages.
     """
 
     def __init__(
-        self, module: nn.Module, fingerprint: str, source: str, save_weights: bool = False, train_dropout: bool = False
+        self,
+        module: nn.Module,
+        fingerprint: str,
+        source: str,
+        save_weights: bool = False,
+        train_dropout: bool = False,
+        option: str = "--pretrained-mlm",
     ):
         super().__init__()
         self.module = module.requires_grad_(False)
-        self.fingerprint = fingerprint
-        self.source = source
-        self.save_weights = save_weights
-        self.train_dropout = train_dropout
+        self.fingerprint, self.source, self.option = fingerprint, source, option
+        self.save_weights, self.train_dropout = save_weights, train_dropout
         self.register_state_dict_post_hook(_drop_weights)
         self.register_load_state_dict_pre_hook(_accept_without_weights)
         self.module.train(False)
@@ -50,6 +58,14 @@ class Frozen(nn.Module):
     def requires_grad_(self, requires_grad: bool = True) -> "Frozen":
         """Frozen stays frozen."""
         return self
+
+
+def log_sizes(model: nn.Module) -> None:
+    """Log how many parameters of a model are trained and how many are not."""
+    sizes = {
+        trained: sum(p.numel() for p in model.parameters() if p.requires_grad is trained) for trained in (True, False)
+    }
+    logger.info("%d trainable parameters, %d frozen", sizes[True], sizes[False])
 
 
 def _drop_weights(module: nn.Module, state: Dict[str, Tensor], prefix: str, _: Any) -> None:
@@ -76,11 +92,13 @@ def _accept_without_weights(
     markers = [key for key in state if key.startswith(prefix + MARKER)]
     for marker in markers:
         found = marker[len(prefix + MARKER) :]
+        module.fingerprint = module.fingerprint or found
         if found != module.fingerprint:
+            name = module.option.lstrip("-").replace("-", "_")
             raise ValueError(
                 f"this checkpoint was trained on another frozen model: its fingerprint is {found}, that of "
-                f"{module.source} is {module.fingerprint}; give the model it was trained on with --pretrained-mlm (when "
-                "decoding: --model-overrides \"{'pretrained_mlm': 'PATH'}\")"
+                f"{module.source} is {module.fingerprint}; give the model it was trained on with {module.option} (when "
+                f"decoding: --model-overrides \"{{'{name}': 'PATH'}}\"), and the same dictionary"
             )
         del state[marker]
     if strict and not markers:

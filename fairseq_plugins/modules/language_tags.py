@@ -10,15 +10,10 @@ NONE = -1
 
 
 class TaggedRows(NamedTuple):
-    """What the language tokens of a batch say.
+    """What the language tokens of a batch say."""
 
-    Attributes:
-        numbers: (B,) int64, number of each row's language; NONE where the row has no language token.
-        active: (B, T) bool, True from the first language token of the row on.
-    """
-
-    numbers: Tensor
-    active: Tensor
+    numbers: Tensor  # (B,) int64, number of each row's language; NONE where the row has no language token
+    active: Tensor  # (B, T) bool, True from the first language token of the row on
 
 
 class LanguageTags(nn.Module):
@@ -28,8 +23,7 @@ class LanguageTags(nn.Module):
         tokens: language -> id of its token, for all languages of the task.
         languages: those that count, in the order of their numbers.
         rows: of the dictionary.
-        side: ``encoder`` or ``decoder``, for messages.
-        remedy: what makes the task write language tokens on that side, for messages.
+        side: ``encoder`` or ``decoder``, for messages, as ``remedy``: what makes the task write language tokens there.
     """
 
     table: Tensor
@@ -47,16 +41,11 @@ class LanguageTags(nn.Module):
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, tokens: Tensor, search: bool = False) -> TaggedRows:
-        """Look at a batch.
+        """Look at (B, T) tokens; ValueError for a language that does not count, or a row without a language token.
 
-        Args:
-            tokens: (B, T) int64.
-            search: the rows are beams of a search, whose first step has no language token yet. fairseq fills the beams that a
-                forced token leaves over with any token, at a score of minus infinity: only if no row has a language that counts,
-                something is wrong.
-
-        Raises:
-            ValueError: a language that does not count, or a row without a language token.
+        With ``search`` the rows are beams, whose first step has no language token yet. fairseq fills the beams that a forced
+        token
+        leaves over with any token, at a score of minus infinity: only if no row has a language that counts, something is wrong.
         """
         numbers = self.table[tokens]
         found = numbers.ne(NONE)

@@ -1,61 +1,43 @@
 """A causal language model whose layers accept keys and values ("prefix") that every token may attend to."""
 
-from argparse import Namespace
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
-from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_decoder import TransformerDecoderBase
 from torch import Tensor, nn
 
 from .linear import faster_linears
 from .prefix_encoder import Prefix
+from .stock_layout import set_epsilon, stock_config
 
 State = Dict[str, Dict[str, Optional[Tensor]]]
 """fairseq's incremental state: what the attention modules keep between steps."""
 
 
-def _config(layout: Any, dropout: float) -> Any:
-    stock = Namespace(
-        decoder_layers=layout.layers,
-        decoder_embed_dim=layout.embed_dim,
-        decoder_input_dim=layout.embed_dim,
-        decoder_output_dim=layout.embed_dim,
-        decoder_ffn_embed_dim=layout.ffn_dim,
-        decoder_attention_heads=layout.heads,
-        decoder_normalize_before=layout.normalize_before,
-        no_decoder_final_norm=not layout.final_norm,
-        decoder_learned_pos=layout.learned_positions,
-        max_target_positions=layout.max_positions,
-        layernorm_embedding=layout.layernorm_embedding,
-        no_scale_embedding=not layout.scale_embedding,
-        activation_fn=layout.activation,
-        share_decoder_input_output_embed=layout.tied,
-        dropout=dropout,
-        attention_dropout=dropout,
-    )
-    return TransformerConfig.from_namespace(stock)
-
-
 class PrefixDecoder(TransformerDecoderBase):
     """fairseq's decoder without cross-attention; a prefix enters where fairseq keeps the keys and values of earlier steps.
 
-    Without a prefix the logits are those of stock ``transformer_lm`` on the same weights.
-
-    Args:
-        layout: sizes and wiring: a ``checkpoints.causal_lm.CausalLMLayout``, or anything with its fields.
-        dictionary: with ``layout.vocab_size`` entries.
-        dropout: probability after the embedding, on attention weights and after each block.
+    Without a prefix the logits are those of stock ``transformer_lm`` on the same weights. ``layout`` is a
+    ``checkpoints.causal_lm.CausalLMLayout``, or anything with its fields.
     """
 
     def __init__(self, layout: Any, dictionary: Any, dropout: float = 0.0) -> None:
+        config = stock_config(
+            layout,
+            "decoder",
+            decoder_input_dim=layout.embed_dim,
+            decoder_output_dim=layout.embed_dim,
+            no_decoder_final_norm=not layout.final_norm,
+            max_target_positions=layout.max_positions,
+            share_decoder_input_output_embed=layout.tied,
+            dropout=dropout,
+            attention_dropout=dropout,
+        )
         words = nn.Embedding(layout.vocab_size, layout.embed_dim, dictionary.pad())
-        super().__init__(_config(layout, dropout), dictionary, words, no_encoder_attn=True)
+        super().__init__(config, dictionary, words, no_encoder_attn=True)
         self.layout = layout
         faster_linears(self)
-        for module in self.modules():
-            if hasattr(module, "normalized_shape"):
-                module.eps = layout.epsilon
+        set_epsilon(self, layout.epsilon)
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> Dict[str, Tensor]:
         """Leave a state dict without these weights as it is: fairseq would take it for an old one, and drop the last layer norm."""
@@ -69,17 +51,14 @@ class PrefixDecoder(TransformerDecoderBase):
         state: Optional[State] = None,
         step: bool = False,
     ) -> Tensor:
-        """Hidden states of a batch.
+        """Hidden states of a batch, (B, T, C), ready for the output projection.
 
         Args:
             tokens: (B, T) int64; padding on either side. Positions are counted from the first token, whatever the prefix.
-            prefix: one (keys, values) pair a layer, each (B or 1, H, P, C / H); ``state`` must not hold anything yet.
+            prefix: one (keys, values) pair per layer, each (B or 1, H, P, C / H); ``state`` must not hold anything yet.
             prefix_padding_mask: (B, P) bool, True = that prefix entry may not be attended.
             state: receives the keys and values of prefix and tokens.
-            step: only the last token is new, ``state`` has all before it.
-
-        Returns:
-            (B, T, C), with ``step`` (B, 1, C), ready for the output projection.
+            step: only the last token is new, ``state`` has all before it: (B, 1, C) is returned.
 
         Raises:
             ValueError: more tokens than positions.
@@ -133,12 +112,7 @@ class PrefixDecoder(TransformerDecoderBase):
         return [key, value, mask]
 
     def kept(self, state: State, skip: int) -> Prefix:
-        """Keys and values of the tokens that a run left in ``state``, one pair a layer, each (B, H, T, C / H).
-
-        Args:
-            state: of :meth:`run`.
-            skip: P, length of the prefix of that run, which is left out.
-        """
+        """Keys and values (B, H, T, C / H) per layer that :meth:`run` left in ``state``, behind ``skip`` of its prefix."""
         found = []
         for layer in self.layers:
             buffer = layer.self_attn._get_input_buffer(state)

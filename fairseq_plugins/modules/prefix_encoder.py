@@ -4,7 +4,8 @@ Post-norm layers, learned positions that start at ``padding_idx + 1``, exact GEL
 of stock fairseq's ``XLMRModel`` on the same weights.
 """
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +18,12 @@ Prefix = Sequence[Tuple[Tensor, Tensor]]
 """One (keys, values) pair a layer, each (B or 1, H, P, C / H)."""
 
 
-class EncoderSizes(NamedTuple):
-    """Sizes of a :class:`PrefixEncoder`; the names are those of :class:`~.masked_lm.MaskedLMSizes`."""
+@dataclass(frozen=True)
+class MaskedLMSizes:
+    """Sizes of a masked LM.
+
+    ``max_positions`` counts usable positions: XLM-R has 512, in a table of 514 rows (``padding_idx`` + 1 rows unused).
+    """
 
     vocab_size: int
     layers: int
@@ -52,15 +57,11 @@ class PrefixSelfAttention(nn.Module):
         self.out_proj = Linear(embed_dim, embed_dim)
 
     def forward(self, x: Tensor, key_bias: Optional[Tensor], prefix: Optional[Tuple[Tensor, Tensor]]) -> Tensor:
-        """Attend from every token of ``x`` to the prefix and to ``x``.
+        """Attend from every token of ``x`` (B, S, C) to the prefix and to ``x``.
 
         Args:
-            x: (B, S, C).
             key_bias: (B or 1, 1, 1, P + S) additive, 0 = may be attended; None when nothing is masked.
             prefix: keys and values (B or 1, H, P, C / H), or None.
-
-        Returns:
-            (B, S, C).
         """
         query = split_heads(self.q_proj(x), self.heads)  # B H S D
         key = split_heads(self.k_proj(x), self.heads)
@@ -96,15 +97,9 @@ class PrefixEncoderLayer(nn.Module):
 
 
 class PrefixEncoder(nn.Module):
-    """XLM-R encoder whose layers accept prefix keys and values.
+    """XLM-R encoder whose layers accept prefix keys and values."""
 
-    Args:
-        sizes: vocabulary, layers, widths, heads, positions.
-        dropout: probability after the embedding and after each block.
-        attention_dropout: probability on attention weights.
-    """
-
-    def __init__(self, sizes: EncoderSizes, dropout: float = 0.0, attention_dropout: float = 0.0):
+    def __init__(self, sizes: MaskedLMSizes, dropout: float = 0.0, attention_dropout: float = 0.0):
         super().__init__()
         self.padding_idx = sizes.padding_idx
         self.max_positions = sizes.max_positions
@@ -140,18 +135,15 @@ class PrefixEncoder(nn.Module):
         positions: Optional[Tensor] = None,
         padding_mask: Optional[Tensor] = None,
     ) -> List[Tensor]:
-        """Encode a batch.
+        """Encode a batch: the outputs h^1 .. h^L of the layers, each (B, S, C).
 
         Args:
             tokens: (B, S) int64, right- or left-padded with ``padding_idx``.
-            prefix: one (keys, values) pair a layer, each (B or 1, H, P, C / H).
+            prefix: one (keys, values) pair per layer, each (B or 1, H, P, C / H).
             prefix_padding_mask: (B, P) bool, True = that prefix entry may not be attended.
             positions: (B, S) int64 rows of the position table; counted from the tokens when None.
             padding_mask: (B, S) bool, True = padding; ``tokens == padding_idx`` when None. Needed when the padding symbol
                 is also a real input, as the CTC blank may be.
-
-        Returns:
-            The outputs h^1 .. h^L of the layers, each (B, S, C).
 
         Raises:
             ValueError: more tokens than positions.

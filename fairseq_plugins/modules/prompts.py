@@ -9,12 +9,9 @@ from .prefix_encoder import Prefix, split_heads
 class Prompts(nn.Module):
     """Key and value prompts for every layer of one unit or stage.
 
-    Args:
-        layers: L.
-        length: P, prompts a layer; 0 gives a unit without prompts.
-        embed_dim: C.
-        heads: H.
-        scaled: multiply by max(1, scale) with one learned scalar, as in MSP and in the code of SGA's authors (not in their paper).
+    With ``length`` 0 there are none. ``scaled`` multiplies by max(1, scale) with one learned scalar, as in MSP and in the
+    code of
+    SGA's authors (not in their paper).
 
     Source: SGA section 4.2 to 4.4, theta_s, theta_a and theta_d = (K^1..K^L, V^1..V^L); MSP (Tan et al. 2022) section 3.2, deep
     continuous prompts with scaled reparameterization.
@@ -32,10 +29,17 @@ class Prompts(nn.Module):
                 nn.init.xavier_uniform_(self.value[layer])
 
     def forward(self) -> Prefix:
-        """One (keys, values) pair a layer, each (1, H, P, C / H)."""
+        """One (keys, values) pair per layer, each (1, H, P, C / H)."""
         factor = 1.0 if self.scale is None else self.scale.clamp(min=1.0)
-        key, value = self.key * factor, self.value * factor
-        return [(self._heads(key[layer]), self._heads(value[layer])) for layer in range(key.size(0))]
+        keys, values = split_heads(self.key * factor, self.heads), split_heads(self.value * factor, self.heads)
+        return [(key[None], value[None]) for key, value in zip(keys, values)]
 
-    def _heads(self, x: Tensor) -> Tensor:
-        return split_heads(x[None], self.heads)
+
+def join_prefixes(first: Prefix, second: Prefix) -> Prefix:
+    """[first, second] for every layer: (B or 1, H, P, D) and (B or 1, H, S, D) -> (B, H, P + S, D)."""
+    batch = max(first[0][0].size(0), second[0][0].size(0))
+
+    def joined(one: Tensor, other: Tensor) -> Tensor:
+        return torch.cat([part.expand(batch, -1, -1, -1) for part in (one, other)], dim=2)
+
+    return [(joined(keys, more_keys), joined(values, more)) for (keys, values), (more_keys, more) in zip(first, second)]

@@ -1,40 +1,17 @@
 """A pretrained encoder of any family: fairseq's stock transformer encoder, which gives every layer."""
 
-from argparse import Namespace
 from typing import Any, Dict, List, Optional
 
-from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-
-def _config(layout: Any, options: Dict[str, Any]) -> Any:
-    stock = Namespace(
-        encoder_layers=layout.layers,
-        encoder_embed_dim=layout.embed_dim,
-        encoder_ffn_embed_dim=layout.ffn_dim,
-        encoder_attention_heads=layout.heads,
-        encoder_normalize_before=layout.normalize_before,
-        encoder_learned_pos=layout.learned_positions,
-        max_source_positions=layout.max_positions,
-        layernorm_embedding=layout.layernorm_embedding,
-        no_scale_embedding=not layout.scale_embedding,
-        activation_fn=layout.activation,
-        **options,
-    )
-    return TransformerConfig.from_namespace(stock)
+from .stock_layout import set_epsilon, stock_config
 
 
 class TextEncoder(TransformerEncoderBase):
     """Stock encoder with the segments and the epsilon that some families have; names as in a stock encoder.
 
-    Args:
-        layout: sizes and wiring: a ``checkpoints.encoder_layout.EncoderLayout``, or anything with its fields.
-        dropout: probability after the embedding and after each block.
-        attention_dropout: probability on attention weights.
-        activation_dropout: probability after the activation of the feed-forward blocks.
-        layerdrop: probability with which a layer is left out in training.
-        checkpoint_activations: recompute a layer's inside in the backward pass instead of keeping it.
+    ``layout`` is a ``checkpoints.encoder_layout.EncoderLayout``, or anything with its fields.
     """
 
     def __init__(
@@ -46,22 +23,22 @@ class TextEncoder(TransformerEncoderBase):
         layerdrop: float = 0.0,
         checkpoint_activations: bool = False,
     ) -> None:
-        options = dict(
+        config = stock_config(
+            layout,
+            "encoder",
+            max_source_positions=layout.max_positions,
             dropout=dropout,
             attention_dropout=attention_dropout,
             activation_dropout=activation_dropout,
             encoder_layerdrop=layerdrop,
             checkpoint_activations=checkpoint_activations,
         )
-        words = nn.Embedding(layout.vocab_size, layout.embed_dim, layout.padding_idx)
-        super().__init__(_config(layout, options), None, words)
+        super().__init__(config, None, nn.Embedding(layout.vocab_size, layout.embed_dim, layout.padding_idx))
         self.layout = layout
         self.segment_embeddings: Optional[nn.Embedding] = None
         if layout.segments:
             self.segment_embeddings = nn.Embedding(layout.segments, layout.embed_dim)
-        for module in self.modules():
-            if hasattr(module, "normalized_shape"):
-                module.eps = layout.epsilon
+        set_epsilon(self, layout.epsilon)
 
     def segment_types(self, tokens: Tensor) -> Tensor:
         """(B, S) -> (B, S) int64: how many ``</s>`` stand before each token, at most the last type the layout has; 0 at padding.
@@ -86,10 +63,7 @@ class TextEncoder(TransformerEncoderBase):
         return self._encode(tokens, every_layer=False)["encoder_out"][0].transpose(0, 1)
 
     def forward(self, tokens: Tensor) -> List[Tensor]:
-        """Encode.
-
-        Args:
-            tokens: (B, S) int64, padded on the right.
+        """Encode (B, S) int64, padded on the right.
 
         Returns:
             L + 1 tensors (B, S, C): the embedding's output, then each layer's; the last one after the final layer norm where

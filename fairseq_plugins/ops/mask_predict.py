@@ -1,26 +1,9 @@
 """Which tokens of a sentence are masked: in training, and in the iterations of mask-predict."""
 
-from typing import Callable, NamedTuple, Tuple
-
 import torch
 from torch import Tensor
 
 from .masks import lengths_to_padding_mask
-
-
-class MaskedTargets(NamedTuple):
-    """What a model reads and predicts in training.
-
-    Attributes:
-        tokens: (B, T) int64, targets without ``</s>``, ``<mask>`` at the masked ones.
-        lengths: (B,) int64, tokens a row holds.
-        reduce: (hidden (B, T, C), weight (V, C), bias (V,)) -> loss (B,) nats at the masked tokens, and ``tokens`` with the
-            predictions in their place.
-    """
-
-    tokens: Tensor
-    lengths: Tensor
-    reduce: Callable[[Tensor, Tensor, Tensor], Tuple[Tensor, Tensor]]
 
 
 def draw_masks(lengths: Tensor, size: int) -> Tensor:

@@ -2,7 +2,8 @@
 
 import logging
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Dict, Iterator, List, Optional
 
 import numpy as np
@@ -15,11 +16,12 @@ from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationConfig, Transl
 from sacrebleu.metrics import BLEU
 
 from ..data.empty_rows import BinSide, refuse_empty
-from ..generators.at_reranker import ATReranker, rerank_options
-from ..generators.denoising import DenoisingGenerator, refuse_retained_dropout, refuse_search_options
+from ..generators.sga_at_reranker import ATReranker, rerank_options
+from ..generators.sga_denoising import DenoisingGenerator, refuse_unread_options
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 from ..ops.linear import MIN_WEIGHTS, is_packed
+from ..options import option
 
 logger = logging.getLogger(__name__)
 
@@ -31,56 +33,39 @@ BLEU_SUMS = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("counts", "total
 class SGATranslationConfig(TranslationConfig):
     """fairseq's translation options; the source is padded on the right."""
 
-    left_pad_source: bool = field(
-        default=False, metadata={"help": "not supported: XLM-R's input is padded on the right"}
+    left_pad_source: bool = option(False, "not supported: XLM-R's input is padded on the right")
+    mask_predict_iterations: Optional[int] = option(
+        None, "decoding with --alignment mask_predict: iterations, at least 1 (4 when not given); a CTC model has 0"
     )
-    mask_predict_iterations: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "decoding with --alignment mask_predict: iterations, at least 1 (4 when not given); a CTC model has 0"
-        },
+    length_beam: Optional[int] = option(
+        None,
+        "decoding with --alignment mask_predict: lengths tried for each sentence, the best by mean log-probability "
+        "goes on (1 when not given)",
     )
-    length_beam: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "decoding with --alignment mask_predict: lengths tried for each sentence, the best by mean log-probability "
-            "goes on (1 when not given)"
-        },
+    iter_decode_ctc_beam: int = option(
+        0,
+        "decoding: CTC prefix beam search in the last pass, this many prefixes; hypotheses (--nbest) then have the "
+        "log-probability of the output. 0 = the best path, whatever --beam says",
     )
-    iter_decode_ctc_beam: int = field(
-        default=0,
-        metadata={
-            "help": "decoding: CTC prefix beam search in the last pass, this many prefixes; hypotheses (--nbest) then have the "
-            "log-probability of the output. 0 = the best path, whatever --beam says"
-        },
+    iter_decode_ctc_candidates: Optional[int] = option(
+        None,
+        "decoding: tokens a slot that --iter-decode-ctc-beam looks at beside the blank, at least 1 (20 when not "
+        "given); refused without a beam",
     )
-    iter_decode_ctc_candidates: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "decoding: tokens a slot that --iter-decode-ctc-beam looks at beside the blank, at least 1 (20 when not "
-            "given); refused without a beam"
-        },
+    rerank_at: Optional[str] = option(
+        None,
+        "decoding: checkpoint of a stock autoregressive model that scores the hypotheses of --iter-decode-ctc-beam "
+        "too; several joined by ':'",
     )
-    rerank_at: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "decoding: checkpoint of a stock autoregressive model that scores the hypotheses of --iter-decode-ctc-beam "
-            "too; several joined by ':'"
-        },
+    rerank_at_weight: Optional[float] = option(
+        None,
+        "share of --rerank-at's log-probability in the score, in [0, 1] (0.5 when not given); the rest is that of CTC. "
+        "Both are divided by the length to the power of --lenpen. Refused without --rerank-at",
     )
-    rerank_at_weight: Optional[float] = field(
-        default=None,
-        metadata={
-            "help": "share of --rerank-at's log-probability in the score, in [0, 1] (0.5 when not given); the rest is that of CTC. "
-            "Both are divided by the length to the power of --lenpen. Refused without --rerank-at"
-        },
-    )
-    pack_weights: bool = field(
-        default=False,
-        metadata={
-            "help": "decoding in float32 on the CPU: keep a second copy of the weights in the layout of the matrix product; faster "
-            "for one sentence or few at a time, for twice the memory of the weights"
-        },
+    pack_weights: bool = option(
+        False,
+        "decoding in float32 on the CPU: keep a second copy of the weights in the layout of the matrix product; faster "
+        "for one sentence or few at a time, for twice the memory of the weights",
     )
 
 
@@ -98,18 +83,12 @@ class SGATranslationTask(TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: SGATranslationConfig, **kwargs: Any) -> "SGATranslationTask":
-        """Read the dictionaries.
-
-        Raises:
-            ValueError: padding on the left, or source and target dictionaries that differ.
-        """
+        """Read the dictionaries; ValueError for padding on the left, or two dictionaries that differ."""
         for name in ("left_pad_source", "left_pad_target"):
             if str(getattr(cfg, name)) == "True":
                 raise ValueError(
                     f"--{name.replace('_', '-')} must be False: slots, positions and labels are counted from the left"
                 )
-        if kwargs.get("from_checkpoint"):
-            forget_defaults(cfg)
         task = super().setup_task(cfg, **kwargs)
         if task.src_dict.symbols != task.tgt_dict.symbols:
             raise ValueError(
@@ -125,12 +104,10 @@ class SGATranslationTask(TranslationTask):
         dictionary.add_symbol("<mask>")
         return dictionary
 
-    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Stock language pairs, with ``<s>`` before the source.
+    # ---- Data. ----
 
-        Raises:
-            ValueError: a source without a token, or in training a target.
-        """
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """Stock language pairs, with ``<s>`` before the source; ValueError for an empty source, in training also target."""
         # What --truncate-source leaves must have room for <s>.
         with changed(self.cfg, max_source_positions=self.cfg.max_source_positions - 1):
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
@@ -168,12 +145,12 @@ class SGATranslationTask(TranslationTask):
             constraints=constraints,
         )
 
-    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model; a checkpoint written with ``--save-full-model`` brings the frozen weights itself.
+    # ---- Model, validation and decoding. ----
 
-        Raises:
-            ValueError: ``--pack-weights`` where the model is to be trained: fairseq's optimizers would leave the copies behind; a
-                checkpoint of a model that does not fill slots.
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the model; ValueError for a checkpoint of one that does not fill slots.
+
+        A training with ``--pack-weights`` is refused: fairseq's optimizers would leave the copies behind.
         """
         if self.cfg.pack_weights and not from_checkpoint:
             raise ValueError(
@@ -186,8 +163,6 @@ class SGATranslationTask(TranslationTask):
                 f"--task {self.cfg._name or 'sga_translation'} decodes SGA and nat_ctc alone, this checkpoint is a "
                 f"{type(model).__name__}: give the task that it was trained with, as --task translation"
             )
-        self.alignment = getattr(model, "alignment", "ctc")  # the criterion compares it with its own
-        self.has_denoiser = getattr(model, "has_denoiser", True)  # and warns of options for one that is not there
         return model
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
@@ -198,42 +173,23 @@ class SGATranslationTask(TranslationTask):
         """
         validated = [log for log in logging_outputs if "_bleu_sys_len" in log]
         if validated and not any(log.get("_bleu_totals_0", 0) for log in validated):
-            nothing = np.zeros(EVAL_BLEU_ORDER)
-            lengths = [sum(int(log[f"_bleu_{name}"]) for log in validated) for name in ("sys_len", "ref_len")]
-            for name, value in zip(("counts", "totals", "sys_len", "ref_len"), (nothing, nothing, *lengths)):
-                metrics.log_scalar(f"_bleu_{name}", value)
-            metrics.log_derived("bleu", bleu_of)
+            log_bleu(validated, "_bleu", "bleu")
         super().reduce_metrics(logging_outputs, criterion)
 
     def build_generator(
         self, models: List[Any], args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **kwargs: Any
     ) -> DenoisingGenerator:
-        """Make the generator from fairseq's iterative-decoding options.
-
-        Raises:
-            ValueError: an option that has no meaning here.
-        """
+        """Make the generator from the decoding options; ValueError for one that has no meaning here."""
         cfg, dictionary = self.cfg, self.target_dictionary
-        if getattr(args, "iter_decode_with_beam", 1) != 1:
-            raise ValueError(f"--iter-decode-with-beam must be 1 for CTC; got {args.iter_decode_with_beam}")
-        if getattr(args, "iter_decode_eos_penalty", 0.0):
-            raise ValueError("--iter-decode-eos-penalty has no meaning for CTC: slots end a sentence, not </s>")
-        if getattr(args, "iter_decode_with_external_reranker", False):
-            raise ValueError(
-                "--iter-decode-with-external-reranker is not supported by sga_translation; use --rerank-at PATH"
-            )
+        refuse_unread_options(args, models, reranked=bool(cfg.rerank_at))
         options = IterationOptions(
             max_iter=getattr(args, "iter_decode_max_iter", 10),
             adaptive=not getattr(args, "iter_decode_force_max_iter", False),
             retain_history=getattr(args, "retain_iter_history", False),
         )
-        refuse_search_options(args, reranked=bool(cfg.rerank_at))
-        refuse_retained_dropout(args, models)
         if cfg.pack_weights:
             pack_weights(models)
-        mask_predict = mask_predict_options(
-            models[0] if models else None, self.cfg.mask_predict_iterations, self.cfg.length_beam
-        )
+        mask_predict = mask_predict_options(models[0] if models else None, cfg.mask_predict_iterations, cfg.length_beam)
         if mask_predict is not None and cfg.rerank_at:
             raise ValueError(
                 f"--rerank-at {cfg.rerank_at}: it chooses among n-best lists of CTC; this model was trained with --alignment "
@@ -266,23 +222,11 @@ class SGATranslationTask(TranslationTask):
         return {**super().state_dict(), PAIRS: self.trained_pairs()}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded: say so when its prompts never saw this pair.
+        """Called with a checkpoint that is about to be decoded: a pair that its prompts never saw is logged.
 
-        Raises:
-            ValueError: they never wrote its target language.
+        A target language that they never wrote raises ValueError.
         """
-        trained = state_dict.get(PAIRS)
-        if trained:
-            self.report_zero_shot(trained)
-        super().load_state_dict(state_dict)
-
-    def report_zero_shot(self, trained: List[str]) -> None:
-        """Log whether the pair of this command line is none of the trained ones.
-
-        Raises:
-            ValueError: the target language is none that the prompts were trained to write.
-        """
-        target = self.cfg.target_lang
+        trained, target = state_dict.get(PAIRS) or self.trained_pairs(), self.cfg.target_lang
         for pair in set(self.trained_pairs()) - set(trained):
             if not any(name.endswith(f"-{target}") for name in trained):
                 raise ValueError(
@@ -293,31 +237,19 @@ class SGATranslationTask(TranslationTask):
             logger.info(
                 f"zero-shot: {pair} is none of the pairs that the prompts were trained on: {', '.join(trained)}"
             )
+        super().load_state_dict(state_dict)
 
     def get_checkpoint_dict(self) -> Dict[str, Any]:
-        """What fairseq hands back when a run is resumed, which it does not do with the task's state.
-
-        It looks under the name of the task's class: the state stands under the name of each SGA task, whichever of them goes on.
-        """
-        state = self.state_dict()
-        tasks = (SGATranslationTask, *SGATranslationTask.__subclasses__(), type(self))
-        return {task.__name__: state for task in tasks}
+        """What fairseq hands back to a resumed run, by the name of the class of its task: either SGA task may go on."""
+        return dict.fromkeys(("SGATranslationTask", "SGATranslationMultiTask"), self.state_dict())
 
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
-        """Called when a run is resumed.
-
-        Raises:
-            ValueError: it was trained on other pairs.
-        """
+        """Called when a run is resumed; ValueError when it was trained on other pairs."""
         check_same_pairs(self.trained_pairs(), state.get(PAIRS), "the checkpoint to continue")
 
 
 def pack_weights(models: List[Any]) -> None:
-    """What ``--pack-weights`` asks for.
-
-    Raises:
-        ValueError: it cannot be done here; names the option.
-    """
+    """What ``--pack-weights`` asks for; ValueError where it cannot be done."""
     for model in models:
         if not hasattr(model, "pack_weights"):
             raise ValueError(
@@ -335,14 +267,6 @@ def pack_weights(models: List[Any]) -> None:
             )
 
 
-def forget_defaults(cfg: Any) -> None:
-    """Checkpoints of earlier versions hold the defaults of two options as if they had been given, without what they need."""
-    if not cfg.iter_decode_ctc_beam:
-        cfg.iter_decode_ctc_candidates = None
-    if not cfg.rerank_at:
-        cfg.rerank_at_weight = None
-
-
 @contextmanager
 def changed(cfg: Any, **values: Any) -> Iterator[None]:
     """Set options for the length of a block: stock code reads them from the config."""
@@ -357,11 +281,7 @@ def changed(cfg: Any, **values: Any) -> Iterator[None]:
 
 
 def check_same_pairs(own: List[str], trained: Optional[List[str]], origin: str) -> None:
-    """Compare the pairs of a command line with those of a checkpoint, in any order; a checkpoint may not tell.
-
-    Raises:
-        ValueError: they differ.
-    """
+    """Raise ValueError where a command line and a checkpoint name other pairs, in any order; a checkpoint may not tell."""
     if trained and sorted(own) != sorted(trained):
         raise ValueError(
             f"{origin} has prompts trained on {', '.join(trained)}, this command line names {', '.join(own)}; name the same pairs "
@@ -370,8 +290,18 @@ def check_same_pairs(own: List[str], trained: Optional[List[str]], origin: str) 
         )
 
 
-def bleu_of(meters: Any, prefix: str = "_bleu") -> float:
-    """BLEU of the sums that validation has logged, 0 without a single token."""
+def log_bleu(logs: List[Dict[str, Any]], prefix: str, name: str) -> None:
+    """Log the sums that BLEU needs, summed over ``logs`` under ``prefix``, and BLEU itself as ``name``."""
+    sums = {key: sum(float(log.get(f"{prefix}_{key}", 0)) for log in logs) for key in BLEU_SUMS}
+    for kind in ("counts", "totals"):
+        metrics.log_scalar(f"{prefix}_{kind}", np.array([sums[f"{kind}_{n}"] for n in range(EVAL_BLEU_ORDER)]))
+    for kind in ("sys_len", "ref_len"):
+        metrics.log_scalar(f"{prefix}_{kind}", sums[kind])
+    metrics.log_derived(name, partial(bleu_of, prefix=prefix))
+
+
+def bleu_of(meters: Any, prefix: str) -> float:
+    """BLEU of the sums that :func:`log_bleu` has logged, 0 without a single token."""
     counts, totals, sys_len, ref_len = (
         meters[f"{prefix}_{name}"].sum for name in ("counts", "totals", "sys_len", "ref_len")
     )

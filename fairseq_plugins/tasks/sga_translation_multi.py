@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -11,12 +11,12 @@ from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
-from fairseq.tasks.translation import EVAL_BLEU_ORDER
 from omegaconf import II
 
 from ..data.data_bins import check_dictionaries
 from ..data.pairs_apart import PairsApart
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
+from ..options import option
 from .sga_translation import (
     BLEU_SUMS,
     PAIRS,
@@ -25,6 +25,7 @@ from .sga_translation import (
     bleu_of,
     changed,
     check_same_pairs,
+    log_bleu,
 )
 
 logger = logging.getLogger(__name__)
@@ -34,18 +35,13 @@ logger = logging.getLogger(__name__)
 class SGATranslationMultiConfig(SGATranslationConfig):
     """Options of ``sga_translation``, the pairs, and how often each is drawn."""
 
-    lang_pairs: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "pairs that are trained and validated together, for example de-en,es-en,fr-en. For decoding any pair is named "
-            "by --source-lang and --target-lang; pairs given there too must be those of the training"
-        },
+    lang_pairs: Optional[str] = option(
+        None,
+        "pairs that are trained and validated together, for example de-en,es-en,fr-en. For decoding any pair is named "
+        "by --source-lang and --target-lang; pairs given there too must be those of the training",
     )
-    sampling_temperature: float = field(
-        default=1.5,
-        metadata={
-            "help": "T of the shares of the pairs in an epoch, n^(1/T), at least 1; 1 = sizes as they are, larger = more equal"
-        },
+    sampling_temperature: float = option(
+        1.5, "T of the shares of the pairs in an epoch, n^(1/T), at least 1; 1 = sizes as they are, larger = more equal"
     )
     seed: int = II("common.seed")
 
@@ -65,11 +61,7 @@ class SGATranslationMultiTask(SGATranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: SGATranslationMultiConfig, **kwargs: Any) -> "SGATranslationMultiTask":
-        """Check the options and read the dictionary.
-
-        Raises:
-            ValueError: malformed pairs, no pair, one of two languages, a temperature below 1, dictionaries that differ.
-        """
+        """Check the options and read the dictionary, which must be that of every language."""
         pairs = parse_pairs(cfg.lang_pairs)
         if (cfg.source_lang is None) != (cfg.target_lang is None):
             raise ValueError(
@@ -94,11 +86,7 @@ class SGATranslationMultiTask(SGATranslationTask):
         return super().trained_pairs() or ["-".join(pair) for pair in self.pairs]
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model.
-
-        Raises:
-            ValueError: a training with ``--source-lang``.
-        """
+        """Build the model; ValueError for a training with ``--source-lang``."""
         if not from_checkpoint and self.cfg.source_lang is not None:
             raise ValueError(
                 f"--source-lang {self.cfg.source_lang} --target-lang {self.cfg.target_lang} name what is decoded; a training takes "
@@ -107,11 +95,7 @@ class SGATranslationMultiTask(SGATranslationTask):
         return super().build_model(cfg, from_checkpoint)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded.
-
-        Raises:
-            ValueError: ``--lang-pairs`` is given and names other pairs than it was trained on.
-        """
+        """Called with a checkpoint that is about to be decoded; ValueError where ``--lang-pairs`` names other pairs."""
         if self.pairs:
             check_same_pairs(["-".join(pair) for pair in self.pairs], state_dict.get(PAIRS), "the checkpoint")
         super().load_state_dict(state_dict)
@@ -119,11 +103,7 @@ class SGATranslationMultiTask(SGATranslationTask):
     # ---- Data. ----
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """The pair that is decoded; or all pairs, drawn by temperature for training, one behind the other otherwise.
-
-        Raises:
-            ValueError: a pair without data.
-        """
+        """The pair that is decoded; or all pairs, drawn by temperature for training, one behind the other otherwise."""
         if self.cfg.source_lang is not None:
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
             return
@@ -161,34 +141,21 @@ class SGATranslationMultiTask(SGATranslationTask):
         return loss, sample_size, logged
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """Stock metrics, BLEU of each pair, and their mean as ``bleu``."""
+        """Stock metrics, BLEU of each pair, and as ``bleu`` their mean, in which each pair has the same weight."""
         super().reduce_metrics(logging_outputs, criterion)
         pairs = [
             pair for pair in self.trained_pairs() if any(f"_bleu_{pair}_sys_len" in log for log in logging_outputs)
         ]
         for pair in pairs:
-            prefix = f"_bleu_{pair}"
-            sums = {name: sum(float(log.get(f"{prefix}_{name}", 0)) for log in logging_outputs) for name in BLEU_SUMS}
-            for kind in ("counts", "totals"):
-                metrics.log_scalar(f"{prefix}_{kind}", np.array([sums[f"{kind}_{n}"] for n in range(EVAL_BLEU_ORDER)]))
-            for kind in ("sys_len", "ref_len"):
-                metrics.log_scalar(f"{prefix}_{kind}", sums[kind])
-            metrics.log_derived(f"bleu_{pair}", lambda meters, prefix=prefix: bleu_of(meters, prefix))
+            log_bleu(logging_outputs, f"_bleu_{pair}", f"bleu_{pair}")
         if pairs:
-            metrics.log_derived("bleu", lambda meters: _mean_bleu(meters, pairs))
-
-
-def _mean_bleu(meters: Any, pairs: List[str]) -> float:
-    """Mean over the pairs, each with the same weight however many sentences it has."""
-    return round(float(np.mean([bleu_of(meters, f"_bleu_{pair}") for pair in pairs])), 2)
+            metrics.log_derived(
+                "bleu", lambda meters: round(float(np.mean([bleu_of(meters, f"_bleu_{pair}") for pair in pairs])), 2)
+            )
 
 
 def parse_pairs(text: Optional[str]) -> List[Tuple[str, str]]:
-    """Read ``de-en,fr-en``.
-
-    Raises:
-        ValueError: something that is no pair, or a pair twice.
-    """
+    """Read ``de-en,fr-en``; ValueError for something that is no pair, or a pair twice."""
     pairs: List[Tuple[str, str]] = []
     for name in text.split(",") if text else []:
         source, _, target = name.strip().partition("-")

@@ -9,7 +9,7 @@ import torch
 
 from fairseq_plugins.analysis import language_distance
 from fairseq_plugins.checkpoints import average, export
-from fairseq_plugins.generators import at_reranker
+from fairseq_plugins.generators import sga_at_reranker
 
 from .conftest import World
 
@@ -147,7 +147,7 @@ def test_our_own_commands(tmp_path: Path, world: World, trained: Trained, capsys
         assert caught.value.code not in (0, None)
         assert f"cfg.model.{CUTOFF}" in capsys.readouterr().err + str(caught.value.code)
     with pytest.raises(ValueError, match=f"cfg.model.{CUTOFF}"):
-        at_reranker.load_at([str(file)], "en-de", None)
+        sga_at_reranker.load_at([str(file)], "en-de", None)
     assert not marker.exists()
     assert not made.exists()
 

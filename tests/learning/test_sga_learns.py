@@ -23,7 +23,7 @@ from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenera
 from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from fairseq_plugins.models.sga import SGAConfig, SGAModel
 from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
 from tests import builders, data_bins
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
-from fairseq_plugins.generators.denoising import IterationOptions
+from fairseq_plugins.generators.sga_denoising import IterationOptions
 from fairseq_plugins.generators.sga_mask_predict_generator import MaskPredictOptions, SGAMaskPredictGenerator
 from tests import builders
 from tests.reference.mask_predict_loops import MaskPredictLoops, masks_by_ratio

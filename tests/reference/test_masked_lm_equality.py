@@ -15,7 +15,7 @@ from fairseq.models.roberta import RobertaModel, XLMRModel
 from torch import Tensor, nn
 
 from fairseq_plugins.checkpoints import load, read_masked_lm, write_masked_lm
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests.unit.checkpoints.builders import old_state
 
 SIZES: Dict[str, int] = {

@@ -39,15 +39,7 @@ def is_adapter(name: str) -> bool:
 
 
 def fill(model: Any, args: Any, task: Any) -> LoadReport:
-    """Fill everything but the adapters from the checkpoint that ``args`` names.
-
-    Args:
-        model: ``transformer_adapter``, randomly initialised.
-        args: its options.
-        task: with language tokens.
-
-    Returns:
-        What became of every tensor of the model.
+    """Fill everything but the adapters from the checkpoint that ``args`` names; returns what became of every tensor.
 
     Raises:
         ValueError: no transformer, other sizes, wiring, languages or dictionary; naming option, value and what is valid.

@@ -17,19 +17,12 @@ ROWS = "adapter_rows"
 
 
 class AdapterPlan(NamedTuple):
-    """What one side needs to know.
+    """What one side needs to know."""
 
-    Attributes:
-        languages: with adapters, in the order of their numbers.
-        tokens: language -> id of its token, for all languages of the task.
-        width: of the bottleneck.
-        by_encoder: the decoder uses the encoder's languages.
-    """
-
-    languages: List[str]
-    tokens: Mapping[str, int]
-    width: int
-    by_encoder: bool = False
+    languages: List[str]  # with adapters, in the order of their numbers
+    tokens: Mapping[str, int]  # language -> id of its token, for all languages of the task
+    width: int  # of the bottleneck
+    by_encoder: bool = False  # the decoder uses the encoder's languages
 
 
 class AdapterEncoderLayer(TransformerEncoderLayerBase):
@@ -40,7 +33,7 @@ class AdapterEncoderLayer(TransformerEncoderLayerBase):
         self.adapters = adapters
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """As the stock layer, (S, B, C)."""
+        """(S, B, C) -> (S, B, C)."""
         return self.adapters(super().forward(*args, **kwargs))
 
 
@@ -52,13 +45,13 @@ class AdapterDecoderLayer(TransformerDecoderLayerBase):
         self.adapters = adapters
 
     def forward(self, *args: Any, **kwargs: Any) -> Tuple[Tensor, Any, Any]:
-        """As the stock layer: (T, B, C), attention, state."""
+        """(T, B, C) -> (T, B, C), attention, state."""
         x, attention, state = super().forward(*args, **kwargs)
         return self.adapters(x), attention, state
 
 
 def _wrapped(layer: nn.Module, cfg: Any) -> nn.Module:
-    """For ``--checkpoint-activations`` and FSDP, as the stock layers."""
+    """Wrap for ``--checkpoint-activations`` and FSDP as the stock layers are."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
@@ -79,11 +72,7 @@ class AdapterEncoder(TransformerEncoderBase):
         return _wrapped(AdapterEncoderLayer(cfg, adapters), cfg)
 
     def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> Dict[str, Any]:
-        """As the stock encoder. src_tokens: (B, S) int64.
-
-        Raises:
-            ValueError: a sentence without language token, of a language without adapters, or with nothing beside the token.
-        """
+        """Stock forward; ValueError for a row without language token, without adapters, or with the token alone. (B, S)."""
         numbers = self.tags(src_tokens).numbers
         symbols = self.dictionary
         refuse_empty_sources(src_tokens, (symbols.pad(), symbols.eos(), *self.plan.tokens.values()), self.training)
@@ -91,7 +80,7 @@ class AdapterEncoder(TransformerEncoderBase):
         return {**super().forward(src_tokens, *args, **kwargs), ROWS: [numbers]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, List[Tensor]], new_order: Tensor) -> Dict[str, List[Tensor]]:
-        """As the stock encoder, which leaves out what it does not know."""
+        """The stock encoder leaves out what it does not know."""
         rows = [encoder_out[ROWS][0].index_select(0, new_order)]
         return {**super().reorder_encoder_out(encoder_out, new_order), ROWS: rows}
 
@@ -121,11 +110,7 @@ class AdapterDecoder(TransformerDecoderBase):
         *args: Any,
         **kwargs: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """As the stock decoder. prev_output_tokens: (B, T) int64.
-
-        Raises:
-            ValueError: a target without language token, or of a language without adapters.
-        """
+        """Stock features; ValueError for a target without language token, or of a language without adapters. (B, T)."""
         if self.plan.by_encoder:
             assert encoder_out is not None
             self.current.set(encoder_out[ROWS][0])

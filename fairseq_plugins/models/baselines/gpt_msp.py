@@ -1,65 +1,48 @@
 """``gpt_msp``: a frozen causal language model prompted to translate in three stages, the comparison system of SGA's Table 1."""
 
-import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import (
-    FairseqEncoder,
-    FairseqEncoderDecoderModel,
-    FairseqIncrementalDecoder,
-    register_model,
-    register_model_architecture,
-)
+from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder, register_model
 from torch import Tensor, nn
 
 from ...modules.empty_sources import refuse_empty_sources
-from ...modules.frozen import MARKER, Frozen
-from ...modules.model_options import set_architecture
+from ...modules.frozen import Frozen, log_sizes
+from ...modules.model_options import register_architectures, set_architecture
 from ...modules.prefix_decoder import PrefixDecoder, State
-from ...modules.prefix_encoder import Prefix
-from ...modules.prompts import Prompts
-from .gpt_pretrained import OPTION, SIZES, build_frozen
-
-logger = logging.getLogger(__name__)
+from ...modules.prompts import Prompts, join_prefixes
+from ...options import option
+from .gpt_pretrained import SIZES, build_frozen
 
 STARTED = "gpt_msp.started"
 """Entry of the incremental state: prefix and earlier tokens are in the caches of the layers."""
 
 
 def _size(text: str) -> Any:
-    return field(default=None, metadata={"help": f"{text} the language model must have"})
+    return option(None, f"{text} the language model must have")
 
 
 @dataclass
 class GPTMSPConfig(FairseqDataclass):
     """Options; None means the architecture's default, or what the pretrained file says."""
 
-    pretrained_gpt: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "the frozen language model: a Hugging Face GPT-2 folder (GPT-2, mGPT), or a checkpoint of fairseq's "
-            "transformer_lm. When decoding, another place is given with --model-overrides \"{'pretrained_gpt': 'PATH'}\""
-        },
+    pretrained_gpt: Optional[str] = option(
+        None,
+        "the frozen language model: a Hugging Face GPT-2 folder (GPT-2, mGPT), or a checkpoint of fairseq's "
+        "transformer_lm. When decoding, another place is given with --model-overrides \"{'pretrained_gpt': 'PATH'}\"",
     )
-    prompt_length: Optional[int] = field(
-        default=None, metadata={"help": "P, key and value prompts a layer and stage; the paper has 128"}
+    prompt_length: Optional[int] = option(None, "P, key and value prompts a layer and stage; the paper has 128")
+    no_prompt_scale: bool = option(
+        False, "leave out the learned max(1, scale) with which the prompts of a stage are multiplied"
     )
-    no_prompt_scale: bool = field(
-        default=False,
-        metadata={"help": "leave out the learned max(1, scale) with which the prompts of a stage are multiplied"},
-    )
-    frozen_dropout: float = field(
-        default=0.0, metadata={"help": "dropout inside the frozen model during training, in [0, 1)"}
-    )
+    frozen_dropout: float = option(0.0, "dropout inside the frozen model during training, in [0, 1)")
     decoder_layers: Optional[int] = _size("layers")
     decoder_embed_dim: Optional[int] = _size("width")
     decoder_ffn_embed_dim: Optional[int] = _size("feed-forward width")
-    decoder_attention_heads: Optional[int] = field(
-        default=None,
-        metadata={"help": "attention heads; needed only where the file does not tell, else checked against it"},
+    decoder_attention_heads: Optional[int] = option(
+        None, "attention heads; needed only where the file does not tell, else checked against it"
     )
     max_positions: Optional[int] = _size("positions")
 
@@ -67,26 +50,9 @@ class GPTMSPConfig(FairseqDataclass):
 ARCHITECTURES: Dict[str, Dict[str, int]] = {
     "gpt_msp": {"prompt_length": 128},
     "gpt_msp_tiny": {"prompt_length": 32},
-    "gpt_msp_mgpt": {
-        "prompt_length": 128,
-        "decoder_layers": 24,
-        "decoder_embed_dim": 1024,
-        "decoder_ffn_embed_dim": 4096,
-        "decoder_attention_heads": 16,
-        "max_positions": 1024,
-    },
+    "gpt_msp_mgpt": {"prompt_length": 128, **dict(zip(SIZES, (24, 1024, 4096, 16, 1024)))},
 }
 """Defaults of each --arch. Sizes are those of the file; gpt_msp_mgpt makes sure that it is the paper's mGPT of 560M parameters."""
-
-
-def with_prompts(prompts: Prefix, context: Prefix) -> Prefix:
-    """[prompts, context] for every layer: (1, H, P, D) and (B, H, S, D) -> (B, H, P + S, D)."""
-    joined = []
-    for own, other in zip(prompts, context):
-        joined.append(
-            tuple(torch.cat([mine.expand(other[0].size(0), -1, -1, -1), past], dim=2) for mine, past in zip(own, other))
-        )
-    return joined  # type: ignore[return-value]
 
 
 class TwoReadings(FairseqEncoder):
@@ -106,19 +72,12 @@ class TwoReadings(FairseqEncoder):
         return self._lm[0].module  # type: ignore[return-value]
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Dict[str, List[Tensor]]:
-        """Both readings.
-
-        Args:
-            src_tokens: (B, S) int64, padded on either side.
-            src_lengths: unused, the padding tells.
+        """Both readings of (B, S) int64, padded on either side; ValueError for a sentence without a token.
 
         Returns:
-            ``keys`` and ``values``: a tensor (B, H, S, C / H) a layer, of the second reading; ``encoder_padding_mask``: (B, S),
+            ``keys`` and ``values``: a tensor (B, H, S, C / H) per layer, of the second reading; ``encoder_padding_mask``: (B,
+            S),
             True = padding.
-
-        Raises:
-            ValueError: a sentence without a token. Not looked for while training on a GPU, which would wait for it in every batch;
-                decoding and validation wait there anyway.
         """
         padding = src_tokens.eq(self.lm.padding_idx)
         refuse_empty_sources(src_tokens, (self.lm.padding_idx, self.dictionary.eos()), self.training)
@@ -128,7 +87,7 @@ class TwoReadings(FairseqEncoder):
         self.lm.run(src_tokens, prompts, state=state)
         first = self.lm.kept(state, skip=length)
 
-        prefix = with_prompts(self.re_encoding(), first)
+        prefix = join_prefixes(self.re_encoding(), first)
         mask = torch.cat([padding.new_zeros(padding.size(0), length), padding], dim=1)
         state = {}
         self.lm.run(src_tokens, prefix, mask, state)
@@ -177,23 +136,20 @@ class PromptedDecoder(FairseqIncrementalDecoder):
         features_only: bool = False,
         **_: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Logits of every target token, with ``incremental_state`` of the last one.
+        """Logits of every target token, (B, T, V), with ``incremental_state`` of the last one; with ``features_only`` (B, T,
+        C).
 
         Args:
             prev_output_tokens: (B, T) int64, ``</s>`` first.
             encoder_out: of :class:`TwoReadings`.
             incremental_state: of fairseq's generator; holds the caches after the first step.
-            features_only: no output projection.
-
-        Returns:
-            (B, T or 1, V) or (B, T or 1, C), and no attention.
         """
         assert encoder_out is not None
         if incremental_state is not None and STARTED in incremental_state:
             hidden = self.lm.run(prev_output_tokens, state=incremental_state, step=True)
         else:
             padding = encoder_out["encoder_padding_mask"][0]
-            prefix = with_prompts(self.decoding(), list(zip(encoder_out["keys"], encoder_out["values"])))
+            prefix = join_prefixes(self.decoding(), list(zip(encoder_out["keys"], encoder_out["values"])))
             mask = torch.cat([padding.new_zeros(padding.size(0), self.decoding.key.size(1)), padding], dim=1)
             hidden = self.lm.run(prev_output_tokens, prefix, mask, incremental_state)
             if incremental_state is not None:
@@ -222,12 +178,7 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: GPTMSPConfig, task: Any) -> "GPTMSPModel":
-        """Build from a config; reads the language model.
-
-        Raises:
-            ValueError: an option outside its range, two dictionaries, or a file that does not fit; see
-                :func:`~.gpt_pretrained.build_frozen`.
-        """
+        """Build from a config; reads the language model."""
         set_architecture(cfg, ARCHITECTURES["gpt_msp"])
         check_config(cfg)
         if task.source_dictionary != task.target_dictionary:
@@ -247,34 +198,12 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
         model = cls(
             TwoReadings(frozen, dictionary, prompts(), prompts()), PromptedDecoder(frozen, dictionary, prompts())
         )
-        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-        logger.info("%d trainable parameters, %d frozen", trained, sum(p.numel() for p in frozen.parameters()))
+        log_sizes(model)
         return model
-
-    def load_state_dict(self, state_dict: Dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
-        """Load the trained part.
-
-        Raises:
-            ValueError: it was trained on another language model.
-        """
-        start = "decoder.frozen." + MARKER
-        frozen = self.decoder.frozen
-        for found in (key[len(start) :] for key in state_dict if key.startswith(start)):
-            if found != frozen.fingerprint:
-                raise ValueError(
-                    f"this checkpoint was trained on another language model: its fingerprint is {found}, that of {frozen.source} "
-                    f"is {frozen.fingerprint}; give the model it was trained on with {OPTION} (when decoding: --model-overrides "
-                    "\"{'pretrained_gpt': 'PATH'}\"), and the same dictionary"
-                )
-        return super().load_state_dict(state_dict, *args, **kwargs)
 
 
 def check_config(cfg: GPTMSPConfig) -> None:
-    """Validate the options of a run.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
+    """Raise ValueError naming option, value and valid range."""
     if cfg.prompt_length is None or cfg.prompt_length < 1:
         raise ValueError(f"--prompt-length must be at least 1; got {cfg.prompt_length}")
     if not 0.0 <= cfg.frozen_dropout < 1.0:
@@ -285,12 +214,4 @@ def check_config(cfg: GPTMSPConfig) -> None:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {value}")
 
 
-def _register(name: str, defaults: Dict[str, int]) -> None:
-    @register_model_architecture("gpt_msp", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    if _name != "gpt_msp":
-        _register(_name, _defaults)
+register_architectures("gpt_msp", ARCHITECTURES)

@@ -69,7 +69,7 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
     checkpoints.load(module, tensors, allow_missing=MARKERS)
     fingerprint = checkpoints.fingerprint(tensors)
     logger.info("frozen language model %s: %s, fingerprint %s", path, module.layout, fingerprint)
-    return Frozen(module, fingerprint, path, train_dropout=cfg.frozen_dropout > 0)
+    return Frozen(module, fingerprint, path, train_dropout=cfg.frozen_dropout > 0, option=OPTION)
 
 
 def _read(path: str, heads: Any) -> CausalLMFile:

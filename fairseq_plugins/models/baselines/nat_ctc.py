@@ -1,65 +1,49 @@
 """``nat_ctc``: a non-autoregressive transformer trained from scratch with CTC, the comparison system of SGA's Table 1."""
 
 from argparse import Namespace
-from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from dataclasses import dataclass, fields
+from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from fairseq.models import BaseFairseqModel, register_model
 from fairseq.models.transformer import Embedding, TransformerDecoder, TransformerEncoder, base_architecture
 from torch import Tensor
 
 from ...modules.blank import check_blank
-from ...modules.model_options import check_slots_task, set_architecture
-from ...ops.ctc import BestPath, linear_best_path
+from ...modules.model_options import check_slots_task, register_architectures, same_sides, set_architecture
+from ...ops.ctc import BestPath, linear_best_path, linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
+from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
+from ...options import option
 
 
 @dataclass
 class NATCTCConfig(FairseqDataclass):
     """Sizes; None means the architecture's default, so that argparse and hydra build the same model."""
 
-    encoder_layers: Optional[int] = field(default=None, metadata={"help": "encoder layers"})
-    decoder_layers: Optional[int] = field(default=None, metadata={"help": "decoder layers"})
-    embed_dim: Optional[int] = field(default=None, metadata={"help": "width C of encoder and decoder"})
-    ffn_embed_dim: Optional[int] = field(default=None, metadata={"help": "inner width of the feed-forward blocks"})
-    attention_heads: Optional[int] = field(default=None, metadata={"help": "attention heads"})
-    dropout: Optional[float] = field(default=None, metadata={"help": "dropout after embeddings and blocks, in [0, 1)"})
-    attention_dropout: float = field(default=0.0, metadata={"help": "dropout on attention weights, in [0, 1)"})
-    activation_dropout: float = field(
-        default=0.0, metadata={"help": "dropout inside the feed-forward blocks, in [0, 1)"}
-    )
-    normalize_before: bool = field(default=False, metadata={"help": "layer norm before each block"})
-    max_source_positions: int = field(default=1024, metadata={"help": "longest source in tokens"})
-    ctc_upsample: int = field(default=2, metadata={"help": "slots per source token; at least 1"})
-    ctc_blank: str = field(default="<s>", metadata={"help": "dictionary symbol used as CTC blank"})
+    encoder_layers: Optional[int] = option(None, "encoder layers")
+    decoder_layers: Optional[int] = option(None, "decoder layers")
+    embed_dim: Optional[int] = option(None, "width C of encoder and decoder")
+    ffn_embed_dim: Optional[int] = option(None, "inner width of the feed-forward blocks")
+    attention_heads: Optional[int] = option(None, "attention heads")
+    dropout: Optional[float] = option(None, "dropout after embeddings and blocks, in [0, 1)")
+    attention_dropout: float = option(0.0, "dropout on attention weights, in [0, 1)")
+    activation_dropout: float = option(0.0, "dropout inside the feed-forward blocks, in [0, 1)")
+    normalize_before: bool = option(False, "layer norm before each block")
+    max_source_positions: int = option(1024, "longest source in tokens")
+    ctc_upsample: int = option(2, "slots per source token; at least 1")
+    ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank")
+
+
+def _sizes(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int, dropout: float) -> Dict[str, Any]:
+    sizes = {"encoder_layers": layers, "decoder_layers": layers, "embed_dim": embed_dim, "ffn_embed_dim": ffn_embed_dim}
+    return {**sizes, "attention_heads": attention_heads, "dropout": dropout}
 
 
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "nat_ctc_tiny": {
-        "encoder_layers": 3,
-        "decoder_layers": 3,
-        "embed_dim": 128,
-        "ffn_embed_dim": 512,
-        "attention_heads": 4,
-        "dropout": 0.1,
-    },
-    "nat_ctc": {
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "embed_dim": 512,
-        "ffn_embed_dim": 2048,
-        "attention_heads": 8,
-        "dropout": 0.1,
-    },
-    "nat_ctc_big": {
-        "encoder_layers": 6,
-        "decoder_layers": 6,
-        "embed_dim": 1024,
-        "ffn_embed_dim": 4096,
-        "attention_heads": 16,
-        "dropout": 0.3,
-    },
+    "nat_ctc_tiny": _sizes(3, 128, 512, 4, dropout=0.1),
+    "nat_ctc": _sizes(6, 512, 2048, 8, dropout=0.1),
+    "nat_ctc_big": _sizes(6, 1024, 4096, 16, dropout=0.3),
 }
 """Defaults of each --arch; nat_ctc_big is Transformer-big with the paper's dropout."""
 
@@ -68,15 +52,12 @@ class SlotDecoder(TransformerDecoder):
     """Stock decoder layers without the triangular mask, over slots copied from the encoder."""
 
     def forward_slots(self, encoder_out: Dict[str, List[Tensor]], upsample: int, lengths: Tensor) -> Tensor:
-        """Every slot at once.
+        """Every slot at once: (B, T, C), ready for the output projection.
 
         Args:
             encoder_out: of the stock encoder; ``encoder_out[0]`` (S, B, C), ``encoder_padding_mask[0]`` (B, S), True = padding.
             upsample: slots per source token.
             lengths: (B,) int64, slots.
-
-        Returns:
-            (B, T, C), ready for the output projection.
         """
         states = encoder_out["encoder_out"][0]
         source_mask = encoder_out["encoder_padding_mask"][0] if encoder_out["encoder_padding_mask"] else None
@@ -101,6 +82,7 @@ class NATCTCModel(BaseFairseqModel):
     Source: the "Transformer (NAT) + CTC" rows of SGA's Table 1; Libovicky and Helcl 2018, section 3.
     """
 
+    alignment = "ctc"
     has_denoiser = False
 
     def __init__(self, encoder: TransformerEncoder, decoder: SlotDecoder, upsample: int, blank: int, positions: int):
@@ -110,11 +92,7 @@ class NATCTCModel(BaseFairseqModel):
 
     @classmethod
     def build_model(cls, cfg: NATCTCConfig, task: Any) -> "NATCTCModel":
-        """Build from the config and the task's dictionary.
-
-        Raises:
-            ValueError: an option outside its range, a blank that is not in the dictionary, or another task.
-        """
+        """Build from the config and the task's dictionary."""
         check_slots_task(task, "nat_ctc")
         dictionary = task.source_dictionary
         set_architecture(cfg, ARCHITECTURES["nat_ctc"])
@@ -143,53 +121,38 @@ class NATCTCModel(BaseFairseqModel):
         """Decode all slots. lengths: (B,). Returns (B, T, C)."""
         return self.decoder.forward_slots(encoder_out, self.upsample, lengths)
 
+    @property
+    def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight (V, C) of what :meth:`align` gives; there is no bias."""
+        return self.decoder.output_projection.weight, None
+
     def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
         """Best token of every slot. hidden: (B, T, C)."""
-        return linear_best_path(hidden, self.decoder.output_projection.weight, None, lengths, self.blank)
+        return linear_best_path(hidden, *self.projection, lengths, self.blank)
 
     def forward(
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
-        reduce: Callable[..., Tuple[Tensor, Optional[BestPath]]],
-        corrupt: Any = None,
-        unroll: int = 1,
-        prev_output_tokens: Optional[Tensor] = None,
-    ) -> Dict[str, Tensor]:
-        """CTC loss of a batch.
-
-        Args:
-            src_tokens: (B, S) int64.
-            src_lengths: (B,) int64.
-            reduce: the criterion's loss on (hidden, weight, bias, lengths, want best).
-            corrupt: unused, there is no denoiser.
-            unroll: unused, there is no denoiser.
-            prev_output_tokens: unused, part of fairseq's batches.
-
-        Returns:
-            ``alignment``: (B,) nats.
-        """
-        lengths = self.slot_lengths(src_lengths)
-        hidden = self.align(self.encode(src_tokens), lengths)
-        loss, _ = reduce(hidden, self.decoder.output_projection.weight, None, lengths, False)
-        return {"alignment": loss}
-
-    def get_targets(self, sample: Dict[str, Any], net_output: Any) -> Tensor:
-        """The sample's targets. (B, S)."""
-        return sample["target"]
+        targets: Tensor,
+        target_lengths: Tensor,
+        chunk_size: int = DEFAULT_CHUNK_SIZE,
+        **_: Any,
+    ) -> Tuple[Dict[str, Tensor], Tensor]:
+        """CTC loss of a batch; arguments and results are those of the SGA model, options of its denoiser are ignored."""
+        slots = self.slot_lengths(src_lengths)
+        hidden = self.align(self.encode(src_tokens), slots)
+        loss = linear_ctc_loss(hidden, *self.projection, targets, slots, target_lengths, self.blank, chunk_size)
+        return {"alignment": loss}, slots
 
 
 def check_config(cfg: NATCTCConfig) -> None:
-    """Validate the options of a run.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
-    for option in fields(NATCTCConfig):
-        value, name = getattr(cfg, option.name), "--" + option.name.replace("_", "-")
-        if option.name.endswith("dropout") and not 0.0 <= value < 1.0:
+    """Raise ValueError naming option, value and valid range."""
+    for one in fields(NATCTCConfig):
+        value, name = getattr(cfg, one.name), "--" + one.name.replace("_", "-")
+        if one.name.endswith("dropout") and not 0.0 <= value < 1.0:
             raise ValueError(f"{name} must lie in [0, 1); got {value}")
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1 and not option.name.endswith("dropout"):
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1 and not one.name.endswith("dropout"):
             raise ValueError(f"{name} must be at least 1; got {value}")
     if cfg.embed_dim % cfg.attention_heads:  # type: ignore[operator]
         raise ValueError(
@@ -200,6 +163,9 @@ def check_config(cfg: NATCTCConfig) -> None:
 def stock_options(cfg: NATCTCConfig) -> Namespace:
     """The options of fairseq's transformer, filled from ours."""
     args = Namespace(
+        **same_sides(cfg.encoder_layers, cfg.embed_dim, cfg.ffn_embed_dim, cfg.attention_heads),
+        encoder_normalize_before=cfg.normalize_before,
+        decoder_normalize_before=cfg.normalize_before,
         share_all_embeddings=True,
         share_decoder_input_output_embed=True,
         max_source_positions=cfg.max_source_positions,
@@ -208,20 +174,9 @@ def stock_options(cfg: NATCTCConfig) -> Namespace:
         attention_dropout=cfg.attention_dropout,
         activation_dropout=cfg.activation_dropout,
     )
-    for side in ("encoder", "decoder"):
-        for name in ("embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
-            setattr(args, f"{side}_{name}", getattr(cfg, name))
-        setattr(args, f"{side}_layers", getattr(cfg, f"{side}_layers"))
+    args.decoder_layers = cfg.decoder_layers
     base_architecture(args)
     return args
 
 
-def _register(name: str, defaults: Dict[str, Any]) -> None:
-    @register_model_architecture("nat_ctc", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    if _name != "nat_ctc":
-        _register(_name, _defaults)
+register_architectures("nat_ctc", ARCHITECTURES)

@@ -1,20 +1,19 @@
 """``transformer_adapter``: language-specific adapters in a frozen multilingual transformer, for comparison with SGA."""
 
-from argparse import Namespace
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.data.multilingual.multilingual_utils import get_lang_tok
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModel
-from omegaconf import OmegaConf
 from torch import nn
 
 from ...checkpoints.starting import left_closed
 from ...modules.filled_model import FilledModel
-from ...modules.model_options import set_architecture, writable
+from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
+from ...options import option
 from . import adapter_backbone
 from .adapter_backbone import OPTION
 from .adapter_sides import AdapterDecoder, AdapterEncoder, AdapterPlan
@@ -26,50 +25,33 @@ CHOICES: Any = ChoiceEnum(["target", "encoder"])
 class TransformerAdapterOptions(FairseqDataclass):
     """What this model adds to the options of the stock transformer."""
 
-    adapter_backbone: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "the multilingual transformer to adapt: a checkpoint of a stock transformer of the same sizes. Read when "
-            "training starts; checkpoints of the run need it no more"
-        },
+    adapter_backbone: Optional[str] = option(
+        None,
+        "the multilingual transformer to adapt: a checkpoint of a stock transformer of the same sizes. Read when "
+        "training starts; checkpoints of the run need it no more",
     )
-    adapter_width: Optional[int] = field(
-        default=None, metadata={"help": "width of the bottleneck of every adapter; the paper has 1,024"}
+    adapter_width: Optional[int] = option(None, "width of the bottleneck of every adapter; the paper has 1,024")
+    encoder_adapters: Optional[str] = option(
+        None,
+        "comma-separated languages with adapters in the encoder; default: those that --encoder-langtok names in "
+        "--lang-pairs",
     )
-    encoder_adapters: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "comma-separated languages with adapters in the encoder; default: those that --encoder-langtok names in "
-            "--lang-pairs"
-        },
+    decoder_adapters: Optional[str] = option(
+        None, "comma-separated languages with adapters in the decoder; default: those of --lang-pairs"
     )
-    decoder_adapters: Optional[str] = field(
-        default=None,
-        metadata={"help": "comma-separated languages with adapters in the decoder; default: those of --lang-pairs"},
-    )
-    decoder_adapter_language: CHOICES = field(
-        default="target",
-        metadata={
-            "help": "whose adapters the decoder uses: target = of the language token of the target; encoder = of the language that "
-            "the encoder's language token names, so that each X-en pair has its own in both"
-        },
+    decoder_adapter_language: CHOICES = option(
+        "target",
+        "whose adapters the decoder uses: target = of the language token of the target; encoder = of the language that "
+        "the encoder's language token names, so that each X-en pair has its own in both",
     )
 
 
 OPTIONS = {one.name: one.default for one in fields(TransformerAdapterOptions) if one.name != "_name"}
 
 
-def _sides(layers: int, embed_dim: int, ffn_embed_dim: int, heads: int, dropout: float) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"dropout": dropout}
-    for side in ("encoder", "decoder"):
-        found[f"{side}_layers"], found[f"{side}_embed_dim"] = layers, embed_dim
-        found[f"{side}_ffn_embed_dim"], found[f"{side}_attention_heads"] = ffn_embed_dim, heads
-    return found
-
-
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "transformer_adapter_tiny": {**_sides(3, 128, 512, 4, 0.1), "adapter_width": 128},
-    "transformer_adapter": {**_sides(12, 1024, 4096, 16, 0.3), "adapter_width": 1024},
+    "transformer_adapter_tiny": same_sides(3, 128, 512, 4, dropout=0.1, adapter_width=128),
+    "transformer_adapter": same_sides(12, 1024, 4096, 16, dropout=0.3, adapter_width=1024),
 }
 """Defaults of each --arch; transformer_adapter is the paper's: Transformer-big with 12 + 12 layers."""
 
@@ -95,18 +77,14 @@ class TransformerAdapterModel(FilledModel, TransformerModel):
     def build_model(cls, args: Any, task: Any) -> "TransformerAdapterModel":
         """Build, then fill from the backbone that ``args`` names, and freeze it.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from`` and the languages are written down, so
-        that decoding needs no other file and no other list.
-
-        Raises:
-            ValueError: no backbone, one that does not fit, or a task that writes no language tokens; naming option and value.
+        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from`` and the languages are written down,
+        so that decoding needs no other file and no other list.
         """
         with writable(args):
             set_architecture(args, {**OPTIONS, "adapter_width": ARCHITECTURES["transformer_adapter"]["adapter_width"]})
             _check(args)
             args.encoder_adapters, args.decoder_adapters = (",".join(names) for names in _languages(args, task))
-        # A namespace in any case: the stock model loses what it does not know of a hydra configuration.
-        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
+        plain = as_namespace(args)
         plain.adapter_tokens = _tokens(task)
         try:
             model: TransformerAdapterModel = super().build_model(plain, task)
@@ -154,11 +132,7 @@ def _check(args: Any) -> None:
 
 
 def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:
-    """Languages with adapters in the encoder and in the decoder.
-
-    Raises:
-        ValueError: a task that writes no language tokens, a language that it does not know, or one of its pairs left out.
-    """
+    """Languages with adapters in the encoder and in the decoder; ValueError where task, pairs and options do not agree."""
     found = getattr(task, "args", None)
     by_encoder = str(args.decoder_adapter_language) == "encoder"
     if not hasattr(task, "langs") or not getattr(found, "encoder_langtok", None):
@@ -220,11 +194,4 @@ def _plan(args: Any, side: str) -> AdapterPlan:
     )
 
 
-def _register(name: str, defaults: Dict[str, Any]) -> None:
-    @register_model_architecture("transformer_adapter", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    _register(_name, _defaults)
+register_architectures("transformer_adapter", ARCHITECTURES)

@@ -1,17 +1,15 @@
 """``transformer_from_xlmr``: an autoregressive transformer whose encoder starts as an XLM-R, for comparison with SGA."""
 
 import logging
-from argparse import Namespace
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Dict, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ... import checkpoints
@@ -29,7 +27,8 @@ from ...checkpoints.loading import LoadReport
 from ...checkpoints.starting import left_closed
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledModel
-from ...modules.model_options import set_architecture, writable
+from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
+from ...options import option
 
 logger = logging.getLogger(__name__)
 
@@ -42,26 +41,20 @@ _RANDOM = (r"decoder\..*",)
 class FromXLMROptions(FairseqDataclass):
     """What this model adds to the options of the stock transformer."""
 
-    pretrained_xlmr: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "start the encoder from this masked LM (XLM-R, InfoXLM): a fairseq model.pt or a Hugging Face folder. Read "
-            "when training starts; checkpoints of the run need it no more"
-        },
+    pretrained_xlmr: Optional[str] = option(
+        None,
+        "start the encoder from this masked LM (XLM-R, InfoXLM): a fairseq model.pt or a Hugging Face folder. Read "
+        "when training starts; checkpoints of the run need it no more",
     )
-    embedding_mismatch: EMBEDDING_POLICIES = field(
-        default="error",
-        metadata={
-            "help": "where dictionary and masked LM have different numbers of rows: error; extend = rows beyond the file's get "
-            "random values; truncate = the file's rows beyond the dictionary's are left out"
-        },
+    embedding_mismatch: EMBEDDING_POLICIES = option(
+        "error",
+        "where dictionary and masked LM have different numbers of rows: error; extend = rows beyond the file's get "
+        "random values; truncate = the file's rows beyond the dictionary's are left out",
     )
-    freeze_encoder: bool = field(
-        default=False,
-        metadata={
-            "help": "the encoder (with --share-all-embeddings also the decoder's embedding and output projection) is not trained, "
-            "and has no dropout"
-        },
+    freeze_encoder: bool = option(
+        False,
+        "the encoder (with --share-all-embeddings also the decoder's embedding and output projection) is not trained, "
+        "and has no dropout",
     )
 
 
@@ -75,22 +68,13 @@ _SHAPE: Dict[str, Any] = {
     "no_scale_embedding": True,
     "layernorm_embedding": True,
 }
-_POSITIONS = 512
-
-
-def _sides(layers: int, embed_dim: int, ffn_embed_dim: int, heads: int) -> Dict[str, Any]:
-    found: Dict[str, Any] = {**_SHAPE, "max_source_positions": _POSITIONS, "max_target_positions": _POSITIONS}
-    for side in ("encoder", "decoder"):
-        found[f"{side}_layers"], found[f"{side}_embed_dim"] = layers, embed_dim
-        found[f"{side}_ffn_embed_dim"], found[f"{side}_attention_heads"] = ffn_embed_dim, heads
-    return found
-
+_POSITIONS = {"max_source_positions": 512, "max_target_positions": 512}
 
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "transformer_from_xlmr": _sides(12, 768, 3072, 12),
-    "transformer_from_xlmr_tiny": _sides(4, 256, 1024, 4),
-    "transformer_from_xlmr_base": _sides(12, 768, 3072, 12),
-    "transformer_from_xlmr_large": _sides(24, 1024, 4096, 16),
+    "transformer_from_xlmr": same_sides(12, 768, 3072, 12, **_SHAPE, **_POSITIONS),
+    "transformer_from_xlmr_tiny": same_sides(4, 256, 1024, 4, **_SHAPE, **_POSITIONS),
+    "transformer_from_xlmr_base": same_sides(12, 768, 3072, 12, **_SHAPE, **_POSITIONS),
+    "transformer_from_xlmr_large": same_sides(24, 1024, 4096, 16, **_SHAPE, **_POSITIONS),
 }
 """Defaults of each --arch; the decoder has as many layers as the encoder unless the command line says otherwise. The plain
 name is base. With
@@ -112,7 +96,7 @@ class XLMREncoder(TransformerEncoderBase):
         return longer.scatter(1, leading, start)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, *rest: Any, **more: Any) -> Any:
-        """As the stock encoder, one token longer. src_tokens: (B, S) int64; ValueError where one has no token."""
+        """Stock forward, one token longer. src_tokens: (B, S) int64; ValueError where one has no token."""
         symbols = self.dictionary
         refuse_empty_sources(src_tokens, (symbols.pad(), symbols.bos(), symbols.eos()), self.training)
         return super().forward(self.with_start(src_tokens), src_lengths, *rest, **more)
@@ -140,10 +124,8 @@ class TransformerFromXLMRModel(FilledModel, TransformerModel):
     def build_model(cls, args: Any, task: Any) -> "TransformerFromXLMRModel":
         """Build, then fill from the masked LM that ``args`` names.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other file.
-
-        Raises:
-            ValueError: sizes, positions or dictionary that do not fit the file; naming option, value and what is valid.
+        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other
+        file.
         """
         with writable(args):
             set_architecture(args, OPTIONS)
@@ -152,8 +134,7 @@ class TransformerFromXLMRModel(FilledModel, TransformerModel):
             raise ValueError(
                 f"--embedding-mismatch must be one of {', '.join(policies)}; got {args.embedding_mismatch}"
             )
-        # A namespace in any case: the stock model loses what it does not know of a hydra configuration.
-        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
+        plain = as_namespace(args)
         model: TransformerFromXLMRModel = super().build_model(plain, task)
         path = args.pretrained_xlmr
         if path:
@@ -235,11 +216,4 @@ def check_wiring(args: Any, origin: str) -> None:
         raise ValueError(f"{origin} is wired otherwise than the command line says: {', '.join(wrong)}")
 
 
-def _register(name: str, defaults: Dict[str, Any]) -> None:
-    @register_model_architecture("transformer_from_xlmr", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    _register(_name, _defaults)
+register_architectures("transformer_from_xlmr", ARCHITECTURES)

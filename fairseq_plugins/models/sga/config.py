@@ -1,9 +1,11 @@
 """Options and architectures of SGA."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+
+from ...options import option
 
 ALIGNMENTS: Any = ChoiceEnum(["ctc", "mask_predict"])
 LENGTH_INPUTS: Any = ChoiceEnum(["mean", "bos"])
@@ -13,93 +15,49 @@ LENGTH_INPUTS: Any = ChoiceEnum(["mean", "bos"])
 class SGAConfig(FairseqDataclass):
     """Options of the SGA model; None means the architecture's default, or what the pretrained file says."""
 
-    pretrained_mlm: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "the frozen masked LM: a fairseq XLM-R / InfoXLM model.pt, or a Hugging Face XLM-RoBERTa folder. When "
-            "decoding, another place is given with --model-overrides \"{'pretrained_mlm': 'PATH'}\""
-        },
+    pretrained_mlm: Optional[str] = option(
+        None,
+        "the frozen masked LM: a fairseq XLM-R / InfoXLM model.pt, or a Hugging Face XLM-RoBERTa folder. When "
+        "decoding, another place is given with --model-overrides \"{'pretrained_mlm': 'PATH'}\"",
     )
-    prompt_length: Optional[int] = field(
-        default=None, metadata={"help": "P, key and value prompts a layer and unit; the paper has 128, sga_tiny 32"}
+    prompt_length: Optional[int] = option(
+        None, "P, key and value prompts a layer and unit; the paper has 128, sga_tiny 32"
     )
-    prompt_scale: bool = field(
-        default=False,
-        metadata={"help": "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"},
+    prompt_scale: bool = option(
+        False, "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"
     )
-    alignment: ALIGNMENTS = field(
-        default="ctc",
-        metadata={
-            "help": "how the first unit finds the target: ctc for translation (criterion sga_ctc), mask_predict with a length "
-            "predictor for free generation (criterion sga_mask_predict)"
-        },
+    alignment: ALIGNMENTS = option(
+        "ctc",
+        "how the first unit finds the target: ctc for translation (criterion sga_ctc), mask_predict with a length "
+        "predictor for free generation (criterion sga_mask_predict)",
     )
-    length_from: LENGTH_INPUTS = field(
-        default="mean",
-        metadata={
-            "help": "with --alignment mask_predict, what the length predictor reads of the encoder unit's last layer: the mean "
-            "over the source, or the state of <s> (bos), as in the authors' code"
-        },
+    length_from: LENGTH_INPUTS = option(
+        "mean",
+        "with --alignment mask_predict, what the length predictor reads of the encoder unit's last layer: the mean "
+        "over the source, or the state of <s> (bos), as in the authors' code",
     )
-    ctc_upsample: int = field(
-        default=2,
-        metadata={
-            "help": "slots per source token, <s> and </s> counted; with --alignment mask_predict, slots of the denoiser per "
-            "target token; at least 1"
-        },
+    ctc_upsample: int = option(
+        2,
+        "slots per source token, <s> and </s> counted; with --alignment mask_predict, slots of the denoiser per "
+        "target token; at least 1",
     )
-    ctc_blank: str = field(
-        default="<s>",
-        metadata={"help": "dictionary symbol used as CTC blank; a symbol that never occurs inside a target"},
+    ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank; a symbol that never occurs inside a target")
+    no_denoising: bool = option(False, "two units only: the paper's 'w/o denoising', a training run of its own")
+    fill_blanks: bool = option(False, "the denoiser reads the best piece instead of the blank, as in the authors' code")
+    frozen_dropout: float = option(
+        0.0, "dropout inside the frozen model during training, in [0, 1); the authors leave it at 0.1"
     )
-    no_denoising: bool = field(
-        default=False, metadata={"help": "two units only: the paper's 'w/o denoising', a training run of its own"}
+    save_full_model: bool = option(
+        False, "write the frozen weights into checkpoints too; decoding then needs no other file"
     )
-    fill_blanks: bool = field(
-        default=False,
-        metadata={"help": "the denoiser reads the best piece instead of the blank, as in the authors' code"},
+    encoder_layers: Optional[int] = option(None, "layers the pretrained model must have")
+    encoder_embed_dim: Optional[int] = option(None, "width the pretrained model must have")
+    encoder_ffn_embed_dim: Optional[int] = option(None, "feed-forward width the pretrained model must have")
+    encoder_attention_heads: Optional[int] = option(
+        None, "attention heads; needed only where the pretrained file does not tell"
     )
-    frozen_dropout: float = field(
-        default=0.0,
-        metadata={"help": "dropout inside the frozen model during training, in [0, 1); the authors leave it at 0.1"},
-    )
-    save_full_model: bool = field(
-        default=False,
-        metadata={"help": "write the frozen weights into checkpoints too; decoding then needs no other file"},
-    )
-    encoder_layers: Optional[int] = field(default=None, metadata={"help": "layers the pretrained model must have"})
-    encoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "width the pretrained model must have"})
-    encoder_ffn_embed_dim: Optional[int] = field(
-        default=None, metadata={"help": "feed-forward width the pretrained model must have"}
-    )
-    encoder_attention_heads: Optional[int] = field(
-        default=None, metadata={"help": "attention heads; needed only where the pretrained file does not tell"}
-    )
-    max_positions: Optional[int] = field(
-        default=None, metadata={"help": "positions the pretrained model must have; XLM-R has 512"}
-    )
+    max_positions: Optional[int] = option(None, "positions the pretrained model must have; XLM-R has 512")
 
-
-ARCHITECTURES: Dict[str, Dict[str, int]] = {
-    "sga_tiny": {"prompt_length": 32},
-    "sga_xlmr_base": {
-        "prompt_length": 128,
-        "encoder_layers": 12,
-        "encoder_embed_dim": 768,
-        "encoder_ffn_embed_dim": 3072,
-        "encoder_attention_heads": 12,
-        "max_positions": 512,
-    },
-    "sga_xlmr_large": {
-        "prompt_length": 128,
-        "encoder_layers": 24,
-        "encoder_embed_dim": 1024,
-        "encoder_ffn_embed_dim": 4096,
-        "encoder_attention_heads": 16,
-        "max_positions": 512,
-    },
-}
-"""Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
 
 SIZE_OPTIONS = {
     "layers": "encoder_layers",
@@ -111,27 +69,34 @@ SIZE_OPTIONS = {
 """Name of each size in MaskedLMSizes -> option."""
 
 
+def _xlmr(*sizes: int) -> Dict[str, int]:
+    return {"prompt_length": 128, **dict(zip(SIZE_OPTIONS.values(), sizes))}
+
+
+ARCHITECTURES: Dict[str, Dict[str, int]] = {
+    "sga_tiny": {"prompt_length": 32},
+    "sga_xlmr_base": _xlmr(12, 768, 3072, 12, 512),
+    "sga_xlmr_large": _xlmr(24, 1024, 4096, 16, 512),
+}
+"""Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
+
+
 def reads_upsample(cfg: Any) -> bool:
     """Whether a model with these options has CTC slots: all but mask-predict without a denoiser."""
-    return not (cfg.no_denoising and getattr(cfg, "alignment", "ctc") == "mask_predict")
+    return not (cfg.no_denoising and str(cfg.alignment) == "mask_predict")
 
 
 def check_config(cfg: SGAConfig) -> None:
-    """Validate the options of a run.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
+    """Raise ValueError naming option, value and valid range."""
     if cfg.ctc_upsample < 1:
         raise ValueError(f"--ctc-upsample must be at least 1 slot per source token; got {cfg.ctc_upsample}")
     if cfg.prompt_length is None or cfg.prompt_length < 0:
         raise ValueError(f"--prompt-length must be 0 or more; got {cfg.prompt_length}")
     if not 0.0 <= cfg.frozen_dropout < 1.0:
         raise ValueError(f"--frozen-dropout must lie in [0, 1); got {cfg.frozen_dropout}")
-    length_from = str(getattr(cfg, "length_from", "mean"))  # checkpoints before this option do not say
-    if length_from not in LENGTH_INPUTS.__members__:
-        raise ValueError(f"--length-from must be mean or bos; got {length_from}")
-    if length_from != "mean" and str(getattr(cfg, "alignment", "ctc")) != "mask_predict":
+    if str(cfg.length_from) not in LENGTH_INPUTS.__members__:
+        raise ValueError(f"--length-from must be mean or bos; got {cfg.length_from}")
+    if str(cfg.length_from) != "mean" and str(cfg.alignment) != "mask_predict":
         raise ValueError(
-            f"--length-from {length_from}: only a model with --alignment mask_predict predicts lengths; leave it out"
+            f"--length-from {cfg.length_from}: only a model with --alignment mask_predict predicts lengths; leave it out"
         )

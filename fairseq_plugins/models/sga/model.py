@@ -1,57 +1,36 @@
 """SGA: three units around one frozen masked LM."""
 
 import logging
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
-from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
-from omegaconf import OmegaConf, open_dict
+from fairseq.models import BaseFairseqModel, register_model
 from torch import Tensor
 
 from ...modules.blank import check_blank
-from ...modules.frozen import MARKER, Frozen
+from ...modules.frozen import Frozen, log_sizes
 from ...modules.linear import pack_linears
-from ...modules.masked_lm import MaskedLM
-from ...modules.model_options import check_slots_task, set_architecture
-from ...modules.prefix_encoder import Prefix
-from ...modules.prompts import Prompts
-from ...ops.ctc import BestPath, linear_best_path
+from ...modules.model_options import check_slots_task, register_architectures, set_architecture, writable
+from ...modules.prefix_masked_lm import MaskedLM
+from ...modules.prompts import Prompts, join_prefixes
+from ...ops.ctc import BestPath, linear_best_path, linear_ctc_with_best
 from ...ops.linear import pack
-from ...ops.mask_predict import MaskedTargets
 from ...ops.masks import lengths_to_padding_mask
+from ...ops.vocab_loss import label_smoothed, linear_token_losses
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
+from .guidance import Guidance, SemanticProjection
 from .length_predictor import LengthPredictor, length_nll
 from .pretrained import build_empty, build_frozen
-from .prompts import SemanticProjection
 
 logger = logging.getLogger(__name__)
-
-Reduction = Callable[[Tensor, Tensor, Tensor, Tensor, bool], Tuple[Tensor, Optional[BestPath]]]
-"""(hidden (B, T, C), weight (V, C), bias (V,), slot lengths (B,), want best path) -> (loss (B,) nats, best path or None)."""
 
 Corruption = Callable[[Tensor, Tensor], Tensor]
 """(tokens (B, T), slot lengths (B,)) -> disturbed tokens (B, T)."""
 
-
-class Guidance(NamedTuple):
-    """Semantic guidance of a batch (Eq. 2).
-
-    Attributes:
-        prefix: one (keys, values) pair a layer, each (B, H, S, C / H).
-        padding_mask: (B, S) bool, True = source padding.
-        length_log_probs: (B, N) nats, of the length predictor (column j: j + 1 tokens); None without one.
-    """
-
-    prefix: Prefix
-    padding_mask: Tensor
-    length_log_probs: Optional[Tensor] = None
-
-    def select(self, rows: Tensor) -> "Guidance":
-        """Keep some sentences. rows: (B',) int64."""
-        prefix = [(key.index_select(0, rows), value.index_select(0, rows)) for key, value in self.prefix]
-        lengths = None if self.length_log_probs is None else self.length_log_probs.index_select(0, rows)
-        return Guidance(prefix, self.padding_mask.index_select(0, rows), lengths)
+CTC = Callable[..., Tuple[Tensor, Optional[BestPath]]]
+"""(hidden (B, T, C), want_best) -> (loss (B,) nats, best path or None)."""
 
 
 @register_model("sga", dataclass=SGAConfig)
@@ -59,16 +38,7 @@ class SGAModel(BaseFairseqModel):
     """Semantic-guided alignment, then denoising.
 
     Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts; only prompts, W_K, W_V and, with
-    ``--alignment mask_predict``, the length predictor train.
-
-    Args:
-        frozen: the masked LM.
-        cfg: options with the architecture filled in.
-        blank: dictionary id of the CTC blank.
-        mask: dictionary id of ``<mask>``.
-
-    Raises:
-        ValueError: see :func:`check_config`; more slots a token than the masked LM has positions.
+    ``--alignment mask_predict``, the length predictor train. ``blank`` and ``mask`` are ids of the CTC blank and ``<mask>``.
 
     Source: SGA sections 4.1 to 4.4.
     """
@@ -93,21 +63,15 @@ class SGAModel(BaseFairseqModel):
         self.encoder_prompts = prompts()
         self.alignment_prompts = prompts()
         self.denoiser_prompts = None if cfg.no_denoising else prompts()
-        self.alignment = str(getattr(cfg, "alignment", "ctc"))  # checkpoints before mask-predict do not say
+        self.alignment = str(cfg.alignment)
         self.length_predictor = None
         if self.alignment == "mask_predict":
             longest = sizes.max_positions if cfg.no_denoising else sizes.max_positions // cfg.ctc_upsample
-            length_from = str(getattr(cfg, "length_from", "mean"))
-            self.length_predictor = LengthPredictor(sizes.embed_dim, longest, length_from)
+            self.length_predictor = LengthPredictor(sizes.embed_dim, longest, str(cfg.length_from))
 
     @classmethod
     def build_model(cls, cfg: SGAConfig, task: Any) -> "SGAModel":
-        """Build from a config; reads the pretrained file unless the checkpoint carries the frozen weights.
-
-        Raises:
-            ValueError: see :func:`check_config`, :func:`~.pretrained.build_frozen`; a blank that is not in the dictionary; another
-                task.
-        """
+        """Build from a config; reads the pretrained file unless the checkpoint carries the frozen weights."""
         check_slots_task(task, "sga")
         set_architecture(cfg, ARCHITECTURES["sga_tiny"])
         check_config(cfg)
@@ -125,9 +89,10 @@ class SGAModel(BaseFairseqModel):
         else:
             frozen = build_frozen(cfg, dictionary)
         model = cls(frozen, cfg, blank, dictionary.index("<mask>"))
-        record_sizes(cfg, model)
-        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-        logger.info("%d trainable parameters, %d frozen", trained, sum(p.numel() for p in frozen.parameters()))
+        with writable(cfg):  # so that a checkpoint tells which frozen model it needs
+            for name, option in SIZE_OPTIONS.items():
+                setattr(cfg, option, getattr(model.masked_lm.sizes, name))
+        log_sizes(model)
         return model
 
     @property
@@ -140,11 +105,13 @@ class SGAModel(BaseFairseqModel):
         """False for a model trained with ``--no-denoising``."""
         return self.denoiser_prompts is not None
 
-    def pack_weights(self) -> int:
-        """Copy what decoding multiplies with into oneDNN's layout, beside the weights; see :func:`...ops.linear.pack`.
+    @property
+    def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight (V, C) and bias (V,) of what :meth:`align` and :meth:`denoise` give."""
+        return self.masked_lm.output_weight, self.masked_lm.output_bias
 
-        Returns:
-            Bytes of the copies made now; a weight that has its copy is left as it is.
+    def pack_weights(self) -> int:
+        """Copy what decoding multiplies with into oneDNN's layout, beside the weights; returns the bytes of the new copies.
 
         Raises:
             ValueError: weights that are not float32 on the CPU, or a torch that cannot do it.
@@ -167,51 +134,36 @@ class SGAModel(BaseFairseqModel):
         lengths = None if self.length_predictor is None else self.length_predictor(layers[-1], padding)
         return Guidance([self.semantic(hidden) for hidden in layers], padding, lengths)
 
-    def slot_lengths(self, src_lengths: Tensor) -> Tensor:
-        """Slots of each sentence, (B,): upsample x source length, whatever else is in the batch.
-
-        With ``--alignment mask_predict`` the denoiser's slots are upsample x target length.
+    def slot_lengths(self, lengths: Tensor) -> Tensor:
+        """CTC slots of each sentence, (B,): upsample x source length, or target length with ``--alignment mask_predict``.
 
         Differs from the authors' code, which gives every sentence 2 x the padded length.
         """
-        return src_lengths * self.upsample
+        return lengths * self.upsample
 
     def run_unit(self, tokens: Tensor, lengths: Tensor, prompts: Prompts, guidance: Guidance) -> Tensor:
-        """Run the masked LM with [semantic, prompt] prefixes (Eq. 3 to 6).
+        """Run the masked LM on slots with [semantic, prompt] prefixes (Eq. 3 to 6).
 
         Args:
-            tokens: (B, T) int64 slot contents.
-            lengths: (B,) int64, slots.
+            tokens: (B, T) int64 slot contents; ``lengths`` (B,) slots.
             prompts: of the alignment or the denoiser unit.
-            guidance: from :meth:`encode`.
 
         Returns:
             (B, T, C), ready for the tied output projection.
         """
-        batch = tokens.size(0)
-        prefix: List[Tuple[Tensor, Tensor]] = []
-        for (semantic_key, semantic_value), (key, value) in zip(guidance.prefix, prompts()):
-            prefix.append(
-                (
-                    torch.cat([semantic_key, key.expand(batch, -1, -1, -1)], dim=2),  # B H S+P D
-                    torch.cat([semantic_value, value.expand(batch, -1, -1, -1)], dim=2),
-                )
-            )
-        prompt_mask = guidance.padding_mask.new_zeros(batch, prompts.key.size(1))
-        hidden = self.masked_lm.sentence_encoder(
-            tokens,
-            prefix=prefix,
-            prefix_padding_mask=torch.cat([guidance.padding_mask, prompt_mask], dim=1),
-            positions=self._slot_positions(tokens, lengths),
-            padding_mask=lengths_to_padding_mask(lengths, tokens.size(1)),
-        )[-1]
-        return self.masked_lm.head(hidden)
-
-    def _slot_positions(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Positions by slot, not by token: the blank may be any symbol, the padding symbol included. (B, T)."""
+        # Positions count slots, not tokens: the blank may be any symbol, the padding symbol included.
+        padding = lengths_to_padding_mask(lengths, tokens.size(1))
         padding_idx = self.masked_lm.sizes.padding_idx
         positions = torch.arange(tokens.size(1), device=tokens.device) + padding_idx + 1
-        return positions.expand_as(tokens).masked_fill(lengths_to_padding_mask(lengths, tokens.size(1)), padding_idx)
+        prompt_mask = guidance.padding_mask.new_zeros(tokens.size(0), prompts.key.size(1))
+        hidden = self.masked_lm.sentence_encoder(
+            tokens,
+            prefix=join_prefixes(guidance.prefix, prompts()),
+            prefix_padding_mask=torch.cat([guidance.padding_mask, prompt_mask], dim=1),
+            positions=positions.expand_as(tokens).masked_fill(padding, padding_idx),
+            padding_mask=padding,
+        )[-1]
+        return self.masked_lm.head(hidden)
 
     def blank_sentence(self, lengths: Tensor) -> Tensor:
         """Rows of ``<mask>``: Y_blank of Eq. 4. (B,) -> (B, T) int64."""
@@ -229,10 +181,8 @@ class SGAModel(BaseFairseqModel):
         """One iteration of mask-predict by the alignment unit; only masked positions are projected.
 
         Args:
-            tokens: (B, T) int64, ``<mask>`` at the masked positions.
+            tokens: (B, T) int64, ``<mask>`` at the masked positions; ``lengths`` (B,) tokens.
             masked: (B, T) bool, True = to be predicted; none in padding.
-            guidance: from :meth:`encode`.
-            lengths: (B,) int64, tokens a row holds.
 
         Returns:
             The best token of each of the N masked positions, (N,) int64, and its log-probability, (N,) nats.
@@ -252,127 +202,131 @@ class SGAModel(BaseFairseqModel):
 
     def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
         """Best token of every slot. hidden: (B, T, C)."""
-        return linear_best_path(hidden, self.masked_lm.output_weight, self.masked_lm.output_bias, lengths, self.blank)
+        return linear_best_path(hidden, *self.projection, lengths, self.blank)
 
     def forward(
         self,
         src_tokens: Tensor,
         src_lengths: Tensor,
-        reduce: Reduction,
+        targets: Tensor,
+        target_lengths: Tensor,
+        chunk_size: int = DEFAULT_CHUNK_SIZE,
         corrupt: Optional[Corruption] = None,
         unroll: int = 1,
-        prev_output_tokens: Optional[Tensor] = None,
-        masked: Optional[MaskedTargets] = None,
-    ) -> Dict[str, Tensor]:
-        """The losses of a batch (Eq. 7); the output projection happens inside ``reduce``, never as B x T x V.
+        masked: Optional[Tensor] = None,
+        **masked_options: Any,
+    ) -> Tuple[Dict[str, Tensor], Optional[Tensor]]:
+        """The losses of a batch (Eq. 7). The output projection runs in here, in chunks, never as B x T x V.
 
         Args:
-            src_tokens: (B, S) int64.
-            src_lengths: (B,) int64.
-            reduce: the criterion's loss on (hidden, weight, bias, lengths, want best).
-            corrupt: noise on the denoiser's input; none when None.
+            src_tokens: (B, S) int64; ``src_lengths`` (B,).
+            targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,).
+            chunk_size: vocabulary rows projected at a time by CTC.
+            corrupt: noise on the denoiser's input.
             unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1).
-            prev_output_tokens: ignored, part of fairseq's batches.
-            masked: the targets, with ``--alignment mask_predict`` and only there.
+            masked: (B, U) bool, True = to be predicted; with ``--alignment mask_predict`` and only there.
+            masked_options: of :meth:`masked_losses`.
 
         Returns:
-            ``alignment``, with mask-predict ``length``, with a denoiser ``denoising`` (mean over the steps): (B,) nats each.
+            The losses by name, (B,) nats each: ``alignment``, with a denoiser ``denoising`` (mean over the steps), and those of
+            :meth:`masked_losses`; the CTC slots of each sentence, (B,), None where there are none.
         """
-        assert (masked is None) == (self.length_predictor is None)
         guidance = self.encode(src_tokens)
-        if masked is not None:
-            lengths = self.slot_lengths(masked.lengths.clamp(min=1))  # without a token: slots that are all blank
-            losses, tokens = self._masked_losses(guidance, masked)
+        slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
+        ctc = self._ctc(slots, targets, target_lengths, chunk_size)
+        if masked is None:
+            loss, path = ctc(self.align(guidance, slots), want_best=self.has_denoiser)
+            losses, tokens = {"alignment": loss}, None if path is None else self.denoiser_input(path)
         else:
-            lengths = self.slot_lengths(src_lengths)
-            losses, tokens = self._ctc_losses(guidance, lengths, reduce)
+            losses, tokens = self.masked_losses(guidance, targets, target_lengths, masked, **masked_options)
         if self.has_denoiser:
-            assert tokens is not None
-            losses["denoising"] = self._denoising_loss(tokens, guidance, lengths, reduce, corrupt, unroll)
-        return losses
+            losses["denoising"] = self._denoising_loss(tokens, guidance, slots, ctc, corrupt, unroll)
+        return losses, slots if self.has_denoiser or masked is None else None
 
-    def _ctc_losses(
-        self, guidance: Guidance, lengths: Tensor, reduce: Reduction
-    ) -> Tuple[Dict[str, Tensor], Optional[Tensor]]:
-        """Loss 1 by CTC, and what the denoiser reads, if there is one."""
-        weight, bias = self.masked_lm.output_weight, self.masked_lm.output_bias
-        loss, path = reduce(self.align(guidance, lengths), weight, bias, lengths, self.has_denoiser)
-        return {"alignment": loss}, None if path is None else self.denoiser_input(path)
+    def _ctc(self, slots: Tensor, targets: Tensor, target_lengths: Tensor, chunk_size: int) -> CTC:
+        """CTC against the targets of a batch."""
+        weight, bias = self.projection
+        return partial(
+            linear_ctc_with_best,
+            weight=weight,
+            bias=bias,
+            targets=targets,
+            input_lengths=slots,
+            target_lengths=target_lengths,
+            blank=self.blank,
+            chunk_size=chunk_size,
+        )
 
-    def _masked_losses(self, guidance: Guidance, masked: MaskedTargets) -> Tuple[Dict[str, Tensor], Optional[Tensor]]:
-        """Loss 1 by mask-predict, loss of the length, and what the denoiser reads."""
+    def masked_losses(
+        self,
+        guidance: Guidance,
+        targets: Tensor,
+        lengths: Tensor,
+        masked: Tensor,
+        label_smoothing: float = 0.0,
+        read_all: bool = False,
+    ) -> Tuple[Dict[str, Tensor], Tensor]:
+        """Loss 1 by mask-predict, and the loss of the length.
+
+        Args:
+            targets: (B, U) int64, right-padded; ``lengths`` (B,).
+            masked: (B, U) bool, True = to be predicted.
+            label_smoothing: of the masked tokens' cross-entropy, in [0, 1).
+            read_all: the denoiser reads the best token at every position, not at the masked ones alone.
+
+        Returns:
+            ``alignment``, ``length`` and, with smoothing, ``alignment_nll`` (without gradient, no part of the total), (B,) nats
+            each; what the denoiser reads, (B, upsample U).
+        """
         assert self.length_predictor is not None and guidance.length_log_probs is not None
         longest = self.length_predictor.max_length
-        if masked.tokens.size(1) > longest:
+        if targets.size(1) > longest:
             raise ValueError(
-                f"target of {masked.tokens.size(1)} tokens: --alignment mask_predict has lengths 1 to {longest} (positions of the "
+                f"target of {targets.size(1)} tokens: --alignment mask_predict has lengths 1 to {longest} (positions of the "
                 "masked LM / --ctc-upsample); give --max-target-positions and --skip-invalid-size-inputs-valid-test, or cut it"
             )
-        hidden = self.run_unit(masked.tokens, masked.lengths.clamp(min=1), self.alignment_prompts, guidance)
-        loss, tokens = masked.reduce(hidden, self.masked_lm.output_weight, self.masked_lm.output_bias)
-        losses = {"alignment": loss, "length": length_nll(guidance.length_log_probs, masked.lengths)}
-        return losses, self.duplicate(tokens)
+        (weight, bias), pad = self.projection, self.masked_lm.sizes.padding_idx
+        outside = lengths_to_padding_mask(lengths, targets.size(1))
+        tokens = targets.masked_fill(masked | outside, self.mask)
+        hidden = self.run_unit(tokens, lengths.clamp(min=1), self.alignment_prompts, guidance)
+        read = ~outside if read_all else masked
+        labels = targets.masked_fill(~read, pad)
+        found = linear_token_losses(hidden, weight, bias, labels, label_smoothing, ignore_index=pad, want_best=True)
+        assert found.best is not None
+        losses = {"alignment": found.nll.masked_fill(~masked, 0.0).sum(dim=1)}
+        if label_smoothing:
+            smoothed = label_smoothed(found.nll, found.smooth, label_smoothing, weight.size(0))
+            losses["alignment_nll"] = losses["alignment"].detach()
+            losses["alignment"] = smoothed.masked_fill(~masked, 0.0).sum(dim=1)
+        losses["length"] = length_nll(guidance.length_log_probs, lengths)
+        return losses, self.duplicate(torch.where(read, found.best, tokens))
 
     def _denoising_loss(
         self,
-        tokens: Tensor,
+        tokens: Optional[Tensor],
         guidance: Guidance,
-        lengths: Tensor,
-        reduce: Reduction,
+        slots: Tensor,
+        ctc: CTC,
         corrupt: Optional[Corruption],
         unroll: int,
     ) -> Tensor:
         """Loss 2; ``tokens`` are ids: nothing flows back through them, it reaches theta_s through the guidance. (B,) nats."""
-        weight, bias = self.masked_lm.output_weight, self.masked_lm.output_bias
+        assert tokens is not None
         steps: List[Tensor] = []
         for step in range(unroll):
-            tokens = corrupt(tokens, lengths) if corrupt is not None else tokens
-            loss, path = reduce(self.denoise(tokens, guidance, lengths), weight, bias, lengths, step + 1 < unroll)
+            tokens = corrupt(tokens, slots) if corrupt is not None else tokens
+            loss, path = ctc(self.denoise(tokens, guidance, slots), want_best=step + 1 < unroll)
             steps.append(loss)
             if path is not None:
                 tokens = self.denoiser_input(path)
         return torch.stack(steps).mean(dim=0)
 
-    def get_targets(self, sample: Dict[str, Any], net_output: Any) -> Tensor:
-        """The sample's targets. (B, S)."""
-        return sample["target"]
-
     def load_state_dict(self, state_dict: Dict[str, Tensor], strict: bool = True, **kwargs: Any) -> Any:
-        """Load the trained part; a checkpoint with the frozen weights brings their fingerprint along.
-
-        Raises:
-            ValueError: another ``--length-from`` than in training, or ``--ctc-upsample``, from which the lengths follow.
-        """
+        """Load the trained part; ValueError for another ``--length-from`` or number of lengths than in training."""
         if self.length_predictor is not None:
-            self.length_predictor.check_input(state_dict)
-        if self.length_predictor is not None and self.has_denoiser and "denoiser_prompts.key" in state_dict:
-            self.length_predictor.check_upsample(state_dict, self.upsample, self.masked_lm.sizes.max_positions)
-        markers = [key for key in state_dict if key.startswith("frozen." + MARKER)]
-        if len(markers) == 1 and not self.frozen.fingerprint:
-            self.frozen.fingerprint = markers[0][len("frozen." + MARKER) :]
+            upsample = self.upsample if self.has_denoiser and "denoiser_prompts.key" in state_dict else None
+            self.length_predictor.check_state(state_dict, upsample, self.masked_lm.sizes.max_positions)
         return super().load_state_dict(state_dict, strict, **kwargs)
 
 
-def record_sizes(cfg: Any, model: SGAModel) -> None:
-    """Write the frozen model's sizes into the config, so that a checkpoint tells what it needs."""
-    with open_dict(cfg) if OmegaConf.is_config(cfg) else _nothing():
-        for name, option in SIZE_OPTIONS.items():
-            setattr(cfg, option, getattr(model.masked_lm.sizes, name))
-
-
-class _nothing:
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: Any) -> None:
-        return None
-
-
-def _register(name: str, defaults: Dict[str, int]) -> None:
-    @register_model_architecture("sga", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    _register(_name, _defaults)
+register_architectures("sga", ARCHITECTURES)

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 
 from ... import checkpoints
 from ...modules.frozen import Frozen
-from ...modules.masked_lm import MaskedLM, MaskedLMSizes
+from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from .config import SIZE_OPTIONS, SGAConfig
 
 logger = logging.getLogger(__name__)

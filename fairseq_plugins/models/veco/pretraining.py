@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ...checkpoints.veco import MASK_ROW, marked_mask
 from ...checkpoints.vocabularies import MASK
-from ...modules.masked_lm import MaskedLMHead
+from ...modules.prefix_masked_lm import MaskedLMHead
 from .base import VECOBase
 from .state import check_tied_state
 

@@ -10,7 +10,7 @@ from omegaconf import II
 from torch import Tensor
 
 from ... import checkpoints
-from ...modules.masked_lm import MaskedLM, MaskedLMSizes
+from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 
 logger = logging.getLogger(__name__)
 

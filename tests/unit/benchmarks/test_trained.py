@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from benchmarks import results, trained
 from benchmarks.trained import Run, Source, System
 from fairseq_plugins.checkpoints import write_masked_lm
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import builders, nlu_builders
 
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.checkpoints import CheckpointError, fingerprint, load, read_masked_lm
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests.unit.checkpoints.builders import (
     SIZES,
     assert_same,

@@ -12,7 +12,7 @@ from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_l
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.veco_state import veco_state_from_folder
 from fairseq_plugins.models.nlu import load_text_encoder
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import nlu_builders, veco_files
 from tests.nlu_builders import HEADS, LAYERS, PAD, PIECES, WIDTH
 from tests.unit.checkpoints import builders as masked_lms

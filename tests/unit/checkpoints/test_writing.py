@@ -7,7 +7,7 @@ import safetensors.torch
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, atomic_path, fingerprint, read_masked_lm, write_masked_lm
-from fairseq_plugins.modules.masked_lm import MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLMSizes
 from tests.unit.checkpoints.builders import SIZES, assert_same, masked_lm_tensors
 
 TENSORS = masked_lm_tensors()

@@ -1,52 +1,51 @@
 """sga_mask_predict: masks, the three losses against a materialised computation, what is detached, what is refused."""
 
 import math
-from typing import Any, Dict, List, Optional, Tuple
+from contextlib import nullcontext
 
 import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.logging import metrics
-from torch import Tensor
+from omegaconf import OmegaConf
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.criterions.sga_mask_predict import SGAMaskPredictConfig, SGAMaskPredictCriterion
-from fairseq_plugins.models.sga import SGAModel
 from fairseq_plugins.ops.mask_predict import draw_masks
 from tests import builders
 
 SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
 
 
-def criterion(task: Any = None, **options: Any) -> SGAMaskPredictCriterion:
+def criterion(task=None, **options):
     """With a sum over tokens unless told otherwise."""
     cfg = SGAMaskPredictConfig(**{"sentence_avg": False, **options})
     return SGAMaskPredictCriterion(builders.task() if task is None else task, cfg)
 
 
 @pytest.fixture
-def model(device: torch.device) -> SGAModel:
+def model(device):
     """Three units and a length predictor, float64, evaluation mode."""
     return builders.sga_model(alignment="mask_predict").double().to(device)
 
 
-def _sample(device: torch.device, targets: Optional[List[int]] = None) -> Any:
+def _sample(device, targets=None):
     rows = builders.source_rows(SOURCES), builders.target_rows(TARGETS if targets is None else targets)
     return builders.to_device(builders.batch(*rows, extra=1), device)
 
 
-def _run(model: SGAModel, sample: Any, seed: int = 3, **options: Any) -> Any:
+def _run(model, sample, seed=3, **options):
     torch.manual_seed(seed)
     return criterion(**options)(model, sample)
 
 
-def _masks(seed: int, device: torch.device, targets: List[int] = TARGETS) -> Tensor:
+def _masks(seed, device, targets=TARGETS):
     """What the criterion draws after the same seed."""
     torch.manual_seed(seed)
     return draw_masks(torch.tensor(targets, device=device), max(max(targets), 1))
 
 
-def _materialised(model: SGAModel, sample: Any, masks: Tensor, upsample: int = 2) -> Tuple[Tensor, Tensor, Tensor]:
+def _materialised(model, sample, masks, upsample=2):
     """The three losses by torch over whole softmaxes, sentence by sentence."""
     results = []
     for row, mask in enumerate(masks):
@@ -56,7 +55,7 @@ def _materialised(model: SGAModel, sample: Any, masks: Tensor, upsample: int = 2
         mask, size = mask[: len(target)], target.new_tensor([len(target)])
         guidance = model.encode(source)
 
-        def logits(hidden: Tensor) -> Tensor:
+        def logits(hidden):
             return F.linear(hidden, model.masked_lm.output_weight, model.masked_lm.output_bias)
 
         read = torch.where(mask, torch.full_like(target, builders.MASK), target)
@@ -72,9 +71,7 @@ def _materialised(model: SGAModel, sample: Any, masks: Tensor, upsample: int = 2
 
 
 @pytest.mark.parametrize("seed", [3, 4])
-def test_losses_and_gradients_equal_a_materialised_computation(
-    model: SGAModel, seed: int, device: torch.device
-) -> None:
+def test_losses_and_gradients_equal_a_materialised_computation(model, seed, device):
     """Eq. 7 and the length, in float64, for every trained parameter."""
     sample = _sample(device)
     loss, size, logged = _run(model, sample, seed)
@@ -93,115 +90,7 @@ def test_losses_and_gradients_equal_a_materialised_computation(
     assert logged["unalignable"] == 0
 
 
-def test_masks_of_the_sentences_have_uniform_sizes(model: SGAModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1 .. N equally often, N without </s>, seen in what the alignment unit reads."""
-    seen: List[Tensor] = []
-
-    def forward(self: Any, **inputs: Any) -> Dict[str, Tensor]:
-        seen.append(inputs["masked"].tokens)
-        assert inputs["masked"].lengths.tolist() == [4] * 500
-        return {"alignment": torch.zeros(500)}
-
-    monkeypatch.setattr(SGAModel, "forward", forward)
-    sample = builders.batch(builders.source_rows([3] * 500), builders.target_rows([4] * 500))
-    for _ in range(4):
-        criterion()(model, sample)
-    tokens = torch.cat(seen)
-    targets = sample["target"][:, :4].repeat(4, 1)
-    masked = tokens == builders.MASK
-    assert torch.equal(tokens[~masked], targets[~masked])
-    shares = torch.bincount(masked.sum(dim=1), minlength=5).float() / len(tokens)
-    assert shares[0] == 0
-    assert bool(((shares[1:] - 0.25).abs() < 0.035).all()), shares
-
-
-def test_the_denoiser_reads_predictions_and_nothing_flows_back(model: SGAModel, device: torch.device) -> None:
-    """Loss 2 trains theta_s and theta_d; theta_a and the length predictor get exactly nothing."""
-    sample, seen = _sample(device), []
-    original = model.denoise
-
-    def denoise(tokens: Tensor, guidance: Any, lengths: Tensor) -> Tensor:
-        seen.append(tokens)
-        return original(tokens, guidance, lengths)
-
-    model.denoise = denoise
-    targets, lengths = criterion()._targets(sample["target"])
-    masks = torch.tensor([[1, 0, 1, 1], [0, 1, 0, 0], [1, 1, 1, 0]], device=device).bool()
-    made = criterion()._masked_targets(targets, lengths, masks, [])
-    slots: List[Tensor] = []
-    losses = model(**sample["net_input"], reduce=criterion()._ctc(model, targets, lengths, slots), masked=made)
-    read = seen[0].view(3, 4, 2)
-    assert torch.equal(read[..., 0], read[..., 1])
-    inside = torch.arange(4, device=device) < lengths[:, None]
-    assert torch.equal(read[..., 0][inside & ~masks], targets[inside & ~masks])
-    assert bool((read[..., 0][masks] != targets[masks]).any()), "predictions, not the answers"
-    assert bool((read[..., 0][masks] != builders.MASK).any())
-    losses["denoising"].sum().backward()
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            reached = parameter.grad is not None and bool((parameter.grad != 0).any())
-            assert reached != name.startswith(("alignment_prompts", "length_predictor")), name
-
-
-def test_later_steps_of_the_denoiser_are_trained_on_its_own_output(
-    model: SGAModel, monkeypatch: pytest.MonkeyPatch, device: torch.device
-) -> None:
-    """--denoise-unroll, as the passes of decoding: the duplicated tokens first, then what the pass before wrote."""
-    sample, read, written = _sample(device), [], []
-    original = model.denoise
-
-    def denoise(tokens: Tensor, guidance: Any, lengths: Tensor) -> Tensor:
-        hidden = original(tokens, guidance, lengths)
-        read.append(tokens)
-        written.append(model.best_path(hidden, lengths).tokens)
-        return hidden
-
-    single = [_run(model, sample)[2]["denoising_loss"]]
-    monkeypatch.setattr(model, "denoise", denoise)
-    losses = [_run(model, sample, denoise_unroll=steps)[2]["denoising_loss"] for steps in (1, 2, 3)]
-    torch.testing.assert_close(losses[0], single[0])
-    one, two, three = read[:1], read[1:3], read[3:]
-    assert (
-        torch.equal(one[0][:, ::2], one[0][:, 1::2]) and torch.equal(one[0], two[0]) and torch.equal(one[0], three[0])
-    )
-    inside = torch.arange(8, device=device) < 2 * torch.tensor(TARGETS, device=device)[:, None]
-    for step, before in ((two[1], written[1]), (three[1], written[3]), (three[2], written[4])):
-        assert torch.equal(step[inside], before[inside])
-        assert not torch.equal(step[:, ::2], step[:, 1::2]), "no duplicated rows any more"
-    second, third = 2 * losses[1] - losses[0], 3 * losses[2] - 2 * losses[1]  # the mean over the steps
-    assert len({round(float(part), 6) for part in (losses[0], second, third)}) >= 2
-    assert float(second) > 0 and float(third) > 0
-
-
-def test_without_a_denoiser_there_are_two_losses(device: torch.device) -> None:
-    model = builders.sga_model(alignment="mask_predict", no_denoising=True).double().to(device)
-    loss, _, logged = _run(model, _sample(device))
-    assert "denoising_loss" not in logged
-    torch.testing.assert_close(loss.detach(), logged["alignment_loss"] + logged["length_loss"])
-
-
-def test_the_weight_of_the_length(model: SGAModel, device: torch.device) -> None:
-    sample = _sample(device)
-    loss, _, logged = _run(model, sample)
-    for weight in (0.0, 0.5):
-        other, _, same = _run(model, sample, length_loss_weight=weight)
-        torch.testing.assert_close(other, loss + (weight - 1) * logged["length_loss"])
-        torch.testing.assert_close(same["length_loss"], logged["length_loss"])
-
-
-def test_the_likelihood_is_logged_beside_a_smoothed_loss(model: SGAModel, device: torch.device) -> None:
-    """Validation losses of runs with and without smoothing are compared by it."""
-    sample = _sample(device)
-    _, _, plain = _run(model, sample)
-    _, _, smooth = _run(model, sample, label_smoothing=0.1)
-    assert "alignment_nll_loss" not in plain
-    torch.testing.assert_close(smooth["alignment_nll_loss"], plain["alignment_loss"])
-    assert abs(float(smooth["alignment_loss"]) - float(plain["alignment_loss"])) > 0.01
-    for name in ("length_loss", "denoising_loss"):
-        assert float(smooth[name]) == float(plain[name])
-
-
-def test_a_batch_without_a_mask_has_no_alignment_loss(model: SGAModel, device: torch.device) -> None:
+def test_a_batch_without_a_mask_has_no_alignment_loss(model, device):
     """A ratio leaves short sentences without a mask, at times all of a small batch."""
     sample = builders.to_device(builders.batch(builders.source_rows([4]), builders.target_rows([1])), device)
     counts = set()
@@ -216,46 +105,8 @@ def test_a_batch_without_a_mask_has_no_alignment_loss(model: SGAModel, device: t
     assert counts == {0, 1}
 
 
-def test_options_of_the_denoiser_are_named_where_there_is_none(caplog: pytest.LogCaptureFixture) -> None:
-    task = builders.task()
-    task.has_denoiser = False
-    criterion(task, denoise_all_positions=True, denoise_unroll=2, label_smoothing=0.1)
-    assert [record.getMessage().split()[0] for record in caplog.records] == [
-        "--denoise-unroll",
-        "--denoise-all-positions",
-    ]
-
-
-def test_noise_acts_in_training_only_and_follows_the_seed(model: SGAModel, device: torch.device) -> None:
-    sample = _sample(device)
-    clean = _run(model, sample)[0]
-    torch.testing.assert_close(_run(model, sample, denoise_noise=1.0)[0], clean)
-    model.train()
-    noisy = _run(model, sample, denoise_noise=1.0)[2]
-    assert float(noisy["loss"]) == float(_run(model, sample, denoise_noise=1.0)[2]["loss"])
-    still = _run(model, sample, denoise_noise=0.0)[2]
-    assert float(noisy["alignment_loss"]) == float(still["alignment_loss"])
-    assert abs(float(noisy["denoising_loss"]) - float(still["denoising_loss"])) > 1e-3
-
-
-def test_losses_add_up_over_batches_whatever_the_padding(model: SGAModel, device: torch.device) -> None:
-    """The same masks for a sentence alone and in the batch: --update-freq and processes sum losses and sizes."""
-    sample, masks = _sample(device), _masks(3, device)
-    whole = _materialised(model, sample, masks)
-    made = criterion()
-    targets, lengths = made._targets(sample["target"])
-    slots: List[Tensor] = []
-    masked = made._masked_targets(targets, lengths, masks, [])
-    losses = model(**sample["net_input"], reduce=made._ctc(model, targets, lengths, slots), masked=masked)
-    for name, part in zip(("alignment", "length", "denoising"), whole):
-        torch.testing.assert_close(losses[name], part, rtol=1e-10, atol=1e-10)
-    assert slots[0].tolist() == [8, 4, 6]
-
-
 @pytest.mark.parametrize("targets", [[0, 3, 2], [0, 0, 0]])
-def test_sentences_without_target_tokens_have_a_denoising_loss_only(
-    model: SGAModel, targets: List[int], device: torch.device
-) -> None:
+def test_sentences_without_target_tokens_have_a_denoising_loss_only(model, targets, device):
     sample = _sample(device, targets)
     loss, size, logged = _run(model, sample)
     assert size == sum(targets)
@@ -268,7 +119,7 @@ def test_sentences_without_target_tokens_have_a_denoising_loss_only(
         assert float(logged["denoising_loss"]) > 0
 
 
-def test_a_target_longer_than_the_lengths_is_refused(device: torch.device) -> None:
+def test_a_target_longer_than_the_lengths_is_refused(device):
     """20 tokens have 40 slots, as many as positions."""
     model, task = builders.sga_model(alignment="mask_predict").to(device), builders.task()
     fits = builders.to_device(builders.batch(builders.source_rows([4]), builders.target_rows([20])), device)
@@ -278,42 +129,113 @@ def test_a_target_longer_than_the_lengths_is_refused(device: torch.device) -> No
         criterion(task)(model, long)
 
 
-def test_wrong_options_are_named() -> None:
-    for weight in (-0.5, math.nan, math.inf):
-        with pytest.raises(ValueError, match=f"--length-loss-weight must be 0 or more; got {weight}"):
-            criterion(length_loss_weight=weight)
-    for option, value, valid in (
-        ("label_smoothing", 1.0, r"\[0, 1\)"),
-        ("label_smoothing", -0.1, r"\[0, 1\)"),
-        ("label_smoothing", math.nan, r"\[0, 1\)"),
-        ("min_mask_ratio", 1.5, r"\[0, 1\]"),
-        ("min_mask_ratio", -0.1, r"\[0, 1\]"),
-        ("min_mask_ratio", math.nan, r"\[0, 1\]"),
-        ("denoise_noise", 2.0, r"\[0, 1\]"),
+def _read(model, monkeypatch, sample, **options):
+    """What the denoiser reads and writes in each step, and what is logged."""
+    read, written, original = [], [], model.denoise
+
+    def denoise(tokens, guidance, lengths):
+        hidden = original(tokens, guidance, lengths)
+        read.append(tokens)
+        written.append(model.best_path(hidden, lengths).tokens)
+        return hidden
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "denoise", denoise)
+        return read, written, _run(model, sample, **options)
+
+
+def test_the_denoiser_reads_predictions_and_then_its_own_output(model, monkeypatch, device):
+    """Each token twice: the truth where nothing was masked, unless all positions are read; loss 2 trains no theta_a."""
+    sample, masks = _sample(device), _masks(3, device)
+    targets, inside = (
+        sample["target"][:, :4],
+        torch.arange(4, device=device) < torch.tensor(TARGETS, device=device)[:, None],
+    )
+    read, written, (_, _, logged) = _read(model, monkeypatch, sample, denoise_unroll=3, length_loss_weight=0.0)
+    first = read[0].view(3, 4, 2)
+    assert torch.equal(first[..., 0], first[..., 1])
+    first = first[..., 0]
+    assert torch.equal(first[inside & ~masks], targets[inside & ~masks])
+    assert bool((first[masks] != targets[masks]).any()), "predictions, not the answers"
+    slots = inside.repeat_interleave(2, dim=1)
+    for before, after in zip(written, read[1:]):
+        assert torch.equal(after[slots], before[slots])
+    everywhere = _read(model, monkeypatch, sample, denoise_all_positions=True)[0][0].view(3, 4, 2)[..., 0]
+    assert torch.equal(everywhere[masks], first[masks])
+    assert bool((everywhere[inside & ~masks] != targets[inside & ~masks]).any())
+    lengths = torch.tensor(TARGETS, device=device)
+    losses, _ = model(
+        **{k: v for k, v in sample["net_input"].items() if k.startswith("src")},
+        targets=targets,
+        target_lengths=lengths,
+        masked=masks,
+    )
+    losses["denoising"].sum().backward()
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            reached = parameter.grad is not None and bool((parameter.grad != 0).any())
+            assert reached != name.startswith(("alignment_prompts", "length_predictor")), name
+
+
+def test_what_is_summed_and_logged(model, device):
+    """Weight of the length, likelihood beside a smoothed loss, noise in training alone, no third loss without denoiser."""
+    sample = _sample(device)
+    loss, _, plain = _run(model, sample)
+    for weight in (0.0, 0.5):
+        other, _, same = _run(model, sample, length_loss_weight=weight)
+        torch.testing.assert_close(other, loss + (weight - 1) * plain["length_loss"])
+        torch.testing.assert_close(same["length_loss"], plain["length_loss"])
+    total, _, smooth = _run(model, sample, label_smoothing=0.1, denoise_noise=1.0)
+    assert "alignment_nll_loss" not in plain
+    torch.testing.assert_close(smooth["alignment_nll_loss"], plain["alignment_loss"])
+    assert abs(float(smooth["alignment_loss"]) - float(plain["alignment_loss"])) > 0.01
+    assert float(smooth["denoising_loss"]) == float(plain["denoising_loss"])
+    parts = [smooth[f"{name}_loss"] for name in ("alignment", "length", "denoising")]
+    torch.testing.assert_close(total.detach(), torch.stack(parts).sum())
+    short = builders.sga_model(alignment="mask_predict", no_denoising=True, ctc_upsample=1).double().to(device)
+    repeated = builders.batch(builders.source_rows([4]), [torch.tensor([9, 9, 9, builders.EOS])])
+    loss, _, logged = _run(short, builders.to_device(repeated, device))
+    assert "denoising_loss" not in logged and logged["unalignable"] == 0
+    torch.testing.assert_close(loss.detach(), logged["alignment_loss"] + logged["length_loss"])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "valid"),
+    [
+        ("length_loss_weight", -0.5, "must be 0 or more"),
+        ("length_loss_weight", math.nan, "must be 0 or more"),
+        ("length_loss_weight", math.inf, "must be 0 or more"),
+        *(("label_smoothing", value, r"must lie in \[0, 1\)") for value in (1.0, -0.1, math.nan)),
+        *(("min_mask_ratio", value, r"must lie in \[0, 1\]") for value in (1.5, -0.1, math.nan)),
+        ("denoise_noise", 2.0, r"must lie in \[0, 1\]"),
+    ],
+)
+def test_wrong_options_are_named(option, value, valid):
+    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} {valid}; got {value}"):
+        criterion(**{option: value})
+
+
+def test_criterion_and_model_must_agree(model, device):
+    """By the options of the command, before anything is read; by the model at the first batch."""
+    words = {
+        "ctc": "sga_ctc trains.*--alignment ctc.*mask_predict.*--criterion sga_mask_predict",
+        "mask_predict": "sga_mask_predict trains.*--alignment mask_predict.*--criterion sga_ctc",
+    }
+    options = {"sentence_avg": False}
+    for kind, cfg, name, other in (
+        (SGACTCCriterion, SGACTCConfig(**options), "ctc", model),
+        (SGAMaskPredictCriterion, SGAMaskPredictConfig(**options), "mask_predict", builders.sga_model().to(device)),
     ):
-        with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} must lie in {valid}; got {value}"):
-            criterion(**{option: value})
+        with pytest.raises(ValueError, match=words[name]):
+            kind(builders.task(), cfg)(other, _sample(device))
+        for arch in ({"alignment": "ctc"}, {"alignment": "mask_predict"}, {"_name": "nat_ctc"}):
+            whole = OmegaConf.create({"model": arch, "criterion": {**vars(cfg), **options}})
+            fits = arch.get("alignment", "ctc") == name
+            with nullcontext() if fits else pytest.raises(ValueError, match=words[name]):
+                kind(builders.task(), whole.criterion)
 
 
-def test_criterion_and_model_must_agree(model: SGAModel, device: torch.device) -> None:
-    """As soon as the criterion is built where the task has built the model; at the first batch otherwise."""
-    task = builders.task()
-    ctc = SGACTCConfig(sentence_avg=False)
-    task.alignment = "mask_predict"
-    assert criterion(task).alignment == "mask_predict"
-    with pytest.raises(ValueError, match="sga_ctc trains.*--alignment ctc.*mask_predict.*--criterion sga_mask_predict"):
-        SGACTCCriterion(task, ctc)
-    task.alignment = "ctc"
-    SGACTCCriterion(task, ctc)
-    with pytest.raises(ValueError, match="sga_mask_predict trains.*--alignment mask_predict.*--criterion sga_ctc"):
-        criterion(task)
-    with pytest.raises(ValueError, match="--criterion sga_mask_predict"):
-        SGACTCCriterion(builders.task(), ctc)(model, _sample(device))
-    with pytest.raises(ValueError, match="--criterion sga_ctc"):
-        criterion()(builders.sga_model().to(device), _sample(device))
-
-
-def test_metrics_are_bits_of_their_own_units(model: SGAModel, device: torch.device) -> None:
+def test_metrics_are_bits_of_their_own_units(model, device):
     logs = [_run(model, _sample(device), seed, label_smoothing=0.1)[2] for seed in (3, 4)]
     with metrics.aggregate(new_root=True) as aggregated:
         SGAMaskPredictCriterion.reduce_metrics(logs)
@@ -323,4 +245,3 @@ def test_metrics_are_bits_of_their_own_units(model: SGAModel, device: torch.devi
         expected = sum(float(log[key]) for log in logs) / sum(log[unit] for log in logs) / math.log(2)
         assert float(found[key]) == pytest.approx(expected, abs=1e-3)
     assert found["unalignable"] == 0
-    assert SGAMaskPredictCriterion.logging_outputs_can_be_summed()

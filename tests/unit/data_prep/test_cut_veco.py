@@ -14,7 +14,7 @@ from data_prep import cut_vocabulary as verb
 from data_prep.io import read_json
 from fairseq_plugins.checkpoints import load, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import nlu_builders, veco_files
 from tests.nlu_builders import PIECES
 from tests.unit.checkpoints import builders as masked_lms

@@ -12,7 +12,7 @@ from data_prep.toy.corpus import generate
 from examples import export_masked_lm
 from examples.sga import results
 from fairseq_plugins import checkpoints
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 FOLDER = EXAMPLES / "quickstart" / "masked_lm"

@@ -1,11 +1,11 @@
 """Decoding: per-sentence stopping, batch = single, options, hypotheses, errors."""
 
-from typing import Any, Dict, List, Sequence
+from argparse import Namespace
+from typing import List
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
 from fairseq_plugins.models.sga import SGAModel
@@ -22,18 +22,18 @@ class Countdown(SGAModel):
     lowers the first slot by one down to FLOOR. So pass k + 1 is the first that changes nothing.
     """
 
-    def reset(self) -> None:
+    def reset(self):
         """Forget the passes seen."""
         self.rows: List[int] = []
 
-    def align(self, guidance: Any, lengths: Tensor) -> Tensor:
+    def align(self, guidance, lengths):
         """One-hot rows of the first output."""
         tokens = torch.full((lengths.size(0), int(lengths.max())), self.blank, device=lengths.device)
         tokens[:, 0] = self.starts
         tokens[:, 2:4], tokens[:, 5] = 5, 6
         return F.one_hot(tokens, builders.VOCAB).double()
 
-    def denoise(self, tokens: Tensor, guidance: Any, lengths: Tensor) -> Tensor:
+    def denoise(self, tokens, guidance, lengths):
         """One-hot rows, the first slot lowered by one."""
         self.rows.append(tokens.size(0))
         assert guidance.padding_mask.size(0) == guidance.prefix[0][0].size(0) == lengths.size(0) == tokens.size(0)
@@ -43,14 +43,14 @@ class Countdown(SGAModel):
         tokens[:, 0] = (tokens[:, 0] - 1).clamp(min=FLOOR)
         return F.one_hot(tokens, builders.VOCAB).double()
 
-    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
+    def best_path(self, hidden, lengths):
         """The one-hot's token; log-probability -0.5 in every slot."""
         padding = torch.arange(hidden.size(1), device=hidden.device) >= lengths[:, None]
         tokens = hidden.argmax(-1).masked_fill(padding, self.blank)
         return BestPath(tokens, tokens, torch.full(tokens.shape, -0.5, device=hidden.device).masked_fill(padding, 0.0))
 
 
-def countdown(passes: Sequence[int], device: torch.device) -> Any:
+def countdown(passes, device):
     """Model and sample; sentence k has its own length."""
     model = builders.sga_model().to(device)
     model.__class__ = Countdown
@@ -60,71 +60,14 @@ def countdown(passes: Sequence[int], device: torch.device) -> Any:
     return model, builders.to_device(builders.batch(builders.source_rows(lengths)), device)
 
 
-def generator(max_iter: int = 9, **options: bool) -> SGAGenerator:
+def generator(max_iter=9, **options):
     """With the tiny dictionary."""
     return SGAGenerator(builders.dictionary(), IterationOptions(max_iter=max_iter, **options))
 
 
-def _tokens(hypotheses: List[List[Dict[str, Any]]]) -> List[List[int]]:
+def _tokens(hypotheses):
     assert all(len(sentence) == 1 for sentence in hypotheses)
     return [sentence[0]["tokens"].tolist() for sentence in hypotheses]
-
-
-def test_each_sentence_stops_when_its_own_output_no_longer_changes(device: torch.device) -> None:
-    passes = [2, 0, 4, 1, 0]
-    model, sample = countdown(passes, device)
-    hypotheses = generator().generate([model], sample)
-    assert [h[0]["steps"] for h in hypotheses] == [count + 1 for count in passes]
-    assert _tokens(hypotheses) == [[FLOOR, 5, 6]] * 5
-    # Pass 1: all; then those that still changed.
-    assert model.rows == [5, 3, 2, 1, 1]
-
-
-@pytest.mark.parametrize("max_iter", [1, 2, 3])
-def test_max_iter_bounds_the_passes(max_iter: int, device: torch.device) -> None:
-    passes = [2, 0, 4, 1, 0]
-    model, sample = countdown(passes, device)
-    hypotheses = generator(max_iter).generate([model], sample)
-    assert [h[0]["steps"] for h in hypotheses] == [min(count + 1, max_iter) for count in passes]
-    assert _tokens(hypotheses) == [[FLOOR + max(0, count - max_iter), 5, 6] for count in passes]
-    assert model.rows == [5, 3, 2][:max_iter]
-
-
-def test_forced_passes_are_all_done(device: torch.device) -> None:
-    model, sample = countdown([2, 0, 4], device)
-    hypotheses = generator(3, adaptive=False).generate([model], sample)
-    assert [h[0]["steps"] for h in hypotheses] == [3, 3, 3]
-    assert _tokens(hypotheses) == [[FLOOR, 5, 6], [FLOOR, 5, 6], [FLOOR + 1, 5, 6]]
-    assert model.rows == [3, 3, 3]
-
-
-def test_history_holds_the_output_after_every_pass(device: torch.device) -> None:
-    passes = [2, 0, 4]
-    model, sample = countdown(passes, device)
-    hypotheses = generator(3, retain_history=True).generate([model], sample)
-    for count, sentence in zip(passes, hypotheses):
-        history = [entry["tokens"].tolist() for entry in sentence[0]["history"]]
-        done = min(count + 1, 3)
-        assert history == [[FLOOR + max(0, count - step), 5, 6] for step in range(done + 1)]
-        assert history[-1] == sentence[0]["tokens"].tolist()
-    model.reset()
-    assert all("history" not in s[0] or not s[0]["history"] for s in generator(3).generate([model], sample))
-
-
-def test_no_pass_is_the_alignment_alone(device: torch.device) -> None:
-    model, sample = countdown([2, 0, 4], device)
-    hypotheses = generator(0).generate([model], sample)
-    assert model.rows == []
-    assert [h[0]["steps"] for h in hypotheses] == [0, 0, 0]
-    assert _tokens(hypotheses) == [[FLOOR + 2, 5, 6], [FLOOR, 5, 6], [FLOOR + 4, 5, 6]]
-
-
-def test_score_is_the_mean_log_probability_of_the_slots(device: torch.device) -> None:
-    model, sample = countdown([0, 1], device)
-    for sentence in generator().generate([model], sample):
-        hypothesis = sentence[0]
-        assert float(hypothesis["score"]) == pytest.approx(-0.5)
-        assert hypothesis["positional_scores"].tolist() == [-0.5] * len(hypothesis["tokens"])
 
 
 # ---- A real model. ----
@@ -132,20 +75,20 @@ def test_score_is_the_mean_log_probability_of_the_slots(device: torch.device) ->
 LENGTHS = [7, 4, 6, 5, 9, 3]
 
 
-def _random_model(device: torch.device, **options: Any) -> SGAModel:
+def _random_model(device, **options):
     """Random weights with a likely blank: sentences converge after different numbers of passes."""
     lm = builders.masked_lm(5)
     lm.lm_head.bias.data[builders.BOS] += 2.0
     return builders.sga_model(lm, seed=6, **options).double().to(device)
 
 
-def _decode(model: SGAModel, rows: List[Tensor], device: torch.device, extra: int = 0, **options: Any) -> Any:
+def _decode(model, rows, device, extra=0, **options):
     sample = builders.to_device(builders.batch(rows, extra=extra), device)
     return generator(**options).generate([model], sample)
 
 
 @pytest.mark.parametrize("options", [{}, {"fill_blanks": True}, {"no_denoising": True}, {"ctc_upsample": 3}])
-def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options: Dict[str, Any], device: torch.device) -> None:
+def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options, device):
     model, rows = _random_model(device, **options), builders.source_rows(LENGTHS)
     together = _decode(model, rows, device)
     padded = _decode(model, rows[::-1], device, extra=3)[::-1]
@@ -166,7 +109,7 @@ def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options: Dict[str, A
             )
 
 
-def test_decoding_equals_a_plain_loop(device: torch.device) -> None:
+def test_decoding_equals_a_plain_loop(device):
     """T_0 from the alignment, T_i from T_(i-1), until nothing changes; then merge and drop blanks.
 
     The loop does all passes of a sentence whose outputs come in a cycle.
@@ -176,7 +119,7 @@ def test_decoding_equals_a_plain_loop(device: torch.device) -> None:
         guidance = model.encode(source[None].to(device))
         slots = model.slot_lengths(torch.tensor([len(source)], device=device))
 
-        def best(hidden: Tensor) -> Tensor:
+        def best(hidden):
             return F.linear(hidden, model.masked_lm.output_weight, model.masked_lm.output_bias).argmax(-1)
 
         tokens, steps = best(model.align(guidance, slots)), 0
@@ -198,7 +141,7 @@ def test_decoding_equals_a_plain_loop(device: torch.device) -> None:
     assert cycles, "a sentence of this test should go round"
 
 
-def test_nothing_but_blanks_is_an_empty_sentence_as_in_stock(device: torch.device) -> None:
+def test_nothing_but_blanks_is_an_empty_sentence_as_in_stock(device):
     """``</s>`` alone: fairseq's BLEU scorer crashes on a hypothesis without tokens."""
     lm = builders.masked_lm(5)
     lm.lm_head.bias.data[builders.BOS] += 100.0
@@ -209,18 +152,7 @@ def test_nothing_but_blanks_is_an_empty_sentence_as_in_stock(device: torch.devic
         assert bool(torch.as_tensor(hypothesis[0]["score"]).isfinite())
 
 
-def test_decoding_is_in_evaluation_mode_and_without_gradient(device: torch.device) -> None:
-    lm = builders.masked_lm(5, dropout=0.5, attention_dropout=0.5)
-    model = builders.sga_model(lm, frozen_options={"train_dropout": True}).to(device)
-    results = []
-    for _ in range(2):
-        model.train()
-        results.append(_decode(model, builders.source_rows([7, 5]), device))
-    assert _tokens(results[0]) == _tokens(results[1])
-    assert not torch.as_tensor(results[0][0][0]["score"]).requires_grad
-
-
-def test_errors_name_what_is_wrong(device: torch.device) -> None:
+def test_errors_name_what_is_wrong(device):
     model, sample = countdown([0], device)
     with pytest.raises(ValueError, match="one model.*2"):
         generator().generate([model, model], sample)
@@ -230,3 +162,36 @@ def test_errors_name_what_is_wrong(device: torch.device) -> None:
         generator().generate([model], sample, constraints=torch.zeros(1, 1, device=device))
     with pytest.raises(ValueError, match="--iter-decode-max-iter.*-1"):
         generator(-1)
+
+
+@pytest.mark.parametrize(
+    ("max_iter", "adaptive", "rows"),
+    [(9, True, [5, 3, 2, 1, 1]), (3, True, [5, 3, 2]), (1, True, [5]), (0, True, []), (3, False, [5, 5, 5])],
+)
+def test_each_sentence_stops_when_its_own_output_no_longer_changes(max_iter, adaptive, rows, device):
+    passes = [2, 0, 4, 1, 0]
+    model, sample = countdown(passes, device)
+    hypotheses = generator(max_iter, adaptive=adaptive, retain_history=True).generate([model], sample)
+    done = [min(count + 1, max_iter) if adaptive else max_iter for count in passes]
+    assert model.rows == rows
+    assert [h[0]["steps"] for h in hypotheses] == done
+    assert _tokens(hypotheses) == [[FLOOR + max(0, count - max_iter), 5, 6] for count in passes]
+    for count, steps, (hypothesis,) in zip(passes, done, hypotheses):
+        history = [entry["tokens"].tolist() for entry in hypothesis["history"]]
+        assert history == [[FLOOR + max(0, count - step), 5, 6] for step in range(steps + 1)]
+        assert float(hypothesis["score"]) == pytest.approx(-0.5)  # the mean over the slots
+        assert hypothesis["positional_scores"].tolist() == [-0.5] * len(hypothesis["tokens"])
+    assert "history" not in generator(1).generate([model], sample)[0][0]
+
+
+@pytest.mark.parametrize("alignment", ["ctc", "mask_predict"])
+def test_decoding_is_in_evaluation_mode_and_without_gradient(alignment, device):
+    lm = builders.masked_lm(5, dropout=0.5, attention_dropout=0.5)
+    model = builders.sga_model(lm, alignment=alignment, frozen_options={"train_dropout": True}).to(device)
+    sample, results = builders.to_device(builders.batch(builders.source_rows([7, 5])), device), []
+    for _ in range(2):
+        model.train()
+        made = builders.task().build_generator([model], Namespace(iter_decode_max_iter=9))
+        results.append(made.generate([model], sample))
+    assert _tokens(results[0]) == _tokens(results[1])
+    assert not torch.as_tensor(results[0][0][0]["score"]).requires_grad

@@ -9,7 +9,7 @@ PAD, EOS = 1, 2
 
 
 @pytest.mark.parametrize("left", [True, False])
-def test_rows_of_fillers_alone_are_counted_and_the_first_is_named(left: bool, device: torch.device) -> None:
+def test_rows_of_fillers_alone_are_counted_and_the_first_is_named(left, device):
     rows = torch.tensor([[5, 6, EOS], [7, EOS, PAD], [EOS, PAD, PAD], [9, EOS, PAD], [EOS, PAD, PAD]], device=device)
     rows = rows.flip(1) if left else rows
     refuse_empty_sources(rows[:2], (PAD, EOS), training=False)
@@ -19,7 +19,7 @@ def test_rows_of_fillers_alone_are_counted_and_the_first_is_named(left: bool, de
         refuse_empty_sources(rows, (9, PAD, EOS), training=False)
 
 
-def test_a_gpu_does_not_wait_in_training(device: torch.device) -> None:
+def test_a_gpu_does_not_wait_in_training(device):
     rows = torch.tensor([[EOS, PAD]], device=device)
     if device.type != "cpu":
         refuse_empty_sources(rows, (PAD, EOS), training=True)

@@ -1,9 +1,7 @@
 """Models that start from a pretrained file: a checkpoint of theirs makes it superfluous, whatever has become of the file."""
 
 from argparse import Namespace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Tuple
 
 import pytest
 import torch
@@ -14,12 +12,12 @@ from tests import adapter_builders, builders, deltalm_builders, nlu_builders, nl
 NLU = {"encoder_family": "xlmr", **nlu_models.SCRATCH}
 
 
-def one_dictionary(pieces: int = builders.PIECES) -> Any:
+def one_dictionary(pieces=builders.PIECES):
     symbols = builders.dictionary(pieces)
     return SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols)
 
 
-MODELS: Dict[str, Tuple[str, Callable[[], Namespace], Callable[[], Any]]] = {
+MODELS = {
     "deltalm": ("pretrained_deltalm_checkpoint", deltalm_builders.arguments, deltalm_builders.task),
     "deltalm_mlm": ("init_from_mlm", deltalm_builders.arguments, deltalm_builders.task),
     "from_xlmr": (
@@ -29,23 +27,19 @@ MODELS: Dict[str, Tuple[str, Callable[[], Namespace], Callable[[], Any]]] = {
     ),
     "adapter": ("adapter_backbone", lambda: adapter_builders.arguments(None), adapter_builders.task),
     "veco": ("init_from_mlm", veco_builders.arguments, veco_builders.task),
-    "nlu": (
-        "pretrained_encoder",
-        lambda: nlu_models.arguments(**NLU),
-        lambda: nlu_builders.task_of(nlu_models.PIECES),
-    ),
+    "nlu": ("pretrained_encoder", lambda: nlu_models.arguments(**NLU), lambda: nlu_builders.task_of(nlu_models.PIECES)),
 }
 """Name -> option of the file, the other options, what the task has."""
 
 
 @pytest.fixture(params=list(MODELS))
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def case(request, tmp_path):
     """How to build a model whose pretrained file is damaged, with further options."""
     option, options, task = MODELS[request.param]
     path = tmp_path / "pretrained.pt"
     path.write_bytes(b"no checkpoint")
 
-    def build(from_checkpoint: bool = False, **more: Any) -> Any:
+    def build(from_checkpoint=False, **more):
         args = options()
         for name, value in {option: str(path), **more}.items():
             setattr(args, name, value)
@@ -54,25 +48,25 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return SimpleNamespace(build=build, option="--" + option.replace("_", "-"), path=path)
 
 
-def test_training_reads_the_file(case: Any) -> None:
+def test_training_reads_the_file(case):
     with pytest.raises(ValueError, match=r"pretrained\.pt"):
         case.build()
 
 
-def compute(model: Any) -> Any:
+def compute(model):
     """Any forward: a model without values refuses before it looks at what it gets."""
     return model(src_tokens=torch.tensor([[5, 6, 2]]), src_lengths=torch.tensor([3]), prev_output_tokens=None)
 
 
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("purpose", ["decoding", "resuming"])
-def test_a_checkpoint_makes_it_superfluous(case: Any, tmp_path: Path, there: bool, purpose: str) -> None:
+def test_a_checkpoint_makes_it_superfluous(case, tmp_path, there, purpose):
     """Damaged or gone: nothing is computed before the checkpoint is loaded, everything afterwards."""
     if not there:
         case.path.unlink()
     run = tmp_path / "run"
     run.mkdir()
-    more: Dict[str, Any] = {"from_checkpoint": True}
+    more = {"from_checkpoint": True}
     if purpose == "resuming":
         more = {"save_dir": str(run), "restore_file": "checkpoint_last.pt"}
         torch.save({"model": {}, "args": Namespace(arch="any")}, run / "checkpoint_last.pt")

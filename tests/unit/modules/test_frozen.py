@@ -12,15 +12,16 @@ from fairseq_plugins.modules.frozen import Frozen
 class Model(nn.Module):
     """A trained layer over a frozen one."""
 
-    def __init__(self, fingerprint: str = "aa11", **options: bool) -> None:
+    def __init__(self, fingerprint="aa11", **options):
         super().__init__()
         module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.BatchNorm1d(4))
         self.frozen = Frozen(module, fingerprint, "weights of the test", **options)
         self.top = nn.Linear(4, 2)
 
 
-def test_no_gradient_reaches_the_weights_but_it_passes_through() -> None:
+def test_no_gradient_reaches_the_weights_but_it_passes_through():
     model = Model()
+    model.frozen.requires_grad_(True)  # frozen stays frozen
     assert [name for name, p in model.named_parameters() if p.requires_grad] == ["top.weight", "top.bias"]
     inputs = torch.randn(5, 3, requires_grad=True)
     model.eval()
@@ -29,15 +30,8 @@ def test_no_gradient_reaches_the_weights_but_it_passes_through() -> None:
     assert bool((inputs.grad != 0).any())
 
 
-def test_frozen_stays_frozen() -> None:
-    model = Model()
-    model.frozen.requires_grad_(True)
-    assert not any(parameter.requires_grad for parameter in model.frozen.parameters())
-    assert model.top.weight.requires_grad
-
-
 @pytest.mark.parametrize("wanted", [False, True])
-def test_training_mode_reaches_the_module_only_when_its_dropout_is_wanted(wanted: bool) -> None:
+def test_training_mode_reaches_the_module_only_when_its_dropout_is_wanted(wanted):
     model = Model(train_dropout=wanted)
     model.train()
     assert model.top.training
@@ -47,7 +41,7 @@ def test_training_mode_reaches_the_module_only_when_its_dropout_is_wanted(wanted
     assert not model.training
 
 
-def test_state_dict_holds_the_trained_part_and_an_empty_marker() -> None:
+def test_state_dict_holds_the_trained_part_and_an_empty_marker():
     state = Model().state_dict()
     markers = [name for name in state if not name.startswith("top.")]
     assert len(markers) == 1
@@ -56,7 +50,7 @@ def test_state_dict_holds_the_trained_part_and_an_empty_marker() -> None:
     assert sorted(set(state) - set(markers)) == ["top.bias", "top.weight"]
 
 
-def test_state_dict_loads_strictly_and_leaves_the_weights_alone() -> None:
+def test_state_dict_loads_strictly_and_leaves_the_weights_alone():
     first, second = Model(), Model()
     kept = copy.deepcopy({name: tensor.clone() for name, tensor in second.frozen.module.state_dict().items()})
     result = second.load_state_dict(first.state_dict(), strict=True)
@@ -67,7 +61,7 @@ def test_state_dict_loads_strictly_and_leaves_the_weights_alone() -> None:
         assert torch.equal(tensor, kept[name])
 
 
-def test_other_weights_are_refused_by_name() -> None:
+def test_other_weights_are_refused_by_name():
     state = Model("aa11").state_dict()
     with pytest.raises((ValueError, RuntimeError)) as error:
         Model("bb22").load_state_dict(state)
@@ -76,25 +70,20 @@ def test_other_weights_are_refused_by_name() -> None:
     assert "weights of the test" in str(error.value)
 
 
-def test_what_else_is_missing_is_still_an_error() -> None:
-    state = Model().state_dict()
-    del state["top.bias"]
-    with pytest.raises(RuntimeError, match="top.bias"):
-        Model().load_state_dict(state)
-    state = Model().state_dict()
-    state["other"] = torch.zeros(1)
-    with pytest.raises(RuntimeError, match="other"):
-        Model().load_state_dict(state)
-
-
-def test_a_state_dict_without_marker_is_refused() -> None:
+def test_a_state_dict_without_marker_is_refused():
     """Otherwise a checkpoint of unknown origin would load silently."""
     state = {name: tensor for name, tensor in Model().state_dict().items() if name.startswith("top.")}
-    with pytest.raises((ValueError, RuntimeError)):
+    with pytest.raises(RuntimeError, match="fingerprint.aa11"):
         Model().load_state_dict(state)
+    for change, word in (
+        ({"other": torch.zeros(1)}, "other"),
+        ({"frozen.module.0.weight": torch.zeros(4, 3)}, "0.bias"),
+    ):
+        with pytest.raises(RuntimeError, match=word):
+            Model().load_state_dict({**Model().state_dict(), **change})
 
 
-def test_saved_weights_are_in_the_state_dict_and_load() -> None:
+def test_saved_weights_are_in_the_state_dict_and_load():
     full, other = Model(save_weights=True), Model(save_weights=True)
     state = full.state_dict()
     assert "frozen.module.0.weight" in state
@@ -104,23 +93,9 @@ def test_saved_weights_are_in_the_state_dict_and_load() -> None:
     assert torch.equal(other.frozen.module[0].weight, full.frozen.module[0].weight)
 
 
-def test_partly_saved_weights_are_refused() -> None:
-    state = Model(save_weights=True).state_dict()
-    del state["frozen.module.0.weight"]
-    with pytest.raises((ValueError, RuntimeError), match="0.weight"):
-        Model(save_weights=True).load_state_dict(state)
-
-
-def test_copies_share_the_weights_and_own_the_trained_part() -> None:
+def test_copies_share_the_weights_and_own_the_trained_part():
     model = Model()
     twin = copy.deepcopy(model)
     assert twin.frozen.module[0].weight.data_ptr() == model.frozen.module[0].weight.data_ptr()
     assert twin.top.weight.data_ptr() != model.top.weight.data_ptr()
     assert sorted(twin.state_dict()) == sorted(model.state_dict())
-
-
-def test_moves_with_the_model() -> None:
-    """It is a child like any other: .to() and .half() reach it."""
-    model = Model().to(torch.float64)
-    assert model.frozen.module[0].weight.dtype == torch.float64
-    assert len(list(model.frozen.parameters())) == 4

@@ -10,25 +10,25 @@ TOKENS = {"de": 8, "en": 9, "fr": 7}
 
 
 @pytest.fixture
-def tags() -> LanguageTags:
+def tags():
     return LanguageTags(TOKENS, ["fr", "de"], 10, "decoder", "do something")
 
 
-def test_the_first_language_token_counts(tags: LanguageTags) -> None:
+def test_the_first_language_token_counts(tags):
     """Wherever it stands; what follows may hold any token."""
     found = tags(torch.tensor([[1, 1, 8, 5, 2], [7, 5, 8, 9, 1], [2, 8, 7, 5, 5]]))
     assert found.numbers.tolist() == [1, 0, 1]
     assert found.active.int().tolist() == [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]]
 
 
-def test_rows_without_a_language_that_counts(tags: LanguageTags) -> None:
+def test_rows_without_a_language_that_counts(tags):
     with pytest.raises(ValueError, match="decoder: a sentence has no language token, .*; do something"):
         tags(torch.tensor([[8, 5], [4, 5]]))
     with pytest.raises(ValueError, match="decoder: language 'en' has no adapters; this model has: fr, de"):
         tags(torch.tensor([[8, 5], [9, 5]]))
 
 
-def test_beams_that_a_forced_token_leaves_over_are_no_error(tags: LanguageTags) -> None:
+def test_beams_that_a_forced_token_leaves_over_are_no_error(tags):
     assert tags(torch.tensor([[2], [2]]), search=True).numbers.tolist() == [NONE, NONE]
     found = tags(torch.tensor([[2, 8], [2, 4], [2, 9]]), search=True)
     assert found.numbers.tolist() == [1, NONE, NONE]
@@ -38,11 +38,11 @@ def test_beams_that_a_forced_token_leaves_over_are_no_error(tags: LanguageTags) 
         tags(torch.tensor([[2, 4], [2, 4]]), search=True)
 
 
-def test_the_table_follows_the_device_and_stays_out_of_checkpoints(tags: LanguageTags) -> None:
+def test_the_table_follows_the_device_and_stays_out_of_checkpoints(tags):
     assert dict(tags.named_buffers())["table"].size(0) == 10 and tags.state_dict() == {}
 
 
-def test_gradients_reach_the_adapters_of_the_rows_alone() -> None:
+def test_gradients_reach_the_adapters_of_the_rows_alone():
     """Tongan is among them: its code is the name of a method of modules."""
     current = RowLanguages()
     adapters = LanguageAdapters(["to", "de", "en"], 4, 3, current).to(torch.float32)

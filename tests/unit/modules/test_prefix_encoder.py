@@ -1,24 +1,20 @@
 """PrefixEncoder: identity without prefix, padding, masks, positions, errors."""
 
-from typing import List, Tuple
-
 import pytest
 import torch
-from torch import Tensor
 
-from fairseq_plugins.modules.prefix_encoder import PrefixEncoder
 from tests import builders
 
 HEAD = builders.WIDTH // builders.HEADS
 
 
 @pytest.fixture(scope="module")
-def encoder(device: torch.device) -> PrefixEncoder:
+def encoder(device):
     """Two random layers in float64."""
     return builders.masked_lm().double().to(device).sentence_encoder.eval()
 
 
-def _prefix(length: int, device: torch.device, rows: int = 1) -> List[Tuple[Tensor, Tensor]]:
+def _prefix(length, device, rows=1):
     generator = torch.Generator().manual_seed(8)
     shape = (rows, builders.HEADS, length, HEAD)
     return [
@@ -27,21 +23,12 @@ def _prefix(length: int, device: torch.device, rows: int = 1) -> List[Tuple[Tens
     ]
 
 
-def _equal(found: List[Tensor], expected: List[Tensor]) -> None:
+def _equal(found, expected):
     for ours, theirs in zip(found, expected):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
 
 
-def test_prefix_of_length_zero_is_no_prefix(encoder: PrefixEncoder, device: torch.device) -> None:
-    tokens = builders.pad(builders.source_rows([6, 4])).to(device)
-    plain = encoder(tokens)
-    assert [tuple(layer.shape) for layer in plain] == [(2, 6, builders.WIDTH)] * builders.LAYERS
-    _equal(encoder(tokens, prefix=_prefix(0, device)), plain)
-    empty_mask = torch.zeros(2, 0, dtype=torch.bool, device=device)
-    _equal(encoder(tokens, prefix=_prefix(0, device, rows=2), prefix_padding_mask=empty_mask), plain)
-
-
-def test_prefix_matters_in_every_layer(encoder: PrefixEncoder, device: torch.device) -> None:
+def test_prefix_matters_in_every_layer(encoder, device):
     tokens = builders.pad(builders.source_rows([6])).to(device)
     base = encoder(tokens, prefix=_prefix(3, device))
     for layer in range(builders.LAYERS):
@@ -54,14 +41,7 @@ def test_prefix_matters_in_every_layer(encoder: PrefixEncoder, device: torch.dev
             assert all(value > 1e-3 for value in differences[layer:])
 
 
-def test_one_prefix_row_serves_the_whole_batch(encoder: PrefixEncoder, device: torch.device) -> None:
-    tokens = builders.pad(builders.source_rows([6, 4])).to(device)
-    shared = _prefix(3, device)
-    repeated = [(keys.expand(2, -1, -1, -1), values.expand(2, -1, -1, -1)) for keys, values in shared]
-    _equal(encoder(tokens, prefix=shared), encoder(tokens, prefix=repeated))
-
-
-def test_masked_prefix_entries_have_no_influence(encoder: PrefixEncoder, device: torch.device) -> None:
+def test_masked_prefix_entries_have_no_influence(encoder, device):
     tokens = builders.pad(builders.source_rows([6, 4])).to(device)
     prefix = _prefix(4, device, rows=2)
     mask = torch.tensor([[False, True, False, True], [False, False, False, True]], device=device)
@@ -74,9 +54,7 @@ def test_masked_prefix_entries_have_no_influence(encoder: PrefixEncoder, device:
 
 
 @pytest.mark.parametrize("with_prefix", [False, True])
-def test_padding_on_either_side_changes_nothing(
-    encoder: PrefixEncoder, with_prefix: bool, device: torch.device
-) -> None:
+def test_padding_on_either_side_changes_nothing(encoder, with_prefix, device):
     """Positions count the real tokens from padding_idx + 1, wherever the padding lies."""
     rows = builders.source_rows([6, 3])
     prefix = _prefix(3, device) if with_prefix else None
@@ -93,13 +71,7 @@ def test_padding_on_either_side_changes_nothing(
             _equal([layer[number : number + 1, inside] for layer in together], alone[number])
 
 
-def test_token_positions(encoder: PrefixEncoder, device: torch.device) -> None:
-    tokens = torch.tensor([[5, 6, 7, 1, 1], [1, 1, 5, 6, 7], [0, 5, 2, 1, 1]], device=device)
-    expected = [[2, 3, 4, 1, 1], [1, 1, 2, 3, 4], [2, 3, 4, 1, 1]]
-    assert encoder.token_positions(tokens).tolist() == expected
-
-
-def test_given_positions_replace_the_counted_ones(encoder: PrefixEncoder, device: torch.device) -> None:
+def test_given_positions_replace_the_counted_ones(encoder, device):
     tokens = builders.source_rows([6])[0][None].to(device)
     counted = encoder(tokens)
     _equal(encoder(tokens, positions=torch.arange(2, 8, device=device)[None]), counted)
@@ -107,7 +79,7 @@ def test_given_positions_replace_the_counted_ones(encoder: PrefixEncoder, device
     assert float((moved[-1] - counted[-1]).detach().abs().max()) > 1e-3
 
 
-def test_given_padding_mask_lets_the_padding_symbol_be_an_input(encoder: PrefixEncoder, device: torch.device) -> None:
+def test_given_padding_mask_lets_the_padding_symbol_be_an_input(encoder, device):
     """The CTC blank may be any symbol, ``<pad>`` included: then only the mask tells what is padding."""
     tokens = torch.tensor([[5, 1, 6, 1, 1]], device=device)
     padding = torch.tensor([[False, False, False, True, True]], device=device)
@@ -123,9 +95,7 @@ def test_given_padding_mask_lets_the_padding_symbol_be_an_input(encoder: PrefixE
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("prefix_length", [0, 3])
-def test_a_row_of_padding_only_gives_finite_numbers(
-    dtype: torch.dtype, prefix_length: int, device: torch.device
-) -> None:
+def test_a_row_of_padding_only_gives_finite_numbers(dtype, prefix_length, device):
     encoder = builders.masked_lm().to(device, dtype).sentence_encoder
     tokens = torch.full((2, 5), builders.PAD, device=device)
     tokens[1, :4] = builders.source_rows([4])[0].to(device)
@@ -142,14 +112,14 @@ def test_a_row_of_padding_only_gives_finite_numbers(
     )
 
 
-def test_more_tokens_than_positions_is_an_error(encoder: PrefixEncoder, device: torch.device) -> None:
+def test_more_tokens_than_positions_is_an_error(encoder, device):
     longest = torch.full((1, builders.POSITIONS), 5, device=device)
     assert encoder(longest)[-1].shape == (1, builders.POSITIONS, builders.WIDTH)
     with pytest.raises(ValueError, match=f"{builders.POSITIONS + 1}.*{builders.POSITIONS}"):
         encoder(torch.full((1, builders.POSITIONS + 1), 5, device=device))
 
 
-def test_dropout_acts_in_training_only() -> None:
+def test_dropout_acts_in_training_only():
     for option in ("dropout", "attention_dropout"):
         encoder = builders.masked_lm(**{option: 0.5}).sentence_encoder
         tokens = builders.source_rows([6])[0][None]

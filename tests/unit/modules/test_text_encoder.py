@@ -1,19 +1,13 @@
 """TextEncoder equals the encoders of transformers, of stock fairseq and of this package, layer by layer."""
 
-from pathlib import Path
-from typing import Any, List
-
 import pytest
 import torch
-from torch import Tensor
 
-from fairseq_plugins import checkpoints
 from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, family_layout
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.modules.text_encoder import TextEncoder
-from tests import builders, deltalm_builders, nlu_builders
+from tests import nlu_builders
 
 PAD = nlu_builders.PAD
 TOLERANCE = 1e-5
@@ -21,20 +15,20 @@ ROWS = 4 + len(nlu_builders.PIECES) + len(nlu_builders.LANGUAGES) + 1
 
 
 @pytest.fixture
-def hf() -> Any:
+def hf():
     """The package, imported by the tests that need it: that takes seconds."""
     import transformers
 
     return transformers
 
 
-def encoder(family: str, seed: int = 3, **options: Any) -> TextEncoder:
+def encoder(family, seed=3, **options):
     layout = family_layout(family, vocab_size=ROWS, layers=3, embed_dim=16, ffn_dim=24, heads=2, max_positions=30)
-    found: TextEncoder = nlu_builders.randomise(TextEncoder(layout, **options), seed)
+    found = nlu_builders.randomise(TextEncoder(layout, **options), seed)
     return found
 
 
-def assert_layers_equal(found: List[Tensor], expected: List[Tensor], tokens: Tensor, atol: float = TOLERANCE) -> None:
+def assert_layers_equal(found, expected, tokens, atol=TOLERANCE):
     """Equal at every token of every layer, where the layers are far from equal to each other."""
     kept = tokens.ne(PAD)
     assert len(found) == len(expected) == nlu_builders.LAYERS + 1
@@ -49,7 +43,7 @@ def assert_layers_equal(found: List[Tensor], expected: List[Tensor], tokens: Ten
 
 @pytest.mark.parametrize("kind", ["xlmr", "mbart", "nllb"])
 @torch.no_grad()
-def test_equals_transformers(tmp_path: Path, hf: Any, kind: str) -> None:
+def test_equals_transformers(tmp_path, hf, kind):
     model = nlu_builders.huggingface(hf, kind, tmp_path, ROWS)
     tokens = nlu_builders.tokens(ROWS)
     mask = tokens.ne(PAD).long()
@@ -63,7 +57,7 @@ def test_equals_transformers(tmp_path: Path, hf: Any, kind: str) -> None:
 
 
 @torch.no_grad()
-def test_equals_transformers_bert_and_its_rows_are_a_dictionarys(tmp_path: Path, hf: Any) -> None:
+def test_equals_transformers_bert_and_its_rows_are_a_dictionarys(tmp_path, hf):
     """Sentence pairs, whose second half has another token type; tokens in the order of a fairseq dictionary."""
     entries = nlu_builders.write_vocab(tmp_path)
     model = nlu_builders.huggingface(hf, "bert", tmp_path, len(entries))
@@ -83,29 +77,6 @@ def test_equals_transformers_bert_and_its_rows_are_a_dictionarys(tmp_path: Path,
     assert torch.equal(back[theirs], tokens)
 
 
-@torch.no_grad()
-def test_a_masked_lm_with_other_special_rows_is_brought_into_order(tmp_path: Path, hf: Any) -> None:
-    """Padding elsewhere moves the positions as well (CamemBERT's vocabulary has another order than fairseq's)."""
-    stored = ["<unk>", "p0", "<s>", "</s>", "p1", "<pad>", "<mask>", *nlu_builders.PIECES[2:]]
-    vocabulary = [[entry, 0.0] for entry in stored]
-    nlu_builders.write_json(tmp_path / "tokenizer.json", {"model": {"type": "Unigram", "vocab": vocabulary}})
-    padding = stored.index("<pad>")
-    model = nlu_builders.huggingface(
-        hf, "xlmr", tmp_path, len(stored), pad_token_id=padding, max_position_embeddings=padding + 1 + 30
-    )
-    ours = load_text_encoder(tmp_path)
-    entries = read_encoder(tmp_path).entries
-    order = torch.tensor([stored.index(entry) for entry in entries])
-    assert list(entries[:4]) == nlu_builders.SPECIAL and sorted(entries) == sorted(stored)
-    tokens = nlu_builders.tokens(len(stored), lengths=(30, 4, 6))
-    assert ours.layout.max_positions == 30
-    theirs = model.roberta(order[tokens], attention_mask=tokens.ne(PAD).long(), output_hidden_states=True)
-    assert_layers_equal(ours(tokens), list(theirs.hidden_states), tokens)
-    (tmp_path / "tokenizer.json").unlink()
-    with pytest.raises(checkpoints.CheckpointError, match="special symbols are not at rows 0 to 3"):
-        read_encoder(tmp_path)
-
-
 # ---- fairseq, and this package. ----
 
 
@@ -115,7 +86,7 @@ def test_a_masked_lm_with_other_special_rows_is_brought_into_order(tmp_path: Pat
     ids=["cc25", "post-norm", "unscaled", "no-embedding-norm"],
 )
 @torch.no_grad()
-def test_equals_fairseqs_own_mbart_exactly(tmp_path: Path, options: Any) -> None:
+def test_equals_fairseqs_own_mbart_exactly(tmp_path, options):
     stock = nlu_builders.mbart_cc25(tmp_path, **options)
     tokens = nlu_builders.tokens(ROWS)
     theirs = stock.encoder(tokens, return_all_hiddens=True)
@@ -123,46 +94,12 @@ def test_equals_fairseqs_own_mbart_exactly(tmp_path: Path, options: Any) -> None
     assert_layers_equal(load_text_encoder(tmp_path)(tokens), expected, tokens, atol=0)
 
 
-@torch.no_grad()
-def test_equals_fairseqs_own_nllb_exactly(tmp_path: Path) -> None:
-    stock = nlu_builders.nllb_fairseq(tmp_path)
-    tokens = nlu_builders.tokens(len(nlu_builders.PIECES) + 6)
-    theirs = stock.encoder(tokens, return_all_hiddens=True)
-    expected = [state.transpose(0, 1) for state in (*theirs["encoder_states"][:-1], *theirs["encoder_out"])]
-    assert_layers_equal(load_text_encoder(tmp_path)(tokens), expected, tokens, atol=0)
-
-
-@torch.no_grad()
-def test_equals_the_packages_deltalm_exactly(tmp_path: Path) -> None:
-    released = deltalm_builders.write_released(tmp_path / "deltalm.pt")
-    model = deltalm_builders.build(pretrained_deltalm_checkpoint=str(released)).eval()
-    tokens = nlu_builders.tokens(builders.VOCAB)
-    theirs = model.encoder(tokens, return_all_hiddens=True)["encoder_states"]
-    ours = load_text_encoder(released, heads=builders.HEADS)(tokens)
-    assert len(ours) == deltalm_builders.LAYERS + 1
-    for found, expected in zip(ours, theirs):
-        assert torch.equal(found, expected.transpose(0, 1))
-
-
-@torch.no_grad()
-def test_equals_the_packages_masked_lm(tmp_path: Path) -> None:
-    path, _ = nlu_builders.write_any("xlmr", tmp_path)
-    found = checkpoints.read_masked_lm(path)
-    module = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
-    checkpoints.load(module, found.tensors)
-    tokens = nlu_builders.tokens(found.sizes["vocab_size"])
-    theirs, ours = module.sentence_encoder(tokens), load_text_encoder(path)(tokens)
-    kept = tokens.ne(PAD)
-    for one, other in zip(ours[-len(theirs) :], theirs):
-        torch.testing.assert_close(one[kept], other[kept], rtol=0, atol=TOLERANCE)
-
-
 # ---- The module itself. ----
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.no_grad()
-def test_padding_changes_nothing(family: str, device: torch.device) -> None:
+def test_padding_changes_nothing(family, device):
     model = encoder(family).to(device)
     tokens = nlu_builders.tokens(ROWS, pairs=True).to(device)
     wider = torch.cat([tokens, torch.full((len(tokens), 5), PAD, device=device)], 1)
@@ -171,13 +108,13 @@ def test_padding_changes_nothing(family: str, device: torch.device) -> None:
         torch.testing.assert_close(padded[1, :4], alone[0], rtol=0, atol=TOLERANCE)
 
 
-def test_segments_begin_behind_the_first_end() -> None:
+def test_segments_begin_behind_the_first_end():
     tokens = torch.tensor([[0, 5, 2, 6, 2, PAD], [0, 7, 8, 9, 2, PAD], [0, 5, 2, 6, 2, 7]])
     assert encoder("bert").segment_types(tokens).tolist() == [[0, 0, 0, 1, 1, 0], [0] * 6, [0, 0, 0, 1, 1, 1]]
 
 
 @torch.no_grad()
-def test_segments_and_epsilon_matter() -> None:
+def test_segments_and_epsilon_matter():
     model = encoder("bert")
     tokens = nlu_builders.tokens(ROWS, pairs=True)
     before = model(tokens)[0]
@@ -188,31 +125,16 @@ def test_segments_and_epsilon_matter() -> None:
     assert norms == [1e-12] * (2 * 3 + 1)
 
 
-def test_layerdrop_leaves_layers_out_in_training_only() -> None:
-    model = encoder("mbart", layerdrop=0.5)
-    tokens = nlu_builders.tokens(ROWS)
-    assert len(model(tokens)) == 4
-    model.train()
-    torch.manual_seed(1)
-    counts = {len(model(tokens)) for _ in range(20)}
-    assert min(counts) < 4 and max(counts) <= 4
-
-
-@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
-def test_each_dropout_acts_in_training_only(name: str) -> None:
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout", "layerdrop"])
+def test_each_dropout_acts_in_training_only(name):
     model, plain, tokens = encoder("xlmr", **{name: 0.5}), encoder("xlmr"), nlu_builders.tokens(ROWS)
     assert torch.equal(model.features(tokens), plain.features(tokens))
     model.train()
-    assert not torch.allclose(model.features(tokens), plain.features(tokens))
+    torch.manual_seed(1)
+    assert not all(torch.allclose(model.features(tokens), plain.features(tokens)) for _ in range(5))
 
 
-def test_checkpointed_activations_give_the_same_gradients() -> None:
-    tokens, gradients = nlu_builders.tokens(ROWS), []
-    for checkpointed in (False, True):
-        model = encoder("mbart", checkpoint_activations=checkpointed).train()
-        assert hasattr(model.layers[0], "precheckpoint_forward") == checkpointed
-        model.features(tokens).pow(2).sum().backward()
-        gradients.append({name: parameter.grad.clone() for name, parameter in model.named_parameters()})  # type: ignore[union-attr]
-    assert gradients[0].keys() == gradients[1].keys()
-    for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-5)
+def test_checkpointed_activations_are_an_option():
+    for wanted in (False, True):
+        model = encoder("mbart", checkpoint_activations=wanted)
+        assert hasattr(model.layers[0], "precheckpoint_forward") == wanted

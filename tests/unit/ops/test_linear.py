@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
-from fairseq_plugins.models.sga.prompts import SemanticProjection
+from fairseq_plugins.models.sga.guidance import SemanticProjection
 from fairseq_plugins.modules.linear import Linear, faster_linears
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
-from fairseq_plugins.modules.prefix_encoder import EncoderSizes, PrefixEncoder
+from fairseq_plugins.modules.prefix_encoder import MaskedLMSizes, PrefixEncoder
 from fairseq_plugins.ops import linear as module
 from fairseq_plugins.ops.linear import MIN_WEIGHTS, is_packed, linear, linear_rows, pack
 from fairseq_plugins.ops.vocab_scan import exact_logits, scan_top, scan_vocabulary
@@ -140,7 +140,7 @@ def test_frozen_layers_and_projections_ask_for_it(asked: Any) -> None:
     """Four products of attention, two of the feed-forward block; the guidance's two; a chunk of the vocabulary each."""
     torch.manual_seed(1)
     width = 512
-    encoder = PrefixEncoder(EncoderSizes(10, 1, width, width, 4, 8)).eval()
+    encoder = PrefixEncoder(MaskedLMSizes(10, 1, width, width, 4, 8)).eval()
     tokens = torch.tensor([[0, 4, 5, 2]])
     encoder(tokens)
     assert not asked, "gradients are recorded"

@@ -1,9 +1,6 @@
 """Building from options and a pretrained file: what is read, what is refused, and in which words."""
 
-import logging
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict
 
 import pytest
 import safetensors.torch
@@ -15,7 +12,7 @@ from tests import builders
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pretrained(tmp_path_factory):
     """A tiny masked LM on disk."""
     folder = tmp_path_factory.mktemp("pretrained")
     lm = builders.masked_lm()
@@ -23,7 +20,7 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def build(path: Any, pieces: int = builders.PIECES, from_checkpoint: bool = False, **options: Any) -> SGAModel:
+def build(path, pieces=builders.PIECES, from_checkpoint=False, **options):
     """What the task does, without the task."""
     cfg = SGAConfig(pretrained_mlm=None if path is None else str(path), **options)
     task = SimpleNamespace(
@@ -34,7 +31,7 @@ def build(path: Any, pieces: int = builders.PIECES, from_checkpoint: bool = Fals
     return SGAModel.build_model(cfg, task)
 
 
-def test_weights_sizes_and_symbols_come_from_the_file_and_the_dictionary(pretrained: Path) -> None:
+def test_weights_sizes_and_symbols_come_from_the_file_and_the_dictionary(pretrained):
     model = build(pretrained)
     expected = dict(builders.masked_lm().named_parameters())
     found = dict(model.frozen.module.named_parameters())
@@ -46,7 +43,7 @@ def test_weights_sizes_and_symbols_come_from_the_file_and_the_dictionary(pretrai
     assert not any(parameter.requires_grad for parameter in model.frozen.parameters())
 
 
-def test_a_bit_that_flips_between_start_and_resume_is_refused(tmp_path: Path) -> None:
+def test_a_bit_that_flips_between_start_and_resume_is_refused(tmp_path):
     """Training that goes on as decoding does, also where the file does not state its fingerprint."""
     lm = builders.masked_lm()
     checkpoints.write_masked_lm(tmp_path, lm.sizes, lm.state_dict(), dtype=torch.float32)
@@ -62,50 +59,9 @@ def test_a_bit_that_flips_between_start_and_resume_is_refused(tmp_path: Path) ->
             build(tmp_path, from_checkpoint=from_checkpoint).load_state_dict(state)
 
 
-def test_options_reach_the_model(pretrained: Path) -> None:
-    model = build(pretrained, prompt_length=5, ctc_upsample=4, ctc_blank="<mask>", no_denoising=True, prompt_scale=True)
-    assert model.encoder_prompts.key.shape[1] == 5
-    assert model.slot_lengths(torch.tensor([3])).tolist() == [12]
-    assert model.blank == builders.MASK
-    assert not model.has_denoiser
-    assert model.encoder_prompts.scale is not None
-    assert build(pretrained, fill_blanks=True).fill_blanks
-
-
-def test_filling_blanks_for_no_denoiser_is_warned_of(pretrained: Path, caplog: pytest.LogCaptureFixture) -> None:
-    build(pretrained, fill_blanks=True)
-    build(pretrained, no_denoising=True)
-    assert "--fill-blanks" not in caplog.text
-    build(pretrained, fill_blanks=True, no_denoising=True)
-    assert "--fill-blanks has no effect with --no-denoising" in caplog.text
-
-
-def test_slots_that_are_not_there_are_warned_of(pretrained: Path, caplog: pytest.LogCaptureFixture) -> None:
-    free: Dict[str, Any] = dict(alignment="mask_predict", no_denoising=True)
-    for options in (
-        free,
-        {**free, "no_denoising": False, "ctc_upsample": 3},
-        {"no_denoising": True, "ctc_upsample": 3},
-    ):
-        build(pretrained, **options)
-    assert "--ctc-upsample" not in caplog.text
-    build(pretrained, **free, ctc_upsample=builders.POSITIONS + 1)
-    assert "has no effect with --alignment mask_predict and --no-denoising" in caplog.text
-
-
-@pytest.mark.parametrize(("dropout", "random"), [(0.0, False), (0.4, True)])
-def test_frozen_dropout_is_an_option(pretrained: Path, dropout: float, random: bool) -> None:
-    model = build(pretrained, frozen_dropout=dropout).train()
-    tokens = builders.source_rows([8])[0][None]
-    first, second = (model.encode(tokens).prefix[-1][0] for _ in range(2))
-    assert torch.equal(first, second) is not random
-    model.eval()
-    assert torch.equal(model.encode(tokens).prefix[-1][0], model.encode(tokens).prefix[-1][0])
-
-
-def test_full_checkpoints_need_no_file(pretrained: Path) -> None:
+def test_full_checkpoints_need_no_file(pretrained):
     """--save-full-model: the checkpoint is enough to decode, and its sizes come from the recorded config."""
-    sizes: Dict[str, int] = dict(
+    sizes = dict(
         encoder_layers=builders.LAYERS,
         encoder_embed_dim=builders.WIDTH,
         encoder_ffn_embed_dim=builders.FFN,
@@ -137,14 +93,14 @@ def test_full_checkpoints_need_no_file(pretrained: Path) -> None:
         ({"max_positions": 512}, ["--max-positions", "512", str(builders.POSITIONS)]),
     ],
 )
-def test_wrong_options_are_named(pretrained: Path, options: Dict[str, Any], words: Any) -> None:
+def test_wrong_options_are_named(pretrained, options, words):
     with pytest.raises(ValueError) as error:
         build(pretrained, **options)
     for word in words:
         assert word in str(error.value)
 
 
-def test_missing_and_wrong_pretrained_files_are_named(pretrained: Path, tmp_path: Path) -> None:
+def test_missing_and_wrong_pretrained_files_are_named(pretrained, tmp_path):
     with pytest.raises(ValueError, match="--pretrained-mlm"):
         build(None)
     with pytest.raises(ValueError, match="--pretrained-mlm .*nowhere.*model-overrides"):
@@ -154,52 +110,65 @@ def test_missing_and_wrong_pretrained_files_are_named(pretrained: Path, tmp_path
         build(tmp_path / "model.pt")
 
 
-def test_a_dictionary_that_does_not_match_is_refused(pretrained: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError) as error:
-        build(pretrained, pieces=builders.PIECES + 2)
-    assert str(builders.VOCAB + 2) in str(error.value)
-    assert str(builders.VOCAB) in str(error.value)
-    # The same number of entries in another order, told by the dict.txt beside the weights.
-    lm = builders.masked_lm()
-    checkpoints.write_masked_lm(tmp_path, lm.sizes, lm.state_dict(), dtype=torch.float32)
-    symbols = [f"p{number} 1" for number in range(builders.PIECES)]
-    (tmp_path / "dict.txt").write_text("\n".join(symbols) + "\n", encoding="utf-8")
-    build(tmp_path)
-    symbols[3], symbols[4] = symbols[4], symbols[3]
-    (tmp_path / "dict.txt").write_text("\n".join(symbols) + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="p3.*p4|p4.*p3"):
-        build(tmp_path)
-
-
-def test_a_dictionary_that_cannot_be_compared_is_reported(
-    pretrained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        build(pretrained)
-    assert "no dict.txt beside it" in caplog.text
-    caplog.clear()
-    lm = builders.masked_lm()
-    checkpoints.write_masked_lm(tmp_path, lm.sizes, lm.state_dict(), dtype=torch.float32)
-    (tmp_path / "dict.txt").write_text("".join(f"p{number} 1\n" for number in range(builders.PIECES)), encoding="utf-8")
-    with caplog.at_level(logging.WARNING):
-        build(tmp_path)
-    assert "dict.txt" not in caplog.text
-
-
-def test_a_dictionary_without_mask_at_the_end_is_refused(pretrained: Path) -> None:
+def test_a_dictionary_without_mask_at_the_end_is_refused(pretrained):
     symbols = builders.dictionary(builders.PIECES - 1)
     symbols.add_symbol("late")
     with pytest.raises(ValueError, match="<mask>"):
         SGAModel.build_model(SGAConfig(pretrained_mlm=str(pretrained)), SimpleNamespace(source_dictionary=symbols))
 
 
+def test_a_dictionary_that_does_not_match_is_refused(pretrained, tmp_path, caplog):
+    """Another number of entries, or another order, told by the dict.txt beside the weights."""
+    build(pretrained)
+    assert "no dict.txt beside it" in caplog.text
+    with pytest.raises(ValueError, match=f"{builders.VOCAB + 2}.*{builders.VOCAB}"):
+        build(pretrained, pieces=builders.PIECES + 2)
+    lm = builders.masked_lm()
+    checkpoints.write_masked_lm(tmp_path, lm.sizes, lm.state_dict(), dtype=torch.float32)
+    symbols = [f"p{number} 1\n" for number in range(builders.PIECES)]
+    (tmp_path / "dict.txt").write_text("".join(symbols), encoding="utf-8")
+    caplog.clear()
+    build(tmp_path)
+    assert "dict.txt" not in caplog.text
+    symbols[3], symbols[4] = symbols[4], symbols[3]
+    (tmp_path / "dict.txt").write_text("".join(symbols), encoding="utf-8")
+    with pytest.raises(ValueError, match="p3.*p4|p4.*p3"):
+        build(tmp_path)
+
+
+FREE = {"alignment": "mask_predict", "no_denoising": True}
+
+
 @pytest.mark.parametrize(
-    ("blank", "reported"), [("<s>", False), ("<mask>", False), ("<pad>", False), ("p7", True), ("<unk>", True)]
+    ("options", "warned"),
+    [
+        ({"fill_blanks": True}, None),
+        ({"fill_blanks": True, "no_denoising": True}, "--fill-blanks has no effect with --no-denoising"),
+        ({"no_denoising": True, "ctc_upsample": 3}, None),
+        ({"alignment": "mask_predict", "ctc_upsample": 3}, None),
+        (FREE, None),
+        (
+            {**FREE, "ctc_upsample": builders.POSITIONS + 1},
+            "has no effect with --alignment mask_predict and --no-denoising",
+        ),
+        *(({"ctc_blank": blank}, None) for blank in ("<s>", "<mask>", "<pad>")),
+        *(({"ctc_blank": blank}, f"--ctc-blank '{blank}' is an ordinary piece") for blank in ("p7", "<unk>")),
+    ],
 )
-def test_a_blank_that_can_be_an_output_piece_is_reported(
-    pretrained: Path, blank: str, reported: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        build(pretrained, ctc_blank=blank)
-    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert any(blank in message for message in warnings) is reported
+def test_options_without_effect_and_blanks_that_can_be_pieces_are_warned_of(pretrained, options, warned, caplog):
+    model = build(pretrained, **options)
+    found = [record.getMessage() for record in caplog.records if "no dict.txt" not in record.getMessage()]
+    assert len([text for text in found if record_is(text)]) == (warned is not None)
+    assert warned is None or any(warned in text for text in found)
+    assert (model.fill_blanks, model.has_denoiser) == (bool(options.get("fill_blanks")), "no_denoising" not in options)
+    assert model.blank == builders.dictionary().index(options.get("ctc_blank", "<s>"))
+
+
+def record_is(text):
+    return "no effect" in text or "ordinary piece" in text
+
+
+@pytest.mark.parametrize(("dropout", "random"), [(0.0, False), (0.4, True)])
+def test_frozen_dropout_is_an_option(pretrained, dropout, random):
+    model, tokens = build(pretrained, frozen_dropout=dropout).train(), builders.source_rows([8])[0][None]
+    assert torch.equal(*(model.encode(tokens).prefix[-1][0] for _ in range(2))) is not random

@@ -11,24 +11,17 @@ from ..ops.masks import lengths_to_padding_mask
 
 
 class IterationOptions(NamedTuple):
-    """fairseq's iterative-decoding options.
+    """fairseq's iterative-decoding options."""
 
-    Attributes:
-        max_iter: largest number of denoising passes (``--iter-decode-max-iter``); 0 = the alignment alone.
-        adaptive: stop a sentence when its output no longer changes, or repeats in a cycle (off with
-            ``--iter-decode-force-max-iter``).
-        retain_history: keep the output of every pass (``--retain-iter-history``).
-    """
-
-    max_iter: int
-    adaptive: bool = True
-    retain_history: bool = False
+    max_iter: int  # --iter-decode-max-iter, denoising passes at most; 0 = the alignment alone
+    adaptive: bool = True  # stop where the output no longer changes; off with --iter-decode-force-max-iter
+    retain_history: bool = False  # --retain-iter-history, the output of every pass
 
 
 MAX_PERIOD = 16
 """Longer cycles of outputs are not looked for; of the trained models seen here the longest had 6 passes."""
 
-_SEARCH = {
+UNREAD_OPTIONS = {
     "lenpen": 1,
     "unkpen": 0,
     "min_len": 1,
@@ -52,58 +45,42 @@ _SEARCH = {
     "replace_unk": None,
     "decoding_format": None,
     "eos_token": None,
+    "iter_decode_with_beam": 1,
+    "iter_decode_eos_penalty": 0.0,
+    "iter_decode_with_external_reranker": False,
 }
 """Generation options of a search from left to right, of its attention, or of other iterative models, with their defaults."""
 
+HINTS = {"lenpen": "; --rerank-at reads it", "iter_decode_with_external_reranker": "; use --rerank-at PATH"}
 
-def refuse_search_options(args: Any, reranked: bool) -> None:
-    """Compare fairseq's generation options with what decoding in parallel can do; ``--beam`` is let pass, every recipe has it.
 
-    Args:
-        args: fairseq's generation options; one that is missing is at its default.
-        reranked: with ``--rerank-at``, which reads ``--lenpen``.
+def refuse_unread_options(args: Any, models: List[Any], reranked: bool) -> None:
+    """Raise ValueError for an option of fairseq's generation that nothing would read.
 
-    Raises:
-        ValueError: an option that nothing would read; names it, its value and the valid one.
+    ``--beam`` is let pass, every recipe has it. fairseq keeps dropout in its own modules alone, SGA's units have none of them.
     """
-    for name, default in _SEARCH.items():
+    for name, default in UNREAD_OPTIONS.items():
         value = getattr(args, name, default)
         if value != default and not (reranked and name == "lenpen"):
             option = "--" + name.replace("_", "-")
             given = option if value is True else f"{option} {value}"
             valid = "leave it out" if default is None or default is False else f"valid: {default}"
-            only = "; --rerank-at reads it" if name == "lenpen" else ""
-            raise ValueError(f"{given} has no meaning for SGA, which decodes all tokens at once; {valid}{only}")
-
-
-def refuse_retained_dropout(args: Any, models: List[Any]) -> None:
-    """fairseq keeps dropout while decoding in its own modules alone; those of SGA's units are not among them.
-
-    Args:
-        args: fairseq's generation options.
-        models: to decode with.
-
-    Raises:
-        ValueError: ``--retain-dropout`` with a model that has none of fairseq's modules.
-    """
-    if getattr(args, "retain_dropout", False):
-        for model in models:
-            if not any(isinstance(module, FairseqDropout) for module in model.modules()):
-                raise ValueError(
-                    f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; leave it out"
-                )
+            hint = HINTS.get(name, "")
+            raise ValueError(f"{given} has no meaning for SGA, which decodes all tokens at once; {valid}{hint}")
+    for model in models if getattr(args, "retain_dropout", False) else ():
+        if not any(isinstance(module, FairseqDropout) for module in model.modules()):
+            raise ValueError(
+                f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; leave it out"
+            )
 
 
 class DenoisingGenerator:
     """Base of the generators: checks, denoising loop, hypotheses.
 
     A sentence leaves the batch as soon as a denoising pass leaves its output slots unchanged: its result does not depend on
-    what else is in the batch. One whose outputs come in a cycle (a third of the sentences of a briefly trained model) leaves with
+    what else is in the batch. One whose outputs come in a cycle (a third of the sentences of a briefly trained model) leaves
+    with
     the output that the last allowed pass would give, after fewer passes.
-
-    Args:
-        tgt_dict: target dictionary.
-        options: see :class:`IterationOptions`.
 
     Source: SGA section 4.4, last paragraph of the decoding loop (Eq. 6).
     """
@@ -116,11 +93,7 @@ class DenoisingGenerator:
         self.symbols_to_strip_from_output = {tgt_dict.bos(), tgt_dict.eos(), tgt_dict.pad(), tgt_dict.index("<mask>")}
 
     def only_model(self, models: List[Any], prefix_tokens: Optional[Tensor], constraints: Optional[Tensor]) -> Any:
-        """The one model, in evaluation mode.
-
-        Raises:
-            ValueError: several models, target prefixes or constraints.
-        """
+        """The one model, in evaluation mode; ValueError for several models, target prefixes or constraints."""
         if len(models) != 1:
             raise ValueError(f"SGA decodes with one model; got {len(models)} in --path (average checkpoints instead)")
         if prefix_tokens is not None or constraints is not None:
@@ -141,8 +114,6 @@ class DenoisingGenerator:
         """Run denoising passes on the sentences that still change.
 
         Args:
-            model: an SGA model with a denoiser.
-            guidance: of the whole batch.
             lengths: (B,) int64, slots.
             path: what the alignment gave, (B, T).
             steps: (B,) int64, the passes of each sentence; counted in place.
@@ -178,19 +149,10 @@ class DenoisingGenerator:
         return path
 
     def _last_pass(self, done: int, seen: List[Tensor], coming: Tensor, padding: Tensor) -> Tensor:
-        """The pass whose output is that of pass ``max_iter``, as far as what the denoiser reads has come in a cycle.
+        """The pass whose output is that of pass ``max_iter``, (B',): ``max_iter`` unless the denoiser's input comes in a cycle.
 
-        A pass depends on its input alone. If the next one would read what was read P passes before, all outputs since come
-        again every P passes.
-
-        Args:
-            done: passes so far.
-            seen: what each of the last passes read, (B', >= T').
-            coming: (B', T'), what the next one would read.
-            padding: (B', T') bool, True = padding.
-
-        Returns:
-            (B',) int64, from ``done`` to ``max_iter``; ``max_iter`` where nothing has come again.
+        A pass depends on its input alone. If the next one would read ``coming`` (B', T'), which was read P passes before
+        (``seen``, (B', >= T') each), all outputs since come again every P passes. ``done`` passes were made.
         """
         limit = self.options.max_iter
         last = torch.full_like(coming[:, 0], limit)

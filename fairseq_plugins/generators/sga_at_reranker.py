@@ -18,64 +18,33 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class RerankOptions(NamedTuple):
-    """How the scores of two models become one.
+    """How the scores of two models become one."""
 
-    Attributes:
-        path: checkpoint of the autoregressive model (``--rerank-at``), several joined by ``:`` for their mean probability.
-        weight: of its score, in [0, 1] (``--rerank-at-weight``); 0 = that of CTC alone, 1 = that of the model alone.
-        length_penalty: exponent of the length that the sum is divided by (``--lenpen``).
-    """
-
-    path: str
-    weight: float = 0.5
-    length_penalty: float = 1.0
+    path: str  # --rerank-at; several checkpoints joined by ":" for their mean probability
+    weight: float = 0.5  # --rerank-at-weight, in [0, 1]; 0 = the score of CTC alone, 1 = that of the model alone
+    length_penalty: float = 1.0  # --lenpen, exponent of the length that the sum is divided by
 
 
 def rerank_options(path: Optional[str], weight: Optional[float], length_penalty: float) -> Optional[RerankOptions]:
-    """Fill the default of what was not given, and check the options; no file is read.
-
-    Args:
-        path: ``--rerank-at``; None = not given.
-        weight: ``--rerank-at-weight``; None = not given.
-        length_penalty: ``--lenpen``.
-
-    Returns:
-        None without ``--rerank-at``.
-
-    Raises:
-        ValueError: naming option, value and valid range; a weight without a model.
-    """
-    if weight is not None:
-        check_weight(weight)
-    if not path:
-        if weight is not None:
-            raise ValueError(f"--rerank-at-weight {weight}: nothing is reranked without --rerank-at CHECKPOINT")
-        return None
-    return RerankOptions(path, RerankOptions(path).weight if weight is None else weight, length_penalty)
-
-
-def check_weight(weight: float) -> None:
-    """Raise ValueError unless the weight of ``--rerank-at`` is a share."""
-    if not 0.0 <= weight <= 1.0:
+    """Fill the default of what was not given (None), and check the options; None without ``--rerank-at``."""
+    if weight is not None and not 0.0 <= weight <= 1.0:
         raise ValueError(f"--rerank-at-weight must lie in [0, 1]; got {weight}")
+    if path:
+        return RerankOptions(path, RerankOptions(path).weight if weight is None else weight, length_penalty)
+    if weight is not None:
+        raise ValueError(f"--rerank-at-weight {weight}: nothing is reranked without --rerank-at CHECKPOINT")
+    return None
 
 
 class ATReranker:
-    """Scores each hypothesis by stock models that write from left to right.
+    """Scores each hypothesis by stock models, of one task, that write from left to right.
 
     score = ((1 - weight) log p_CTC(y | x) + weight log p_AT(y </s> | x)) / (|y| + 1) ^ length_penalty
-
-    Args:
-        models: stock encoder-decoder models of one task.
-        task: theirs.
-        dictionary: of the hypotheses.
-        options: see :class:`RerankOptions`.
 
     Source: Gu et al. 2018, "noisy parallel decoding", which has the model's score alone; SGA does not rerank.
     """
 
     def __init__(self, models: List[Any], task: Any, dictionary: Dictionary, options: RerankOptions):
-        check_weight(options.weight)
         for model in models:
             if not isinstance(model, FairseqEncoderDecoderModel) or isinstance(model, FairseqNATModel):
                 raise ValueError(
@@ -100,14 +69,11 @@ class ATReranker:
         """Read the models with fairseq's loader.
 
         Args:
-            options: see :class:`RerankOptions`.
+            options: how the scores become one.
             dictionary: of the hypotheses.
-            languages: source and target of what is decoded; a warning is logged where the model was trained on another one,
-                which may be on purpose (another name of the same language, a model of several sources).
+            languages: source and target of what is decoded; other ones in training are warned of, not refused: it may be on
+            purpose.
             data: data-bin of what is decoded: its dictionaries stand in where those of the training are gone.
-
-        Raises:
-            ValueError: no such file, no dictionaries, a model that does not fit (see the class).
         """
         paths = utils.split_paths(options.path)
         for path in paths:
@@ -125,18 +91,14 @@ class ATReranker:
 
     @torch.no_grad()
     def rescore(self, sources: Tensor, sentences: Hypotheses) -> Hypotheses:
-        """Order the hypotheses by both models.
+        """Order the hypotheses of each source by falling ``score`` of both models.
+
+        They get ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats, and ``positional_scores``,
+        equal shares of the new ``score``. A source or a hypothesis longer than the model's positions raises ValueError.
 
         Args:
             sources: (B, S) int64, padded anywhere, with or without ``<s>``.
             sentences: of each source its hypotheses, with ``tokens`` and ``ctc_score``.
-
-        Returns:
-            The same, by falling ``score``; with ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats,
-            and ``positional_scores`` that are equal shares of the new ``score``.
-
-        Raises:
-            ValueError: a source or a hypothesis is longer than the model's positions.
         """
         pad = self.dictionary.pad()
         plain = [row[row.ne(pad) & row.ne(self.bos)].cpu() for row in sources]
@@ -193,11 +155,7 @@ class ATReranker:
 
 
 def load_at(paths: List[str], option: str, data: Optional[str]) -> Tuple[List[Any], Any, Any]:
-    """Models, configuration and task by fairseq's loader; the dictionaries of ``data`` where the training's are gone.
-
-    Raises:
-        ValueError: neither has dictionaries, or the model has other sizes than ``data`` asks for.
-    """
+    """Models, configuration and task by fairseq's loader; the dictionaries of ``data`` where the training's are gone."""
     try:
         return checkpoint_utils.load_model_ensemble_and_task(paths)
     except FileNotFoundError as error:
@@ -213,11 +171,7 @@ def load_at(paths: List[str], option: str, data: Optional[str]) -> Tuple[List[An
 
 
 def check_dictionary(path: str, own: Dictionary, other: Dictionary) -> None:
-    """Compare two dictionaries; ``<mask>``, which the tasks of masked LMs add at the end, may be missing.
-
-    Raises:
-        ValueError: an entry differs, or one has more.
-    """
+    """Raise ValueError where two dictionaries differ; ``<mask>``, which tasks of masked LMs add at the end, may be missing."""
     sides = [symbols[:-1] if symbols[-1] == "<mask>" else symbols for symbols in (own.symbols, other.symbols)]
     remedy = "train it on a data-bin made with the same dict.txt"
     for index, (left, right) in enumerate(zip(*sides)):

@@ -3,9 +3,7 @@
 import argparse
 import logging
 import math
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Tuple
 
 import pytest
 import torch
@@ -13,9 +11,8 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel, base_architecture
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from torch import Tensor
 
-from fairseq_plugins.generators.at_reranker import ATReranker, RerankOptions, check_dictionary, rerank_options
+from fairseq_plugins.generators.sga_at_reranker import ATReranker, RerankOptions, check_dictionary, rerank_options
 from tests import builders
 
 SIZES = {
@@ -25,7 +22,7 @@ SIZES = {
 }
 
 
-def at_dictionary(pieces: int = builders.PIECES) -> Dictionary:
+def at_dictionary(pieces=builders.PIECES):
     """As a stock data-bin has it: without ``<mask>``."""
     symbols = Dictionary()
     for number in range(pieces):
@@ -33,12 +30,12 @@ def at_dictionary(pieces: int = builders.PIECES) -> Dictionary:
     return symbols
 
 
-def at_task() -> TranslationTask:
+def at_task():
     """A stock task over the same pieces."""
     return TranslationTask(TranslationConfig(), at_dictionary(), at_dictionary())
 
 
-def at_model(seed: int = 1, positions: int = 60) -> TransformerModel:
+def at_model(seed=1, positions=60):
     """A random stock transformer."""
     args = argparse.Namespace(share_all_embeddings=True, dropout=0.3, **SIZES)
     args.max_source_positions = args.max_target_positions = positions
@@ -48,12 +45,12 @@ def at_model(seed: int = 1, positions: int = 60) -> TransformerModel:
     return model.double()
 
 
-def reranker(weight: float = 0.5, length_penalty: float = 1.0, models: Any = None) -> ATReranker:
+def reranker(weight=0.5, length_penalty=1.0, models=None):
     options = RerankOptions("at.pt", weight, length_penalty)
     return ATReranker(models or [at_model()], at_task(), builders.dictionary(), options)
 
 
-def slow_log_prob(models: List[TransformerModel], source: Tensor, tokens: List[int]) -> float:
+def slow_log_prob(models, source, tokens):
     """Sum of log p(y_t | y_<t, x), token by token, the end included; p is the models' mean. source: pieces and </s>."""
     total, prefix = 0.0, [builders.EOS]
     for token in [*tokens, builders.EOS]:
@@ -67,7 +64,7 @@ def slow_log_prob(models: List[TransformerModel], source: Tensor, tokens: List[i
     return total
 
 
-def hypotheses() -> List[List[Dict[str, Any]]]:
+def hypotheses():
     """Three, two and one of a sentence, one of them empty."""
     rows = [[[5, 6, 7], [8], [9, 9]], [[builders.EOS], [10, 11, 12, 13]], [[20, 4]]]
     scores = iter([-1.0, -1.5, -2.0, -0.5, -3.0, -0.7])
@@ -83,57 +80,11 @@ def hypotheses() -> List[List[Dict[str, Any]]]:
 SOURCES = builders.source_rows([4, 9, 6])
 
 
-def by_tokens(sentences: List[List[Dict[str, Any]]]) -> Dict[Any, Dict[str, Any]]:
+def by_tokens(sentences):
     return {(n, tuple(h["tokens"].tolist())): h for n, sentence in enumerate(sentences) for h in sentence}
 
 
-@pytest.mark.parametrize(("weight", "length_penalty"), [(0.5, 1.0), (0.2, 0.0), (1.0, 2.0), (0.0, 1.0)])
-def test_scores_are_those_of_a_loop_over_the_tokens(weight: float, length_penalty: float) -> None:
-    model = at_model()
-    found = reranker(weight, length_penalty, [model]).rescore(builders.pad(SOURCES, extra=2), hypotheses())
-    scored = by_tokens(found)
-    assert len(scored) == 6
-    for (number, tokens), before in by_tokens(hypotheses()).items():
-        labels = [token for token in tokens if token != builders.EOS]
-        expected = slow_log_prob([model], SOURCES[number][1:], labels)
-        after = scored[number, tokens]
-        assert float(after["at_score"]) == pytest.approx(expected, abs=1e-4)  # stock takes its softmax in float32
-        assert after["ctc_score"] == before["ctc_score"]
-        assert after["steps"] == 2
-        both = ((1 - weight) * float(before["ctc_score"]) + weight * expected) / (len(labels) + 1) ** length_penalty
-        assert float(after["score"]) == pytest.approx(both, abs=1e-4)
-        assert float(after["positional_scores"].sum()) == pytest.approx(both, abs=1e-4)
-        assert len(after["positional_scores"]) == len(tokens)
-
-
-def test_the_order_is_that_of_the_new_scores() -> None:
-    for weight in (0.0, 1.0):
-        found = reranker(weight, 0.0, [at_model(3)]).rescore(builders.pad(SOURCES), hypotheses())
-        for sentence in found:
-            scores = [float(hypothesis["score"]) for hypothesis in sentence]
-            assert scores == sorted(scores, reverse=True)
-        orders = [[h["tokens"].tolist() for h in sentence] for sentence in found]
-        before = [[h["tokens"].tolist() for h in sentence] for sentence in hypotheses()]
-        assert (orders == before) is (weight == 0.0)
-
-
-def test_several_models_are_averaged_token_by_token() -> None:
-    models = [at_model(1), at_model(2)]
-    found = by_tokens(reranker(models=models).rescore(builders.pad(SOURCES), hypotheses()))
-    for (number, tokens), hypothesis in found.items():
-        labels = [token for token in tokens if token != builders.EOS]
-        expected = slow_log_prob(models, SOURCES[number][1:], labels)
-        assert float(hypothesis["at_score"]) == pytest.approx(expected, abs=1e-4)
-
-
-def test_the_mask_of_a_masked_lm_is_unknown_to_the_model() -> None:
-    sentence = [[{"tokens": torch.tensor([builders.MASK]), "ctc_score": torch.tensor(-1.0)}]]
-    (found,) = reranker().rescore(builders.pad(SOURCES[:1]), sentence)
-    expected = slow_log_prob([at_model()], SOURCES[0][1:], [builders.UNK])
-    assert float(found[0]["at_score"]) == pytest.approx(expected, abs=1e-4)
-
-
-def test_what_is_too_long_for_the_model_is_named() -> None:
+def test_what_is_too_long_for_the_model_is_named():
     short = reranker(models=[at_model(positions=5)])
     with pytest.raises(ValueError, match=r"--rerank-at at\.pt: a source of 8 tokens is longer than that model's 5"):
         short.rescore(builders.pad(SOURCES[1:2]), hypotheses()[2:])
@@ -142,7 +93,7 @@ def test_what_is_too_long_for_the_model_is_named() -> None:
         short.rescore(builders.pad(SOURCES[:1]), sentence)
 
 
-def test_dictionaries_are_compared() -> None:
+def test_dictionaries_are_compared():
     check_dictionary("at.pt", builders.dictionary(), at_dictionary())
     check_dictionary("at.pt", builders.dictionary(), builders.dictionary())
     with pytest.raises(ValueError, match="28 entries, that of the hypotheses 29"):
@@ -154,21 +105,35 @@ def test_dictionaries_are_compared() -> None:
         check_dictionary("at.pt", builders.dictionary(), other)
 
 
-def test_a_model_that_does_not_write_from_left_to_right_is_refused() -> None:
-    sga = builders.sga_model()
-    with pytest.raises(ValueError, match="SGAModel does not write from left to right"):
-        ATReranker([sga], builders.task(), builders.dictionary(), RerankOptions("sga.pt"))
+@pytest.mark.parametrize(("weight", "length_penalty"), [(0.5, 1.0), (0.2, 0.0), (1.0, 2.0), (0.0, 1.0)])
+def test_scores_and_order_are_those_of_a_loop_over_the_tokens(weight, length_penalty):
+    models = [at_model(1), at_model(2)][: 2 if weight == 0.5 else 1]
+    found = reranker(weight, length_penalty, models).rescore(builders.pad(SOURCES, extra=2), hypotheses())
+    scored = by_tokens(found)
+    assert len(scored) == 6
+    for (number, tokens), before in by_tokens(hypotheses()).items():
+        labels = [token for token in tokens if token != builders.EOS]
+        expected = slow_log_prob(models, SOURCES[number][1:], labels)
+        after = scored[number, tokens]
+        assert float(after["at_score"]) == pytest.approx(expected, abs=1e-4)  # stock takes its softmax in float32
+        assert (after["ctc_score"], after["steps"]) == (before["ctc_score"], 2)
+        both = ((1 - weight) * float(before["ctc_score"]) + weight * expected) / (len(labels) + 1) ** length_penalty
+        assert float(after["score"]) == pytest.approx(both, abs=1e-4)
+        assert float(after["positional_scores"].sum()) == pytest.approx(both, abs=1e-4)
+        assert len(after["positional_scores"]) == len(tokens)
+    for sentence in found:
+        scores = [float(hypothesis["score"]) for hypothesis in sentence]
+        assert scores == sorted(scores, reverse=True)
 
 
-def test_bad_options_are_named(tmp_path: Path) -> None:
-    for weight in (-0.1, 1.5):
-        with pytest.raises(ValueError, match=r"--rerank-at-weight must lie in \[0, 1\]; got"):
-            reranker(weight)
-    with pytest.raises(ValueError, match="--rerank-at nowhere.pt: no such file"):
-        ATReranker.read(RerankOptions("nowhere.pt"), builders.dictionary())
+def test_the_mask_of_a_masked_lm_is_unknown_to_the_model():
+    sentence = [[{"tokens": torch.tensor([builders.MASK]), "ctc_score": torch.tensor(-1.0)}]]
+    (found,) = reranker().rescore(builders.pad(SOURCES[:1]), sentence)
+    expected = slow_log_prob([at_model()], SOURCES[0][1:], [builders.UNK])
+    assert float(found[0]["at_score"]) == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_weight_is_that_of_a_model() -> None:
+def test_what_is_refused():
     assert rerank_options(None, None, 1.0) is None
     assert rerank_options("at.pt", None, 0.6) == RerankOptions("at.pt", 0.5, 0.6)
     assert rerank_options("at.pt", 0.0, 1.0) == RerankOptions("at.pt", 0.0, 1.0)
@@ -179,42 +144,41 @@ def test_a_weight_is_that_of_a_model() -> None:
         for wrong in (-0.1, 1.5, math.nan):
             with pytest.raises(ValueError, match=rf"--rerank-at-weight must lie in \[0, 1\]; got {wrong}"):
                 rerank_options(path, wrong, 1.0)
+    with pytest.raises(ValueError, match="--rerank-at nowhere.pt: no such file"):
+        ATReranker.read(RerankOptions("nowhere.pt"), builders.dictionary())
+    with pytest.raises(ValueError, match="SGAModel does not write from left to right"):
+        ATReranker([builders.sga_model()], builders.task(), builders.dictionary(), RerankOptions("sga.pt"))
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    path = tmp_path / "at.pt"
+    path.write_text("weights", encoding="utf-8")
+    return path
 
 
 @pytest.mark.parametrize(
     ("trained", "own", "warned"),
     [
         (("de", "en"), ("de", "en"), []),
-        (("de", "en"), ("fr", "en"), ["--source-lang de, it scores fr"]),
-        (("de", "en"), ("de", "fr"), ["--target-lang en, it scores fr"]),
         (("de", "en"), ("en", "de"), ["--source-lang de, it scores en", "--target-lang en, it scores de"]),
         ((None, None), ("de", "en"), []),  # a task of several pairs
         (("de", "en"), (None, None), []),
     ],
 )
-def test_other_languages_are_warned_of(
-    trained: Tuple[Any, Any], own: Tuple[Any, Any], warned: List[str], tmp_path: Path, monkeypatch: Any, caplog: Any
-) -> None:
+def test_other_languages_are_warned_of(trained, own, warned, checkpoint, monkeypatch, caplog):
     """It may be on purpose: another name of the same language, a model of several sources."""
-    path = tmp_path / "at.pt"
-    path.write_text("weights", encoding="utf-8")
     cfg = SimpleNamespace(task=SimpleNamespace(source_lang=trained[0], target_lang=trained[1]))
     loaded = ([at_model()], cfg, at_task())
     monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", lambda paths, **more: loaded)
     caplog.set_level(logging.WARNING)
-    assert isinstance(ATReranker.read(RerankOptions(str(path)), builders.dictionary(), own), ATReranker)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"--rerank-at {path}: that model was trained with {text}" for text in warned
-    ]
+    assert isinstance(ATReranker.read(RerankOptions(str(checkpoint)), builders.dictionary(), own), ATReranker)
+    start = f"--rerank-at {checkpoint}: that model was trained with "
+    assert [record.getMessage() for record in caplog.records] == [start + text for text in warned]
 
 
-def test_a_data_bin_that_is_gone_is_replaced_by_the_one_that_is_decoded(monkeypatch: Any, tmp_path: Path) -> None:
-    path = tmp_path / "at.pt"
-    path.write_text("weights", encoding="utf-8")
-    calls: List[Any] = []
-
-    def load(paths: List[str], arg_overrides: Any = None) -> Any:
-        calls.append(arg_overrides)
+def test_a_data_bin_that_is_gone_is_replaced_by_the_one_that_is_decoded(monkeypatch, checkpoint):
+    def load(paths, arg_overrides=None):
         if arg_overrides is None:
             raise FileNotFoundError("gone/dict.de.txt")
         if arg_overrides["data"] == "smaller":
@@ -222,10 +186,9 @@ def test_a_data_bin_that_is_gone_is_replaced_by_the_one_that_is_decoded(monkeypa
         return [at_model()], SimpleNamespace(task=SimpleNamespace()), at_task()
 
     monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", load)
-    options = RerankOptions(str(path))
+    options = RerankOptions(str(checkpoint))
     with pytest.raises(ValueError, match="gone/dict.de.txt; its dictionaries are read from the data-bin"):
         ATReranker.read(options, builders.dictionary())
     with pytest.raises(ValueError, match="those of smaller do not fit: size mismatch"):
         ATReranker.read(options, builders.dictionary(), data="smaller")
     assert isinstance(ATReranker.read(options, builders.dictionary(), data="bin"), ATReranker)
-    assert calls == [None, None, {"data": "smaller"}, None, {"data": "bin"}]

@@ -3,11 +3,11 @@
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import builders
 
 
-def test_output_is_tied_to_the_embedding(device: torch.device) -> None:
+def test_output_is_tied_to_the_embedding(device):
     lm = builders.masked_lm().to(device)
     tokens = builders.source_rows([6])[0][None].to(device)
     hidden = lm.head(lm.sentence_encoder(tokens)[-1])
@@ -18,7 +18,7 @@ def test_output_is_tied_to_the_embedding(device: torch.device) -> None:
     assert "lm_head.weight" not in names, "the projection is shared with the embedding, not a parameter of its own"
 
 
-def test_only_selected_positions_are_projected(device: torch.device) -> None:
+def test_only_selected_positions_are_projected(device):
     lm = builders.masked_lm().to(device)
     tokens = builders.pad(builders.source_rows([6, 4])).to(device)
     select = torch.zeros(2, 6, dtype=torch.bool, device=device)
@@ -27,7 +27,7 @@ def test_only_selected_positions_are_projected(device: torch.device) -> None:
     assert lm(tokens, select=torch.zeros_like(select)).shape == (0, builders.VOCAB)
 
 
-def test_positions_reach_the_encoder(device: torch.device) -> None:
+def test_positions_reach_the_encoder(device):
     lm = builders.masked_lm().to(device)
     tokens = builders.source_rows([6])[0][None].to(device)
     positions = torch.arange(4, 10, device=device)[None]
@@ -36,13 +36,7 @@ def test_positions_reach_the_encoder(device: torch.device) -> None:
     assert not torch.allclose(lm(tokens), expected)
 
 
-def test_position_table_has_two_rows_more_than_positions() -> None:
-    """XLM-R: 512 positions in a table of 514 rows."""
-    lm = MaskedLM(MaskedLMSizes(vocab_size=9, layers=1, embed_dim=4, ffn_dim=4, heads=1, max_positions=512))
-    assert lm.sentence_encoder.embed_positions.weight.shape == (514, 4)
-
-
-def test_initialisation_is_berts() -> None:
+def test_initialisation_is_berts():
     lm = MaskedLM(MaskedLMSizes(vocab_size=500, layers=1, embed_dim=64, ffn_dim=128, heads=2, max_positions=50))
     lm.reset_parameters()
     for name, parameter in lm.named_parameters():

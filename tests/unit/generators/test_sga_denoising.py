@@ -1,12 +1,11 @@
 """Denoising passes whose outputs come in a cycle: fewer of them, the same result."""
 
-from typing import Any, List, Optional, Sequence
+from typing import List
 
 import pytest
 import torch
-from torch import Tensor
 
-from fairseq_plugins.generators.denoising import MAX_PERIOD, DenoisingGenerator, IterationOptions
+from fairseq_plugins.generators.sga_denoising import MAX_PERIOD, DenoisingGenerator, IterationOptions
 from fairseq_plugins.ops.ctc import BestPath
 from tests import builders
 
@@ -17,10 +16,10 @@ PERIOD, STATE = 0, 1
 class Guidance:
     """Of each sentence its number, to see whose guidance arrives."""
 
-    def __init__(self, numbers: Tensor):
+    def __init__(self, numbers):
         self.numbers = numbers
 
-    def select(self, rows: Tensor) -> "Guidance":
+    def select(self, rows):
         """Of some sentences."""
         return Guidance(self.numbers[rows])
 
@@ -31,14 +30,14 @@ class Wheel:
     The log-probabilities say which state was read, and so whether an output is that of the pass it should be.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.rows: List[int] = []
 
-    def denoiser_input(self, path: BestPath) -> Tensor:
+    def denoiser_input(self, path):
         """The tokens."""
         return path.tokens
 
-    def denoise(self, tokens: Tensor, guidance: Guidance, lengths: Tensor) -> Tensor:
+    def denoise(self, tokens, guidance, lengths):
         """What was read, and what comes after it: (B, T, 2)."""
         assert len(guidance.numbers) == len(tokens) == len(lengths) and tokens.size(1) == int(lengths.max())
         assert torch.equal(guidance.numbers + 4, lengths), "guidance of another sentence"
@@ -48,12 +47,12 @@ class Wheel:
         after[:, STATE] = torch.where(state >= period, state - 1, (state + 1) % period)
         return torch.stack([tokens, after], dim=2)
 
-    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
+    def best_path(self, hidden, lengths):
         """The state after, its log-probability the one before."""
         return BestPath(hidden[..., 1], hidden[..., 1], -hidden[..., 0].double())
 
 
-def path_of(periods: Sequence[int], starts: Sequence[int], filler: int = 0) -> Any:
+def path_of(periods, starts, filler=0):
     """What an alignment gave for sentences of 4, 5, ... slots; ``filler`` stands in the padding."""
     lengths = torch.arange(len(periods)) + 4
     tokens = torch.zeros(len(periods), int(lengths.max()), dtype=torch.int64)
@@ -62,9 +61,7 @@ def path_of(periods: Sequence[int], starts: Sequence[int], filler: int = 0) -> A
     return BestPath(tokens, tokens, torch.zeros(tokens.shape).double()), lengths
 
 
-def run(
-    periods: Sequence[int], starts: Sequence[int], max_iter: int, adaptive: bool = True, history: Optional[List] = None
-) -> Any:
+def run(periods, starts, max_iter, adaptive=True, history=None):
     """Tokens, log-probabilities, passes of each sentence, rows of each pass."""
     path, lengths = path_of(periods, starts)
     model, steps = Wheel(), torch.zeros_like(lengths)
@@ -74,7 +71,7 @@ def run(
 
 
 @pytest.mark.parametrize("max_iter", [*range(1, 13), 30])
-def test_outputs_that_come_in_a_cycle_end_as_all_passes_would(max_iter: int) -> None:
+def test_outputs_that_come_in_a_cycle_end_as_all_passes_would(max_iter):
     periods, starts = [2, 1, 3, 2, 5, 4], [1, 0, 2, 5, 4, 0]
     tokens, log_probs, steps, rows = run(periods, starts, max_iter)
     expected = run(periods, starts, max_iter, adaptive=False)
@@ -88,43 +85,21 @@ def test_outputs_that_come_in_a_cycle_end_as_all_passes_would(max_iter: int) -> 
         assert max(steps) < 15
 
 
-def test_the_history_ends_with_the_result() -> None:
-    history: List[BestPath] = []
-    tokens, _, steps, _ = run([3, 1], [0, 4], 9, history=history)
-    assert len(history) == max(steps)
-    assert torch.equal(history[-1].tokens, tokens)
-
-
-def test_a_cycle_too_long_to_be_looked_for_takes_all_passes() -> None:
+def test_a_cycle_too_long_to_be_looked_for_takes_all_passes():
     passes = 3 * MAX_PERIOD
     tokens, _, steps, _ = run([MAX_PERIOD, MAX_PERIOD + 1], [0, 0], passes)
     assert steps == [MAX_PERIOD, passes]
     assert torch.equal(tokens, run([MAX_PERIOD, MAX_PERIOD + 1], [0, 0], passes, adaptive=False)[0])
 
 
-def test_padding_does_not_delay_the_end() -> None:
-    """The alignment and the denoiser need not write the same symbol there."""
-    path, lengths = path_of([1, 1], [0, 0], filler=7)
-
-    class Cleared(Wheel):
-        def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
-            padding = torch.arange(hidden.size(1)) >= lengths[:, None]
-            return BestPath(*(part.masked_fill(padding, 0) for part in super().best_path(hidden, lengths)))
-
-    model, steps = Cleared(), torch.zeros_like(lengths)
-    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(5))
-    generator.denoise(model, Guidance(lengths - 4), lengths, path, steps, None)
-    assert steps.tolist() == [1, 1]
-
-
 class Filled(Wheel):
     """A denoiser with filled blanks: what it reads goes round in 4 passes, what it writes in 2."""
 
-    def denoiser_input(self, path: BestPath) -> Tensor:
+    def denoiser_input(self, path):
         """The tokens with the blanks filled."""
         return path.pieces
 
-    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
+    def best_path(self, hidden, lengths):
         """Outputs 0, 1, 0, 1, ..."""
         path = super().best_path(hidden, lengths)
         tokens = path.tokens.clone()
@@ -132,27 +107,34 @@ class Filled(Wheel):
         return path._replace(tokens=tokens)
 
 
-def test_an_output_that_stays_ends_the_passes_though_what_is_read_changes() -> None:
-    """With filled blanks the denoiser goes on reading 4, 3, 2 ...; the output is 0 from the start."""
+class Cleared(Wheel):
+    """Writes 0 in the padding: the alignment and the denoiser need not write the same symbol there."""
 
-    class Still(Filled):
-        def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
-            path = super().best_path(hidden, lengths)
-            return path._replace(tokens=torch.zeros_like(path.tokens))
-
-    path, lengths = path_of([9, 9], [4, 0])
-    path = path._replace(tokens=torch.zeros_like(path.tokens))
-    steps = torch.zeros_like(lengths)
-    generator = DenoisingGenerator(builders.dictionary(), IterationOptions(7))
-    generator.denoise(Still(), Guidance(lengths - 4), lengths, path, steps, None)
-    assert steps.tolist() == [1, 1]
+    def best_path(self, hidden, lengths):
+        padding = torch.arange(hidden.size(1)) >= lengths[:, None]
+        return BestPath(*(part.masked_fill(padding, 0) for part in super().best_path(hidden, lengths)))
 
 
-@pytest.mark.parametrize(("adaptive", "passes"), [(True, 5), (False, 9)])
-def test_a_cycle_is_one_of_what_the_denoiser_reads(adaptive: bool, passes: int) -> None:
-    path, lengths = path_of([4], [0])
-    steps = torch.zeros_like(lengths)
+class Still(Filled):
+    """Goes on reading 4, 3, 2 ...; the output is 0 from the start."""
+
+    def best_path(self, hidden, lengths):
+        path = super().best_path(hidden, lengths)
+        return path._replace(tokens=torch.zeros_like(path.tokens))
+
+
+@pytest.mark.parametrize(
+    ("model", "periods", "adaptive", "passes"),
+    [(Cleared, 1, True, 1), (Still, 9, True, 1), (Filled, 4, True, 5), (Filled, 4, False, 9)],
+)
+def test_the_end_follows_from_the_output_and_from_what_is_read(model, periods, adaptive, passes):
+    path, lengths = path_of([periods, periods], [0, 0], filler=7)
+    if model is Still:
+        path = path._replace(tokens=torch.zeros_like(path.tokens))
+    steps, history = torch.zeros_like(lengths), []
     generator = DenoisingGenerator(builders.dictionary(), IterationOptions(9, adaptive))
-    found = generator.denoise(Filled(), Guidance(lengths - 4), lengths, path, steps, None)
-    assert steps.tolist() == [passes]
-    assert int(found.pieces[0, STATE]) == 1 and float(found.log_probs[0, STATE]) == 0
+    found = generator.denoise(model(), Guidance(lengths - 4), lengths, path, steps, history)
+    assert steps.tolist() == [passes] * 2 and len(history) == passes
+    assert torch.equal(history[-1].tokens, found.tokens)
+    if model is Filled:
+        assert int(found.pieces[0, STATE]) == 1 and float(found.log_probs[0, STATE]) == 0

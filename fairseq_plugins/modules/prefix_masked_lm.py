@@ -1,36 +1,21 @@
 """XLM-R: encoder and masked-LM head, names as in fairseq's layout (``sentence_encoder.*``, ``lm_head.*``)."""
 
-from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .linear import Linear
-from .prefix_encoder import EncoderSizes, PrefixEncoder
+from .prefix_encoder import MaskedLMSizes, PrefixEncoder
 
-
-@dataclass(frozen=True)
-class MaskedLMSizes:
-    """Sizes of a masked LM.
-
-    ``max_positions`` counts usable positions: XLM-R has 512, in a table of 514 rows (``padding_idx`` + 1 rows unused).
-    """
-
-    vocab_size: int
-    layers: int
-    embed_dim: int
-    ffn_dim: int
-    heads: int
-    max_positions: int
-    padding_idx: int = 1
+__all__ = ["MaskedLM", "MaskedLMHead", "MaskedLMSizes"]
 
 
 class MaskedLMHead(nn.Module):
     """Dense, GELU, layer norm; then a projection tied to the token embedding, with its own bias."""
 
-    def __init__(self, embed_dim: int, tied_weight: nn.Parameter):
+    def __init__(self, embed_dim: int, tied_weight: Tensor):
         super().__init__()
         self.dense = Linear(embed_dim, embed_dim)
         self.layer_norm = nn.LayerNorm(embed_dim)
@@ -43,21 +28,13 @@ class MaskedLMHead(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """The whole masked LM.
-
-    Args:
-        sizes: see :class:`MaskedLMSizes`.
-        dropout: probability after the embedding and after each block.
-        attention_dropout: probability on attention weights.
-    """
+    """The whole masked LM."""
 
     def __init__(self, sizes: MaskedLMSizes, dropout: float = 0.0, attention_dropout: float = 0.0):
         super().__init__()
         self.sizes = sizes
-        encoder_sizes = EncoderSizes(*(getattr(sizes, name) for name in EncoderSizes._fields))
-        self.sentence_encoder = PrefixEncoder(encoder_sizes, dropout, attention_dropout)
-        tied: Any = self.sentence_encoder.embed_tokens.weight
-        self.lm_head = MaskedLMHead(sizes.embed_dim, tied)
+        self.sentence_encoder = PrefixEncoder(sizes, dropout, attention_dropout)
+        self.lm_head = MaskedLMHead(sizes.embed_dim, self.sentence_encoder.embed_tokens.weight)
 
     def reset_parameters(self) -> None:
         """BERT's initialisation: N(0, 0.02) for every matrix, zero biases, zero padding rows."""
@@ -85,15 +62,9 @@ class MaskedLM(nn.Module):
         return self.lm_head.bias
 
     def forward(self, tokens: Tensor, positions: Optional[Tensor] = None, select: Optional[Tensor] = None) -> Tensor:
-        """Logits of the masked LM.
+        """Logits, (B, S, V), or (N, V) for the N positions that ``select`` (B, S) bool chooses.
 
-        Args:
-            tokens: (B, S) int64.
-            positions: (B, S) int64; counted from the tokens when None.
-            select: (B, S) bool; only these positions are projected when given.
-
-        Returns:
-            (B, S, V), or (N, V) for the N selected positions.
+        ``positions`` (B, S) int64 are counted from the tokens when None.
         """
         hidden = self.sentence_encoder(tokens, positions=positions)[-1]
         if select is not None:

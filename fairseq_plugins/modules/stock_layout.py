@@ -1,0 +1,38 @@
+"""Options of fairseq's transformer for the layout of a pretrained file."""
+
+from argparse import Namespace
+from typing import Any
+
+from fairseq.models.transformer import TransformerConfig
+from torch import nn
+
+
+def stock_config(layout: Any, side: str, **options: Any) -> Any:
+    """``TransformerConfig`` of one side, ``encoder`` or ``decoder``, with more of the stock transformer's ``options``.
+
+    ``layout`` has sizes and wiring of a pretrained file, as ``checkpoints.encoder_layout.EncoderLayout``.
+    """
+    sizes = {
+        "layers": layout.layers,
+        "embed_dim": layout.embed_dim,
+        "ffn_embed_dim": layout.ffn_dim,
+        "attention_heads": layout.heads,
+        "normalize_before": layout.normalize_before,
+        "learned_pos": layout.learned_positions,
+    }
+    stock = Namespace(
+        **{f"{side}_{name}": value for name, value in sizes.items()},
+        layernorm_embedding=layout.layernorm_embedding,
+        no_scale_embedding=not layout.scale_embedding,
+        activation_fn=layout.activation,
+        **options,
+    )
+    return TransformerConfig.from_namespace(stock)
+
+
+def set_epsilon(module: nn.Module, epsilon: float) -> None:
+    """Set the epsilon of every layer norm."""
+    child: Any
+    for child in module.modules():
+        if hasattr(child, "normalized_shape"):
+            child.eps = epsilon
