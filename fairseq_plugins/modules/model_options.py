@@ -1,8 +1,10 @@
-"""A model's options, as an argparse namespace or as a hydra configuration."""
+"""A model's options, as an argparse namespace or as a hydra configuration, and its architectures."""
 
+from argparse import Namespace
 from contextlib import nullcontext
-from typing import Any, Mapping
+from typing import Any, Dict, Mapping
 
+from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf, open_dict
 
@@ -12,16 +14,14 @@ def writable(args: Any) -> Any:
     return open_dict(args) if OmegaConf.is_config(args) else nullcontext()
 
 
+def as_namespace(args: Any) -> Namespace:
+    """Options for a stock model that loses what it does not know of a hydra configuration; a namespace is not copied."""
+    options: Any = OmegaConf.to_container(args) if OmegaConf.is_config(args) else None
+    return args if options is None else Namespace(**options)
+
+
 def check_slots_task(task: Any, arch: str) -> None:
-    """Models that fill slots are trained and decoded with the tasks for them.
-
-    Args:
-        task: that the model is built for.
-        arch: name of the architecture, for the message.
-
-    Raises:
-        ValueError: another task, whose generator writes from left to right.
-    """
+    """Raise ValueError for a model that fills slots with a task whose generator writes from left to right."""
     if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
         raise ValueError(
             f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in decoding; got "
@@ -34,3 +34,27 @@ def set_architecture(args: Any, defaults: Mapping[str, Any]) -> None:
     for name, value in defaults.items():
         if getattr(args, name, None) is None:
             setattr(args, name, value)
+
+
+def register_architectures(model: str, architectures: Mapping[str, Mapping[str, Any]]) -> None:
+    """Register each --arch of a model with its defaults; fairseq has done so for a model of the same name with a dataclass."""
+    for name, defaults in architectures.items():
+        if name not in ARCH_MODEL_REGISTRY:
+            _register(model, name, defaults)
+
+
+def _register(model: str, name: str, defaults: Mapping[str, Any]) -> None:
+    @register_model_architecture(model, name)
+    def architecture(args: Any) -> None:
+        set_architecture(args, defaults)
+
+
+def same_sides(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int, **more: Any) -> Dict[str, Any]:
+    """Defaults of a stock transformer whose encoder and decoder have the same sizes, and ``more`` defaults."""
+    sizes = {
+        "layers": layers,
+        "embed_dim": embed_dim,
+        "ffn_embed_dim": ffn_embed_dim,
+        "attention_heads": attention_heads,
+    }
+    return {**{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}, **more}

@@ -24,7 +24,7 @@ ARROWS: Dict[str, FrozenSet[str]] = {
 }
 # Files beside the components: what starts commands may import all of them.
 TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}
-TOP["own_commands.py"] = frozenset()
+TOP["own_commands.py"] = TOP["options.py"] = frozenset()
 METHODS = ("sga", "csr", "deltalm", "veco", "nlu")
 # Outside the package: what these components may import besides the standard library (None: anything but the second).
 ONLY = {"checkpoints": {"torch", "safetensors", "numpy"}}
