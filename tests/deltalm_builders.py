@@ -2,23 +2,19 @@
 
 import argparse
 import re
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Optional, Tuple
 
-import pytest
 import torch
 from fairseq import models
 from fairseq.data import Dictionary
 from omegaconf import OmegaConf
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.models.deltalm import DeltaLMModel
 from tests import builders
 
 LAYERS, BLOCKS = 4, 2
-SIZES: Dict[str, int] = {
+SIZES = {
     "encoder_layers": LAYERS,
     "decoder_layers": BLOCKS,
     "encoder_embed_dim": builders.WIDTH,
@@ -34,7 +30,7 @@ KINDS = ("argparse", "omegaconf")
 ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
-def dictionary(pieces: int = builders.PIECES, mask: bool = True, tags: int = 0) -> Dictionary:
+def dictionary(pieces=builders.PIECES, mask=True, tags=0):
     """4 symbols, the pieces p0 p1 …, ``<mask>`` (stock tasks have none), and language tags t0 t1 … at the end."""
     result = Dictionary()
     for symbol in [f"p{n}" for n in range(pieces)] + ["<mask>"] * mask + [f"t{n}" for n in range(tags)]:
@@ -42,12 +38,12 @@ def dictionary(pieces: int = builders.PIECES, mask: bool = True, tags: int = 0) 
     return result
 
 
-def task(**symbols: Any) -> Any:
+def task(**symbols):
     """What building a model needs of a task: one dictionary for both sides."""
     return SimpleNamespace(source_dictionary=dictionary(**symbols), target_dictionary=dictionary(**symbols))
 
 
-def arguments(kind: str = "argparse", arch: str = "deltalm_tiny", **options: Any) -> Any:
+def arguments(kind="argparse", arch="deltalm_tiny", **options):
     """Options as the command line (a Namespace) or a YAML (a DictConfig) gives them, before the architecture's."""
     values = {"share_all_embeddings": True, **SIZES, **options}
     if kind == "omegaconf":
@@ -55,18 +51,18 @@ def arguments(kind: str = "argparse", arch: str = "deltalm_tiny", **options: Any
     return argparse.Namespace(arch=arch, **values)
 
 
-def with_defaults(args: Any) -> Any:
+def with_defaults(args):
     """The same options after the architecture has set those that were not given."""
     models.ARCH_CONFIG_REGISTRY[args.arch](args)
     return args
 
 
-def build(args: Any = None, symbols: Optional[Dict[str, Any]] = None, **options: Any) -> DeltaLMModel:
+def build(args=None, symbols=None, **options):
     """What a task's build_model does, with the values of the initialisation or of a pretrained file."""
     return models.build_model(arguments(**options) if args is None else args, task(**(symbols or {})))
 
 
-def randomise(module: nn.Module, seed: int) -> None:
+def randomise(module, seed):
     """Random weights under which every path matters and the positions stay apart (larger ones make them alike)."""
     builders.randomise(module, seed)
     for name, parameter in module.named_parameters():
@@ -74,25 +70,24 @@ def randomise(module: nn.Module, seed: int) -> None:
             parameter.data.mul_(0.3)
 
 
-def random_model(seed: int = 5, **options: Any) -> DeltaLMModel:
-    """In evaluation mode."""
+def random_model(seed=5, **options):
     model = build(**options)
     randomise(model, seed)
     return model.eval()
 
 
-def in_double(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_double(monkeypatch):
     """fairseq takes the softmax of its attention and GELU in float32 whatever the dtype; now in that of the input."""
     monkeypatch.setattr("fairseq.utils.softmax", lambda x, dim, onnx_trace=False: x.softmax(dim))
     monkeypatch.setattr("fairseq.modules.gelu", nn.functional.gelu)
 
 
-def state_of(model: Any) -> Dict[str, Tensor]:
+def state_of(model):
     """The weights: the state dict without fairseq's version buffers."""
     return {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(".version")}
 
 
-def assert_nothing_random(report: Any, model: Any) -> None:
+def assert_nothing_random(report, model):
     """The report of a pretrained file names a source for every weight, and calls nothing random."""
     weights = set(state_of(model))
     assert weights - set(report.reasons) == set()
@@ -100,9 +95,9 @@ def assert_nothing_random(report: Any, model: Any) -> None:
     assert [name for name, reason in report.reasons.items() if not reason or reason == "random"] == []
 
 
-def _block_tensors(norms: Tuple[str, ...], attentions: Tuple[str, ...], ffns: Tuple[str, ...]) -> Dict[str, Tuple]:
+def _block_tensors(norms, attentions, ffns):
     width, inner = builders.WIDTH, builders.FFN
-    shapes: Dict[str, Tuple] = {}
+    shapes = {}
     for name in attentions:
         for projection in ATTENTION:
             shapes[f"{name}.{projection}.weight"], shapes[f"{name}.{projection}.bias"] = (width, width), (width,)
@@ -114,11 +109,9 @@ def _block_tensors(norms: Tuple[str, ...], attentions: Tuple[str, ...], ffns: Tu
     return shapes
 
 
-def released_tensors(
-    seed: int = 1, rows: int = builders.VOCAB, layers: int = LAYERS, blocks: int = BLOCKS, embedding_norm: bool = True
-) -> Dict[str, Tensor]:
+def released_tensors(seed=1, rows=builders.VOCAB, layers=LAYERS, blocks=BLOCKS, embedding_norm=True):
     """Random tensors, no two alike but the two token embeddings, under the names of the authors' release."""
-    shapes: Dict[str, Tuple] = {}
+    shapes = {}
     for side in ("src_embedding", "tgt_embedding"):
         shapes[f"{side}.embed_tokens.weight"] = (rows, builders.WIDTH)
         shapes[f"{side}.embed_positions.weight"] = (builders.POSITIONS + 2, builders.WIDTH)
@@ -140,7 +133,7 @@ def released_tensors(
     return tensors
 
 
-def in_names_of_the_model(released: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def in_names_of_the_model(released):
     """The state that a released file stands for: ``ffn_1`` is the bottom FFN (fc3, fc4), ``ffn_2`` the top one."""
     sides = {"src_embedding": "encoder", "tgt_embedding": "decoder", "encoder": "encoder", "decoder": "decoder"}
     inside = {"ffn_1.fc1": "fc3", "ffn_1.fc2": "fc4", "ffn_2.": "", "ffn.": "", "emb_layer_norm": "layernorm_embedding"}
@@ -154,13 +147,12 @@ def in_names_of_the_model(released: Dict[str, Tensor]) -> Dict[str, Tensor]:
     return state
 
 
-def write_released(path: Path, tensors: Optional[Dict[str, Tensor]] = None) -> Path:
-    """A file as the authors released theirs."""
+def write_released(path, tensors=None):
     torch.save({"weights": released_tensors() if tensors is None else tensors}, path)
     return path
 
 
-def write_mlm(folder: Path, seed: int = 1, layers: int = LAYERS, **changes: Any) -> Dict[str, Tensor]:
+def write_mlm(folder, seed=1, layers=LAYERS, **changes):
     """A random masked LM as a Hugging Face folder. Returns its tensors without the part before the layer's number."""
     module = builders.masked_lm(seed, layers=layers, **changes)
     checkpoints.write_masked_lm(folder, module.sizes, module.state_dict(), dtype=torch.float32)
@@ -170,7 +162,7 @@ def write_mlm(folder: Path, seed: int = 1, layers: int = LAYERS, **changes: Any)
     }
 
 
-def write_dictionary(path: Path, pieces: int = builders.PIECES, swapped: bool = False) -> None:
+def write_dictionary(path, pieces=builders.PIECES, swapped=False):
     """``dict.txt``, without ``<mask>``; ``swapped``: two entries change places."""
     symbols = [f"p{number}" for number in range(pieces)]
     if swapped:
@@ -178,12 +170,12 @@ def write_dictionary(path: Path, pieces: int = builders.PIECES, swapped: bool = 
     path.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
 
 
-def sample(extra: int = 0) -> Dict[str, Any]:
+def sample(extra=0):
     """Three ragged pairs; ``extra`` columns of padding more than needed."""
     return builders.batch(builders.source_rows([6, 3, 5]), builders.target_rows([4, 2, 3]), extra=extra)
 
 
-def net_input(extra: int = 0) -> Dict[str, Tensor]:
+def net_input(extra=0):
     """The model's input of :func:`sample`, shifted as the translation task does: ``</s>`` first, padding last."""
     batch = sample(extra)
     shifted = batch["target"].roll(1, 1)

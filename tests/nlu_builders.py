@@ -4,15 +4,12 @@ import argparse
 import json
 import re
 import zlib
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Sequence, Tuple
 
 import sentencepiece
 import torch
 from fairseq import models
 from fairseq.data import Dictionary
-from torch import Tensor, nn
 
 from tests import builders, deltalm_builders
 
@@ -36,7 +33,7 @@ SIZES = {
 }
 
 
-def randomise(model: nn.Module, seed: int = 5) -> Any:
+def randomise(model, seed=5):
     """Random weights under which every path matters and the positions stay apart; in evaluation mode.
 
     A parameter's values follow from its shape and name, so that exchanging any two changes the output.
@@ -56,7 +53,7 @@ def randomise(model: nn.Module, seed: int = 5) -> Any:
     return model.eval()
 
 
-def dictionary(symbols: Sequence[str]) -> Dictionary:
+def dictionary(symbols):
     """fairseq's dictionary of these symbols behind the four special ones."""
     result = Dictionary()
     for symbol in symbols:
@@ -64,20 +61,18 @@ def dictionary(symbols: Sequence[str]) -> Dictionary:
     return result
 
 
-def write_dict(path: Path, symbols: Sequence[str]) -> Path:
-    """``dict.txt``."""
+def write_dict(path, symbols):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
     return path
 
 
-def task_of(symbols: Sequence[str]) -> Any:
-    """What building a model needs of a task."""
+def task_of(symbols):
     own = dictionary(symbols)
     return SimpleNamespace(source_dictionary=own, target_dictionary=own, max_positions=lambda: POSITIONS)
 
 
-def stock_model(symbols: Sequence[str], **options: Any) -> Any:
+def stock_model(symbols, **options):
     """A random encoder-decoder of stock fairseq; ``options`` of it are those a checkpoint keeps."""
     args = argparse.Namespace(**{"share_all_embeddings": True, **SIZES, **options})
     model = models.build_model(args, task_of(symbols))
@@ -86,12 +81,11 @@ def stock_model(symbols: Sequence[str], **options: Any) -> Any:
     return randomise(model)
 
 
-def tags(languages: Sequence[str], style: str = "[{}]") -> List[str]:
-    """Languages as dictionary entries."""
+def tags(languages, style="[{}]"):
     return [style.format(language) for language in languages]
 
 
-def mbart_cc25(folder: Path, languages: Sequence[str] = LANGUAGES, **options: Any) -> Any:
+def mbart_cc25(folder, languages=LANGUAGES, **options):
     """The released layout: ``model.pt`` with an options namespace that has ``langs``, ``dict.txt`` without languages and
     without ``<mask>``. Rows: the dictionary's, the languages, ``<mask>``. Returns the stock model."""
     settings = {"arch": "mbart_large", "encoder_normalize_before": True, "decoder_normalize_before": True, **options}
@@ -108,7 +102,7 @@ def mbart_cc25(folder: Path, languages: Sequence[str] = LANGUAGES, **options: An
     return model
 
 
-def stock_checkpoint(path: Path, model: Any, task: Dict[str, Any], namespace: bool = False) -> Path:
+def stock_checkpoint(path, model, task, namespace=False):
     """A checkpoint as current fairseq writes it: options under ``cfg``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     cfg = {"model": argparse.Namespace(**model.options), "task": argparse.Namespace(**task) if namespace else task}
@@ -120,7 +114,7 @@ ML50 = ("en_XX", "ar_AR", "de_DE", "af_ZA")
 """In an order that is not the alphabet's."""
 
 
-def mbart50(folder: Path, languages: Sequence[str] = ML50, **task: Any) -> Any:
+def mbart50(folder, languages=ML50, **task):
     """The layout of released mBART-50s: ``model.pt`` that names the list of its languages and does not hold it, the list, and an
     equal dictionary of pieces for each language. Rows: pieces, languages, ``<mask>``. Returns the stock model."""
     model = stock_model(
@@ -139,7 +133,7 @@ def mbart50(folder: Path, languages: Sequence[str] = ML50, **task: Any) -> Any:
     return model
 
 
-def nllb_fairseq(folder: Path, languages: Sequence[str] = ("deu_Latn", "eng_Latn")) -> Any:
+def nllb_fairseq(folder, languages=("deu_Latn", "eng_Latn")):
     """A dense NLLB of stock fairseq, with its dictionary of pieces beside it. Returns the stock model."""
     symbols = [*PIECES, *tags(languages, "__{}__")]
     model = stock_model(
@@ -151,7 +145,7 @@ def nllb_fairseq(folder: Path, languages: Sequence[str] = ("deu_Latn", "eng_Latn
     return model
 
 
-def huggingface(hf: Any, kind: str, folder: Path, rows: int, **changes: Any) -> Any:
+def huggingface(hf, kind, folder, rows, **changes):
     """A random model saved by transformers (``hf``), without a tokenizer. ``kind``: bert, xlmr, mbart or nllb."""
     seq2seq = {
         "vocab_size": rows,
@@ -186,7 +180,7 @@ def huggingface(hf: Any, kind: str, folder: Path, rows: int, **changes: Any) -> 
     return model
 
 
-def write_vocab(folder: Path, pieces: Sequence[str] = PIECES) -> List[str]:
+def write_vocab(folder, pieces=PIECES):
     """``vocab.txt`` in mBERT's order: padding first, the other special symbols behind some unused ones."""
     entries = ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces]
     folder.mkdir(parents=True, exist_ok=True)
@@ -194,7 +188,7 @@ def write_vocab(folder: Path, pieces: Sequence[str] = PIECES) -> List[str]:
     return entries
 
 
-def write_sentencepiece(folder: Path, pieces: int = 40, name: str = "sentencepiece.bpe.model") -> List[str]:
+def write_sentencepiece(folder, pieces=40, name="sentencepiece.bpe.model"):
     """A tiny sentencepiece model of random words. Returns its pieces."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(4)
@@ -215,13 +209,12 @@ def write_sentencepiece(folder: Path, pieces: int = 40, name: str = "sentencepie
     return [model.id_to_piece(index) for index in range(model.get_piece_size())]
 
 
-def write_json(path: Path, content: Any) -> None:
-    """A JSON file."""
+def write_json(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
-def tokens(rows: int, lengths: Sequence[int] = (9, 4, 6), pairs: bool = False, seed: int = 6) -> Tensor:
+def tokens(rows, lengths=(9, 4, 6), pairs=False, seed=6):
     """Random ``<s> … </s>`` of these lengths, padded on the right; ``pairs``: a ``</s>`` in the middle as well."""
     generator = torch.Generator().manual_seed(seed)
     found = torch.full((len(lengths), max(lengths)), PAD)
@@ -233,7 +226,7 @@ def tokens(rows: int, lengths: Sequence[int] = (9, 4, 6), pairs: bool = False, s
     return found
 
 
-def write_any(family: str, folder: Path) -> Tuple[Path, List[str]]:
+def write_any(family, folder):
     """An encoder of a family on disk. Returns its path, and the symbols of a dictionary with one entry a row."""
     folder.mkdir(parents=True, exist_ok=True)
     if family == "mbart":
@@ -255,18 +248,18 @@ def write_any(family: str, folder: Path) -> Tuple[Path, List[str]]:
     return write_bert(folder)
 
 
-def write_bert(folder: Path) -> Tuple[Path, List[str]]:
+def write_bert(folder):
     """A BERT in Hugging Face's layout, with names written out by hand."""
     entries = write_vocab(folder)
     generator = torch.Generator().manual_seed(8)
 
-    def random(*shape: int) -> Tensor:
+    def random(*shape):
         return 0.3 * torch.randn(*shape, generator=generator)
 
-    def norm(name: str) -> Dict[str, Tensor]:
+    def norm(name):
         return {f"{name}.weight": 1 + random(WIDTH), f"{name}.bias": random(WIDTH)}
 
-    def linear(name: str, inputs: int, outputs: int) -> Dict[str, Tensor]:
+    def linear(name, inputs, outputs):
         return {f"{name}.weight": random(outputs, inputs), f"{name}.bias": random(outputs)}
 
     state = {
@@ -303,6 +296,6 @@ def write_bert(folder: Path) -> Tuple[Path, List[str]]:
     return folder, ["[unused1]", "[unused2]", *PIECES, "<mask>"]
 
 
-def heads_of(family: str) -> Any:
+def heads_of(family):
     """What read_encoder must be told; only a released DeltaLM does not tell its heads."""
     return builders.HEADS if family == "deltalm" else None

@@ -2,15 +2,11 @@
 
 import argparse
 import copy
-from pathlib import Path
-from typing import Any, List, Sequence
 
 import torch
 from fairseq import models
 from omegaconf import OmegaConf
-from torch import Tensor
 
-from fairseq_plugins.models.nlu import NLUEncoderModel
 from tests import nlu_bins, nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
 
@@ -26,38 +22,34 @@ SCRATCH = {
 }
 
 
-def arguments(kind: str = "argparse", **options: Any) -> Any:
+def arguments(kind="argparse", **options):
     """Options as the command line (a Namespace) or a YAML (a DictConfig) gives them."""
     if kind == "omegaconf":
         return OmegaConf.create({"_name": "nlu_encoder", **options})
     return argparse.Namespace(arch="nlu_encoder", **options)
 
 
-def build(args: Any, symbols: Sequence[str] = PIECES) -> NLUEncoderModel:
-    """What a task's build_model does."""
+def build(args, symbols=PIECES):
     return models.build_model(args, nlu_builders.task_of(symbols))
 
 
-def scratch(symbols: Sequence[str] = MBART_SYMBOLS, seed: int = 4, **options: Any) -> NLUEncoderModel:
-    """Random, in evaluation mode."""
-    model: NLUEncoderModel = nlu_builders.randomise(build(arguments(**{**SCRATCH, **options}), symbols), seed)
+def scratch(symbols=MBART_SYMBOLS, seed=4, **options):
+    model = nlu_builders.randomise(build(arguments(**{**SCRATCH, **options}), symbols), seed)
     return model
 
 
-def from_file(path: Path, symbols: Sequence[str], kind: str = "argparse", **options: Any) -> NLUEncoderModel:
-    """Filled from a pretrained file."""
+def from_file(path, symbols, kind="argparse", **options):
     return build(arguments(kind, pretrained_encoder=str(path), **options), symbols).eval()
 
 
-def saved(model: NLUEncoderModel, path: Path) -> Path:
-    """A checkpoint as the trainer writes it."""
+def saved(model, path):
     args = model.args
     held = OmegaConf.to_container(args) if OmegaConf.is_config(args) else args
     torch.save({"cfg": {"model": held}, "args": None, "model": model.state_dict()}, path)
     return path
 
 
-def reloaded(model: NLUEncoderModel, symbols: Sequence[str], path: Path) -> NLUEncoderModel:
+def reloaded(model, symbols, path):
     """What decoding does with a checkpoint: build from its options, load its weights."""
     content = torch.load(saved(model, path), weights_only=False)
     held = content["cfg"]["model"]
@@ -66,12 +58,11 @@ def reloaded(model: NLUEncoderModel, symbols: Sequence[str], path: Path) -> NLUE
     return again.eval()
 
 
-def tokens_for(model: NLUEncoderModel, pairs: bool = True) -> Tensor:
-    """A padded batch."""
+def tokens_for(model, pairs=True):
     return nlu_builders.tokens(model.encoder.layout.vocab_size, pairs=pairs)
 
 
-def write_sentences(data: Path, symbols: Sequence[str], count: int = 12) -> Path:
+def write_sentences(data, symbols, count=12):
     """Sentence pairs of two classes for the stock task: ``SPLIT.en`` and ``valid.de``; the class follows from the first piece."""
     generator = torch.Generator().manual_seed(7)
     for split in ("train.en", "valid.en", "valid.de"):
@@ -85,8 +76,7 @@ def write_sentences(data: Path, symbols: Sequence[str], count: int = 12) -> Path
     return data
 
 
-def command_line(data: Path) -> List[str]:
-    """Options of the stock task, criterion and trainer."""
+def command_line(data):
     return [
         str(data), "--task", "sentence_prediction", "--criterion", "sentence_prediction", "--arch", "nlu_encoder",
         "--num-classes", "2", "--max-positions", "30", "--train-subset", "train.en", "--valid-subset", "valid.en,valid.de",

@@ -2,8 +2,6 @@
 
 import io
 import json
-from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
 
 import sentencepiece
 from fairseq.data import Dictionary, data_utils
@@ -21,8 +19,7 @@ TEXT = [
 ]
 
 
-def train_model(path: Path, text: Sequence[str] = tuple(TEXT), **options: Any) -> Path:
-    """A sentencepiece model of a few dozen pieces."""
+def train_model(path, text=tuple(TEXT), **options):
     made = io.BytesIO()
     given = {"vocab_size": 90, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1, **options}
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(list(text) * 20), model_writer=made, **given)
@@ -30,22 +27,20 @@ def train_model(path: Path, text: Sequence[str] = tuple(TEXT), **options: Any) -
     return path
 
 
-def model_and_dictionary(folder: Path) -> Tuple[Path, Path]:
-    """The model of ``TEXT`` and its fairseq dictionary."""
+def model_and_dictionary(folder):
     folder.mkdir(parents=True, exist_ok=True)
     model = train_model(folder / "m.model")
     write_dictionary(load_model(model), folder / "dict.txt")
     return model, folder / "dict.txt"
 
 
-def write(path: Path, *lines: str) -> Path:
-    """A text file."""
+def write(path, *lines):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
     return path
 
 
-def squad(path: Path, *paragraphs: Tuple[str, List[Tuple[str, str, List[Tuple[str, Any]]]]], **more: Any) -> Path:
+def squad(path, *paragraphs, **more):
     """SQuAD's layout of (passage, [(id, question, [(answer, start)])]); ``more`` goes into every question."""
     rows = [
         {
@@ -74,30 +69,28 @@ class Run:
         out: the data-bin.
     """
 
-    def __init__(self, model: Path, dictionary: Path, out: Path):
+    def __init__(self, model, dictionary, out):
         self.options = ["--sentencepiece", str(model), "--dict", str(dictionary)]
         self.out = out
 
-    def __call__(self, verb: str, *arguments: Any) -> Dict[str, Any]:
+    def __call__(self, verb, *arguments):
         """Make the data-bin; returns the counts of its manifest."""
         nlu.main([verb, str(self.out), *self.options, *map(str, arguments)])
         manifest = read_json(self.out / "manifest.json")
         assert manifest is not None
         return manifest["counts"]
 
-    def rows(self, folder: str, name: str) -> List[List[str]]:
+    def rows(self, folder, name):
         """The symbols of every row, with ``</s>``, through stock fairseq."""
         dictionary = Dictionary.load(str(self.out / folder / "dict.txt"))
         data = data_utils.load_indexed_dataset(str(self.out / folder / name), dictionary)
         return [[dictionary[int(index)] for index in data[row]] for row in range(len(data))]
 
-    def numbers(self, folder: str, name: str) -> List[List[int]]:
-        """The numbers of every row."""
+    def numbers(self, folder, name):
         data = data_utils.load_indexed_dataset(str(self.out / folder / name), None)
         return [data[row].tolist() for row in range(len(data))]
 
-    def lines(self, name: str) -> List[Any]:
-        """The lines of a JSON-lines file."""
+    def lines(self, name):
         text = (self.out / name).read_text(encoding="utf-8")
         assert text.endswith("\n")
         assert text.splitlines() == text[:-1].split("\n")

@@ -1,14 +1,14 @@
 """Tiny data-bins for question answering and ranking, with words as pieces; and a stand-in encoder with heads."""
 
 import json
-from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
-from torch import Tensor, nn
+from torch import nn
+
+from tests import nlu_bins
 
 BOS, PAD, EOS = 0, 1, 2
 WORDS = [f"w{number}" for number in range(30)]
@@ -24,23 +24,21 @@ class Asked(NamedTuple):
     answers: Sequence[Tuple[str, int]]
 
 
-def dictionary(words: Sequence[str] = WORDS) -> Dictionary:
-    """fairseq's symbols and the words."""
+def dictionary(words=WORDS):
     symbols = Dictionary()
     for word in words:
         symbols.add_symbol(word)
     return symbols
 
 
-def pieces(text: str, symbols: Optional[Dictionary] = None) -> List[int]:
-    """Ids of the words, without ``</s>``."""
+def pieces(text, symbols=None):
     symbols = symbols or dictionary()
     return [symbols.index(word) for word in text.split()]
 
 
-def word_offsets(text: str) -> List[int]:
+def word_offsets(text):
     """Begin and end of each word, alternating; the space before a word is the word's, as in sentencepiece."""
-    found: List[int] = []
+    found = []
     place = 0
     for word in text.split(" "):
         begin, place = max(place - 1, 0), place + len(word)
@@ -49,29 +47,22 @@ def word_offsets(text: str) -> List[int]:
     return found
 
 
-def write_rows(prefix: Path, rows: Sequence[Sequence[int]], eos: bool = True) -> None:
-    """``PREFIX.bin`` and ``PREFIX.idx``."""
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
-    for row in rows:
-        builder.add_item(torch.tensor([*row, EOS] if eos else [*row]))
-    builder.finalize(f"{prefix}.idx")
+def write_rows(prefix, rows, eos=True):
+    nlu_bins.write_rows(prefix.parent, prefix.name, [[*row, EOS] if eos else row for row in rows])
 
 
-def write_dictionary(folder: Path, symbols: Optional[Dictionary] = None) -> None:
-    """``dict.txt`` and its copies."""
+def write_dictionary(folder, symbols=None):
     for part in (".", "input0", "input1"):
         (folder / part).mkdir(parents=True, exist_ok=True)
         (symbols or dictionary()).save(str(folder / part / "dict.txt"))
 
 
-def write_questions(folder: Path, name: str, passages: Sequence[str], asked: Sequence[Asked]) -> None:
-    """The files of one subset."""
+def write_questions(folder, name, passages, asked):
     write_dictionary(folder)
     write_rows(folder / "input0" / name, [pieces(question.text) for question in asked])
     write_rows(folder / "input1" / name, [pieces(text) for text in passages])
     write_rows(folder / "offsets" / name, [word_offsets(text) for text in passages], eos=False)
-    lines: Dict[str, List[Any]] = {"passages": list(passages), "qa": []}
+    lines = {"passages": list(passages), "qa": []}
     for question in asked:
         answers = [{"text": text, "start": start} for text, start in question.answers]
         lines["qa"].append({"id": question.name, "passage": question.passage, "answers": answers})
@@ -80,12 +71,12 @@ def write_questions(folder: Path, name: str, passages: Sequence[str], asked: Seq
         (folder / part / f"{name}.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values), "utf-8")
 
 
-def random_text(rng: np.random.Generator, low: int, high: int) -> str:
+def random_text(rng, low, high):
     """Words of :data:`WORDS`, from ``low`` to ``high`` of them."""
     return " ".join(rng.choice(WORDS, size=int(rng.integers(low, high + 1))))
 
 
-def random_questions(count: int, seed: int, low: int = 4, high: int = 40) -> Tuple[List[str], List[Asked]]:
+def random_questions(count, seed, low=4, high=40):
     """Passages and questions about them; an answer is one to three words, and half of the questions have a second one."""
     rng = np.random.default_rng(seed)
     passages = [random_text(rng, low, high) for _ in range(max(count // 2, 1))]
@@ -97,7 +88,7 @@ def random_questions(count: int, seed: int, low: int = 4, high: int = 40) -> Tup
     return passages, asked
 
 
-def _random_answer(rng: np.random.Generator, passage: str) -> Tuple[str, int]:
+def _random_answer(rng, passage):
     words = passage.split()
     first = int(rng.integers(len(words)))
     count = int(rng.integers(1, 4))
@@ -105,7 +96,7 @@ def _random_answer(rng: np.random.Generator, passage: str) -> Tuple[str, int]:
     return " ".join(words[first : first + count]), start
 
 
-def write_ranking(folder: Path, name: str, rows: Sequence[Tuple[str, str, str, str]], grades: Sequence[str]) -> None:
+def write_ranking(folder, name, rows, grades):
     """The files of one subset of rows (query's id, query, document, grade)."""
     write_dictionary(folder)
     symbols = dictionary(grades)
@@ -118,7 +109,7 @@ def write_ranking(folder: Path, name: str, rows: Sequence[Tuple[str, str, str, s
     (folder / "group" / f"{name}.txt").write_text("".join(f"{row[0]}\n" for row in rows), "utf-8")
 
 
-def random_ranking(queries: int, seed: int, grades: Sequence[str]) -> List[Tuple[str, str, str, str]]:
+def random_ranking(queries, seed, grades):
     """Rows of so many queries with one to six documents each; the first query has no relevant document."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -133,7 +124,7 @@ def random_ranking(queries: int, seed: int, grades: Sequence[str]) -> List[Tuple
 class StandIn(nn.Module):
     """What the tasks and criterions expect of an encoder; far smaller, and each token sees the one before it."""
 
-    def __init__(self, symbols: int, width: int = 8, seed: int = 1):
+    def __init__(self, symbols, width=8, seed=1):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.embedding = nn.Embedding(symbols, width)
@@ -142,25 +133,16 @@ class StandIn(nn.Module):
         self.generator, self.width = generator, width
         self.heads = nn.ModuleDict()
 
-    def register_token_head(self, name: str, num_classes: int) -> None:
-        """A head for all positions."""
+    def register_token_head(self, name, num_classes):
         self.heads[name] = nn.Linear(self.width, num_classes)
         self.heads[name].weight.data.normal_(generator=self.generator)
         self.token_level = True
 
-    def register_classification_head(self, name: str, num_classes: int) -> None:
-        """A head for the whole input."""
+    def register_classification_head(self, name, num_classes):
         self.register_token_head(name, num_classes)
         self.token_level = False
 
-    def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Optional[Tensor] = None,
-        features_only: bool = False,
-        classification_head_name: Optional[str] = None,
-        select: Optional[Tensor] = None,
-    ) -> Tuple[Tensor, Dict[str, Any]]:
+    def forward(self, src_tokens, src_lengths=None, features_only=False, classification_head_name=None, select=None):
         """As the understanding models: right-padded (B, S) tokens."""
         assert features_only and classification_head_name is not None and select is None
         x = self.embedding(src_tokens) + self.places[: src_tokens.size(1)]
@@ -171,6 +153,5 @@ class StandIn(nn.Module):
         kept = src_tokens.ne(PAD)[..., None]
         return head((x * kept).sum(1) / kept.sum(1)), {}
 
-    def max_positions(self) -> int:
-        """Of an input."""
+    def max_positions(self):
         return 64

@@ -3,21 +3,19 @@
 import argparse
 import re
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from fairseq import models
 from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
-from torch import Tensor, nn
 
 import fairseq_plugins.models.veco  # noqa: F401 registers the architectures
 from tests import builders
 
 LAYERS = 4
 KINDS = ("argparse", "omegaconf")
-SIZES: Dict[str, Any] = {
+SIZES = {
     "encoder_layers": LAYERS,
     "encoder_embed_dim": builders.WIDTH,
     "encoder_ffn_embed_dim": builders.FFN,
@@ -30,7 +28,7 @@ SIZES: Dict[str, Any] = {
 }
 
 
-def dictionary(pieces: int = builders.PIECES, mask: bool = False, tags: Sequence[str] = ()) -> Dictionary:
+def dictionary(pieces=builders.PIECES, mask=False, tags=()):
     """4 symbols, the pieces p0 p1 ..., ``<mask>`` where asked for, then the tags."""
     result = Dictionary()
     for symbol in [*(f"p{number}" for number in range(pieces)), *(["<mask>"] if mask else []), *tags]:
@@ -38,7 +36,7 @@ def dictionary(pieces: int = builders.PIECES, mask: bool = False, tags: Sequence
     return result
 
 
-def task(pretrains: bool = False, kept_rows: Optional[Sequence[bool]] = None, **symbols: Any) -> Any:
+def task(pretrains=False, kept_rows=None, **symbols):
     """What building a model needs of a task: pre-training has ``<mask>`` in its dictionary, translation has not."""
     symbols = {"mask": pretrains, **symbols}
     both = dictionary(**symbols)
@@ -47,7 +45,7 @@ def task(pretrains: bool = False, kept_rows: Optional[Sequence[bool]] = None, **
     )
 
 
-def arguments(kind: str = "argparse", arch: str = "veco_tiny", **options: Any) -> Any:
+def arguments(kind="argparse", arch="veco_tiny", **options):
     """Options as the command line (a Namespace) or a YAML (a DictConfig) gives them, before the architecture's."""
     values = {**SIZES, **options}
     if kind == "omegaconf":
@@ -55,24 +53,22 @@ def arguments(kind: str = "argparse", arch: str = "veco_tiny", **options: Any) -
     return argparse.Namespace(arch=arch, **values)
 
 
-def translator(args: Any = None, symbols: Optional[Dict[str, Any]] = None, **options: Any) -> Any:
-    """A model that translates, as a task builds it."""
+def translator(args=None, symbols=None, **options):
     return models.build_model(arguments(**options) if args is None else args, task(**(symbols or {})))
 
 
-def pretrainer(args: Any = None, symbols: Optional[Dict[str, Any]] = None, **options: Any) -> Any:
-    """A model that pre-trains, as a task builds it."""
+def pretrainer(args=None, symbols=None, **options):
     return models.build_model(arguments(**options) if args is None else args, task(True, **(symbols or {})))
 
 
-def random_pretrainer(seed: int = 5, **options: Any) -> Any:
+def random_pretrainer(seed=5, **options):
     """In evaluation mode, with weights under which every path matters."""
     model = pretrainer(**options)
     soften(model, seed)
     return model.eval()
 
 
-def soften(model: nn.Module, seed: int) -> None:
+def soften(model, seed):
     """Random weights under which every path matters and the positions stay apart (larger ones make them alike)."""
     builders.randomise(model, seed)
     for name, parameter in model.named_parameters():
@@ -80,7 +76,7 @@ def soften(model: nn.Module, seed: int) -> None:
             parameter.data.mul_(0.3)
 
 
-def stock_state(layers: int = LAYERS, rows: Optional[int] = None, seed: int = 7) -> Dict[str, Tensor]:
+def stock_state(layers=LAYERS, rows=None, seed=7):
     """The released layout: a stock transformer with a decoder of all layers, whose layers are those of the encoder.
 
     Args:
@@ -100,8 +96,7 @@ def stock_state(layers: int = LAYERS, rows: Optional[int] = None, seed: int = 7)
     return state
 
 
-def stock_model(symbols: Dictionary, layers: int = LAYERS, scaled: bool = True) -> TransformerModel:
-    """fairseq's post-norm transformer of the same shape."""
+def stock_model(symbols, layers=LAYERS, scaled=True):
     args = argparse.Namespace(
         **{
             **SIZES,
@@ -119,14 +114,12 @@ def stock_model(symbols: Dictionary, layers: int = LAYERS, scaled: bool = True) 
     return TransformerModel.build_model(args, both).eval()
 
 
-def pair_rows(seed: int = 3, lengths: Sequence[int] = (6, 4, 5, 7)) -> List[Tensor]:
+def pair_rows(seed=3, lengths=(6, 4, 5, 7)):
     """First segments, then second ones, each ``<s> ... </s>``."""
     return builders.source_rows(lengths, seed)
 
 
-def batch(
-    seed: int = 3, parallel: bool = True, extra: int = 0, lengths: Sequence[int] = (6, 4, 5, 7)
-) -> Dict[str, Any]:
+def batch(seed=3, parallel=True, extra=0, lengths=(6, 4, 5, 7)):
     """A batch as the pre-training task's collater makes it; the second token of each segment and every third are masked."""
     rows = pair_rows(seed, lengths)
     tokens = builders.pad(rows, extra=extra)
@@ -136,7 +129,7 @@ def batch(
     target = tokens.masked_fill(~masked, builders.PAD)
     inputs = tokens.masked_fill(masked & tokens.remainder(3).ne(0), builders.MASK)
     half = len(rows) // 2
-    sample: Dict[str, Any] = {
+    sample = {
         "id": torch.arange(half),
         "nsentences": half,
         "ntokens": sum(map(len, rows)),
@@ -153,7 +146,7 @@ def batch(
     if parallel:
         end = torch.tensor([builders.EOS])
 
-        def joined(values: Tensor, between: Tensor, fill: int) -> Tensor:
+        def joined(values, between, fill):
             lines = []
             for first in range(half):
                 left, right = values[first, : len(rows[first])], values[first + half, 1 : len(rows[first + half])]

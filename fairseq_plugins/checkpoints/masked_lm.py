@@ -31,7 +31,7 @@ class MaskedLMFile:
 
     Attributes:
         sizes: the fields of ``MaskedLMSizes``.
-        tensors: name -> float32 tensor, in the names of ``modules.masked_lm.MaskedLM``, without the tied
+        tensors: name -> float32 tensor, in the names of ``modules.prefix_masked_lm.MaskedLM``, without the tied
             ``lm_head.weight``.
         fingerprint: of ``tensors``.
         report: what became of every tensor *of the file* (source names).

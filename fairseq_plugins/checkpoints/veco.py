@@ -180,7 +180,7 @@ def from_fairseq(tensors: Mapping[str, Tensor], settings: Mapping[str, Any], ori
 
 
 def masked_lm_of(tensors: Mapping[str, Tensor], settings: Mapping[str, Any], origin: str) -> Renamed:
-    """Encoder and head of one that was pre-trained here, under the names of ``modules.masked_lm.MaskedLM``.
+    """Encoder and head of one that was pre-trained here, under the names of ``modules.prefix_masked_lm.MaskedLM``.
 
     Raises:
         CheckpointError: it has no head, computes something else than XLM-R, or has tensors that are not accounted for.

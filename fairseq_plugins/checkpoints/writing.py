@@ -158,7 +158,7 @@ def write_masked_lm(
     numbers: Dict[str, int] = dict(sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes))
     kept = dict(tensors)
     output = kept.pop(huggingface.OUTPUT_WEIGHT, None)
-    check_shapes(kept, numbers, origin, "the tensors of modules.masked_lm.MaskedLM")
+    check_shapes(kept, numbers, origin, "the tensors of modules.prefix_masked_lm.MaskedLM")
     if output is not None and not torch.equal(output, kept[huggingface.WORDS]):
         raise CheckpointError(f"{origin}: {huggingface.OUTPUT_WEIGHT} differs from the token embedding, expected a tie")
     rounded = _round(kept, dtype, origin)

@@ -1,16 +1,18 @@
 """Criterion ``cross_sequence_mlm``: the masked-LM losses of VECO's pre-training, projected in chunks."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 import torch
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, linear_nll
+from ..options import option
+from .summed_criterion import SummedCriterion, log_loss, total
 
 NAMES = {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
 """Objective as --objectives calls it -> name in the log."""
@@ -20,17 +22,14 @@ NAMES = {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
 class CrossSequenceMLMConfig(FairseqDataclass):
     """Options of VECO's pre-training loss."""
 
-    objectives: str = field(
-        default="is,cs,tlm",
-        metadata={
-            "help": "what is trained: is = masked tokens from their own segment, cs = from those before them and the other "
-            "segment, tlm = from a pair in one row (parallel batches). Without cs the cross-attention is not trained, and several "
-            "processes need --ddp-backend legacy_ddp or --find-unused-parameters"
-        },
+    objectives: str = option(
+        "is,cs,tlm",
+        "what is trained: is = masked tokens from their own segment, cs = from those before them and the other segment, tlm = "
+        "from a pair in one row (parallel batches). Without cs the cross-attention is not trained, and several processes need "
+        "--ddp-backend legacy_ddp or --find-unused-parameters",
     )
-    loss_chunk_size: int = field(
-        default=DEFAULT_TOKEN_CHUNK,
-        metadata={"help": "tokens projected to the vocabulary at a time; less needs less memory"},
+    loss_chunk_size: int = option(
+        DEFAULT_TOKEN_CHUNK, "tokens projected to the vocabulary at a time; less needs less memory"
     )
 
 
@@ -47,12 +46,7 @@ def parse_objectives(text: str) -> Tuple[str, ...]:
 
 
 def _check_against_task(objectives: Tuple[str, ...], task: Any) -> None:
-    """Refuse objectives with which nothing would be trained, or with which several processes would wait for each other.
-
-    Raises:
-        ValueError: TLM alone without pairs, nothing for the phase that trains cross-attention alone, or no CS-MLM, so that
-            cross-attention has no gradient, under a backend that waits for it.
-    """
+    """Refuse objectives that train nothing, or that leave cross-attention without a gradient under a backend that waits for it."""
     given = f"--objectives {','.join(objectives)}"
     if objectives == ("tlm",) and not getattr(task, "pairs", True):
         raise ValueError(f"{given}: tlm needs parallel text; give --pairs, or is or cs as well")
@@ -64,11 +58,11 @@ def _check_against_task(objectives: Tuple[str, ...], task: Any) -> None:
 
 
 @register_criterion("cross_sequence_mlm", dataclass=CrossSequenceMLMConfig)
-class CrossSequenceMLMCriterion(FairseqCriterion):
+class CrossSequenceMLMCriterion(SummedCriterion):
     """Total = IS-MLM + CS-MLM of both segments, and TLM of parallel pairs.
 
     Losses are sums in nats over the masked tokens; ``sample_size`` is the number of masked tokens of both segments, once. Logged:
-    the total in bits a masked token, and each objective in bits a token that it predicted.
+    the total in bits per masked token, and each objective in bits per token that it predicted.
 
     Differs from the paper: equation 8 as printed has one minus sign before four logarithms; every term is -log P.
 
@@ -102,30 +96,17 @@ class CrossSequenceMLMCriterion(FairseqCriterion):
         losses: Dict[str, Tensor] = model(**inputs, objectives=self.objectives, reduce=losses_of)
         loss = sum(losses.values(), segments.new_zeros((), dtype=next(iter(losses.values())).dtype))
         sample_size = inputs["masked"].sum()
-        logged: Dict[str, Any] = {
-            "loss": loss.detach(),
-            "ntokens": sample["ntokens"],
-            "nsentences": sample["nsentences"],
-            "sample_size": sample_size,
-        }
+        sums: Dict[str, Any] = {}
         for name, target in targets.items():  # every rank has the same names, whatever its batch allows
-            logged[name] = losses[name].detach() if name in losses else 0.0
-            logged[f"{name}_tokens"] = target.numel() if name in losses else 0
-        return loss, sample_size, logged
+            sums[name] = losses[name].detach() if name in losses else 0.0
+            sums[f"{name}_tokens"] = target.numel() if name in losses else 0
+        return self.result(loss, sample_size, sample, **sums)
 
     @staticmethod
     def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
-        """Log total and objectives in bits a token; an objective that no batch had is left out."""
-        size = sum(int(log.get("sample_size", 0)) for log in logging_outputs)
-        total = sum(float(log.get("loss", 0)) for log in logging_outputs)
-        metrics.log_scalar("loss", total / max(size, 1) / math.log(2), size, round=3)
+        """Log total and objectives in bits per token; an objective that no batch had is left out."""
+        log_loss(logging_outputs)
         for name in NAMES.values():
-            tokens = sum(int(log.get(f"{name}_tokens", 0)) for log in logging_outputs)
+            tokens = total(logging_outputs, f"{name}_tokens")
             if tokens:
-                value = sum(float(log.get(name, 0)) for log in logging_outputs)
-                metrics.log_scalar(name, value / tokens / math.log(2), tokens, round=3)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        """Every logged value is a sum."""
-        return True
+                metrics.log_scalar(name, total(logging_outputs, name) / tokens / math.log(2), tokens, round=3)

@@ -1,18 +1,18 @@
 """Criterion ``token_classification``: cross-entropy of words; accuracy, and F1 of entities, over the whole set."""
 
 import logging
-import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 import torch.nn.functional as F
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
 from ..ops.entity_spans import sequence_starts, span_counts, tag_scheme, tags_of_spans
+from .summed_criterion import SummedCriterion, log_loss, total
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class TokenClassificationCriterionConfig(FairseqDataclass):
 
 
 @register_criterion("token_classification", dataclass=TokenClassificationCriterionConfig)
-class TokenClassificationCriterion(FairseqCriterion):
+class TokenClassificationCriterion(SummedCriterion):
     """Sum over words in nats; ``sample_size`` is the number of words whose tag is known.
 
     Logged, in percent and from counts over the whole set: accuracy of words; where every label is ``O`` or has a prefix B-, I-, E-
@@ -43,45 +43,28 @@ class TokenClassificationCriterion(FairseqCriterion):
 
     def __init__(self, cfg: TokenClassificationCriterionConfig, task: Any):
         super().__init__(task)
-        if not hasattr(task, "labels"):
-            raise ValueError(
-                f"--criterion token_classification needs --task token_classification; got {type(task).__name__}"
-            )
         self.head = cfg.classification_head_name
         self.scheme = tag_scheme(task.labels)
         marks = tags_of_spans(task.labels)
         if marks and self.scheme is None:
-            others = [label for label in task.labels if label not in marks and label != "O"]
-            logger.warning(
-                f"no F1 of entities: labels like {marks[0]} beside {', '.join(others)}, which have no prefix"
-            )
+            others = ", ".join(label for label in task.labels if label not in marks and label != "O")
+            logger.warning(f"no F1 of entities: labels like {marks[0]} beside {others}, which have no prefix")
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Loss of a batch in nats, sample size, and what is logged."""
         logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=self.head)
-        target = sample["target"]
+        target, best = sample["target"], logits.argmax(dim=-1)
         loss = F.cross_entropy(logits.float(), target, ignore_index=UNSEEN, reduction="sum")
-        best = logits.argmax(dim=-1)
-        sample_size = int((target != UNSEEN).sum())
-        logged = {
-            "loss": loss.detach(),
-            "ntokens": sample["ntokens"],
-            "nsentences": sample["nsentences"],
-            "sample_size": sample_size,
-            "words": target.numel(),
-            "words_right": (best == target).sum(),
-        }
+        sums = {"words": target.numel(), "words_right": (best == target).sum()}
         if self.scheme is not None:
             counts = span_counts(self.scheme, best, target, sequence_starts(sample["words"]))
-            logged.update(zip(SPANS, (count.sum() for count in counts)))
-        return loss, sample_size, logged
+            sums.update(zip(SPANS, (count.sum() for count in counts)))
+        return self.result(loss, int((target != UNSEEN).sum()), sample, **sums)
 
     @staticmethod
     def reduce_metrics(logging_outputs: List[Dict[str, Any]]) -> None:
-        """Log the loss in bits a word, and ratios of counts that are summed over the epoch or the subset."""
-        size = sum(int(log.get("sample_size", 0)) for log in logging_outputs)
-        loss = sum(float(log.get("loss", 0)) for log in logging_outputs)
-        metrics.log_scalar("loss", loss / max(size, 1) / math.log(2), size, round=3)
+        """Log the loss in bits per word, and ratios of counts that are summed over the epoch or the subset."""
+        log_loss(logging_outputs)
         _log_sums(logging_outputs, ("words", "words_right"))
         _log_ratio("accuracy", "words_right", "words")
         if any(SPANS[0] in log for log in logging_outputs):
@@ -91,16 +74,11 @@ class TokenClassificationCriterion(FairseqCriterion):
             _log_ratio("recall", right, gold)
             _log_ratio("f1", right, predicted, gold)
 
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        """Every logged value is a sum."""
-        return True
-
 
 def _log_sums(logging_outputs: List[Dict[str, Any]], keys: Tuple[str, ...]) -> None:
     """Counts; fairseq shows no name that begins with an underscore."""
     for key in keys:
-        metrics.log_scalar_sum(f"_{key}", sum(int(log.get(key, 0)) for log in logging_outputs))
+        metrics.log_scalar_sum(f"_{key}", int(total(logging_outputs, key)))
 
 
 def _log_ratio(name: str, part: str, *wholes: str) -> None:

@@ -14,17 +14,17 @@ class NLUDataset(EpochDataset):
     """One language of one split.
 
     Args:
-        texts: one or two indexable sequences of (S,) int64 pieces that end with ``</s>``, as fairseq-preprocess writes them; equal
-            lengths.
+        texts: one or two indexable sequences of N rows (S,) int64 that end with ``</s>``, as fairseq-preprocess writes them.
         sizes: pieces of each row and text, ``</s>`` counted; (N,) each.
         input_format: how they are put together.
-        max_positions: tokens of an input, at most; longer ones are cut.
+        max_positions: tokens of an input, at most; longer ones are cut, unless there is no room for a piece of each text.
         pad: id.
         seed: of the order of the rows, with the epoch.
         language: id of the language's symbol, where the format needs one.
 
-    Raises:
-        ValueError: texts of unequal numbers of rows; ``max_positions`` leave no room for a piece of each text.
+    Attributes:
+        cut_rows: inputs that are longer than ``max_positions``.
+        cut_tokens: pieces that are cut off in all.
     """
 
     def __init__(
@@ -45,9 +45,7 @@ class NLUDataset(EpochDataset):
         whole += input_format.added(len(texts))
         cut_lengths([1] * len(texts), max_positions - input_format.added(len(texts)))  # refuses what has no room
         self.cut_rows = int((whole > max_positions).sum())
-        """Inputs that are longer than ``max_positions``."""
         self.cut_tokens = int((whole - max_positions).clip(min=0).sum())
-        """Pieces that are cut off in all."""
         self.sizes = np.minimum(whole, max_positions)
 
     def __len__(self) -> int:
@@ -77,7 +75,6 @@ class NLUDataset(EpochDataset):
         }
 
     def set_epoch(self, epoch: int) -> None:
-        """The order differs from epoch to epoch."""
         self.epoch = epoch
 
 
@@ -86,9 +83,8 @@ class LabelledDataset(NLUDataset):
 
     Args:
         labels: (N,) int64, classes counted from 0.
-        decoder_inputs: batches also hold what the decoder of an encoder-decoder reads: the input with its last token in front, as
-            in stock ``sentence_prediction``. In mBART's format that is LANG A </s> B </s>, mBART's own order.
-        others: as of :class:`NLUDataset`.
+        decoder_inputs: batches also hold what a decoder reads: the input with its last token in front, as in stock
+            ``sentence_prediction``. In mBART's format that is LANG A </s> B </s>, mBART's own order.
     """
 
     def __init__(self, *others: Any, labels: np.ndarray, decoder_inputs: bool = False, **more: Any):

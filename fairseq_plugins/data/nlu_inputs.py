@@ -12,13 +12,7 @@ INPUT_FORMATS = ChoiceEnum(["xlmr", "bert", "mbart", "mbart50"])
 
 
 class Assembled(NamedTuple):
-    """An input.
-
-    Attributes:
-        tokens: (S,) int64.
-        starts: place of the first piece of each text.
-        kept: pieces of each text that were kept, from its beginning.
-    """
+    """The tokens of an input, (S,) int64; where each text starts in it, and how many of its pieces were kept."""
 
     tokens: Tensor
     starts: Tuple[int, ...]
@@ -26,11 +20,7 @@ class Assembled(NamedTuple):
 
 
 class InputFormat:
-    """One of :data:`INPUT_FORMATS`.
-
-    Args:
-        name: of the format.
-        bos, eos: ids of ``<s>`` and ``</s>``.
+    """One of :data:`INPUT_FORMATS`; ``bos`` and ``eos`` are ids.
 
     Source: XLM-R and BERT as released; mBART (Liu et al. 2020) puts the language last, mBART-50 (Tang et al. 2020) first.
     """
@@ -51,54 +41,27 @@ class InputFormat:
         return 2 + between * (texts - 1)
 
     def assemble(self, texts: Sequence[Tensor], room: int, language: Optional[int] = None) -> Assembled:
-        """Put the texts together, cut to ``room`` tokens.
+        """Put one or two texts (S,) without ``</s>`` together, cut to ``room`` tokens with all symbols.
 
-        Args:
-            texts: one or two rows of pieces (S,), int64, without ``</s>``.
-            room: tokens at most, all symbols counted.
-            language: id of its symbol; only where ``needs_language``.
-
-        Raises:
-            ValueError: there is no room for one piece of each text.
+        ``language`` is the id of its symbol, only where ``needs_language``.
         """
         assert (language is not None) == self.needs_language
         kept = cut_lengths([len(text) for text in texts], room - self.added(len(texts)))
-        parts: List[Tensor] = []
+        mark = self.bos if language is None else language
+        tokens = [] if self.name == "mbart" else [mark]
         starts: List[int] = []
-        length = 0
-
-        def add(part: Tensor) -> None:
-            nonlocal length
-            parts.append(part)
-            length += len(part)
-
-        def symbols(*ids: int) -> Tensor:
-            return torch.tensor(ids, dtype=torch.long)
-
-        if self.name != "mbart":
-            add(symbols(self.bos if language is None else language))
         for number, (text, count) in enumerate(zip(texts, kept)):
             if number and self.name == "xlmr":
-                add(symbols(self.eos))
-            starts.append(length)
-            add(text[:count].long())
-            add(symbols(self.eos))
+                tokens.append(self.eos)
+            starts.append(len(tokens))
+            tokens += [*text[:count].tolist(), self.eos]
         if self.name == "mbart":
-            assert language is not None
-            add(symbols(language))
-        return Assembled(torch.cat(parts), tuple(starts), tuple(kept))
+            tokens.append(mark)
+        return Assembled(torch.tensor(tokens, dtype=torch.long), tuple(starts), tuple(kept))
 
 
 def cut_lengths(lengths: Sequence[int], room: int) -> List[int]:
-    """Pieces to keep of each text such that they fit: the longest gives first, as long as it is the longest.
-
-    Args:
-        lengths: of the texts, in pieces; one or two.
-        room: pieces in all.
-
-    Raises:
-        ValueError: no room for a piece of each.
-    """
+    """Pieces to keep of one or two texts such that they fit into ``room``: the longer one gives until both are equal."""
     if room < len(lengths):
         raise ValueError(
             f"--max-positions leaves room for {room} pieces of {len(lengths)} texts; valid: one each at least"

@@ -13,14 +13,10 @@ from .row_groups import RowGroups
 
 @dataclass(frozen=True)
 class Question:
-    """What is needed to write an answer down and to score it.
-
-    No named tuple, since fairseq turns those of a batch into plain tuples.
+    """What is needed to write an answer down and to score it. No named tuple: fairseq turns those of a batch into plain ones.
 
     Attributes:
-        name: its id.
-        passage: text.
-        offsets: (2 x pieces,) int, begin and end character of each piece, alternating.
+        offsets: (2 x pieces,) int, begin and end character of each piece of the passage, alternating.
         answers: gold texts.
         language: whose articles are left out when answers are compared; None: as SQuAD, which is English.
     """
@@ -37,14 +33,9 @@ class Question:
 
 
 class QuestionSet(NamedTuple):
-    """The questions of a subset.
+    """The N questions of a subset, with a text and a row of ``offsets`` per passage; see :class:`Question`.
 
-    Attributes:
-        entries: N questions.
-        passages: texts.
-        offsets: indexable, a row a passage, see :class:`Question`.
-        gold: (N, 2) int64, first and last piece of the answer in the passage; -1 where it has no place.
-        language: see :class:`Question`.
+    ``gold`` is (N, 2) int64, first and last piece of the answer in the passage; -1 where it has no place.
     """
 
     entries: Sequence[QuestionEntry]
@@ -62,15 +53,15 @@ class QuestionDataset(RowGroups):
     passage's end: every piece is in one window at least.
 
     Args:
-        texts: questions, and passages: indexable, (S,) int64 pieces with ``</s>``.
-        sizes: pieces of each, ``</s>`` counted.
-        questions: which passage, answers and texts; N.
+        texts: questions, and passages: indexable, (S,) int64 pieces with ``</s>``, which ``sizes`` count.
+        questions: their passages and answers.
         max_question: pieces of a question, at most.
         stride: pieces from the start of a window to the start of the next, as BERT's ``doc_stride``.
-        layout: as of :class:`NLUDataset`; ``max_positions`` is the length of the windows.
+        layout: arguments of :class:`NLUDataset`; ``max_positions`` is the length of the windows.
 
-    Raises:
-        ValueError: numbers of rows that do not fit each other, or windows without room for a passage.
+    Attributes:
+        cut_questions: questions longer than ``max_question``.
+        beyond: answers that no window holds whole.
 
     Source: Devlin et al. 2019, section 4.2, and BERT's run_squad as released (windows without the answer point at the first token).
     """
@@ -97,7 +88,6 @@ class QuestionDataset(RowGroups):
                 f"pieces and {added} symbols; valid: at least {added + max_question + 1}"
             )
         self.cut_questions = int((asked > max_question).sum())
-        """Questions longer than ``max_question``."""
         self.asked = np.minimum(asked, max_question)
         self.room = self.max_positions - added - self.asked
         self.stride = np.minimum(stride, self.room)
@@ -107,7 +97,6 @@ class QuestionDataset(RowGroups):
         first, last = questions.gold.T
         begin = np.minimum(first // self.stride, self.windows - 1) * self.stride  # of the last window that may hold it
         self.beyond = int(((first >= 0) & (last - begin >= self.room)).sum())
-        """Answers that no window holds whole."""
 
     def _check(self, asked: np.ndarray, pieces: np.ndarray) -> None:
         found = self.questions
@@ -122,7 +111,7 @@ class QuestionDataset(RowGroups):
             row = int(wrong[0])
             raise ValueError(
                 f"row {row + 1} of offsets has {found.offsets.sizes[row]} numbers for {pieces[row]} pieces of input1; valid: two "
-                "a piece"
+                "per piece"
             )
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
@@ -156,11 +145,11 @@ class QuestionDataset(RowGroups):
         return {"id": index, "rows": rows, "question": question}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """As :class:`RowGroups`, over all windows (R,), and what belongs to them.
+        """The batch of :class:`RowGroups` over all windows (R,), and what belongs to them.
 
         target (R, 2) int64: positions of the answer's first and last piece, or twice position 0. passage_start, passage_length
         (R,) int64: where the window's part of the passage is; first_piece (R,) int64: its first piece's number in the passage.
-        questions: :class:`Question`, one an item.
+        questions: :class:`Question`, one per item.
         """
         batch = super().collater(samples)
         if batch:

@@ -15,12 +15,9 @@ class Answer(NamedTuple):
 
 
 class QuestionEntry(NamedTuple):
-    """A line of ``qa/SPLIT.LANG.jsonl``.
+    """A line of ``qa/SPLIT.LANG.jsonl``: the question's id, the row of its passage, and its answers.
 
-    Attributes:
-        name: the question's id.
-        passage: row of the passage.
-        answers: the first is trained on, the best one counts in the score; a question without any is not scored.
+    The first answer is trained on, the best one counts in the score; a question without any is not scored.
     """
 
     name: str
@@ -29,15 +26,7 @@ class QuestionEntry(NamedTuple):
 
 
 def read_questions(path: str, passages: int) -> List[QuestionEntry]:
-    """Read the questions of a subset.
-
-    Args:
-        path: of the file.
-        passages: number of passages that there are.
-
-    Raises:
-        ValueError: no file, or a line (named) that is no question of the form above.
-    """
+    """Read the questions of a subset on so many passages; ValueError: no file, or a line (named) that is no such question."""
     found = []
     for number, value in _json_lines(path):
         try:
@@ -54,11 +43,7 @@ def read_questions(path: str, passages: int) -> List[QuestionEntry]:
 
 
 def read_passages(path: str) -> List[str]:
-    """Read the texts of the passages of a subset, a JSON string a line.
-
-    Raises:
-        ValueError: no file, or a line (named) that is no JSON string.
-    """
+    """Read the passages of a subset; ValueError: no file, or a line (named) that is no JSON string."""
     found = []
     for number, value in _json_lines(path):
         if not isinstance(value, str):
@@ -73,20 +58,20 @@ def place_answers(
     """The pieces that the first answer of each question covers.
 
     Args:
-        entries: the questions.
+        entries: N questions.
         passages: texts.
-        offsets: indexable; begin and end character of each piece of a passage, alternating, (2 x pieces,) int.
+        offsets: a row (2 x pieces,) per passage, begin and end character of each piece, alternating; an end is exclusive.
 
     Returns:
-        (N, 2) int64, numbers of first and last piece in the passage, -1 where there is no answer or it has no place; and the
-        ids of the questions whose answer has no place.
+        (N, 2) int64, numbers of first and last piece in the passage, -1 where there is none; and the ids of the questions whose
+        answer has no place: it is empty, not where it should be, or no piece covers it.
     """
     gold = np.full((len(entries), 2), -1, dtype=np.int64)
     lost = []
     for number, entry in enumerate(entries):
         if not entry.answers:
             continue
-        span = place_answer(entry.answers[0], passages[entry.passage], np.asarray(offsets[entry.passage]))
+        span = _place_answer(entry.answers[0], passages[entry.passage], np.asarray(offsets[entry.passage]))
         if span is None:
             lost.append(entry.name)
         else:
@@ -94,17 +79,8 @@ def place_answers(
     return gold, lost
 
 
-def place_answer(answer: Answer, passage: str, offsets: np.ndarray) -> Optional[Tuple[int, int]]:
-    """First and last piece that hold characters of the answer, spaces at its ends not counted.
-
-    Args:
-        answer: text and start.
-        passage: the text.
-        offsets: (2 x pieces,) begin and end character of each piece, alternating; an end is the character after the last.
-
-    Returns:
-        None where the answer is empty or not at its place in the passage, or where no pieces cover it.
-    """
+def _place_answer(answer: Answer, passage: str, offsets: np.ndarray) -> Optional[Tuple[int, int]]:
+    """First and last piece that hold characters of the answer, spaces at its ends not counted."""
     text = answer.text.strip()
     start = answer.start + len(answer.text) - len(answer.text.lstrip())
     stop = start + len(text)

@@ -12,18 +12,15 @@ class QueryDataset(RowGroups, LabelledDataset):
     """An item is a query with its documents, each an input of query and document with its class.
 
     Args:
-        others: as of :class:`LabelledDataset`, a row a document.
-        queries: (rows,) the query's id of each row; rows of one query are adjacent.
-
-    Raises:
-        ValueError: another number of rows, or a query whose rows are not adjacent.
+        queries: (rows,) the query's id of each document; those of one query are adjacent.
+        others: arguments of :class:`LabelledDataset`, a row per document.
     """
 
     def __init__(self, *others: Any, queries: Sequence[str], **more: Any):
         super().__init__(*others, **more)
         if len(queries) != len(self.sizes):
             raise ValueError(f"group has {len(queries)} lines, input0 {len(self.sizes)} rows; valid: as many")
-        self.starts = query_starts(queries)
+        self.starts = _query_starts(queries)
         self.ends: List[int] = [*self.starts[1:], len(queries)]
         counts = np.subtract(self.ends, self.starts)
         self.set_rows(counts, np.maximum.reduceat(self.sizes, self.starts) if len(queries) else self.sizes)
@@ -38,12 +35,8 @@ class QueryDataset(RowGroups, LabelledDataset):
         return np.lexsort((self.sizes, self.lengths))
 
 
-def query_starts(queries: Sequence[str]) -> List[int]:
-    """The first row of each query.
-
-    Raises:
-        ValueError: a query comes back after another one, with its line.
-    """
+def _query_starts(queries: Sequence[str]) -> List[int]:
+    """The first row of each query; ValueError where one comes back after another one."""
     starts: List[int] = []
     seen = set()
     for row, query in enumerate(queries):

@@ -1,4 +1,4 @@
-"""Sentences with a tag a word; the first piece of a word carries the tag."""
+"""Sentences with a tag per word; the first piece of a word carries the tag."""
 
 from typing import Any, Dict, List, NamedTuple, Sequence
 
@@ -27,17 +27,13 @@ class Tags(NamedTuple):
 
 
 def read_tags(labels: Any, pieces: Sequence[int], dictionary: Dictionary, origin: str) -> Tags:
-    """Words and classes of rows of one symbol a piece.
+    """Words and classes of rows of one symbol per piece; ValueError for numbers that do not fit, or a symbol that is no tag.
 
     Args:
-        labels: indexable (S,) integers, with or without ``</s>`` at the end: the tag where a word starts, ``<pad>`` elsewhere.
+        labels: rows (S,) of integers, with or without ``</s>`` at the end: the tag where a word starts, ``<pad>`` elsewhere.
         pieces: of each row of input0, ``</s>`` not counted.
         dictionary: of the labels; what it lacks was written as ``<unk>``.
         origin: the subset, for messages.
-
-    Raises:
-        ValueError: another number of rows than input0 has; a row with another number of symbols than the row of input0 has pieces,
-            or with a symbol that is no tag.
     """
     if len(labels) != len(pieces):
         raise ValueError(f"subset {origin}: label has {len(labels)} rows, input0 {len(pieces)}; valid: as many")
@@ -50,7 +46,7 @@ def read_tags(labels: Any, pieces: Sequence[int], dictionary: Dictionary, origin
         if len(row) != pieces[index]:
             raise ValueError(
                 f"subset {origin}: row {index + 1} has {len(row)} tags in label and {pieces[index]} pieces in input0; valid: one "
-                "symbol a piece, the tag where a word starts and <pad> elsewhere"
+                "symbol per piece, the tag where a word starts and <pad> elsewhere"
             )
         found = np.flatnonzero(row != dictionary.pad())
         places.append(found.astype(np.int32))
@@ -69,11 +65,12 @@ def read_tags(labels: Any, pieces: Sequence[int], dictionary: Dictionary, origin
 
 
 class TaggingDataset(NLUDataset):
-    """Inputs with a class a word. Words that are cut off with their first piece have no target and are counted.
+    """Inputs with a class per word. Words that are cut off with their first piece have no target and are counted.
 
-    Args:
-        others: as of :class:`NLUDataset`, with one text.
-        tags: of its words.
+    Attributes:
+        words: words that are not cut off.
+        cut_words: words that are.
+        unseen: words among ``words`` whose tag the label dictionary does not have.
     """
 
     def __init__(self, *others: Any, tags: Tags, **more: Any):
@@ -83,11 +80,8 @@ class TaggingDataset(NLUDataset):
         room = self.sizes - self.input_format.added(1)
         cut = tags.places >= np.repeat(room, np.diff(tags.ends))
         self.cut_words = int(cut.sum())
-        """Words that are cut off."""
         self.words = len(cut) - self.cut_words
-        """Words that are left."""
         self.unseen = int((tags.classes[~cut] == UNSEEN).sum())
-        """Words among those left whose tag the label dictionary does not have."""
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
         made = self.assemble(int(index))
@@ -102,7 +96,7 @@ class TaggingDataset(NLUDataset):
         }
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """As :class:`NLUDataset`; net_input also has select (B, S) bool, True at the first piece of a word.
+        """The batch of :class:`NLUDataset`; net_input also has select (B, S) bool, True at the first piece of a word.
 
         target (N,) int64 has the classes of these words in reading order, UNSEEN = -1; words (B,) int64, how many each row has.
         """

@@ -1,16 +1,17 @@
 """Task ``cross_lingual_classification``: classes of sentences and sentence pairs, trained in some languages, tested in others."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List
 
+import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.tasks import register_task
 from omegaconf import II
 
 from ..data.nlu_dataset import LabelledDataset
+from ..options import option
 from .nlu import NLUConfig, NLUTask
-from .nlu.base import class_numbers, labels_of
 from .nlu.predictions import Row
 
 logger = logging.getLogger(__name__)
@@ -22,12 +23,9 @@ class CrossLingualClassificationConfig(NLUConfig):
 
     classification_head_name: str = II("criterion.classification_head_name")
     regression_target: bool = II("criterion.regression_target")
-    add_prev_output_tokens: bool = field(
-        default=False,
-        metadata={
-            "help": "for stock encoder-decoders (--arch mbart_large): also feed the decoder, whose output at the last </s> is "
-            "classified"
-        },
+    add_prev_output_tokens: bool = option(
+        False,
+        "for stock encoder-decoders (--arch mbart_large): also feed the decoder, whose output at the last </s> is classified",
     )
 
 
@@ -49,11 +47,7 @@ class CrossLingualClassificationTask(NLUTask):
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> "NLUTask":
-        """As the base.
-
-        Raises:
-            ValueError: also with --regression-target, which needs stock ``sentence_prediction``.
-        """
+        """The base's checks; ValueError also with --regression-target, which needs stock ``sentence_prediction``."""
         if cfg.regression_target:
             raise ValueError("--regression-target: classes only; valid: --task sentence_prediction for regression")
         return super().setup_task(cfg, **kwargs)
@@ -61,40 +55,23 @@ class CrossLingualClassificationTask(NLUTask):
     def load_language(self, name: str) -> LabelledDataset:
         """Inputs and classes of one subset; logs the majority class's share, below which a model has learned nothing."""
         texts, sizes = self.inputs(name)
-        assert self.label_dictionary is not None
-        decoder_inputs = self.cfg.add_prev_output_tokens
-        labels = class_numbers(self.read("label", name, self.label_dictionary), self.label_dictionary, name)
+        labels, decoder_inputs = self.classes(name), self.cfg.add_prev_output_tokens
         dataset = LabelledDataset(texts, sizes, labels=labels, decoder_inputs=decoder_inputs, **self.layout(name))
-        counts = [int((labels == number).sum()) for number in range(len(labels_of(self.label_dictionary)))]
-        shares = ", ".join(
-            f"{label} {100 * count / max(len(labels), 1):.1f} %"
-            for label, count in zip(labels_of(self.label_dictionary), counts)
-        )
-        logger.info(f"{name}: {shares}")
+        shares = 100 * np.bincount(labels, minlength=len(self.labels)) / max(len(labels), 1)
+        logger.info(f"{name}: {', '.join(f'{label} {share:.1f} %' for label, share in zip(self.labels, shares))}")
         return dataset
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
         """Row, class, gold class."""
-        assert self.label_dictionary is not None
-        labels = labels_of(self.label_dictionary)
         found = zip(sample["id"].tolist(), logits.argmax(dim=-1).tolist(), sample["target"].tolist())
-        return [[(row, labels[best], labels[gold])] for row, best, gold in found]
+        return [[(row, self.labels[best], self.labels[gold])] for row, best, gold in found]
 
-    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """The architecture, with a head of as many classes as label/dict.txt has.
-
-        Raises:
-            ValueError: as the base; an encoder-decoder without --add-prev-output-tokens, or an encoder with it.
-        """
-        model = super().build_model(cfg, from_checkpoint)
+    def add_head(self, model: Any) -> None:
+        """A sentence head with a class per label; ValueError where --add-prev-output-tokens does not fit the architecture."""
         has_decoder = isinstance(model, FairseqEncoderDecoderModel)
         if has_decoder != self.cfg.add_prev_output_tokens:
             raise ValueError(
                 f"--add-prev-output-tokens is for architectures with a decoder; {type(model).__name__} has "
                 f"{'one: give the option' if has_decoder else 'none: leave it out'}"
             )
-        assert self.label_dictionary is not None
-        model.register_classification_head(
-            self.cfg.classification_head_name, num_classes=len(labels_of(self.label_dictionary))
-        )
-        return model
+        model.register_classification_head(self.cfg.classification_head_name, num_classes=len(self.labels))

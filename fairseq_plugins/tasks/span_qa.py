@@ -2,19 +2,20 @@
 
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
-from fairseq.data import Dictionary
 from fairseq.dataclass.constants import ChoiceEnum
 from fairseq.tasks import register_task
 
 from ..data.question_dataset import QuestionDataset, QuestionSet
 from ..data.question_files import place_answers, read_passages, read_questions
+from ..options import option
 from .nlu import NLUConfig
-from .nlu.base import COMMAND, language_of
-from .nlu.groups import GroupTask
+from .nlu.group_task import GroupTask
+from .nlu.languages import language_of
 from .nlu.predictions import Row
+from .nlu.understanding import COMMAND
 
 logger = logging.getLogger(__name__)
 
@@ -26,22 +27,18 @@ NORMALISATIONS: Any = ChoiceEnum(["language", "squad"])
 class SpanQAConfig(NLUConfig):
     """The shared options, and what a window and an answer are."""
 
-    max_question: int = field(default=64, metadata={"help": "pieces of a question, at most; longer ones are cut"})
-    window_stride: int = field(
-        default=128,
-        metadata={
-            "help": "pieces from the start of a window of the passage to the start of the next (not their overlap); at most "
-            "what a window holds is used. A question counts towards --max-tokens as its windows x its longest window"
-        },
+    max_question: int = option(64, "pieces of a question, at most; longer ones are cut")
+    window_stride: int = option(
+        128,
+        "pieces from the start of a window of the passage to the start of the next (not their overlap); at most what a window "
+        "holds is used. A question counts towards --max-tokens as its windows x its longest window",
     )
-    max_answer: int = field(default=30, metadata={"help": "pieces of a predicted answer, at most"})
-    answer_normalisation: NORMALISATIONS = field(
-        default="language",
-        metadata={
-            "help": "before answers are compared: language = Unicode punctuation and the articles of the subset's language, "
-            "Chinese by character, as MLQA's evaluation; squad = SQuAD v1.1's (English articles) in every language, as XTREME "
-            "scores XQuAD and TyDiQA"
-        },
+    max_answer: int = option(30, "pieces of a predicted answer, at most")
+    answer_normalisation: NORMALISATIONS = option(
+        "language",
+        "before answers are compared: language = Unicode punctuation and the articles of the subset's language, Chinese by "
+        "character, as MLQA's evaluation; squad = SQuAD v1.1's (English articles) in every language, as XTREME scores XQuAD and "
+        "TyDiQA",
     )
 
 
@@ -57,33 +54,19 @@ class SpanQATask(GroupTask):
     criterions = ("span_qa",)
     cfg: SpanQAConfig
     prediction_ending = "json"
+    has_labels = False
     head = "span_head"
-    """Token head with two outputs, start and end."""
 
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> Any:
-        """As the base.
-
-        Raises:
-            ValueError: also for --max-question, --window-stride or --max-answer below 1.
-        """
-        for option in ("max_question", "window_stride", "max_answer"):
-            if getattr(cfg, option) < 1:
-                name = option.replace("_", "-")
-                raise ValueError(f"--{name} must be at least 1; got {getattr(cfg, option)}")
+        """The base's checks; ValueError also for --max-question, --window-stride or --max-answer below 1."""
+        for name in ("max_question", "window_stride", "max_answer"):
+            if getattr(cfg, name) < 1:
+                raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {getattr(cfg, name)}")
         return super().setup_task(cfg, **kwargs)
 
-    @classmethod
-    def load_labels(cls, cfg: Any) -> Optional[Dictionary]:
-        """There are none."""
-        return None
-
     def load_language(self, name: str) -> QuestionDataset:
-        """Questions and windows of one subset; logs how many there are and what was cut.
-
-        Raises:
-            ValueError: files that are missing or do not fit each other; in training an answer that is not in its passage.
-        """
+        """Questions and windows of one subset; logs how many there are and what was cut."""
         texts = [self.read("input0", name), self.read("input1", name)]
         passages = read_passages(os.path.join(self.cfg.data, "passages", name + ".jsonl"))
         entries = read_questions(os.path.join(self.cfg.data, "qa", name + ".jsonl"), len(passages))
@@ -136,11 +119,9 @@ class SpanQATask(GroupTask):
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
         """A question's id and the answer that is scored."""
-        answers = criterion.answers(logits, criterion.outside(logits, sample), sample)
+        answers = criterion.answers(logits, sample)
         return [[(question.name, answer)] for question, answer in zip(sample["questions"], answers)]
 
-    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """The architecture, with a head for start and end."""
-        model = super().build_model(cfg, from_checkpoint)
+    def add_head(self, model: Any) -> None:
+        """A token head with two outputs, start and end."""
         model.register_token_head(self.head, num_classes=2)
-        return model

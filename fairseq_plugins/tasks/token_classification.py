@@ -1,16 +1,15 @@
 """Task ``token_classification``: tags of words (parts of speech, named entities), trained in some languages, tested in others."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List
 
 import numpy as np
 from fairseq.tasks import register_task
-from omegaconf import II
 
 from ..data.tagging_dataset import UNSEEN, TaggingDataset, Tags, read_tags
+from ..options import option
 from .nlu import NLUConfig, NLUTask
-from .nlu.base import labels_of
 from .nlu.predictions import Row
 
 logger = logging.getLogger(__name__)
@@ -20,17 +19,14 @@ logger = logging.getLogger(__name__)
 class TokenClassificationConfig(NLUConfig):
     """The shared options, and the head's name: here and not at the criterion, which fairseq-validate is not told."""
 
-    classification_head_name: str = field(
-        default="token_classification_head", metadata={"help": "name of the head that classifies words"}
-    )
-    train_subset: str = II("dataset.train_subset")
+    classification_head_name: str = option("token_classification_head", "name of the head that classifies words")
 
 
 @register_task("token_classification", dataclass=TokenClassificationConfig)
 class TokenClassificationTask(NLUTask):
     """POS and NER, with the criterion ``token_classification`` and the architecture ``nlu_encoder``.
 
-    ``label`` has a symbol a piece: the word's tag where it starts, ``<pad>`` elsewhere. The class of a word is read off its first
+    ``label`` has a symbol per piece: the word's tag where it starts, ``<pad>`` elsewhere. The class of a word is read off its first
     piece.
 
     A tag that training has not seen is ``<unk>`` in the label file. Outside training such words are kept and counted in a warning:
@@ -43,18 +39,8 @@ class TokenClassificationTask(NLUTask):
     criterions = ("token_classification",)
     cfg: TokenClassificationConfig
 
-    @property
-    def labels(self) -> List[str]:
-        """Symbols of the classes, in their order."""
-        assert self.label_dictionary is not None
-        return labels_of(self.label_dictionary)
-
     def load_language(self, name: str) -> TaggingDataset:
-        """Inputs and tags of one subset; logs the share of the most frequent tag, above which a model has learned something.
-
-        Raises:
-            ValueError: rows of label and input0 do not fit; tags that are not in label/dict.txt, in training.
-        """
+        """Inputs and tags of one subset; logs the share of the most frequent tag, above which a model has learned something."""
         assert self.label_dictionary is not None
         text = self.read("input0", name)
         labels = self.read("label", name, self.label_dictionary)
@@ -71,7 +57,7 @@ class TokenClassificationTask(NLUTask):
         if not dataset.unseen:
             return
         count = f"subset {name}: {dataset.unseen} of {dataset.words} words have a tag that label/dict.txt lacks"
-        if name in self.cfg.train_subset.split(","):
+        if self.for_training:
             raise ValueError(f"{count}; valid in --train-subset: {', '.join(self.labels)}")
         logger.warning(f"{count}: they are left out of the loss, and count as wrong in accuracy and F1")
 
@@ -90,14 +76,6 @@ class TokenClassificationTask(NLUTask):
         tags = [[" ".join(names[number] for number in words.tolist()) for words in side] for side in sides]
         return [[row] for row in zip(sample["id"].tolist(), *tags)]
 
-    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """The architecture, with a head of as many classes as label/dict.txt has.
-
-        Raises:
-            ValueError: there are none.
-        """
-        if not self.labels:
-            raise ValueError(f"{self.cfg.data}/label/dict.txt has no tag; valid: one at least")
-        model = super().build_model(cfg, from_checkpoint)
+    def add_head(self, model: Any) -> None:
+        """A token head with a class per tag."""
         model.register_token_head(self.cfg.classification_head_name, num_classes=len(self.labels))
-        return model

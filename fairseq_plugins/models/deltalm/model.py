@@ -1,29 +1,23 @@
 """DeltaLM (Ma et al. 2021): a stock transformer of XLM-R's shape whose decoder interleaves attention and feed-forward networks."""
 
-from argparse import Namespace
-from dataclasses import fields
-from typing import Any, Dict
+from typing import Any
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerModel
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
-from omegaconf import OmegaConf
 from torch import nn
 
 from ...checkpoints.starting import left_closed
 from ...modules.filled_model import FilledModel
 from ...modules.interleaved_layer import InterleavedDecoderLayer
-from ...modules.model_options import set_architecture, writable
+from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
+from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, defaults_of, flag
 from . import pretrained
-from .config import ARCHITECTURES, DECODER_BLOCKS, EMBEDDING_POLICIES, DeltaLMOptions
+from .config import ARCHITECTURES, DECODER_BLOCKS, DeltaLMOptions
 
-OPTIONS = [one.name for one in fields(DeltaLMOptions) if one.name != "_name"]
-CHOICES = {
-    "embedding_mismatch": [str(one) for one in EMBEDDING_POLICIES],
-    "decoder_block": [str(one) for one in DECODER_BLOCKS],
-}
+CHOICES = {"embedding_mismatch": EMBEDDING_POLICIES, "decoder_block": DECODER_BLOCKS}
 SOURCES = ("pretrained_deltalm_checkpoint", "init_from_mlm")
 
 
@@ -44,7 +38,6 @@ class DeltaLMModel(FilledModel, TransformerModel):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Options of the stock transformer and :class:`DeltaLMOptions`."""
         TransformerModel.add_args(parser)
         gen_parser_from_dataclass(parser, DeltaLMOptions())
 
@@ -53,25 +46,18 @@ class DeltaLMModel(FilledModel, TransformerModel):
         """Build, then fill from the pretrained file that ``args`` names.
 
         ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other file.
-
-        Raises:
-            ValueError: sizes, positions or dictionary that do not fit the file; naming option, value and what is valid.
         """
         with writable(args):
-            set_architecture(args, {name: getattr(DeltaLMOptions, name) for name in OPTIONS})
-        for name, valid in CHOICES.items():
-            if str(getattr(args, name)) not in valid:
-                option = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{option} must be one of {', '.join(valid)}; got {getattr(args, name)}")
+            set_architecture(args, defaults_of(DeltaLMOptions))
+        check_choices(args, CHOICES)
         chosen = [name for name in SOURCES if getattr(args, name)]
         if len(chosen) > 1:
             raise ValueError("--pretrained-deltalm-checkpoint and --init-from-mlm exclude each other: give one")
-        # A namespace in any case: the stock model loses what it does not know of a hydra configuration.
-        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
+        plain = as_namespace(args)
         model: DeltaLMModel = super().build_model(plain, task)
         for name in chosen:
             path = getattr(args, name)
-            model.absent_source = left_closed(f"--{name.replace('_', '-')}", path, plain, task)
+            model.absent_source = left_closed(flag(name), path, plain, task)
             if model.absent_source is None:
                 pretrained.fill(model, plain, name)
             with writable(args):
@@ -87,11 +73,4 @@ class DeltaLMModel(FilledModel, TransformerModel):
         return kind(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
 
 
-def _register(name: str, defaults: Dict[str, Any]) -> None:
-    @register_model_architecture("deltalm", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    _register(_name, _defaults)
+register_architectures("deltalm", ARCHITECTURES)

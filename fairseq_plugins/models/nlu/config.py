@@ -1,16 +1,17 @@
 """Options of ``nlu_encoder``; the same from the command line and from a YAML."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ...checkpoints.encoder_layout import FAMILIES
 from ...modules.model_options import set_architecture
+from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, defaults_of, embedding_mismatch_option, flag
+from ...options import option
 
 FAMILY: Any = ChoiceEnum(list(FAMILIES))
 UNNAMED_ROWS: Any = ChoiceEnum(["error", "dictionary"])
-EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
 POOLINGS: Any = ChoiceEnum(["first", "last", "mean"])
 POSITIONS = 512
 """Positions of an encoder from scratch, unless the command line says otherwise."""
@@ -41,80 +42,55 @@ is XLM-R's. ``nlu_encoder`` itself fills none. With --pretrained-encoder the fil
 
 
 def _size(text: str) -> Any:
-    return field(
-        default=None,
-        metadata={"help": f"{text}; from scratch needed, with --pretrained-encoder checked against the file"},
-    )
+    return option(None, f"{text}; from scratch needed, with --pretrained-encoder checked against the file")
 
 
 @dataclass
 class NLUEncoderOptions(FairseqDataclass):
     """What ``nlu_encoder`` takes."""
 
-    pretrained_encoder: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "start from the encoder of this file or folder: XLM-R, InfoXLM, BERT, mBART, mBART-50, NLLB, M2M-100, DeltaLM, "
-            "VECO (fairseq or Hugging Face), or a checkpoint of this model. Read when training starts; checkpoints of the run "
-            "need it no more"
-        },
+    pretrained_encoder: Optional[str] = option(
+        None,
+        "start from the encoder of this file or folder: XLM-R, InfoXLM, BERT, mBART, mBART-50, NLLB, M2M-100, DeltaLM, VECO "
+        "(fairseq or Hugging Face), or a checkpoint of this model. Read when training starts; checkpoints of the run "
+        "need it no more",
     )
-    encoder_family: Optional[FAMILY] = field(
-        default=None,
-        metadata={"help": "wiring of an encoder from scratch; with --pretrained-encoder checked against the file"},
+    encoder_family: Optional[FAMILY] = option(
+        None, "wiring of an encoder from scratch; with --pretrained-encoder checked against the file"
     )
     encoder_layers: Optional[int] = _size("layers")
     encoder_embed_dim: Optional[int] = _size("width C")
     encoder_ffn_embed_dim: Optional[int] = _size("inner width of the feed-forward blocks")
-    encoder_heads: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "attention heads; needed from scratch and where the file does not tell (released DeltaLM), else checked "
-            "against the file"
-        },
+    encoder_heads: Optional[int] = option(
+        None,
+        "attention heads; needed from scratch and where the file does not tell (released DeltaLM), else checked against the file",
     )
-    max_source_positions: Optional[int] = field(
-        default=None,
-        metadata={"help": "longest input in tokens: at most the file's, which is the default (from scratch: 512)"},
+    max_source_positions: Optional[int] = option(
+        None, "longest input in tokens: at most the file's, which is the default (from scratch: 512)"
     )
-    embedding_mismatch: EMBEDDING_POLICIES = field(
-        default="error",
-        metadata={
-            "help": "where dictionary and pretrained file have different numbers of rows: error; extend = rows beyond the file's "
-            "get random values; truncate = the file's rows beyond the dictionary's are left out. A final <mask> for which "
-            "alone the file has no row is no error: understanding never reads it"
-        },
+    embedding_mismatch: EMBEDDING_POLICIES = embedding_mismatch_option(
+        ". A final <mask> for which alone the file has no row is no error: understanding never reads it"
     )
-    unnamed_rows: UNNAMED_ROWS = field(
-        default="error",
-        metadata={
-            "help": "where nothing beside the pretrained file (dict.txt, a tokenizer) nor its run's data folder tells what its "
-            "rows mean: error; dictionary = they are taken to be the entries of the data's dictionary, in its order"
-        },
+    unnamed_rows: UNNAMED_ROWS = option(
+        "error",
+        "where nothing beside the pretrained file (dict.txt, a tokenizer) nor its run's data folder tells what its rows mean: "
+        "error; dictionary = they are taken to be the entries of the data's dictionary, in its order",
     )
-    sentence_pooling: Optional[POOLINGS] = field(
-        default=None,
-        metadata={
-            "help": "what a sentence head sees: the first token, the last one, or the mean over all that are no padding; default: "
-            "first for xlmr, bert and deltalm, mean for mbart and nllb"
-        },
+    sentence_pooling: Optional[POOLINGS] = option(
+        None,
+        "what a sentence head sees: the first token, the last one, or the mean over all that are no padding; default: first for "
+        "xlmr, bert and deltalm, mean for mbart and nllb",
     )
-    dropout: float = field(default=0.1, metadata={"help": "dropout after the embedding and after each block"})
-    attention_dropout: float = field(default=0.1, metadata={"help": "dropout on attention weights"})
-    activation_dropout: float = field(
-        default=0.0, metadata={"help": "dropout after the activation of the feed-forward blocks"}
-    )
-    encoder_layerdrop: float = field(
-        default=0.0, metadata={"help": "probability with which a layer is left out in training"}
-    )
-    head_dropout: float = field(default=0.1, metadata={"help": "dropout in the heads"})
-    checkpoint_activations: bool = field(
-        default=False,
-        metadata={"help": "recompute the inside of each layer in the backward pass: less memory, a third more time"},
+    dropout: float = option(0.1, "dropout after the embedding and after each block")
+    attention_dropout: float = option(0.1, "dropout on attention weights")
+    activation_dropout: float = option(0.0, "dropout after the activation of the feed-forward blocks")
+    encoder_layerdrop: float = option(0.0, "probability with which a layer is left out in training")
+    head_dropout: float = option(0.1, "dropout in the heads")
+    checkpoint_activations: bool = option(
+        False, "recompute the inside of each layer in the backward pass: less memory, a third more time"
     )
 
 
-OPTIONS = [one.name for one in fields(NLUEncoderOptions) if one.name != "_name"]
 CHOICES: Dict[str, Any] = {
     "encoder_family": FAMILY,
     "embedding_mismatch": EMBEDDING_POLICIES,
@@ -124,25 +100,14 @@ CHOICES: Dict[str, Any] = {
 PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "head_dropout")
 
 
-def flag(name: str) -> str:
-    """How an option is typed."""
-    return f"--{name.replace('_', '-')}"
-
-
 def complete(args: Any) -> None:
-    """Fill what was left open.
-
-    Args:
-        args: an argparse namespace, or a hydra configuration that takes new names; changed.
+    """Fill what was left open in an argparse namespace, or a hydra configuration that takes new names.
 
     Raises:
         ValueError: a value that is not valid; names option, value and what is valid.
     """
-    set_architecture(args, {name: getattr(NLUEncoderOptions, name) for name in OPTIONS})
-    for name, choices in CHOICES.items():
-        value, valid = getattr(args, name), [str(one) for one in choices]
-        if value is not None and str(value) not in valid:
-            raise ValueError(f"{flag(name)} must be one of {', '.join(valid)}; got {value}")
+    set_architecture(args, defaults_of(NLUEncoderOptions))
+    check_choices(args, CHOICES)
     for name in PROBABILITIES:
         if not 0 <= getattr(args, name) < 1:
             raise ValueError(f"{flag(name)} must be in [0, 1); got {getattr(args, name)}")

@@ -8,15 +8,12 @@ from torch import Tensor, nn
 
 
 def pool(hidden: Tensor, padding: Tensor, how: str) -> Tensor:
-    """One vector a sentence.
+    """One vector per sentence: (B, S, C) -> (B, C).
 
     Args:
         hidden: (B, S, C).
-        padding: (B, S) bool, on the right.
+        padding: (B, S) bool, True = padding, on the right.
         how: ``first``, ``last`` (before the padding) or ``mean`` (over all that are no padding, special symbols included).
-
-    Returns:
-        (B, C).
     """
     if how == "first":
         return hidden[:, 0]

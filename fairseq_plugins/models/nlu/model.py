@@ -1,20 +1,18 @@
 """``nlu_encoder``: a pretrained encoder of any family with sentence and token heads, for stock and own tasks."""
 
 import logging
-from argparse import Namespace
 from dataclasses import asdict
 from typing import Any, Dict, Optional, Tuple
 
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from fairseq.models import BaseFairseqModel, register_model
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
-from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY
 from ...modules.filled_model import FilledModel
-from ...modules.model_options import set_architecture, writable
+from ...modules.model_options import as_namespace, register_architectures, writable
 from ...modules.text_encoder import TextEncoder
 from . import pretrained
 from .config import ARCHITECTURES, POOLING_OF, NLUEncoderOptions, complete
@@ -30,12 +28,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
     """Encoder and named heads.
 
     Pretrained weights come from ``--pretrained-encoder``, of whatever model and layout; ``--restore-file`` is for checkpoints of
-    this model alone.
-
-    Args:
-        args: options; kept for the stock criterions that look at them.
-        encoder: with the layout that decides the default pooling.
-        absent: why nothing may be computed before a checkpoint was loaded; None where all is well.
+    this model alone. Stock criterions look at ``args``; ``absent``: see :class:`FilledModel`.
     """
 
     def __init__(self, args: Any, encoder: TextEncoder, absent: Optional[str] = None) -> None:
@@ -49,7 +42,6 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Options of :class:`~.config.NLUEncoderOptions`."""
         gen_parser_from_dataclass(parser, NLUEncoderOptions())
 
     @classmethod
@@ -58,14 +50,10 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
 
         ``args`` is what checkpoints of the run keep: the layout and the languages go into it, and the path moves to
         ``initialised_from``, so that decoding opens no other file.
-
-        Raises:
-            ValueError: options, sizes, dictionary or languages that do not fit; naming option, value and what is valid.
         """
         with writable(args):
             complete(args)
-        plain = Namespace(**dict(OmegaConf.to_container(args))) if OmegaConf.is_config(args) else args  # type: ignore[arg-type]
-        start = pretrained.find_start(plain, task)
+        start = pretrained.find_start(as_namespace(args), task)
         encoder = TextEncoder(
             start.layout,
             dropout=args.dropout,
@@ -84,26 +72,16 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
                 args.pretrained_encoder = None
         return cls(args, encoder, start.absent)
 
-    # ---- Heads. ----
-
     def register_classification_head(
         self, name: str, num_classes: int = 2, inner_dim: Optional[int] = None, **unused: Any
     ) -> None:
-        """Add a sentence head; nothing happens where there is one of that name and size.
-
-        Raises:
-            ValueError: there is one of another size, or a token head of that name.
-        """
+        """Add a sentence head, unless there is one of that name and size; ValueError: there is another head of that name."""
         width = self.encoder.layout.embed_dim
         head = SentenceHead(width, inner_dim or width, num_classes, self.args.head_dropout)
         self._register(self.classification_heads, self.token_heads, name, head)
 
     def register_token_head(self, name: str, num_classes: int) -> None:
-        """Add a token head; nothing happens where there is one of that name and size.
-
-        Raises:
-            ValueError: there is one of another size, or a sentence head of that name.
-        """
+        """Add a token head, unless there is one of that name and size; ValueError: there is another head of that name."""
         head = TokenHead(self.encoder.layout.embed_dim, num_classes, self.args.head_dropout)
         self._register(self.token_heads, self.classification_heads, name, head)
 
@@ -121,8 +99,6 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
                 "in stock tasks with --classification-head-name"
             )
 
-    # ---- Stock interface. ----
-
     def forward(
         self,
         src_tokens: Tensor,
@@ -132,21 +108,16 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         select: Optional[Tensor] = None,
         **unused: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """Encode, and apply a head.
+        """Encode, and apply a head. ``src_lengths`` and ``features_only`` are part of fairseq's interface.
 
         Args:
             src_tokens: (B, S) int64, padded on the right.
-            src_lengths: part of fairseq's interface; the padding symbol tells.
-            features_only: part of fairseq's interface; without a head there is nothing but features.
             classification_head_name: of a sentence or token head; None = features.
             select: (B, S) bool: positions that a token head is applied to; all when None.
 
         Returns:
             Logits (B, classes) of a sentence head, (N, classes) of a token head at the N selected positions, (B, S, classes)
             at all; or features (B, S, C). And an empty dictionary.
-
-        Raises:
-            ValueError: no such head, or the pretrained file was not there and no checkpoint of the run was loaded since.
         """
         self.check_source()
         hidden = self.encoder.features(src_tokens)
@@ -162,7 +133,6 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         return self.classification_heads[name](pooled), {}
 
     def max_positions(self) -> int:
-        """Longest input in tokens."""
         return self.encoder.layout.max_positions
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Optional[Dict[str, Any]] = None) -> Tensor:
@@ -170,44 +140,23 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         logits = net_output[0].float()
         return torch.log_softmax(logits, -1) if log_probs else torch.softmax(logits, -1)
 
-    # ---- Checkpoints. ----
-
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> None:
         """Register the heads that a checkpoint has, and keep those it does not have as they are."""
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}." if name else ""
-        kinds = (("classification_heads", self._restore_sentence_head), ("token_heads", self._restore_token_head))
-        for kind, restore in kinds:
+        for kind in ("classification_heads", "token_heads"):
             start = f"{prefix}{kind}."
-            found = [
-                key[len(start) : -len(_PROJECTION)]
-                for key in state_dict
-                if key.startswith(start) and key.endswith(_PROJECTION)
-            ]
-            for head in found:
-                restore(head, state_dict, f"{start}{head}")
+            for key in [key for key in state_dict if key.startswith(start) and key.endswith(_PROJECTION)]:
+                head = key[len(start) : -len(_PROJECTION)]
+                if kind == "token_heads":
+                    self.register_token_head(head, state_dict[key].size(0))
+                else:
+                    inner_dim = state_dict[f"{start}{head}.dense.weight"].size(0)
+                    self.register_classification_head(head, state_dict[key].size(0), inner_dim)
             for key, value in getattr(self, kind).state_dict().items():
                 if start + key not in state_dict:
                     logger.info("%s%s is not in the checkpoint: it keeps its values", start, key)
                     state_dict[start + key] = value
 
-    def _restore_sentence_head(self, name: str, state: Dict[str, Any], key: str) -> None:
-        self.register_classification_head(name, state[key + _PROJECTION].size(0), state[f"{key}.dense.weight"].size(0))
 
-    def _restore_token_head(self, name: str, state: Dict[str, Any], key: str) -> None:
-        self.register_token_head(name, state[key + _PROJECTION].size(0))
-
-
-@register_model_architecture("nlu_encoder", "nlu_encoder")
-def nlu_encoder(args: Any) -> None:
-    """Sizes come from the pretrained file or the command line, so this architecture has nothing to add."""
-
-
-def _register(name: str, defaults: Dict[str, Any]) -> None:
-    @register_model_architecture("nlu_encoder", name)
-    def architecture(args: Any) -> None:
-        set_architecture(args, defaults)
-
-
-for _name, _defaults in ARCHITECTURES.items():
-    _register(_name, _defaults)
+register_architectures("nlu_encoder", {"nlu_encoder": {}, **ARCHITECTURES})

@@ -1,13 +1,14 @@
 """Options and architectures of VECO, beside those of the stock transformer."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass import FairseqDataclass
 
+from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, embedding_mismatch_option, flag
+from ...options import option
 from .layer_choice import LayerChoice, parse_layers
 
-EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
 DECODER_LAYERS = 6
 """Decoder layers of a model that translates, where nothing says how many: those of the paper's main results."""
 
@@ -16,51 +17,35 @@ DECODER_LAYERS = 6
 class VECOOptions(FairseqDataclass):
     """What VECO adds to the options of the stock transformer."""
 
-    keep_encoder_layers: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "layers of the pretrained stack of --encoder-layers layers that the encoder has (default: all): a list from 0 "
-            "such as 0,1,2,3, or last:N, or every:K = each K-th, ending with the last"
-        },
+    keep_encoder_layers: Optional[str] = option(
+        None,
+        "layers of the pretrained stack of --encoder-layers layers that the encoder has (default: all): a list from 0 such as "
+        "0,1,2,3, or last:N, or every:K = each K-th, ending with the last",
     )
-    keep_decoder_layers: Optional[str] = field(
-        default=None,
-        metadata={"help": "the same of the decoder, for example 18,19,20,21,22,23, last:6 or every:4"},
+    keep_decoder_layers: Optional[str] = option(
+        None, "the same of the decoder, for example 18,19,20,21,22,23, last:6 or every:4"
     )
-    init_from_mlm: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "start from a masked LM (XLM-R, InfoXLM): a fairseq model.pt or a Hugging Face folder; everything but "
-            "cross-attention, which stays random. A decoder takes the layers of --keep-decoder-layers, without it the last ones. "
-            "Read when training starts; implies --no-scale-embedding"
-        },
+    init_from_mlm: Optional[str] = option(
+        None,
+        "start from a masked LM (XLM-R, InfoXLM): a fairseq model.pt or a Hugging Face folder; everything but cross-attention, "
+        "which stays random. A decoder takes the layers of --keep-decoder-layers, without it the last ones. Read when training "
+        "starts; implies --no-scale-embedding",
     )
-    embedding_mismatch: EMBEDDING_POLICIES = field(
-        default="error",
-        metadata={
-            "help": "where dictionary and pretrained file have different numbers of rows: error; extend = rows beyond the file's "
-            "(language tags) get random values; truncate = the file's rows beyond the dictionary's are left out"
-        },
-    )
-
-
-_SHAPE: Dict[str, Any] = {
-    "encoder_normalize_before": False,
-    "decoder_normalize_before": False,
-    "encoder_learned_pos": True,
-    "decoder_learned_pos": True,
-    "activation_fn": "gelu",
-    "layernorm_embedding": True,
-    "share_all_embeddings": True,
-    "max_source_positions": 512,
-    "max_target_positions": 512,
-    "dropout": 0.1,
-}
+    embedding_mismatch: EMBEDDING_POLICIES = embedding_mismatch_option()
 
 
 def _sizes(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int) -> Dict[str, Any]:
     return {
-        **_SHAPE,
+        "encoder_normalize_before": False,
+        "decoder_normalize_before": False,
+        "encoder_learned_pos": True,
+        "decoder_learned_pos": True,
+        "activation_fn": "gelu",
+        "layernorm_embedding": True,
+        "share_all_embeddings": True,
+        "max_source_positions": 512,
+        "max_target_positions": 512,
+        "dropout": 0.1,
         "encoder_layers": layers,
         "encoder_embed_dim": embed_dim,
         "encoder_ffn_embed_dim": ffn_embed_dim,
@@ -77,54 +62,45 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
 
 
 def resolve(args: Any, pretrains: bool) -> LayerChoice:
-    """Check the options, and fill those whose default depends on the task; changes ``args``.
+    """Check the options, fill those whose default depends on the task, and find the layers that encoder and decoder take.
 
-    Args:
-        args: options after the architecture has set its sizes.
-        pretrains: True for the task that pre-trains.
-
-    Returns:
-        The layers that encoder and decoder take.
-
-    Raises:
-        ValueError: naming option, value and what is valid.
+    ``args`` has the architecture's sizes and is changed; ``pretrains``: for the task that pre-trains.
     """
-    valid = [str(policy) for policy in EMBEDDING_POLICIES]
-    if str(args.embedding_mismatch) not in valid:
-        raise ValueError(f"--embedding-mismatch must be one of {', '.join(valid)}; got {args.embedding_mismatch}")
-    for name in ("encoder_layers_to_keep", "decoder_layers_to_keep"):
-        if getattr(args, name, None):
-            option, ours = name.replace("_", "-"), name.replace("_layers_to_keep", "-layers")
-            raise ValueError(f"--{option} {getattr(args, name)}: this model has --keep-{ours} instead; write that")
+    check_choices(args, {"embedding_mismatch": EMBEDDING_POLICIES})
+    for side in ("encoder", "decoder"):
+        stock = getattr(args, f"{side}_layers_to_keep", None)
+        if stock:
+            raise ValueError(
+                f"--{side}-layers-to-keep {stock}: this model has --keep-{side}-layers instead; write that"
+            )
     if getattr(args, "attention_dropout", None) is None:
-        args.attention_dropout = (
-            0.1 if pretrains else 0.0
-        )  # XLM-R's; that of the authors' architecture (their script gives 0.1)
+        # XLM-R's; that of the authors' architecture (their script gives 0.1).
+        args.attention_dropout = 0.1 if pretrains else 0.0
     if getattr(args, "no_scale_embedding", None) is None:
         args.no_scale_embedding = pretrains or bool(args.init_from_mlm)
     for name in ("embed_dim", "ffn_embed_dim", "attention_heads"):
         if getattr(args, f"decoder_{name}", None) is None:
             setattr(args, f"decoder_{name}", getattr(args, f"encoder_{name}"))
-    if pretrains:
-        return _resolve_pretraining(args)
+    return _resolve_pretraining(args) if pretrains else _resolve_translation(args)
+
+
+def _resolve_translation(args: Any) -> LayerChoice:
     if args.init_from_mlm:
         _check_wiring(args, f"--init-from-mlm {args.init_from_mlm}")
     stack = args.encoder_layers
-    keep = {
-        side: parse_layers(getattr(args, f"keep_{side}_layers"), stack, f"--keep-{side}-layers")
-        for side in ("encoder", "decoder")
-        if getattr(args, f"keep_{side}_layers")
-    }
+    encoder, decoder = (
+        tuple(parse_layers(getattr(args, name), stack, flag(name))) if getattr(args, name) else None
+        for name in ("keep_encoder_layers", "keep_decoder_layers")
+    )
     given = getattr(args, "decoder_layers", None)
     if given is None:
-        args.decoder_layers = len(keep["decoder"]) if "decoder" in keep else min(DECODER_LAYERS, stack)
-    elif "decoder" in keep and given != len(keep["decoder"]):
+        args.decoder_layers = len(decoder) if decoder else min(DECODER_LAYERS, stack)
+    elif decoder and given != len(decoder):
         raise ValueError(
-            f"--decoder-layers {given}: --keep-decoder-layers {args.keep_decoder_layers} are {len(keep['decoder'])} layers; "
+            f"--decoder-layers {given}: --keep-decoder-layers {args.keep_decoder_layers} are {len(decoder)} layers; "
             "leave --decoder-layers out"
         )
-    decoder = tuple(keep["decoder"]) if "decoder" in keep else None
-    return LayerChoice(stack, tuple(keep.get("encoder", range(stack))), decoder)
+    return LayerChoice(stack, encoder or tuple(range(stack)), decoder)
 
 
 _WIRING = {
@@ -139,18 +115,25 @@ _WIRING = {
 
 
 def _check_wiring(args: Any, origin: str) -> None:
-    """Raise ValueError where the command line asks for another wiring than XLM-R's."""
     for name, value in _WIRING.items():
         found = getattr(args, name, None)
         if found is not None and found != value:
-            option = name.replace("_", "-")
             raise ValueError(
-                f"{origin}: --{option} {found} is not how XLM-R and VECO are wired; valid: {value}, as without this option"
+                f"{origin}: {flag(name)} {found} is not how XLM-R and VECO are wired; valid: {value}, as without this option"
             )
 
 
-_EQUAL = ("normalize_before", "learned_pos")
-"""Options of encoder and decoder that are one in pre-training."""
+_SAME = {
+    "normalize_before": "normalize_before",
+    "learned_pos": "learned_pos",
+    "input_dim": "embed_dim",
+    "output_dim": "embed_dim",
+    "layers": "layers",
+    "embed_dim": "embed_dim",
+    "ffn_embed_dim": "ffn_embed_dim",
+    "attention_heads": "attention_heads",
+}
+"""Options of the decoder that are those of the encoder in pre-training."""
 _OFF = (
     "encoder_layerdrop",
     "decoder_layerdrop",
@@ -168,47 +151,25 @@ def _resolve_pretraining(args: Any) -> LayerChoice:
         value = getattr(args, name, None)
         if value:
             raise ValueError(
-                f"--{name.replace('_', '-')} {value}: encoder and decoder are the same layers in pre-training, and all of them "
-                "run; leave it out"
+                f"{flag(name)} {value}: encoder and decoder are the same layers in pre-training, and all of them run; leave it out"
             )
-    for name in _EQUAL:
-        ours, theirs = getattr(args, f"encoder_{name}", None), getattr(args, f"decoder_{name}", None)
-        if bool(ours) != bool(theirs):
-            option = name.replace("_", "-")
+    if getattr(args, "decoder_layers", None) is None:
+        args.decoder_layers = args.encoder_layers
+    pairs = [(f"decoder_{theirs}", f"encoder_{ours}") for theirs, ours in _SAME.items()]
+    for theirs, ours in [*pairs, ("max_target_positions", "max_source_positions")]:
+        found, wanted = getattr(args, theirs, None), getattr(args, ours)
+        if found is not None and found != wanted:
             raise ValueError(
-                f"--decoder-{option} {theirs}: the decoder's layers are the encoder's in pre-training; valid here: {ours}, as "
-                f"--encoder-{option}"
+                f"{flag(theirs)} {found}: the decoder's layers and positions are the encoder's in pre-training; valid here: "
+                f"{wanted}, as {flag(ours)}"
             )
-    for name in ("decoder_input_dim", "decoder_output_dim"):
-        value = getattr(args, name, None)
-        if value is not None and value != args.encoder_embed_dim:
-            raise ValueError(
-                f"--{name.replace('_', '-')} {value}: the decoder's layers are the encoder's in pre-training; valid here: "
-                f"{args.encoder_embed_dim}, as --encoder-embed-dim"
-            )
-    for side in ("encoder", "decoder"):
-        if getattr(args, f"keep_{side}_layers"):
-            raise ValueError(f"--keep-{side}-layers: pre-training has the whole stack; choose layers when translating")
+    for name in ("keep_encoder_layers", "keep_decoder_layers"):
+        if getattr(args, name):
+            raise ValueError(f"{flag(name)}: pre-training has the whole stack; choose layers when translating")
     if not args.no_scale_embedding:
         raise ValueError("--no-scale-embedding false: pre-training does not scale embeddings; leave it out")
-    _check_wiring(args, "pre-training")
-    for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads"):
-        wanted = getattr(args, f"encoder_{name}")
-        if getattr(args, f"decoder_{name}", None) is None:
-            setattr(args, f"decoder_{name}", wanted)
-        found = getattr(args, f"decoder_{name}")
-        if found != wanted:
-            option = name.replace("_", "-")
-            raise ValueError(
-                f"--decoder-{option} {found}: the decoder's layers are the encoder's in pre-training; valid here: {wanted}, "
-                f"as --encoder-{option}"
-            )
-    if args.max_source_positions != args.max_target_positions:
-        raise ValueError(
-            f"--max-target-positions {args.max_target_positions}: encoder and decoder have the same positions in pre-training; "
-            f"valid here: {args.max_source_positions}, as --max-source-positions"
-        )
     if not args.share_all_embeddings:
         raise ValueError("--share-all-embeddings false: pre-training has one embedding; leave it out")
+    _check_wiring(args, "pre-training")
     whole = tuple(range(args.encoder_layers))
     return LayerChoice(args.encoder_layers, whole, whole)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ...checkpoints.veco import MASK_ROW, marked_mask
 from ...checkpoints.vocabularies import MASK
 from ...modules.prefix_masked_lm import MaskedLMHead
-from .base import VECOBase
+from .prepared_model import PreparedModel
 from .state import check_tied_state
 
 Reduction = Callable[[Dict[str, int], Tensor, Tensor, Tensor], Dict[str, Any]]
@@ -29,7 +29,7 @@ def project(counts: Dict[str, int], hidden: Tensor, weight: Tensor, bias: Tensor
     return dict(zip(counts, logits.split(list(counts.values()))))
 
 
-class VECOPretrainingModel(VECOBase):
+class VECOPretrainingModel(PreparedModel):
     """One stack of layers: self-attention and feed-forward network always, cross-attention where it runs as a decoder.
 
     ``decoder.layers[l]`` is a stock decoder layer of which all but the cross-attention *is* ``encoder.layers[l]``; embeddings are
@@ -56,18 +56,14 @@ class VECOPretrainingModel(VECOBase):
         _initialise(self)
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
-        """Refuse a state that is not one of pre-training; see :func:`check_tied_state`."""
+        """Refuse a state that is not one of pre-training."""
         check_tied_state(self, state_dict)
 
     def max_positions(self) -> int:
-        """Longest input in tokens."""
         return int(self.encoder.max_positions())
 
     def freeze_backbone(self, frozen: bool) -> None:
-        """Let only cross-attention train, or everything again.
-
-        While it is frozen, training computes CS-MLM alone. fairseq's optimizer collects the parameters that train when it is made:
-        freeze after that.
+        """Let only cross-attention train, or everything again. Call it after the optimizer has collected the parameters that train.
 
         Source: VECO section 3, "Optimization Settings".
         """
@@ -80,7 +76,6 @@ class VECOPretrainingModel(VECOBase):
                 parameter.requires_grad_(not frozen)
 
     def cross_attention_parameters(self) -> Sequence[nn.Parameter]:
-        """Parameters of the cross-attention modules and their norms, layer by layer."""
         modules = [getattr(layer, name) for layer in self.decoder.layers for name in CROSS_ATTENTION]
         return [parameter for module in modules for parameter in module.parameters()]
 
@@ -101,16 +96,13 @@ class VECOPretrainingModel(VECOBase):
             src_lengths: (2B,) int64, unused by the stock encoder.
             masked: (2B, S) bool, True = is predicted.
             joint_tokens: (B, J) int64, both segments in one row; None in monolingual batches.
-            joint_masked: (B, J) bool or None.
+            joint_masked: (B, J) bool, True = is predicted, or None.
             objectives: of ``is``, ``cs`` and ``tlm``. While the backbone is frozen, training computes ``cs`` alone.
             reduce: see :data:`Reduction`; the projection of the masked positions, without a loss, by default.
 
         Returns:
             ``is_mlm``, ``cs_mlm`` and ``tlm`` -> what ``reduce`` gives for the masked positions, in row-major order. Where no
             objective fits the batch, ``tlm`` of no position.
-
-        Raises:
-            ValueError: nothing can train, or the pretrained file was not there.
         """
         chosen, hidden = self._chosen(objectives, masked), {}
         if "is" in chosen or "cs" in chosen:
@@ -123,16 +115,11 @@ class VECOPretrainingModel(VECOBase):
             hidden["tlm"] = self.encoder(joint_tokens, src_lengths=None)["encoder_out"][0].transpose(0, 1)[joint_masked]
         if not hidden:
             hidden["tlm"] = self.encoder.embed_tokens.weight[:0]
-        return self._predict(hidden, reduce)
-
-    def _predict(self, hidden: Dict[str, Tensor], reduce: Reduction) -> Dict[str, Any]:
-        """Objective -> (N_i, C) -> what ``reduce`` gives."""
         states = self.lm_head.transform(torch.cat(list(hidden.values())))
         counts = {name: len(rows) for name, rows in hidden.items()}
         return reduce(counts, states, self.lm_head.weight, self.lm_head.bias)
 
     def _chosen(self, objectives: Sequence[str], masked: Optional[Tensor]) -> Sequence[str]:
-        """The objectives that are computed now; raises as :meth:`forward`."""
         self.check_source()
         if masked is None:
             raise ValueError("masked: which positions are predicted must be given")
@@ -143,14 +130,7 @@ class VECOPretrainingModel(VECOBase):
         return ("cs",)
 
     def _decode(self, tokens: Tensor, encoded: Dict[str, Any]) -> Tensor:
-        """Run the virtual decoder in place over each segment; it attends to the other segment's states, which get no gradient.
-
-        Args:
-            tokens: (2B, S) int64, as in :meth:`forward`. A token sees itself and those before it.
-            encoded: what the encoder gives for them.
-
-        Returns:
-            (2B, S, C).
+        """Virtual decoder over each segment, causal; it attends to the other segment's states, which get no gradient. (2B, S, C).
 
         Source: equations 4 to 6.
         """

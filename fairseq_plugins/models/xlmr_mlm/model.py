@@ -1,16 +1,19 @@
 """``xlmr_mlm``: an XLM-R-shaped masked LM that also takes positions, so that translation pairs can restart them."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+from fairseq.models import BaseFairseqModel, register_model
 from omegaconf import II
 from torch import Tensor
 
 from ... import checkpoints
+from ...modules.model_options import register_architectures
+from ...modules.option_checks import flag
 from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
+from ...options import option
 
 logger = logging.getLogger(__name__)
 
@@ -19,20 +22,15 @@ logger = logging.getLogger(__name__)
 class XLMRMaskedLMConfig(FairseqDataclass):
     """Sizes; None means the architecture's default, so that argparse and hydra build the same model."""
 
-    encoder_layers: Optional[int] = field(default=None, metadata={"help": "encoder layers"})
-    encoder_embed_dim: Optional[int] = field(default=None, metadata={"help": "width C"})
-    encoder_ffn_embed_dim: Optional[int] = field(
-        default=None, metadata={"help": "inner width of the feed-forward blocks"}
-    )
-    encoder_attention_heads: Optional[int] = field(default=None, metadata={"help": "attention heads"})
-    max_positions: Optional[int] = field(default=None, metadata={"help": "longest input in tokens"})
-    dropout: float = field(default=0.1, metadata={"help": "dropout after the embedding and after each block"})
-    attention_dropout: float = field(default=0.1, metadata={"help": "dropout on attention weights"})
-    init_from_mlm: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "start from this masked LM (fairseq model.pt or Hugging Face folder) of the same sizes and dictionary"
-        },
+    encoder_layers: Optional[int] = option(None, "encoder layers")
+    encoder_embed_dim: Optional[int] = option(None, "width C")
+    encoder_ffn_embed_dim: Optional[int] = option(None, "inner width of the feed-forward blocks")
+    encoder_attention_heads: Optional[int] = option(None, "attention heads")
+    max_positions: Optional[int] = option(None, "longest input in tokens")
+    dropout: float = option(0.1, "dropout after the embedding and after each block")
+    attention_dropout: float = option(0.1, "dropout on attention weights")
+    init_from_mlm: Optional[str] = option(
+        None, "start from this masked LM (fairseq model.pt or Hugging Face folder) of the same sizes and dictionary"
     )
     tokens_per_sample: int = II("task.tokens_per_sample")
 
@@ -64,11 +62,7 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         return model
 
     def load_masked_lm(self, path: str) -> None:
-        """Take over the weights of another masked LM, to go on with its pre-training.
-
-        Raises:
-            ValueError: the sizes differ; the message names each.
-        """
+        """Take over the weights of another masked LM, to go on with its pre-training; ValueError where the sizes differ."""
         found = checkpoints.read_masked_lm(path)
         for name, size in found.sizes.items():
             if size != getattr(self.encoder.sizes, name):
@@ -80,7 +74,6 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         logger.info("started from %s, fingerprint %s", path, found.fingerprint)
 
     def max_positions(self) -> int:
-        """Longest input in tokens."""
         return self.encoder.sizes.max_positions
 
     def forward(
@@ -90,62 +83,36 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         positions: Optional[Tensor] = None,
         masked_tokens: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Dict[str, Tensor]]:
-        """Logits at the masked tokens.
+        """Logits (N, V) at the masked tokens, or (B, S, V) at all, and an empty dict.
 
         Args:
             src_tokens: (B, S) int64.
-            src_lengths: unused (the padding symbol tells), part of fairseq's interface.
+            src_lengths: unused, part of fairseq's interface.
             positions: (B, S) int64; counted from the tokens when None.
-            masked_tokens: (B, S) bool, the positions to project; all when None.
-
-        Returns:
-            Logits (N, V) or (B, S, V), and an empty dict.
+            masked_tokens: (B, S) bool, True = is projected; all when None.
         """
         return self.encoder(src_tokens, positions, masked_tokens), {}
-
-    def get_targets(self, sample: Dict[str, Any], net_output: Any) -> Tensor:
-        """The sample's targets, padding where nothing is predicted. (B, S)."""
-        return sample["target"]
 
 
 def _size(cfg: Any, name: str) -> int:
     value = getattr(cfg, name)
     if value is None or value < 1:
-        raise ValueError(
-            f"--{name.replace('_', '-')} must be at least 1 (or left to an --arch such as xlmr_mlm_tiny); got {value}"
-        )
+        raise ValueError(f"{flag(name)} must be at least 1 (or left to an --arch such as xlmr_mlm_tiny); got {value}")
     return int(value)
 
 
-SIZES = {
-    "xlmr_mlm_tiny": {
-        "encoder_layers": 4,
-        "encoder_embed_dim": 192,
-        "encoder_ffn_embed_dim": 768,
-        "encoder_attention_heads": 4,
-    },
-    "xlmr_mlm_small": {
-        "encoder_layers": 6,
-        "encoder_embed_dim": 256,
-        "encoder_ffn_embed_dim": 1024,
-        "encoder_attention_heads": 4,
-    },
-    "xlmr_mlm_base": {
-        "encoder_layers": 12,
-        "encoder_embed_dim": 768,
-        "encoder_ffn_embed_dim": 3072,
-        "encoder_attention_heads": 12,
-    },
+def _sizes(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int) -> Dict[str, int]:
+    return {
+        "encoder_layers": layers,
+        "encoder_embed_dim": embed_dim,
+        "encoder_ffn_embed_dim": ffn_embed_dim,
+        "encoder_attention_heads": attention_heads,
+    }
+
+
+ARCHITECTURES = {
+    "xlmr_mlm_tiny": _sizes(4, 192, 768, 4),
+    "xlmr_mlm_small": _sizes(6, 256, 1024, 4),
+    "xlmr_mlm_base": _sizes(12, 768, 3072, 12),
 }
-
-
-def _register(name: str, sizes: Dict[str, int]) -> None:
-    @register_model_architecture("xlmr_mlm", name)
-    def architecture(args: Any) -> None:
-        for key, value in sizes.items():
-            if getattr(args, key, None) is None:
-                setattr(args, key, value)
-
-
-for _name, _sizes in SIZES.items():
-    _register(_name, _sizes)
+register_architectures("xlmr_mlm", ARCHITECTURES)

@@ -1,5 +1,5 @@
 """What the understanding tasks share."""
 
-from .base import NLUConfig, NLUTask
+from .understanding import NLUConfig, NLUTask
 
 __all__ = ["NLUConfig", "NLUTask"]

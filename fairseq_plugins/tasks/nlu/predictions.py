@@ -23,7 +23,7 @@ class PredictionFiles:
 
     Args:
         folder: made when missing.
-        ending: ``tsv``, a row a line with tabs between its cells; or ``json``, an object of rows of two cells.
+        ending: ``tsv``, a row per line with tabs between its cells; or ``json``, an object of rows of two cells.
 
     Raises:
         ValueError: there is a file of that name.
@@ -33,20 +33,14 @@ class PredictionFiles:
         self.folder, self.ending = Path(folder), ending
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"{OPTION} {folder}: is a file; valid: a folder, which is made when it is missing")
-        self.subset, self.items = "", 0
-        self.rows: Dict[int, List[Row]] = {}
+        self.begin("", 0)
 
     def begin(self, subset: str, items: int) -> None:
-        """What follows is of this subset.
-
-        Args:
-            subset: names the file.
-            items: of the dataset.
-        """
-        self.subset, self.items, self.rows = subset, items, {}
+        """Start a subset of so many items; its name is the file's."""
+        self.subset, self.items = subset, items
+        self.rows: Dict[int, List[Row]] = {}
 
     def add(self, items: Sequence[int], rows: Sequence[List[Row]]) -> None:
-        """Rows of each of some items."""
         self.rows.update(zip(items, rows))
 
     def finish(self) -> Optional[Path]:
@@ -58,16 +52,15 @@ class PredictionFiles:
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.subset}.{self.ending}"
         rows = [row for item in sorted(self.rows) for row in self.rows[item]]
+        if self.ending == "json":
+            text = json.dumps(dict(rows), ensure_ascii=False, indent=0) + "\n"
+        else:
+            text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
         with atomic_path(path) as temporary:
-            temporary.write_text(self._text(rows), encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8")
         logger.info(f"wrote {path}: {len(rows)} rows")
         self.rows = {}
         return path
-
-    def _text(self, rows: List[Row]) -> str:
-        if self.ending == "json":
-            return json.dumps(dict(rows), ensure_ascii=False, indent=0) + "\n"
-        return "".join("\t".join(map(str, row)) + "\n" for row in rows)
 
 
 @contextlib.contextmanager

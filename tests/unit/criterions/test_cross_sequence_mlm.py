@@ -1,9 +1,7 @@
 """The criterion of VECO's pre-training: chunks against materialised logits, what is logged, and what is refused."""
 
 import math
-from collections import OrderedDict
 from types import SimpleNamespace
-from typing import Any, Dict, List
 
 import pytest
 import torch
@@ -11,14 +9,14 @@ import torch.nn.functional as F
 from fairseq.logging import metrics
 
 from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
-from tests import builders, veco_builders
+from tests import veco_builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 NAMES = ("is_mlm", "cs_mlm", "tlm")
 
 
-def criterion(**options: Any) -> CrossSequenceMLMCriterion:
+def criterion(**options):
     return CrossSequenceMLMCriterion(None, CrossSequenceMLMConfig(**options))
 
 
@@ -29,7 +27,7 @@ def criterion(**options: Any) -> CrossSequenceMLMCriterion:
         ("is,tlm", ["en-de"], 7, "--freeze-backbone-updates 7 trains cross-attention alone, which needs cs"),
     ],
 )
-def test_objectives_that_train_nothing_are_refused(objectives: str, pairs: Any, frozen: int, message: str) -> None:
+def test_objectives_that_train_nothing_are_refused(objectives, pairs, frozen, message):
     cfg = CrossSequenceMLMConfig(objectives=objectives)
     task = SimpleNamespace(pairs=pairs, cfg=SimpleNamespace(freeze_backbone_updates=frozen))
     with pytest.raises(ValueError, match=message):
@@ -38,7 +36,7 @@ def test_objectives_that_train_nothing_are_refused(objectives: str, pairs: Any, 
     CrossSequenceMLMCriterion(task, cfg)
 
 
-def materialised(model: Any, sample: Dict[str, Any]) -> Dict[str, torch.Tensor]:
+def materialised(model, sample):
     """Each objective through the logits of all masked positions."""
     inputs = sample["net_input"]
     targets = dict.fromkeys(("is_mlm", "cs_mlm"), sample["target"][inputs["masked"]])
@@ -48,7 +46,7 @@ def materialised(model: Any, sample: Dict[str, Any]) -> Dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 256])
-def test_chunks_equal_materialised_logits(chunk: int) -> None:
+def test_chunks_equal_materialised_logits(chunk):
     """Value and gradient in float64."""
     model, sample = veco_builders.random_pretrainer(encoder_layers=2).double(), veco_builders.batch()
     loss, size, logged = criterion(loss_chunk_size=chunk)(model, sample)
@@ -64,14 +62,13 @@ def test_chunks_equal_materialised_logits(chunk: int) -> None:
     assert int(size) == int(sample["net_input"]["masked"].sum())
 
 
-def epoch(logs: List[Dict[str, Any]]) -> "OrderedDict[str, float]":
-    """What the meters show after some batches."""
+def epoch(logs):
     with metrics.aggregate(new_root=True) as meters:
         CrossSequenceMLMCriterion.reduce_metrics(logs)
         return meters.get_smoothed_values()
 
 
-def test_objectives_are_logged_in_bits_by_name() -> None:
+def test_objectives_are_logged_in_bits_by_name():
     model = veco_builders.random_pretrainer()
     batches = [veco_builders.batch(), veco_builders.batch(seed=9, parallel=False, lengths=(5, 3))]
     logs = [criterion()(model, sample)[2] for sample in batches]
@@ -90,15 +87,7 @@ def test_objectives_are_logged_in_bits_by_name() -> None:
     assert CrossSequenceMLMCriterion.logging_outputs_can_be_summed() is True
 
 
-def test_a_frozen_backbone_logs_cs_mlm_alone() -> None:
-    model = veco_builders.random_pretrainer().train()
-    model.freeze_backbone(True)
-    loss, _, logged = criterion()(model, veco_builders.batch())
-    assert (logged["is_mlm"], logged["is_mlm_tokens"], logged["tlm"]) == (0.0, 0, 0.0)
-    assert float(loss.detach()) == pytest.approx(float(logged["cs_mlm"]))
-
-
-def test_objectives_choose_what_is_trained() -> None:
+def test_objectives_choose_what_is_trained():
     model, sample = veco_builders.random_pretrainer(), veco_builders.batch()
     whole = criterion()(model, sample)[2]
     for chosen, names in (("is", ["is_mlm"]), ("tlm,cs", ["cs_mlm", "tlm"])):
@@ -107,7 +96,7 @@ def test_objectives_choose_what_is_trained() -> None:
         assert float(logged["loss"]) == pytest.approx(sum(float(whole[name]) for name in names), rel=1e-5)
 
 
-def test_a_batch_without_any_objective_trains_nothing() -> None:
+def test_a_batch_without_any_objective_trains_nothing():
     """TLM alone on a monolingual batch: a loss of 0 that can be differentiated."""
     model, sample = veco_builders.random_pretrainer(), veco_builders.batch(parallel=False)
     loss, _, logged = criterion(objectives="tlm")(model, sample)
@@ -117,19 +106,10 @@ def test_a_batch_without_any_objective_trains_nothing() -> None:
     assert gradients and not any(bool(gradient.any()) for gradient in gradients)
 
 
-@pytest.mark.parametrize("text", ["", "is,is", "is,mlm", ","])
-def test_bad_objectives_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=f"--objectives must be some of is,cs,tlm, each once; got '{text}'"):
-        criterion(objectives=text)
+BAD = [({"objectives": text}, f"--objectives must be some of .*got '{text}'") for text in ("", "is,is", "is,mlm", ",")]
 
 
-def test_a_bad_chunk_is_refused() -> None:
-    with pytest.raises(ValueError, match="--loss-chunk-size must be at least 1 token; got 0"):
-        criterion(loss_chunk_size=0)
-
-
-def test_the_padding_row_is_no_target() -> None:
-    """Guards the batches of these tests: what is not masked is padding in the target."""
-    sample = veco_builders.batch()
-    assert torch.equal(sample["target"].ne(builders.PAD), sample["net_input"]["masked"])
-    assert torch.equal(sample["joint_target"].ne(builders.PAD), sample["net_input"]["joint_masked"])
+@pytest.mark.parametrize(("given", "message"), [*BAD, ({"loss_chunk_size": 0}, "--loss-chunk-size must be .*; got 0")])
+def test_bad_options_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        criterion(**given)

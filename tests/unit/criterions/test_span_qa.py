@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import torch.nn.functional as F
 from fairseq.logging import metrics
 
 from fairseq_plugins.criterions.span_qa import SpanQACriterion, SpanQACriterionConfig
-from fairseq_plugins.ops.answer_spans import outside_passage
 from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
 from tests import question_builders as builders
 from tests.builders import to_device
@@ -22,7 +20,7 @@ QUESTIONS = 14
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory: pytest.TempPathFactory) -> SpanQATask:
+def task(tmp_path_factory):
     """Random questions, about half with several windows; answers of up to four pieces."""
     folder = tmp_path_factory.mktemp("qa")
     builders.write_questions(folder, NAME, *builders.random_questions(QUESTIONS, seed=5, low=3, high=25))
@@ -33,26 +31,23 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> SpanQATask:
 
 
 @pytest.fixture
-def model(task: SpanQATask, device: torch.device) -> builders.StandIn:
+def model(task, device):
     """In float64 and evaluation mode; answers come out of other windows than the first as well."""
     result = builders.StandIn(len(task.dictionary))
     result.register_token_head(task.head, 2)
     return result.double().eval().to(device)
 
 
-def criterion(task: SpanQATask) -> SpanQACriterion:
-    """The criterion of the task."""
+def criterion(task):
     return SpanQACriterion(SpanQACriterionConfig(), task)
 
 
-def batch(task: SpanQATask, chosen: List[int], device: torch.device) -> Dict[str, Any]:
-    """A sample of some questions."""
+def batch(task, chosen, device):
     dataset = task.dataset(NAME)
     return to_device(dataset.collater([dataset[index] for index in chosen]), device)
 
 
-def slow_answers(task: SpanQATask, model: Any, device: torch.device) -> List[str]:
-    """Window by window without padding, span by span."""
+def slow_answers(task, model, device):
     dataset, answers = task.dataset(NAME), []
     for index in range(len(dataset)):
         item, rows = dataset[index], []
@@ -66,7 +61,7 @@ def slow_answers(task: SpanQATask, model: Any, device: torch.device) -> List[str
     return answers
 
 
-def test_loss_is_the_mean_of_start_and_end_over_windows(task: SpanQATask, model: Any, device: torch.device) -> None:
+def test_loss_is_the_mean_of_start_and_end_over_windows(task, model, device):
     loss, size, logged = criterion(task)(model, batch(task, [0, 3, 8], device))
     expected, windows = 0.0, 0
     for index in (0, 3, 8):
@@ -84,13 +79,12 @@ def test_loss_is_the_mean_of_start_and_end_over_windows(task: SpanQATask, model:
     assert logged["nsentences"] == 3
 
 
-def test_answers_are_the_loops(task: SpanQATask, model: Any, device: torch.device) -> None:
+def test_answers_are_the_loops(task, model, device):
     expected = slow_answers(task, model, device)
     dataset = task.dataset(NAME)
     sample = batch(task, list(range(QUESTIONS)), device)
     logits = model(**sample["net_input"], features_only=True, classification_head_name=task.head)[0]
-    outside = outside_passage(logits.size(1), sample["passage_start"], sample["passage_length"])
-    found = criterion(task).answers(logits, outside, sample)
+    found = criterion(task).answers(logits, sample)
     assert [text.strip() for text in found] == expected
     places = [dataset.questions.passages[int(dataset.rows[index])].find(expected[index]) for index in range(QUESTIONS)]
     assert max(places) > 20, "answers of later windows too"
@@ -98,7 +92,7 @@ def test_answers_are_the_loops(task: SpanQATask, model: Any, device: torch.devic
 
 
 @pytest.mark.parametrize("size", [1, 5, QUESTIONS])
-def test_metrics_are_those_of_the_whole_set(task: SpanQATask, model: Any, size: int, device: torch.device) -> None:
+def test_metrics_are_those_of_the_whole_set(task, model, size, device):
     """However the questions are put into batches and these into reduce_metrics."""
     expected = slow_answers(task, model, device)
     gold = [[answer.text for answer in entry.answers] for entry in task.dataset(NAME).questions.entries]
@@ -120,7 +114,7 @@ def test_metrics_are_those_of_the_whole_set(task: SpanQATask, model: Any, size: 
     assert SpanQACriterion.logging_outputs_can_be_summed()
 
 
-def test_questions_without_answers_are_not_scored(task: SpanQATask, model: Any, device: torch.device) -> None:
+def test_questions_without_answers_are_not_scored(task, model, device):
     """Nor does a passage without pieces break the batch."""
     whole, sample = batch(task, [0, 1, 2], device), batch(task, [0, 1, 2], device)
     sample["questions"][1] = dataclasses.replace(sample["questions"][1], answers=())
@@ -133,7 +127,7 @@ def test_questions_without_answers_are_not_scored(task: SpanQATask, model: Any, 
     assert criterion(task)(model, sample)[2]["questions"] == 2
 
 
-def test_training_steps_compute_no_metric(task: SpanQATask, model: Any, device: torch.device) -> None:
+def test_training_steps_compute_no_metric(task, model, device):
     loss, _, logged = criterion(task)(model.train(), batch(task, [0, 1], device))
     assert set(logged) == {"loss", "ntokens", "nsentences", "sample_size"}
     loss.backward()
@@ -141,11 +135,3 @@ def test_training_steps_compute_no_metric(task: SpanQATask, model: Any, device: 
     with metrics.aggregate() as found:
         SpanQACriterion.reduce_metrics([logged])
     assert set(found.get_smoothed_values()) == {"loss"}
-
-
-def test_another_task_is_refused(task: SpanQATask) -> None:
-    class Other:
-        target_dictionary, cfg = task.dictionary, object()
-
-    with pytest.raises(ValueError, match="--criterion span_qa needs --task span_qa; got Other"):
-        SpanQACriterion(SpanQACriterionConfig(), Other())

@@ -1,20 +1,11 @@
 """Where answers are in pieces, and which files are refused."""
 
 import json
-from pathlib import Path
-from typing import List, Optional, Tuple
 
 import numpy as np
 import pytest
 
-from fairseq_plugins.data.question_files import (
-    Answer,
-    QuestionEntry,
-    place_answer,
-    place_answers,
-    read_passages,
-    read_questions,
-)
+from fairseq_plugins.data.question_files import Answer, QuestionEntry, place_answers, read_passages, read_questions
 
 #          0123456789012345678901234
 PASSAGE = "The cat sat. It slept on."
@@ -47,11 +38,12 @@ OFFSETS = [0, 3, 3, 7, 7, 9, 9, 11, 11, 12, 12, 15, 15, 15, 15, 21, 21, 24, 24, 
         ("on", 100, None),
     ],
 )
-def test_place(text: str, start: int, span: Optional[Tuple[int, int]]) -> None:
-    assert place_answer(Answer(text, start), PASSAGE, np.array(OFFSETS)) == span
+def test_place(text, start, span):
+    gold, lost = place_answers([QuestionEntry("a", 0, (Answer(text, start),))], [PASSAGE], [np.array(OFFSETS)])
+    assert gold.tolist() == [list(span or (-1, -1))] and lost == ([] if span else ["a"])
 
 
-def test_the_first_answer_is_placed_and_lost_ones_are_named() -> None:
+def test_the_first_answer_is_placed_and_lost_ones_are_named():
     entries = [
         QuestionEntry("x", 0, (Answer("sat", 8), Answer("The", 0))),
         QuestionEntry("y", 1, (Answer("sat", 9), Answer("sat", 0))),
@@ -63,17 +55,18 @@ def test_the_first_answer_is_placed_and_lost_ones_are_named() -> None:
     assert lost == ["y"]
 
 
-def test_no_piece_covers_the_answer() -> None:
+def test_no_piece_covers_the_answer():
     """The piece model dropped the characters."""
-    assert place_answer(Answer("b", 1), "abc", np.array([0, 1, 2, 3])) is None
+    entry = QuestionEntry("a", 0, (Answer("b", 1),))
+    assert place_answers([entry], ["abc"], [np.array([0, 1, 2, 3])])[1] == ["a"]
 
 
-def _write(path: Path, lines: List[str]) -> str:
+def _write(path, lines):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
 
 
-def test_reading(tmp_path: Path) -> None:
+def test_reading(tmp_path):
     line = {"id": "q1", "passage": 1, "answers": [{"text": "ö", "start": 3}, {"text": "b", "start": 0}]}
     found = read_questions(_write(tmp_path / "qa", [json.dumps(line)]), passages=2)
     assert found == [QuestionEntry("q1", 1, (Answer("ö", 3), Answer("b", 0)))]
@@ -93,13 +86,13 @@ def test_reading(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_questions_are_refused_by_line(line: str, message: str, tmp_path: Path) -> None:
+def test_bad_questions_are_refused_by_line(line, message, tmp_path):
     good = '{"id": "good", "passage": 1, "answers": [{"text": "a", "start": 0}]}'
     with pytest.raises(ValueError, match=message):
         read_questions(_write(tmp_path / "qa", [good, line]), passages=2)
 
 
-def test_bad_passages_are_refused(tmp_path: Path) -> None:
+def test_bad_passages_are_refused(tmp_path):
     with pytest.raises(ValueError, match="p:2: found dict; valid: one JSON string a line"):
         read_passages(_write(tmp_path / "p", ['"a"', "{}"]))
     with pytest.raises(ValueError, match="no file .*missing: it belongs to a data-bin for question answering"):

@@ -1,13 +1,11 @@
 """Queries with their documents: none is torn apart, and sizes say what a batch needs."""
 
-from typing import Any, List
-
 import numpy as np
 import pytest
 import torch
 
 from fairseq_plugins.data.nlu_inputs import InputFormat
-from fairseq_plugins.data.ranking_dataset import QueryDataset, query_starts
+from fairseq_plugins.data.ranking_dataset import QueryDataset
 from tests import question_builders as builders
 
 QUERIES = ["b", "b", "b", "a", "c", "c"]
@@ -15,27 +13,23 @@ DOCUMENTS = [3, 5, 2, 9, 1, 4]
 
 
 class Rows(list):
-    """Rows as an indexed dataset has them."""
-
     @property
-    def sizes(self) -> np.ndarray:
-        """Tokens of each."""
+    def sizes(self):
         return np.array([len(row) for row in self])
 
 
-def dataset(queries: List[str], documents: List[int], max_positions: int = 12) -> QueryDataset:
-    """One piece of query, documents of the given lengths."""
+def dataset(queries, documents, max_positions=12):
     texts = [
         Rows(torch.tensor([10 + number, builders.EOS]) for number in range(len(documents))),
         Rows(torch.tensor([20] * length + [builders.EOS]) for length in documents),
     ]
     labels = np.arange(len(documents)) % 3
-    layout: Any = dict(max_positions=max_positions, pad=builders.PAD, seed=1)
+    layout = dict(max_positions=max_positions, pad=builders.PAD, seed=1)
     sizes = [text.sizes for text in texts]
     return QueryDataset(texts, sizes, InputFormat("bert", 0, 2), labels=labels, queries=queries, **layout)
 
 
-def test_an_item_is_a_query_with_all_its_documents() -> None:
+def test_an_item_is_a_query_with_all_its_documents():
     found = dataset(QUERIES, DOCUMENTS)
     assert len(found) == 3
     tokens = [[row["tokens"].tolist() for row in found[index]["rows"]] for index in range(3)]
@@ -44,14 +38,14 @@ def test_an_item_is_a_query_with_all_its_documents() -> None:
     assert [[row["target"] for row in found[index]["rows"]] for index in range(3)] == [[0, 1, 2], [0], [1, 2]]
 
 
-def test_sizes_are_documents_times_the_longest() -> None:
+def test_sizes_are_documents_times_the_longest():
     """Three symbols and one piece of query are added to a document; inputs are cut to 12 tokens."""
     found = dataset(QUERIES, DOCUMENTS)
     assert found.sizes.tolist() == [3 * 9, 12, 2 * 8]
     assert (found.longest, found.cut_rows, found.cut_tokens) == (12, 1, 1)
 
 
-def test_a_batch_is_flat() -> None:
+def test_a_batch_is_flat():
     found = dataset(QUERIES, DOCUMENTS)
     batch = found.collater([found[2], found[0]])
     assert batch["group"].tolist() == [0, 0, 1, 1, 1]
@@ -61,7 +55,7 @@ def test_a_batch_is_flat() -> None:
     assert batch["net_input"]["src_tokens"][:, 1].tolist() == [14, 15, 10, 11, 12]
 
 
-def test_batches_hold_documents_of_like_length() -> None:
+def test_batches_hold_documents_of_like_length():
     """Two queries of equal size: one long document, many short ones; beside each other a batch would be mostly padding."""
     queries = ["a", *"bbbb", "c", *"dddd"]
     found = dataset(queries, [32, 5, 5, 5, 5, 32, 5, 5, 5, 5], max_positions=40)
@@ -70,8 +64,8 @@ def test_batches_hold_documents_of_like_length() -> None:
     assert sorted(found.ordered_indices().tolist()) == [0, 1, 2, 3]
 
 
-def test_queries_must_be_adjacent_and_as_many_as_rows() -> None:
+def test_queries_must_be_adjacent_and_as_many_as_rows():
     with pytest.raises(ValueError, match="line 5 of group: query b again; valid: its rows are adjacent"):
-        query_starts(["b", "b", "a", "c", "b"])
+        dataset(["b", "b", "a", "c", "b"], DOCUMENTS[:5])
     with pytest.raises(ValueError, match="group has 5 lines, input0 6 rows; valid: as many"):
         dataset(QUERIES[:5], DOCUMENTS)

@@ -1,21 +1,18 @@
 """The base of the understanding tasks: dictionary and languages, which data a subset is, several languages, every error."""
 
 import logging
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, Optional
 
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
 from fairseq_plugins.data.language_mixture import LanguageMixture
 from fairseq_plugins.data.nlu_dataset import NLUDataset
 from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
-from fairseq_plugins.tasks.nlu.base import class_numbers, labels_of, language_of, language_symbols, subsets
+from fairseq_plugins.tasks.nlu.labels import class_numbers, labels_of
 from tests import data_bins, nlu_bins, nlu_builders
 from tests.builders import BOS, EOS, FIRST_PIECE, MASK, PAD, PIECES
 
@@ -24,15 +21,15 @@ EN, DE, FR = (data_bins.sentences(count, seed) for count, seed in ((12, 1), (6, 
 
 
 class PlainTask(NLUTask):
-    """The least that a subclass adds."""
-
-    def load_language(self, name: str) -> NLUDataset:
-        """Inputs alone."""
+    def load_language(self, name):
         return NLUDataset(*self.inputs(name), **self.layout(name))
+
+    def add_head(self, model):
+        """None."""
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Single sentences in three languages, and labels for English."""
     path = tmp_path_factory.mktemp("nlu")
     for name, rows in (("train.en", EN), ("train.de", DE), ("test.fr", FR), ("test", FR)):
@@ -41,26 +38,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def setup(folder: Path, **options: Any) -> PlainTask:
-    """As the trainer does."""
+def setup(folder, **options):
     return PlainTask.setup_task(NLUConfig(**{"data": str(folder), "seed": 1, **options}))
 
 
-def load(task: NLUTask, split: str = "train.en") -> Any:
-    """The split's dataset."""
+def load(task, split="train.en"):
     task.load_dataset(split)
     return task.dataset(split)
 
 
-def tokens(data: Any) -> List[List[int]]:
-    """The inputs of a dataset."""
+def tokens(data):
     return [data[index]["tokens"].tolist() for index in range(len(data))]
 
 
-# ---- Dictionary and languages. ----
-
-
-def test_languages_and_mask_follow_the_dictionary(folder: Path) -> None:
+def test_languages_and_mask_follow_the_dictionary(folder):
     plain = setup(folder)
     assert len(plain.dictionary) == MASK + 1
     assert plain.dictionary.index("<mask>") == MASK == FIRST_PIECE + PIECES
@@ -69,12 +60,9 @@ def test_languages_and_mask_follow_the_dictionary(folder: Path) -> None:
     assert task.source_dictionary is task.target_dictionary is task.dictionary
     other = setup(folder, langs="eng_Latn,deu_Latn", language_template="{}")
     assert other.dictionary.symbols[MASK:] == ["eng_Latn", "deu_Latn", "<mask>"]
-    assert language_symbols(other.cfg) == ["eng_Latn", "deu_Latn"]
 
 
-def test_a_language_that_the_dictionary_has_is_not_added(
-    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_language_that_the_dictionary_has_is_not_added(folder, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a", "[en_XX]", "b"])
     nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
@@ -84,7 +72,7 @@ def test_a_language_that_the_dictionary_has_is_not_added(
     assert "9 types with <mask> and 2 languages" in caplog.text
 
 
-def test_the_dictionary_beside_the_texts_comes_first(folder: Path, tmp_path: Path) -> None:
+def test_the_dictionary_beside_the_texts_comes_first(folder, tmp_path):
     nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
     nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a", "b"])
     assert setup(tmp_path).dictionary.symbols[4:] == ["a", "b", "<mask>"]
@@ -103,9 +91,9 @@ def test_the_dictionary_beside_the_texts_comes_first(folder: Path, tmp_path: Pat
         ("test.de", "de_DE,de_AT", "en=de_DE,de=de_AT", "[de_AT]"),
     ],
 )
-def test_the_symbol_of_a_subsets_language(folder: Path, name: str, langs: str, codes: str, symbol: str) -> None:
+def test_the_symbol_of_a_subsets_language(folder, name, langs, codes, symbol):
     task = setup(folder, langs=langs, language_codes=codes, input_format="mbart")
-    assert task.dictionary[task.language(name)] == symbol
+    assert task.languages.symbol(name) == symbol
 
 
 @pytest.mark.parametrize(
@@ -118,17 +106,15 @@ def test_the_symbol_of_a_subsets_language(folder: Path, name: str, langs: str, c
         ("test.de", "en_XX,de_DE", "de=de", ["language de", "does not have it"]),
     ],
 )
-def test_a_language_that_is_not_clear_is_refused(
-    folder: Path, name: str, langs: str, codes: str, words: List[str]
-) -> None:
+def test_a_language_that_is_not_clear_is_refused(folder, name, langs, codes, words):
     task = setup(folder, langs=langs, language_codes=codes, input_format="mbart50")
     with pytest.raises(ValueError) as error:
-        task.language(name)
+        task.languages.symbol(name)
     for word in words:
         assert word in str(error.value)
 
 
-def test_formats_reach_the_dataset(folder: Path) -> None:
+def test_formats_reach_the_dataset(folder):
     rows = {name: tokens(load(setup(folder, input_format=name))) for name in ("xlmr", "bert")}
     assert rows["xlmr"] == rows["bert"] == [[BOS, *row, EOS] for row in EN]
     task = setup(folder, input_format="mbart", langs="en_XX,de_DE")
@@ -140,7 +126,7 @@ def test_formats_reach_the_dataset(folder: Path) -> None:
     assert (data.max_positions, data.pad, data.seed, task.max_positions()) == (4, PAD, 3, 4)
 
 
-def test_the_second_text_is_read_where_there_is_one(folder: Path, tmp_path: Path) -> None:
+def test_the_second_text_is_read_where_there_is_one(folder, tmp_path):
     nlu_bins.write_texts(tmp_path, "input0", "train.en", [[5, 6], [7]])
     nlu_bins.write_texts(tmp_path, "input1", "train.en", [[8], [9, 10]])
     nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
@@ -153,16 +139,13 @@ def test_the_second_text_is_read_where_there_is_one(folder: Path, tmp_path: Path
         load(setup(tmp_path), "test.de")
 
 
-def test_a_hydra_configuration_is_read_as_well(folder: Path) -> None:
+def test_a_hydra_configuration_is_read_as_well(folder):
     given = {"data": str(folder), "input_format": "mbart", "langs": "en_XX,de_DE", "seed": 1}
     cfg = OmegaConf.merge(OmegaConf.structured(NLUConfig), OmegaConf.create(given))
     assert tokens(load(PlainTask.setup_task(cfg))) == tokens(load(setup(**{**given, "folder": folder})))
 
 
-# ---- Several languages. ----
-
-
-def test_one_subset_is_itself_and_several_are_a_mixture(folder: Path) -> None:
+def test_one_subset_is_itself_and_several_are_a_mixture(folder):
     task = setup(folder, sampling_temperature=2.0)
     assert isinstance(load(task), NLUDataset)
     data = load(task, "train.en,train.de")
@@ -173,28 +156,6 @@ def test_one_subset_is_itself_and_several_are_a_mixture(folder: Path) -> None:
     natural = load(setup(folder), "train.en,train.de,test.fr")
     wanted = [[BOS, *row, EOS] for row in [*EN, *DE, *FR]]
     assert sorted(tokens(natural)) == sorted(wanted)
-
-
-def test_a_mixture_gives_each_language_its_symbol(folder: Path) -> None:
-    data = load(setup(folder, input_format="mbart", langs="en_XX,de_DE"), "train.en,train.de")
-    wanted = [[*row, EOS, MASK] for row in EN] + [[*row, EOS, MASK + 1] for row in DE]
-    assert sorted(tokens(data)) == sorted(wanted)
-
-
-def test_rows_and_cuts_are_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    load(setup(folder, max_positions=6), "train.en,test.fr")
-    cut = [sum(len(row) > 4 for row in rows) for rows in (EN, FR)]
-    lost = [sum(max(len(row) - 4, 0) for row in rows) for rows in (EN, FR)]
-    assert min(cut) > 0 and cut != lost
-    for name, rows, number, pieces in zip(("train.en", "test.fr"), (EN, FR), cut, lost):
-        assert f"{name}: {len(rows)} rows, {number} cut to 6 tokens ({pieces} pieces lost)" in caplog.messages
-    caplog.clear()
-    load(setup(folder), "train.de")
-    assert "train.de: 6 rows" in caplog.messages
-
-
-# ---- Errors. ----
 
 
 @pytest.mark.parametrize(
@@ -212,14 +173,14 @@ def test_rows_and_cuts_are_logged(folder: Path, caplog: pytest.LogCaptureFixture
         ({"language_codes": "=deu_Latn"}, ["--language-codes", "'=deu_Latn'"]),
     ],
 )
-def test_wrong_options_are_named(folder: Path, options: Any, words: List[str]) -> None:
+def test_wrong_options_are_named(folder, options, words):
     with pytest.raises(ValueError) as error:
         setup(folder, **options)
     for word in words:
         assert word in str(error.value)
 
 
-def test_missing_and_empty_subsets_are_named(folder: Path, tmp_path: Path) -> None:
+def test_missing_and_empty_subsets_are_named(folder, tmp_path):
     with pytest.raises(ValueError, match=r"subset test\.de: .*test\.de\.bin is missing; subsets there: test, test\.fr"):
         load(setup(folder), "test.de")
     nlu_bins.write_rows(tmp_path / "input0", "test.de", [])
@@ -232,11 +193,9 @@ def test_missing_and_empty_subsets_are_named(folder: Path, tmp_path: Path) -> No
         (tmp_path / "input0" / f"train.en.{ending}").unlink()
         with pytest.raises(ValueError, match=rf"subset train\.en: .*train\.en\.{ending} is missing"):
             load(setup(tmp_path))
-    assert subsets(str(folder / "input0")) == ["test", "test.fr", "train.de", "train.en"]
-    assert subsets(str(folder / "none")) == []
 
 
-def test_missing_dictionaries_are_named(folder: Path, tmp_path: Path) -> None:
+def test_missing_dictionaries_are_named(folder, tmp_path):
     with pytest.raises(ValueError, match=r"no dictionary .*input0.dict\.txt: give the folder that .*data_prep\.nlu"):
         setup(tmp_path)
     nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a"])
@@ -244,17 +203,14 @@ def test_missing_dictionaries_are_named(folder: Path, tmp_path: Path) -> None:
         setup(tmp_path)
 
 
-# ---- What checkpoints keep. ----
-
-
-def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder: Path, tmp_path: Path) -> None:
-    kept = setup(folder, langs="en_XX,de_DE").state_dict()
+def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder, tmp_path):
+    kept = setup(folder, langs="en_XX,de_DE").get_checkpoint_dict()["PlainTask"]
     setup(folder, langs="en_XX,de_DE").load_state_dict(kept)
     for langs in ("de_DE,en_XX", "en_XX", ""):
         with pytest.raises(
             ValueError, match=r"--langs: languages are .*, the checkpoint was trained with \['en_XX', 'de_"
         ):
-            setup(folder, langs=langs).load_state_dict(kept)
+            setup(folder, langs=langs).set_checkpoint_dict(kept)  # when a run is resumed
     nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a"])
     nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS[::-1])
     other = setup(tmp_path, langs="en_XX,de_DE")
@@ -263,24 +219,14 @@ def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder: Pat
     other.load_state_dict({})
 
 
-def test_resuming_with_other_languages_is_refused(folder: Path) -> None:
-    """fairseq hands this back when a run is resumed, under the name of the task's class."""
-    kept = setup(folder, langs="en_XX,de_DE").get_checkpoint_dict()["PlainTask"]
-    setup(folder, langs="en_XX,de_DE").set_checkpoint_dict(kept)
-    with pytest.raises(ValueError, match="--langs: languages are"):
-        setup(folder, langs="de_DE,en_XX").set_checkpoint_dict(kept)
-
-
-def test_starting_from_a_model_with_other_languages_is_refused(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_starting_from_a_model_with_other_languages_is_refused(folder, tmp_path, monkeypatch):
     """Where inputs carry their language; other formats have no rows of languages."""
     path = tmp_path / "mbart.pt"
     model = SimpleNamespace(state_dict=dict, options={}, max_positions=lambda: None)
     nlu_builders.stock_checkpoint(path, model, {"_name": "translation_from_pretrained_bart", "langs": "en_XX,de_DE"})
     monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: model)
 
-    def build(langs: str, input_format: str = "mbart", from_checkpoint: bool = False) -> Any:
+    def build(langs, input_format="mbart", from_checkpoint=False):
         options = {"finetune_from_model": str(path), "restore_file": "checkpoint_last.pt", "save_dir": str(tmp_path)}
         return setup(folder, langs=langs, input_format=input_format, **options).build_model("cfg", from_checkpoint)
 
@@ -291,7 +237,7 @@ def test_starting_from_a_model_with_other_languages_is_refused(
 
 
 @pytest.mark.parametrize("most", [None, 50, 49, (49, 60), (60, 49), (50, 60)])
-def test_a_model_with_fewer_positions_is_refused(folder: Path, most: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_with_fewer_positions_is_refused(folder, most, monkeypatch):
     model = SimpleNamespace(max_positions=lambda: most)
     monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: model)
     task = setup(folder, max_positions=50)
@@ -302,25 +248,15 @@ def test_a_model_with_fewer_positions_is_refused(folder: Path, most: Any, monkey
         assert task.build_model("cfg") is model
 
 
-def test_a_task_without_labels_has_none(folder: Path) -> None:
+def test_a_task_without_labels_has_none(folder):
     class Unlabelled(PlainTask):
-        @classmethod
-        def load_labels(cls, cfg: Any) -> Optional[Dictionary]:
-            return None
+        has_labels = False
 
     task = Unlabelled.setup_task(NLUConfig(data=str(folder), seed=1))
     assert task.label_dictionary is None
     assert task.state_dict() == {"languages": [], "labels": []}
     assert setup(folder).state_dict()["labels"][4:] == LABELS
-
-
-# ---- Classes. ----
-
-
-def test_class_numbers_count_from_0() -> None:
-    symbols = nlu_bins.label_dictionary(LABELS)
-    rows = [torch.tensor(row) for row in ([4, EOS], [6], [5, EOS])]
-    assert class_numbers(rows, symbols, "train.en").tolist() == [0, 2, 1]
+    assert labels_of(nlu_bins.label_dictionary([*LABELS, "madeupword0000"])) == LABELS
 
 
 @pytest.mark.parametrize(
@@ -332,22 +268,14 @@ def test_class_numbers_count_from_0() -> None:
         ([[4], [PAD]], ["subset test.de", "1 rows"]),
     ],
 )
-def test_wrong_labels_are_counted_or_named(rows: List[List[int]], words: List[str]) -> None:
+def test_wrong_labels_are_counted_or_named(rows, words):
     with pytest.raises(ValueError) as error:
         class_numbers([torch.tensor(row) for row in rows], nlu_bins.label_dictionary(LABELS), "test.de")
     for word in words:
         assert word in str(error.value)
 
 
-def test_labels_are_those_that_the_data_have() -> None:
-    assert labels_of(nlu_bins.label_dictionary([*LABELS, "madeupword0000"])) == LABELS
-
-
-def test_the_language_is_behind_the_last_dot() -> None:
-    assert [language_of(name) for name in ("test.de", "a.b.zh_CN", "test", "test.")] == ["de", "zh_CN", "", ""]
-
-
-def test_an_empty_batch_of_validation_counts_nothing(folder: Path) -> None:
+def test_an_empty_batch_of_validation_counts_nothing(folder):
     task, model = setup(folder), torch.nn.Linear(1, 1)
     assert task.valid_step({}, model, None) == (0.0, 0, {})
     assert task.valid_step({"id": 1}, model, lambda model, sample: (1.0, 2, {"loss": 3})) == (1.0, 2, {"loss": 3})

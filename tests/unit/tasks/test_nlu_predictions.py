@@ -2,15 +2,12 @@
 
 import json
 import logging
-from pathlib import Path
-from typing import Any, Dict, List
 
 import pytest
 import torch
 from fairseq import criterions
 from fairseq.criterions.sentence_prediction import SentencePredictionConfig
 from fairseq.logging import metrics
-from torch import Tensor
 
 from fairseq_plugins.criterions.relevance_ranking import RelevanceRankingCriterionConfig
 from fairseq_plugins.criterions.span_qa import SpanQACriterionConfig
@@ -35,8 +32,7 @@ SHORT = 9
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder a task, with a subset test.de each."""
+def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("nlu")
     nlu_bins.write_texts(path / "classes", "input0", "test.de", data_bins.sentences(11, 1))
     nlu_bins.write_classes(path / "classes", "test.de", GOLD, LABELS)
@@ -46,8 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def classification(folder: Path, **options: Any) -> Any:
-    """Task and criterion."""
+def classification(folder, **options):
     cfg = CrossLingualClassificationConfig(
         data=str(folder / "classes"), seed=1, classification_head_name="head", regression_target=False, **options
     )
@@ -56,31 +51,26 @@ def classification(folder: Path, **options: Any) -> Any:
     return task, criterions.CRITERION_REGISTRY["sentence_prediction"](own, task)
 
 
-def tagging(folder: Path, **options: Any) -> Any:
-    """Task and criterion; some words are cut off."""
-    cfg = TokenClassificationConfig(
-        data=str(folder / "tags"), seed=1, train_subset="train.en", max_positions=SHORT, **options
-    )
+def tagging(folder, **options):
+    cfg = TokenClassificationConfig(data=str(folder / "tags"), seed=1, max_positions=SHORT, **options)
     task = TokenClassificationTask.setup_task(cfg)
     own = TokenClassificationCriterionConfig(classification_head_name="token_classification_head")
     return task, criterions.CRITERION_REGISTRY["token_classification"](own, task)
 
 
-def ranking(folder: Path, **options: Any) -> Any:
-    """Task and criterion."""
+def ranking(folder, **options):
     task = RelevanceRankingTask.setup_task(RelevanceRankingConfig(data=str(folder / "wpr"), seed=1, **options))
     return task, criterions.CRITERION_REGISTRY["relevance_ranking"](RelevanceRankingCriterionConfig(), task)
 
 
-def answers(folder: Path, **options: Any) -> Any:
+def answers(folder, **options):
     """Task and criterion; some questions have several windows."""
     cfg = SpanQAConfig(data=str(folder / "qa"), max_positions=20, max_question=4, window_stride=3, seed=1, **options)
     task = SpanQATask.setup_task(cfg)
     return task, criterions.CRITERION_REGISTRY["span_qa"](SpanQACriterionConfig(), task)
 
 
-def validate(task: Any, criterion: Any, model: Any, name: str = "test.de", **more: Any) -> None:
-    """As fairseq-validate."""
+def validate(task, criterion, model, name="test.de", **more):
     task.load_dataset(name, combine=False)
     iterator = task.get_batch_iterator(task.dataset(name), max_sentences=3, **more)
     with torch.no_grad(), metrics.aggregate(new_root=True):
@@ -88,18 +78,16 @@ def validate(task: Any, criterion: Any, model: Any, name: str = "test.de", **mor
         task.reduce_metrics(logged, criterion)
 
 
-def logits_of(model: Any, net_input: Dict[str, Tensor], head: str) -> Tensor:
-    """Of one item."""
+def logits_of(model, net_input, head):
     with torch.no_grad():
         return model(**net_input, features_only=True, classification_head_name=head)[0]
 
 
-def lines(path: Path) -> List[List[str]]:
-    """Cells of a file."""
+def lines(path):
     return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_classes_of_sentences(folder: Path, tmp_path: Path) -> None:
+def test_classes_of_sentences(folder, tmp_path):
     task, criterion = classification(folder, predictions=str(tmp_path / "made"))
     model = nlu_models.build(nlu_models.arguments(**nlu_models.SCRATCH), task.dictionary.symbols[4:])
     model.register_classification_head("head", 3)
@@ -117,7 +105,7 @@ def test_classes_of_sentences(folder: Path, tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "made").iterdir()] == ["test.de.tsv"]
 
 
-def test_tags_of_words(folder: Path, tmp_path: Path) -> None:
+def test_tags_of_words(folder, tmp_path):
     task, criterion = tagging(folder, predictions=str(tmp_path))
     model = TinyTagger(len(task.dictionary)).eval()
     model.register_token_head("token_classification_head", len(TAGS))
@@ -132,7 +120,7 @@ def test_tags_of_words(folder: Path, tmp_path: Path) -> None:
     assert sum(len(gold.split()) for _, _, gold in expected) < sum(map(len, TAGGED))
 
 
-def test_scores_of_documents(folder: Path, tmp_path: Path) -> None:
+def test_scores_of_documents(folder, tmp_path):
     task, criterion = ranking(folder, predictions=str(tmp_path))
     model = question_builders.StandIn(len(task.dictionary)).eval()
     model.register_classification_head(task.head, 3)
@@ -147,7 +135,7 @@ def test_scores_of_documents(folder: Path, tmp_path: Path) -> None:
     assert found == expected and len({row[2] for row in found}) == 3
 
 
-def test_answers_to_questions(folder: Path, tmp_path: Path) -> None:
+def test_answers_to_questions(folder, tmp_path):
     task, criterion = answers(folder, predictions=str(tmp_path))
     model = question_builders.StandIn(len(task.dictionary)).eval()
     model.register_token_head(task.head, 2)
@@ -156,13 +144,13 @@ def test_answers_to_questions(folder: Path, tmp_path: Path) -> None:
     for index in range(len(data)):
         sample = data.collater([data[index]])
         logits = logits_of(model, sample["net_input"], task.head)
-        expected[f"q3-{index}"] = criterion.answers(logits, criterion.outside(logits, sample), sample)[0]
+        expected[f"q3-{index}"] = criterion.answers(logits, sample)[0]
     found = json.loads((tmp_path / "test.de.json").read_text(encoding="utf-8"))
     assert found == expected and list(found) == list(expected) and len(set(found.values())) > 1
 
 
 @pytest.mark.parametrize("make", [classification, tagging, ranking, answers])
-def test_training_and_several_processes_are_refused(folder: Path, tmp_path: Path, make: Any) -> None:
+def test_training_and_several_processes_are_refused(folder, tmp_path, make):
     task, _ = make(folder, predictions=str(tmp_path / "made"))
     with pytest.raises(ValueError, match=r"--predictions .*made: valid with fairseq-validate, not in training"):
         task.load_dataset("test.de", combine=True)
@@ -176,7 +164,7 @@ def test_training_and_several_processes_are_refused(folder: Path, tmp_path: Path
     assert make(folder)[0].prediction_files is None
 
 
-def test_items_without_a_prediction_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_items_without_a_prediction_are_counted(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     files = PredictionFiles(str(tmp_path))
     assert files.finish() is None

@@ -1,8 +1,5 @@
 """relevance_ranking: documents in training, whole queries otherwise, and grades that are numbers."""
 
-from pathlib import Path
-from typing import Any, List
-
 import numpy as np
 import pytest
 
@@ -14,27 +11,24 @@ ROWS = builders.random_ranking(9, 2, GRADES)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Nine queries in two languages."""
+def folder(tmp_path_factory):
     result = tmp_path_factory.mktemp("ranking")
     for name in ("train.en", "train.de"):
         builders.write_ranking(result, name, ROWS, GRADES)
     return result
 
 
-def setup(folder: Path, **changes: Any) -> RelevanceRankingTask:
-    """The task without a command line."""
+def setup(folder, **changes):
     cfg = RelevanceRankingConfig(data=str(folder), **{"max_positions": 20, "seed": 1, **changes})
     return RelevanceRankingTask.setup_task(cfg)
 
 
-def batches(task: RelevanceRankingTask, split: str, **limits: Any) -> List[Any]:
-    """As the trainer asks for them."""
+def batches(task, split, **limits):
     iterator = task.get_batch_iterator(task.dataset(split), max_positions=20, **limits)
     return list(iterator.next_epoch_itr(shuffle=False))
 
 
-def test_validation_keeps_queries_whole(folder: Path) -> None:
+def test_validation_keeps_queries_whole(folder):
     task = setup(folder)
     task.load_dataset("train.en")
     found = batches(task, "train.en", max_tokens=150)
@@ -46,7 +40,7 @@ def test_validation_keeps_queries_whole(folder: Path) -> None:
     assert sorted(np.concatenate([batch["target"] for batch in found])) == sorted(classes[row[3]] for row in ROWS)
 
 
-def test_training_takes_documents_apart(folder: Path) -> None:
+def test_training_takes_documents_apart(folder):
     """So that a long query needs no large batch; several languages mix."""
     task = setup(folder)
     task.load_dataset("train.en,train.de", combine=True)
@@ -56,24 +50,8 @@ def test_training_takes_documents_apart(folder: Path) -> None:
     assert all("group" not in batch for batch in found)
 
 
-def test_a_query_larger_than_max_tokens_is_refused(folder: Path) -> None:
-    task = setup(folder)
-    task.load_dataset("train.en")
-    largest = int(task.dataset("train.en").sizes.max())
-    with pytest.raises(
-        ValueError, match=f"{largest - 1}: the largest item, .* has {largest} tokens; valid: at least that"
-    ):
-        batches(task, "train.en", max_tokens=largest - 1)
-    assert len(batches(task, "train.en", max_tokens=largest)) > 1
-
-
-def test_grades_are_the_symbols(folder: Path) -> None:
-    task = setup(folder)
-    assert task.grades == [2, 0, 10]
-
-
 @pytest.mark.parametrize("grades", [["0", "good"], ["1.5", "0"], ["-1", "0"], ["1", "01"], ["2"], ["²", "0"]])
-def test_other_symbols_are_refused(grades: List[str], tmp_path: Path) -> None:
+def test_other_symbols_are_refused(grades, tmp_path):
     builders.write_ranking(tmp_path, "train.en", [("q", "w1", "w2", grades[0])], grades)
     with pytest.raises(
         ValueError, match="label/dict.txt: grades .*; valid: two or more different whole numbers, 0 or more"
@@ -81,20 +59,11 @@ def test_other_symbols_are_refused(grades: List[str], tmp_path: Path) -> None:
         setup(tmp_path)
 
 
-def test_grades_are_not_classes(tmp_path: Path) -> None:
-    """Grade 1 is class 0 here, and grade 0 is class 1."""
-    builders.write_ranking(tmp_path, "test.en", [("q", "w1", "w2", "1")] * 3, ["1", "0"])
-    setup(tmp_path).load_dataset("test.en")
+def test_bad_groups_are_refused(tmp_path):
     builders.write_ranking(tmp_path, "test.en", [("q", "w1", "w2", "0")] * 3, ["1", "0"])
     with pytest.raises(ValueError, match="subset test.en: no document has a grade above 0"):
         setup(tmp_path).load_dataset("test.en")
-
-
-def test_bad_groups_are_refused(tmp_path: Path) -> None:
-    builders.write_ranking(tmp_path, "test.en", [("q", "w1", "w2", "0")] * 3, ["0", "1"])
-    with pytest.raises(ValueError, match="subset test.en: no document has a grade above 0"):
-        setup(tmp_path).load_dataset("test.en")
-    builders.write_ranking(tmp_path, "test.en", [("q", "w1", "w2", "1")] * 3, ["0", "1"])
+    builders.write_ranking(tmp_path, "test.en", [("q", "w1", "w2", "1")] * 3, ["1", "0"])
     setup(tmp_path).load_dataset("test.en")
     (tmp_path / "group" / "test.en.txt").write_text("q\nr\nq\n")
     with pytest.raises(ValueError, match="line 3 of group: query q again"):

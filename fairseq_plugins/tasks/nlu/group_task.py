@@ -3,26 +3,14 @@
 from typing import Any, List
 
 from ...data.row_groups import RowGroups
-from .base import NLUTask
+from .understanding import NLUTask
 
 
 class GroupTask(NLUTask):
-    """Knows whether it loads training data, and leaves no item out for the size of all its inputs together."""
-
-    for_training = False
-    """Whether the data being loaded is to be trained on."""
-
-    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """As the base. fairseq asks to ``combine`` the parts of training data, and of no other."""
-        self.for_training = combine
-        super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
+    """Leaves no item out for the size of all its inputs together."""
 
     def get_batch_iterator(self, dataset: Any, max_tokens: Any = None, **more: Any) -> Any:
-        """As the base.
-
-        Raises:
-            ValueError: an item with all its inputs does not fit into a batch.
-        """
+        """The base's iterator; ValueError where an item with all its inputs does not fit into a batch."""
         if max_tokens is not None and _parts(dataset) and dataset.sizes.max() > max_tokens:
             raise ValueError(
                 f"--max-tokens (or --max-tokens-valid) {max_tokens}: the largest item, with all its inputs padded to its longest, "

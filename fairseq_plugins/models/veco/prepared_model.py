@@ -1,7 +1,7 @@
 """What the two VECO models have in common: a stock transformer that reads pretrained states and says what became of them."""
 
 import logging
-from typing import Any, Dict, Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
@@ -12,43 +12,33 @@ from .layer_choice import LayerChoice
 logger = logging.getLogger(__name__)
 
 
-class VECOBase(FilledModel, TransformerModel):
+class PreparedModel(FilledModel, TransformerModel):
     """Stock encoder and decoder.
 
     Attributes:
-        choice: the layers that encoder and decoder take from a pretrained stack; None until :meth:`prepare`.
+        choice: the layers that encoder and decoder take from a pretrained stack.
         kept_rows: for each entry of the pretrained dict.txt whether the data's dictionary has it; None = the same dictionary.
         embedding_mismatch: of the options.
     """
 
-    def __init__(self, args: Any, encoder: Any, decoder: Any) -> None:
-        super().__init__(args, encoder, decoder)
-        self.choice: Optional[LayerChoice] = None
-        self.kept_rows: Optional[Sequence[bool]] = None
-        self.embedding_mismatch = "error"
+    choice: Optional[LayerChoice] = None
+    kept_rows: Optional[Sequence[bool]] = None
+    embedding_mismatch = "error"
 
     def prepare(self, choice: LayerChoice, kept_rows: Optional[Sequence[bool]], embedding_mismatch: str) -> None:
         """Take what reading a pretrained state needs to know."""
         self.choice, self.kept_rows, self.embedding_mismatch = choice, kept_rows, embedding_mismatch
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
-        """Turn a pretrained state into one of this model, in place.
-
-        Raises:
-            ValueError: it does not fit; names the option that helps.
-        """
+        """Turn a pretrained state into one of this model, in place; ValueError where it does not fit."""
         raise NotImplementedError
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
-        """Adapt a pretrained state; a state of a run is left as it is. Then fairseq's own upgrades.
-
-        Raises:
-            ValueError: as :meth:`adapt`; logged too, since fairseq's trainer reports every error here as its own.
-        """
+        """Adapt a pretrained state; a state of a run is left as it is. Then fairseq's own upgrades."""
         if not name:
             try:
                 self.adapt(state_dict)
-            except ValueError as error:
+            except ValueError as error:  # fairseq's trainer reports every error here as its own
                 logger.error("%s", error)
                 raise
         super().upgrade_state_dict_named(state_dict, name)

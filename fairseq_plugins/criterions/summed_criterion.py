@@ -1,0 +1,35 @@
+"""What criterions share whose logged values are all sums, so that batches and processes add up."""
+
+import math
+from typing import Any, Dict, List, Tuple
+
+from fairseq.criterions import FairseqCriterion
+from fairseq.logging import metrics
+from torch import Tensor
+
+Logged = Dict[str, Any]
+
+
+class SummedCriterion(FairseqCriterion):
+    """A loss in nats, summed over what ``sample_size`` counts."""
+
+    @staticmethod
+    def result(loss: Tensor, sample_size: Any, sample: Dict[str, Any], **sums: Any) -> Tuple[Tensor, Any, Logged]:
+        """What ``forward`` returns: loss, sample size, and the sums to log."""
+        counts = {name: sample[name] for name in ("ntokens", "nsentences")}
+        return loss, sample_size, {"loss": loss.detach(), **counts, "sample_size": sample_size, **sums}
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        return True
+
+
+def total(logging_outputs: List[Logged], name: str) -> float:
+    """Sum of a logged value; 0 where it was not logged."""
+    return sum(float(log.get(name, 0)) for log in logging_outputs)
+
+
+def log_loss(logging_outputs: List[Logged]) -> None:
+    """Log the loss in bits per unit of ``sample_size``."""
+    size = total(logging_outputs, "sample_size")
+    metrics.log_scalar("loss", total(logging_outputs, "loss") / max(size, 1) / math.log(2), size, round=3)
