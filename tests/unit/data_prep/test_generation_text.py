@@ -1,8 +1,7 @@
 """Question generation, summaries and data to text: lines by hand, splits by article, references, limits, errors."""
 
 import json
-from pathlib import Path
-from typing import Any, Dict, List
+from typing import Dict
 
 import pytest
 
@@ -12,20 +11,20 @@ from data_prep.split import shares_from_ratios, split_of
 from data_prep.spm_train import TrainOptions, train
 
 
-def lines(path: Path) -> List[str]:
+def lines(path):
     """The lines of an output."""
     text = path.read_text(encoding="utf-8")
     assert text.endswith("\n")
     return text[:-1].split("\n")
 
 
-def write_lines(path: Path, rows: List[str]) -> str:
+def write_lines(path, rows):
     """A text file; returns its name."""
     path.write_text("".join(row + "\n" for row in rows), encoding="utf-8")
     return str(path)
 
 
-def squad(articles: Dict[str, List[Any]]) -> str:
+def squad(articles):
     """SQuAD's layout of title -> (passage, [(question, answers)])."""
     return json.dumps(
         {
@@ -54,7 +53,7 @@ def squad(articles: Dict[str, List[Any]]) -> str:
 
 
 @pytest.fixture
-def articles(tmp_path: Path) -> Path:
+def articles(tmp_path):
     """Twenty articles of two paragraphs with two questions each."""
     rows = {
         f"Title_{a}": [
@@ -71,7 +70,7 @@ def articles(tmp_path: Path) -> Path:
 # ---- Questions. ----
 
 
-def ask(path: Path, out: Path, *more: str) -> Dict[str, Any]:
+def ask(path, out, *more):
     """Run the verb; returns the counts of the manifest."""
     question_generation.main(["--inputs", str(path), "--output-dir", str(out), *more])
     manifest = read_json(out / "question_generation.json")
@@ -79,7 +78,7 @@ def ask(path: Path, out: Path, *more: str) -> Dict[str, Any]:
     return manifest["counts"]
 
 
-def test_passage_answer_and_question(articles: Path, tmp_path: Path) -> None:
+def test_passage_answer_and_question(articles, tmp_path):
     counts = ask(articles, tmp_path / "out", "--valid-ratio", "0", "--test-ratio", "0")
     assert lines(tmp_path / "out/train.passage")[1:4] == [
         "passage 0 a with words [S] 0 a",
@@ -90,7 +89,7 @@ def test_passage_answer_and_question(articles: Path, tmp_path: Path) -> None:
     assert counts == {"train": 80, "articles": {"train": 20}, "dropped or cut": {}}
 
 
-def test_no_article_is_in_two_splits(articles: Path, tmp_path: Path) -> None:
+def test_no_article_is_in_two_splits(articles, tmp_path):
     """And an article goes where its title goes, whatever the language of its text."""
     counts = ask(articles, tmp_path / "out", "--valid-ratio", "0.3", "--test-ratio", "0.3", "--langs", "p", "q")
     of: Dict[str, set] = {}
@@ -104,7 +103,7 @@ def test_no_article_is_in_two_splits(articles: Path, tmp_path: Path) -> None:
     assert all(counts[split] == 4 * number for split, number in counts["articles"].items())
 
 
-def test_questions_without_an_answer_and_long_passages(tmp_path: Path) -> None:
+def test_questions_without_an_answer_and_long_passages(tmp_path):
     path = tmp_path / "squad.json"
     questions = [("one?", ["b"]), ("two?", ["f g"]), ("none?", []), (" ", ["b"]), ("q " * 81, ["b"])]
     path.write_text(squad({"T": [("a b c d e f g", questions)]}), encoding="utf-8")
@@ -124,7 +123,7 @@ def test_questions_without_an_answer_and_long_passages(tmp_path: Path) -> None:
     assert whole["train"] == 3
 
 
-def test_an_article_without_a_title_is_its_first_passage(tmp_path: Path) -> None:
+def test_an_article_without_a_title_is_its_first_passage(tmp_path):
     content = json.loads(squad({"": [("first", [("q?", ["first"])]), ("second", [("r?", ["second"])])]}))
     path = tmp_path / "squad.json"
     path.write_text(json.dumps(content), encoding="utf-8")
@@ -146,7 +145,7 @@ def test_an_article_without_a_title_is_its_first_passage(tmp_path: Path) -> None
         (squad({"T": [("a [S] b", [("q", ["b"])])]}), ["data[0].paragraphs[0].qas[0]", "--separator"]),
     ],
 )
-def test_bad_question_files_are_named(tmp_path: Path, text: str, words: List[str]) -> None:
+def test_bad_question_files_are_named(tmp_path, text, words):
     path = tmp_path / "squad.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as error:
@@ -156,7 +155,7 @@ def test_bad_question_files_are_named(tmp_path: Path, text: str, words: List[str
     assert not (tmp_path / "out").exists()
 
 
-def test_a_split_without_an_article_is_refused(articles: Path, tmp_path: Path) -> None:
+def test_a_split_without_an_article_is_refused(articles, tmp_path):
     with pytest.raises(InputError, match="no example for valid"):
         ask(articles, tmp_path / "out", "--valid-ratio", "0.0001", "--test-ratio", "0")
     path = tmp_path / "latin.json"
@@ -168,7 +167,7 @@ def test_a_split_without_an_article_is_refused(articles: Path, tmp_path: Path) -
 # ---- Summaries. ----
 
 
-def test_dialogues_and_a_file_a_reference(tmp_path: Path) -> None:
+def test_dialogues_and_a_file_a_reference(tmp_path):
     dialogue = "#A#: hello\n#B#: you\u2028\n"
     dev = write_lines(tmp_path / "dev.jsonl", [json.dumps({"dialogue": dialogue, "summary": "they  greet"})])
     many = [{"dialogue": f"d{i}", "summary1": f"one {i}", "summary2": f"two {i}", "topic1": "t"} for i in range(2)]
@@ -199,7 +198,7 @@ def test_dialogues_and_a_file_a_reference(tmp_path: Path) -> None:
     assert lines(tmp_path / "keys/test.dialogue") == ["#A#: hello | #B#: you"]
 
 
-def test_only_targets_of_train_are_dropped(tmp_path: Path) -> None:
+def test_only_targets_of_train_are_dropped(tmp_path):
     rows = [json.dumps({"dialogue": "a b c d", "summary": text}) for text in ("one two three", "one")]
     file = write_lines(tmp_path / "a.jsonl", rows)
     options = ["--output-dir", str(tmp_path / "out"), "--max-target", "2", "--max-source", "3"]
@@ -210,7 +209,7 @@ def test_only_targets_of_train_are_dropped(tmp_path: Path) -> None:
     assert lines(tmp_path / "out/valid.dialogue") == ["a b c"] * 2
 
 
-def test_targets_of_train_can_be_cut(tmp_path: Path) -> None:
+def test_targets_of_train_can_be_cut(tmp_path):
     """Chinese counts by character, and text keeps its blanks; references of other splits stay whole."""
     rows = [("a  b c d", "one two, three"), ("我 喜欢 ab 猫", "我喜欢猫"), ("a", "x y")]
     file = write_lines(tmp_path / "a.jsonl", [json.dumps({"dialogue": d, "summary": s}) for d, s in rows])
@@ -234,7 +233,7 @@ def test_targets_of_train_can_be_cut(tmp_path: Path) -> None:
         ('{"dialogue": "d", "summary1": "s", "summary2": "t"}', ["line 2", "2 references", "valid: 1"]),
     ],
 )
-def test_bad_records_are_named(tmp_path: Path, row: str, words: List[str]) -> None:
+def test_bad_records_are_named(tmp_path, row, words):
     file = write_lines(tmp_path / "dev.jsonl", ['{"dialogue": "d", "summary": "s"}', row])
     with pytest.raises(InputError) as error:
         summaries.main(["--inputs", file, "--splits", "dev", "--output-dir", str(tmp_path / "out")])
@@ -255,7 +254,7 @@ def test_bad_records_are_named(tmp_path: Path, row: str, words: List[str]) -> No
         (["--splits", "a", "--model", "nowhere.model"], ["--model nowhere.model"]),
     ],
 )
-def test_wrong_options_are_named(tmp_path: Path, options: List[str], words: List[str]) -> None:
+def test_wrong_options_are_named(tmp_path, options, words):
     file = write_lines(tmp_path / "dev.jsonl", ['{"dialogue": "d", "summary": "s"}'])
     with pytest.raises(InputError) as error:
         summaries.main(["--inputs", file, "--output-dir", str(tmp_path / "out"), *options])
@@ -263,7 +262,7 @@ def test_wrong_options_are_named(tmp_path: Path, options: List[str], words: List
         assert word in str(error.value)
 
 
-def test_lengths_in_pieces_count_the_end(tmp_path: Path) -> None:
+def test_lengths_in_pieces_count_the_end(tmp_path):
     text = write_lines(tmp_path / "text", ["ab cd ef gh ij kl mn"] * 20)
     train([text], tmp_path / "m.model", tmp_path / "dict.txt", TrainOptions(vocab_size=19))
     import sentencepiece
@@ -302,7 +301,7 @@ def test_lengths_in_pieces_count_the_end(tmp_path: Path) -> None:
 # ---- Triples. ----
 
 
-def test_triples_by_hand(tmp_path: Path) -> None:
+def test_triples_by_hand(tmp_path):
     rows = [
         'Aarhus_Airport | runwayLength | "2702.0" <SEP> Aarhus | ICAOLocationIdentifier | EKAH',
         "A (b) | elevationAboveTheSeaLevel (in metres) | 25.0",
@@ -326,7 +325,7 @@ def test_triples_by_hand(tmp_path: Path) -> None:
     )
 
 
-def test_grouped_references_leave_empty_texts_out(tmp_path: Path) -> None:
+def test_grouped_references_leave_empty_texts_out(tmp_path):
     """The first one counts in training and scores: it must not be empty. The longest list of references may come last."""
     rows = ["a | b | c", "a | b | c", "d | e | f", "g | h | i", "g | h | i", "g | h | i"]
     one = write_lines(tmp_path / "t", rows)
@@ -340,13 +339,13 @@ def test_grouped_references_leave_empty_texts_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", ["a | b", "a | b | c | d", "a | b | c <SEP> d | e", "a |  | c"])
-def test_bad_triples_are_named(tmp_path: Path, row: str) -> None:
+def test_bad_triples_are_named(tmp_path, row):
     one, two = write_lines(tmp_path / "t", ["a | b | c", row]), write_lines(tmp_path / "x", ["x", "y"])
     with pytest.raises(InputError, match=r"/t, line 2: .* has \d fields; valid: .subject \| predicate \| object"):
         triples.main(["--triples", one, "--texts", two, "--splits", "dev", "--output-dir", str(tmp_path / "out")])
 
 
-def test_triples_without_a_text_are_refused(tmp_path: Path) -> None:
+def test_triples_without_a_text_are_refused(tmp_path):
     one, two = write_lines(tmp_path / "t", ["a | b | c"] * 2), write_lines(tmp_path / "x", ["x"])
     with pytest.raises(InputError, match="unequal line counts"):
         triples.main(["--triples", one, "--texts", two, "--splits", "dev", "--output-dir", str(tmp_path / "out")])
@@ -360,13 +359,13 @@ def test_triples_without_a_text_are_refused(tmp_path: Path) -> None:
         (["--splits", "dev", "test"], "--splits dev test"),
     ],
 )
-def test_wrong_options_of_triples_are_named(tmp_path: Path, options: List[str], word: str) -> None:
+def test_wrong_options_of_triples_are_named(tmp_path, options, word):
     one = write_lines(tmp_path / "t", ["a | b | c"])
     with pytest.raises(InputError, match=word):
         triples.main(["--triples", one, "--texts", one, "--output-dir", str(tmp_path / "out"), *options])
 
 
-def test_equal_inputs_give_equal_bytes(articles: Path, tmp_path: Path) -> None:
+def test_equal_inputs_give_equal_bytes(articles, tmp_path):
     for name in ("one", "two"):
         ask(articles, tmp_path / name)
     first, second = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))

@@ -129,10 +129,7 @@ def test_an_output_without_text_is_refused(tmp_path):
     paths = [tmp_path / "a", tmp_path / "b"]
     with (
         pytest.raises(InputError, match=r"--outputs .*b: no line was left"),
-        io.atomic_writers(paths, "--outputs") as (
-            file,
-            _,
-        ),
+        io.atomic_writers(paths, "--outputs") as (file, _),
     ):
         file.write("only here\n")
     assert left_in(tmp_path) == []

@@ -1,8 +1,5 @@
 """Mapping files: seeds from words and dictionaries, reports, and what is refused."""
 
-from pathlib import Path
-from typing import Any, Dict, Tuple
-
 import numpy as np
 import pytest
 
@@ -14,14 +11,14 @@ from data_prep.vector_text import WordVectors, read_vectors, write_vectors
 from tests.lexicon_raw import mates, two_sides, vectors, write
 
 
-def run(sides: Tuple[Path, Path], out: Path, **options: Any) -> Dict[str, Any]:
+def run(sides, out, **options):
     """Map two files."""
     outputs = out / "a.mapped", out / "b.mapped"
     extra = {name: options.pop(name) for name in ("dictionary_output",) if name in options}
     return map_files(sides[0], sides[1], outputs, out / "map.json", MapOptions(**options), **extra)
 
 
-def test_a_rotation_is_undone_and_reported(tmp_path: Path) -> None:
+def test_a_rotation_is_undone_and_reported(tmp_path):
     sides = two_sides(tmp_path)
     counts = run(sides, tmp_path / "out", dictionary_output=tmp_path / "out/pairs")
     a, b = (read_vectors(tmp_path / "out" / name, "--source") for name in ("a.mapped", "b.mapped"))
@@ -42,7 +39,7 @@ def test_a_rotation_is_undone_and_reported(tmp_path: Path) -> None:
     assert [row["file"] for row in report["outputs"]] == ["a.mapped", "b.mapped", "pairs"]
 
 
-def test_unrelated_vectors_look_random(tmp_path: Path, capsys: Any) -> None:
+def test_unrelated_vectors_look_random(tmp_path, capsys):
     draw = np.random.default_rng(1)
     sides = [WordVectors([f"{p}{i}" for i in range(400)], draw.normal(size=(400, 20)).astype("f4")) for p in "ab"]
     paths = tmp_path / "a", tmp_path / "b"
@@ -52,7 +49,7 @@ def test_unrelated_vectors_look_random(tmp_path: Path, capsys: Any) -> None:
     assert "map_vectors: warning: " in capsys.readouterr().err
 
 
-def test_seeds_from_words(tmp_path: Path) -> None:
+def test_seeds_from_words(tmp_path):
     first = WordVectors(["the", "12", "x", "٣", "7", "half½"], np.eye(6, dtype="f4"))
     second = WordVectors(["x", "7", "half½", "12", "die", "٣"], np.eye(6, dtype="f4"))
     assert word_pairs("numerals", first, second) == ([1, 3, 4], [3, 5, 1])
@@ -69,7 +66,7 @@ def test_seeds_from_words(tmp_path: Path) -> None:
             word_pairs(kind, first, alien)
 
 
-def test_a_dictionary_of_the_wrong_direction_or_language(tmp_path: Path) -> None:
+def test_a_dictionary_of_the_wrong_direction_or_language(tmp_path):
     first, second = vectors("a", 9), vectors("b", 9)
     back = write(tmp_path / "back", "b1 a1", "b2 a2", "b3 a3")
     with pytest.raises(InputError, match="3 the other way round: wrong direction"):
@@ -79,7 +76,7 @@ def test_a_dictionary_of_the_wrong_direction_or_language(tmp_path: Path) -> None
         word_pairs("dictionary", first, second, other)
 
 
-def test_a_few_right_pairs_are_enough(tmp_path: Path) -> None:
+def test_a_few_right_pairs_are_enough(tmp_path):
     sides = two_sides(tmp_path)
     pairs = write(tmp_path / "pairs", *(f"a{number} b{number}" for number in range(30)))
     counts = run(sides, tmp_path, seed_from="dictionary", dictionary=pairs)
@@ -92,13 +89,13 @@ def test_a_few_right_pairs_are_enough(tmp_path: Path) -> None:
     assert alone["pairs"] == 30
 
 
-def test_iterations_that_end_too_soon_are_a_warning(tmp_path: Path, capsys: Any) -> None:
+def test_iterations_that_end_too_soon_are_a_warning(tmp_path, capsys):
     counts = run(two_sides(tmp_path), tmp_path, learning={"iterations": 2})
     assert not counts["converged"]
     assert "--iterations 2: ended before it converged" in capsys.readouterr().err
 
 
-def test_other_dimensions_are_refused_and_nothing_is_left(tmp_path: Path) -> None:
+def test_other_dimensions_are_refused_and_nothing_is_left(tmp_path):
     first, second = vectors("a", 9), vectors("b", 9)
     write_vectors([tmp_path / "a", tmp_path / "b"], "--output", [first, second._replace(vectors=second.vectors[:, :4])])
     sides = tmp_path / "a", tmp_path / "b"
@@ -128,12 +125,12 @@ def test_other_dimensions_are_refused_and_nothing_is_left(tmp_path: Path) -> Non
         ({"learning": {"keep": 2.0}}, "--keep 2.0: valid: above 0, at most 1"),
     ],
 )
-def test_options_out_of_range(tmp_path: Path, options: Any, message: str) -> None:
+def test_options_out_of_range(tmp_path, options, message):
     with pytest.raises(InputError, match=message):
         run(two_sides(tmp_path), tmp_path, **options)
 
 
-def test_what_was_not_checked_is_said(tmp_path: Path, capsys: Any) -> None:
+def test_what_was_not_checked_is_said(tmp_path, capsys):
     few = run(two_sides(tmp_path), tmp_path)
     assert few["not_checked"] == read_json(tmp_path / "map.json")["counts"]["not_checked"] != []
     assert "map_vectors: not checked: identical words: both sides have 0 among" in capsys.readouterr().err
@@ -155,7 +152,7 @@ def test_what_was_not_checked_is_said(tmp_path: Path, capsys: Any) -> None:
         ({"report": "."}, "--report .*: a folder; valid: a file name"),
     ],
 )
-def test_every_file_has_its_own_place(tmp_path: Path, names: Dict[str, str], message: str) -> None:
+def test_every_file_has_its_own_place(tmp_path, names, message):
     for name in ("a.vec", "b.vec", "pairs"):
         write(tmp_path / name, "never read")
     names = {"source": "am", "target": "bm", "report": "map.json", "dictionary_output": "out.pairs", **names}
@@ -173,11 +170,11 @@ def test_every_file_has_its_own_place(tmp_path: Path, names: Dict[str, str], mes
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.vec", "b.vec", "pairs"]
 
 
-def test_no_report_of_before_stands_beside_new_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_report_of_before_stands_beside_new_vectors(tmp_path, monkeypatch):
     sides = two_sides(tmp_path)
     run(sides, tmp_path, learning={"iterations": 0, "reweight": False})
 
-    def killed(*_: Any) -> None:
+    def killed(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(map_vectors, "write_manifest", killed)
@@ -188,7 +185,7 @@ def test_no_report_of_before_stands_beside_new_vectors(tmp_path: Path, monkeypat
     assert not (tmp_path / "map.json").exists()
 
 
-def test_the_command_line(tmp_path: Path) -> None:
+def test_the_command_line(tmp_path):
     source, target = two_sides(tmp_path)
     made = [tmp_path / name for name in ("am", "bm", "map.json")]
     line = ["--source", source, "--target", target, "--source-output", made[0], "--target-output", made[1]]

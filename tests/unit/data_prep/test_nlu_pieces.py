@@ -3,8 +3,6 @@
 import builtins
 import random
 import unicodedata
-from pathlib import Path
-from typing import Any, List, Tuple
 
 import pytest
 
@@ -55,13 +53,13 @@ VOCABULARY = [
 ]
 
 
-def texts(count: int) -> List[str]:
+def texts(count):
     """Random texts of parts that normalisation joins, splits, drops or replaces."""
     draw = random.Random(7)
     return ["".join(draw.choices(PARTS, k=draw.randint(1, 14))) for _ in range(count)]
 
 
-def covers(spans: List[Tuple[int, int]], text: str) -> None:
+def covers(spans, text):
     """Every stretch of visible characters that has pieces is found again through the pieces that touch it."""
     draw = random.Random(len(text))
     places = [index for index, sign in enumerate(text) if not sign.isspace()]
@@ -75,10 +73,10 @@ def covers(spans: List[Tuple[int, int]], text: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "identity", "nmt_nfkc_cf"])
-def test_spans_of_sentencepiece_are_characters_of_the_text(tmp_path: Path, rule: str) -> None:
+def test_spans_of_sentencepiece_are_characters_of_the_text(tmp_path, rule):
     model = SentencePieces(train_model(tmp_path / "m", normalization_rule_name=rule))
 
-    def plain(text: str) -> str:
+    def plain(text):
         return model.model.normalize(text).replace(WORD_START, "")
 
     exact = 0
@@ -104,7 +102,7 @@ def test_spans_of_sentencepiece_are_characters_of_the_text(tmp_path: Path, rule:
     assert exact > 1000
 
 
-def test_spans_by_hand(nlu_model: Tuple[Path, Path], tmp_path: Path) -> None:
+def test_spans_by_hand(nlu_model, tmp_path):
     model = SentencePieces(nlu_model[0])
     text = " ﬁnal  １２ e\u0301 ½"
     pieces, spans = model.spans(text)
@@ -122,14 +120,14 @@ def test_spans_by_hand(nlu_model: Tuple[Path, Path], tmp_path: Path) -> None:
     assert spans[-1] == (4, 5)
 
 
-def test_a_sentencepiece_that_is_too_old_is_named(nlu_model: Tuple[Path, Path]) -> None:
+def test_a_sentencepiece_that_is_too_old_is_named(nlu_model):
     model = SentencePieces(nlu_model[0])
     model.model = object()
     with pytest.raises(InputError, match=r"--sentencepiece: offsets of pieces need sentencepiece 0\.2\.0 or newer"):
         model.spans("a")
 
 
-def test_spans_of_codes(tmp_path: Path) -> None:
+def test_spans_of_codes(tmp_path):
     codes = tmp_path / "codes"
     codes.write_text(
         "".join(codes_lines([("c", "a"), ("t", "</w>"[:0] + "s</w>"), ("日", "本</w>")])), encoding="utf-8"
@@ -142,7 +140,7 @@ def test_spans_of_codes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_spans_of_wordpiece_are_characters_of_the_text(tmp_path: Path, lowercase: bool) -> None:
+def test_spans_of_wordpiece_are_characters_of_the_text(tmp_path, lowercase):
     model = WordPieces(write(tmp_path / "vocab.txt", *VOCABULARY, "e", "x", "##x"), lowercase)
     known = 0
     for text in texts(300):
@@ -166,7 +164,7 @@ def test_spans_of_wordpiece_are_characters_of_the_text(tmp_path: Path, lowercase
     assert known > 100
 
 
-def test_wordpiece_by_hand(tmp_path: Path) -> None:
+def test_wordpiece_by_hand(tmp_path):
     model = WordPieces(write(tmp_path / "vocab.txt", *VOCABULARY))
     assert model.encode(["The cats,R.", "", "cafés [SEP] 日本"]) == [
         ["[UNK]", "cat", "##s", ",", "R", "."],
@@ -186,7 +184,7 @@ def test_wordpiece_by_hand(tmp_path: Path) -> None:
         ([*VOCABULARY, ""], ["line 17", "''"]),
     ],
 )
-def test_vocabularies_that_are_refused(tmp_path: Path, lines: List[str], words: List[str]) -> None:
+def test_vocabularies_that_are_refused(tmp_path, lines, words):
     path = write(tmp_path / "vocab.txt", *lines)
     with pytest.raises(InputError) as error:
         nlu_pieces.read_vocabulary(path)
@@ -194,10 +192,10 @@ def test_vocabularies_that_are_refused(tmp_path: Path, lines: List[str], words: 
         assert word in str(error.value)
 
 
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
     whole = builtins.__import__
 
-    def without(name: str, *more: Any, **given: Any) -> Any:
+    def without(name, *more, **given):
         if name == "tokenizers":
             raise ImportError(name)
         return whole(name, *more, **given)

@@ -78,8 +78,7 @@ EXPECTED = {
     ),
     "because_clause_verb_last": (
         meaning(
-            clause("a girl", "loves", "the cat"),
-            reason=clause("the cat", "catches", "2 mouse", place="in the kitchen"),
+            clause("a girl", "loves", "the cat"), reason=clause("the cat", "catches", "2 mouse", place="in the kitchen")
         ),
         "A girl loves the cat because the cat catches two mice in the kitchen.",
         "Ein Mädchen liebt die Katze, weil die Katze zwei Mäuse in der Küche fängt.",

@@ -1,6 +1,6 @@
 """linear_ctc_loss against torch's ctc_loss over materialised logits; memory."""
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ class Case(NamedTuple):
     target_lengths: Tensor
 
 
-def case(device: torch.device, dtype: torch.dtype = torch.float64, bias: bool = True) -> Case:
+def case(device, dtype=torch.float64, bias=True):
     """Repeats, an empty target, two targets that cannot be aligned, different lengths."""
     generator = torch.Generator().manual_seed(7)
     labels: List[List[int]] = [[1, 2, 3], [5, 5], [], [7, 7, 7], [1, 2, 1, 2, 1, 2, 1], [9, 3, 3, 9], [6]]
@@ -46,7 +46,7 @@ def case(device: torch.device, dtype: torch.dtype = torch.float64, bias: bool = 
     return Case(*(None if tensor is None else tensor.to(device) for tensor in tensors))
 
 
-def materialised(inputs: Case) -> Tensor:
+def materialised(inputs):
     """torch's own loss over B x T x V log-probabilities, zero where the target cannot be aligned."""
     logits = F.linear(inputs.hidden, inputs.weight, inputs.bias)
     log_probs = logits.log_softmax(-1).transpose(0, 1)
@@ -61,12 +61,12 @@ def materialised(inputs: Case) -> Tensor:
     )
 
 
-def double(inputs: Case) -> Case:
+def double(inputs):
     """The same numbers in float64."""
     return Case(*(t.double() if t is not None and t.is_floating_point() else t for t in inputs))
 
 
-def _leaves(inputs: Case, trained: bool) -> Case:
+def _leaves(inputs, trained):
     hidden = inputs.hidden.clone().requires_grad_()
     weight = inputs.weight.clone().requires_grad_(trained)
     bias = None if inputs.bias is None else inputs.bias.clone().requires_grad_(trained)
@@ -76,7 +76,7 @@ def _leaves(inputs: Case, trained: bool) -> Case:
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("trained", [True, False])
-def test_value_and_gradients_equal_torch(chunk_size: int, bias: bool, trained: bool, device: torch.device) -> None:
+def test_value_and_gradients_equal_torch(chunk_size, bias, trained, device):
     inputs = case(device, bias=bias)
     fast, slow = _leaves(inputs, trained), _leaves(inputs, trained)
     upstream = torch.tensor([1.0, -0.5, 2.0, 3.0, 0.0, 0.25, 1.5], dtype=torch.float64, device=device)
@@ -101,7 +101,7 @@ def test_value_and_gradients_equal_torch(chunk_size: int, bias: bool, trained: b
 
 @pytest.mark.parametrize("slots", [[TOKEN_BLOCK, 1], [TOKEN_BLOCK - 7, TOKEN_BLOCK + 20, 9]])
 @pytest.mark.parametrize("trained", [True, False])
-def test_more_slots_than_a_block_equal_torch(slots: List[int], trained: bool, device: torch.device) -> None:
+def test_more_slots_than_a_block_equal_torch(slots, trained, device):
     """One slot in the last block; three blocks, the last of 22 slots. Every label occurs in every block."""
     generator = torch.Generator().manual_seed(2)
     labels = [min(30, count) for count in slots]
@@ -127,7 +127,7 @@ def test_more_slots_than_a_block_equal_torch(slots: List[int], trained: bool, de
 
 
 @pytest.mark.parametrize("trained_names", [("weight",), ("bias",)])
-def test_weight_or_bias_may_be_trained_alone(trained_names: Tuple[str, ...], device: torch.device) -> None:
+def test_weight_or_bias_may_be_trained_alone(trained_names, device):
     inputs = case(device)
     fast, slow = _leaves(inputs, False), _leaves(inputs, False)
     for leaves in (fast, slow):
@@ -144,17 +144,17 @@ def test_weight_or_bias_may_be_trained_alone(trained_names: Tuple[str, ...], dev
             assert getattr(fast, name).grad is None
 
 
-def test_gradcheck_by_finite_differences() -> None:
+def test_gradcheck_by_finite_differences():
     inputs = case(torch.device("cpu"))
 
-    def loss(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def loss(hidden, weight, bias):
         return linear_ctc_loss(hidden, weight, bias, *inputs[3:], blank=BLANK, chunk_size=4)
 
     leaves = [tensor.clone().requires_grad_() for tensor in (inputs.hidden, inputs.weight, inputs.bias)]
     assert torch.autograd.gradcheck(loss, leaves)
 
 
-def test_infeasible_targets_have_zero_loss_and_zero_gradient(device: torch.device) -> None:
+def test_infeasible_targets_have_zero_loss_and_zero_gradient(device):
     """'a a a' needs five slots (S + adjacent repeats): four are not enough, five are."""
     hidden = torch.randn(3, 5, WIDTH, device=device, requires_grad=True)
     weight = torch.randn(VOCAB, WIDTH, device=device, requires_grad=True)
@@ -173,7 +173,7 @@ def test_infeasible_targets_have_zero_loss_and_zero_gradient(device: torch.devic
     assert bool((hidden.grad[1] != 0).any())
 
 
-def test_a_batch_without_any_feasible_target(device: torch.device) -> None:
+def test_a_batch_without_any_feasible_target(device):
     hidden = torch.randn(2, 2, WIDTH, device=device, requires_grad=True)
     weight = torch.randn(VOCAB, WIDTH, device=device)
     targets = torch.tensor([[1, 1], [1, 2]], device=device)
@@ -185,7 +185,7 @@ def test_a_batch_without_any_feasible_target(device: torch.device) -> None:
     assert bool((hidden.grad == 0).all())
 
 
-def test_empty_target_costs_the_blanks(device: torch.device) -> None:
+def test_empty_target_costs_the_blanks(device):
     inputs = case(device)
     log_probs = F.linear(inputs.hidden, inputs.weight, inputs.bias).log_softmax(-1)
     loss = linear_ctc_loss(*inputs, blank=BLANK)
@@ -199,7 +199,7 @@ def test_empty_target_costs_the_blanks(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("filler", [0, BLANK, -100, 10**6])
-def test_what_lies_behind_the_lengths_never_counts(filler: int, device: torch.device) -> None:
+def test_what_lies_behind_the_lengths_never_counts(filler, device):
     """Slots, labels: wider padding with anything in it changes neither losses nor gradients."""
     inputs = case(device)
     wide_hidden = torch.full((7, 13, WIDTH), 50.0, dtype=torch.float64, device=device)
@@ -219,7 +219,7 @@ def test_what_lies_behind_the_lengths_never_counts(filler: int, device: torch.de
     torch.testing.assert_close(plain.weight.grad, wide.weight.grad, rtol=1e-10, atol=1e-12)
 
 
-def test_each_sentence_alone_gives_the_same(device: torch.device) -> None:
+def test_each_sentence_alone_gives_the_same(device):
     inputs = case(device)
     together = linear_ctc_loss(*inputs, blank=BLANK, chunk_size=3)
     for row in range(7):
@@ -239,9 +239,7 @@ def test_each_sentence_alone_gives_the_same(device: torch.device) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("trained", [True, False])
-def test_half_precision_hidden_is_accumulated_in_float32(
-    dtype: torch.dtype, trained: bool, device: torch.device
-) -> None:
+def test_half_precision_hidden_is_accumulated_in_float32(dtype, trained, device):
     half = _leaves(case(device, dtype=dtype), trained)
     exact = _leaves(double(case(device, dtype=dtype)), trained)
     loss = linear_ctc_loss(*half, blank=BLANK, chunk_size=3)
@@ -258,9 +256,7 @@ def test_half_precision_hidden_is_accumulated_in_float32(
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("bias", [True, False])
-def test_half_precision_loss_of_confident_slots_is_not_negative(
-    dtype: torch.dtype, bias: bool, device: torch.device
-) -> None:
+def test_half_precision_loss_of_confident_slots_is_not_negative(dtype, bias, device):
     """A probability above one: labels' logits and log-sum-exp must come from equally rounded logits."""
     generator = torch.Generator().manual_seed(1)
     weight = 0.5 * torch.randn(1000, 64, generator=generator)
@@ -274,7 +270,7 @@ def test_half_precision_loss_of_confident_slots_is_not_negative(
     assert float(loss.min()) >= -1e-3
 
 
-def test_large_logits_do_not_overflow(device: torch.device) -> None:
+def test_large_logits_do_not_overflow(device):
     inputs = case(device, dtype=torch.float32)
     inputs = inputs._replace(hidden=inputs.hidden * 200, bias=inputs.bias * 100)
     fast, slow = _leaves(inputs, True), _leaves(double(inputs), True)
@@ -285,7 +281,7 @@ def test_large_logits_do_not_overflow(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("blank", VOCAB), ("blank", -1), ("chunk_size", 0), ("chunk_size", -3)])
-def test_wrong_options_are_named(option: str, value: int) -> None:
+def test_wrong_options_are_named(option, value):
     options = {"blank": BLANK, "chunk_size": 4, option: value}
     with pytest.raises(ValueError, match=f"{option}.*{value}"):
         linear_ctc_loss(*case(torch.device("cpu")), **options)
@@ -297,23 +293,23 @@ def test_wrong_options_are_named(option: str, value: int) -> None:
 class TensorSizes(TorchDispatchMode):
     """Records the shape of every tensor that any operation makes."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.shapes: List[Tuple[int, ...]] = []
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         for item in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(item, Tensor):
                 self.shapes.append(tuple(item.shape))
         return result
 
-    def largest(self) -> int:
+    def largest(self):
         """Elements of the largest tensor."""
         return max(torch.Size(shape).numel() for shape in self.shapes)
 
 
-def _large_case() -> Case:
+def _large_case():
     """B T V = 81,920 against V C = 4,096 and B T C = 640."""
     generator = torch.Generator().manual_seed(3)
     return Case(
@@ -327,7 +323,7 @@ def _large_case() -> Case:
 
 
 @pytest.mark.parametrize("trained", [True, False])
-def test_training_never_holds_a_tensor_of_slots_times_vocabulary(trained: bool) -> None:
+def test_training_never_holds_a_tensor_of_slots_times_vocabulary(trained):
     inputs = _leaves(_large_case(), trained)
     with TensorSizes() as forward:
         loss, best = linear_ctc_with_best(*inputs, blank=BLANK, chunk_size=37)
@@ -339,14 +335,14 @@ def test_training_never_holds_a_tensor_of_slots_times_vocabulary(trained: bool) 
     assert max(forward.largest(), backward.largest()) <= 4096
 
 
-def test_the_recorder_sees_the_materialised_loss() -> None:
+def test_the_recorder_sees_the_materialised_loss():
     inputs = _leaves(_large_case(), True)
     with TensorSizes() as sizes:
         materialised(inputs).sum().backward()
     assert sizes.largest() == 4 * 20 * 1024
 
 
-def test_frozen_projection_needs_no_second_pass_over_the_vocabulary() -> None:
+def test_frozen_projection_needs_no_second_pass_over_the_vocabulary():
     for trained, expected in ((True, True), (False, False)):
         inputs = _leaves(_large_case(), trained)
         loss = linear_ctc_loss(*inputs, blank=BLANK, chunk_size=37)
