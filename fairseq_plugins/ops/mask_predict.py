@@ -9,17 +9,12 @@ from .masks import lengths_to_padding_mask
 
 
 class MaskedTargets(NamedTuple):
-    """What a model reads and predicts in training.
+    """What a model reads and predicts in training."""
 
-    Attributes:
-        tokens: (B, T) int64, targets without ``</s>``, ``<mask>`` at the masked ones.
-        lengths: (B,) int64, tokens a row holds.
-        reduce: (hidden (B, T, C), weight (V, C), bias (V,)) -> loss (B,) nats at the masked tokens, and ``tokens`` with the
-            predictions in their place.
-    """
-
-    tokens: Tensor
-    lengths: Tensor
+    tokens: Tensor  # (B, T) int64, targets without ``</s>``, ``<mask>`` at the masked ones
+    lengths: Tensor  # (B,) int64, tokens a row holds
+    # (hidden (B, T, C), weight (V, C), bias (V,)) -> loss (B,) nats at the masked tokens, and ``tokens`` with the
+    # predictions in their place
     reduce: Callable[[Tensor, Tensor, Tensor], Tuple[Tensor, Tensor]]
 
 
@@ -45,15 +40,7 @@ def draw_masks(lengths: Tensor, size: int) -> Tensor:
 def draw_masks_by_ratio(lengths: Tensor, size: int, least: float) -> Tensor:
     """Mask each token of a row with the probability max(``least``, U); a row draws its own U, uniform over (0, 1).
 
-    A row may be left without a mask. Randomness as in :func:`draw_masks`.
-
-    Args:
-        lengths: (B,) int64, tokens a row holds.
-        size: number of columns T.
-        least: in [0, 1].
-
-    Returns:
-        (B, T) bool, True = masked.
+    A row may be left without a mask. ``least`` lies in [0, 1]; all else as in :func:`draw_masks`.
 
     Source: the authors' code of SGA, with 0.2 and one U for a whole batch; here one per sentence, which is the same on average
     and does not depend on the batch.
@@ -81,15 +68,9 @@ def lowest_scores(scores: Tensor, counts: Tensor, lengths: Tensor) -> Tensor:
 
 
 def masked_counts(lengths: Tensor, step: int, iterations: int) -> Tensor:
-    """How many tokens are masked before iteration ``step`` (from 0): N (iterations - step) / iterations, rounded down.
+    """How many of ``lengths`` (B,) tokens are masked before iteration ``step`` (from 0): N (iterations - step) / iterations.
 
-    Args:
-        lengths: (B,) int64, N.
-        step: in [0, iterations).
-        iterations: at least 1.
-
-    Returns:
-        (B,) int64: N at first, then less by a linear decay.
+    Rounded down: N at first, then less by a linear decay.
 
     Source: Ghazvininejad et al. 2019 (CMLM), section 3.1.
     """
@@ -97,13 +78,8 @@ def masked_counts(lengths: Tensor, step: int, iterations: int) -> Tensor:
 
 
 def likely_lengths(log_probs: Tensor, count: int) -> Tensor:
-    """The most probable lengths of each sentence, best first; of equal ones, the shorter.
+    """The ``count`` most probable lengths of each sentence in tokens, (B, K), best first; of equal ones, the shorter.
 
-    Args:
-        log_probs: (B, N) nats, column j for j + 1 tokens.
-        count: K, at most N.
-
-    Returns:
-        (B, K) int64, tokens.
+    ``log_probs`` (B, N) has column j for j + 1 tokens.
     """
     return torch.argsort(log_probs, dim=1, descending=True, stable=True)[:, :count] + 1

@@ -6,16 +6,7 @@ import numpy as np
 
 
 def check_span_options(ratio: float, mean_span: float, ratio_option: str = "--mask-prob") -> None:
-    """Refuse what no span mask can be drawn for.
-
-    Args:
-        ratio: share of tokens corrupted.
-        mean_span: mean length of a span, in tokens.
-        ratio_option: the option that ``ratio`` comes from, for the message.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
+    """Refuse what no span mask can be drawn for; ``ratio_option`` is the option that ``ratio`` comes from."""
     if not 0.0 < ratio < 1.0:
         raise ValueError(f"{ratio_option} must lie in (0, 1); got {ratio}")
     if not 1.0 <= mean_span < float("inf"):
@@ -50,9 +41,6 @@ def most_spans(length: int, ratio: float, mean_span: float, separators: int) -> 
         length: tokens of the longest text, separators counted, its last ``</s>`` not.
         ratio, mean_span: see :func:`count_spans`.
         separators: tokens among them that may be separators, at most; a separator is never corrupted.
-
-    Returns:
-        The largest number of maximal spans.
     """
     cuts = np.arange(max(min(separators, length - 2), 0) + 1)
     noise, spans = count_spans(length - cuts, ratio, mean_span)
@@ -60,20 +48,10 @@ def most_spans(length: int, ratio: float, mean_span: float, separators: int) -> 
 
 
 def draw_span_mask(length: int, ratio: float, mean_span: float, rng: Any) -> np.ndarray:
-    """Draw which tokens are corrupted, uniformly among all masks with the given numbers of tokens and spans.
+    """(S,) bool, True = corrupted: uniform among all masks with the numbers of tokens and spans of :func:`count_spans`.
 
     Spans have at least one token, gaps between two spans as well; the gaps before the first and after the last one may be empty.
-
-    Args:
-        length: tokens S, at least 2.
-        ratio, mean_span: see :func:`count_spans`.
-        rng: numpy Generator or RandomState.
-
-    Returns:
-        (S,) bool, True = corrupted.
-
-    Raises:
-        ValueError: fewer than 2 tokens: one must be corrupted and one stay.
+    ``length`` is at least 2, one token to corrupt and one that stays; ``rng`` a numpy Generator or RandomState.
 
     Differs from T5's code, which always keeps the first token and corrupts the last.
     """
@@ -105,15 +83,9 @@ def corrupt_spans(
     Args:
         tokens: (S,) int64.
         mask: (S,) bool, True = corrupted; neighbouring tokens are one span.
-        sentinels: ids of the sentinels, in order of use.
+        sentinels: ids of the sentinels, in order of use; as many as spans, at least.
         target_sentinels: write the sentinels into the target; without them it is the corrupted tokens alone (DeltaLM's mixing
             against accidental translation, section 3.3).
-
-    Returns:
-        Source and target, int64.
-
-    Raises:
-        ValueError: more spans than sentinels.
     """
     first = mask.copy()
     first[1:] &= ~mask[:-1]

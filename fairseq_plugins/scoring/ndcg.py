@@ -25,17 +25,10 @@ def ndcg(scores: Any, grades: Any, k: Optional[int] = None) -> Optional[float]:
 
 
 def xglue_ndcg(labels: Any, grades: Any) -> Optional[float]:
-    """nDCG as XGLUE's evaluation of WPR has it, for comparisons with published numbers.
+    """nDCG as XGLUE's evaluation of WPR has it, for comparisons with published numbers; in [0, 1].
 
-    Differs from :func:`ndcg`: a document's score is its predicted grade, the gain is the grade itself, a query whose documents are
-    all of grade 0 counts as 0, and one with a single document is left out.
-
-    Args:
-        labels: (documents,) predicted grades.
-        grades: (documents,) 0 or more.
-
-    Returns:
-        A number in [0, 1]; None where there are fewer than two documents.
+    Differs from :func:`ndcg`: a document's score is its predicted grade (``labels``), the gain is the grade itself, a query whose
+    documents are all of grade 0 counts as 0, and one with a single document is left out (None).
 
     Source: Liang et al. 2020 (XGLUE), WPR, and its released evaluation.
     """
@@ -46,7 +39,6 @@ def xglue_ndcg(labels: Any, grades: Any) -> Optional[float]:
 
 
 def _normalised(scores: Any, gains: Any, k: Optional[int]) -> Optional[float]:
-    """DCG of these gains over that of the best order; None where all are 0."""
     discounts = 1.0 / np.log2(np.arange(len(gains)) + 2.0)
     discounts[k:] = 0.0 if k is not None else discounts[k:]
     best = float(np.sort(gains)[::-1] @ discounts)

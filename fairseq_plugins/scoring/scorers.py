@@ -16,12 +16,7 @@ TOKENS_HELP = "what a word is: auto (by character where the script has no spaces
 
 
 class WordScorer(BaseScorer):
-    """Collects sentences and scores them all at the end with sacreBLEU metrics.
-
-    Args:
-        cfg: options of the scorer.
-        metrics: what is shown; the last one is the score.
-    """
+    """Collects sentences and scores them all at the end with sacreBLEU metrics; all are shown, the last one is the score."""
 
     def __init__(self, cfg: Any, metrics: Sequence[WordMetric]):
         super().__init__(cfg)
@@ -31,15 +26,10 @@ class WordScorer(BaseScorer):
         return [metric.corpus_score(self.pred, [self.ref]) for metric in self.metrics]
 
     def score(self) -> float:
-        """The score of all sentences added so far, in percent.
-
-        Raises:
-            ValueError: no sentence was added, or ``ref`` and ``pred`` differ in number.
-        """
+        """The score of all sentences added so far, in percent; ValueError if there are none."""
         return self._scores()[-1].score
 
     def result_string(self) -> str:
-        """Scores and signature; raises as :meth:`score`."""
         shown = ", ".join(score.format() for score in self._scores())
         return f"{shown} | {self.metrics[-1].get_signature()}"
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_plugins.ops.ctc import linear_ctc_loss
+from fairseq_plugins.ops.ctc import linear_ctc_with_best
 from fairseq_plugins.ops.ctc_prefix_beam import linear_prefix_beam, prefix_beam_search
 from tests.reference.test_ctc_enumeration import collapse_path
 
@@ -122,7 +122,7 @@ def test_scores_of_the_projection_are_those_of_the_loss(chunk_size, bias, device
     found = linear_prefix_beam(hidden, weight, offset, lengths, blank=2, size=4, candidates=2, chunk_size=chunk_size)
     assert found.scores.shape == (3, 4)
     for number in range(4):
-        loss = linear_ctc_loss(
+        loss, _ = linear_ctc_with_best(
             hidden, weight, offset, found.labels[:, number], lengths, found.lengths[:, number], blank=2
         )
         torch.testing.assert_close(found.scores[:, number], -loss, rtol=1e-12, atol=1e-12)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_plugins.generators.sga_generator import BeamOptions, IterationOptions, SGAGenerator, beam_options
 from fairseq_plugins.models.sga import SGAModel
-from fairseq_plugins.ops.ctc import linear_ctc_loss
+from fairseq_plugins.ops.ctc import linear_ctc_with_best
 from fairseq_plugins.ops.ctc_prefix_beam import linear_prefix_beam
 from tests import builders
 from tests.unit.models.baselines.test_nat_ctc import build as build_nat
@@ -87,7 +87,7 @@ def test_scores_are_log_probabilities_of_distinct_outputs_sorted(device: torch.d
             labels = hypothesis["tokens"][:0] if empty else hypothesis["tokens"]
             weight, bias = model.masked_lm.output_weight, model.masked_lm.output_bias
             count = torch.tensor([len(labels)], device=device)
-            loss = linear_ctc_loss(states, weight, bias, labels[None], lengths, count, model.blank)
+            loss, _ = linear_ctc_with_best(states, weight, bias, labels[None], lengths, count, model.blank)
             torch.testing.assert_close(hypothesis["score"], -loss[0], rtol=1e-9, atol=1e-9)
 
 
