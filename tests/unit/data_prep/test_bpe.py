@@ -2,8 +2,6 @@
 
 import io
 import random
-import subprocess
-import sys
 from importlib import metadata
 
 import pytest
@@ -51,12 +49,6 @@ def test_learning_repeats_itself_and_leaves_a_manifest(learned, tmp_path):
     assert manifest["counts"] == counts
     assert manifest["options"]["subword-nmt"]
     assert manifest["outputs"][0]["sha256"] == sha256(tmp_path / "codes")
-
-
-def test_rare_pairs_are_not_merged(tmp_path):
-    text = write(tmp_path / "text", ["ab"] * 5 + ["cd"] * 3 + ["ef"])
-    for least, merges in ((1, 3), (2, 2), (3, 2), (4, 1), (5, 1)):
-        assert bpe.learn([text], tmp_path / "codes", 9, least)["merges"] == merges, least
 
 
 def test_pieces_are_those_of_subword_nmt_and_of_fairseq(learned, tmp_path):
@@ -209,13 +201,3 @@ def test_several_files_at_a_time_and_unchanged_ones_skipped(learned, tmp_path, c
     inputs[2].write_bytes(b"\xff\n")
     with pytest.raises(InputError, match=r"train\.2, line 1: not UTF-8"):
         bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)
-
-
-def test_as_a_command(learned, tmp_path, repo_root):
-    line = [sys.executable, "-m", "data_prep", "bpe", "apply", "--codes", f"{learned}/codes", "--inputs"]
-    line += [f"{learned}/text", "--outputs", f"{tmp_path}/out"]
-    done = subprocess.run(line, capture_output=True, text=True, cwd=repo_root, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("bpe apply: out: lines 200")  # nothing of what fastBPE prints
-    done = subprocess.run([*line[:5], "--codes", "none"], capture_output=True, text=True, cwd=repo_root, timeout=60)
-    assert done.returncode == 2

@@ -268,24 +268,13 @@ def test_an_edited_segmenter_is_noticed(texts, tmp_path, capsys, monkeypatch):
 
 
 def test_segmenters_are_those_of_their_side(texts, tmp_path):
-    lines = [f"我{'喜欢'[number % 2]}苹果{number % 3}" for number in range(40)]
-    source = write(tmp_path / "text.zh", *lines)
+    source = write(tmp_path / "text.zh", *(f"我{'喜欢'[number % 2]}苹果{number % 3}" for number in range(40)))
     arguments = ["--source", str(source), "--target", f"{texts}/toy.de", "--out", str(tmp_path / "out"), *OPTIONS]
     with pytest.raises(InputError, match="--segmenter is not given"):
         lexicon.main(arguments)
-    lexicon.main(
-        [
-            *arguments,
-            "--segmenter",
-            "no_such_module:f",
-            "--source-segmenter",
-            "character",
-            "--target-segmenter",
-            "spaces",
-        ]
-    )
-    texts_of = read_json(tmp_path / "out/zh-de/manifest.json")["options"]
-    assert texts_of["segmenters"] == ["character", "spaces"]
+    each = "--segmenter no_such_module:f --source-segmenter character --target-segmenter spaces".split()
+    lexicon.main([*arguments, *each])
+    assert read_json(tmp_path / "out/zh-de/manifest.json")["options"]["segmenters"] == ["character", "spaces"]
     lexicon.main([*arguments, "--segmenter", "character"])
     assert "我" in read_candidates(tmp_path / "out/zh-de.tsv", "--lexicon")
     assert len(next(iter(read_candidates(tmp_path / "out/de-zh.tsv", "--lexicon").values()))[0]) == 1

@@ -8,7 +8,7 @@ import pytest
 from fairseq.data import Dictionary
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
-from data_prep import manifest, nlu
+from data_prep import manifest
 from data_prep.io import InputError
 from data_prep.nlu_pieces import SentencePieces
 from tests.nlu_raw import squad, train_model, write
@@ -107,29 +107,6 @@ def test_numbers_are_ordered_as_numbers_and_mapped(run, tmp_path):
     run("sentences", f"train.en={path}", "--label-map", "bad=2")
     assert (run.out / "label/dict.txt").read_text() == "2 1\n9 1\n10 2\n"
     assert "3 labels (`--num-classes 3` for stock tasks): 0 `2`, 1 `9`, 2 `10`." in (run.out / "README.md").read_text()
-
-
-def test_limits_of_a_split(run, tmp_path):
-    counts = run("sentences", *pairs(tmp_path), "--limit", "train=2,test=1")
-    assert {name: of["read"] for name, of in counts.items()} == {"test.de": 1, "train.en": 2, "valid.en": 4}
-    assert (run.out / "label/dict.txt").read_text() == "no 1\nyes 1\n"
-
-
-def test_the_table_counts_what_is_written(run, tmp_path, capsys):
-    counts = run("sentences", *pairs(tmp_path), "--max-positions", "6")
-    shown = capsys.readouterr().out
-    for name, of in counts.items():
-        sides = [run.rows(folder, name) for folder in ("input0", "input1")]
-        lengths = [len(one) + len(two) for one, two in zip(*sides)]
-        pieces = [piece for side in sides for row in side for piece in row[:-1]]
-        assert (of["kept"], of["longest"], of["too_long"]) == (len(lengths), max(lengths), sum(n > 6 for n in lengths))
-        assert (of["pieces"], of["unknown"]) == (len(pieces), pieces.count("<unk>"))
-        assert of["words"] == sum(piece.startswith("\u2581") for piece in pieces)
-    assert 0 < counts["train.en"]["too_long"] < 3
-    rows = [re.split(r" *\| *", line)[1:-1] for line in shown.strip().split("\n")]
-    assert rows[0][8] == "longer than 6"
-    assert rows[2][:4] == ["train.en", "4", "3", "empty text 1"]
-    assert shown.strip() in (run.out / "README.md").read_text()
 
 
 # ---- Ranking. ----
@@ -372,25 +349,11 @@ def test_folders_that_are_not_a_runs_own(run, tmp_path):
         (["--label-map", "x"], "--label-map x"),
         (["--text", "title"], "--text title"),
         (["--dict", "nowhere"], "--dict nowhere: no such file"),
+        (["--text", "2", "--label", "1"], "train.tsv, line 1: the label 'the cat'; valid: one without white space"),
     ],
 )
 def test_wrong_options_are_named(run, tmp_path, arguments, message):
     with pytest.raises(InputError) as error:
         run("sentences", *pairs(tmp_path), *arguments)
     assert message in str(error.value)
-    assert not run.out.exists()
-
-
-def test_more_wrong_options(run, tmp_path):
-    items = pairs(tmp_path)
-    with pytest.raises(SystemExit):
-        run("sentences", *items, "--typo")
-    with pytest.raises(InputError, match="none of them given"):
-        nlu.main(["tags", str(run.out), *items])
-    with pytest.raises(InputError, match="--dict: missing; valid: the fairseq dictionary of --sentencepiece"):
-        nlu.main(["tags", str(run.out), *run.options[:2], *items])
-    with pytest.raises(InputError, match="--label none: valid: the column of the grade"):
-        run("ranking", *items, "--label", "none")
-    with pytest.raises(InputError, match=r"train\.tsv, line 1: the label 'the cat'; valid: one without white space"):
-        run("sentences", *items, "--text", "2", "--label", "1")
     assert not run.out.exists()

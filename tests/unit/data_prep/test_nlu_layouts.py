@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from data_prep.io import InputError
-from data_prep.nlu_layouts import LANG, LAYOUTS, layout_named
+from data_prep.nlu_layouts import LANG, LAYOUTS
 from tests.nlu_raw import squad, write
 
 
@@ -41,20 +41,6 @@ def test_files_and_languages(tmp_path):
         found("xglue-nc", tmp_path, training="ru")
 
 
-def test_a_language_that_stands_twice_and_files_without_one(tmp_path):
-    base = "MLQA/MLQA_V1/{0}/{0}-context-zh-Hans-question-zh-Hans.json"
-    names = [base.format(split) for split in ("dev", "test")]
-    others = [name.replace("question-zh-Hans", "question-zu") for name in names]
-    touch(tmp_path, "MLQA/squad1.1/train-v1.1.json", *names, *others)
-    assert found("xglue-mlqa", tmp_path) == [
-        "train.en=MLQA/squad1.1/train-v1.1.json",
-        "valid.zh-Hans=" + base.format("dev"),
-        "test.zh-Hans=" + base.format("test"),
-    ]
-    touch(tmp_path, "squad/train-v1.1.json", "xquad/xquad.de.json")
-    assert found("xtreme-xquad", tmp_path) == ["train.en=squad/train-v1.1.json", "test.de=xquad/xquad.de.json"]
-
-
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
 def test_every_layout_finds_its_files(tmp_path, name):
     files = {
@@ -68,11 +54,6 @@ def test_every_layout_finds_its_files(tmp_path, name):
         if (lang == "en" if split == "train" or LANG not in pattern else True)
     ]
     assert found(name, tmp_path) == expected
-
-
-def test_unknown_layouts_are_named():
-    with pytest.raises(InputError, match=r"--layout xglue: valid with ranking: xglue-wpr"):
-        layout_named("xglue", "ranking")
 
 
 def test_rows_of_xglue(run, tmp_path):

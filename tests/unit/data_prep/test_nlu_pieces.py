@@ -1,6 +1,5 @@
 """The characters that pieces cover, on text that normalisation changes; BERT's vocabulary and its fairseq dictionary."""
 
-import builtins
 import random
 import unicodedata
 
@@ -120,13 +119,6 @@ def test_spans_by_hand(nlu_model, tmp_path):
     assert spans[-1] == (4, 5)
 
 
-def test_a_sentencepiece_that_is_too_old_is_named(nlu_model):
-    model = SentencePieces(nlu_model[0])
-    model.model = object()
-    with pytest.raises(InputError, match=r"--sentencepiece: offsets of pieces need sentencepiece 0\.2\.0 or newer"):
-        model.spans("a")
-
-
 def test_spans_of_codes(tmp_path):
     codes = tmp_path / "codes"
     codes.write_text(
@@ -190,19 +182,3 @@ def test_vocabularies_that_are_refused(tmp_path, lines, words):
         nlu_pieces.read_vocabulary(path)
     for word in ("--wordpiece", str(path), *words):
         assert word in str(error.value)
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    whole = builtins.__import__
-
-    def without(name, *more, **given):
-        if name == "tokenizers":
-            raise ImportError(name)
-        return whole(name, *more, **given)
-
-    path = write(tmp_path / "vocab.txt", *VOCABULARY)
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(
-        InputError, match=r"the package tokenizers is missing; valid: pip install tokenizers \(it comes"
-    ):
-        WordPieces(path)

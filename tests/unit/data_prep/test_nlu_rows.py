@@ -130,22 +130,6 @@ def test_options_that_are_refused(call, message):
     assert message in str(error.value)
 
 
-def test_options_as_typed(tmp_path):
-    assert nlu_rows.parse_texts("1,2+3", ()) == (("1",), ("2", "3"))
-    assert nlu_rows.parse_texts("query,title+body", ("train",)) == (("query",), ("title", "body"))
-    assert nlu_rows.parse_header("all") == ("train", "valid", "test")
-    assert nlu_rows.parse_header("none") == ()
-    assert nlu_rows.parse_map("a=b,c=d=e") == {"a": "b", "c": "d=e"}
-    assert nlu_sources.parse_limits("5") == {"train": 5, "valid": 5, "test": 5}
-    assert nlu_sources.parse_limits("train=5") == {"train": 5, "valid": 0, "test": 0}
-    path = write(tmp_path / "x=y.tsv", "a")
-    items = [f"test.de={path}", f"train.zh-Hant={path}"]
-    assert nlu_sources.parse_sources(items, {"train": 0, "test": 4}) == [
-        Source("train", "zh-Hant", path, 0),
-        Source("test", "de", path, 4),
-    ]
-
-
 # ---- Tagged sentences. ----
 
 

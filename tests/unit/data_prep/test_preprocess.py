@@ -108,15 +108,3 @@ def test_the_lock_is_the_scripts_and_its_childrens(work, repo_root, survivor):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(first.pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "--model: missing; valid: --model or --codes"),
-        (("--codes", "codes", "--model", "codes"), "--codes codes: given together with --model; valid: one of them"),
-        (("--codes", "none"), "none: no such file; --codes comes from: python -m data_prep.bpe learn"),
-    ],
-)
-def test_one_of_model_and_codes(work, repo_root, options, message):
-    assert message in preprocess(repo_root, work, *options, status=2)

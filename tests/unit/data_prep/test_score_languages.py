@@ -52,17 +52,6 @@ def test_scores_are_sacrebleus_and_trained_languages_stand_first(files, tmp_path
     assert any(line.startswith("chrF: nrefs:1|") for line in lines)
 
 
-def test_the_tokenizer_and_the_metrics_of_the_command(files, tmp_path):
-    options = ["--reference", files["ref"], "--metrics", "bleu,ter", "--tokenize", "char"]
-    score_languages.main([*systems(files), *options, "--json", str(tmp_path / "scores.json")])
-    found: Dict[str, Any] = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    rows = {row["language"]: row for row in found["languages"]}
-    for name, row in rows.items():
-        assert row["bleu"] == pytest.approx(BLEU(tokenize="char").corpus_score(OUTPUTS[name], [REFERENCE]).score)
-        assert "ter" in row and "chrf" not in row and row["trained"] is False
-    assert set(found["means"]) == {"zero-shot"}, "no language was named as trained"
-
-
 def test_a_language_may_have_a_reference_of_its_own(files, tmp_path):
     own = write(tmp_path / "own", OUTPUTS["vi"])
     references = score_languages.read_references([files["ref"], f"vi={own}"])

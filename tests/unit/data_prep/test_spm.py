@@ -82,11 +82,6 @@ def test_text_survives_the_way_there_and_back(trained, tmp_path, model_type):
     assert counts["longest"] == max(len(line.split()) for line in encoded)
 
 
-def test_pieces_of_another_model_decode_as_in_fairseq(trained):
-    model = pieces.load_model(trained / "text.model")
-    assert pieces.decode_line(model, "\u2581unknown \u2581wo rds") == "unknown words"
-
-
 def test_dictionary_of_an_existing_model(trained, tmp_path):
     """With other special ids, a control symbol and byte pieces: only what fairseq does not add itself is listed."""
     writer = io.BytesIO()

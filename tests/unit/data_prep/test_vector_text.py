@@ -24,12 +24,6 @@ def test_there_and_back_and_as_gensim_reads_it(tmp_path):
     assert found.rows()["w7"] == 7
 
 
-def test_the_first_words_alone(tmp_path):
-    write_vectors([tmp_path / "v"], "--output", [vectors("w", 30)])
-    assert read_vectors(tmp_path / "v", "--source", 4).words == ["w0", "w1", "w2", "w3"]
-    assert len(read_vectors(tmp_path / "v", "--source", 400).words) == 30
-
-
 def test_blanks_in_words_and_repeated_words(tmp_path, capsys):
     path = write(tmp_path / "v", "4 2", "New York 1 2 ", "a 3 4", "a 5 6", "b\u00a0c 7 8")
     found = read_vectors(path, "--source")

@@ -31,15 +31,6 @@ def test_the_same_seed_gives_the_same_bytes(text, tmp_path):
     assert not np.array_equal(found[0].vectors, found[2].vectors)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"dim": 6}, {"window": 5}, {"negative": 4}, {"epochs": 3}, {"min_count": 1}, {"method": "cbow"}, {"seed": 9}],
-)
-def test_each_option_changes_the_vectors(text, change):
-    before, after = (train_vectors(text, VectorOptions(**{**SMALL, **more})) for more in ({}, change))
-    assert before.vectors.shape != after.vectors.shape or not np.array_equal(before.vectors, after.vectors)
-
-
 @pytest.mark.parametrize(("method", "sg"), [("skipgram", 1), ("cbow", 0)])
 def test_vectors_are_gensims(text, method, sg):
     from gensim.models import Word2Vec
@@ -62,16 +53,6 @@ def test_the_command_line(text, tmp_path, capsys):
     assert manifest["counts"] == {"words": 6, "dim": 8}
 
 
-def test_the_words_are_not_overwritten(text, tmp_path):
-    before = text.read_bytes()
-    named = tmp_path / "v.json"
-    named.write_bytes(before)
-    for source, output, what in ((text, text, "--output"), (named, tmp_path / "v", "manifest of --output")):
-        with pytest.raises(InputError, match=f"{what} .*: is the file of --input too"):
-            word_vectors.write_word_vectors(source, output, VectorOptions(**SMALL))
-        assert source.read_bytes() == before
-
-
 def test_a_kill_leaves_no_manifest_of_other_vectors(text, tmp_path, monkeypatch):
     word_vectors.write_word_vectors(text, tmp_path / "v", VectorOptions(**SMALL))
 
@@ -82,12 +63,6 @@ def test_a_kill_leaves_no_manifest_of_other_vectors(text, tmp_path, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         word_vectors.write_word_vectors(text, tmp_path / "v", VectorOptions(**SMALL))
     assert not (tmp_path / "v.json").exists()
-
-
-def test_gensim_is_quiet(text, caplog):
-    caplog.set_level("DEBUG")
-    train_vectors(text, VectorOptions(**SMALL))
-    assert [record for record in caplog.records if record.name.startswith("gensim")] == []
 
 
 def test_nothing_to_learn(tmp_path):

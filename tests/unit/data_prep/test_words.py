@@ -23,26 +23,11 @@ def test_words_are_runs_of_letters_marks_and_digits(tmp_path):
     assert run(tmp_path, "The DOG", cased=True) == ["The DOG"]
 
 
-def test_counts_and_manifest(tmp_path):
-    write(tmp_path / "in", "a b a", "", "c")
-    counts = words.write_words([tmp_path / "in"], [tmp_path / "out"])[str(tmp_path / "out")]
-    assert counts == {"lines": 3, "words": 4, "distinct": 3}
-    manifest = read_json(tmp_path / "out.json")
-    assert manifest["counts"] == counts
-    assert manifest["outputs"][0]["sha256"] == sha256(tmp_path / "out")
-
-
 @pytest.mark.parametrize("line", ["我喜欢苹果。", "私は学生です", "ฉันชอบกินข้าว"])
 def test_a_script_without_spaces_needs_a_segmenter(tmp_path, line):
     with pytest.raises(InputError, match="script without spaces.*--segmenter is not given; valid: character, spaces"):
         run(tmp_path, "ok " * 2, line)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
-
-
-def test_a_few_such_letters_need_none(tmp_path):
-    assert run(tmp_path, "the sign 中 means middle") == ["the sign 中 means middle"]
-    assert words.spaceless_share("中a") == 0.5
-    assert words.spaceless_share("1 2") == words.spaceless_share("two words") == 0.0
 
 
 def test_the_whole_text_is_looked_at(tmp_path):
