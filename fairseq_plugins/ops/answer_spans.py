@@ -35,14 +35,9 @@ def span_losses(logits: Tensor, outside: Tensor, targets: Tensor) -> Tensor:
 
 
 def best_spans(logits: Tensor, outside: Tensor, longest: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """The span of each row with the best sum of start and end logit: score, first and last position, (R,) each.
+    """The span of each row with the best sum of start and end logit (R, S, 2): score, first and last position, (R,) each.
 
-    The score is -inf where all positions are outside. Memory: R x S x ``longest`` numbers.
-
-    Args:
-        logits: (R, S, 2) of start and end.
-        outside: (R, S) bool, True = no span may be here.
-        longest: positions of a span, at most; at least 1.
+    The score is -inf where all positions are ``outside`` (R, S). Memory: R x S x ``longest`` (positions of a span, at least 1).
     """
     begins, ends = _masked(logits, outside).unbind(-1)
     reach = min(longest, logits.size(1))
@@ -53,13 +48,7 @@ def best_spans(logits: Tensor, outside: Tensor, longest: int) -> Tuple[Tensor, T
 
 
 def best_rows(scores: Tensor, group: Tensor, groups: int) -> Tensor:
-    """The row of each group with the highest score, the first of equal ones; (groups,) int64.
-
-    Args:
-        scores: (R,).
-        group: (R,) int64, each row's group.
-        groups: their number; each has at least one row.
-    """
+    """(groups,) int64: the row of each group with the highest of ``scores`` (R,), the first of equal ones; each group has a row."""
     best = scores.new_full((groups,), float("-inf")).scatter_reduce(0, group, scores, "amax")
     rows = torch.arange(len(scores), device=scores.device)
     found = torch.where(scores == best[group], rows, len(scores))

@@ -46,11 +46,7 @@ def hsic_from_sums(count: int, cross: float, trace_x: float, trace_y: float, nor
     1ᵀK̃1 = -tr K, (K̃1)_i = -K_ii, and the three terms of HSIC_1 are tr(K̃L̃) = cross - norms, 1ᵀK̃1 1ᵀL̃1 = tr K tr L and
     1ᵀK̃L̃1 = norms. HSIC_1 does not change when a side is shifted, so centring is no approximation.
 
-    Args:
-        count: N, at least 4.
-        cross: ‖XᵀY‖² (Frobenius), which is tr(KL).
-        trace_x, trace_y: Σ ‖x_i‖² and Σ ‖y_i‖².
-        norms: Σ ‖x_i‖² ‖y_i‖².
+    Of N = ``count``, at least 4: ``cross`` is ‖XᵀY‖² = tr(KL), the traces Σ ‖x_i‖² and Σ ‖y_i‖², ``norms`` Σ ‖x_i‖² ‖y_i‖².
 
     Source: Song et al. 2012 (HSIC_1); Nguyen et al. 2021, section 3.
     """
@@ -131,11 +127,7 @@ def cka_of_pairs(
         pairs: indices of the two sides; what a side has with itself is computed once and kept while pairs need it.
         permutations: of the rows of the second side, drawn once for all pairs; each costs one more product per pair.
         names: of the matrices, for messages.
-        device: where to compute; where the matrices are when None.
         space: ``features`` (products of C x D) or ``sentences`` (Gram matrices of N x N); None takes the cheaper one.
-
-    Raises:
-        ValueError: different numbers of rows, fewer than 4 rows, a side whose rows are all equal, an option out of range.
 
     Source: Kornblith et al. 2019, section 3; Nguyen et al. 2021, section 3; Song et al. 2012.
     """

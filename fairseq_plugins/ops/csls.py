@@ -34,12 +34,8 @@ class Certainty(NamedTuple):
 class Csls:
     """CSLS of all pairs: twice the cosine, less the mean cosines of both words with their nearest words of the other side.
 
-    Args:
-        x: (M, C) floating-point, rows of length 1.
-        y: (N, C), rows of length 1.
-        neighbours: nearest words whose mean is taken; the size of the smaller side, if that is less.
-        block: words of each side that are compared at a time; memory grows with its square.
-        workspace: memory of an earlier one, to use again.
+    The sides are (M, C) and (N, C), rows of length 1; the mean is taken over ``neighbours`` words, or the smaller side. For
+    ``block`` and ``workspace`` see :class:`Similarities`.
 
     Source: Conneau et al. 2018, section 2.3, CSLS(Wx, y) = 2 cos(Wx, y) - r_T(Wx) - r_S(y).
     """
@@ -73,9 +69,8 @@ class Csls:
     def partners(self, ranks: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
         """One partner of each word of both sides; (M,) and (N,) int64.
 
-        Args:
-            ranks: (M,) and (N,) int64: which one by rank, from 0; the last one where a side has not so many. Fast where
-                neighbouring words have similar ranks. None: the best.
+        ``ranks``, (M,) and (N,) int64, say which one, from 0; the last one where a side has not so many. Fast where neighbouring
+        words have similar ranks. None: the best.
         """
         if ranks is None:
             forward, backward = self.ranked(1)

@@ -36,14 +36,7 @@ class BestPath(NamedTuple):
 
 
 def alignable(targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Tensor:
-    """Which targets CTC can emit: T >= S + adjacent repeats, and no blank among the labels; (B,) bool.
-
-    Args:
-        targets: (B, S) int64, right-padded.
-        input_lengths: (B,) int64, slots.
-        target_lengths: (B,) int64, labels.
-        blank: id of the blank.
-    """
+    """(B,) bool: which ``targets`` (B, S), right-padded, CTC can emit: T >= S + adjacent repeats, and no blank among the labels."""
     inside = ~lengths_to_padding_mask(target_lengths, targets.size(1))
     repeats = ((targets[:, 1:] == targets[:, :-1]) & inside[:, 1:]).sum(dim=1)
     has_blank = ((targets == blank) & inside).any(dim=1)
@@ -65,7 +58,7 @@ def linear_best_path(
     blank: int,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
 ) -> BestPath:
-    """The best token of every slot of ``linear(hidden, weight, bias)``; arguments as of :func:`linear_ctc_with_best`."""
+    """The best token of every slot of ``linear(hidden, weight, bias)``, in chunks of the vocabulary."""
     inside = ~lengths_to_padding_mask(lengths, hidden.size(1))
     scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, blank=blank)
     return _best_path(scan, inside, blank)
@@ -82,25 +75,20 @@ def linear_ctc_with_best(
     chunk_size: int = DEFAULT_CHUNK_SIZE,
     want_best: bool = True,
 ) -> Tuple[Tensor, Optional[BestPath]]:
-    """CTC loss of ``linear(hidden, weight, bias)`` per sentence; (B,) nats, float32 (float64 for float64 input).
+    """CTC loss of ``linear(hidden, weight, bias)`` per sentence, (B,) nats in float32 or float64, and the best path.
 
     Same value and gradient as ``ctc_loss(log_softmax(linear(hidden, weight, bias)))``. Weight and bias may be frozen (then no
     gradient is computed for them) or trained. A target that cannot be aligned (see :func:`alignable`) has loss and gradient 0.
+    The best path comes from the same pass over the vocabulary; None unless ``want_best``.
 
     Args:
         hidden: (B, T, C); half precision is accumulated in float32, but the gradient keeps the rounding of half-precision
             probabilities (about 0.4 % of a weight row), which is noise once a slot is all but certain.
-        weight: (V, C).
-        bias: (V,) or None.
+        weight, bias: (V, C), and (V,) or None.
         targets: (B, S) int64, right-padded with anything.
-        input_lengths: (B,) int64, slots.
-        target_lengths: (B,) int64, labels.
-        blank: id of the blank.
+        input_lengths, target_lengths: (B,) int64, slots and labels.
+        blank: a row of the projection.
         chunk_size: vocabulary rows per chunk.
-        want_best: also return the best path, from the same pass over the vocabulary; else None.
-
-    Raises:
-        ValueError: the blank is no row of the projection, or chunk_size < 1.
 
     Source: Graves et al. 2006, equations 14 to 16; used in SGA section 4.3 and 4.4.
     """
@@ -128,8 +116,7 @@ def _best_path(scan: Any, inside: Tensor, blank: int) -> BestPath:
 def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple[Tensor, Tensor]:
     """The alphabet of each sentence: column 0 is the blank, column j its label j.
 
-    Returns the vocabulary id of each column (B, 1 + S), and the column of each label (B, S); a label that occurs again points to
-    its first column.
+    Returns the id of each column (B, 1 + S) and the first column that has the id of each label (B, S).
     """
     if targets.size(1) == 0:  # the reductions below need at least one label
         targets = targets.new_full((targets.size(0), 1), blank)

@@ -42,7 +42,7 @@ class _Prefixes(NamedTuple):
 def prefix_beam_search(
     log_probs: Tensor, tokens: Tensor, blank_log_probs: Tensor, lengths: Tensor, size: int, blank: int
 ) -> Outputs:
-    """Search among the K tokens per slot that are given.
+    """Search among the K tokens per slot that are given, and keep ``size`` prefixes after each slot.
 
     The scores sum over the alignments that use the candidates alone and whose prefixes stayed in the beam: lower bounds, exact
     when nothing was left out.
@@ -52,8 +52,6 @@ def prefix_beam_search(
         tokens: (B, T, K) int64, the candidates; different ones in a slot, none of them the blank.
         blank_log_probs: (B, T) float.
         lengths: (B,) int64, slots.
-        size: N >= 1, prefixes that are kept after each slot.
-        blank: what fills the rows of the result.
     """
     batch, slots, _ = log_probs.shape
     # Before the first slot: the empty prefix with probability one, as if a blank stood before it.
@@ -108,12 +106,8 @@ def _step(beam: _Prefixes, log_probs: Tensor, tokens: Tensor, blank_log_probs: T
 def _merge(beam: _Prefixes, grown: Tensor, repeats: Tensor) -> Tuple[Tensor, Tensor]:
     """Find prefixes that grow into another one of the beam.
 
-    Args:
-        grown: (B, N, K), score of each prefix with each candidate behind it.
-        repeats: (B, N, K) bool, the candidate is the prefix's last label.
-
-    Returns:
-        ``grown`` without those; what each prefix of the beam gains from them, (B, N).
+    ``grown`` (B, N, K) is the score of each prefix with each candidate behind it, ``repeats`` (B, N, K) whether that is its last
+    label. Returns ``grown`` without those, and what each prefix of the beam gains from them, (B, N).
     """
     size = beam.lengths.size(1)
     behind = torch.arange(beam.labels.size(2), device=grown.device) >= (beam.lengths - 1)[:, :, None]
@@ -139,19 +133,15 @@ def linear_prefix_beam(
     chunk_size: int = DEFAULT_CHUNK_SIZE,
     excluded: Iterable[int] = (),
 ) -> Outputs:
-    """The likeliest outputs of ``linear(hidden, weight, bias)``, in chunks of the vocabulary.
+    """The ``size`` likeliest outputs of ``linear(hidden, weight, bias)``, in chunks of the vocabulary.
 
     The search sees the ``candidates`` likeliest tokens of each slot; what it found is then scored over all alignments, so that
     the scores are those of the whole distribution and comparable with the loss.
 
     Args:
         hidden: (B, T, C); half precision is projected in float32.
-        weight: (V, C).
-        bias: (V,) or None.
+        weight, bias: (V, C), and (V,) or None.
         lengths: (B,) int64, slots.
-        blank: id of the blank.
-        size: N >= 1, the beam and the number of outputs.
-        candidates: tokens per slot beside the blank, at least 1.
         excluded: ids that no output holds, as ``</s>``; their probability is given to no other token.
     """
     if size < 1 or candidates < 1:
@@ -175,9 +165,9 @@ def _scatter(values: Tensor, inside: Tensor) -> Tensor:
 def _output_log_probs(
     hidden: Tensor, weight: Tensor, bias: Optional[Tensor], norms: Tensor, found: Outputs, lengths: Tensor, blank: int
 ) -> Tensor:
-    """Log-probability of each output over all its alignments, (B, N); only the rows of its labels are projected.
+    """Log-probability of each output over all its alignments, (B, N); ``norms`` (B, T) is the log-sum-exp of each slot.
 
-    ``norms`` is the log-sum-exp of each slot, (B, T).
+    Only the rows of its labels are projected.
     """
     scores = []
     for labels, label_lengths in zip(found.labels.unbind(1), found.lengths.unbind(1)):

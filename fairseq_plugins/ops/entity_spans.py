@@ -92,12 +92,9 @@ def span_ends(prefixes: Tensor, types: Tensor, first: Tensor) -> Tensor:
 
 
 def span_counts(scheme: TagScheme, predicted: Tensor, gold: Tensor, first: Tensor) -> SpanCounts:
-    """Count spans and those that agree.
+    """Count spans and those that agree, of classes (N,) int64; ``first`` (N,) is True at the first word of each sequence.
 
-    Args:
-        predicted, gold: (N,) int64 classes, -1 = a tag that is not in the label set. As gold it makes spans of a type of its own,
-            which no prediction has: they are never found.
-        first: (N,) bool, True at the first word of each sequence.
+    Class -1 is a tag that is not in the label set: as gold it makes spans of a type of its own, which no prediction has.
     """
     prefixes, types = (table.to(gold.device) for table in scheme[:2])
     ends, own_types = span_ends(prefixes[predicted], types[predicted], first), types[predicted]

@@ -84,17 +84,9 @@ def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
 
     oneDNN brings a plain matrix into that layout at each product: with 12 to 50 tokens about a quarter of the time.
     A weight that is changed in place or moved afterwards is multiplied as it is then: its copy is not used any more. What writes
-    through ``weight.data``, as fairseq's optimizers do, is not noticed: not for weights in training.
-
-    Args:
-        weight: (V, C), on the CPU, float32, rows contiguous; one below :data:`MIN_WEIGHTS` is left as it is.
-        chunk_size: rows per part, for :func:`linear_rows` from multiples of it to the next; all in one when None.
-
-    Returns:
-        Bytes of the copy: 0 where there is one already, or none is made.
-
-    Raises:
-        ValueError: a weight elsewhere or of another type, or a torch that cannot do it.
+    through ``weight.data``, as fairseq's optimizers do, is not noticed: not for weights in training. A weight below
+    :data:`MIN_WEIGHTS` is left as it is. ``chunk_size`` has the rows per part, for :func:`linear_rows` from multiples of it to the
+    next; all in one when None. Returns the bytes of the copy: 0 where there is one already, or none is made.
     """
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or not weight.is_contiguous():
         rows = "" if weight.is_contiguous() else ", rows not contiguous"

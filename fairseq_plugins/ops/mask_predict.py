@@ -21,14 +21,8 @@ class MaskedTargets(NamedTuple):
 def draw_masks(lengths: Tensor, size: int) -> Tensor:
     """Mask a random part of each row: the number of tokens is uniform over 1 .. N, and so is the choice of them.
 
-    Randomness comes from torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same masks.
-
-    Args:
-        lengths: (B,) int64, tokens a row holds, N; a row without tokens has no mask.
-        size: number of columns T.
-
-    Returns:
-        (B, T) bool, True = masked.
+    ``lengths`` (B,) int64 are the N; a row without tokens has no mask. (B, ``size``) bool, True = masked. Randomness comes from
+    torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same masks.
 
     Source: Ghazvininejad et al. 2019 (CMLM), section 2.2; SGA section 4.3.
     """
@@ -51,15 +45,9 @@ def draw_masks_by_ratio(lengths: Tensor, size: int, least: float) -> Tensor:
 
 
 def lowest_scores(scores: Tensor, counts: Tensor, lengths: Tensor) -> Tensor:
-    """The ``counts`` tokens of each row with the lowest scores; of equal ones, those to the left.
+    """(B, T) bool, True: the ``counts`` (B,) tokens of each row with the lowest scores (B, T); of equal ones, those to the left.
 
-    Args:
-        scores: (B, T) float.
-        counts: (B,) int64, at most ``lengths``.
-        lengths: (B,) int64, tokens a row holds; what lies behind is never chosen.
-
-    Returns:
-        (B, T) bool, True = chosen.
+    What lies behind ``lengths`` (B,) is never chosen.
     """
     scores = scores.masked_fill(lengths_to_padding_mask(lengths, scores.size(1)), float("inf"))
     order = scores.argsort(dim=1, stable=True)  # place -> column

@@ -51,13 +51,10 @@ class Workspace:
 
 
 class Similarities:
-    """Cosines of two sides, block by block, as often as they are asked for; a single block is computed once and kept.
+    """Cosines of two sides (M, C) and (N, C), rows of length 1, block by block, as often as they are asked for.
 
-    Args:
-        x: (M, C) rows of length 1.
-        y: (N, C) rows of length 1.
-        block: rows of each side that are compared at a time; memory grows with its square.
-        workspace: where a single block lies, so that the next one takes its place; default: of its own.
+    A single block is computed once and kept, in ``workspace`` where one is given, so that the next one takes its place. Memory
+    grows with the square of ``block``, the rows of each side that are compared at a time.
     """
 
     def __init__(self, x: Tensor, y: Tensor, block: int = BLOCK, workspace: Optional[Workspace] = None):
@@ -88,11 +85,7 @@ def row_chunks(matrix: Tensor) -> Iterator[Tuple[slice, Tensor]]:
 
 
 def nearest_similarities(similarities: Similarities, neighbours: int) -> Tuple[Tensor, Tensor]:
-    """The ``neighbours`` largest cosines of each row (M, K) and of each column (N, K), the largest first.
-
-    Raises:
-        ValueError: K not in 1 to the smaller of M and N.
-    """
+    """The ``neighbours`` largest cosines of each row (M, K) and of each column (N, K), the largest first."""
     x, y = similarities.x, similarities.y
     most = min(len(x), len(y))
     if not 1 <= neighbours <= most:
@@ -107,20 +100,11 @@ def nearest_similarities(similarities: Similarities, neighbours: int) -> Tuple[T
 
 
 def best_matches(x: Tensor, y: Tensor, score: str = MARGIN, neighbours: int = 4, block: int = BLOCK) -> Matches:
-    """The best partner of every sentence, among all sentences of the other side.
+    """The best partner of every sentence, among all sentences of the other side: vectors (M, C) and (N, C).
 
-    ``margin`` divides the cosine by the mean of two means: that of the first sentence with its K nearest of the other side, and
-    that of the second sentence with its K nearest. All pairs are scored, not only those of nearest neighbours by cosine, as some
-    programs do.
-
-    Args:
-        x, y: (M, C) and (N, C) floating-point.
-        score: ``cosine`` or ``margin``.
-        neighbours: K of ``margin``.
-        block: sentences of each side that are compared at a time; memory grows with its square.
-
-    Raises:
-        ValueError: an option out of range; a mean that is not positive, by which no margin can be taken.
+    ``margin`` divides the cosine by the mean of two means: that of the first sentence with its ``neighbours`` nearest of the other
+    side, and that of the second sentence with its own. All pairs are scored, not only those of nearest neighbours by cosine, as
+    some programs do. Memory grows with the square of ``block``.
 
     Source: Artetxe and Schwenk 2019, section 3.1 and equation 2 (ratio).
     """

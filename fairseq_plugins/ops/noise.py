@@ -40,18 +40,11 @@ def parse_noise_mix(text: str) -> Dict[str, float]:
 def corrupt_slots(
     tokens: Tensor, lengths: Tensor, ratio: float, mix: Dict[str, float], alphabet: SlotAlphabet
 ) -> Tensor:
-    """Disturb up to ``ratio`` of the slots of each row; the length stays.
+    """Disturb up to ``ratio``, in [0, 1], of the slots of each row of ``tokens`` (B, T); the length stays, padding too.
 
     Each sentence draws its own ratio from U(0, ``ratio``); each slot is then disturbed with that probability, so that the cap
-    holds in expectation, not for every short row. Randomness comes from torch's global generator, which fairseq seeds with
-    (seed, update): a resumed run draws the same noise.
-
-    Args:
-        tokens: (B, T) int64.
-        lengths: (B,) int64, slots a row holds; padding is never touched.
-        ratio: largest share of disturbed slots, in [0, 1].
-        mix: shares of the kinds of noise, see :func:`parse_noise_mix`.
-        alphabet: ids that noise may write.
+    holds in expectation, not for every short row. ``mix`` has the shares of the kinds, see :func:`parse_noise_mix`. Randomness
+    comes from torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same noise.
 
     Source: SGA section 4.4 (deletion, repetition); the mix of blank, random and same-sentence tokens is the authors' code's.
     """

@@ -14,17 +14,11 @@ def check_span_options(ratio: float, mean_span: float, ratio_option: str = "--ma
 
 
 def count_spans(lengths: Any, ratio: float, mean_span: float) -> Tuple[np.ndarray, np.ndarray]:
-    """How many tokens and spans of a text are corrupted: a function of its length alone, as in T5.
+    """How many tokens and spans of texts (lengths () or (N,) int, at least 2) are corrupted: a function of the length, as in T5.
 
-    Args:
-        lengths: () or (N,) int, tokens that may be corrupted; at least 2.
-        ratio: share of tokens corrupted, in (0, 1).
-        mean_span: mean length of a span in tokens, at least 1.
-
-    Returns:
-        Noise tokens, round(ratio · length) and at least 1 and at most length − 1; and spans, round(noise / mean_span), at least 1
-        and at most as many as have a token each and one kept token between two of them. Halves are rounded to the even number.
-        Neither ever falls as the length grows.
+    Noise tokens, round(ratio · length) and at least 1 and at most length − 1; and spans, round(noise / mean_span), at least 1
+    and at most as many as have a token each and one kept token between two of them. Halves are rounded to the even number.
+    Neither ever falls as the length grows.
 
     Source: Raffel et al. 2020, section 3.1.4; DeltaLM section 2.3 (ratio 0.15 and 0.5, mean 3).
     """
@@ -39,7 +33,6 @@ def most_spans(length: int, ratio: float, mean_span: float, separators: int) -> 
 
     Args:
         length: tokens of the longest text, separators counted, its last ``</s>`` not.
-        ratio, mean_span: see :func:`count_spans`.
         separators: tokens among them that may be separators, at most; a separator is never corrupted.
     """
     cuts = np.arange(max(min(separators, length - 2), 0) + 1)
@@ -78,14 +71,12 @@ def corrupt_spans(
 
     ``a b c d e f`` with ``b c`` and ``e`` corrupted gives the source ``a <0> d <1> f`` and the target ``<0> b c <1> e``. No
     sentinel follows the last span: the T5 paper closes the target with one more, its code does not, and DeltaLM's Figure 3 leaves
-    it open; ``</s>``, which the dataset appends, says the same.
+    it open; ``</s>``, which the dataset appends, says the same. Without ``target_sentinels`` the target is the corrupted tokens
+    alone (DeltaLM's mixing against accidental translation, section 3.3).
 
     Args:
-        tokens: (S,) int64.
-        mask: (S,) bool, True = corrupted; neighbouring tokens are one span.
+        tokens, mask: (S,) int64 and bool, True = corrupted; neighbouring tokens are one span.
         sentinels: ids of the sentinels, in order of use; as many as spans, at least.
-        target_sentinels: write the sentinels into the target; without them it is the corrupted tokens alone (DeltaLM's mixing
-            against accidental translation, section 3.3).
     """
     first = mask.copy()
     first[1:] &= ~mask[:-1]

@@ -54,12 +54,9 @@ def linear_token_losses(
     float64 input). :func:`label_smoothed` puts them together.
 
     Args:
-        hidden: (..., C).
-        weight: (V, C), frozen or trained.
-        bias: (V,) or None.
-        target: (...) int64.
+        hidden, target: (..., C) floating-point and (...) int64.
+        weight, bias: (V, C), and (V,) or None, frozen or trained.
         label_smoothing: epsilon in [0, 1); when 0 the smooth term is not computed.
-        chunk_size: tokens projected at a time.
         ignore_index: target that counts nothing; none when None.
         want_best: also return the most probable token.
     """

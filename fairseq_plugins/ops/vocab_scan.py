@@ -56,18 +56,15 @@ def half_shares(share: Tensor, mass: Tensor, dtype: torch.dtype) -> Tuple[Tensor
 
 
 def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
-    """Logits of vocabulary rows ``start`` to ``end``, (N, end - start), in the accumulation dtype."""
+    """Logits (N, end - start) of some vocabulary rows, in the accumulation dtype."""
     logits = linear_rows(hidden, weight, bias, start, end)
     return logits.to(accumulation_dtype(hidden.dtype))
 
 
 def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Logits of some vocabulary rows, multiplied and summed in the accumulation dtype: nothing is rounded to half precision.
+    """Logits (..., N, U) of some rows (..., U, C) of the projection, multiplied and summed in the accumulation dtype.
 
-    Args:
-        hidden: (..., N, C).
-        rows: (..., U, C), of the projection.
-        bias: (U,) or (..., 1, U), of the same rows, or None.
+    Nothing is rounded to half precision. The bias is (U,) or (..., 1, U), of the same rows, or None.
     """
     dtype = accumulation_dtype(hidden.dtype)
     if rows.dim() == 2 and (bias is None or bias.dim() == 1):
@@ -98,14 +95,11 @@ def scan_vocabulary(
     blank: Optional[int] = None,
     pick: Optional[Tensor] = None,
 ) -> VocabScan:
-    """Scan ``linear(hidden, weight, bias)`` once.
+    """Scan ``linear(hidden, weight, bias)`` once, of hidden (N, C), weight (V, C), bias (V,) or None.
 
     The running maximum rescales what was summed before, as in the online softmax (Milakov and Gimelshein 2018).
 
     Args:
-        hidden: (N, C).
-        weight: (V, C).
-        bias: (V,) or None.
         chunk_size: vocabulary rows per chunk.
         expected: also return the expected output row.
         blank: also return the blank's logit and the best other token.
@@ -135,14 +129,8 @@ def scan_top(
 ) -> TopScan:
     """The likeliest tokens of every slot of ``linear(hidden, weight, bias)``, by the probabilities of the whole vocabulary.
 
-    Args:
-        hidden: (N, C).
-        weight: (V, C).
-        bias: (V,) or None.
-        count: tokens per slot, at least 1; fewer where the vocabulary has no more.
-        blank: id of the blank, which is never among them.
-        chunk_size: vocabulary rows per chunk.
-        excluded: ids that are never among them either.
+    ``count`` tokens per slot, or as many as there are, and never the blank or one of ``excluded``; hidden (N, C), weight (V, C),
+    bias (V,) or None.
     """
     check_chunk_size(chunk_size)
     barred = {blank, *excluded}

@@ -37,10 +37,7 @@ def span_distribution(mean: float) -> np.ndarray:
 def budgets(words: np.ndarray, covered: np.ndarray, ratio: float, chance: np.ndarray) -> np.ndarray:
     """How many of ``words`` (B,) are replaced: ``ratio * words``, up or down to a whole number such that its mean is that.
 
-    Args:
-        covered: (B,) int, words that have an entry: no more are replaced.
-        ratio: in (0, 1].
-        chance: (B,) float64, uniform in [0, 1).
+    No more than ``covered`` (B,), those that have an entry; ``chance`` (B,) is uniform in [0, 1).
     """
     # Rounded, so that 0.35 * 20 is 7 and not a little more or less.
     return np.minimum(np.floor(np.round(ratio * words, 9) + chance).astype(np.int64), covered)

@@ -16,20 +16,12 @@ class Meteor(WordMetric):
     P = m / h, R = m / r, Fmean = P R / (alpha P + (1 - alpha) R), score = Fmean (1 - gamma (ch / m) ** beta). The corpus score
     is that of the summed m, ch, h, r, as METEOR's own program computes it, not the mean of sentence scores. The defaults
     are the parameters of 2005, which were not tuned to a language. Two words match if they are equal, or with ``prefix``
-    if their first letters are; both kinds weigh 1.
+    if so many first letters are; both kinds weigh 1. ``beam`` is that of :func:`.chunks.align`.
 
     Differs from the published programs: no synonyms, no paraphrases, no function words, no Snowball stemmer (a prefix
     stands for the stem in every language), punctuation is dropped, and one search over all matches minimises the
     chunks where the program of 2005 counted crossings, matcher by matcher. A sentence that equals its reference scores
     1 - gamma / m ** beta, as in the paper, not 1.
-
-    Args:
-        prefix: letters that make the stem of a longer word; None compares whole words.
-        alpha: weight of recall in Fmean, 0 to 1.
-        beta: exponent of the penalty, 0 or more.
-        gamma: largest penalty, 0 to 1.
-        beam: see :func:`.chunks.align`.
-        tokens, lower: see :func:`.words.words`.
 
     Source: Banerjee and Lavie 2005, section 2.2; parameters: Lavie and Agarwal 2007, section 2.
     """

@@ -70,20 +70,15 @@ class WordMetric(Metric):
     def _check_corpus_score_args(self, hyps: Sequence[str], refs: Optional[Sequence[Sequence[str]]]) -> None:
         if not hyps:
             raise ValueError(f"{type(self).__name__}: no sentence to score; valid: at least one")
-        self._check_counts(hyps, refs)
         super()._check_corpus_score_args(hyps, refs)
-
-    def _check_counts(self, hyps: Sequence[str], refs: Optional[Sequence[Sequence[str]]]) -> None:
-        """sacreBLEU would drop what has no counterpart without a word."""
-        for number, lines in enumerate(refs or (), start=1):
-            if len(lines) != len(hyps):
-                raise ValueError(
-                    f"{type(self).__name__}: {len(hyps)} hypotheses, but {len(lines)} lines in reference {number}; "
-                    "valid: one hypothesis for each line"
-                )
 
     def _extract_corpus_statistics(
         self, hypotheses: Sequence[str], references: Optional[Sequence[Sequence[str]]]
     ) -> List[List[Any]]:
-        self._check_counts(hypotheses, references)
+        for number, lines in enumerate(references or (), start=1):
+            if len(lines) != len(hypotheses):  # sacreBLEU would drop what has no counterpart without a word
+                raise ValueError(
+                    f"{type(self).__name__}: {len(hypotheses)} hypotheses, but {len(lines)} lines in reference {number}; "
+                    "valid: one hypothesis for each line"
+                )
         return super()._extract_corpus_statistics(hypotheses, references)

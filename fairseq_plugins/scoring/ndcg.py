@@ -6,18 +6,11 @@ import numpy as np
 
 
 def ndcg(scores: Any, grades: Any, k: Optional[int] = None) -> Optional[float]:
-    """Discounted cumulative gain of the documents in the order of their scores, divided by that of the best order.
+    """Discounted cumulative gain of the documents in the order of their scores, divided by that of the best order; in [0, 1].
 
-    A document of grade g at place i (from 1) gains (2^g − 1) / log2(i + 1). Documents of equal score share the mean gain of their
-    places, so that the result does not depend on the order in which they are given.
-
-    Args:
-        scores: (documents,) higher is better.
-        grades: (documents,) 0 or more.
-        k: places that count; None: all.
-
-    Returns:
-        A number in [0, 1]; None where no document has a grade above 0, since every order is as good.
+    A document of grade g, 0 or more, at place i (from 1) gains (2^g − 1) / log2(i + 1). Documents of equal score share the mean
+    gain of their places, so that the result does not depend on the order in which they are given. ``k`` places count; None: all.
+    None where no document has a grade above 0, since every order is as good.
 
     Source: Järvelin and Kekäläinen 2002; Burges et al. 2005 (the gain); McSherry and Najork 2008 (ties).
     """

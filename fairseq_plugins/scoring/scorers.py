@@ -1,7 +1,7 @@
 """The names that ``fairseq-generate --scoring`` takes: rouge, meteor_exact, meteor_stem."""
 
 from dataclasses import dataclass, field
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Sequence
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.scoring import BaseScorer, register_scorer
@@ -65,7 +65,9 @@ class MeteorExactScorer(WordScorer):
     """METEOR with exact matches alone. See :class:`.meteor.Meteor`."""
 
     def __init__(self, cfg: MeteorExactScorerConfig):
-        super().__init__(cfg, [_meteor(cfg)])
+        prefix = getattr(cfg, "meteor_prefix", None)
+        tokens = str(cfg.meteor_tokens)
+        super().__init__(cfg, [Meteor(prefix, cfg.meteor_alpha, cfg.meteor_beta, cfg.meteor_gamma, tokens=tokens)])
 
 
 @dataclass
@@ -76,12 +78,5 @@ class MeteorStemScorerConfig(MeteorExactScorerConfig):
 
 
 @register_scorer("meteor_stem", dataclass=MeteorStemScorerConfig)
-class MeteorStemScorer(WordScorer):
+class MeteorStemScorer(MeteorExactScorer):
     """METEOR where words also match that begin alike. See :class:`.meteor.Meteor`."""
-
-    def __init__(self, cfg: MeteorStemScorerConfig):
-        super().__init__(cfg, [_meteor(cfg, prefix=cfg.meteor_prefix)])
-
-
-def _meteor(cfg: MeteorExactScorerConfig, prefix: Optional[int] = None) -> Meteor:
-    return Meteor(prefix, cfg.meteor_alpha, cfg.meteor_beta, cfg.meteor_gamma, tokens=str(cfg.meteor_tokens))

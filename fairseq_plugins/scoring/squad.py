@@ -27,11 +27,9 @@ _ASCII_PUNCTUATION = frozenset(string.punctuation)
 def answer_words(text: str, language: Optional[str] = None) -> List[str]:
     """What is compared of an answer: lower case, without punctuation and articles, split at white space.
 
-    Args:
-        text: the answer.
-        language: None: SQuAD's definition: ASCII punctuation, English articles. A code, as zh: MLQA's: Unicode punctuation, that
-            language's articles, Chinese characters one by one. MLQA defines en, es, de, vi, ar, hi and zh (the last two without
-            articles); other languages are treated as Hindi, by white space and without articles.
+    Without ``language`` SQuAD's definition: ASCII punctuation, English articles. With a code, as zh, MLQA's: Unicode punctuation,
+    that language's articles, Chinese characters one by one. MLQA defines en, es, de, vi, ar, hi and zh (the last two without
+    articles); other languages are treated as Hindi, by white space and without articles.
     """
     text = text.lower()
     if language is None:
