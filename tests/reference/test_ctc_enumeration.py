@@ -103,12 +103,6 @@ def test_alignable_says_whether_any_alignment_exists():
         assert found.tolist() == [labels in emitted for labels in targets]
 
 
-def test_a_blank_among_the_labels_cannot_be_aligned():
-    targets = torch.tensor([[2, 0, 1], [2, 3, 0]])
-    lengths = torch.tensor([3, 2])
-    assert alignable(targets, torch.tensor([9, 9]), lengths, blank=0).tolist() == [False, True]
-
-
 @pytest.mark.parametrize("blank", [0, 2])
 def test_collapse_equals_the_definition_on_every_path(blank):
     """All 3^5 paths, each at every length from 0 to 5."""

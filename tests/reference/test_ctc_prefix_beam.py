@@ -131,21 +131,6 @@ def test_scores_of_the_projection_are_those_of_the_loss(chunk_size, bias, device
         assert len({labels for labels, _ in as_pairs(found, row)}) == 4
 
 
-def test_the_projection_finds_what_the_enumeration_finds(device):
-    generator = torch.Generator().manual_seed(8)
-    hidden = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64)
-    weight = 2 * torch.randn(4, 3, generator=generator, dtype=torch.float64)
-    lengths = torch.tensor([4, 3])
-    found = linear_prefix_beam(
-        hidden.to(device), weight.to(device), None, lengths.to(device), blank=0, size=130, candidates=99, chunk_size=2
-    )
-    for row, count in enumerate(lengths.tolist()):
-        expected = enumerated(F.linear(hidden[row, :count], weight).log_softmax(-1), 0)
-        pairs = as_pairs(found, row)
-        assert {labels for labels, _ in pairs} == set(expected)
-        assert dict(pairs) == {labels: pytest.approx(expected[labels], abs=1e-11) for labels in expected}
-
-
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_gives_the_probabilities_of_its_own_numbers(dtype, bias, device):

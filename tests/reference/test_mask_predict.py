@@ -43,28 +43,6 @@ def test_generation_equals_the_loop(iterations, length_beam, passes, upsample, l
         assert float(hypothesis["score"]) == pytest.approx(expected["score"], abs=1e-9)
 
 
-def test_the_comparison_sees_iterations_lengths_and_passes():
-    """Guards the test above: each of them changes some sentence."""
-    model = _model()
-    results = [
-        [row["tokens"].tolist() for row in _generated(model, *options)]
-        for options in ((1, 1, 0), (2, 1, 0), (4, 1, 0), (4, 3, 0), (4, 3, 1), (4, 3, 2))
-    ]
-    assert all(before != after for before, after in zip(results, results[1:]))
-    assert len({len(row) for row in results[0]}) > 1
-
-
-@pytest.mark.parametrize("length_from", ["mean", "bos"])
-def test_length_log_probabilities_equal_the_loop(length_from):
-    model = _model(length_from=length_from)
-    loops = MaskPredictLoops(model, builders.HEADS, 2, builders.PAD)
-    sources = builders.source_rows(SOURCES)
-    found = model.encode(builders.batch(sources, extra=2)["net_input"]["src_tokens"]).length_log_probs
-    assert found.shape == (len(SOURCES), 8)
-    for row, source in zip(found.tolist(), sources):
-        assert row == pytest.approx(loops.length_log_probs(source.tolist()), abs=1e-10)
-
-
 @pytest.mark.parametrize(
     ("smoothing", "all_positions", "length_from", "least"),
     [

@@ -5,7 +5,6 @@ Source: SGA section 3 (the frozen model is XLM-R); "logits equal" is what makes 
 
 import argparse
 import re
-from typing import Dict
 
 import pytest
 import torch
@@ -16,15 +15,7 @@ from fairseq_plugins.checkpoints import load, read_masked_lm, write_masked_lm
 from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
 from tests.unit.checkpoints.builders import old_state
 
-SIZES: Dict[str, int] = {
-    "vocab_size": 30,
-    "layers": 12,
-    "embed_dim": 16,
-    "ffn_dim": 24,
-    "heads": 4,
-    "max_positions": 20,
-    "padding_idx": 1,
-}
+SIZES = dict(vocab_size=30, layers=12, embed_dim=16, ffn_dim=24, heads=4, max_positions=20, padding_idx=1)
 TOLERANCE = 1e-5
 
 
@@ -106,18 +97,6 @@ def test_equals_stock_fairseq(tmp_path, model_class, left_pad):
     again = _randomise(_stock(model_class), seed=7)
     again.load_state_dict(old)  # stock fairseq reads the old layout written here: it is the true one
     torch.testing.assert_close(again(tokens)[0], expected)
-
-
-@pytest.mark.parametrize("parts", [("q_proj", "k_proj"), ("k_proj", "v_proj"), ("layers.1.", "layers.11.")])
-@torch.no_grad()
-def test_a_wrong_rename_is_seen(tmp_path, parts):
-    stock, tokens = _stock(XLMRModel), _tokens()
-    swapped = {
-        name.replace(parts[0], "#").replace(parts[1], parts[0]).replace("#", parts[1]): tensor
-        for name, tensor in stock.state_dict().items()
-    }
-    torch.save({"args": stock.args, "model": swapped}, tmp_path / "model.pt")
-    assert (_ours(tmp_path / "model.pt")(tokens) - stock(tokens)[0])[0].abs().max() > 100 * TOLERANCE
 
 
 @pytest.fixture

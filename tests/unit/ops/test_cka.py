@@ -110,24 +110,6 @@ def test_what_does_not_change_it(space, change):
 
 
 @pytest.mark.parametrize("space", cka.SPACES)
-def test_a_map_that_stretches_directions_does_change_it(space):
-    x, y = related()
-    stretched = x * torch.tensor([9.0, 1, 1, 1, 1, 1, 1], dtype=torch.float64)
-    assert abs(one(stretched, y, space).biased - one(x, y, space).biased) > 0.01
-
-
-@pytest.mark.parametrize("space", cka.SPACES)
-def test_the_order_of_the_rows_counts_only_where_the_sides_differ_in_it(space):
-    x, y = related()
-    order = torch.randperm(40, generator=torch.Generator().manual_seed(3))
-    before, both, single = one(x, y, space), one(x[order], y[order], space), one(x[order], y, space)
-    assert both.biased == pytest.approx(before.biased, **TIGHT)
-    assert both.unbiased == pytest.approx(before.unbiased, rel=1e-7)
-    assert before.unbiased > 0.5
-    assert abs(single.unbiased) < 0.2
-
-
-@pytest.mark.parametrize("space", cka.SPACES)
 def test_the_sides_are_symmetric_and_a_side_equals_itself(space):
     x, y = related()
     assert one(x, y, space)[:2] == pytest.approx(one(y, x, space)[:2], rel=1e-9)
@@ -143,14 +125,6 @@ def test_independent_sides_the_unbiased_one_is_about_0_the_biased_one_is_not():
     assert min(one_.biased for one_ in found) > 0.5
     assert float(unbiased.mean().abs()) < 3 * float(unbiased.std()) / 20**0.5
     assert float(unbiased.abs().max()) < 0.1
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_both_stay_in_their_range(seed):
-    for count in (4, 6, 30):
-        found = linear_cka(normal(count, 8, seed=seed), normal(count, 9, seed=seed + 50))
-        assert 0 <= found.biased <= 1
-        assert -1 <= found.unbiased <= 1
 
 
 def test_permutations_break_the_pairing_of_the_second_side():

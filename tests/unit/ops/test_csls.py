@@ -26,14 +26,6 @@ def test_scores_and_ranks_equal_the_formula(block, neighbours, device):
         assert side.scores.tolist() == [pytest.approx(sorted(row, reverse=True)[:4], abs=1e-12) for row in rows]
 
 
-def test_more_ranks_than_words_are_cut():
-    x, y = sides()
-    forward, backward = Csls(x, y, block=4).ranked(100)
-    assert forward.places.shape == (13, 9)
-    assert backward.places.shape == (9, 13)
-    assert all(sorted(row) == list(range(9)) for row in forward.places.tolist())
-
-
 @pytest.mark.parametrize("block", [1, 4, 100])
 def test_partners_are_the_best_or_those_of_the_rank(block):
     x, y = sides(seed=3)
@@ -80,11 +72,6 @@ def test_certainty():
     assert 0 < found.mutual < 1
     assert found.margin == pytest.approx(sum(gaps) / 22)
     assert found.objective == pytest.approx((sum(nearest) / 13 + sum(back) / 9) / 2)
-
-
-def test_the_same_words_are_mutual():
-    x, _ = sides()
-    assert Csls(x, x, 3).certainty().mutual == 1.0
 
 
 def test_a_workspace_is_used_again_and_does_no_harm():

@@ -68,42 +68,20 @@ def test_equals_f_linear(parts, asked, biased, shape):
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
 
 
-@needs_operator
-def test_rows_of_a_larger_weight_and_tokens_apart(parts, asked):
-    x, weight, bias = parts
-    large = torch.cat([weight, weight + 1.0])
-    with torch.no_grad():
-        found = linear(x[:, ::2], large[ROWS:], bias)
-    assert len(asked) == 1
-    torch.testing.assert_close(found, F.linear(x[:, ::2], weight + 1.0, bias), rtol=1e-5, atol=1e-3)
-
-
-def test_gradients_flow(parts, asked):
-    x, weight, bias = parts
-    x.requires_grad_()
-    linear(x, weight, bias).sum().backward()
-    assert not asked
-    torch.testing.assert_close(x.grad, weight.sum(dim=0).expand_as(x), rtol=1e-5, atol=1e-4)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_types_are_left_alone(parts, asked, dtype):
-    with torch.no_grad():
-        found = linear(*(part.to(dtype) for part in parts))
-    assert not asked
-    assert found.dtype == dtype
-
-
-def test_autocast_is_left_alone(parts, asked):
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        found = linear(*parts)
-    assert not asked
-    assert found.dtype == torch.bfloat16
-
-
-def test_small_and_empty_products_are_left_alone(parts, asked):
+@pytest.mark.filterwarnings("ignore:TF32")
+def test_what_is_left_to_f_linear(parts, asked):
     x, weight, bias = parts
     below = MIN_WEIGHTS // WIDTH - 1
+    assert linear(x.requires_grad_(), weight, bias).requires_grad
+    for dtype in (torch.float64, torch.bfloat16):
+        with torch.no_grad():
+            assert linear(*(part.to(dtype) for part in parts)).dtype == dtype
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert linear(*parts).dtype == torch.bfloat16
+    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+        linear(*parts)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        linear(x[..., 1:], weight, bias)
     with torch.no_grad():
         assert linear(x, weight[:below], bias[:below]).shape == (2, 5, below)
         assert linear(x[:, :0], weight, bias).shape == (2, 0, ROWS)
@@ -118,19 +96,6 @@ def test_a_torch_without_the_operator(parts, monkeypatch):
     monkeypatch.setattr(module, "_AVAILABLE", module._one_dnn())
     with torch.no_grad():
         assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
-
-
-@pytest.mark.filterwarnings("ignore:TF32")
-def test_one_dnn_can_be_switched_off(parts, asked):
-    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
-        linear(*parts)
-    assert not asked
-
-
-def test_a_wrong_width_is_named_as_ever(parts):
-    x, weight, bias = parts
-    with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        linear(x[..., 1:], weight, bias)
 
 
 @needs_operator
@@ -185,6 +150,8 @@ def test_only_stock_layers_are_replaced():
 def test_a_packed_weight_gives_the_same_product(parts, asked, biased, shape):
     _, weight, bias = parts
     assert pack(weight) == ROWS * WIDTH * 4
+    small = weight[: MIN_WEIGHTS // WIDTH - 1]
+    assert pack(small) == 0 and not is_packed(small)
     x, bias = torch.randn(shape), bias if biased else None
     with torch.no_grad():
         found = linear(x, weight, bias)
@@ -281,12 +248,6 @@ def test_packing_changes_nothing_where_gradients_are_recorded(parts, asked):
     linear(x, weight, bias).sum().backward()
     assert not asked
     torch.testing.assert_close(weight.grad, x.flatten(0, 1).sum(dim=0).expand_as(weight), rtol=1e-5, atol=1e-4)
-
-
-@needs_packing
-def test_small_weights_are_not_packed(parts):
-    weight = parts[1][: MIN_WEIGHTS // WIDTH - 1]
-    assert pack(weight) == 0 and not hasattr(weight, "one_dnn")
 
 
 def test_what_cannot_be_packed_is_named(parts, monkeypatch):

@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from math import comb
 
 import numpy as np
 import pytest
@@ -100,35 +99,6 @@ def test_every_mask_is_equally_likely(rng):
     assert set(found) == set(expected)
     deviation = (200 * (1 - 1 / 20)) ** 0.5
     assert max(abs(count - 200) for count in found.values()) < 5 * deviation
-
-
-def test_lengths_of_spans_follow_the_uniform_composition():
-    """Blocks of 512: 77 tokens in 26 spans, mean 77/26; P(l) = C(76 - l, 24) / C(76, 25)."""
-    rng, draws = np.random.default_rng(5), 1000
-    lengths = np.concatenate([runs(draw_span_mask(511, 0.15, 3.0, rng)) for _ in range(draws)])
-    assert len(lengths) == 26 * draws
-    assert lengths.mean() == pytest.approx(77 / 26, abs=1e-9)
-    for length in range(1, 12):
-        share = comb(76 - length, 24) / comb(76, 25)
-        # Spans of one mask are negatively correlated: the independent deviation is an upper bound.
-        deviation = (share * (1 - share) / len(lengths)) ** 0.5
-        assert abs((lengths == length).mean() - share) < 5 * deviation
-
-
-def test_outer_gaps_may_be_empty():
-    """C(rest, spans - 1) of C(rest + 1, spans) placements begin with a span: spans / (rest + 1)."""
-    rng, draws = np.random.default_rng(6), 2000
-    found = np.stack([draw_span_mask(40, 0.5, 3.0, rng) for _ in range(draws)])
-    noise, spans = (int(count) for count in count_spans(40, 0.5, 3.0))
-    share = comb(40 - noise, spans - 1) / comb(41 - noise, spans)
-    deviation = (share * (1 - share) / draws) ** 0.5
-    assert abs(found[:, 0].mean() - share) < 5 * deviation
-    assert abs(found[:, -1].mean() - share) < 5 * deviation
-
-
-def test_the_generator_decides():
-    drawn = [draw_span_mask(60, 0.5, 3.0, np.random.default_rng(seed)).tolist() for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
 
 
 @pytest.mark.parametrize("length", [0, 1])
