@@ -2,7 +2,6 @@
 
 import io
 import random
-from importlib import metadata
 
 import pytest
 from fairseq.data import Dictionary
@@ -166,38 +165,3 @@ def test_errors_leave_no_output(learned, tmp_path):
         with pytest.raises(InputError, match=message):
             bpe.learn([write(tmp_path / "t", text)], tmp_path / "out", **options)
     assert not list(tmp_path.glob("*out*"))
-
-
-@pytest.mark.parametrize("change", [None, "codes", "fastBPE"])
-def test_other_codes_and_another_fastbpe_make_the_pieces_again(learned, tmp_path, capsys, monkeypatch, change):
-    write(tmp_path / "in", sentences(5))
-    bpe.learn([learned / "text"], tmp_path / "codes", 40)
-    arguments = (tmp_path / "codes", [tmp_path / "in"], [tmp_path / "out"], None, 0.2, tmp_path / "steps")
-    first = bpe.apply(*arguments)
-    if change == "codes":
-        bpe.learn([learned / "text"], tmp_path / "codes", 4)
-    elif change == "fastBPE":
-        installed = metadata.version
-        monkeypatch.setattr(metadata, "version", lambda name: "0" if name == "fastBPE" else installed(name))
-    capsys.readouterr()
-    second = bpe.apply(*arguments)
-    assert ("unchanged, skipped" in capsys.readouterr().err) == (change is None)
-    assert (second != first) == (change == "codes")
-
-
-def test_several_files_at_a_time_and_unchanged_ones_skipped(learned, tmp_path, capfd):
-    inputs = [write(tmp_path / f"train.{i}", sentences(30, seed=i)) for i in range(4)]
-    outputs = [tmp_path / "pieces" / path.name for path in inputs]
-    alone = bpe.apply(learned / "codes", inputs, [tmp_path / "alone" / path.name for path in inputs])
-    together = bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)
-    assert together == alone
-    assert all(path.read_bytes() == (tmp_path / "alone" / path.name).read_bytes() for path in outputs)
-    assert "bpe apply: 4 of 4 done" in capfd.readouterr().err
-    write(inputs[1], sentences(30, seed=8))
-    inodes = [path.stat().st_ino for path in outputs]
-    bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)
-    assert capfd.readouterr().err.count("unchanged, skipped") == 3
-    assert [path.stat().st_ino == inode for path, inode in zip(outputs, inodes)] == [True, False, True, True]
-    inputs[2].write_bytes(b"\xff\n")
-    with pytest.raises(InputError, match=r"train\.2, line 1: not UTF-8"):
-        bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)

@@ -49,19 +49,8 @@ def test_the_command_line_and_muses_form(tmp_path, capsys):
     first, second = mapped(tmp_path)
     blank = WordVectors(["New York", *(f"a{i}" for i in range(1, 40))], vectors("a", 40).vectors)
     write_vectors([tmp_path / "blank"], "--output", [blank])
-    line = [
-        "--source",
-        tmp_path / "blank",
-        "--target",
-        second,
-        "--output",
-        tmp_path / "l",
-        "--form",
-        "muse",
-        "--top",
-        "2",
-    ]
-    induce_lexicon.main([*map(str, [*line, "--max-words", "20"])])
+    line = ["--source", str(tmp_path / "blank"), "--target", str(second), "--output", str(tmp_path / "l")]
+    induce_lexicon.main([*line, *"--form muse --top 2 --max-words 20".split()])
     found = [text.split(" ") for text in (tmp_path / "l").read_text(encoding="utf-8").splitlines()]
     assert len(found) == 19 * 2
     assert found[0][0] == found[1][0] == "a1"

@@ -143,16 +143,6 @@ def test_outputs_must_be_new_and_different(tmp_path):
         io.same_number([source], ["x", "y"])
 
 
-def test_json_is_the_same_bytes_for_the_same_content(tmp_path):
-    io.write_json(tmp_path / "a", {"b": 1, "a": "é"})
-    io.write_json(tmp_path / "b", {"a": "é", "b": 1})
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert io.read_json(tmp_path / "a") == {"a": "é", "b": 1}
-    assert io.read_json(tmp_path / "absent") is None
-    assert io.read_json(write(tmp_path / "c", b'{"a": ')) is None
-    assert io.read_json(write(tmp_path / "d", b"[1]")) is None
-
-
 def test_deeply_nested_json_is_no_json(tmp_path):
     nested = "[" * 100_000 + "]" * 100_000
     write(tmp_path / "config.json", nested.encode())

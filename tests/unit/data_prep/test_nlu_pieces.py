@@ -12,44 +12,9 @@ from data_prep.nlu_pieces import CodesPieces, SentencePieces, WordPieces
 from data_prep.pieces import WORD_START
 from tests.nlu_raw import train_model, write
 
-PARTS = [
-    "the",
-    "ﬁ",
-    "cat",
-    " ",
-    "  ",
-    "\u3000",
-    "\n",
-    "１２",
-    "cafe\u0301",
-    "e\u0301",
-    "日本",
-    "語",
-    "½",
-    "㌔",
-    "ｶﾞ",
-    "🙂",
-    "é",
-]
+PARTS = [*"the|ﬁ|cat| |  |\u3000|\n|１２|cafe\u0301|e\u0301|日本|語|½|㌔|ｶﾞ|🙂|é".split("|")]
 PARTS += ["\u200b", "\u00ad", "\u0007", "x\u0301", "İ", "Å", "ß", "ﷺ", "가", "\u1100\u1161", "…", "a", ","]
-VOCABULARY = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "cat",
-    "##s",
-    "caf",
-    "##e",
-    "##é",
-    "日",
-    "本",
-    ",",
-    "R",
-    ".",
-]
+VOCABULARY = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat ##s caf ##e ##é 日 本 , R .".split()
 
 
 def texts(count):

@@ -18,7 +18,8 @@ REFERENCE = [
     "a dog runs in the old park",
     "two birds sing at dawn here",
     "it rains a lot",
-] * 5
+]
+REFERENCE *= 5
 BETTER = ["the cat sat on the mat today", "a dog runs in the park", "two birds sing at dawn here", "it rains a lot"] * 5
 WORSE = ["the cat on mat", "dog is running in a park now", "birds sang", "rain"] * 5
 
@@ -83,21 +84,6 @@ def test_the_table_shows_every_metric_its_signature_and_the_reference():
     assert lines[-1] == "p: paired bootstrap against one, 50 samples, seed 12345"
 
 
-def test_chinese_needs_its_tokenizer():
-    reference, output = ["我们今天去北京看长城。", "他喜欢喝茶。"] * 2, ["我们今天去北京看故宫。", "他喜欢茶。"] * 2
-    rows = {}
-    for tokenize in ("13a", "zh"):
-        result = score.score_systems(
-            [score.System("a", output)], reference, metrics=("bleu", "ter", "rouge"), tokenize=tokenize
-        )
-        rows[tokenize] = result["systems"][0]
-        assert f"tok:{tokenize}|" in result["signatures"]["bleu"]
-    assert rows["13a"]["bleu"] == 0 and rows["zh"]["bleu"] > 40
-    assert rows["13a"]["ter"] == 100 and rows["zh"]["ter"] < 30
-    assert rows["13a"]["rouge_1"] == rows["zh"]["rouge_1"] > 70
-    assert rows["13a"]["length_ratio"] == 1 and rows["zh"]["length_ratio"] < 1
-
-
 def test_repetition_counts_neighbours_and_4grams():
     found = text_statistics(["a a b b b c", "a", "", "b c"], str)
     assert found.tokens == 9 and found.repetition == pytest.approx(3 / 9) and found.repeated_4grams == 0
@@ -155,15 +141,8 @@ def test_the_command_writes_json_and_the_files_of_comet(files, tmp_path, capsys)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         name: path.read_bytes() for name, path in expected.items()
     }
-    inputs = [
-        "-s",
-        f"{folder}/source.txt",
-        "-t",
-        f"{folder}/A.txt",
-        f"{folder}/B_10_x.txt",
-        "-r",
-        f"{folder}/reference.txt",
-    ]
+    texts = [f"{folder}/{name}.txt" for name in ("source", "A", "B_10_x", "reference")]
+    inputs = ["-s", texts[0], "-t", *texts[1:3], "-r", texts[3]]
     model = ["--model", "Unbabel/wmt22-comet-da"]
     assert shlex.split(printed[-2]) == ["comet-score", *inputs, *model, "--quiet", "--only_system"]
     assert shlex.split(printed[-1]) == ["comet-compare", *inputs, *model]
@@ -187,25 +166,6 @@ def test_the_command_scores_as_its_options_say(files, tmp_path, capsys):
     assert written(*options) == expected
     for name, value in (("samples", 41), ("seed", 4), ("tokenize", "13a"), ("more_references", ())):
         assert score.score_systems(systems, REFERENCE, **{**plain, name: value}) != expected, name
-
-
-def test_the_bootstrap_has_its_own_samples_and_seed():
-    """The smallest p of n samples is 1 / (n + 1); of two systems that are near, p changes with the seed."""
-    far = [score.System("a", REFERENCE), score.System("b", WORSE)]
-    for samples in (9, 19):
-        row = score.score_systems(far, REFERENCE, samples=samples, metrics=("bleu",))["systems"][1]
-        assert row["p_value"] == pytest.approx(1 / (samples + 1))
-    mixed = [line if number % 3 else worse for number, (line, worse) in enumerate(zip(REFERENCE, WORSE))]
-    other = [line if number % 3 != 1 else worse for number, (line, worse) in enumerate(zip(REFERENCE, WORSE))]
-    near = [score.System("a", mixed), score.System("b", other)]
-    found = {
-        seed: [
-            score.score_systems(near, REFERENCE, samples=50, seed=seed, metrics=("bleu",))["systems"][1]["p_value"]
-            for _ in range(2)
-        ]
-        for seed in (1, 2, 3)
-    }
-    assert all(first == again for first, again in found.values()) and len({first for first, _ in found.values()}) > 1
 
 
 def test_what_would_shift_comets_lines_is_refused(files, tmp_path):

@@ -40,14 +40,6 @@ def test_the_whole_text_is_looked_at(tmp_path):
     assert run(tmp_path, *quoted)[28:] == ["他说天气很好", "天气很好"]
 
 
-def test_the_first_lines_tell_early_what_is_sure(tmp_path, monkeypatch):
-    monkeypatch.setattr(words, "SAMPLE_LINES", 4)
-    (tmp_path / "in").write_bytes("天气\n很好\nok\nok\n".encode() + b"\xff\n")
-    with pytest.raises(InputError, match=r"2 of 4 lines read \(50%\)"):
-        words.write_words([tmp_path / "in"], [tmp_path / "out"])
-    assert len(run(tmp_path, "天气", *["and so on"] * 20)) == 21
-
-
 def test_segmenters(tmp_path, monkeypatch):
     line = "我喜欢 Apple-Saft。"
     assert run(tmp_path, line, segmenter="character") == ["我 喜 欢 apple saft"]

@@ -50,15 +50,7 @@ def materialised(inputs):
     """torch's own loss over B x T x V log-probabilities, zero where the target cannot be aligned."""
     logits = F.linear(inputs.hidden, inputs.weight, inputs.bias)
     log_probs = logits.log_softmax(-1).transpose(0, 1)
-    return F.ctc_loss(
-        log_probs,
-        inputs.targets,
-        inputs.input_lengths,
-        inputs.target_lengths,
-        blank=BLANK,
-        reduction="none",
-        zero_infinity=True,
-    )
+    return F.ctc_loss(log_probs, *inputs[3:], blank=BLANK, reduction="none", zero_infinity=True)
 
 
 def linear_ctc_loss(*arguments, **options):
