@@ -63,37 +63,38 @@ def double(inputs):
     return Case(*(t.double() if t is not None and t.is_floating_point() else t for t in inputs))
 
 
-def _leaves(inputs, trained):
-    hidden = inputs.hidden.clone().requires_grad_()
-    weight = inputs.weight.clone().requires_grad_(trained)
-    bias = None if inputs.bias is None else inputs.bias.clone().requires_grad_(trained)
-    return inputs._replace(hidden=hidden, weight=weight, bias=bias)
+def _leaves(inputs, trained, names=("hidden", "weight", "bias")):
+    """The same numbers as leaves; ``trained`` says whether weight and bias get gradients."""
+    wanted = names if trained else ("hidden",)
+    given = {name: getattr(inputs, name) for name in ("hidden", "weight", "bias")}
+    copies = {name: None if t is None else t.clone().requires_grad_(name in wanted) for name, t in given.items()}
+    return inputs._replace(**copies)
+
+
+def compare(inputs, trained, chunk_size=3, names=("hidden", "weight", "bias"), upstream=None, **close):
+    """Value and gradients of the fast loss and of torch's in float64; returns the fast loss and its leaves."""
+    fast, slow = _leaves(inputs, trained, names), _leaves(double(inputs), trained, names)
+    loss, expected = linear_ctc_loss(*fast, blank=BLANK, chunk_size=chunk_size), materialised(slow)
+    torch.testing.assert_close(loss.double(), expected, **close)
+    factor = torch.ones_like(expected) if upstream is None else upstream.to(expected)
+    (loss * factor.to(loss)).sum().backward()
+    (expected * factor).sum().backward()
+    for ours, theirs in zip(fast[:3], slow[:3]):
+        assert (ours is None or ours.grad is None) == (theirs is None or theirs.grad is None)
+        if ours is not None and ours.grad is not None:
+            assert ours.grad.dtype == ours.dtype
+            torch.testing.assert_close(ours.grad.double(), theirs.grad, **close)
+    return loss, fast
 
 
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("trained", [True, False])
 def test_value_and_gradients_equal_torch(chunk_size, bias, trained, device):
-    inputs = case(device, bias=bias)
-    fast, slow = _leaves(inputs, trained), _leaves(inputs, trained)
-    upstream = torch.tensor([1.0, -0.5, 2.0, 3.0, 0.0, 0.25, 1.5], dtype=torch.float64, device=device)
-
-    loss = linear_ctc_loss(*fast, blank=BLANK, chunk_size=chunk_size)
-    expected = materialised(slow)
+    upstream = torch.tensor([1.0, -0.5, 2.0, 3.0, 0.0, 0.25, 1.5])
+    loss, _ = compare(case(device, bias=bias), trained, chunk_size, upstream=upstream, rtol=1e-10, atol=1e-12)
     assert loss.shape == (7,)
     assert loss.dtype == torch.float64
-    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-12)
-
-    (loss * upstream).sum().backward()
-    (expected * upstream).sum().backward()
-    torch.testing.assert_close(fast.hidden.grad, slow.hidden.grad, rtol=1e-10, atol=1e-12)
-    for ours, theirs in ((fast.weight, slow.weight), (fast.bias, slow.bias)):
-        if ours is None:
-            continue
-        if trained:
-            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-10, atol=1e-12)
-        else:
-            assert ours.grad is None
 
 
 @pytest.mark.parametrize("slots", [[TOKEN_BLOCK, 1], [TOKEN_BLOCK - 7, TOKEN_BLOCK + 20, 9]])
@@ -101,44 +102,25 @@ def test_value_and_gradients_equal_torch(chunk_size, bias, trained, device):
 def test_more_slots_than_a_block_equal_torch(slots, trained, device):
     """One slot in the last block; three blocks, the last of 22 slots. Every label occurs in every block."""
     generator = torch.Generator().manual_seed(2)
-    labels = [min(30, count) for count in slots]
+    targets = (torch.arange(30) % 3 + torch.arange(len(slots))[:, None]) % 7
     tensors = (
         torch.randn(len(slots), max(slots), 3, generator=generator, dtype=torch.float64),
         torch.randn(7, 3, generator=generator, dtype=torch.float64),
         torch.randn(7, generator=generator, dtype=torch.float64),
-        (torch.arange(30) % 3 + torch.arange(len(slots))[:, None]) % 7,
+        targets.masked_fill(targets == BLANK, 6),
         torch.tensor(slots),
-        torch.tensor(labels),
+        torch.tensor([min(30, count) for count in slots]),
     )
     inputs = Case(*(tensor.to(device) for tensor in tensors))
-    inputs.targets[inputs.targets == BLANK] = 6
-    fast, slow = _leaves(inputs, trained), _leaves(inputs, trained)
-    upstream = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, device=device)[: len(slots)]
-    loss, expected = linear_ctc_loss(*fast, blank=BLANK, chunk_size=3), materialised(slow)
-    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-9)
+    upstream = torch.tensor([1.0, -2.0, 3.0])[: len(slots)]
+    loss, _ = compare(inputs, trained, upstream=upstream, rtol=1e-9, atol=1e-9)
     assert bool((loss > 0).all())
-    (loss * upstream).sum().backward()
-    (expected * upstream).sum().backward()
-    for ours, theirs in ((fast.hidden, slow.hidden), *([(fast.weight, slow.weight), (fast.bias, slow.bias)] * trained)):
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("trained_names", [("weight",), ("bias",)])
-def test_weight_or_bias_may_be_trained_alone(trained_names, device):
-    inputs = case(device)
-    fast, slow = _leaves(inputs, False), _leaves(inputs, False)
-    for leaves in (fast, slow):
-        leaves.hidden.requires_grad_(False)
-        for name in trained_names:
-            getattr(leaves, name).requires_grad_()
-    linear_ctc_loss(*fast, blank=BLANK, chunk_size=3).sum().backward()
-    materialised(slow).sum().backward()
-    assert fast.hidden.grad is None
-    for name in ("weight", "bias"):
-        if name in trained_names:
-            torch.testing.assert_close(getattr(fast, name).grad, getattr(slow, name).grad, rtol=1e-10, atol=1e-12)
-        else:
-            assert getattr(fast, name).grad is None
+@pytest.mark.parametrize("names", [("weight",), ("bias",)])
+def test_weight_or_bias_may_be_trained_alone(names, device):
+    _, leaves = compare(case(device), True, names=names, rtol=1e-10, atol=1e-12)
+    assert leaves.hidden.grad is None
 
 
 def test_infeasible_targets_have_zero_loss_and_zero_gradient(device):
@@ -196,18 +178,9 @@ def test_what_lies_behind_the_lengths_never_counts(filler, device):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("trained", [True, False])
 def test_half_precision_hidden_is_accumulated_in_float32(dtype, trained, device):
-    half = _leaves(case(device, dtype=dtype), trained)
-    exact = _leaves(double(case(device, dtype=dtype)), trained)
-    loss = linear_ctc_loss(*half, blank=BLANK, chunk_size=3)
-    expected = materialised(exact)
+    loss, _ = compare(case(device, dtype=dtype), trained, rtol=2e-2, atol=3e-2)
     assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss.double(), expected, rtol=2e-3, atol=2e-3)
-    loss.sum().backward()
-    expected.sum().backward()
-    assert half.hidden.grad.dtype == dtype
-    torch.testing.assert_close(half.hidden.grad.double(), exact.hidden.grad, rtol=2e-2, atol=2e-2)
-    if trained:
-        torch.testing.assert_close(half.weight.grad.double(), exact.weight.grad, rtol=2e-2, atol=3e-2)
+    torch.testing.assert_close(loss.double(), materialised(double(case(device, dtype=dtype))), rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
