@@ -25,7 +25,7 @@ from fairseq_plugins.criterions.label_smoothed_linear_cross_entropy import Label
 from fairseq_plugins.models.veco import VECOModel
 from fairseq_plugins.models.veco.config import ARCHITECTURES
 from fairseq_plugins.modules.model_options import set_architecture
-from fairseq_plugins.ops.vocab_loss import linear_nll
+from fairseq_plugins.ops.vocab_loss import linear_token_losses
 
 from . import measure, report
 from .systems import Symbols, batch, dictionary
@@ -71,7 +71,7 @@ def pretraining_batch(options: argparse.Namespace, device: torch.device) -> Dict
 
 def chunked(hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, size: int) -> Tensor:
     """Nats of all targets (N,), without N x V logits: ``size`` x V at a time."""
-    return linear_nll(hidden, weight, bias, target, chunk_size=size)[0].sum()
+    return linear_token_losses(hidden, weight, bias, target, chunk_size=size).nll.sum()
 
 
 def materialised(hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor) -> Tensor:

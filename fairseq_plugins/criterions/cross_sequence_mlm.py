@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, linear_nll
+from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, linear_token_losses
 from ..options import option
 from .summed_criterion import SummedCriterion, log_loss, total
 
@@ -90,7 +90,7 @@ class CrossSequenceMLMCriterion(SummedCriterion):
 
         def losses_of(counts: Dict[str, int], hidden: Tensor, weight: Tensor, bias: Tensor) -> Dict[str, Tensor]:
             wanted = torch.cat([targets[name] for name in counts])
-            nats = linear_nll(hidden, weight, bias, wanted, chunk_size=self.chunk_size)[0]
+            nats = linear_token_losses(hidden, weight, bias, wanted, chunk_size=self.chunk_size).nll
             return {name: part.sum() for name, part in zip(counts, nats.split(list(counts.values())))}
 
         losses: Dict[str, Tensor] = model(**inputs, objectives=self.objectives, reduce=losses_of)

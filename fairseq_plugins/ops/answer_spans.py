@@ -11,21 +11,13 @@ NO_ANSWER = 0
 
 
 def outside_passage(width: int, starts: Tensor, lengths: Tensor) -> Tensor:
-    """Mask of the positions that are not the passage's.
-
-    Args:
-        width: S.
-        starts, lengths: (R,) int64, where each row's passage is.
-
-    Returns:
-        (R, S) bool, True = outside.
-    """
+    """(R, S) bool of S = ``width`` positions, True = outside the passage of each row: ``starts`` and ``lengths`` (R,) int64."""
     place = torch.arange(width, device=starts.device)
     return (place < starts[:, None]) | (place >= (starts + lengths)[:, None])
 
 
 def span_losses(logits: Tensor, outside: Tensor, targets: Tensor) -> Tensor:
-    """Mean of the cross-entropies of start and end.
+    """Mean of the cross-entropies of start and end; (R,) nats, in float32 at least.
 
     Only the passage and the position :data:`NO_ANSWER` take part in the softmax: padding would make the loss depend on the batch,
     and question and separators never hold an answer.
@@ -35,9 +27,6 @@ def span_losses(logits: Tensor, outside: Tensor, targets: Tensor) -> Tensor:
         outside: (R, S) bool, True = not the passage.
         targets: (R, 2) int64 positions.
 
-    Returns:
-        (R,) nats, in float32 at least.
-
     Source: Devlin et al. 2019, section 4.2. Differs: BERT's softmax also takes in question, separators and padding.
     """
     masked = outside.clone()
@@ -46,16 +35,9 @@ def span_losses(logits: Tensor, outside: Tensor, targets: Tensor) -> Tensor:
 
 
 def best_spans(logits: Tensor, outside: Tensor, longest: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """The span of each row with the best sum of start and end logit.
+    """The span of each row with the best sum of start and end logit (R, S, 2): score, first and last position, (R,) each.
 
-    Args:
-        logits: (R, S, 2) of start and end.
-        outside: (R, S) bool, True = not the passage, where no span may be.
-        longest: positions of a span, at most; at least 1.
-
-    Returns:
-        Score, first and last position, (R,) each; the score is -inf where all positions are outside. The memory needed is that
-        of R x S x ``longest`` numbers.
+    The score is -inf where all positions are ``outside`` (R, S). Memory: R x S x ``longest`` (positions of a span, at least 1).
     """
     begins, ends = _masked(logits, outside).unbind(-1)
     reach = min(longest, logits.size(1))
@@ -66,16 +48,7 @@ def best_spans(logits: Tensor, outside: Tensor, longest: int) -> Tuple[Tensor, T
 
 
 def best_rows(scores: Tensor, group: Tensor, groups: int) -> Tensor:
-    """The row of each group with the highest score, the first of equal ones.
-
-    Args:
-        scores: (R,).
-        group: (R,) int64, each row's group.
-        groups: their number; each has at least one row.
-
-    Returns:
-        (groups,) int64 row numbers.
-    """
+    """(groups,) int64: the row of each group with the highest of ``scores`` (R,), the first of equal ones; each group has a row."""
     best = scores.new_full((groups,), float("-inf")).scatter_reduce(0, group, scores, "amax")
     rows = torch.arange(len(scores), device=scores.device)
     found = torch.where(scores == best[group], rows, len(scores))

@@ -9,29 +9,18 @@ MASKED, RANDOM = 0.8, 0.1
 
 
 class Replacements(NamedTuple):
-    """Which ids masking may write.
+    """Ids that masking may write."""
 
-    Attributes:
-        mask: id of ``<mask>``.
-        first_piece: first id that is a piece.
-        end_piece: one past the last id that is a piece; ``<mask>`` is none.
-    """
-
-    mask: int
+    mask: int  # id of ``<mask>``
+    # first id that is a piece, and one past the last; ``<mask>`` is none
     first_piece: int
     end_piece: int
 
 
 def choose_tokens(maskable: np.ndarray, ratio: float, rng: np.random.Generator) -> np.ndarray:
-    """Draw the tokens that are predicted.
+    """Draw the tokens that are predicted among those that are ``maskable`` (S,) bool, True = no special symbol.
 
-    Args:
-        maskable: (S,) bool, True = may be predicted (no special symbol).
-        ratio: share of these, in (0, 1]; a fraction of a token is drawn or not such that the share holds in expectation.
-        rng: numpy Generator; the only source of chance.
-
-    Returns:
-        (S,) bool; at least one True where anything is maskable.
+    At least one where anything is maskable; a fraction of a token is drawn or not such that the share holds in expectation.
     """
     candidates = np.flatnonzero(maskable)
     count = min(len(candidates), max(1, int(ratio * len(candidates) + rng.random())))
@@ -43,16 +32,7 @@ def choose_tokens(maskable: np.ndarray, ratio: float, rng: np.random.Generator) 
 def replace_tokens(
     tokens: np.ndarray, chosen: np.ndarray, replacements: Replacements, rng: np.random.Generator
 ) -> np.ndarray:
-    """Replace 80 % of the chosen tokens by ``<mask>`` and 10 % by a random piece; 10 % stay.
-
-    Args:
-        tokens: (S,) int64.
-        chosen: (S,) bool, True = is predicted.
-        replacements: see :class:`Replacements`.
-        rng: numpy Generator; the only source of chance.
-
-    Returns:
-        (S,) int64.
+    """Replace 80 % of the ``chosen`` (S,) tokens (S,) by ``<mask>`` and 10 % by a random piece; 10 % stay.
 
     Source: Devlin et al. 2019, section 3.1 (task 1).
     """

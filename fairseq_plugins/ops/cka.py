@@ -23,29 +23,18 @@ Pair = Tuple[int, int]
 
 
 class Hsic(NamedTuple):
-    """Dependence of two sides under linear kernels.
+    """Dependence of two sides under linear kernels."""
 
-    Attributes:
-        biased: ‖XᵀY‖² (Frobenius) of centred columns, which is (N - 1)² HSIC_0.
-        unbiased: HSIC_1; may be negative.
-    """
-
-    biased: float
-    unbiased: float
+    biased: float  # ‖XᵀY‖² (Frobenius) of centred columns, which is (N - 1)² HSIC_0
+    unbiased: float  # HSIC_1; may be negative
 
 
 class Cka(NamedTuple):
-    """CKA of a pair, and the same after random permutations of the rows of one side.
+    """CKA of a pair, and the same after each random permutation of the rows of one side."""
 
-    Attributes:
-        biased: in [0, 1]; tends to 1 where N is not larger than the widths, whatever the vectors.
-        unbiased: in [-1, 1]; about 0 for independent sides.
-        floor_biased: of each permutation.
-        floor_unbiased: of each permutation.
-    """
-
-    biased: float
-    unbiased: float
+    biased: float  # in [0, 1]; tends to 1 where N is not larger than the widths, whatever the vectors
+    unbiased: float  # in [-1, 1]; about 0 for independent sides
+    # of each permutation
     floor_biased: Tuple[float, ...] = ()
     floor_unbiased: Tuple[float, ...] = ()
 
@@ -57,11 +46,7 @@ def hsic_from_sums(count: int, cross: float, trace_x: float, trace_y: float, nor
     1ᵀK̃1 = -tr K, (K̃1)_i = -K_ii, and the three terms of HSIC_1 are tr(K̃L̃) = cross - norms, 1ᵀK̃1 1ᵀL̃1 = tr K tr L and
     1ᵀK̃L̃1 = norms. HSIC_1 does not change when a side is shifted, so centring is no approximation.
 
-    Args:
-        count: N, at least 4.
-        cross: ‖XᵀY‖² (Frobenius), which is tr(KL).
-        trace_x, trace_y: Σ ‖x_i‖² and Σ ‖y_i‖².
-        norms: Σ ‖x_i‖² ‖y_i‖².
+    Of N = ``count``, at least 4: ``cross`` is ‖XᵀY‖² = tr(KL), the traces Σ ‖x_i‖² and Σ ‖y_i‖², ``norms`` Σ ‖x_i‖² ‖y_i‖².
 
     Source: Song et al. 2012 (HSIC_1); Nguyen et al. 2021, section 3.
     """
@@ -74,10 +59,6 @@ class CrossMoments:
 
     Products of a chunk are computed in the dtype of the rows and added in float64. The mean of the first chunk is subtracted
     from every row before, because what is left of a product of large means after centring would be rounding.
-
-    Args:
-        width_x, width_y: C and D.
-        device: of the sums.
     """
 
     def __init__(self, width_x: int, width_y: int, device: Optional[torch.device] = None):
@@ -92,15 +73,7 @@ class CrossMoments:
         self._references: List[Tensor] = []
 
     def add(self, x: Tensor, y: Tensor) -> None:
-        """Add a chunk.
-
-        Args:
-            x: (rows, C) floating-point; float64 is kept, anything else becomes float32.
-            y: (rows, D), the same sentences.
-
-        Raises:
-            ValueError: different numbers of rows.
-        """
+        """Add a chunk: x (rows, C), y (rows, D), the same sentences; float64 is kept, anything else becomes float32."""
         _check_rows(len(x), len(y))
         sides = [_precise(x), _precise(y)]
         if not self._references:
@@ -116,12 +89,9 @@ class CrossMoments:
         self._norms[2] += norms[0] @ norms[1]
 
     def hsic(self) -> Hsic:
-        """Both estimates over all rows added.
+        """Both estimates over all rows added, at least 4.
 
         The sums are shifted to the mean first: with means μ and ν, ‖x_i - μ‖² = ‖x_i‖² - 2 x_i·μ + ‖μ‖², and likewise for y.
-
-        Raises:
-            ValueError: fewer than 4 rows.
         """
         check_count(self.count)
         mu, nu = (total / self.count for total in self._sums)
@@ -155,15 +125,9 @@ def cka_of_pairs(
         matrices: (N, C) each, row-parallel, of any widths; they may lie in memory-mapped files: no more than ``chunk`` rows of
             each are read at a time, or N rows where Gram matrices are cheaper.
         pairs: indices of the two sides; what a side has with itself is computed once and kept while pairs need it.
-        permutations: of the rows of the second side, drawn once for all pairs; each costs one more product a pair.
-        seed: of the permutations.
+        permutations: of the rows of the second side, drawn once for all pairs; each costs one more product per pair.
         names: of the matrices, for messages.
-        device: where to compute; where the matrices are when None.
         space: ``features`` (products of C x D) or ``sentences`` (Gram matrices of N x N); None takes the cheaper one.
-        chunk: rows of a product.
-
-    Raises:
-        ValueError: different numbers of rows, fewer than 4 rows, a side whose rows are all equal, an option out of range.
 
     Source: Kornblith et al. 2019, section 3; Nguyen et al. 2021, section 3; Song et al. 2012.
     """
@@ -194,19 +158,11 @@ def linear_cka(x: Tensor, y: Tensor) -> Cka:
 
 
 def cheaper_space(count: int, widths: Sequence[int], pairs: Sequence[Pair], permutations: int) -> str:
-    """Where less is computed: products of features, or Gram matrices of sentences.
+    """``features`` or ``sentences``: where less is computed.
 
     A product of features costs 2 N C D operations, for each pair and permutation anew. A Gram matrix costs 2 N² C, twice as much in
     float64, and then a pair or a permutation costs some passes over N² numbers (counted as 16 operations each). Gram matrices
     that need more than :data:`GRAM_BYTES` at a time are not considered.
-
-    Args:
-        count: N.
-        widths: C of each matrix.
-        pairs, permutations: as of :func:`cka_of_pairs`.
-
-    Returns:
-        ``features`` or ``sentences``.
     """
     used = {number for pair in pairs for number in pair}
     repeats = 1 + permutations
@@ -217,7 +173,6 @@ def cheaper_space(count: int, widths: Sequence[int], pairs: Sequence[Pair], perm
 
 
 def check_count(count: int) -> None:
-    """Refuse fewer sentences than the unbiased estimate needs."""
     if count < LEAST:
         raise ValueError(f"the unbiased estimate of CKA needs at least {LEAST} sentences; got {count}")
 
@@ -229,7 +184,6 @@ class _Features:
         self.matrices, self.chunk, self.device = matrices, chunk, device
 
     def hsic(self, first: int, second: int, order: Optional[Tensor] = None) -> Hsic:
-        """Of two matrices, the rows of the second one taken in another order."""
         x, y = self.matrices[first], self.matrices[second]
         device = self.device or x.device
         moments = CrossMoments(x.size(1), y.size(1), device)
@@ -252,7 +206,6 @@ class _Grams:
         self._grams: Dict[int, Tensor] = {}
 
     def hsic(self, first: int, second: int, order: Optional[Tensor] = None) -> Hsic:
-        """Of two matrices, the rows of the second one taken in another order."""
         k, other = self._gram(first), self._gram(second)
         if order is not None:
             rows = order.to(other.device)
@@ -293,7 +246,6 @@ def _each_pair(
 
 
 def _check_varied(own: Hsic, count: int, name: str) -> Hsic:
-    """Refuse a side that cannot be divided by."""
     if not math.isfinite(own.biased):
         raise ValueError(f"{name}: holds numbers that are not finite; valid: finite vectors")
     if own.biased <= 0:

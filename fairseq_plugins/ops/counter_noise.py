@@ -13,9 +13,6 @@ _UNUSED_BITS, _STEPS = np.uint64(11), 2.0**-53
 def mix(values: np.ndarray) -> np.ndarray:
     """The output function of SplitMix64: a bijection of 64-bit numbers whose every input bit turns half of the output bits.
 
-    Args:
-        values: (...) uint64.
-
     Source: Steele, Lea and Flood 2014, figure 16 (constants of its variant 13).
     """
     values = (values ^ (values >> _SHIFTS[0])) * _FACTORS[0]
@@ -32,28 +29,17 @@ def epoch_address(seed: int, epoch: int) -> np.ndarray:
 
 
 def streams(epoch: np.ndarray, indices: Any) -> np.ndarray:
-    """A stream of random numbers for each item of an epoch.
-
-    Args:
-        epoch: see :func:`epoch_address`.
-        indices: (B,) int, items.
-
-    Returns:
-        (B,) uint64, for :func:`uniforms`.
-    """
+    """(B,) uint64, for :func:`uniforms`: a stream of random numbers for each item (B,) of an epoch, see :func:`epoch_address`."""
     return mix(epoch + np.asarray(indices).astype(np.uint64) * _GAMMA)
 
 
 def uniforms(stream: np.ndarray, purpose: int, places: Any) -> np.ndarray:
-    """Uniform numbers in [0, 1), one for each place of a stream; purposes share none.
+    """Uniform float64 numbers in [0, 1), one for each place of a stream; purposes share none.
 
     Args:
         stream: uint64, see :func:`streams`; broadcast against ``places``.
         purpose: what they are for, in [0, 2^31).
         places: int, in [0, 2^32).
-
-    Returns:
-        float64 in the broadcast shape.
     """
     address = np.asarray(places).astype(np.uint64) + np.uint64((purpose << 32) + 1)
     return (mix(stream + address * _GAMMA) >> _UNUSED_BITS) * _STEPS

@@ -17,40 +17,25 @@ Scored = Tuple[int, slice, int, Tensor]
 
 
 class Ranked(NamedTuple):
-    """The best partners of each word of one side, the best first.
+    """The best partners of each word, the best first."""
 
-    Attributes:
-        places: (M, K) int64, words of the other side.
-        scores: (M, K) CSLS.
-    """
-
-    places: Tensor
-    scores: Tensor
+    places: Tensor  # (M, K) int64, words of the other side
+    scores: Tensor  # (M, K) CSLS
 
 
 class Certainty(NamedTuple):
-    """How sure the partners of two vocabularies are.
+    """How sure the partners of two vocabularies are."""
 
-    Attributes:
-        mutual: share of the words, in [0, 1], of both sides together, whose partner's partner they are.
-        margin: mean difference between the scores of the best and of the second partner.
-        objective: mean cosine of a word with its nearest word, over both sides.
-    """
-
-    mutual: float
-    margin: float
-    objective: float
+    mutual: float  # share of the words of both sides, in [0, 1], whose partner's partner they are
+    margin: float  # mean difference between the scores of the best and of the second partner
+    objective: float  # mean cosine of a word with its nearest word, over both sides
 
 
 class Csls:
     """CSLS of all pairs: twice the cosine, less the mean cosines of both words with their nearest words of the other side.
 
-    Args:
-        x: (M, C) floating-point, rows of length 1.
-        y: (N, C), rows of length 1.
-        neighbours: nearest words whose mean is taken; the size of the smaller side, if that is less.
-        block: words of each side that are compared at a time; memory grows with its square.
-        workspace: memory that the one before has left.
+    The sides are (M, C) and (N, C), rows of length 1; the mean is taken over ``neighbours`` words, or the smaller side. For
+    ``block`` and ``workspace`` see :class:`Similarities`.
 
     Source: Conneau et al. 2018, section 2.3, CSLS(Wx, y) = 2 cos(Wx, y) - r_T(Wx) - r_S(y).
     """
@@ -71,11 +56,7 @@ class Csls:
         self.objective = float((near[0][:, 0].mean() + near[1][:, 0].mean()) / 2)
 
     def ranked(self, depth: int) -> Tuple[Ranked, Ranked]:
-        """The ``depth`` best partners of each word, of both sides; fewer where the other side is smaller.
-
-        Raises:
-            ValueError: ``depth`` is less than 1.
-        """
+        """The ``depth`` best partners of each word, of both sides; fewer where the other side is smaller."""
         if depth < 1:
             raise ValueError(f"--top must be at least 1; got {depth}")
         sides = []
@@ -86,14 +67,10 @@ class Csls:
         return sides[0], sides[1]
 
     def partners(self, ranks: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
-        """One partner of each word of both sides.
+        """One partner of each word of both sides; (M,) and (N,) int64.
 
-        Args:
-            ranks: (M,) and (N,) int64: which one by rank, from 0; the last one where a side has not so many. Fast where
-                neighbouring words have similar ranks. None: the best.
-
-        Returns:
-            (M,) and (N,) int64.
+        ``ranks``, (M,) and (N,) int64, say which one, from 0; the last one where a side has not so many. Fast where neighbouring
+        words have similar ranks. None: the best.
         """
         if ranks is None:
             forward, backward = self.ranked(1)
@@ -125,7 +102,7 @@ class Csls:
         return Certainty(mutual / total, float(torch.cat(gaps).mean()), self.objective)
 
     def _best(self, depth: Callable[[int, slice], int]) -> Tuple[List[Ranked], List[Ranked]]:
-        """The best partners of each chunk of words of both sides, as many as ``depth`` says; scores lack the word's own part."""
+        """The best partners of each chunk of words of both sides, ``depth`` of them; scores lack the word's own part."""
         found: Tuple[Dict[int, Ranked], Dict[int, Ranked]] = ({}, {})
         for side, rows, offset, scores in self._scored():
             wanted = depth(side, rows)

@@ -28,31 +28,15 @@ from .vocab_scan import (
 
 
 class BestPath(NamedTuple):
-    """The best token of every slot.
+    """The best token of every slot."""
 
-    Attributes:
-        tokens: (B, T) int64, argmax over the vocabulary, the lowest id of equally good ones; the blank in padding.
-        pieces: (B, T) int64, argmax over the vocabulary without the blank ("second best" where ``tokens`` is the blank).
-        log_probs: (B, T) float, log-probability of ``tokens`` in nats; 0 in padding.
-    """
-
-    tokens: Tensor
-    pieces: Tensor
-    log_probs: Tensor
+    tokens: Tensor  # (B, T) int64, argmax over the vocabulary, the lowest id of equally good ones; the blank in padding
+    pieces: Tensor  # (B, T) int64, argmax over the vocabulary without the blank
+    log_probs: Tensor  # (B, T) float, log-probability of ``tokens`` in nats; 0 in padding
 
 
 def alignable(targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Tensor:
-    """Which targets CTC can emit: T >= S + adjacent repeats, and no blank among the labels.
-
-    Args:
-        targets: (B, S) int64, right-padded.
-        input_lengths: (B,) int64, slots.
-        target_lengths: (B,) int64, labels.
-        blank: id of the blank.
-
-    Returns:
-        (B,) bool.
-    """
+    """(B,) bool: which ``targets`` (B, S), right-padded, CTC can emit: T >= S + adjacent repeats, and no blank among the labels."""
     inside = ~lengths_to_padding_mask(target_lengths, targets.size(1))
     repeats = ((targets[:, 1:] == targets[:, :-1]) & inside[:, 1:]).sum(dim=1)
     has_blank = ((targets == blank) & inside).any(dim=1)
@@ -60,23 +44,16 @@ def alignable(targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, bl
 
 
 def collapse_mask(tokens: Tensor, lengths: Tensor, blank: int) -> Tensor:
-    """Which slots survive the collapse: the first of every run of equal tokens, blanks left out. (B, T) -> (B, T) bool."""
+    """(B, T) bool: the slots that survive the collapse, the first of every run of equal tokens but blanks."""
     first = torch.ones_like(tokens, dtype=torch.bool)
     first[:, 1:] = tokens[:, 1:] != tokens[:, :-1]
     return first & tokens.ne(blank) & ~lengths_to_padding_mask(lengths, tokens.size(1))
 
 
 def collapse(tokens: Tensor, lengths: Tensor, blank: int, pad: Optional[int] = None) -> Tuple[Tensor, Tensor]:
-    """CTC's collapse: merge runs of equal tokens, then drop blanks.
+    """CTC's collapse: merge runs of equal tokens (B, T), then drop blanks.
 
-    Args:
-        tokens: (B, T) int64.
-        lengths: (B,) int64, slots a row holds; what lies behind is ignored.
-        blank: id of the blank.
-        pad: what fills the rows of the result; the blank when None.
-
-    Returns:
-        (B, T') int64 tokens, right-padded, and their lengths (B,); T' is the longest length (0 when all rows are empty).
+    Returns (B, T') int64 tokens, right-padded with ``pad`` (the blank when None), and their lengths (B,).
     """
     keep = collapse_mask(tokens, lengths, blank)
     kept = keep.sum(dim=1)
@@ -93,19 +70,7 @@ def linear_best_path(
     blank: int,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
 ) -> BestPath:
-    """The best token of every slot of ``linear(hidden, weight, bias)``, in chunks of the vocabulary.
-
-    Args:
-        hidden: (B, T, C).
-        weight: (V, C).
-        bias: (V,) or None.
-        lengths: (B,) int64, slots.
-        blank: id of the blank.
-        chunk_size: vocabulary rows a chunk.
-
-    Returns:
-        See :class:`BestPath`.
-    """
+    """The best token of every slot of ``linear(hidden, weight, bias)``, in chunks of the vocabulary."""
     inside = ~lengths_to_padding_mask(lengths, hidden.size(1))
     scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, blank=blank)
     return _best_path(scan, inside, blank)
@@ -121,34 +86,10 @@ def linear_ctc_loss(
     blank: int,
     chunk_size: int = DEFAULT_CHUNK_SIZE,
 ) -> Tensor:
-    """CTC loss of ``linear(hidden, weight, bias)`` a sentence.
-
-    Same value and gradient as ``ctc_loss(log_softmax(linear(hidden, weight, bias)))``. Weight and bias may be frozen (then no
-    gradient is computed for them) or trained. A target that cannot be aligned (see :func:`alignable`) has loss and gradient 0.
-
-    Args:
-        hidden: (B, T, C); half precision is accumulated in float32, but the gradient keeps the rounding of half-precision
-            probabilities (about 0.4 % of a weight row), which is noise once a slot is all but certain.
-        weight: (V, C).
-        bias: (V,) or None.
-        targets: (B, S) int64, right-padded with anything.
-        input_lengths: (B,) int64, slots.
-        target_lengths: (B,) int64, labels.
-        blank: id of the blank.
-        chunk_size: vocabulary rows a chunk.
-
-    Returns:
-        (B,) nats, float32 (float64 for float64 input).
-
-    Raises:
-        ValueError: the blank is no row of the projection, or chunk_size < 1.
-
-    Source: Graves et al. 2006, equations 14 to 16; used in SGA section 4.3 and 4.4.
-    """
-    loss, _ = linear_ctc_with_best(
+    """The loss alone, (B,) nats; see :func:`linear_ctc_with_best`."""
+    return linear_ctc_with_best(
         hidden, weight, bias, targets, input_lengths, target_lengths, blank, chunk_size, want_best=False
-    )
-    return loss
+    )[0]
 
 
 def linear_ctc_with_best(
@@ -162,7 +103,23 @@ def linear_ctc_with_best(
     chunk_size: int = DEFAULT_CHUNK_SIZE,
     want_best: bool = True,
 ) -> Tuple[Tensor, Optional[BestPath]]:
-    """:func:`linear_ctc_loss`, and the best path from the same pass over the vocabulary (None unless ``want_best``)."""
+    """CTC loss of ``linear(hidden, weight, bias)`` per sentence, (B,) nats in float32 or float64, and the best path.
+
+    Same value and gradient as ``ctc_loss(log_softmax(linear(hidden, weight, bias)))``. Weight and bias may be frozen (then no
+    gradient is computed for them) or trained. A target that cannot be aligned (see :func:`alignable`) has loss and gradient 0.
+    The best path comes from the same pass over the vocabulary; None unless ``want_best``.
+
+    Args:
+        hidden: (B, T, C); half precision is accumulated in float32, but the gradient keeps the rounding of half-precision
+            probabilities (about 0.4 % of a weight row), which is noise once a slot is all but certain.
+        weight, bias: (V, C), and (V,) or None.
+        targets: (B, S) int64, right-padded with anything.
+        input_lengths, target_lengths: (B,) int64, slots and labels.
+        blank: a row of the projection.
+        chunk_size: vocabulary rows per chunk.
+
+    Source: Graves et al. 2006, equations 14 to 16; used in SGA section 4.3 and 4.4.
+    """
     if not 0 <= blank < weight.size(0):
         raise ValueError(f"blank must be a row of the projection, in [0, {weight.size(0)}); got {blank}")
     check_chunk_size(chunk_size)
@@ -173,7 +130,6 @@ def linear_ctc_with_best(
 
 
 def _best_path(scan: Any, inside: Tensor, blank: int) -> BestPath:
-    """Scatter a scan of the real slots back to (B, T)."""
     is_blank = (scan.blank_logit > scan.piece_logit) | ((scan.blank_logit == scan.piece_logit) & (blank < scan.piece))
     best_logit = torch.where(is_blank, scan.blank_logit, scan.piece_logit)
     tokens = torch.full(inside.shape, blank, dtype=torch.int64, device=inside.device)
@@ -188,9 +144,7 @@ def _best_path(scan: Any, inside: Tensor, blank: int) -> BestPath:
 def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple[Tensor, Tensor]:
     """The alphabet of each sentence: column 0 is the blank, column j its label j.
 
-    Returns:
-        ids (B, 1 + S): vocabulary id of each column; columns (B, S): column of each label, where a label that occurs again
-        points to its first column.
+    Returns the id of each column (B, 1 + S) and the first column that has the id of each label (B, S).
     """
     if targets.size(1) == 0:  # the reductions below need at least one label
         targets = targets.new_full((targets.size(0), 1), blank)
@@ -203,19 +157,10 @@ def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple
 def _posteriors(
     log_probs: Tensor, columns: Tensor, input_lengths: Tensor, target_lengths: Tensor
 ) -> Tuple[Tensor, Tensor]:
-    """CTC over the sentence's own alphabet.
+    """CTC over the sentence's own alphabet, of log-probabilities (B, T, 1 + S): loss (B,) and gamma (B, T, 1 + S).
 
     torch's backward returns exp(log_probs) - gamma for every column, whatever the rows sum to; adding exp(log_probs) gives the
     posterior gamma itself, from which the true gradient over the whole vocabulary is made.
-
-    Args:
-        log_probs: (B, T, 1 + S), normalised over the whole vocabulary.
-        columns: (B, S), see :func:`_label_columns`.
-        input_lengths: (B,) slots, at least one.
-        target_lengths: (B,) labels.
-
-    Returns:
-        loss (B,), gamma (B, T, 1 + S).
     """
     log_probs = log_probs.transpose(0, 1).contiguous()  # T B 1+S
     with torch.enable_grad():
@@ -229,7 +174,7 @@ def _posteriors(
 
 
 class _LinearCTC(torch.autograd.Function):
-    """See :func:`linear_ctc_loss`."""
+    """See :func:`linear_ctc_with_best`."""
 
     @staticmethod
     def forward(

@@ -19,58 +19,46 @@ IMPOSSIBLE = float("-inf")
 
 
 class Outputs(NamedTuple):
-    """The N best outputs of each sentence, distinct, by falling score.
+    """The N best outputs of each sentence, distinct, by falling score."""
 
-    Attributes:
-        labels: (B, N, T') int64, right-padded with the blank.
-        lengths: (B, N) int64.
-        scores: (B, N) float, log-probability in nats; minus infinity where a sentence has fewer than N outputs.
-    """
-
-    labels: Tensor
-    lengths: Tensor
-    scores: Tensor
+    labels: Tensor  # (B, N, T') int64, right-padded with the blank
+    lengths: Tensor  # (B, N) int64
+    scores: Tensor  # (B, N) float, log-probability in nats; minus infinity where a sentence has fewer than N outputs
 
 
 class _Prefixes(NamedTuple):
-    """The prefixes in the beam.
+    """The prefixes in the beam."""
 
-    Attributes:
-        labels: (B, N, T) int64, ``NO_LABEL`` behind the last one.
-        lengths: (B, N) int64.
-        ends_blank: (B, N) float, log-probability of the alignments that end with a blank.
-        ends_label: (B, N) float, of those that end with the last label.
-    """
-
-    labels: Tensor
-    lengths: Tensor
+    labels: Tensor  # (B, N, T) int64, ``NO_LABEL`` behind the last one
+    lengths: Tensor  # (B, N) int64
+    # (B, N) float, log-probability of the alignments that end with a blank, and with the last label
     ends_blank: Tensor
     ends_label: Tensor
 
     def total(self) -> Tensor:
-        """Log-probability of each prefix. (B, N)."""
         return torch.logaddexp(self.ends_blank, self.ends_label)
 
 
 def prefix_beam_search(
     log_probs: Tensor, tokens: Tensor, blank_log_probs: Tensor, lengths: Tensor, size: int, blank: int
 ) -> Outputs:
-    """Search among the K tokens a slot that are given.
+    """Search among the K tokens per slot that are given, and keep ``size`` prefixes after each slot.
+
+    The scores sum over the alignments that use the candidates alone and whose prefixes stayed in the beam: lower bounds, exact
+    when nothing was left out.
 
     Args:
         log_probs: (B, T, K) float, log-probability of each candidate in nats.
         tokens: (B, T, K) int64, the candidates; different ones in a slot, none of them the blank.
         blank_log_probs: (B, T) float.
         lengths: (B,) int64, slots.
-        size: N >= 1, prefixes that are kept after each slot.
-        blank: what fills the rows of the result.
-
-    Returns:
-        The last prefixes. Their scores sum over the alignments that use the candidates alone and whose prefixes stayed in the
-        beam: lower bounds, exact when nothing was left out.
     """
     batch, slots, _ = log_probs.shape
-    beam = _empty_prefix(log_probs, batch, size, slots)
+    # Before the first slot: the empty prefix with probability one, as if a blank stood before it.
+    labels = torch.full((batch, size, slots), NO_LABEL, dtype=torch.int64, device=log_probs.device)
+    impossible = log_probs.new_full((batch, size), IMPOSSIBLE)
+    beam = _Prefixes(labels, labels.new_zeros(batch, size), impossible.clone(), impossible)
+    beam.ends_blank[:, 0] = 0.0
     for slot in range(slots):
         new = _step(beam, log_probs[:, slot], tokens[:, slot], blank_log_probs[:, slot])
         active = (lengths > slot)[:, None]
@@ -83,26 +71,11 @@ def prefix_beam_search(
     return Outputs(labels.masked_fill(labels == NO_LABEL, blank), beam.lengths, beam.total())
 
 
-def _empty_prefix(like: Tensor, batch: int, size: int, slots: int) -> _Prefixes:
-    """The beam before the first slot: the empty prefix with probability one, as if a blank stood before it."""
-    ends_blank = like.new_full((batch, size), IMPOSSIBLE)
-    ends_blank[:, 0] = 0.0
-    labels = torch.full((batch, size, slots), NO_LABEL, dtype=torch.int64, device=like.device)
-    return _Prefixes(labels, labels.new_zeros(batch, size), ends_blank, torch.full_like(ends_blank, IMPOSSIBLE))
-
-
 def _step(beam: _Prefixes, log_probs: Tensor, tokens: Tensor, blank_log_probs: Tensor) -> _Prefixes:
-    """One slot: every prefix stays as it is or grows by a candidate; the N best are kept.
-
-    Args:
-        beam: N prefixes.
-        log_probs: (B, K).
-        tokens: (B, K) int64.
-        blank_log_probs: (B,).
-    """
+    """One slot, with candidates (B, K): every prefix stays as it is or grows by one of them; the N best are kept."""
     size, count = beam.lengths.size(1), tokens.size(1)
     total = beam.total()
-    last = _last_label(beam)
+    last = beam.labels.gather(2, (beam.lengths - 1).clamp(min=0)[:, :, None])[:, :, 0]  # NO_LABEL of the empty prefix
     repeats = tokens[:, None, :] == last[:, :, None]  # B N K
     repeated = log_probs[:, None, :].masked_fill(~repeats, IMPOSSIBLE).amax(dim=2)
     stays_blank = total + blank_log_probs[:, None]
@@ -130,22 +103,11 @@ def _step(beam: _Prefixes, log_probs: Tensor, tokens: Tensor, blank_log_probs: T
     )
 
 
-def _last_label(beam: _Prefixes) -> Tensor:
-    """(B, N), ``NO_LABEL`` for the empty prefix."""
-    place = (beam.lengths - 1).clamp(min=0)
-    return beam.labels.gather(2, place[:, :, None])[:, :, 0]
-
-
 def _merge(beam: _Prefixes, grown: Tensor, repeats: Tensor) -> Tuple[Tensor, Tensor]:
     """Find prefixes that grow into another one of the beam.
 
-    Args:
-        beam: N prefixes.
-        grown: (B, N, K), score of each prefix with each candidate behind it.
-        repeats: (B, N, K) bool, the candidate is the prefix's last label.
-
-    Returns:
-        ``grown`` without those; what each prefix of the beam gains from them, (B, N).
+    ``grown`` (B, N, K) is the score of each prefix with each candidate behind it, ``repeats`` (B, N, K) whether that is its last
+    label. Returns ``grown`` without those, and what each prefix of the beam gains from them, (B, N).
     """
     size = beam.lengths.size(1)
     behind = torch.arange(beam.labels.size(2), device=grown.device) >= (beam.lengths - 1)[:, :, None]
@@ -171,27 +133,16 @@ def linear_prefix_beam(
     chunk_size: int = DEFAULT_CHUNK_SIZE,
     excluded: Iterable[int] = (),
 ) -> Outputs:
-    """The likeliest outputs of ``linear(hidden, weight, bias)``, in chunks of the vocabulary.
+    """The ``size`` likeliest outputs of ``linear(hidden, weight, bias)``, in chunks of the vocabulary.
 
     The search sees the ``candidates`` likeliest tokens of each slot; what it found is then scored over all alignments, so that
     the scores are those of the whole distribution and comparable with the loss.
 
     Args:
         hidden: (B, T, C); half precision is projected in float32.
-        weight: (V, C).
-        bias: (V,) or None.
+        weight, bias: (V, C), and (V,) or None.
         lengths: (B,) int64, slots.
-        blank: id of the blank.
-        size: N >= 1, the beam and the number of outputs.
-        candidates: tokens a slot beside the blank, at least 1.
-        chunk_size: vocabulary rows a chunk.
         excluded: ids that no output holds, as ``</s>``; their probability is given to no other token.
-
-    Returns:
-        See :class:`Outputs`.
-
-    Raises:
-        ValueError: no beam or no candidate.
     """
     if size < 1 or candidates < 1:
         raise ValueError(f"size and candidates must be at least 1; got {size} and {candidates}")
@@ -206,7 +157,6 @@ def linear_prefix_beam(
 
 
 def _scatter(values: Tensor, inside: Tensor) -> Tensor:
-    """Rows of the real slots back to (B, T, ...), zero in padding."""
     out = values.new_zeros(*inside.shape, *values.shape[1:])
     out[inside] = values
     return out
@@ -215,18 +165,18 @@ def _scatter(values: Tensor, inside: Tensor) -> Tensor:
 def _output_log_probs(
     hidden: Tensor, weight: Tensor, bias: Optional[Tensor], norms: Tensor, found: Outputs, lengths: Tensor, blank: int
 ) -> Tensor:
-    """Log-probability of each output over all its alignments, (B, N); only the rows of its labels are projected.
+    """Log-probability of each output over all its alignments, (B, N); ``norms`` (B, T) is the log-sum-exp of each slot.
 
-    ``norms`` is the log-sum-exp of each slot, (B, T).
+    Only the rows of its labels are projected.
     """
     scores = []
     for labels, label_lengths in zip(found.labels.unbind(1), found.lengths.unbind(1)):
         ids = torch.cat([torch.full_like(found.lengths[:, :1], blank), labels], dim=1)  # B 1+S
         logits = exact_logits(hidden, weight[ids], None if bias is None else bias[ids][:, None, :])  # B T 1+S
         # A label that occurs again has the column of its first occurrence: CTC must see that they are the same.
-        columns = (
-            (ids[:, 1:, None] == ids[:, None, :]).int().argmax(dim=2) if ids.size(1) > 1 else ids.new_zeros(len(ids), 1)
-        )
+        columns = ids.new_zeros(len(ids), 1)
+        if ids.size(1) > 1:
+            columns = (ids[:, 1:, None] == ids[:, None, :]).int().argmax(dim=2)
         log_probs = (logits - norms[:, :, None]).transpose(0, 1)
         loss = F.ctc_loss(log_probs, columns, lengths, label_lengths, blank=0, reduction="none")
         scores.append(-loss)

@@ -12,39 +12,27 @@ NO_SPAN = -1
 
 
 class TagScheme(NamedTuple):
-    """What the classes of a label set mean for spans.
+    """What the classes of a label set mean for spans."""
 
-    Attributes:
-        prefixes: (K + 1,) int64, of each class one of OUTSIDE, BEGIN, INSIDE, END, SINGLE. The last row is that of class -1, a tag
-            that is not in the label set: INSIDE, so that neighbours of that kind are one span.
-        types: (K + 1,) int64, number of the type in ``names``; that of class -1 is ``len(names)``, a type of its own. 0 for ``O``.
-        names: of the types, in the order of the label set; empty text for tags without a type.
-    """
-
+    # (K + 1,) int64, of each class one of OUTSIDE, BEGIN, INSIDE, END, SINGLE. The last row is that of class -1, a tag
+    # that is not in the label set: INSIDE, so that neighbours of that kind are one span
     prefixes: Tensor
+    # (K + 1,) int64, number of the type in ``names``; that of class -1 is ``len(names)``, a type of its own. 0 for
+    # ``O``
     types: Tensor
-    names: Tuple[str, ...]
+    names: Tuple[str, ...]  # of the types, in the order of the label set; empty text for tags without a type
 
 
 class SpanCounts(NamedTuple):
-    """Spans of each type, (types + 1,) int64 each; the last number is that of class -1.
+    """Spans of each type, (types + 1,) int64 each; the last number is that of class -1."""
 
-    Attributes:
-        correct: with the first word, last word and type of a gold span.
-        predicted: in the prediction.
-        gold: in the reference.
-    """
-
-    correct: Tensor
-    predicted: Tensor
-    gold: Tensor
+    correct: Tensor  # with the first word, last word and type of a gold span
+    predicted: Tensor  # in the prediction
+    gold: Tensor  # in the reference
 
 
 def split_tag(tag: str) -> Optional[Tuple[int, str]]:
-    """Prefix and type of a tag: ``B-LOC`` is BEGIN of LOC, ``I`` is INSIDE of no type; None if it is no tag of spans.
-
-    The type is all that follows the first hyphen.
-    """
+    """Prefix and type: ``B-LOC`` is BEGIN of LOC, all behind the first hyphen, ``I`` INSIDE of no type; None for other tags."""
     prefix, hyphen, name = tag.partition("-")
     if prefix not in PREFIXES or (PREFIXES[prefix] == OUTSIDE and hyphen):
         return None
@@ -57,14 +45,7 @@ def tags_of_spans(labels: Sequence[str]) -> List[str]:
 
 
 def tag_scheme(labels: Sequence[str]) -> Optional[TagScheme]:
-    """The spans that a label set writes.
-
-    Args:
-        labels: symbols of the classes, in their order.
-
-    Returns:
-        None if there is nothing but ``O``, or a label that is neither ``O`` nor one of :func:`tags_of_spans`: parts of speech.
-    """
+    """The spans that the classes' symbols write; None if they are nothing but ``O``, or one is no tag of spans: parts of speech."""
     tags = [split_tag(label) for label in labels]
     if None in tags or not tags_of_spans(labels):
         return None
@@ -77,14 +58,7 @@ def tag_scheme(labels: Sequence[str]) -> Optional[TagScheme]:
 
 
 def sequence_starts(words: Tensor) -> Tensor:
-    """First word of each sequence.
-
-    Args:
-        words: (B,) int64, of each sequence; may be 0.
-
-    Returns:
-        (N,) bool, N = all words, in reading order.
-    """
+    """(N,) bool, True at the first word of each sequence; ``words`` (B,) int64 has their lengths, which may be 0."""
     rows = torch.repeat_interleave(torch.arange(len(words), device=words.device), words)
     first = rows != rows.roll(1)
     first[:1] = True
@@ -92,14 +66,11 @@ def sequence_starts(words: Tensor) -> Tensor:
 
 
 def span_ends(prefixes: Tensor, types: Tensor, first: Tensor) -> Tensor:
-    """Where spans begin and end.
+    """(N,) int64: at the first word of a span the place of its last word, else NO_SPAN.
 
     Args:
         prefixes, types: (N,) int64, of each word, as in :class:`TagScheme`.
         first: (N,) bool, True at the first word of each sequence.
-
-    Returns:
-        (N,) int64: at the first word of a span the place of its last word, else NO_SPAN.
 
     Source: conlleval of the CoNLL-2000 and CoNLL-2003 shared tasks. A word that is not outside begins a span after ``O``, at the
     beginning of a sequence, after another type, with ``B``, and after ``E`` unless it is ``B``, which begins one anyway. So ``I``
@@ -121,13 +92,9 @@ def span_ends(prefixes: Tensor, types: Tensor, first: Tensor) -> Tensor:
 
 
 def span_counts(scheme: TagScheme, predicted: Tensor, gold: Tensor, first: Tensor) -> SpanCounts:
-    """Count spans and those that agree.
+    """Count spans and those that agree, of classes (N,) int64; ``first`` (N,) is True at the first word of each sequence.
 
-    Args:
-        scheme: what the classes mean.
-        predicted, gold: (N,) int64 classes, -1 = a tag that is not in the label set. As gold it makes spans of a type of its own,
-            which no prediction has: they are never found.
-        first: (N,) bool, True at the first word of each sequence.
+    Class -1 is a tag that is not in the label set: as gold it makes spans of a type of its own, which no prediction has.
     """
     prefixes, types = (table.to(gold.device) for table in scheme[:2])
     ends, own_types = span_ends(prefixes[predicted], types[predicted], first), types[predicted]

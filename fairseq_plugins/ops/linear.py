@@ -12,7 +12,6 @@ from torch import Tensor
 
 
 def _one_dnn() -> bool:
-    """Whether this torch has the operator and it gives a known product; asked once."""
     if not torch.backends.mkldnn.is_available():
         return False
     try:
@@ -24,7 +23,6 @@ def _one_dnn() -> bool:
 
 
 def _packing() -> bool:
-    """Whether a product with weights in oneDNN's own layout gives what it should; asked once."""
     if not _one_dnn():
         return False
     try:
@@ -46,7 +44,7 @@ FEW_TOKENS = 32
 
 
 class _Packed(NamedTuple):
-    """What :func:`pack` leaves at a weight: its version then, the values then, rows a part, and the parts.
+    """What :func:`pack` leaves at a weight: its version then, the values then, rows per part, and the parts.
 
     ``plain`` shares the weight's memory, and keeps it: a weight that moved away cannot come back to its place with other values.
     """
@@ -62,18 +60,10 @@ class _Packed(NamedTuple):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """``x weight^T + bias``, as ``F.linear``; rounded in another order.
+    """``x weight^T + bias``, as ``F.linear``; rounded in another order. x (..., C), weight (V, C), bias (V,) or None.
 
     Only float32 on the CPU where autograd records nothing goes to oneDNN: decoding, and the losses in chunks, whose gradients are
-    computed by hand. Layers in training, GPUs and autocast are as ever.
-
-    Args:
-        x: (..., C).
-        weight: (V, C), rows contiguous; see :func:`pack`.
-        bias: (V,) or None.
-
-    Returns:
-        (..., V).
+    computed by hand. Layers in training, GPUs and autocast use ``F.linear``.
     """
     return linear_rows(x, weight, bias, 0, weight.size(0))
 
@@ -94,17 +84,9 @@ def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
 
     oneDNN brings a plain matrix into that layout at each product: with 12 to 50 tokens about a quarter of the time.
     A weight that is changed in place or moved afterwards is multiplied as it is then: its copy is not used any more. What writes
-    through ``weight.data``, as fairseq's optimizers do, is not noticed: not for weights in training.
-
-    Args:
-        weight: (V, C), on the CPU, float32, rows contiguous; one below :data:`MIN_WEIGHTS` is left as it is.
-        chunk_size: rows a part, for :func:`linear_rows` from multiples of it to the next; all in one when None.
-
-    Returns:
-        Bytes of the copy: 0 where there is one already, or none is made.
-
-    Raises:
-        ValueError: a weight elsewhere or of another type, or a torch that cannot do it.
+    through ``weight.data``, as fairseq's optimizers do, is not noticed: not for weights in training. A weight below
+    :data:`MIN_WEIGHTS` is left as it is. ``chunk_size`` has the rows per part, for :func:`linear_rows` from multiples of it to the
+    next; all in one when None. Returns the bytes of the copy: 0 where there is one already, or none is made.
     """
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or not weight.is_contiguous():
         rows = "" if weight.is_contiguous() else ", rows not contiguous"

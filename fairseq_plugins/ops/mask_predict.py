@@ -9,14 +9,8 @@ from .masks import lengths_to_padding_mask
 def draw_masks(lengths: Tensor, size: int) -> Tensor:
     """Mask a random part of each row: the number of tokens is uniform over 1 .. N, and so is the choice of them.
 
-    Randomness comes from torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same masks.
-
-    Args:
-        lengths: (B,) int64, tokens a row holds, N; a row without tokens has no mask.
-        size: number of columns T.
-
-    Returns:
-        (B, T) bool, True = masked.
+    ``lengths`` (B,) int64 are the N; a row without tokens has no mask. (B, ``size``) bool, True = masked. Randomness comes from
+    torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same masks.
 
     Source: Ghazvininejad et al. 2019 (CMLM), section 2.2; SGA section 4.3.
     """
@@ -28,15 +22,7 @@ def draw_masks(lengths: Tensor, size: int) -> Tensor:
 def draw_masks_by_ratio(lengths: Tensor, size: int, least: float) -> Tensor:
     """Mask each token of a row with the probability max(``least``, U); a row draws its own U, uniform over (0, 1).
 
-    A row may be left without a mask. Randomness as in :func:`draw_masks`.
-
-    Args:
-        lengths: (B,) int64, tokens a row holds.
-        size: number of columns T.
-        least: in [0, 1].
-
-    Returns:
-        (B, T) bool, True = masked.
+    A row may be left without a mask. ``least`` lies in [0, 1]; all else as in :func:`draw_masks`.
 
     Source: the authors' code of SGA, with 0.2 and one U for a whole batch; here one per sentence, which is the same on average
     and does not depend on the batch.
@@ -47,15 +33,9 @@ def draw_masks_by_ratio(lengths: Tensor, size: int, least: float) -> Tensor:
 
 
 def lowest_scores(scores: Tensor, counts: Tensor, lengths: Tensor) -> Tensor:
-    """The ``counts`` tokens of each row with the lowest scores; of equal ones, those to the left.
+    """(B, T) bool, True: the ``counts`` (B,) tokens of each row with the lowest scores (B, T); of equal ones, those to the left.
 
-    Args:
-        scores: (B, T) float.
-        counts: (B,) int64, at most ``lengths``.
-        lengths: (B,) int64, tokens a row holds; what lies behind is never chosen.
-
-    Returns:
-        (B, T) bool, True = chosen.
+    What lies behind ``lengths`` (B,) is never chosen.
     """
     scores = scores.masked_fill(lengths_to_padding_mask(lengths, scores.size(1)), float("inf"))
     order = scores.argsort(dim=1, stable=True)  # place -> column
@@ -64,15 +44,9 @@ def lowest_scores(scores: Tensor, counts: Tensor, lengths: Tensor) -> Tensor:
 
 
 def masked_counts(lengths: Tensor, step: int, iterations: int) -> Tensor:
-    """How many tokens are masked before iteration ``step`` (from 0): N (iterations - step) / iterations, rounded down.
+    """How many of ``lengths`` (B,) tokens are masked before iteration ``step`` (from 0): N (iterations - step) / iterations.
 
-    Args:
-        lengths: (B,) int64, N.
-        step: in [0, iterations).
-        iterations: at least 1.
-
-    Returns:
-        (B,) int64: N at first, then less by a linear decay.
+    Rounded down: N at first, then less by a linear decay.
 
     Source: Ghazvininejad et al. 2019 (CMLM), section 3.1.
     """
@@ -80,13 +54,8 @@ def masked_counts(lengths: Tensor, step: int, iterations: int) -> Tensor:
 
 
 def likely_lengths(log_probs: Tensor, count: int) -> Tensor:
-    """The most probable lengths of each sentence, best first; of equal ones, the shorter.
+    """The ``count`` most probable lengths of each sentence in tokens, (B, K), best first; of equal ones, the shorter.
 
-    Args:
-        log_probs: (B, N) nats, column j for j + 1 tokens.
-        count: K, at most N.
-
-    Returns:
-        (B, K) int64, tokens.
+    ``log_probs`` (B, N) has column j for j + 1 tokens.
     """
     return torch.argsort(log_probs, dim=1, descending=True, stable=True)[:, :count] + 1

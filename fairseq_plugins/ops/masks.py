@@ -7,31 +7,16 @@ from torch import Tensor
 
 
 def lengths_to_padding_mask(lengths: Tensor, size: Optional[int] = None) -> Tensor:
-    """Turn lengths into a right-padding mask.
-
-    Args:
-        lengths: (B,) int64, tokens a row holds.
-        size: number of columns; the longest length when None.
-
-    Returns:
-        (B, size) bool, True = padding.
-    """
+    """Right-padding mask of ``lengths`` (B,) int64: (B, size) bool, True = padding; ``size`` None: the longest length."""
     columns = int(lengths.max()) if size is None else size
     return torch.arange(columns, device=lengths.device)[None, :] >= lengths[:, None]
 
 
 def additive_key_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Turn a padding mask into a finite bias that is added to attention logits.
+    """Turn a padding mask (B, K) bool, True = may not be attended, into a finite bias of attention logits, (B, 1, 1, K).
 
     Finite, because some attention kernels return NaN for a row in which every key is masked with -inf; here such a row
     attends uniformly, and its output is ignored by the caller.
-
-    Args:
-        padding_mask: (B, K) bool, True = may not be attended.
-        dtype: dtype of the attention logits.
-
-    Returns:
-        (B, 1, 1, K) of ``dtype``: 0 where a key may be attended, a large negative number elsewhere.
     """
     # Half of the smallest finite value: adding any realistic logit to it cannot overflow to -inf.
     bias = torch.zeros(padding_mask.shape, dtype=dtype, device=padding_mask.device)

@@ -3,7 +3,7 @@
 Shape letters of this file: M and N sentences of the two sides, C width, K neighbours.
 """
 
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -20,17 +20,12 @@ TurnedBlock = Tuple[slice, slice, Tensor, Tensor]
 
 
 class Matches(NamedTuple):
-    """The best partner of each sentence of both sides.
+    """The best partner of each sentence of both sides, the first one where several are equally good."""
 
-    Attributes:
-        forward: (M,) int64, of each sentence of the first side; the first one where several are equally good.
-        forward_scores: (M,).
-        backward: (N,) int64, of each sentence of the second side.
-        backward_scores: (N,).
-    """
-
+    # (M,) of the first side: int64 and float
     forward: Tensor
     forward_scores: Tensor
+    # (N,) of the second side
     backward: Tensor
     backward_scores: Tensor
 
@@ -39,25 +34,6 @@ def unit_rows(vectors: Tensor) -> Tensor:
     """(M, C) rows of length 1; float64 is kept, anything else becomes float32. A row of zeros stays one."""
     rows = vectors if vectors.dtype == torch.float64 else vectors.float()
     return torch.nn.functional.normalize(rows, dim=1)
-
-
-def mean_similarities(x: Tensor, y: Tensor, neighbours: int, block: int = BLOCK) -> Tuple[Tensor, Tensor]:
-    """Mean cosine of each sentence with its nearest ones of the other side.
-
-    Args:
-        x: (M, C) rows of length 1.
-        y: (N, C) rows of length 1.
-        neighbours: K, from 1 to the smaller of M and N.
-        block: sentences of each side that are compared at a time.
-
-    Returns:
-        (M,) and (N,).
-
-    Raises:
-        ValueError: K out of range.
-    """
-    rows, columns = nearest_similarities(Similarities(x, y, block), neighbours)
-    return rows.mean(1), columns.mean(1)
 
 
 class Workspace:
@@ -75,13 +51,10 @@ class Workspace:
 
 
 class Similarities:
-    """Cosines of two sides, block by block, as often as they are asked for; a single block is computed once and kept.
+    """Cosines of two sides (M, C) and (N, C), rows of length 1, block by block, as often as they are asked for.
 
-    Args:
-        x: (M, C) rows of length 1.
-        y: (N, C) rows of length 1.
-        block: rows of each side that are compared at a time; memory grows with its square.
-        workspace: where a single block lies, so that the next one takes its place; default: of its own.
+    A single block is computed once and kept, in ``workspace`` where one is given, so that the next one takes its place. Memory
+    grows with the square of ``block``, the rows of each side that are compared at a time.
     """
 
     def __init__(self, x: Tensor, y: Tensor, block: int = BLOCK, workspace: Optional[Workspace] = None):
@@ -112,18 +85,7 @@ def row_chunks(matrix: Tensor) -> Iterator[Tuple[slice, Tensor]]:
 
 
 def nearest_similarities(similarities: Similarities, neighbours: int) -> Tuple[Tensor, Tensor]:
-    """The largest cosines of each row and of each column, the largest first.
-
-    Args:
-        similarities: of two sides.
-        neighbours: K, from 1 to the smaller of M and N.
-
-    Returns:
-        (M, K) and (N, K).
-
-    Raises:
-        ValueError: K out of range.
-    """
+    """The ``neighbours`` largest cosines of each row (M, K) and of each column (N, K), the largest first."""
     x, y = similarities.x, similarities.y
     most = min(len(x), len(y))
     if not 1 <= neighbours <= most:
@@ -138,65 +100,39 @@ def nearest_similarities(similarities: Similarities, neighbours: int) -> Tuple[T
 
 
 def best_matches(x: Tensor, y: Tensor, score: str = MARGIN, neighbours: int = 4, block: int = BLOCK) -> Matches:
-    """The best partner of every sentence, among all sentences of the other side.
+    """The best partner of every sentence, among all sentences of the other side: vectors (M, C) and (N, C).
 
-    ``margin`` divides the cosine by the mean of two means: that of the first sentence with its K nearest of the other side, and
-    that of the second sentence with its K nearest. All pairs are scored, not only those of nearest neighbours by cosine, as some
-    programs do.
-
-    Args:
-        x: (M, C) floating-point.
-        y: (N, C) floating-point.
-        score: ``cosine`` or ``margin``.
-        neighbours: K of ``margin``.
-        block: sentences of each side that are compared at a time; memory grows with its square.
-
-    Raises:
-        ValueError: an option out of range; a mean that is not positive, by which no margin can be taken.
+    ``margin`` divides the cosine by the mean of two means: that of the first sentence with its ``neighbours`` nearest of the other
+    side, and that of the second sentence with its own. All pairs are scored, not only those of nearest neighbours by cosine, as
+    some programs do. Memory grows with the square of ``block``.
 
     Source: Artetxe and Schwenk 2019, section 3.1 and equation 2 (ratio).
     """
     if score not in SCORES:
         raise ValueError(f"--score must be one of {', '.join(SCORES)}; got {score!r}")
     x, y = unit_rows(x), unit_rows(y)
-
-    def scored(here: slice, there: slice, similarity: Tensor) -> Tensor:
-        return similarity
-
+    near = None
     if score == MARGIN:
-        near_x, near_y = mean_similarities(x, y, neighbours, block)
-        if float(near_x.min() + near_y.min()) <= 0:
+        near = [values.mean(1) for values in nearest_similarities(Similarities(x, y, block), neighbours)]
+        if float(near[0].min() + near[1].min()) <= 0:
             raise ValueError(
                 "--score margin: a sentence is not similar to any of the other side, so that the ratio means nothing; valid: "
                 "--score cosine"
             )
-
-        def scored(here: slice, there: slice, similarity: Tensor) -> Tensor:
-            return similarity / ((near_x[here, None] + near_y[None, there]) / 2)
-
-    return _best(x, y, scored, block)
-
-
-def _best(x: Tensor, y: Tensor, scored: Callable[[slice, slice, Tensor], Tensor], block: int) -> Matches:
-    """The largest score of every row and column; the first where several are equal, whatever the blocks."""
-    found = []
-    for side in (x, y):
-        places = torch.zeros(len(side), dtype=torch.int64, device=x.device)
-        found.append((places, torch.full((len(side),), -torch.inf, dtype=x.dtype, device=x.device)))
-    for here, there, similarity in _blocks(x, y, block):
-        scores = scored(here, there, similarity)
-        for axis, own, other in ((1, here, there), (0, there, here)):
-            places, best = found[1 - axis]
-            values, indices = scores.max(axis)
-            better = values > best[own]  # not >=: of equal scores the first block's stays
-            best[own] = torch.where(better, values, best[own])
-            places[own] = torch.where(better, indices + other.start, places[own])
-    (forward, forward_scores), (backward, backward_scores) = found
-    return Matches(forward, forward_scores, backward, backward_scores)
+    best = [torch.full((len(side),), -torch.inf, dtype=x.dtype, device=x.device) for side in (x, y)]
+    places = [torch.zeros(len(side), dtype=torch.int64, device=x.device) for side in (x, y)]
+    for here, there, scores in _blocks(x, y, block):
+        if near is not None:
+            scores = scores / ((near[0][here, None] + near[1][None, there]) / 2)
+        for side, own, other in ((0, here, there), (1, there, here)):
+            values, indices = scores.max(1 - side)
+            better = values > best[side][own]  # not >=: of equal scores the first block's stays
+            best[side][own] = torch.where(better, values, best[side][own])
+            places[side][own] = torch.where(better, indices + other.start, places[side][own])
+    return Matches(places[0], best[0], places[1], best[1])
 
 
 def _blocks(x: Tensor, y: Tensor, block: int) -> Iterator[Block]:
-    """Rows, columns and cosines of each block."""
     if block < 1:
         raise ValueError(f"block must be at least 1 sentence; got {block}")
     for first in range(0, len(x), block):

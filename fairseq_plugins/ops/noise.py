@@ -13,13 +13,7 @@ of the slot to the left (repetition)."""
 
 
 class SlotAlphabet(NamedTuple):
-    """Which ids noise may write.
-
-    Attributes:
-        blank: id of the CTC blank.
-        first_piece: first id that is a piece.
-        end_piece: one past the last id that is a piece.
-    """
+    """Which ids noise may write: the CTC blank, and pieces from ``first_piece`` to before ``end_piece``."""
 
     blank: int
     first_piece: int
@@ -27,11 +21,7 @@ class SlotAlphabet(NamedTuple):
 
 
 def parse_noise_mix(text: str) -> Dict[str, float]:
-    """Read ``blank=0.4,random=0.3,sentence=0.3`` into shares that sum to one.
-
-    Raises:
-        ValueError: unknown kind, malformed or negative share, or nothing positive.
-    """
+    """Read ``blank=0.4,random=0.3,sentence=0.3`` into shares that sum to one; ValueError where that cannot be."""
     mix: Dict[str, float] = {}
     for part in text.split(","):
         kind, _, share = part.strip().partition("=")
@@ -50,21 +40,11 @@ def parse_noise_mix(text: str) -> Dict[str, float]:
 def corrupt_slots(
     tokens: Tensor, lengths: Tensor, ratio: float, mix: Dict[str, float], alphabet: SlotAlphabet
 ) -> Tensor:
-    """Disturb up to ``ratio`` of the slots of each row; the length stays.
+    """Disturb up to ``ratio``, in [0, 1], of the slots of each row of ``tokens`` (B, T); the length stays, padding too.
 
     Each sentence draws its own ratio from U(0, ``ratio``); each slot is then disturbed with that probability, so that the cap
-    holds in expectation, not for every short row. Randomness comes
-    from torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same noise.
-
-    Args:
-        tokens: (B, T) int64.
-        lengths: (B,) int64, slots a row holds; padding is never touched.
-        ratio: largest share of disturbed slots, in [0, 1].
-        mix: shares of the kinds of noise, see :func:`parse_noise_mix`.
-        alphabet: see :class:`SlotAlphabet`.
-
-    Returns:
-        (B, T) int64.
+    holds in expectation, not for every short row. ``mix`` has the shares of the kinds, see :func:`parse_noise_mix`. Randomness
+    comes from torch's global generator, which fairseq seeds with (seed, update): a resumed run draws the same noise.
 
     Source: SGA section 4.4 (deletion, repetition); the mix of blank, random and same-sentence tokens is the authors' code's.
     """

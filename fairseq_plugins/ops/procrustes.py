@@ -13,23 +13,14 @@ SMALLEST = 1e-6
 
 
 class Maps(NamedTuple):
-    """One map a side: a row vector times its map is the mapped vector.
-
-    Attributes:
-        source: (C, C).
-        target: (C, C).
-    """
+    """One map per side, (C, C): a row vector times its map is the mapped vector."""
 
     source: Tensor
     target: Tensor
 
 
 def orthogonal_maps(x: Tensor, y: Tensor) -> Maps:
-    """The rotation of x that comes nearest to y; y stays.
-
-    Args:
-        x: (P, C) vectors of the source.
-        y: (P, C) vectors of their partners.
+    """The rotation of x that comes nearest to y, its partners, (P, C) both; y stays.
 
     Source: Schönemann 1966: with the singular value decomposition U S V^T of x^T y, the map is U V^T.
     """
@@ -38,15 +29,10 @@ def orthogonal_maps(x: Tensor, y: Tensor) -> Maps:
 
 
 def reweighted_maps(x: Tensor, y: Tensor, power: float = 0.5) -> Maps:
-    """Whitened maps whose directions are weighted by how much both sides share of them.
+    """Whitened maps whose directions are weighted by how much both sides, (P, C) each, share of them.
 
     Both sides are whitened, rotated to the directions in which they agree, multiplied by the correlations to the power, and
-    de-whitened, each by its own covariance. Computed in float64.
-
-    Args:
-        x: (P, C) vectors of the source.
-        y: (P, C) vectors of their partners.
-        power: 0.5 shares the weights between both sides.
+    de-whitened, each by its own covariance. Computed in float64. A power of 0.5 shares the weights between both sides.
 
     Source: Artetxe, Labaka and Agirre 2018 (AAAI), section 3, steps 1 to 4; symmetric as in Artetxe et al. 2018 (ACL), section 3.4.
     """

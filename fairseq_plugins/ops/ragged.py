@@ -4,14 +4,7 @@ import numpy as np
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The places ``start .. start + length - 1`` of each row, one row behind another.
-
-    Args:
-        starts, lengths: (R,) int64, lengths at least 0.
-
-    Returns:
-        (sum of lengths,) int64.
-    """
+    """The places ``start .. start + length - 1`` of each row (R,), one row behind another: (sum of lengths,) int64."""
     shift = starts - (np.cumsum(lengths) - lengths)
     return np.repeat(shift, lengths) + np.arange(int(lengths.sum()))
 

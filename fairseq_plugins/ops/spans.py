@@ -6,16 +6,7 @@ import numpy as np
 
 
 def check_span_options(ratio: float, mean_span: float, ratio_option: str = "--mask-prob") -> None:
-    """Refuse what no span mask can be drawn for.
-
-    Args:
-        ratio: share of tokens corrupted.
-        mean_span: mean length of a span, in tokens.
-        ratio_option: the option that ``ratio`` comes from, for the message.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
+    """Refuse what no span mask can be drawn for; ``ratio_option`` is the option that ``ratio`` comes from."""
     if not 0.0 < ratio < 1.0:
         raise ValueError(f"{ratio_option} must lie in (0, 1); got {ratio}")
     if not 1.0 <= mean_span < float("inf"):
@@ -23,17 +14,11 @@ def check_span_options(ratio: float, mean_span: float, ratio_option: str = "--ma
 
 
 def count_spans(lengths: Any, ratio: float, mean_span: float) -> Tuple[np.ndarray, np.ndarray]:
-    """How many tokens and spans of a text are corrupted: a function of its length alone, as in T5.
+    """How many tokens and spans of texts (lengths () or (N,) int, at least 2) are corrupted: a function of the length, as in T5.
 
-    Args:
-        lengths: () or (N,) int, tokens that may be corrupted; at least 2.
-        ratio: share of tokens corrupted, in (0, 1).
-        mean_span: mean length of a span in tokens, at least 1.
-
-    Returns:
-        Noise tokens, round(ratio · length) and at least 1 and at most length − 1; and spans, round(noise / mean_span), at least 1
-        and at most as many as have a token each and one kept token between two of them. Halves are rounded to the even number.
-        Neither ever falls as the length grows.
+    Noise tokens, round(ratio · length) and at least 1 and at most length − 1; and spans, round(noise / mean_span), at least 1
+    and at most as many as have a token each and one kept token between two of them. Halves are rounded to the even number.
+    Neither ever falls as the length grows.
 
     Source: Raffel et al. 2020, section 3.1.4; DeltaLM section 2.3 (ratio 0.15 and 0.5, mean 3).
     """
@@ -48,11 +33,7 @@ def most_spans(length: int, ratio: float, mean_span: float, separators: int) -> 
 
     Args:
         length: tokens of the longest text, separators counted, its last ``</s>`` not.
-        ratio, mean_span: see :func:`count_spans`.
         separators: tokens among them that may be separators, at most; a separator is never corrupted.
-
-    Returns:
-        The largest number of maximal spans.
     """
     cuts = np.arange(max(min(separators, length - 2), 0) + 1)
     noise, spans = count_spans(length - cuts, ratio, mean_span)
@@ -60,20 +41,10 @@ def most_spans(length: int, ratio: float, mean_span: float, separators: int) -> 
 
 
 def draw_span_mask(length: int, ratio: float, mean_span: float, rng: Any) -> np.ndarray:
-    """Draw which tokens are corrupted, uniformly among all masks with the given numbers of tokens and spans.
+    """(S,) bool, True = corrupted: uniform among all masks with the numbers of tokens and spans of :func:`count_spans`.
 
     Spans have at least one token, gaps between two spans as well; the gaps before the first and after the last one may be empty.
-
-    Args:
-        length: tokens S, at least 2.
-        ratio, mean_span: see :func:`count_spans`.
-        rng: numpy Generator or RandomState.
-
-    Returns:
-        (S,) bool, True = corrupted.
-
-    Raises:
-        ValueError: fewer than 2 tokens: one must be corrupted and one stay.
+    ``length`` is at least 2, one token to corrupt and one that stays; ``rng`` a numpy Generator or RandomState.
 
     Differs from T5's code, which always keeps the first token and corrupts the last.
     """
@@ -100,20 +71,12 @@ def corrupt_spans(
 
     ``a b c d e f`` with ``b c`` and ``e`` corrupted gives the source ``a <0> d <1> f`` and the target ``<0> b c <1> e``. No
     sentinel follows the last span: the T5 paper closes the target with one more, its code does not, and DeltaLM's Figure 3 leaves
-    it open; ``</s>``, which the dataset appends, says the same.
+    it open; ``</s>``, which the dataset appends, says the same. Without ``target_sentinels`` the target is the corrupted tokens
+    alone (DeltaLM's mixing against accidental translation, section 3.3).
 
     Args:
-        tokens: (S,) int64.
-        mask: (S,) bool, True = corrupted; neighbouring tokens are one span.
-        sentinels: ids of the sentinels, in order of use.
-        target_sentinels: write the sentinels into the target; without them it is the corrupted tokens alone (DeltaLM's mixing
-            against accidental translation, section 3.3).
-
-    Returns:
-        Source and target, int64.
-
-    Raises:
-        ValueError: more spans than sentinels.
+        tokens, mask: (S,) int64 and bool, True = corrupted; neighbouring tokens are one span.
+        sentinels: ids of the sentinels, in order of use; as many as spans, at least.
     """
     first = mask.copy()
     first[1:] &= ~mask[:-1]

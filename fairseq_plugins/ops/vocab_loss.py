@@ -25,17 +25,17 @@ DEFAULT_TOKEN_CHUNK = 256
 
 
 class TokenLosses(NamedTuple):
-    """Per-token values in nats, all of the target's shape.
+    """Per-token values in nats, all of the target's shape."""
 
-    Attributes:
-        nll: float, -log p of the target; 0 where the target is ignored.
-        smooth: float, -sum over the vocabulary of log p; 0 where ignored, and everywhere unless it was asked for.
-        best: int64, most probable token; -1 where ignored. None unless it was asked for.
-    """
+    nll: Tensor  # float, -log p of the target; 0 where the target is ignored
+    smooth: Tensor  # float, -sum over the vocabulary of log p; 0 where ignored, and everywhere unless it was asked for
+    best: Optional[Tensor]  # int64, most probable token; -1 where ignored. None unless it was asked for
 
-    nll: Tensor
-    smooth: Tensor
-    best: Optional[Tensor]
+
+def label_smoothed(nll: Tensor, smooth: Tensor, label_smoothing: float, vocab_size: int) -> Tensor:
+    """fairseq's smoothed loss: (1 - e - e_i) nll + e_i smooth with e_i = e / (V - 1)."""
+    share = label_smoothing / (vocab_size - 1)
+    return (1.0 - label_smoothing - share) * nll + share * smooth
 
 
 def linear_nll(
@@ -47,33 +47,9 @@ def linear_nll(
     chunk_size: int = DEFAULT_TOKEN_CHUNK,
     ignore_index: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """The two terms of fairseq's label-smoothed cross-entropy of ``linear(hidden, weight, bias)``, a token.
-
-    Same values and gradients as with materialised logits, holding ``chunk_size`` x V of them at a time.
-
-    Args:
-        hidden: (..., C).
-        weight: (V, C), frozen or trained.
-        bias: (V,) or None.
-        target: (...) int64.
-        label_smoothing: epsilon in [0, 1); when 0 the smooth term is not computed.
-        chunk_size: tokens projected at a time.
-        ignore_index: target that counts nothing; none when None.
-
-    Returns:
-        nll and smooth, each (...), float32 (float64 for float64 input); :func:`label_smoothed` puts them together.
-
-    Raises:
-        ValueError: an option outside its range, or shapes that do not agree.
-    """
+    """The terms nll and smooth alone; see :func:`linear_token_losses`."""
     losses = linear_token_losses(hidden, weight, bias, target, label_smoothing, chunk_size, ignore_index)
     return losses.nll, losses.smooth
-
-
-def label_smoothed(nll: Tensor, smooth: Tensor, label_smoothing: float, vocab_size: int) -> Tensor:
-    """fairseq's smoothed loss: (1 - e - e_i) nll + e_i smooth with e_i = e / (V - 1)."""
-    share = label_smoothing / (vocab_size - 1)
-    return (1.0 - label_smoothing - share) * nll + share * smooth
 
 
 def linear_token_losses(
@@ -86,7 +62,18 @@ def linear_token_losses(
     ignore_index: Optional[int] = None,
     want_best: bool = False,
 ) -> TokenLosses:
-    """:func:`linear_nll`, and the most probable token from the same pass when ``want_best``."""
+    """The two terms of fairseq's label-smoothed cross-entropy of ``linear(hidden, weight, bias)`` per token.
+
+    Same values and gradients as with materialised logits, holding ``chunk_size`` x V of them at a time; float32 (float64 for
+    float64 input). :func:`label_smoothed` puts them together.
+
+    Args:
+        hidden, target: (..., C) floating-point and (...) int64.
+        weight, bias: (V, C), and (V,) or None, frozen or trained.
+        label_smoothing: epsilon in [0, 1); when 0 the smooth term is not computed.
+        ignore_index: target that counts nothing; none when None.
+        want_best: also return the most probable token.
+    """
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(f"label_smoothing must lie in [0, 1); got {label_smoothing}")
     if chunk_size < 1:
@@ -115,7 +102,7 @@ def linear_token_losses(
 
 
 class _LinearNLL(torch.autograd.Function):
-    """See :func:`linear_nll`; hidden (N, C), target (N,)."""
+    """See :func:`linear_token_losses`; hidden (N, C), target (N,)."""
 
     @staticmethod
     def forward(

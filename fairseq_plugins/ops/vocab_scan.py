@@ -18,39 +18,24 @@ TOKEN_BLOCK = 2048
 
 
 class VocabScan(NamedTuple):
-    """What one pass over the vocabulary yields for N tokens; fields that were not asked for are None.
+    """What one pass over the vocabulary yields for N tokens; fields that were not asked for are None."""
 
-    Attributes:
-        log_sum_exp: (N,) float.
-        expected_row: (N, C) float, sum over v of softmax(z)_v W_v: the part of the gradient that spans the vocabulary.
-        picked: (N, U) float, the logits of the tokens that were asked for.
-        blank_logit: (N,) float.
-        piece_logit: (N,) float, best logit among all tokens but the blank.
-        piece: (N,) int64, that token; the lowest id of equally good ones.
-    """
-
-    log_sum_exp: Tensor
+    log_sum_exp: Tensor  # (N,) float
+    # (N, C) float, sum over v of softmax(z)_v W_v: the part of the gradient that spans the vocabulary
     expected_row: Optional[Tensor]
-    picked: Optional[Tensor]
-    blank_logit: Optional[Tensor]
-    piece_logit: Optional[Tensor]
-    piece: Optional[Tensor]
+    picked: Optional[Tensor]  # (N, U) float, the logits of the tokens that were asked for
+    blank_logit: Optional[Tensor]  # (N,) float
+    piece_logit: Optional[Tensor]  # (N,) float, best logit among all tokens but the blank
+    piece: Optional[Tensor]  # (N,) int64, that token; the lowest id of equally good ones
 
 
 class TopScan(NamedTuple):
-    """The likeliest tokens of N slots, the blank apart.
+    """The likeliest tokens of N slots, the blank apart."""
 
-    Attributes:
-        log_probs: (N, K) float, nats, falling.
-        tokens: (N, K) int64; of equally likely ones the lower id first.
-        blank_log_prob: (N,) float, nats.
-        log_sum_exp: (N,) float.
-    """
-
-    log_probs: Tensor
-    tokens: Tensor
-    blank_log_prob: Tensor
-    log_sum_exp: Tensor
+    log_probs: Tensor  # (N, K) float, nats, falling
+    tokens: Tensor  # (N, K) int64; of equally likely ones the lower id first
+    blank_log_prob: Tensor  # (N,) float, nats
+    log_sum_exp: Tensor  # (N,) float
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -59,18 +44,10 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def half_shares(share: Tensor, mass: Tensor, dtype: torch.dtype) -> Tuple[Tensor, Optional[Tensor]]:
-    """Shares exp(z - max) of some vocabulary rows in the type of the weight, for a matrix product.
+    """Shares exp(z - max) (N, V) of some vocabulary rows in the type of the weight, for a matrix product.
 
-    float16 ends at 65,504, which a sum over so many rows of a weight exceeds: there each token's shares are multiplied by a power
-    of two that leaves them a sum of at most 1,024.
-
-    Args:
-        share: (N, V) float, in [0, 1].
-        mass: (N,) float, its sum over V.
-        dtype: of the weight.
-
-    Returns:
-        (N, V) in ``dtype``, and the powers of two, (N,) float; None where there are none.
+    float16 ends at 65,504, which a sum over so many rows of a weight exceeds: there each token's shares, whose sum is ``mass``
+    (N,), are multiplied by a power of two that leaves them a sum of at most 1,024. The powers (N,) are returned too, or None.
     """
     if dtype != torch.float16:
         return share.to(dtype), None
@@ -79,21 +56,15 @@ def half_shares(share: Tensor, mass: Tensor, dtype: torch.dtype) -> Tuple[Tensor
 
 
 def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
-    """Logits of vocabulary rows ``start`` to ``end``, (N, end - start), in the accumulation dtype."""
+    """Logits (N, end - start) of some vocabulary rows, in the accumulation dtype."""
     logits = linear_rows(hidden, weight, bias, start, end)
     return logits.to(accumulation_dtype(hidden.dtype))
 
 
 def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Logits of some vocabulary rows, multiplied and summed in the accumulation dtype: nothing is rounded to half precision.
+    """Logits (..., N, U) of some rows (..., U, C) of the projection, multiplied and summed in the accumulation dtype.
 
-    Args:
-        hidden: (..., N, C).
-        rows: (..., U, C), of the projection.
-        bias: (U,) or (..., 1, U), of the same rows, or None.
-
-    Returns:
-        (..., N, U), in the accumulation dtype.
+    Nothing is rounded to half precision. The bias is (U,) or (..., 1, U), of the same rows, or None.
     """
     dtype = accumulation_dtype(hidden.dtype)
     if rows.dim() == 2 and (bias is None or bias.dim() == 1):
@@ -111,7 +82,6 @@ def _exact_rows(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: i
 
 
 def check_chunk_size(chunk_size: int, name: str = "chunk_size") -> None:
-    """Raise ValueError, which says ``name``, unless ``chunk_size`` is a positive number of vocabulary rows."""
     if chunk_size < 1:
         raise ValueError(f"{name} must be at least 1 vocabulary row; got {chunk_size}")
 
@@ -125,22 +95,16 @@ def scan_vocabulary(
     blank: Optional[int] = None,
     pick: Optional[Tensor] = None,
 ) -> VocabScan:
-    """Scan ``linear(hidden, weight, bias)`` once.
+    """Scan ``linear(hidden, weight, bias)`` once, of hidden (N, C), weight (V, C), bias (V,) or None.
 
     The running maximum rescales what was summed before, as in the online softmax (Milakov and Gimelshein 2018).
 
     Args:
-        hidden: (N, C).
-        weight: (V, C).
-        bias: (V,) or None.
-        chunk_size: vocabulary rows a chunk.
+        chunk_size: vocabulary rows per chunk.
         expected: also return the expected output row.
         blank: also return the blank's logit and the best other token.
         pick: (N, U) int64, tokens whose logits are returned as well. They are the very numbers that enter the log-sum-exp: in
             half precision, logits from another matrix product are rounded differently and give probabilities above one.
-
-    Returns:
-        See :class:`VocabScan`.
     """
     check_chunk_size(chunk_size)
     blocks = []
@@ -163,21 +127,10 @@ def scan_top(
     chunk_size: int = DEFAULT_CHUNK_SIZE,
     excluded: Iterable[int] = (),
 ) -> TopScan:
-    """The ``count`` likeliest tokens of every slot of ``linear(hidden, weight, bias)`` beside the blank.
+    """The likeliest tokens of every slot of ``linear(hidden, weight, bias)``, by the probabilities of the whole vocabulary.
 
-    Probabilities are those of the whole vocabulary, from :func:`exact_logits`.
-
-    Args:
-        hidden: (N, C).
-        weight: (V, C).
-        bias: (V,) or None.
-        count: tokens a slot, at least 1; fewer where the vocabulary has no more.
-        blank: id of the blank, which is never among them.
-        chunk_size: vocabulary rows a chunk.
-        excluded: ids that are never among them either.
-
-    Returns:
-        See :class:`TopScan`; K is the smaller of ``count`` and the tokens that are left.
+    ``count`` tokens per slot, or as many as there are, and never the blank or one of ``excluded``; hidden (N, C), weight (V, C),
+    bias (V,) or None.
     """
     check_chunk_size(chunk_size)
     barred = {blank, *excluded}
@@ -248,7 +201,6 @@ class _Block:
         self.piece = torch.zeros(tokens, dtype=torch.int64, device=hidden.device)
 
     def add(self, start: int, end: int) -> None:
-        """Take in vocabulary rows ``start`` to ``end``."""
         logits = chunk_logits(self.hidden, self.weight, self.bias, start, end)
         if self.pick is not None and self.picked is not None:
             here = (self.pick >= start) & (self.pick < end)
@@ -285,7 +237,6 @@ class _Block:
         return best
 
     def result(self) -> VocabScan:
-        """The values after the last chunk."""
         row = None if self.row is None else self.row / self.total[:, None]
         log_sum_exp = self.maximum + self.total.log()
         if self.blank is None:

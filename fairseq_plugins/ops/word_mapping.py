@@ -1,8 +1,7 @@
 """Map the vectors of two vocabularies into one space without, or with few, known translations: self-learning.
 
-Memory, float32: for 200,000 words of 300 dimensions a side, the vectors, their normalised and their mapped copy take 0.24 GB each,
-1.44 GB for both sides. Beside them lies one block of 4,096 x 4,096 similarities and its transpose (0.13 GB), of which 256 rows are
-ranked at a time. The seed's matrices of ``words`` squared (4,000: 0.06 GB each, ten at most) are gone before the learning.
+Memory, float32: the vectors of both sides three times (normalised and mapped too), a block of similarities and its transpose,
+and before the learning at most ten matrices of the seed's ``words`` squared.
 
 Shape letters of this file: M and N words of the two sides, C width, P pairs.
 """
@@ -24,31 +23,18 @@ Pairs = Tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class SelfLearning:
-    """How the dictionary and the maps are learned from each other.
+    """How the dictionary and the maps are learned from each other."""
 
-    Args:
-        words: most frequent words of each side that take part, at least 2.
-        neighbours: nearest words of CSLS.
-        keep: probability, in (0, 1], with which a similarity is seen in the first stage.
-        factor: each stage's probability over the one before; above 1.
-        patience: iterations, after which a stage ends if the objective has not improved by the threshold.
-        threshold: least improvement of the objective.
-        iterations: at most; 0: the maps come from the seed alone.
-        reweight: weight the directions in the last step; otherwise the map is orthogonal.
-        seed: of what is drawn.
-        block: words of each side that are compared at a time.
-    """
-
-    words: int = 20000
-    neighbours: int = NEIGHBOURS
-    keep: float = 0.1
-    factor: float = 2.0
-    patience: int = 10
+    words: int = 20000  # most frequent words of each side that take part, at least 2
+    neighbours: int = NEIGHBOURS  # nearest words of CSLS
+    keep: float = 0.1  # probability, in (0, 1], with which a similarity is seen in the first stage
+    factor: float = 2.0  # each stage's probability over the one before; above 1
+    patience: int = 10  # iterations, after which a stage ends if the objective has not improved by the threshold
     threshold: float = 5e-4
-    iterations: int = 1000
-    reweight: bool = True
+    iterations: int = 1000  # at most; 0: the maps come from the seed alone
+    reweight: bool = True  # weight the directions in the last step; otherwise the map is orthogonal
     seed: int = 1
-    block: int = BLOCK
+    block: int = BLOCK  # words of each side that are compared at a time
 
     def __post_init__(self) -> None:
         checks = [
@@ -67,33 +53,21 @@ class SelfLearning:
 
 
 class Iteration(NamedTuple):
-    """One iteration of self-learning.
+    """One iteration of self-learning."""
 
-    Attributes:
-        number: from 1.
-        objective: mean cosine of a word with its nearest word, over both sides, before the dictionary is drawn anew.
-        keep: probability with which a similarity was seen.
-    """
-
-    number: int
+    number: int  # from 1
+    # mean cosine of a word with its nearest word, over both sides, before the dictionary is drawn anew
     objective: float
-    keep: float
+    keep: float  # probability with which a similarity was seen
 
 
 class Learned(NamedTuple):
-    """What self-learning found.
+    """What self-learning found."""
 
-    Attributes:
-        maps: from the normalised vectors of each side into the common space.
-        pairs: the last dictionary.
-        history: every iteration.
-        converged: False if the iterations ended first.
-    """
-
-    maps: Maps
-    pairs: Pairs
-    history: List[Iteration]
-    converged: bool
+    maps: Maps  # from the normalised vectors of each side into the common space
+    pairs: Pairs  # the last dictionary
+    history: List[Iteration]  # every iteration
+    converged: bool  # False if the iterations ended first
 
 
 def normalise(vectors: Tensor) -> Tensor:
@@ -109,14 +83,7 @@ def similarity_seed(x: Tensor, y: Tensor, words: int = 4000, neighbours: int = N
     """Pair words whose similarities to the words of their own language are distributed alike.
 
     Each row of the square root of a side's similarity matrix is sorted and normalised; the rows are then compared across the
-    languages by CSLS, in both directions.
-
-    Args:
-        x: (M, C) normalised vectors, the most frequent word first.
-        y: (N, C).
-        words: most frequent words of each side that are compared; as many on both.
-        neighbours: nearest words of CSLS.
-        block: words of each side that are compared at a time.
+    languages by CSLS, in both directions. Only the ``words`` most frequent words of each side, which come first, take part.
 
     Source: Artetxe et al. 2018, section 3.2.
     """
@@ -132,12 +99,7 @@ def _root_similarities(x: Tensor) -> Tensor:
 
 
 def both_directions(forward: Tensor, backward: Tensor) -> Pairs:
-    """The dictionary of the partners of both sides; a mutual pair stands in it twice.
-
-    Args:
-        forward: (M,) int64.
-        backward: (N,) int64.
-    """
+    """The dictionary of the partners (M,) and (N,) of both sides; a mutual pair stands in it twice."""
     sources, targets = (torch.arange(len(side), device=side.device) for side in (forward, backward))
     return torch.cat([sources, backward]), torch.cat([forward, targets])
 
@@ -162,16 +124,7 @@ def induced_pairs(
     generator: torch.Generator,
     workspace: Optional[Workspace] = None,
 ) -> Tuple[Pairs, float]:
-    """The dictionary of mapped vectors and their objective.
-
-    Args:
-        x: (M, C) mapped, rows of length 1.
-        y: (N, C).
-        keep: probability with which a similarity is seen.
-        options: neighbours and block.
-        generator: of the draws; on the CPU, so that every device draws the same.
-        workspace: memory that the iteration before has left.
-    """
+    """The dictionary of mapped vectors (rows of length 1) and their objective; draws are on the CPU, so alike on every device."""
     ranks = [drawn_ranks(len(side), keep, generator) for side in (x, y)]
     orders = [each.argsort(stable=True) for each in ranks]  # alike ranks side by side: Csls.partners is then fast
     sides = x[orders[0].to(x.device)], y[orders[1].to(y.device)]
@@ -185,18 +138,11 @@ def induced_pairs(
 def learn_maps(
     x: Tensor, y: Tensor, seed: Pairs, options: SelfLearning, report: Optional[Callable[[Iteration], None]] = None
 ) -> Learned:
-    """Learn the maps of two normalised vocabularies, beginning with a dictionary.
+    """Learn the maps of two normalised vocabularies, (M, C) and (N, C) by falling frequency, beginning with a dictionary.
 
     In turn, the orthogonal map of the dictionary's pairs, and the dictionary of the mapped vectors, from both sides' best partners
     by CSLS among the similarities that are seen. When the objective has not improved for some iterations, more of them are seen;
     when all are seen and it does not improve, or the dictionary repeats, the learning ends.
-
-    Args:
-        x: (M, C) normalised vectors, the most frequent word first.
-        y: (N, C).
-        seed: the first dictionary.
-        options: how it is learned.
-        report: is called after each iteration.
 
     Raises:
         ValueError: different widths, or fewer than 2 pairs.

@@ -15,11 +15,7 @@ LONGEST_MEAN = 1000.0
 
 
 def check_switch_options(ratio: float, mean_span: float) -> None:
-    """Refuse what no spans can be drawn for.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
+    """Refuse what no spans can be drawn for."""
     if not 0.0 < ratio <= 1.0:
         raise ValueError(f"--switch-ratio must lie in (0, 1]; got {ratio}")
     if not 0.0 < mean_span <= LONGEST_MEAN:
@@ -27,13 +23,9 @@ def check_switch_options(ratio: float, mean_span: float) -> None:
 
 
 def span_distribution(mean: float) -> np.ndarray:
-    """P(length <= 1), P(length <= 2), ... of a Poisson law whose zero is drawn again.
+    """P(length <= 1), P(length <= 2), ... of a Poisson law with this mean whose zero is drawn again.
 
-    Args:
-        mean: of the Poisson law with its zero, in words.
-
-    Returns:
-        (K,) float64 that ends with 1; what lies behind K is below the resolution of a float.
+    (K,) float64 that ends with 1; what lies behind K is below the resolution of a float.
     """
     last = math.ceil(mean + 12.0 * math.sqrt(mean) + 20.0)
     logs = [length * math.log(mean) - math.lgamma(length + 1) for length in range(1, last + 1)]
@@ -43,16 +35,9 @@ def span_distribution(mean: float) -> np.ndarray:
 
 
 def budgets(words: np.ndarray, covered: np.ndarray, ratio: float, chance: np.ndarray) -> np.ndarray:
-    """How many words are replaced: ``ratio * words``, up or down to a whole number such that its mean is that.
+    """How many of ``words`` (B,) are replaced: ``ratio * words``, up or down to a whole number such that its mean is that.
 
-    Args:
-        words: (B,) int, words of each sentence.
-        covered: (B,) int, those of them that have an entry: no more are replaced.
-        ratio: in (0, 1].
-        chance: (B,) float64, uniform in [0, 1).
-
-    Returns:
-        (B,) int64.
+    No more than ``covered`` (B,), those that have an entry; ``chance`` (B,) is uniform in [0, 1).
     """
     # Rounded, so that 0.35 * 20 is 7 and not a little more or less.
     return np.minimum(np.floor(np.round(ratio * words, 9) + chance).astype(np.int64), covered)

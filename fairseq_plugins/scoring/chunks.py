@@ -11,17 +11,11 @@ NO_CHUNK = -1
 
 
 class Alignment(NamedTuple):
-    """Size of the best alignment.
+    """Size of the best alignment."""
 
-    Attributes:
-        matches: matched words, a word of the hypothesis with an equal word of the reference, each used once.
-        chunks: runs of matches that are adjacent and in the same order on both sides.
-        exact: False if the beam cut the search, so that there may be an alignment with fewer chunks.
-    """
-
-    matches: int
-    chunks: int
-    exact: bool
+    matches: int  # matched words, a word of the hypothesis with an equal word of the reference, each used once
+    chunks: int  # runs of matches that are adjacent and in the same order on both sides
+    exact: bool  # False if the beam cut the search, so that there may be an alignment with fewer chunks
 
 
 def align(hypothesis: Sequence[str], reference: Sequence[str], beam: int) -> Alignment:
@@ -30,11 +24,6 @@ def align(hypothesis: Sequence[str], reference: Sequence[str], beam: int) -> Ali
     Goes through the hypothesis and keeps the cheapest way to every state; two ways that leave the same choices for the rest
     are one state. So the search is exact as long as no more than ``beam`` states are alive at once, and keeps the
     cheapest ``beam`` of them otherwise.
-
-    Args:
-        hypothesis: words.
-        reference: words.
-        beam: most states kept after a word; 1 or more.
 
     Source: Denkowski and Lavie 2011 (Meteor 1.3), the order of criteria for the final alignment: matches, chunks, distances.
     """
@@ -51,8 +40,6 @@ def align(hypothesis: Sequence[str], reference: Sequence[str], beam: int) -> Ali
 
 
 class _Search:
-    """The two sentences and what is known about their words before the search."""
-
     def __init__(self, hypothesis: Sequence[str], reference: Sequence[str], common: Dict[str, int]):
         self.hypothesis = hypothesis
         self.reference = reference

@@ -4,33 +4,10 @@ METEOR programs differ by up to ten points on the same text, so this variant has
 METEOR-stem, and states what it does in its signature.
 """
 
-from typing import Any, Dict, List, Optional
-
-from sacrebleu.metrics.base import Score
+from typing import Any, List, Optional
 
 from .chunks import align
-from .metric import WordMetric, WordSignature
-
-
-class MeteorScore(Score):
-    """Score in percent, with what it is made of (ratios)."""
-
-    def __init__(self, name: str, score: float, precision: float, recall: float, fragmentation: float):
-        super().__init__(name, score)
-        self.precision = precision
-        self.recall = recall
-        self.fragmentation = fragmentation
-        self._verbose = f"(P = {100 * precision:.2f} R = {100 * recall:.2f} frag = {fragmentation:.3f})"
-
-
-class MeteorSignature(WordSignature):
-    """Names the matchers, the parameters and the aggregation."""
-
-    def __init__(self, args: Dict[str, Any]):
-        super().__init__(args)
-        stem = "none" if args["prefix"] is None else f"prefix{args['prefix']}"
-        self.add(stem=stem, syn="none", alpha=args["alpha"], beta=args["beta"], gamma=args["gamma"])
-        self.add(agg="sum", beam=args["beam"])
+from .metric import WordMetric, WordScore
 
 
 class Meteor(WordMetric):
@@ -39,29 +16,15 @@ class Meteor(WordMetric):
     P = m / h, R = m / r, Fmean = P R / (alpha P + (1 - alpha) R), score = Fmean (1 - gamma (ch / m) ** beta). The corpus score
     is that of the summed m, ch, h, r, as METEOR's own program computes it, not the mean of sentence scores. The defaults
     are the parameters of 2005, which were not tuned to a language. Two words match if they are equal, or with ``prefix``
-    if their first letters are; both kinds weigh 1.
+    if so many first letters are; both kinds weigh 1. ``beam`` is that of :func:`.chunks.align`.
 
     Differs from the published programs: no synonyms, no paraphrases, no function words, no Snowball stemmer (a prefix
     stands for the stem in every language), punctuation is dropped, and one search over all matches minimises the
     chunks where the program of 2005 counted crossings, matcher by matcher. A sentence that equals its reference scores
     1 - gamma / m ** beta, as in the paper, not 1.
 
-    Args:
-        prefix: letters that make the stem of a longer word; None compares whole words.
-        alpha: weight of recall in Fmean, 0 to 1.
-        beta: exponent of the penalty, 0 or more.
-        gamma: largest penalty, 0 to 1.
-        beam: see :func:`.chunks.align`.
-        tokens: what a word is, see :func:`.words.words`.
-        lower: ignore case.
-
-    Raises:
-        ValueError: a parameter is out of its range; later, hypotheses and references of different number, or none.
-
     Source: Banerjee and Lavie 2005, section 2.2; parameters: Lavie and Agarwal 2007, section 2.
     """
-
-    _SIGNATURE_TYPE = MeteorSignature
 
     def __init__(
         self,
@@ -87,23 +50,24 @@ class Meteor(WordMetric):
         self.alpha, self.beta, self.gamma = float(alpha), float(beta), float(gamma)
         self.beam = beam
         self.name = "METEOR-exact" if prefix is None else "METEOR-stem"
+        stem = "none" if prefix is None else f"prefix{prefix}"
+        self.details = dict(
+            stem=stem, syn="none", alpha=self.alpha, beta=self.beta, gamma=self.gamma, agg="sum", beam=beam
+        )
 
     def segment_statistics(self, hypothesis: List[str], reference: List[str]) -> List[float]:
-        """Matches, chunks, words of the hypothesis, words of the reference.
-
-        Equal words have equal prefixes, so matching prefixes alone finds as many matches as exact words first.
-        """
+        """Matches, chunks, words of the hypothesis, words of the reference; prefixes match wherever words do."""
         first = [word[: self.prefix] for word in hypothesis]
         second = [word[: self.prefix] for word in reference]
         found = align(first, second, self.beam)
         return [found.matches, found.chunks, len(hypothesis), len(reference)]
 
-    def _compute_score_from_stats(self, stats: List[Any]) -> MeteorScore:
+    def _compute_score_from_stats(self, stats: List[Any]) -> WordScore:
         matches, chunks, in_hypothesis, in_reference = map(float, stats)
         if matches == 0:
-            return MeteorScore(self.name, 0.0, 0.0, 0.0, 0.0)
+            return WordScore(self.name, 0.0, 0.0, 0.0, " frag = 0.000")
         precision, recall = matches / in_hypothesis, matches / in_reference
         f_mean = precision * recall / (self.alpha * precision + (1 - self.alpha) * recall)
         fragmentation = chunks / matches
         score = f_mean * (1 - self.gamma * fragmentation**self.beta)
-        return MeteorScore(self.name, 100 * score, precision, recall, fragmentation)
+        return WordScore(self.name, 100 * score, 100 * precision, 100 * recall, f" frag = {fragmentation:.3f}")

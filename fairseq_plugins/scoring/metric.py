@@ -7,8 +7,18 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 from .words import words
 
 
+class WordScore(Score):
+    """Score, precision and recall in percent; ``details`` are shown behind these."""
+
+    def __init__(self, name: str, score: float, precision: float, recall: float, details: str = ""):
+        super().__init__(name, score)
+        self.precision = precision
+        self.recall = recall
+        self._verbose = f"(P = {precision:.2f} R = {recall:.2f}{details})"
+
+
 class WordSignature(Signature):
-    """Signature of a metric on words; its version is that of this package."""
+    """Signature of a metric on words: its ``details``, and the version of this package."""
 
     def __init__(self, args: Dict[str, Any]):
         from .. import __version__  # set after this module was imported
@@ -16,28 +26,21 @@ class WordSignature(Signature):
         super().__init__(args)
         self.info.update(case="lc" if args["lower"] else "mixed", tok=f"words-{args['tokens']}")
         self.info["version"] = f"fairseq_plugins-{__version__}"
-        self._abbr.update(case="c", tok="tok")
-
-    def add(self, **items: Any) -> None:
-        """Append items that belong to one metric."""
-        self.info.update(items)
-        self._abbr.update({name: name for name in items})
+        self.info.update(args["details"])
+        self._abbr.update({"case": "c", "tok": "tok", **{name: name for name in args["details"]}})
 
 
 class WordMetric(Metric):
-    """A sacreBLEU metric that compares lists of words and adds up statistics of sentences.
-
-    Args:
-        tokens: what a word is, see :func:`.words.words`.
-        lower: ignore case.
+    """A sacreBLEU metric that compares lists of words and adds up statistics of sentences; see :func:`.words.words`.
 
     Raises:
         ValueError: ``tokens`` is unknown; later, hypotheses and references of different number, or none at all.
     """
 
     _SIGNATURE_TYPE = WordSignature
+    details: Dict[str, Any]  # of the signature; set in __init__
 
-    def __init__(self, tokens: str = "auto", lower: bool = True):
+    def __init__(self, tokens: str, lower: bool):
         super().__init__()
         words("", tokens)
         self.tokens = tokens
@@ -67,20 +70,15 @@ class WordMetric(Metric):
     def _check_corpus_score_args(self, hyps: Sequence[str], refs: Optional[Sequence[Sequence[str]]]) -> None:
         if not hyps:
             raise ValueError(f"{type(self).__name__}: no sentence to score; valid: at least one")
-        self._check_counts(hyps, refs)
         super()._check_corpus_score_args(hyps, refs)
-
-    def _check_counts(self, hyps: Sequence[str], refs: Optional[Sequence[Sequence[str]]]) -> None:
-        """sacreBLEU would drop what has no counterpart without a word."""
-        for number, lines in enumerate(refs or (), start=1):
-            if len(lines) != len(hyps):
-                raise ValueError(
-                    f"{type(self).__name__}: {len(hyps)} hypotheses, but {len(lines)} lines in reference {number}; "
-                    "valid: one hypothesis for each line"
-                )
 
     def _extract_corpus_statistics(
         self, hypotheses: Sequence[str], references: Optional[Sequence[Sequence[str]]]
     ) -> List[List[Any]]:
-        self._check_counts(hypotheses, references)
+        for number, lines in enumerate(references or (), start=1):
+            if len(lines) != len(hypotheses):  # sacreBLEU would drop what has no counterpart without a word
+                raise ValueError(
+                    f"{type(self).__name__}: {len(hypotheses)} hypotheses, but {len(lines)} lines in reference {number}; "
+                    "valid: one hypothesis for each line"
+                )
         return super()._extract_corpus_statistics(hypotheses, references)

@@ -6,18 +6,11 @@ import numpy as np
 
 
 def ndcg(scores: Any, grades: Any, k: Optional[int] = None) -> Optional[float]:
-    """Discounted cumulative gain of the documents in the order of their scores, divided by that of the best order.
+    """Discounted cumulative gain of the documents in the order of their scores, divided by that of the best order; in [0, 1].
 
-    A document of grade g at place i (from 1) gains (2^g − 1) / log2(i + 1). Documents of equal score share the mean gain of their
-    places, so that the result does not depend on the order in which they are given.
-
-    Args:
-        scores: (documents,) higher is better.
-        grades: (documents,) 0 or more.
-        k: places that count; None: all.
-
-    Returns:
-        A number in [0, 1]; None where no document has a grade above 0, since every order is as good.
+    A document of grade g, 0 or more, at place i (from 1) gains (2^g − 1) / log2(i + 1). Documents of equal score share the mean
+    gain of their places, so that the result does not depend on the order in which they are given. ``k`` places count; None: all.
+    None where no document has a grade above 0, since every order is as good.
 
     Source: Järvelin and Kekäläinen 2002; Burges et al. 2005 (the gain); McSherry and Najork 2008 (ties).
     """
@@ -25,17 +18,10 @@ def ndcg(scores: Any, grades: Any, k: Optional[int] = None) -> Optional[float]:
 
 
 def xglue_ndcg(labels: Any, grades: Any) -> Optional[float]:
-    """nDCG as XGLUE's evaluation of WPR has it, for comparisons with published numbers.
+    """nDCG as XGLUE's evaluation of WPR has it, for comparisons with published numbers; in [0, 1].
 
-    Differs from :func:`ndcg`: a document's score is its predicted grade, the gain is the grade itself, a query whose documents are
-    all of grade 0 counts as 0, and one with a single document is left out.
-
-    Args:
-        labels: (documents,) predicted grades.
-        grades: (documents,) 0 or more.
-
-    Returns:
-        A number in [0, 1]; None where there are fewer than two documents.
+    Differs from :func:`ndcg`: a document's score is its predicted grade (``labels``), the gain is the grade itself, a query whose
+    documents are all of grade 0 counts as 0, and one with a single document is left out (None).
 
     Source: Liang et al. 2020 (XGLUE), WPR, and its released evaluation.
     """
@@ -46,7 +32,6 @@ def xglue_ndcg(labels: Any, grades: Any) -> Optional[float]:
 
 
 def _normalised(scores: Any, gains: Any, k: Optional[int]) -> Optional[float]:
-    """DCG of these gains over that of the best order; None where all are 0."""
     discounts = 1.0 / np.log2(np.arange(len(gains)) + 2.0)
     discounts[k:] = 0.0 if k is not None else discounts[k:]
     best = float(np.sort(gains)[::-1] @ discounts)

@@ -7,9 +7,7 @@ is not used: for these few lines it brings nltk, absl and six, and importing nlt
 from collections import Counter
 from typing import Any, Dict, List, Tuple
 
-from sacrebleu.metrics.base import Score
-
-from .metric import WordMetric, WordSignature
+from .metric import WordMetric, WordScore
 
 KINDS = ("1", "2", "L")
 
@@ -42,42 +40,14 @@ def common_subsequence(hypothesis: List[str], reference: List[str]) -> int:
     return len(hypothesis) - bin(row).count("1")
 
 
-class RougeScore(Score):
-    """Means over the sentences, in percent: ``score`` is F1."""
-
-    def __init__(self, name: str, f1: float, precision: float, recall: float):
-        super().__init__(name, f1)
-        self.precision = precision
-        self.recall = recall
-        self._verbose = f"(P = {precision:.2f} R = {recall:.2f})"
-
-
-class RougeSignature(WordSignature):
-    """Names what ROUGE programs differ in: here no stemming, and the mean of sentence scores."""
-
-    def __init__(self, args: Dict[str, Any]):
-        super().__init__(args)
-        self.add(stem="none", agg="mean")
-
-
 class Rouge(WordMetric):
-    """ROUGE-1, ROUGE-2 or ROUGE-L: precision, recall and F1 of each sentence, and their means over the corpus.
+    """ROUGE-1, ROUGE-2 or ROUGE-L (``kind``): precision, recall and F1 of each sentence, and their means over the corpus.
 
     A sentence without words on either side scores 0, as in rouge_score. Of several references the best counts. ROUGE-L
     takes a line as one sequence; summary-level ROUGE-Lsum is not offered.
 
-    Args:
-        kind: ``1``, ``2`` or ``L``.
-        tokens: what a word is, see :func:`.words.words`.
-        lower: ignore case.
-
-    Raises:
-        ValueError: ``kind`` or ``tokens`` is unknown; later, hypotheses and references of different number, or none.
-
     Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", sections 2 and 3.1, with beta = 1.
     """
-
-    _SIGNATURE_TYPE = RougeSignature
 
     def __init__(self, kind: str = "L", tokens: str = "auto", lower: bool = True):
         if kind not in KINDS:
@@ -85,6 +55,7 @@ class Rouge(WordMetric):
         super().__init__(tokens, lower)
         self.kind = kind
         self.name = f"ROUGE-{kind}"
+        self.details = {"stem": "none", "agg": "mean"}  # what ROUGE programs differ in
 
     def segment_statistics(self, hypothesis: List[str], reference: List[str]) -> List[float]:
         """Precision, recall, F1 (ratios) and 1 for the sentence itself."""
@@ -98,6 +69,6 @@ class Rouge(WordMetric):
         precision, recall = common / in_hypothesis, common / in_reference
         return [precision, recall, 2 * precision * recall / (precision + recall), 1.0]
 
-    def _compute_score_from_stats(self, stats: List[Any]) -> RougeScore:
+    def _compute_score_from_stats(self, stats: List[Any]) -> WordScore:
         precision, recall, f1 = (100 * float(total) / float(stats[3]) for total in stats[:3])
-        return RougeScore(self.name, f1, precision, recall)
+        return WordScore(self.name, f1, precision, recall)

@@ -1,7 +1,7 @@
 """The names that ``fairseq-generate --scoring`` takes: rouge, meteor_exact, meteor_stem."""
 
 from dataclasses import dataclass, field
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Sequence
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.scoring import BaseScorer, register_scorer
@@ -16,12 +16,7 @@ TOKENS_HELP = "what a word is: auto (by character where the script has no spaces
 
 
 class WordScorer(BaseScorer):
-    """Collects sentences and scores them all at the end with sacreBLEU metrics.
-
-    Args:
-        cfg: options of the scorer.
-        metrics: what is shown; the last one is the score.
-    """
+    """Collects sentences and scores them all at the end with sacreBLEU metrics; all are shown, the last one is the score."""
 
     def __init__(self, cfg: Any, metrics: Sequence[WordMetric]):
         super().__init__(cfg)
@@ -31,15 +26,10 @@ class WordScorer(BaseScorer):
         return [metric.corpus_score(self.pred, [self.ref]) for metric in self.metrics]
 
     def score(self) -> float:
-        """The score of all sentences added so far, in percent.
-
-        Raises:
-            ValueError: no sentence was added, or ``ref`` and ``pred`` differ in number.
-        """
+        """The score of all sentences added so far, in percent; ValueError if there are none."""
         return self._scores()[-1].score
 
     def result_string(self) -> str:
-        """Scores and signature; raises as :meth:`score`."""
         shown = ", ".join(score.format() for score in self._scores())
         return f"{shown} | {self.metrics[-1].get_signature()}"
 
@@ -75,7 +65,9 @@ class MeteorExactScorer(WordScorer):
     """METEOR with exact matches alone. See :class:`.meteor.Meteor`."""
 
     def __init__(self, cfg: MeteorExactScorerConfig):
-        super().__init__(cfg, [_meteor(cfg)])
+        prefix = getattr(cfg, "meteor_prefix", None)
+        tokens = str(cfg.meteor_tokens)
+        super().__init__(cfg, [Meteor(prefix, cfg.meteor_alpha, cfg.meteor_beta, cfg.meteor_gamma, tokens=tokens)])
 
 
 @dataclass
@@ -86,12 +78,5 @@ class MeteorStemScorerConfig(MeteorExactScorerConfig):
 
 
 @register_scorer("meteor_stem", dataclass=MeteorStemScorerConfig)
-class MeteorStemScorer(WordScorer):
+class MeteorStemScorer(MeteorExactScorer):
     """METEOR where words also match that begin alike. See :class:`.meteor.Meteor`."""
-
-    def __init__(self, cfg: MeteorStemScorerConfig):
-        super().__init__(cfg, [_meteor(cfg, prefix=cfg.meteor_prefix)])
-
-
-def _meteor(cfg: MeteorExactScorerConfig, prefix: Optional[int] = None) -> Meteor:
-    return Meteor(prefix, cfg.meteor_alpha, cfg.meteor_beta, cfg.meteor_gamma, tokens=str(cfg.meteor_tokens))

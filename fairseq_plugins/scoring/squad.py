@@ -27,11 +27,9 @@ _ASCII_PUNCTUATION = frozenset(string.punctuation)
 def answer_words(text: str, language: Optional[str] = None) -> List[str]:
     """What is compared of an answer: lower case, without punctuation and articles, split at white space.
 
-    Args:
-        text: the answer.
-        language: None: SQuAD's definition: ASCII punctuation, English articles. A code, as zh: MLQA's: Unicode punctuation, that
-            language's articles, Chinese characters one by one. MLQA defines en, es, de, vi, ar, hi and zh (the last two without
-            articles); other languages are treated as Hindi, by white space and without articles.
+    Without ``language`` SQuAD's definition: ASCII punctuation, English articles. With a code, as zh, MLQA's: Unicode punctuation,
+    that language's articles, Chinese characters one by one. MLQA defines en, es, de, vi, ar, hi and zh (the last two without
+    articles); other languages are treated as Hindi, by white space and without articles.
     """
     text = text.lower()
     if language is None:
@@ -46,25 +44,15 @@ def answer_words(text: str, language: Optional[str] = None) -> List[str]:
 
 
 def exact_match(prediction: str, answers: Sequence[str], language: Optional[str] = None) -> bool:
-    """Whether the prediction has the words of one of the answers, in their order.
-
-    Args:
-        prediction, answers: texts; at least one answer.
-        language: see :func:`answer_words`.
-    """
+    """Whether the prediction has the words (see :func:`answer_words`) of one of the answers, in their order."""
     words = answer_words(prediction, language)
     return any(words == answer_words(answer, language) for answer in answers)
 
 
 def answer_f1(prediction: str, answers: Sequence[str], language: Optional[str] = None) -> float:
-    """F1 of the words as multisets, in [0, 1], against the answer that gives the most.
+    """F1 of the words (see :func:`answer_words`) as multisets, in [0, 1], against the answer that gives the most.
 
-    Args:
-        prediction, answers: texts; at least one answer.
-        language: see :func:`answer_words`.
-
-    Returns:
-        0 where no word is common, also if both have none (where the exact match is 1, as in the official programs).
+    0 where no word is common, also if both have none (where the exact match is 1, as in the official programs).
     """
     words = Counter(answer_words(prediction, language))
     return max(_f1(words, Counter(answer_words(answer, language))) for answer in answers)

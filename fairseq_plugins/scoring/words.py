@@ -23,7 +23,6 @@ def words(text: str, kind: str = "auto", lower: bool = True) -> List[str]:
     """Split a text into words: runs of letters, marks and digits; everything else separates and is dropped.
 
     Args:
-        text: one sentence.
         kind: ``auto`` takes scripts without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) by character and all
             others by word; ``word`` never splits a run; ``char`` takes every script by character. A character keeps
             the marks that follow it.
@@ -32,9 +31,6 @@ def words(text: str, kind: str = "auto", lower: bool = True) -> List[str]:
     Returns:
         The words in Unicode form NFC, so that both spellings of an accent are equal. For ASCII text they are those of
         rouge_score's default tokenizer; that one drops every letter outside a-z.
-
-    Raises:
-        ValueError: ``kind`` is unknown.
     """
     if kind not in _PATTERNS:
         raise ValueError(f"tokens {kind}: valid: {', '.join(KINDS)}")

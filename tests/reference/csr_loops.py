@@ -7,7 +7,7 @@ Poisson distribution ... Such sampling will be repeated until the total percenta
 
 import math
 import re
-from typing import Callable, Dict, List, NamedTuple, Sequence
+from typing import Callable, List, NamedTuple
 
 Chance = Callable[[int, int], float]
 """(purpose, place) -> uniform in [0, 1)."""
@@ -22,7 +22,7 @@ class Found(NamedTuple):
     pieces: List[int]
 
 
-def poisson_length(mean: float, chance: float) -> int:
+def poisson_length(mean, chance):
     """A length by inversion: the least one whose probability not to be exceeded, zero left out, is above ``chance``."""
     whole, below, length = 1.0 - math.exp(-mean), 0.0, 0
     while True:
@@ -32,7 +32,7 @@ def poisson_length(mean: float, chance: float) -> int:
             return length
 
 
-def switched_words(words: int, covered: int, ratio: float, mean: float, chance: Chance) -> List[int]:
+def switched_words(words, covered, ratio, mean, chance):
     """Which of the words with an entry are replaced."""
     budget = min(int(ratio * words + 1e-9 + chance(BUDGET, 0)), covered)
     gaps = covered - budget + 1
@@ -52,16 +52,14 @@ def switched_words(words: int, covered: int, ratio: float, mean: float, chance: 
     return chosen
 
 
-def words_of(pieces: Sequence[str]) -> List[List[int]]:
+def words_of(pieces):
     """Places of the pieces of each word of a row without mixed pieces: runs of letters of the text, a mark being a blank."""
     owners = [place for place, piece in enumerate(pieces) for _ in piece]
     text = "".join(pieces)
     return [sorted({owners[at] for at in range(*run.span())}) for run in re.finditer(r"[^\W_▁]+", text)]
 
 
-def switched(
-    pieces: Sequence[str], entries: Dict[str, List[str]], ratio: float, mean: float, chance: Chance, cut: Callable
-) -> List[str]:
+def switched(pieces, entries, ratio, mean, chance, cut):
     """A row of pieces after its words were replaced; ``cut(word, marked)`` gives the pieces of a candidate."""
     words = words_of(pieces)
     texts = ["".join(pieces[place] for place in word).replace("▁", "") for word in words]

@@ -5,15 +5,15 @@ or fairseq: only the weights of the modules are read. Source: DeltaLM, section 2
 """
 
 import math
-from typing import Any, Callable, List, Sequence
+from typing import List
 
 import torch
 from torch import Tensor
 
-from tests.reference.loops import Vectors, affine, gelu, layer_norm
+from tests.reference.loops import affine, gelu, layer_norm
 
 
-def attend(module: Any, queries: Vectors, seen: Sequence[Vectors], heads: int) -> Vectors:
+def attend(module, queries, seen, heads):
     """Vaswani et al. 2017, section 3.2: query i attends to the vectors ``seen[i]``."""
     size = len(queries[0]) // heads
     outputs = []
@@ -28,7 +28,7 @@ def attend(module: Any, queries: Vectors, seen: Sequence[Vectors], heads: int) -
     return outputs
 
 
-def sublayer(norm: Any, states: Vectors, function: Callable[[Vectors], Vectors], pre_norm: bool) -> Vectors:
+def sublayer(norm, states, function, pre_norm):
     """ "The residual connections and the layer normalizations are performed in each sub-layers" (section 2.2).
 
     LayerNorm(x + f(x)) as in the vanilla Transformer, or x + f(LayerNorm(x)) for a pre-norm one.
@@ -38,12 +38,12 @@ def sublayer(norm: Any, states: Vectors, function: Callable[[Vectors], Vectors],
     return sums if pre_norm else [layer_norm(norm, x) for x in sums]
 
 
-def feed_forward(first: Any, second: Any, states: Vectors) -> Vectors:
+def feed_forward(first, second, states):
     """W_2 gelu(W_1 x + b_1) + b_2, each position alone."""
     return [affine(second, gelu(affine(first, x))) for x in states]
 
 
-def block(layer: Any, states: Vectors, source: Vectors, heads: int, pre_norm: bool = False) -> Vectors:
+def block(layer, states, source, heads, pre_norm=False):
     """One interleaved block: self-attention, bottom FFN, cross-attention, top FFN (section 2.2, Figure 2b)."""
     states = sublayer(
         layer.self_attn_layer_norm,
@@ -61,7 +61,7 @@ def block(layer: Any, states: Vectors, source: Vectors, heads: int, pre_norm: bo
     return sublayer(layer.final_layer_norm, states, lambda xs: feed_forward(layer.fc1, layer.fc2, xs), pre_norm)
 
 
-def decode(decoder: Any, tokens: Sequence[int], source: Vectors, heads: int, first_position: int) -> Tensor:
+def decode(decoder, tokens, source, heads, first_position):
     """(T, V) logits of one sentence given the encoder's output.
 
     "The rest components of the decoder, including the embeddings, residual connections, the activation function, and the

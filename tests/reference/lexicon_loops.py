@@ -1,7 +1,6 @@
 """The mapping of word vectors as it is written, one pair at a time, in float64."""
 
 import math
-from typing import List, Sequence
 
 import numpy as np
 from scipy import linalg
@@ -9,30 +8,30 @@ from scipy import linalg
 Matrix = np.ndarray
 
 
-def cosine(a: Matrix, b: Matrix) -> float:
+def cosine(a, b):
     """Of two vectors."""
     return float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))
 
 
-def crowding(word: Matrix, others: Matrix, neighbours: int) -> float:
+def crowding(word, others, neighbours):
     """r(x): mean cosine of a word with its nearest ones of the other side. Conneau et al. 2018, section 2.3, equation 2."""
     nearest = sorted((cosine(word, other) for other in others), reverse=True)[:neighbours]
     return sum(nearest) / len(nearest)
 
 
-def csls(x: Matrix, y: Matrix, neighbours: int) -> List[List[float]]:
+def csls(x, y, neighbours):
     """CSLS(x, y) = 2 cos(x, y) - r(x) - r(y), of every pair. Conneau et al. 2018, section 2.3."""
     crowded_x = [crowding(a, y, neighbours) for a in x]
     crowded_y = [crowding(b, x, neighbours) for b in y]
     return [[2 * cosine(a, b) - crowded_x[i] - crowded_y[j] for j, b in enumerate(y)] for i, a in enumerate(x)]
 
 
-def by_rank(scores: Sequence[float]) -> List[int]:
+def by_rank(scores):
     """Places of the scores, the best first."""
     return sorted(range(len(scores)), key=lambda place: -scores[place])
 
 
-def normalise(vectors: Matrix) -> Matrix:
+def normalise(vectors):
     """Unit length, mean 0, unit length. Artetxe et al. 2018, section 3.1."""
     rows = np.array([row / math.sqrt(sum(value * value for value in row)) for row in vectors])
     for column in range(rows.shape[1]):
@@ -40,7 +39,7 @@ def normalise(vectors: Matrix) -> Matrix:
     return np.array([row / math.sqrt(sum(value * value for value in row)) for row in rows])
 
 
-def reweighted(x: Matrix, y: Matrix, power: float = 0.5) -> List[Matrix]:
+def reweighted(x, y, power=0.5):
     """Steps 1 to 4 of Artetxe, Labaka and Agirre 2018 (AAAI), section 3, one matrix after the other.
 
     Whitening (X^T X)^-1/2; orthogonal U, V of the whitened; re-weighting S^power; de-whitening U^T (X^T X)^1/2 U.
@@ -53,6 +52,6 @@ def reweighted(x: Matrix, y: Matrix, power: float = 0.5) -> List[Matrix]:
     return [source, target]
 
 
-def root_similarities(x: Matrix) -> Matrix:
+def root_similarities(x):
     """The square root of x x^T. Artetxe et al. 2018, section 3.2."""
     return np.real(linalg.sqrtm(x @ x.T))

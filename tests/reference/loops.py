@@ -5,7 +5,7 @@ differentiable, and nothing here calls the package: only the weights of its modu
 """
 
 import math
-from typing import Any, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -14,23 +14,23 @@ Vectors = List[Tensor]
 LayerPrefix = Sequence[Tuple[Tensor, Tensor]]
 
 
-def affine(linear: Any, x: Tensor) -> Tensor:
+def affine(linear, x):
     """W x + b."""
     return linear.weight @ x + linear.bias
 
 
-def layer_norm(norm: Any, x: Tensor) -> Tensor:
+def layer_norm(norm, x):
     """Ba et al. 2016: zero mean, unit (biased) variance, then scale and shift."""
     centred = x - x.mean()
     return centred / torch.sqrt((centred * centred).mean() + norm.eps) * norm.weight + norm.bias
 
 
-def gelu(x: Tensor) -> Tensor:
+def gelu(x):
     """Hendrycks and Gimpel 2016, the exact form: x Phi(x)."""
     return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
 
 
-def attention(module: Any, sentence: Vectors, prefix: LayerPrefix, heads: int) -> Vectors:
+def attention(module, sentence, prefix, heads):
     """Vaswani et al. 2017, section 3.2, with the prompts of SGA section 3: (K, V) pairs concatenated with the own ones."""
     keys = [key for key, _ in prefix] + [affine(module.k_proj, x) for x in sentence]
     values = [value for _, value in prefix] + [affine(module.v_proj, x) for x in sentence]
@@ -48,9 +48,7 @@ def attention(module: Any, sentence: Vectors, prefix: LayerPrefix, heads: int) -
     return outputs
 
 
-def encode(
-    encoder: Any, tokens: Sequence[int], positions: Sequence[int], prefixes: Sequence[LayerPrefix], heads: int
-) -> List[Vectors]:
+def encode(encoder, tokens, positions, prefixes, heads):
     """h^1 .. h^L of one sentence: post-norm layers (XLM-R); ``prefixes`` holds one entry a layer."""
     sentence = [
         layer_norm(
@@ -68,7 +66,7 @@ def encode(
     return outputs
 
 
-def logits(masked_lm: Any, sentence: Vectors) -> Tensor:
+def logits(masked_lm, sentence):
     """(T, V): dense, GELU, layer norm, then the token embedding as output matrix (XLM-R's head)."""
     head = masked_lm.lm_head
     rows = []
@@ -78,7 +76,7 @@ def logits(masked_lm: Any, sentence: Vectors) -> Tensor:
     return torch.stack(rows)
 
 
-def prompt_prefix(prompts: Any, layer: int) -> LayerPrefix:
+def prompt_prefix(prompts, layer):
     """Key and value prompts of one layer, times max(1, scale) where the unit has a scale."""
     scale = getattr(prompts, "scale", None)
     factor = scale if scale is not None and float(scale.detach()) > 1 else 1.0
@@ -95,17 +93,17 @@ class SGALoops:
         padding_idx: positions start one after it.
     """
 
-    def __init__(self, model: Any, heads: int, upsample: int, padding_idx: int) -> None:
+    def __init__(self, model, heads, upsample, padding_idx):
         self.model, self.heads, self.upsample = model, heads, upsample
         self.first = padding_idx + 1
         self.lm = model.frozen.module
         self.layers = len(self.lm.sentence_encoder.layers)
 
-    def _run(self, tokens: Sequence[int], prefixes: Sequence[LayerPrefix]) -> List[Vectors]:
+    def _run(self, tokens, prefixes):
         positions = [self.first + place for place in range(len(tokens))]
         return encode(self.lm.sentence_encoder, tokens, positions, prefixes, self.heads)
 
-    def guidance(self, source: Sequence[int]) -> List[LayerPrefix]:
+    def guidance(self, source):
         """Eq. 1: h^1..h^L = f_LM(theta_s, X). Eq. 2: K^l = h^l W_K and V^l = h^l W_V, one pair for every layer."""
         prompts = [prompt_prefix(self.model.encoder_prompts, layer) for layer in range(self.layers)]
         hidden = self._run(source, prompts)
@@ -115,17 +113,17 @@ class SGALoops:
             for layer in range(self.layers)
         ]
 
-    def unit(self, prompts: Any, tokens: Sequence[int], guidance: Sequence[LayerPrefix]) -> Tensor:
+    def unit(self, prompts, tokens, guidance):
         """Eq. 3 and 4, Eq. 5 and 6: f_LM(concat[semantic, prompt], tokens), as (T, V) logits."""
         prefixes = [list(guidance[layer]) + list(prompt_prefix(prompts, layer)) for layer in range(self.layers)]
         return logits(self.lm, self._run(tokens, prefixes)[-1])
 
-    def alignment(self, source: Sequence[int]) -> Tensor:
+    def alignment(self, source):
         """T_0's logits (Eq. 4): the input is a row of ``<mask>``, upsample x source length."""
         blank_sentence = [self.model.mask] * (self.upsample * len(source))
         return self.unit(self.model.alignment_prompts, blank_sentence, self.guidance(source))
 
-    def denoiser_input(self, alignment: Tensor, fill_blanks: bool = False) -> List[int]:
+    def denoiser_input(self, alignment, fill_blanks=False):
         """T_0, not collapsed; where asked for, blanks are replaced by the second-best token."""
         tokens = []
         for row in alignment.detach():
@@ -135,6 +133,6 @@ class SGALoops:
             tokens.append(best)
         return tokens
 
-    def denoising(self, source: Sequence[int], tokens: Sequence[int]) -> Tensor:
+    def denoising(self, source, tokens):
         """T_1's logits (Eq. 6)."""
         return self.unit(self.model.denoiser_prompts, tokens, self.guidance(source))

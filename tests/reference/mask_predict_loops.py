@@ -1,7 +1,6 @@
 """Mask-predict, duplication and denoising written out for one sentence, one iteration and one token at a time."""
 
 import math
-from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -10,21 +9,21 @@ from torch import Tensor
 from tests.reference.loops import SGALoops, affine, prompt_prefix
 
 
-def log_softmax(scores: Sequence[float]) -> List[float]:
+def log_softmax(scores):
     """Of a list of numbers."""
     top = max(scores)
     total = top + math.log(sum(math.exp(score - top) for score in scores))
     return [score - total for score in scores]
 
 
-def best(scores: Sequence[float]) -> Tuple[int, float]:
+def best(scores):
     """The best token and its log-probability."""
     values = log_softmax(scores)
     token = max(range(len(values)), key=lambda index: values[index])
     return token, values[token]
 
 
-def smoothed_cross_entropy(logits: Tensor, label: int, smoothing: float) -> Tensor:
+def smoothed_cross_entropy(logits, label, smoothing):
     """1 - s for the label, s / (V - 1) for each other token.
 
     Source: thumt/modules/losses.py (SmoothedCrossEntropyLoss), which the authors' code of SGA calls with s = 0.1; the constant
@@ -35,7 +34,7 @@ def smoothed_cross_entropy(logits: Tensor, label: int, smoothing: float) -> Tens
     return -(1 - smoothing) * log_probs[label] - smoothing / len(others) * sum(others)
 
 
-def masks_by_ratio(lengths: Sequence[int], size: int, least: float) -> List[List[bool]]:
+def masks_by_ratio(lengths, size, least):
     """thumt/data/dataset.py (to_translation_features_v5, _random_mask): prob = max(0.2, random()), then a coin for each token.
 
     One ``prob`` for each sentence here, and the random numbers in the package's order: first the sentences', then the tokens'.
@@ -51,7 +50,7 @@ def masks_by_ratio(lengths: Sequence[int], size: int, least: float) -> List[List
 class MaskPredictLoops(SGALoops):
     """SGA for free generation, one sentence."""
 
-    def length_scores(self, source: Sequence[int]) -> Tensor:
+    def length_scores(self, source):
         """CMLM section 2.3: entry j stands for j + 1 tokens.
 
         Reads the mean of h^L; with ``--length-from bos`` what thumt/models/msp.py (encode_semantic) reads, last_hidden_state[:, 0].
@@ -62,18 +61,11 @@ class MaskPredictLoops(SGALoops):
             return affine(predictor.bos_projection, hidden[0])
         return affine(predictor.projection, sum(hidden[1:], hidden[0]) / len(hidden))
 
-    def length_log_probs(self, source: Sequence[int]) -> List[float]:
+    def length_log_probs(self, source):
         """Of :meth:`length_scores`."""
         return log_softmax(self.length_scores(source).tolist())
 
-    def losses(
-        self,
-        source: Sequence[int],
-        target: Sequence[int],
-        masked: Sequence[bool],
-        smoothing: float,
-        all_positions: bool,
-    ) -> Tuple[Tensor, Tensor, Tensor]:
+    def losses(self, source, target, masked, smoothing, all_positions):
         """The three losses of one sentence, each a sum in nats.
 
         Source: SGA sections 4.3 and 4.4; smoothing and what the denoiser reads: thumt/models/msp.py
@@ -95,12 +87,12 @@ class MaskPredictLoops(SGALoops):
         denoising = F.ctc_loss(log_probs, torch.tensor([target]), *sizes, blank=self.model.blank, reduction="sum")
         return alignment, length, denoising
 
-    def likely_lengths(self, source: Sequence[int], count: int) -> List[int]:
+    def likely_lengths(self, source, count):
         """The most probable lengths, best first."""
         scores = self.length_log_probs(source)
         return [index + 1 for index in sorted(range(len(scores)), key=lambda index: -scores[index])][:count]
 
-    def mask_predict(self, source: Sequence[int], length: int, iterations: int) -> Tuple[List[int], List[float]]:
+    def mask_predict(self, source, length, iterations):
         """CMLM section 3: n = N (T - t) / T tokens of the lowest probability are masked and predicted again."""
         guidance = self.guidance(source)
         tokens, scores = [self.model.mask] * length, [0.0] * length
@@ -115,7 +107,7 @@ class MaskPredictLoops(SGALoops):
                     tokens[place], scores[place] = best(rows[place])
         return tokens, scores
 
-    def generate(self, source: Sequence[int], iterations: int, length_beam: int, passes: int) -> Dict[str, Any]:
+    def generate(self, source, iterations, length_beam, passes):
         """Mask-predict over the lengths, then denoising passes until nothing changes."""
         found = [self.mask_predict(source, length, iterations) for length in self.likely_lengths(source, length_beam)]
         tokens, scores = max(found, key=lambda pair: sum(pair[1]) / len(pair[1]))

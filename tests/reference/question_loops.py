@@ -3,10 +3,9 @@
 import math
 import string
 from itertools import permutations
-from typing import Any, List, Optional, Sequence, Tuple
 
 
-def windows(pieces: int, room: int, stride: int) -> List[Tuple[int, int]]:
+def windows(pieces, room, stride):
     """(start, end) of each window: BERT's loop over ``doc_stride``."""
     found, start = [], 0
     while True:
@@ -17,7 +16,7 @@ def windows(pieces: int, room: int, stride: int) -> List[Tuple[int, int]]:
         start += min(stride, room)
 
 
-def best_answer(rows: Sequence[Tuple[Any, int, int, int]], longest: int) -> Tuple[float, int, int]:
+def best_answer(rows, longest):
     """Score, first and last piece of the best span of a question.
 
     Args:
@@ -34,13 +33,13 @@ def best_answer(rows: Sequence[Tuple[Any, int, int, int]], longest: int) -> Tupl
     return best
 
 
-def plain_words(text: str) -> List[str]:
+def plain_words(text):
     """SQuAD's words of an ASCII text, letter by letter."""
     kept = "".join(letter for letter in text.lower() if letter not in string.punctuation)
     return [word for word in kept.split() if word not in ("a", "an", "the")]
 
 
-def plain_f1(prediction: str, answers: Sequence[str]) -> float:
+def plain_f1(prediction, answers):
     """Best F1 over the answers; every word of an answer can be used up once."""
     best = 0.0
     for answer in answers:
@@ -54,15 +53,15 @@ def plain_f1(prediction: str, answers: Sequence[str]) -> float:
     return best
 
 
-def plain_exact(prediction: str, answers: Sequence[str]) -> int:
+def plain_exact(prediction, answers):
     """Whether all words are equal."""
     return int(any(plain_words(prediction) == plain_words(answer) for answer in answers))
 
 
-def ndcg_loop(scores: Sequence[float], grades: Sequence[int], k: Optional[int] = None) -> Optional[float]:
+def ndcg_loop(scores, grades, k=None):
     """Mean over all orders that the scores allow, documents of equal score in every order; few documents only."""
 
-    def dcg(order: Sequence[int]) -> float:
+    def dcg(order):
         places = len(order) if k is None else min(k, len(order))
         return sum((2 ** grades[order[place]] - 1) / math.log2(place + 2) for place in range(places))
 

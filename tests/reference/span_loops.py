@@ -1,6 +1,6 @@
 """Entity spans word by word, as the CoNLL script reads a file; slow, and written another way than the package's."""
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import NamedTuple, Optional, Set, Tuple
 
 Span = Tuple[int, int, str]
 
@@ -13,7 +13,7 @@ class Counts(NamedTuple):
     gold: int
 
 
-def entities(tags: Sequence[str]) -> Set[Span]:
+def entities(tags):
     """(first word, last word, type) of each entity of one sentence; None as tag is one that training has not seen."""
     found: Set[Span] = set()
     begun: Optional[Tuple[int, str]] = None
@@ -30,12 +30,12 @@ def entities(tags: Sequence[str]) -> Set[Span]:
     return found
 
 
-def counts(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> Dict[str, Counts]:
+def counts(predicted, gold):
     """Type -> counts, of several sentences."""
     pairs = [(entities(ours), entities(theirs)) for ours, theirs in zip(predicted, gold)]
     names = {span[2] for pair in pairs for spans in pair for span in spans}
 
-    def number(spans: Set[Span], name: str) -> int:
+    def number(spans, name):
         return sum(span[2] == name for span in spans)
 
     return {
@@ -48,7 +48,7 @@ def counts(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) ->
     }
 
 
-def scores(predicted: List[List[str]], gold: List[List[str]]) -> Dict[str, float]:
+def scores(predicted, gold):
     """accuracy, precision, recall and f1 of all types together, in percent."""
     by_type = counts(predicted, gold).values()
     correct, guessed, wanted = (sum(column) for column in zip(*by_type)) if by_type else (0, 0, 0)

@@ -12,13 +12,13 @@ SYMBOLS = dictionary()
 
 
 @pytest.mark.parametrize(("ratio", "mean", "words"), [(0.35, 3.5, 40), (0.35, 3.5, 15), (0.8, 1.0, 40), (1.0, 6.0, 30)])
-def test_batches_are_the_loops(ratio: float, mean: float, words: int) -> None:
+def test_batches_are_the_loops(ratio, mean, words):
     rows = {name: sentences(SYMBOLS, name, 30, 7 + place) for place, name in enumerate(LANGUAGES)}
     data = csr.build(rows, SYMBOLS, words, ratio=ratio, mean_span=mean, seed=11)[0]
     data.set_epoch(4)
     encoder, changed = csr.KnownPieces(SYMBOLS), 0
 
-    def cut(word: str, marked: bool) -> list:
+    def cut(word, marked):
         return [SYMBOLS[piece] for piece in encoder.encode([word], marked)[0] or []]
 
     for item in data.__getitems__(range(len(data))):

@@ -3,12 +3,8 @@
 Source: MSP (Tan et al. 2022) section 3.3.
 """
 
-from pathlib import Path
-from typing import Any, Dict, List, Tuple
-
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.checkpoints import load
 from fairseq_plugins.checkpoints.causal_lm import read_causal_lm
@@ -20,14 +16,14 @@ TOLERANCE = 1e-5
 
 
 @pytest.fixture
-def transformers() -> Any:
+def transformers():
     """The package, imported by the tests that need it: that takes seconds."""
     import transformers
 
     return transformers
 
 
-def huggingface(transformers: Any, layers: int = gpt_builders.LAYERS) -> Any:
+def huggingface(transformers, layers=gpt_builders.LAYERS):
     """The same weights in Hugging Face's own model."""
     config = transformers.GPT2Config(**{k: v for k, v in gpt_builders.config(layers).items() if k != "model_type"})
     model = transformers.GPT2LMHeadModel(config).eval()
@@ -38,14 +34,14 @@ def huggingface(transformers: Any, layers: int = gpt_builders.LAYERS) -> Any:
     return model
 
 
-def ours(folder: Path) -> PrefixDecoder:
+def ours(folder):
     found = read_causal_lm(folder)
     module = PrefixDecoder(found.layout, gpt_builders.dictionary())
     load(module, found.tensors, allow_missing=MARKERS)
     return module.eval()
 
 
-def test_logits_are_those_of_gpt2(tmp_path: Path, transformers: Any) -> None:
+def test_logits_are_those_of_gpt2(tmp_path, transformers):
     """Eleven layers: one-digit and two-digit numbers; every position in use."""
     module = ours(gpt_builders.write(tmp_path, gpt_builders.tensors(11)))
     tokens = builders.pad(gpt_builders.pieces_rows([gpt_builders.POSITIONS, 7, 1]))
@@ -56,7 +52,7 @@ def test_logits_are_those_of_gpt2(tmp_path: Path, transformers: Any) -> None:
     torch.testing.assert_close(found[kept], expected[kept], rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def test_logits_are_those_of_stock_transformer_lm(tmp_path: Path) -> None:
+def test_logits_are_those_of_stock_transformer_lm(tmp_path):
     """Post-norm, sinusoids, scaled and untied embeddings, ReLU: what transformer_lm has by default."""
     from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 
@@ -80,9 +76,7 @@ def test_logits_are_those_of_stock_transformer_lm(tmp_path: Path) -> None:
         torch.testing.assert_close(found[kept], expected[kept], rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def stage(
-    transformers: Any, model: Any, tokens: Tensor, prefix: List[Tuple[Tensor, Tensor]], mask: Tensor
-) -> Tuple[Tensor, List]:
+def stage(transformers, model, tokens, prefix, mask):
     """One run of Hugging Face's model: logits, and keys and values of ``tokens`` alone."""
     length = prefix[0][0].size(2)
     cache = transformers.DynamicCache()
@@ -94,9 +88,7 @@ def stage(
     return out.logits, kept
 
 
-def three_stages(
-    transformers: Any, lm: Any, prompts: List[List[Tuple[Tensor, Tensor]]], data: Dict[str, Tensor]
-) -> Tensor:
+def three_stages(transformers, lm, prompts, data):
     """Encoding, re-encoding, decoding; prompts of each stage are (1, H, P, D) pairs, and come first."""
     source, target = data["src_tokens"], data["prev_output_tokens"]
     seen, written = source.ne(builders.PAD).long(), target.ne(builders.PAD).long()
@@ -104,7 +96,7 @@ def three_stages(
     wide = [[tuple(part.expand(batch, -1, -1, -1) for part in pair) for pair in one] for one in prompts]
     ones = seen.new_ones(batch, wide[0][0][0].size(2))
 
-    def joined(first: List, second: List) -> List:
+    def joined(first, second):
         return [tuple(torch.cat([a, b], dim=2) for a, b in zip(one, other)) for one, other in zip(first, second)]
 
     _, once = stage(transformers, lm, source, wide[0], torch.cat([ones, seen], 1))
@@ -112,7 +104,7 @@ def three_stages(
     return stage(transformers, lm, target, joined(wide[2], twice), torch.cat([ones, seen, written], 1))[0]
 
 
-def test_the_three_stages(tmp_path: Path, transformers: Any) -> None:
+def test_the_three_stages(tmp_path, transformers):
     model = gpt_builders.msp(gpt_builders.write(tmp_path))
     model.encoder.encoding.scale.data.fill_(1.7)
     model.encoder.re_encoding.scale.data.fill_(0.5)  # max(1, scale): counts as 1

@@ -1,11 +1,8 @@
 """The whole SGA model against Eq. 1 to 7 written as loops over one sentence at a time."""
 
-from typing import Any, Dict, List, Tuple
-
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from tests import builders
 from tests.reference.loops import SGALoops
@@ -13,20 +10,20 @@ from tests.reference.loops import SGALoops
 SOURCES, TARGETS = [5, 3, 4], [4, 2, 0]
 
 
-def _pair(upsample: int = 2, **options: Any) -> Tuple[Any, SGALoops]:
+def _pair(upsample=2, **options):
     model = builders.sga_model(ctc_upsample=upsample, seed=5, **options).double()
     model.masked_lm.lm_head.bias[model.blank] += 5.0  # about half of the slots are blanks, as in a trained model
     return model, SGALoops(model, builders.HEADS, upsample, builders.PAD)
 
 
-def _ctc(logits: Tensor, target: Tensor, blank: int) -> Tensor:
+def _ctc(logits, target, blank):
     """CTC of one sentence over its whole log-softmax."""
     log_probs = logits.log_softmax(-1)[:, None]
     lengths = torch.tensor([len(logits)]), torch.tensor([len(target)])
     return F.ctc_loss(log_probs, target[None], *lengths, blank=blank, reduction="none")[0]
 
 
-def _slow_losses(reference: SGALoops, sources: List[Tensor], targets: List[Tensor]) -> Dict[str, Tensor]:
+def _slow_losses(reference, sources, targets):
     model, rows = reference.model, []
     for source, target in zip(sources, targets):
         alignment = reference.alignment(source.tolist())
@@ -39,7 +36,7 @@ def _slow_losses(reference: SGALoops, sources: List[Tensor], targets: List[Tenso
 @pytest.mark.parametrize(
     ("upsample", "options"), [(1, {}), (2, {}), (3, {}), (2, {"fill_blanks": True}), (2, {"prompt_length": 0})]
 )
-def test_logits_of_both_units_equal_the_loops(upsample: int, options: Dict[str, Any]) -> None:
+def test_logits_of_both_units_equal_the_loops(upsample, options):
     model, reference = _pair(upsample, **options)
     sample = builders.batch(builders.source_rows(SOURCES), extra=2)["net_input"]
     guidance = model.encode(sample["src_tokens"])
@@ -61,7 +58,7 @@ def test_logits_of_both_units_equal_the_loops(upsample: int, options: Dict[str, 
             torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_blanks_occur_and_filling_them_changes_nothing_else() -> None:
+def test_blanks_occur_and_filling_them_changes_nothing_else():
     """Guards the test above: otherwise the option would be compared with itself."""
     model, _ = _pair(fill_blanks=True)
     sample = builders.batch(builders.source_rows(SOURCES))["net_input"]
@@ -78,7 +75,7 @@ def test_blanks_occur_and_filling_them_changes_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("scale", [None, 0.5, 2.5])
-def test_losses_and_gradients_equal_the_loops(scale: Any) -> None:
+def test_losses_and_gradients_equal_the_loops(scale):
     """Eq. 7 in float64: value, and gradient of every trainable parameter."""
     model, reference = _pair(prompt_scale=scale is not None)
     if scale is not None:
@@ -104,7 +101,7 @@ def test_losses_and_gradients_equal_the_loops(scale: Any) -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-8, msg=name)
 
 
-def test_unrolled_loss_is_the_mean_over_the_steps() -> None:
+def test_unrolled_loss_is_the_mean_over_the_steps():
     """T_1 is scored on T_0, T_2 on T_1 (Eq. 6): both steps train, with the weight of one denoising loss."""
     model, reference = _pair()
     sources, targets = builders.source_rows(SOURCES), builders.target_rows(TARGETS)

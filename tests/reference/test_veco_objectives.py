@@ -1,7 +1,5 @@
 """The three routes of VECO's pre-training against the slow loops of its equations, in value and gradient."""
 
-from typing import Any, Dict
-
 import pytest
 import torch
 
@@ -14,13 +12,13 @@ PAD = builders.PAD
 
 
 @pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Any:
+def model(monkeypatch):
     """Two layers in float64."""
     in_double(monkeypatch)
     return veco_builders.random_pretrainer(encoder_layers=2).double()
 
 
-def expected(model: Any, sample: Dict[str, Any]) -> Dict[str, torch.Tensor]:
+def expected(model, sample):
     """Each objective of a batch, summed over its sentences."""
     loops = VECOLoops(model, builders.HEADS, PAD)
     rows = rows_of(sample["net_input"]["src_tokens"], PAD)
@@ -37,7 +35,7 @@ def expected(model: Any, sample: Dict[str, Any]) -> Dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("objective", ["is", "cs", "tlm"])
-def test_each_objective_equals_its_equations(model: Any, objective: str) -> None:
+def test_each_objective_equals_its_equations(model, objective):
     """Value, and gradient of every weight (none reaches the memory of CS-MLM through the loops either)."""
     sample = veco_builders.batch(extra=1)
     criterion = CrossSequenceMLMCriterion(None, CrossSequenceMLMConfig(objectives=objective, loss_chunk_size=3))
@@ -60,7 +58,7 @@ def test_each_objective_equals_its_equations(model: Any, objective: str) -> None
     assert moved > 20
 
 
-def test_the_total_is_the_sum(model: Any) -> None:
+def test_the_total_is_the_sum(model):
     """Eq. 8, every term with its own sign, and TLM (section 3)."""
     sample = veco_builders.batch()
     criterion = CrossSequenceMLMCriterion(None, CrossSequenceMLMConfig())

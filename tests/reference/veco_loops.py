@@ -4,16 +4,13 @@ Vectors are 1-D tensors; a sentence is a list of vectors. Everything is differen
 are read. Source: VECO, sections 2.1, 2.2 and 3.
 """
 
-from typing import Any, Callable, List, Sequence
-
 import torch
-from torch import Tensor
 
 from tests.reference.deltalm_loops import attend, feed_forward
-from tests.reference.loops import Vectors, affine, gelu, layer_norm
+from tests.reference.loops import affine, gelu, layer_norm
 
 
-def sublayer(norm: Any, states: Vectors, function: Callable[[Vectors], Vectors]) -> Vectors:
+def sublayer(norm, states, function):
     """LayerNorm(x + f(x)): "VECO follows the post-layernorm design" (section 5.1)."""
     return [layer_norm(norm, x + change) for x, change in zip(states, function(states))]
 
@@ -27,10 +24,10 @@ class VECOLoops:
         padding_idx: positions start one after it.
     """
 
-    def __init__(self, model: Any, heads: int, padding_idx: int) -> None:
+    def __init__(self, model, heads, padding_idx):
         self.model, self.heads, self.first = model, heads, padding_idx + 1
 
-    def embed(self, tokens: Sequence[int]) -> Vectors:
+    def embed(self, tokens):
         """X^(0): token and learned position, a layer norm, no scale, no language embedding (section 3)."""
         side = self.model.encoder
         return [
@@ -41,7 +38,7 @@ class VECOLoops:
             for place, token in enumerate(tokens)
         ]
 
-    def encode(self, tokens: Sequence[int]) -> Vectors:
+    def encode(self, tokens):
         """X^(N). Eq. 1: H = SelfAttention(X; theta_s). Eq. 2: X = FFN(H; theta_f). Every position sees every other."""
         states = self.embed(tokens)
         for layer in self.model.encoder.layers:
@@ -53,7 +50,7 @@ class VECOLoops:
             states = sublayer(layer.final_layer_norm, states, lambda xs, at=layer: feed_forward(at.fc1, at.fc2, xs))
         return states
 
-    def decode(self, tokens: Sequence[int], memory: Vectors) -> Vectors:
+    def decode(self, tokens, memory):
         """Y^(N) given X^(N), which is detached.
 
         Eq. 4: S = SelfAttention(Y; theta_s), "a triangular attention mask matrix is used" (footnote 3): itself and those before.
@@ -76,7 +73,7 @@ class VECOLoops:
             states = sublayer(own.final_layer_norm, states, lambda xs, at=own: feed_forward(at.fc1, at.fc2, xs))
         return states
 
-    def nll(self, states: Vectors, targets: Sequence[int], padding_idx: int) -> Tensor:
+    def nll(self, states, targets, padding_idx):
         """-log P of the masked tokens, nats (Eq. 3 and 7): XLM-R's head; ``targets`` are padding where nothing is predicted."""
         head, total = self.model.lm_head, torch.zeros((), dtype=states[0].dtype)
         for x, target in zip(states, targets):
@@ -87,6 +84,6 @@ class VECOLoops:
         return total
 
 
-def rows_of(tokens: Tensor, padding_idx: int) -> List[List[int]]:
+def rows_of(tokens, padding_idx):
     """Each row without its padding."""
     return [[int(token) for token in row if int(token) != padding_idx] for row in tokens]

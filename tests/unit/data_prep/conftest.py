@@ -1,20 +1,17 @@
 """A tiny sentencepiece model for the tests of data_prep.nlu, trained once."""
 
-from pathlib import Path
-from typing import Tuple
-
 import pytest
 
 from tests import nlu_raw
 
 
 @pytest.fixture(scope="session")
-def nlu_model(tmp_path_factory: pytest.TempPathFactory) -> Tuple[Path, Path]:
+def nlu_model(tmp_path_factory):
     """Model and dictionary."""
     return nlu_raw.model_and_dictionary(tmp_path_factory.mktemp("nlu"))
 
 
 @pytest.fixture
-def run(nlu_model: Tuple[Path, Path], tmp_path: Path) -> nlu_raw.Run:
+def run(nlu_model, tmp_path):
     """The verb with the tiny model; its data-bin is ``tmp_path / "out"``."""
     return nlu_raw.Run(*nlu_model, tmp_path / "out")

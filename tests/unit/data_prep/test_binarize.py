@@ -8,9 +8,8 @@ import os
 import pytest
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 
-from data_prep import binarize, manifest
-from data_prep.io import InputError, read_json, sha256
-from data_prep.steps import Step
+from data_prep import binarize
+from data_prep.io import InputError
 
 SPLITS = ["train", "test1", "held"]
 
@@ -140,32 +139,6 @@ def test_lost_sentences_are_noticed(work, monkeypatch):
     assert not (folder / "out" / ".steps" / "pair.en-de.json").exists()
 
 
-def test_lost_tokens_are_noticed(work, monkeypatch):
-    folder, _ = work
-
-    def lossy(sources, *rest):
-        cut = folder / "cut"
-        cut.write_text(sources["held.de"].read_text().replace("b", "", 1))
-        fake_fairseq({**sources, "held.de": cut}, *rest)
-
-    monkeypatch.setattr(binarize, "_run_fairseq", lossy)
-    with pytest.raises(
-        InputError, match=r"wrote 5 sentences and 24 tokens of held\.de, which has 5 lines and 20 piece"
-    ):
-        run(folder)
-
-
-@pytest.mark.parametrize(("workers", "each", "at_once"), [(1, 1, 1), (2, 1, 2), (4, 2, 2), (5, 2, 2)])
-def test_pairs_share_the_workers(work, monkeypatch, workers, each, at_once):
-    folder, _ = work
-    found = []
-    monkeypatch.setattr(binarize, "for_each", lambda function, jobs, number, label: found.append((jobs, number)))
-    line = ["--pieces", f"{folder}/pieces", "--pairs", "en-de,en-fr", "--dict", f"{folder}/dict.txt"]
-    binarize.main([*line, "--output", f"{folder}/out", "--workers", str(workers)])
-    ((jobs, number),) = found
-    assert ([job[5] for job in jobs], number) == ([each, each], at_once)
-
-
 def test_one_folder_holds_one_dictionary(work):
     folder, runs = work
     run(folder, "en-de")
@@ -196,34 +169,3 @@ def test_bad_input(work, tmp_path):
     with pytest.raises(InputError, match=r"bad\.idx: not an index"):
         binarize.count_index(tmp_path / "bad.idx")
     assert runs == []
-
-
-def test_failure_of_fairseq_shows_its_last_lines(work, monkeypatch, tmp_path):
-    folder, _ = work
-    monkeypatch.undo()
-    (tmp_path / "broken").write_text("#!/bin/sh\necho reason on standard error >&2\nexit 3\n")
-    (tmp_path / "broken").chmod(0o755)
-    monkeypatch.setattr(binarize.sys, "executable", str(tmp_path / "broken"))
-    with pytest.raises(InputError, match=r"(?s)ended with status 3; its last lines:.*reason on standard error"):
-        run(folder)
-
-
-def test_manifest_needs_every_step_and_holds_every_hash(work):
-    folder, _ = work
-    run(folder)
-    with pytest.raises(InputError, match=r"--data: no usable record .*apply\.train\.en\.json; valid: a folder that"):
-        manifest.collect(folder / "out", [("en", "de")], SPLITS)
-    (folder / "out" / "sentencepiece.bpe.model").write_bytes(b"model")
-    for path in (folder / "pieces").iterdir():
-        made_from = {"text": path, "model": folder / "out" / "sentencepiece.bpe.model"}
-        step = Step(folder / f"out/.steps/apply.{path.name}.json", made_from, {}, [path])
-        step.finish({"lines": 1, "pieces": 2})
-    manifest.main(["--data", f"{folder}/out", "--pairs", "en-de", "--splits", ",".join(SPLITS)])
-    content = read_json(folder / "out" / "manifest.json")
-    files = {row["file"]: row["sha256"] for row in content["data"]["en-de"]["files"]}
-    assert files == {name: sha256(folder / "out" / name) for name in files}
-    assert len(files) == 14
-    assert content["pieces"]["held.de"]["sha256"] == sha256(folder / "pieces" / "held.de")
-    assert content["data"]["en-de"]["counts"]["held.de"] == {"lines": 5, "tokens": 25}
-    assert content["dict"]["sha256"] == sha256(folder / "dict.txt")
-    assert sorted(content["text"]) == sorted(f"{split}.{lang}" for split in SPLITS for lang in ("en", "de"))

@@ -2,9 +2,6 @@
 
 import io
 import random
-import subprocess
-import sys
-from importlib import metadata
 
 import pytest
 from fairseq.data import Dictionary
@@ -51,12 +48,6 @@ def test_learning_repeats_itself_and_leaves_a_manifest(learned, tmp_path):
     assert manifest["counts"] == counts
     assert manifest["options"]["subword-nmt"]
     assert manifest["outputs"][0]["sha256"] == sha256(tmp_path / "codes")
-
-
-def test_rare_pairs_are_not_merged(tmp_path):
-    text = write(tmp_path / "text", ["ab"] * 5 + ["cd"] * 3 + ["ef"])
-    for least, merges in ((1, 3), (2, 2), (3, 2), (4, 1), (5, 1)):
-        assert bpe.learn([text], tmp_path / "codes", 9, least)["merges"] == merges, least
 
 
 def test_pieces_are_those_of_subword_nmt_and_of_fairseq(learned, tmp_path):
@@ -174,48 +165,3 @@ def test_errors_leave_no_output(learned, tmp_path):
         with pytest.raises(InputError, match=message):
             bpe.learn([write(tmp_path / "t", text)], tmp_path / "out", **options)
     assert not list(tmp_path.glob("*out*"))
-
-
-@pytest.mark.parametrize("change", [None, "codes", "fastBPE"])
-def test_other_codes_and_another_fastbpe_make_the_pieces_again(learned, tmp_path, capsys, monkeypatch, change):
-    write(tmp_path / "in", sentences(5))
-    bpe.learn([learned / "text"], tmp_path / "codes", 40)
-    arguments = (tmp_path / "codes", [tmp_path / "in"], [tmp_path / "out"], None, 0.2, tmp_path / "steps")
-    first = bpe.apply(*arguments)
-    if change == "codes":
-        bpe.learn([learned / "text"], tmp_path / "codes", 4)
-    elif change == "fastBPE":
-        installed = metadata.version
-        monkeypatch.setattr(metadata, "version", lambda name: "0" if name == "fastBPE" else installed(name))
-    capsys.readouterr()
-    second = bpe.apply(*arguments)
-    assert ("unchanged, skipped" in capsys.readouterr().err) == (change is None)
-    assert (second != first) == (change == "codes")
-
-
-def test_several_files_at_a_time_and_unchanged_ones_skipped(learned, tmp_path, capfd):
-    inputs = [write(tmp_path / f"train.{i}", sentences(30, seed=i)) for i in range(4)]
-    outputs = [tmp_path / "pieces" / path.name for path in inputs]
-    alone = bpe.apply(learned / "codes", inputs, [tmp_path / "alone" / path.name for path in inputs])
-    together = bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)
-    assert together == alone
-    assert all(path.read_bytes() == (tmp_path / "alone" / path.name).read_bytes() for path in outputs)
-    assert "bpe apply: 4 of 4 done" in capfd.readouterr().err
-    write(inputs[1], sentences(30, seed=8))
-    inodes = [path.stat().st_ino for path in outputs]
-    bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)
-    assert capfd.readouterr().err.count("unchanged, skipped") == 3
-    assert [path.stat().st_ino == inode for path, inode in zip(outputs, inodes)] == [True, False, True, True]
-    inputs[2].write_bytes(b"\xff\n")
-    with pytest.raises(InputError, match=r"train\.2, line 1: not UTF-8"):
-        bpe.apply(learned / "codes", inputs, outputs, steps=tmp_path / "steps", workers=2)
-
-
-def test_as_a_command(learned, tmp_path, repo_root):
-    line = [sys.executable, "-m", "data_prep", "bpe", "apply", "--codes", f"{learned}/codes", "--inputs"]
-    line += [f"{learned}/text", "--outputs", f"{tmp_path}/out"]
-    done = subprocess.run(line, capture_output=True, text=True, cwd=repo_root, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("bpe apply: out: lines 200")  # nothing of what fastBPE prints
-    done = subprocess.run([*line[:5], "--codes", "none"], capture_output=True, text=True, cwd=repo_root, timeout=60)
-    assert done.returncode == 2

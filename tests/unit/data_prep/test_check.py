@@ -54,20 +54,6 @@ def test_empty_lines_can_be_allowed_and_languages_of_other_pairs_may_differ(text
         check.check_text(text / "nowhere", PAIRS, ["test"])
 
 
-def test_names():
-    assert layout.parse_pairs("en-de,de-en,en_XX-zh_CN") == [("en", "de"), ("de", "en"), ("en_XX", "zh_CN")]
-    assert layout.parse_splits("train,test_2016") == ["train", "test_2016"]
-    assert layout.text_names([("en", "de"), ("de", "en")], ["a"]) == ["a.en", "a.de"]
-    assert layout.data_names(("en", "de"), ["a"]) == [
-        "a.en-de.en.bin",
-        "a.en-de.en.idx",
-        "a.en-de.de.bin",
-        "a.en-de.de.idx",
-        "dict.en.txt",
-        "dict.de.txt",
-    ]
-
-
 @pytest.mark.parametrize("pairs", ["", "en", "en-", "en-en", "en-de,en-de", "en-de,", "en-d/e", "a-b-c", "en - de"])
 def test_bad_pairs(pairs):
     with pytest.raises(InputError, match="--pairs .*valid: different pairs of two languages, as en-de,en-fr"):

@@ -29,12 +29,6 @@ def test_mends(line, expected, mend):
     assert (mend is None and not normaliser.changed) or normaliser.changed[mend] == 1
 
 
-def test_forms():
-    assert Normaliser("NFKC")("\ufb01ne") == "fine"
-    assert Normaliser("NFC")("\ufb01ne") == "\ufb01ne"
-    assert Normaliser("none")("cafe\u0301") == "cafe\u0301"
-
-
 @pytest.mark.parametrize("form", ["NFC", "NFKC", "none"])
 def test_cleaning_twice_changes_nothing(form):
     rng = random.Random(7)
@@ -137,12 +131,6 @@ def test_three_files_with_manifest_and_table(three, tmp_path):
     assert [row["sha256"] for row in manifest["outputs"]] == [sha256(path) for path in outputs]
     assert [row["sha256"] for row in manifest["inputs"]] == [sha256(path) for path in inputs]
     assert manifest["options"]["max_ratio"] == 5
-
-
-def test_normalise_only_keeps_every_line(three, tmp_path):
-    inputs, outputs = three
-    clean_files(inputs, outputs, Rules(normalise_only=True, max_length=1), tmp_path / "m.json")
-    assert [path.read_bytes().count(b"\n") for path in outputs] == [7, 7, 7]
 
 
 def test_bad_files_leave_nothing_behind(three, tmp_path):

@@ -1,11 +1,8 @@
 """What the verbs share on the command line: progress, exit codes, and the list of verbs."""
 
-import time
-
 import pytest
 
 from data_prep import cli
-from data_prep.__main__ import verbs
 from data_prep.io import InputError
 
 
@@ -15,14 +12,6 @@ def test_progress_passes_everything_on_and_reports(capsys):
     assert "reading: 3 lines" in captured.err
     assert captured.out == ""
     assert list(cli.with_progress("abc", "reading", seconds=60.0)) == ["a", "b", "c"]
-    assert capsys.readouterr().err == ""
-
-
-def test_heartbeat_reports_while_a_call_lasts(capsys):
-    with cli.heartbeat("training", seconds=0.01):
-        time.sleep(0.1)
-    assert "training: at work for" in capsys.readouterr().err
-    time.sleep(0.03)
     assert capsys.readouterr().err == ""
 
 
@@ -56,9 +45,3 @@ def test_options_are_not_abbreviated_and_silent_defaults_not_shown():
         parser.parse_args(["--inp", "a"])
     assert "None" not in parser.format_help()
     assert "number (default: 3)" in parser.format_help()
-
-
-def test_every_verb_is_listed_with_a_description():
-    assert {"binarize", "check", "clean", "manifest", "split", "spm"} <= set(verbs())
-    assert not {"io", "cli", "pieces", "steps", "layout", "spm_train"} & set(verbs())
-    assert all(len(text) > 20 for text in verbs().values())

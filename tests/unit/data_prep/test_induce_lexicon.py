@@ -1,8 +1,5 @@
 """Lexicons of mapped vectors: CSLS, ranks, both directions, forms, and vectors that are not mapped."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,7 +11,7 @@ from tests.lexicon_raw import two_sides, vectors, write
 from tests.reference import lexicon_loops as loops
 
 
-def mapped(folder: Path) -> "tuple[Path, Path]":
+def mapped(folder):
     """Two sides in one space: noisy copies."""
     first = vectors("a", 40)
     noise = np.random.default_rng(4).normal(size=(30, 10)).astype("f4")
@@ -23,13 +20,13 @@ def mapped(folder: Path) -> "tuple[Path, Path]":
     return folder / "a", folder / "b"
 
 
-def rows(path: Path) -> "list[list[str]]":
+def rows(path):
     """Cells of a TSV."""
     return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("block", [7, 4096])
-def test_the_lexicon_is_csls_by_rank_in_both_directions(tmp_path: Path, block: int) -> None:
+def test_the_lexicon_is_csls_by_rank_in_both_directions(tmp_path, block):
     sides = mapped(tmp_path)
     outputs = tmp_path / "a-b.tsv", tmp_path / "b-a.tsv"
     counts = induce(*sides, outputs, tmp_path / "m", LexiconOptions(top=3, neighbours=4, block=block))
@@ -48,23 +45,12 @@ def test_the_lexicon_is_csls_by_rank_in_both_directions(tmp_path: Path, block: i
     assert read_json(tmp_path / "m")["counts"] == counts
 
 
-def test_the_command_line_and_muses_form(tmp_path: Path, capsys: Any) -> None:
+def test_the_command_line_and_muses_form(tmp_path, capsys):
     first, second = mapped(tmp_path)
     blank = WordVectors(["New York", *(f"a{i}" for i in range(1, 40))], vectors("a", 40).vectors)
     write_vectors([tmp_path / "blank"], "--output", [blank])
-    line = [
-        "--source",
-        tmp_path / "blank",
-        "--target",
-        second,
-        "--output",
-        tmp_path / "l",
-        "--form",
-        "muse",
-        "--top",
-        "2",
-    ]
-    induce_lexicon.main([*map(str, [*line, "--max-words", "20"])])
+    line = ["--source", str(tmp_path / "blank"), "--target", str(second), "--output", str(tmp_path / "l")]
+    induce_lexicon.main([*line, *"--form muse --top 2 --max-words 20".split()])
     found = [text.split(" ") for text in (tmp_path / "l").read_text(encoding="utf-8").splitlines()]
     assert len(found) == 19 * 2
     assert found[0][0] == found[1][0] == "a1"
@@ -73,7 +59,7 @@ def test_the_command_line_and_muses_form(tmp_path: Path, capsys: Any) -> None:
     assert read_json(tmp_path / "l.json")["options"] == {"form": "muse", "max_words": 20, "neighbours": 10, "top": 2}
 
 
-def test_vectors_that_are_not_mapped_are_refused(tmp_path: Path) -> None:
+def test_vectors_that_are_not_mapped_are_refused(tmp_path):
     message = (
         "--source .* and --target .*: mutual neighbours 0.* after a random rotation.*; valid: vectors in one space"
     )
@@ -82,7 +68,7 @@ def test_vectors_that_are_not_mapped_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "l").exists() and not (tmp_path / "m").exists()
 
 
-def test_a_map_that_found_little_is_a_warning(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_that_found_little_is_a_warning(tmp_path, capsys, monkeypatch):
     """A learned map of unrelated sides raises the objective."""
     monkeypatch.setitem(lexicon_checks.LEAST_RATIO, "objective", 0.5)
     counts = induce(*two_sides(tmp_path), [tmp_path / "l"], tmp_path / "m", LexiconOptions())
@@ -95,14 +81,14 @@ def test_a_map_that_found_little_is_a_warning(tmp_path: Path, capsys: Any, monke
 
 
 @pytest.mark.parametrize("option", ["top", "neighbours", "block"])
-def test_options_out_of_range(option: str) -> None:
+def test_options_out_of_range(option):
     with pytest.raises(InputError, match=f"--{option} 0: valid: 1 or more"):
         LexiconOptions(**{option: 0})
     with pytest.raises(InputError, match="--max-words 1: valid: 2 or more"):
         LexiconOptions(max_words=1)
 
 
-def test_every_file_has_its_own_place(tmp_path: Path) -> None:
+def test_every_file_has_its_own_place(tmp_path):
     first, second = mapped(tmp_path)
     before = first.read_bytes()
     for outputs, manifest, message in [
@@ -117,11 +103,11 @@ def test_every_file_has_its_own_place(tmp_path: Path) -> None:
     assert first.read_bytes() == before
 
 
-def test_no_manifest_of_before_stands_beside_new_lexicons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_manifest_of_before_stands_beside_new_lexicons(tmp_path, monkeypatch):
     sides = mapped(tmp_path)
     (tmp_path / "m").write_text("{}\n", encoding="utf-8")
 
-    def killed(*_: Any) -> None:
+    def killed(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(induce_lexicon, "write_manifest", killed)
@@ -131,7 +117,7 @@ def test_no_manifest_of_before_stands_beside_new_lexicons(tmp_path: Path, monkey
     assert not (tmp_path / "m").exists()
 
 
-def test_a_failure_leaves_the_old_lexicons(tmp_path: Path) -> None:
+def test_a_failure_leaves_the_old_lexicons(tmp_path):
     first, second = mapped(tmp_path)
     (tmp_path / "l").write_text("old\n", encoding="utf-8")
     lines = second.read_text(encoding="utf-8").splitlines()

@@ -55,11 +55,6 @@ def test_lines_end_at_lf_only(tmp_path):
     assert list(io.read_lines(joined, "--inputs")) == ["one", "\ufefftwo"]
 
 
-def test_reading_is_lazy(tmp_path):
-    lines = io.read_lines(write(tmp_path / "text", b"good\n\xff\n"), "--inputs")
-    assert next(lines) == "good"
-
-
 def test_parallel_lines_and_unequal_counts(tmp_path):
     first, second = write(tmp_path / "a", b"1\n2\n3\n"), write(tmp_path / "b", b"x\ny\nz")
     assert list(io.read_parallel([first, second], "--inputs")) == [("1", "x"), ("2", "y"), ("3", "z")]
@@ -120,19 +115,11 @@ def test_a_full_disk_keeps_the_old_output(tmp_path, names, size):
     assert left_in(tmp_path) == names
 
 
-def test_an_error_of_an_input_keeps_its_name(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none.txt"), io.atomic_writers([tmp_path / "a"], "--outputs"):
-        open(tmp_path / "none.txt")
-
-
 def test_an_output_without_text_is_refused(tmp_path):
     paths = [tmp_path / "a", tmp_path / "b"]
     with (
         pytest.raises(InputError, match=r"--outputs .*b: no line was left"),
-        io.atomic_writers(paths, "--outputs") as (
-            file,
-            _,
-        ),
+        io.atomic_writers(paths, "--outputs") as (file, _),
     ):
         file.write("only here\n")
     assert left_in(tmp_path) == []
@@ -154,21 +141,6 @@ def test_outputs_must_be_new_and_different(tmp_path):
     assert source.read_bytes() == GOOD
     with pytest.raises(InputError, match="2 files for 1 of --inputs"):
         io.same_number([source], ["x", "y"])
-
-
-def test_json_is_the_same_bytes_for_the_same_content(tmp_path):
-    io.write_json(tmp_path / "a", {"b": 1, "a": "é"})
-    io.write_json(tmp_path / "b", {"a": "é", "b": 1})
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert io.read_json(tmp_path / "a") == {"a": "é", "b": 1}
-    assert io.read_json(tmp_path / "absent") is None
-    assert io.read_json(write(tmp_path / "c", b'{"a": ')) is None
-    assert io.read_json(write(tmp_path / "d", b"[1]")) is None
-
-
-def test_sha256_of_a_known_text(tmp_path):
-    path = write(tmp_path / "a", b"abc")
-    assert io.sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 def test_deeply_nested_json_is_no_json(tmp_path):

@@ -15,13 +15,13 @@ from data_prep.locks import alone
 from data_prep.toy.__main__ import main as toy
 
 
-def run_binarize(out: Path) -> None:
+def run_binarize(out):
     dictionary = out.parent / "dict.txt"
     dictionary.write_text("a 1\n")
     binarize.main(["--pieces", str(out.parent), "--pairs", "de-en", "--dict", str(dictionary), "--output", str(out)])
 
 
-def run_nlu(out: Path) -> None:
+def run_nlu(out):
     with nlu_folder.whole_folder(out, []):
         pass
 
@@ -37,7 +37,7 @@ COMMANDS: Dict[str, Tuple[str, Callable[[Path], Any]]] = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_second_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture, name: str) -> None:
+def test_a_second_run_is_refused(tmp_path, capsys, name):
     lock, command = COMMANDS[name]
     path, out = tmp_path / lock, tmp_path / "out"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def test_a_second_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture, 
     assert [file for file in tmp_path.rglob("*") if file.is_file() and file.name != "dict.txt"] == [path]
 
 
-def test_a_kill_frees_it(tmp_path: Path) -> None:
+def test_a_kill_frees_it(tmp_path):
     ready, done = os.pipe()
     child = os.fork()
     if not child:
@@ -73,7 +73,7 @@ def test_a_kill_frees_it(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["made"]  # which another run made
 
 
-def test_a_folder_that_was_made_for_it_goes_with_it(tmp_path: Path) -> None:
+def test_a_folder_that_was_made_for_it_goes_with_it(tmp_path):
     with alone(tmp_path / "made" / "lock", "--out x"):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -82,7 +82,7 @@ def test_a_folder_that_was_made_for_it_goes_with_it(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["made", "output"]
 
 
-def test_nlu_puts_back_what_a_kill_moved_away(tmp_path: Path) -> None:
+def test_nlu_puts_back_what_a_kill_moved_away(tmp_path):
     """Killed between its two moves: the old folder is away, the new one not there."""
     moved, users = tmp_path / ".out.tmp-0123abcd" / "old", tmp_path / ".out.tmp-of-a-user"
     users.mkdir()

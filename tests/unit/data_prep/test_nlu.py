@@ -1,35 +1,34 @@
 """Whole data-bins of understanding tasks, read back with stock fairseq: rows, labels, tags, grades, answers, tables, errors."""
 
 import re
-from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
 from fairseq.data import Dictionary
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
-from data_prep import manifest, nlu
+from data_prep import manifest
 from data_prep.io import InputError
 from data_prep.nlu_pieces import SentencePieces
-from tests.nlu_raw import Run, squad, train_model, write
+from tests.nlu_raw import squad, train_model, write
 
 PASSAGE = "Der Hund, ﬁnal 12 ½\u2028saw the cat and\nnaïve e\u0301tude."
 
 
-def pairs(folder: Path) -> List[str]:
+def pairs(folder):
     """Premise, hypothesis and class in two languages; returns the arguments."""
     train = write(folder / "train.tsv", "the cat\ta dog\tyes", "a\tb\tno", "saw\ta cat\tyes", " \ta\tno")
     test = write(folder / "test.tsv", "der Hund\tdie Katze\tno", "\tb\tyes", "a\tb\tmaybe")
     return [f"test.de={test}", f"train.en={train}", f"valid.en={train}"]
 
 
-def tree(folder: Path) -> Dict[str, bytes]:
+def tree(folder):
     """Every file of a folder."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def stock_task(data: Path, classes: int) -> SentencePredictionTask:
+def stock_task(data, classes):
     """Stock ``sentence_prediction`` on a data-bin."""
     config = SentencePredictionConfig(
         data=str(data),
@@ -47,7 +46,7 @@ def stock_task(data: Path, classes: int) -> SentencePredictionTask:
 # ---- Sentences. ----
 
 
-def test_pairs_are_what_stock_sentence_prediction_reads(run: Run, tmp_path: Path, capsys: Any) -> None:
+def test_pairs_are_what_stock_sentence_prediction_reads(run, tmp_path, capsys):
     counts = run("sentences", *pairs(tmp_path))
     captured = capsys.readouterr()
     assert "warning: test.de: 1 labels that train has not, kept as <unk>: maybe 1" in captured.err
@@ -71,7 +70,7 @@ def test_pairs_are_what_stock_sentence_prediction_reads(run: Run, tmp_path: Path
     assert row[1] == ["</s>"]
 
 
-def test_symbols_of_fairseq_in_the_text_are_unknown_pieces(run: Run, tmp_path: Path) -> None:
+def test_symbols_of_fairseq_in_the_text_are_unknown_pieces(run, tmp_path):
     run.options[1] = str(train_model(tmp_path / "m.model", user_defined_symbols=["<mask>", "<pad>"]))
     run("sentences", f"train.en={write(tmp_path / 'a.tsv', 'the<mask>cat<pad>a' + chr(9) + 'x')}", "--text", "1")
     (row,) = run.rows("input0", "train.en")
@@ -79,7 +78,7 @@ def test_symbols_of_fairseq_in_the_text_are_unknown_pieces(run: Run, tmp_path: P
     assert not {"<mask>", "<pad>"} & set(row)
 
 
-def test_texts_without_labels_and_columns_that_are_named(run: Run, tmp_path: Path) -> None:
+def test_texts_without_labels_and_columns_that_are_named(run, tmp_path):
     path = write(tmp_path / "a.tsv", "id\tbody\ttitle", "1\tcat\ta dog", "2\tsaw\tthe")
     counts = run("sentences", f"test.en={path}", "--label", "none", "--text", "title+body", "--header", "test")
     assert ["".join(row) for row in run.rows("input0", "test.en")] == [
@@ -90,7 +89,7 @@ def test_texts_without_labels_and_columns_that_are_named(run: Run, tmp_path: Pat
     assert not (run.out / "label").exists()
 
 
-def test_labels_of_another_data_bin_and_files_without_any(run: Run, tmp_path: Path) -> None:
+def test_labels_of_another_data_bin_and_files_without_any(run, tmp_path):
     run("sentences", *pairs(tmp_path))
     labels = (run.out / "label/dict.txt").rename(tmp_path / "labels.txt")
     more = write(tmp_path / "more.tsv", "a\tb\tyes", "a\tb\tother")
@@ -103,40 +102,17 @@ def test_labels_of_another_data_bin_and_files_without_any(run: Run, tmp_path: Pa
         run("sentences", f"test.fr={more}")
 
 
-def test_numbers_are_ordered_as_numbers_and_mapped(run: Run, tmp_path: Path) -> None:
+def test_numbers_are_ordered_as_numbers_and_mapped(run, tmp_path):
     path = write(tmp_path / "a.tsv", *(f"a\tb\t{label}" for label in ("10", "9", "bad", "10")))
     run("sentences", f"train.en={path}", "--label-map", "bad=2")
     assert (run.out / "label/dict.txt").read_text() == "2 1\n9 1\n10 2\n"
     assert "3 labels (`--num-classes 3` for stock tasks): 0 `2`, 1 `9`, 2 `10`." in (run.out / "README.md").read_text()
 
 
-def test_limits_of_a_split(run: Run, tmp_path: Path) -> None:
-    counts = run("sentences", *pairs(tmp_path), "--limit", "train=2,test=1")
-    assert {name: of["read"] for name, of in counts.items()} == {"test.de": 1, "train.en": 2, "valid.en": 4}
-    assert (run.out / "label/dict.txt").read_text() == "no 1\nyes 1\n"
-
-
-def test_the_table_counts_what_is_written(run: Run, tmp_path: Path, capsys: Any) -> None:
-    counts = run("sentences", *pairs(tmp_path), "--max-positions", "6")
-    shown = capsys.readouterr().out
-    for name, of in counts.items():
-        sides = [run.rows(folder, name) for folder in ("input0", "input1")]
-        lengths = [len(one) + len(two) for one, two in zip(*sides)]
-        pieces = [piece for side in sides for row in side for piece in row[:-1]]
-        assert (of["kept"], of["longest"], of["too_long"]) == (len(lengths), max(lengths), sum(n > 6 for n in lengths))
-        assert (of["pieces"], of["unknown"]) == (len(pieces), pieces.count("<unk>"))
-        assert of["words"] == sum(piece.startswith("\u2581") for piece in pieces)
-    assert 0 < counts["train.en"]["too_long"] < 3
-    rows = [re.split(r" *\| *", line)[1:-1] for line in shown.strip().split("\n")]
-    assert rows[0][8] == "longer than 6"
-    assert rows[2][:4] == ["train.en", "4", "3", "empty text 1"]
-    assert shown.strip() in (run.out / "README.md").read_text()
-
-
 # ---- Ranking. ----
 
 
-def test_ranking_brings_the_rows_of_a_query_together(run: Run, tmp_path: Path) -> None:
+def test_ranking_brings_the_rows_of_a_query_together(run, tmp_path):
     train = write(tmp_path / "train.tsv", "cat\tthe cat\tshort\t3", "dog\ta\tb\t0", "cat\tsaw\ta\t1", "dog\t\t\t1")
     test = write(tmp_path / "test.tsv", "Katze\tdie\tx\t2", "Katze\tx\ty\t9", "Hund\tder Hund\tx\t0")
     options = ["--text", "1,2+3", "--query", "1"]
@@ -153,7 +129,7 @@ def test_ranking_brings_the_rows_of_a_query_together(run: Run, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("grade", ["Good", "-1", "01", "1.5", "100", "٣"])
-def test_grades_are_whole_numbers(run: Run, tmp_path: Path, grade: str) -> None:
+def test_grades_are_whole_numbers(run, tmp_path, grade):
     good = write(tmp_path / "good.tsv", "a\tb\t0")
     bad = write(tmp_path / "bad.tsv", "a\tb\t0", f"a\tb\t{grade}")
     for items in ([f"train.en={bad}"], [f"train.en={good}", f"test.en={bad}"]):
@@ -167,7 +143,7 @@ def test_grades_are_whole_numbers(run: Run, tmp_path: Path, grade: str) -> None:
 # ---- Tags. ----
 
 
-def test_tags_stand_at_the_first_piece_of_each_word(run: Run, nlu_model: Any, tmp_path: Path) -> None:
+def test_tags_stand_at_the_first_piece_of_each_word(run, nlu_model, tmp_path):
     rows = [("the", "O"), ("naïve", "B-X"), ("\u200b", "I-X"), ("New York", "O"), ("cafés", "B-Y")]
     train = write(tmp_path / "train.tsv", *(f"{word}\t{tag}" for word, tag in rows))
     test = write(tmp_path / "test.tsv", "Hund\tB-Z", "x\tB-Z", "a\tO", "", "Katze\tO")
@@ -189,7 +165,7 @@ def test_tags_stand_at_the_first_piece_of_each_word(run: Run, nlu_model: Any, tm
     assert (counts["test.de"]["read"], counts["test.de"]["longest"]) == (2, len(run.rows("input0", "test.de")[0]))
 
 
-def test_tags_with_wordpiece(run: Run, tmp_path: Path) -> None:
+def test_tags_with_wordpiece(run, tmp_path):
     words = ["[PAD]", "the", "[UNK]", "cat", "##s", "R", ".", "[CLS]", "[SEP]", "[MASK]"]
     vocabulary = write(tmp_path / "vocab.txt", *words)
     run.options = ["--wordpiece", str(vocabulary)]
@@ -208,12 +184,12 @@ def test_tags_with_wordpiece(run: Run, tmp_path: Path) -> None:
 # ---- Questions. ----
 
 
-def start(text: str) -> int:
+def start(text):
     """Where a text stands in the passage."""
     return PASSAGE.index(text)
 
 
-def test_questions_share_passages_and_answers_are_found_by_offsets(run: Run, tmp_path: Path) -> None:
+def test_questions_share_passages_and_answers_are_found_by_offsets(run, tmp_path):
     answers = ["ﬁnal 12", "½", "the cat", "e\u0301tude", "Der Hund"]
     first = (PASSAGE, [(str(n), f"what {n}?", [(text, start(text))]) for n, text in enumerate(answers)])
     other = ("a dog", [("x", "who?", [("a dog", 0), ("dog", 2)])])
@@ -241,7 +217,7 @@ def test_questions_share_passages_and_answers_are_found_by_offsets(run: Run, tmp
     )
 
 
-def test_answers_that_do_not_stand_where_they_should(run: Run, tmp_path: Path) -> None:
+def test_answers_that_do_not_stand_where_they_should(run, tmp_path):
     questions: List[Tuple[str, str, List[Tuple[str, Any]]]] = [
         ("right", "q?", [("cat", start("cat"))]),
         ("off by one", "q?", [("cat", start("cat") + 1)]),
@@ -270,7 +246,7 @@ def test_answers_that_do_not_stand_where_they_should(run: Run, tmp_path: Path) -
     assert len(run.rows("input0", "test.de")) == counts["test.de"]["kept"] == 9
 
 
-def test_impossible_questions_are_dropped_and_counted(run: Run, tmp_path: Path) -> None:
+def test_impossible_questions_are_dropped_and_counted(run, tmp_path):
     path = squad(tmp_path / "v2.json", ("the cat", [("1", "q?", [])]), is_impossible=True)
     good = squad(tmp_path / "good.json", ("a", [("0", "q?", [("a", 0)])]), ("the cat", [("1", "q?", [("cat", 4)])]))
     with pytest.raises(InputError, match=r"no row is left of 1 \(dropped: impossible questions \(SQuAD 2\) 1\)"):
@@ -289,7 +265,7 @@ def test_impossible_questions_are_dropped_and_counted(run: Run, tmp_path: Path) 
         ([("1", "q?", [("a", "0")])], ["qas[0].answers[0]", "answer_start is '0'"]),
     ],
 )
-def test_questions_that_are_refused(run: Run, tmp_path: Path, questions: Any, words: List[str]) -> None:
+def test_questions_that_are_refused(run, tmp_path, questions, words):
     path = squad(tmp_path / "a.json", ("a b", questions))
     with pytest.raises(InputError) as error:
         run("questions", f"test.en={path}")
@@ -297,7 +273,7 @@ def test_questions_that_are_refused(run: Run, tmp_path: Path, questions: Any, wo
         assert word in str(error.value)
 
 
-def test_ids_that_came_before_are_numbered(run: Run, tmp_path: Path) -> None:
+def test_ids_that_came_before_are_numbered(run, tmp_path):
     """As in TyDiQA's files after XTREME's scripts."""
     asked = [(name, "q?", [("a", 0)]) for name in ("1", "2", "1", "1", "1#2")]
     run("questions", f"train.en={squad(tmp_path / 'a.json', ('a b', asked))}")
@@ -309,7 +285,7 @@ def test_ids_that_came_before_are_numbered(run: Run, tmp_path: Path) -> None:
 # ---- The folder. ----
 
 
-def test_a_second_run_gives_the_same_bytes_and_replaces_the_first(run: Run, tmp_path: Path) -> None:
+def test_a_second_run_gives_the_same_bytes_and_replaces_the_first(run, tmp_path):
     run("sentences", *pairs(tmp_path))
     first = tree(run.out)
     run("sentences", *pairs(tmp_path))
@@ -324,7 +300,7 @@ def test_a_second_run_gives_the_same_bytes_and_replaces_the_first(run: Run, tmp_
     assert {"manifest.json", "README.md", "sentencepiece.bpe.model", "dict.txt"} <= set(tree(run.out))
 
 
-def test_nothing_is_left_after_an_error_and_the_old_folder_stays(run: Run, tmp_path: Path) -> None:
+def test_nothing_is_left_after_an_error_and_the_old_folder_stays(run, tmp_path):
     bad = write(tmp_path / "bad.tsv", "a\tb\tyes", "a\tb")
     items = [*pairs(tmp_path), f"test.fr={bad}"]
     with pytest.raises(InputError, match=r"bad\.tsv, line 2: 2 columns"):
@@ -338,7 +314,7 @@ def test_nothing_is_left_after_an_error_and_the_old_folder_stays(run: Run, tmp_p
     assert {path.name for path in tmp_path.iterdir()} == {"out", "train.tsv", "test.tsv", "bad.tsv"}
 
 
-def test_folders_that_are_not_a_runs_own(run: Run, tmp_path: Path) -> None:
+def test_folders_that_are_not_a_runs_own(run, tmp_path):
     items = pairs(tmp_path)
     run.out.mkdir()
     run("sentences", *items)
@@ -373,25 +349,11 @@ def test_folders_that_are_not_a_runs_own(run: Run, tmp_path: Path) -> None:
         (["--label-map", "x"], "--label-map x"),
         (["--text", "title"], "--text title"),
         (["--dict", "nowhere"], "--dict nowhere: no such file"),
+        (["--text", "2", "--label", "1"], "train.tsv, line 1: the label 'the cat'; valid: one without white space"),
     ],
 )
-def test_wrong_options_are_named(run: Run, tmp_path: Path, arguments: List[str], message: str) -> None:
+def test_wrong_options_are_named(run, tmp_path, arguments, message):
     with pytest.raises(InputError) as error:
         run("sentences", *pairs(tmp_path), *arguments)
     assert message in str(error.value)
-    assert not run.out.exists()
-
-
-def test_more_wrong_options(run: Run, tmp_path: Path) -> None:
-    items = pairs(tmp_path)
-    with pytest.raises(SystemExit):
-        run("sentences", *items, "--typo")
-    with pytest.raises(InputError, match="none of them given"):
-        nlu.main(["tags", str(run.out), *items])
-    with pytest.raises(InputError, match="--dict: missing; valid: the fairseq dictionary of --sentencepiece"):
-        nlu.main(["tags", str(run.out), *run.options[:2], *items])
-    with pytest.raises(InputError, match="--label none: valid: the column of the grade"):
-        run("ranking", *items, "--label", "none")
-    with pytest.raises(InputError, match=r"train\.tsv, line 1: the label 'the cat'; valid: one without white space"):
-        run("sentences", *items, "--text", "2", "--label", "1")
     assert not run.out.exists()

@@ -1,23 +1,21 @@
 """XGLUE's and XTREME's folders: which files become which split and language, and how their rows are read."""
 
 import csv
-from pathlib import Path
-from typing import List
 
 import pytest
 
 from data_prep.io import InputError
-from data_prep.nlu_layouts import LANG, LAYOUTS, layout_named
-from tests.nlu_raw import Run, squad, write
+from data_prep.nlu_layouts import LANG, LAYOUTS
+from tests.nlu_raw import squad, write
 
 
-def touch(folder: Path, *names: str) -> None:
+def touch(folder, *names):
     """Empty files."""
     for name in names:
         write(folder / name)
 
 
-def found(name: str, folder: Path, languages: str = "", training: str = "en") -> List[str]:
+def found(name, folder, languages="", training="en"):
     """SPLIT.LANG=FILE, the files below the folder."""
     layout = LAYOUTS[name]
     items = layout.sources(
@@ -26,7 +24,7 @@ def found(name: str, folder: Path, languages: str = "", training: str = "en") ->
     return [item.replace(f"{folder}/", "") for item in items]
 
 
-def test_files_and_languages(tmp_path: Path) -> None:
+def test_files_and_languages(tmp_path):
     touch(tmp_path, "NC/xglue.nc.en.train", "NC/xglue.nc.en.dev", "NC/xglue.nc.de.dev", "NC/xglue.nc.de.test")
     touch(tmp_path, "NC/xglue.nc.en.dev.old", "NC/xglue.nc.de.x.dev", "NC/xglue.nc.fr.dev/file", "NC/xglue.nc.de.train")
     valid = ["valid.de=NC/xglue.nc.de.dev", "valid.en=NC/xglue.nc.en.dev"]
@@ -43,22 +41,8 @@ def test_files_and_languages(tmp_path: Path) -> None:
         found("xglue-nc", tmp_path, training="ru")
 
 
-def test_a_language_that_stands_twice_and_files_without_one(tmp_path: Path) -> None:
-    base = "MLQA/MLQA_V1/{0}/{0}-context-zh-Hans-question-zh-Hans.json"
-    names = [base.format(split) for split in ("dev", "test")]
-    others = [name.replace("question-zh-Hans", "question-zu") for name in names]
-    touch(tmp_path, "MLQA/squad1.1/train-v1.1.json", *names, *others)
-    assert found("xglue-mlqa", tmp_path) == [
-        "train.en=MLQA/squad1.1/train-v1.1.json",
-        "valid.zh-Hans=" + base.format("dev"),
-        "test.zh-Hans=" + base.format("test"),
-    ]
-    touch(tmp_path, "squad/train-v1.1.json", "xquad/xquad.de.json")
-    assert found("xtreme-xquad", tmp_path) == ["train.en=squad/train-v1.1.json", "test.de=xquad/xquad.de.json"]
-
-
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_every_layout_finds_its_files(tmp_path: Path, name: str) -> None:
+def test_every_layout_finds_its_files(tmp_path, name):
     files = {
         split: [pattern.replace(LANG, lang) for lang in ("en", "de")] for split, pattern in LAYOUTS[name].files.items()
     }
@@ -72,12 +56,7 @@ def test_every_layout_finds_its_files(tmp_path: Path, name: str) -> None:
     assert found(name, tmp_path) == expected
 
 
-def test_unknown_layouts_are_named() -> None:
-    with pytest.raises(InputError, match=r"--layout xglue: valid with ranking: xglue-wpr"):
-        layout_named("xglue", "ranking")
-
-
-def test_rows_of_xglue(run: Run, tmp_path: Path) -> None:
+def test_rows_of_xglue(run, tmp_path):
     folder = tmp_path / "xglue"
     write(folder / "XNLI/multinli.train.en.tsv", "premise\thypo\tlabel", "a\tb\tcontradictory", "a\tb\tneutral")
     write(folder / "XNLI/de.dev", "a\tb\tcontradiction", "c\td\tneutral")
@@ -101,7 +80,7 @@ def test_rows_of_xglue(run: Run, tmp_path: Path) -> None:
     assert "".join(run.rows("input1", "train.en")[0]) == "\u2581a\u2581dog</s>"
 
 
-def test_rows_of_xtreme(run: Run, tmp_path: Path) -> None:
+def test_rows_of_xtreme(run, tmp_path):
     folder = tmp_path / "download"
     for split in ("train", "dev", "test"):
         write(folder / f"pawsx/{split}-en.tsv")

@@ -2,8 +2,6 @@
 
 import csv
 from collections import Counter
-from pathlib import Path
-from typing import Any, List
 
 import pytest
 
@@ -17,12 +15,12 @@ from tests.nlu_raw import write
 PAIR = (("1",), ("2",))
 
 
-def rows(table: Table, path: Path, split: str = "train", limit: int = 0) -> List[Row]:
+def rows(table, path, split="train", limit=0):
     """All rows of a file."""
     return list(table.rows(Source(split, "en", path, limit)))
 
 
-def test_columns_by_number(tmp_path: Path) -> None:
+def test_columns_by_number(tmp_path):
     path = write(tmp_path / "a.tsv", "one\ttwo\tyes", "\u2028three\u0085x\tfour\t no ", "a\tb\tyes")
     found = [Row(1, ("one", "two"), "yes", ""), Row(2, ("\u2028three\u0085x", "four"), "no", "")]
     assert rows(Table(PAIR), path) == [*found, Row(3, ("a", "b"), "yes", "")]
@@ -33,7 +31,7 @@ def test_columns_by_number(tmp_path: Path) -> None:
     assert rows(Table(PAIR, "none"), path)[0].label == ""
 
 
-def test_columns_by_name_and_joined(tmp_path: Path) -> None:
+def test_columns_by_name_and_joined(tmp_path):
     path = write(tmp_path / "a.tsv", "id\ttitle\tbody\tclass", "7\tT\tB c\tx", "8\t\tB\ty")
     table = Table((("title", "body"), ("2",)), "class", "id", header=("train",))
     assert rows(table, path) == [Row(2, ("T B c", "T"), "x", "7"), Row(3, ("B", ""), "y", "8")]
@@ -43,7 +41,7 @@ def test_columns_by_name_and_joined(tmp_path: Path) -> None:
     assert [row.number for row in rows(numbered, path)] == [2, 3]
 
 
-def test_what_a_csv_writer_leaves(tmp_path: Path) -> None:
+def test_what_a_csv_writer_leaves(tmp_path):
     cells = ['he said "no"', "plain", '"', "a, b", "", 'x""y']
     with open(tmp_path / "a.tsv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter="\t").writerows([cell, "t", "1"] for cell in cells)
@@ -59,7 +57,7 @@ def test_what_a_csv_writer_leaves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["3", "last", "class"])
-def test_only_test_files_may_lack_labels(tmp_path: Path, label: str) -> None:
+def test_only_test_files_may_lack_labels(tmp_path, label):
     path = write(tmp_path / "a.tsv", "one\ttwo", "a\tb")
     table = Table(PAIR, label, header=("test", "train") if label == "class" else ())
     assert rows(table, path, "test")[-1] == Row(2, ("a", "b"), "", "")
@@ -92,7 +90,7 @@ def test_only_test_files_may_lack_labels(tmp_path: Path, label: str) -> None:
         (b"", Table(PAIR), ["the file is empty"]),
     ],
 )
-def test_what_is_refused(tmp_path: Path, content: bytes, table: Table, words: List[str]) -> None:
+def test_what_is_refused(tmp_path, content, table, words):
     path = tmp_path / "a.tsv"
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
@@ -126,39 +124,23 @@ def test_what_is_refused(tmp_path: Path, content: bytes, table: Table, words: Li
         (lambda: Conll(tag="pos"), "--tag-column pos"),
     ],
 )
-def test_options_that_are_refused(call: Any, message: str) -> None:
+def test_options_that_are_refused(call, message):
     with pytest.raises(InputError) as error:
         call()
     assert message in str(error.value)
 
 
-def test_options_as_typed(tmp_path: Path) -> None:
-    assert nlu_rows.parse_texts("1,2+3", ()) == (("1",), ("2", "3"))
-    assert nlu_rows.parse_texts("query,title+body", ("train",)) == (("query",), ("title", "body"))
-    assert nlu_rows.parse_header("all") == ("train", "valid", "test")
-    assert nlu_rows.parse_header("none") == ()
-    assert nlu_rows.parse_map("a=b,c=d=e") == {"a": "b", "c": "d=e"}
-    assert nlu_sources.parse_limits("5") == {"train": 5, "valid": 5, "test": 5}
-    assert nlu_sources.parse_limits("train=5") == {"train": 5, "valid": 0, "test": 0}
-    path = write(tmp_path / "x=y.tsv", "a")
-    items = [f"test.de={path}", f"train.zh-Hant={path}"]
-    assert nlu_sources.parse_sources(items, {"train": 0, "test": 4}) == [
-        Source("train", "zh-Hant", path, 0),
-        Source("test", "de", path, 4),
-    ]
-
-
 # ---- Tagged sentences. ----
 
 
-def sentences(reader: Conll, path: Path, limit: int = 0) -> Any:
+def sentences(reader, path, limit=0):
     """Words and tags of a file, the lines of the first words, and what was passed over."""
     skipped: Counter = Counter()
     found = list(reader.sentences(Source("test", "de", path, limit), skipped))
     return [list(zip(one.words, one.tags)) for one in found], [one.number for one in found], dict(skipped)
 
 
-def test_conll_with_tabs_and_spaces(tmp_path: Path) -> None:
+def test_conll_with_tabs_and_spaces(tmp_path):
     tabs = write(tmp_path / "a.tsv", "", "New York\tB-LOC", "\u00a0\tO", "\tO", "", " ", "#\tO", "\u2028x\tO")
     words = [[("New York", "B-LOC"), ("\u00a0", "O"), ("", "O")], [("#", "O"), ("\u2028x", "O")]]
     assert sentences(Conll(), tabs) == (words, [2, 7], {})
@@ -175,12 +157,12 @@ def test_conll_with_tabs_and_spaces(tmp_path: Path) -> None:
     assert sentences(Conll(token=2, tag="1", label_map={"EU": "X"}), spaces)[0][-1][0] == ("NNP", "X")
 
 
-def node(name: str, form: str, upos: str = "NOUN", xpos: str = "NN") -> str:
+def node(name, form, upos="NOUN", xpos="NN"):
     """A line of CoNLL-U."""
     return "\t".join([name, form, "_", upos, xpos, "_", "0", "_", "_", "_"])
 
 
-def test_conllu(tmp_path: Path) -> None:
+def test_conllu(tmp_path):
     lines = ["# text = im 10 000 x", node("1-2", "im", "_", "_"), node("1", "in", "ADP", "IN"), node("2", "dem", "DET")]
     lines += [node("2.1", "ghost"), node("3", "10 000", "NUM"), "", "# next", node("1", "#", "SYM"), ""]
     path = write(tmp_path / "a.conllu", *lines)
@@ -215,7 +197,7 @@ def test_conllu(tmp_path: Path) -> None:
         ([node("1", "a", "X", "_")], Conll("conllu", tag="xpos"), ["line 1", "no xpos tag for 'a'"]),
     ],
 )
-def test_misaligned_words_and_tags(tmp_path: Path, lines: List[str], reader: Conll, words: List[str]) -> None:
+def test_misaligned_words_and_tags(tmp_path, lines, reader, words):
     path = write(tmp_path / "a.txt", *lines)
     with pytest.raises(InputError) as error:
         sentences(reader, path)

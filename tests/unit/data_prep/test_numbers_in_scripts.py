@@ -4,8 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Dict, List
 
 import pytest
 
@@ -24,9 +22,7 @@ NUMBERS = [
 VALUES = ["x[$(touch {marker})]", "1+1", "0", "-1", "two"]
 
 
-def run(
-    script: str, arguments: List[str], folder: Path, variables: Dict[str, str]
-) -> "subprocess.CompletedProcess[str]":
+def run(script, arguments, folder, variables):
     (folder / "corpus.tgz").touch()
     environment = {**os.environ, "PYTHON": sys.executable, "OUT": str(folder / "out"), **variables}
     line = ["bash", str(ROOT / script), *arguments]
@@ -37,7 +33,7 @@ def run(
     ("script", "arguments", "number", "value"),
     [(*row, value) for row in NUMBERS for value in VALUES if (row[2], value) != ("TOY_SEED", "0")],
 )
-def test_a_number_is_checked_first(tmp_path: Path, script: str, arguments: List[str], number: str, value: str) -> None:
+def test_a_number_is_checked_first(tmp_path, script, arguments, number, value):
     value = value.format(marker=tmp_path / "ran")
     option, variable = ([number, value], {}) if number.startswith("--") else ([], {number: value})
     done = run(script, [*arguments, *option], tmp_path, variable)
@@ -49,7 +45,7 @@ def test_a_number_is_checked_first(tmp_path: Path, script: str, arguments: List[
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_no_variable_of_the_environment_is_run(tmp_path: Path, script: Path) -> None:
+def test_no_variable_of_the_environment_is_run(tmp_path, script):
     """Every name that a script uses, from outside: also those that it means to set itself."""
     names = set(re.findall(r"\$\{?[!#]?([A-Za-z_]\w*)", script.read_text(encoding="utf-8"))) - KEPT
     bait = f"x[$(touch {tmp_path / 'ran'})]"

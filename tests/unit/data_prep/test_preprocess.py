@@ -48,18 +48,13 @@ def work(tmp_path):
     return tmp_path
 
 
+def command(repo_root):
+    options = "--text text --dict dict.txt --out bin --splits train,valid --pairs de-en,fr-en"
+    return ["bash", str(repo_root / "data_prep" / "preprocess.sh"), *options.split()]
+
+
 def preprocess(repo_root, folder, *more, status=0):
-    line = [
-        "bash",
-        str(repo_root / "data_prep" / "preprocess.sh"),
-        "--text",
-        "text",
-        "--dict",
-        "dict.txt",
-        "--out",
-        "bin",
-    ]
-    line += ["--splits", "train,valid", "--pairs", "de-en,fr-en", *more]
+    line = [*command(repo_root), *more]
     environment = dict(os.environ, PYTHON=sys.executable, PYTHONPATH=str(folder / "stub"))
     done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == status, done.stderr
@@ -94,8 +89,7 @@ def test_the_lock_is_the_scripts_and_its_childrens(work, repo_root, survivor):
     stub.write_text(f'#!/bin/sh\n{hang}\nexec "{sys.executable}" "$@"\n')
     stub.chmod(0o755)
     environment = dict(os.environ, PYTHON=str(stub))
-    line = ["bash", str(repo_root / "data_prep/preprocess.sh"), "--text", "text", "--dict", "dict.txt", "--out", "bin"]
-    line += ["--splits", "train,valid", "--pairs", "de-en,fr-en", "--codes", "codes", "--per-pair"]
+    line = [*command(repo_root), "--codes", "codes", "--per-pair"]
     first = subprocess.Popen(line, cwd=work, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
@@ -108,15 +102,3 @@ def test_the_lock_is_the_scripts_and_its_childrens(work, repo_root, survivor):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(first.pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((), "--model: missing; valid: --model or --codes"),
-        (("--codes", "codes", "--model", "codes"), "--codes codes: given together with --model; valid: one of them"),
-        (("--codes", "none"), "none: no such file; --codes comes from: python -m data_prep.bpe learn"),
-    ],
-)
-def test_one_of_model_and_codes(work, repo_root, options, message):
-    assert message in preprocess(repo_root, work, *options, status=2)

@@ -1,7 +1,6 @@
 """Precision, coverage, the paired test, and lexicons of another language or direction."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scipy.stats import binomtest
@@ -16,7 +15,7 @@ LEXICON = {"dog": ["katze", "hund", "tier"], "cat": ["katze", "hund"], "sun": ["
 DICTIONARY = {"dog": ["hund", "köter"], "cat": ["katze"], "sun": ["sonne"], "tree": ["baum"]}
 
 
-def test_precision_and_coverage_by_hand() -> None:
+def test_precision_and_coverage_by_hand():
     found = score(LEXICON, DICTIONARY, [1, 2, 5])
     assert found == {
         "words": 3, "coverage": 75.0, "p@1": pytest.approx(100 / 3), "p@2": pytest.approx(200 / 3), "p@5": pytest.approx(200 / 3)
@@ -26,7 +25,7 @@ def test_precision_and_coverage_by_hand() -> None:
     assert fewer == {"words": 2, "coverage": 50.0, "p@1": 50.0}
 
 
-def test_a_baseline_is_compared_on_common_words() -> None:
+def test_a_baseline_is_compared_on_common_words():
     baseline = {"dog": ["hund"], "cat": ["hund", "katze"], "moon": ["mond"]}
     found = score(LEXICON, DICTIONARY, [1, 2], baseline=baseline)
     assert found["words"] == 2
@@ -35,7 +34,7 @@ def test_a_baseline_is_compared_on_common_words() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (5, 0), (3, 9), (12, 4), (40, 22)])
-def test_mcnemar_is_the_binomial_test(first: int, second: int) -> None:
+def test_mcnemar_is_the_binomial_test(first, second):
     right = {number: number < first for number in range(first + second + 4)}
     other = {number: first <= number < first + second for number in right}
     found = mcnemar({**right, -1: True}, {**other, -1: True})
@@ -44,7 +43,7 @@ def test_mcnemar_is_the_binomial_test(first: int, second: int) -> None:
     assert found["p"] == pytest.approx(expected)
 
 
-def test_the_wrong_direction_and_language() -> None:
+def test_the_wrong_direction_and_language():
     names = ("--lexicon L", "--dictionary D")
     assert check_direction(LEXICON, DICTIONARY, *names) is None
     back = {"hund": ["dog"], "katze": ["cat"], "sonne": ["sun"]}
@@ -61,7 +60,7 @@ def test_the_wrong_direction_and_language() -> None:
     assert "only 1 of 100 are among its targets: another language?" in str(check_direction(large, french, *names))
 
 
-def files(folder: Path) -> "dict[str, Path]":
+def files(folder):
     """The lexicons of above."""
     rows = [f"{word}\t{each}\t0.5\t{rank}" for word, found in LEXICON.items() for rank, each in enumerate(found, 1)]
     return {
@@ -73,7 +72,7 @@ def files(folder: Path) -> "dict[str, Path]":
     }
 
 
-def test_the_command_line(tmp_path: Path, capsys: Any) -> None:
+def test_the_command_line(tmp_path, capsys):
     paths = files(tmp_path)
     line = ["--lexicon", paths["lexicon"], "--dictionary", paths["dictionary"], paths["more"]]
     score_lexicon.main(
@@ -93,7 +92,7 @@ def test_the_command_line(tmp_path: Path, capsys: Any) -> None:
     assert "| lexicon | 2 | 40.0 | 0.0 | 50.0 | 50.0 |" in capsys.readouterr().out
 
 
-def test_bad_files_are_refused(tmp_path: Path) -> None:
+def test_bad_files_are_refused(tmp_path):
     paths = files(tmp_path)
     (tmp_path / "latin").write_bytes(b"caf\xe9 x\n")
     (tmp_path / "empty").write_bytes(b"")

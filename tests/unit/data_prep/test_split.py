@@ -5,7 +5,7 @@ import random
 import pytest
 
 from data_prep.io import InputError, read_json
-from data_prep.split import Shares, main, shares_from_ratios, split_files, split_of
+from data_prep.split import Shares, main, split_files, split_of
 
 SHARES = Shares(buckets=10, valid=2, test=1)
 BUCKETS = ["--valid-buckets", "2", "--test-buckets", "1"]  # of 10
@@ -72,36 +72,6 @@ def test_the_command_splits_by_what_it_was_asked_for(corpus, tmp_path, shares, h
     }
     assert bool(apart) == (hash_on == "tuple"), "two translations of a sentence may part only where the tuple is hashed"
     assert read_json(tmp_path / "o" / "split.json")["options"]["hash_on"] == hash_on
-
-
-def test_larger_shares_only_take_from_train(corpus):
-    rows, _ = corpus
-    for row in rows:
-        before, after = split_of(row, shares_from_ratios(0.1, 0.1)), split_of(row, shares_from_ratios(0.2, 0.3))
-        assert before in ("train", after)
-
-
-def test_shares_are_kept():
-    texts = [[f"line {i}"] for i in range(20000)]
-    for shares in (shares_from_ratios(0.1, 0.05), Shares(1000, 100, 50)):
-        names = [split_of(text, shares) for text in texts]
-        assert abs(names.count("valid") - 2000) < 4 * (20000 * 0.1 * 0.9) ** 0.5
-        assert abs(names.count("test") - 1000) < 4 * (20000 * 0.05 * 0.95) ** 0.5
-    exact = shares_from_ratios(0.1, 0.05)
-    rounded = Shares(100, 10, 5)
-    assert all(split_of(text, exact) == split_of(text, rounded) for text in texts)
-
-
-def test_a_share_of_zero_writes_no_file(corpus, tmp_path):
-    _, paths = corpus
-    main(["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), "--valid-ratio", "0.5"])
-    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == [
-        "split.json",
-        "train.de",
-        "train.en",
-        "valid.de",
-        "valid.en",
-    ]
 
 
 def test_an_empty_split_is_refused(tmp_path):

@@ -8,7 +8,7 @@ import sentencepiece
 from fairseq.data import Dictionary
 
 from data_prep import pieces, spm
-from data_prep.encode import PieceCounts, SentencePieceSegmenter, check_unknown, decode_files
+from data_prep.encode import SentencePieceSegmenter, decode_files
 from data_prep.io import InputError, read_json
 from data_prep.spm_train import TrainOptions, train
 
@@ -80,11 +80,6 @@ def test_text_survives_the_way_there_and_back(trained, tmp_path, model_type):
     assert counts["unknown"] >= 3
     assert counts["pieces"] == sum(len(line.split()) for line in encoded)
     assert counts["longest"] == max(len(line.split()) for line in encoded)
-
-
-def test_pieces_of_another_model_decode_as_in_fairseq(trained):
-    model = pieces.load_model(trained / "text.model")
-    assert pieces.decode_line(model, "\u2581unknown \u2581wo rds") == "unknown words"
 
 
 def test_dictionary_of_an_existing_model(trained, tmp_path):
@@ -255,12 +250,3 @@ def test_models_and_dictionaries_that_are_none(trained, tmp_path):
         (tmp_path / "dict.txt").write_text(content)
         with pytest.raises(InputError, match=message):
             pieces.read_dictionary(tmp_path / "dict.txt")
-
-
-@pytest.mark.parametrize(("unknown", "said"), [(2, False), (3, True)])
-def test_more_than_two_percent_of_unknown_pieces_are_said(tmp_path, capsys, unknown, said):
-    (tmp_path / "text").write_text("", encoding="utf-8")
-    check_unknown(tmp_path / "text", PieceCounts(pieces=100, unknown=unknown), 0.2, "model")
-    assert ("text: 3 of 100 pieces (3.0 %) are unknown" in capsys.readouterr().err) is said
-    with pytest.raises(InputError, match="valid: at most --max-unknown 0"):
-        check_unknown(tmp_path / "text", PieceCounts(pieces=100, unknown=unknown), 0.0, "model")

@@ -47,15 +47,6 @@ def test_any_change_undoes_a_step(files, change, monkeypatch):
     assert make(files, **options).done() is None
 
 
-def test_inputs_that_change_places_undo_a_step(files):
-    source, target, record = files
-    other = source.with_name("other")
-    other.write_text("other\n")
-    Step(record, {"source": source, "target": other}, {}, [target]).finish({})
-    assert Step(record, {"source": source, "target": other}, {}, [target]).done() == {}
-    assert Step(record, {"source": other, "target": source}, {}, [target]).done() is None
-
-
 def test_manifest_is_reproducible_and_complete(files, tmp_path):
     source, target, _ = files
     for name in ("a", "b"):

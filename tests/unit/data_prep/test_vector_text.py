@@ -1,8 +1,5 @@
 """word2vec's text: there and back, as gensim reads it, and files that are not what they say."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
@@ -12,7 +9,7 @@ from data_prep.vector_text import WordVectors, read_vectors, write_vectors
 from tests.lexicon_raw import vectors, write
 
 
-def test_there_and_back_and_as_gensim_reads_it(tmp_path: Path) -> None:
+def test_there_and_back_and_as_gensim_reads_it(tmp_path):
     side = vectors("w", 30)
     write_vectors([tmp_path / "v"], "--output", [side])
     found = read_vectors(tmp_path / "v", "--source")
@@ -27,13 +24,7 @@ def test_there_and_back_and_as_gensim_reads_it(tmp_path: Path) -> None:
     assert found.rows()["w7"] == 7
 
 
-def test_the_first_words_alone(tmp_path: Path) -> None:
-    write_vectors([tmp_path / "v"], "--output", [vectors("w", 30)])
-    assert read_vectors(tmp_path / "v", "--source", 4).words == ["w0", "w1", "w2", "w3"]
-    assert len(read_vectors(tmp_path / "v", "--source", 400).words) == 30
-
-
-def test_blanks_in_words_and_repeated_words(tmp_path: Path, capsys: Any) -> None:
+def test_blanks_in_words_and_repeated_words(tmp_path, capsys):
     path = write(tmp_path / "v", "4 2", "New York 1 2 ", "a 3 4", "a 5 6", "b\u00a0c 7 8")
     found = read_vectors(path, "--source")
     assert found.words == ["New York", "a", "b\u00a0c"]
@@ -56,12 +47,12 @@ def test_blanks_in_words_and_repeated_words(tmp_path: Path, capsys: Any) -> None
         (["2 2", "a 1 2", "a 1 2"], "1 words; valid: 2 or more"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, lines: Any, message: str) -> None:
+def test_what_is_refused(tmp_path, lines, message):
     with pytest.raises(InputError, match=f"--target .*{message}"):
         read_vectors(write(tmp_path / "v", *lines), "--target")
 
 
-def test_no_file_no_text_no_utf8(tmp_path: Path) -> None:
+def test_no_file_no_text_no_utf8(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_vectors(tmp_path / "none", "--source")
     (tmp_path / "bad").write_bytes(b"2 1\na 1\n\xff 2\n")
@@ -72,7 +63,7 @@ def test_no_file_no_text_no_utf8(tmp_path: Path) -> None:
         read_vectors(tmp_path / "empty", "--source")
 
 
-def test_two_files_appear_together_or_not_at_all(tmp_path: Path) -> None:
+def test_two_files_appear_together_or_not_at_all(tmp_path):
     good, bad = vectors("w", 3), WordVectors(["a", "b"], np.zeros((2, 3), dtype=object))
     with pytest.raises(TypeError):
         write_vectors(

@@ -99,12 +99,6 @@ def test_changed_text_is_found_when_asked_for(data):
         check_manifest(data / "out", data / "text")
 
 
-def test_pieces_of_other_codes_are_refused(data):
-    (data / "out" / "codes.bpe").write_text("b a</w> 2\n")
-    with pytest.raises(InputError, match=r"the pieces were not all made with its codes\.bpe; run preprocess\.sh again"):
-        manifest.collect(data / "out", PAIRS, SPLITS, per_pair=True)
-
-
 def test_manifests_of_verbs_and_what_is_no_manifest(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins.generators.sga_generator import BeamOptions, IterationOptions, SGAGenerator, beam_options
+from fairseq_plugins.ops.ctc import linear_ctc_with_best
 from fairseq_plugins.ops.ctc_prefix_beam import linear_prefix_beam
 from tests import builders
 from tests.unit.models.baselines.test_nat_ctc import build as build_nat
@@ -68,6 +69,12 @@ def test_hypotheses_are_the_outputs_of_each_sentences_last_pass(max_iter, device
             assert hypothesis["ctc_score"] == hypothesis["score"]
             assert float(hypothesis["positional_scores"].sum()) == pytest.approx(float(hypothesis["score"]))
             assert len(hypothesis["positional_scores"]) == len(hypothesis["tokens"])
+            empty = hypothesis["tokens"].tolist() == [builders.EOS]
+            labels = hypothesis["tokens"][:0] if empty else hypothesis["tokens"]
+            weight, bias = model.masked_lm.output_weight, model.masked_lm.output_bias
+            count = torch.tensor([len(labels)], device=device)
+            loss, _ = linear_ctc_with_best(states, weight, bias, labels[None], lengths, count, model.blank)
+            torch.testing.assert_close(hypothesis["score"], -loss[0], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("blank", [builders.BOS, builders.MASK])

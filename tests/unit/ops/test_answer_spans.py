@@ -1,11 +1,9 @@
 """Losses and best spans, against loops."""
 
 import math
-from typing import List, Tuple
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.ops.answer_spans import best_rows, best_spans, outside_passage, span_losses
 from tests.reference.question_loops import best_answer
@@ -14,7 +12,7 @@ STARTS, LENGTHS = [3, 4, 1, 2], [5, 1, 7, 6]
 WIDTH = 10
 
 
-def _rows(device: torch.device, seed: int = 1) -> Tuple[Tensor, Tensor]:
+def _rows(device, seed=1):
     """Random logits (4, 10, 2), far higher outside of the passage; and the mask."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(len(STARTS), WIDTH, 2, generator=generator, dtype=torch.float64).to(device)
@@ -22,17 +20,17 @@ def _rows(device: torch.device, seed: int = 1) -> Tuple[Tensor, Tensor]:
     return logits + 9.0 * outside[:, :, None], outside
 
 
-def _inside(row: int) -> List[int]:
+def _inside(row):
     return list(range(STARTS[row], STARTS[row] + LENGTHS[row]))
 
 
-def test_the_mask_is_the_passage(device: torch.device) -> None:
+def test_the_mask_is_the_passage(device):
     outside = _rows(device)[1]
     for row in range(len(STARTS)):
         assert (~outside[row]).nonzero()[:, 0].tolist() == _inside(row)
 
 
-def test_losses_are_those_over_the_passage_and_the_first_token(device: torch.device) -> None:
+def test_losses_are_those_over_the_passage_and_the_first_token(device):
     logits, outside = _rows(device)
     targets = torch.tensor([[4, 6], [0, 0], [1, 7], [7, 7]], device=device)
     losses = span_losses(logits, outside, targets)
@@ -45,7 +43,7 @@ def test_losses_are_those_over_the_passage_and_the_first_token(device: torch.dev
         assert losses[row].item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_gradients_reach_passage_and_first_token_only(device: torch.device) -> None:
+def test_gradients_reach_passage_and_first_token_only(device):
     logits, outside = _rows(device)
     logits.requires_grad_()
     span_losses(logits, outside, torch.tensor([[4, 6], [0, 0], [1, 7], [7, 7]], device=device)).sum().backward()
@@ -53,7 +51,7 @@ def test_gradients_reach_passage_and_first_token_only(device: torch.device) -> N
         assert logits.grad[row].abs().sum(1).nonzero()[:, 0].tolist() == [0, *_inside(row)]
 
 
-def test_padding_changes_nothing(device: torch.device) -> None:
+def test_padding_changes_nothing(device):
     logits, outside = _rows(device)
     wide = torch.cat([logits, 9 * torch.ones_like(logits)], dim=1)
     more = torch.cat([outside, torch.ones_like(outside)], dim=1)
@@ -64,7 +62,7 @@ def test_padding_changes_nothing(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("longest", [1, 2, 4, 30])
-def test_best_spans_are_the_loops(longest: int, device: torch.device) -> None:
+def test_best_spans_are_the_loops(longest, device):
     for seed in range(20):
         logits, outside = _rows(device, seed)
         scores, first, last = best_spans(logits, outside, longest)
@@ -74,13 +72,13 @@ def test_best_spans_are_the_loops(longest: int, device: torch.device) -> None:
             assert scores[row].item() == pytest.approx(expected[0], rel=1e-12)
 
 
-def test_best_rows_take_the_first_of_equal_ones(device: torch.device) -> None:
+def test_best_rows_take_the_first_of_equal_ones(device):
     scores = torch.tensor([1.0, 3.0, 3.0, -2.0, -5.0, -1.0], device=device)
     group = torch.tensor([0, 0, 0, 1, 2, 2], device=device)
     assert best_rows(scores, group, 3).tolist() == [1, 3, 5]
 
 
-def test_half_precision_is_widened(device: torch.device) -> None:
+def test_half_precision_is_widened(device):
     """A sum of logits around 1,000 has no fraction left in bfloat16."""
     logits, outside = _rows(device)
     halves = (logits.float() + 1000).to(torch.bfloat16)

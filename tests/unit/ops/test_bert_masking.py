@@ -1,7 +1,5 @@
 """BERT's masking: the draws in order, by a slow loop; shares; what is never masked or written."""
 
-from typing import List, Tuple
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ MASK, FIRST, END = 99, 10, 20
 SPECIAL = Replacements(MASK, FIRST, END)
 
 
-def slow(tokens: List[int], maskable: List[bool], ratio: float, seed: int) -> Tuple[List[bool], List[int]]:
+def slow(tokens, maskable, ratio, seed):
     """The same draws in the same order, token by token."""
     rng = np.random.default_rng(seed)
     candidates = [place for place, free in enumerate(maskable) if free]
@@ -28,7 +26,7 @@ def slow(tokens: List[int], maskable: List[bool], ratio: float, seed: int) -> Tu
 
 
 @pytest.mark.parametrize("ratio", [0.15, 0.5, 1.0])
-def test_equals_the_slow_loop(ratio: float) -> None:
+def test_equals_the_slow_loop(ratio):
     generator = np.random.default_rng(1)
     for seed in range(60):
         tokens = generator.integers(FIRST, END, 1 + seed % 17)
@@ -39,7 +37,7 @@ def test_equals_the_slow_loop(ratio: float) -> None:
         assert (chosen.tolist(), new.tolist()) == slow(tokens.tolist(), maskable.tolist(), ratio, seed)
 
 
-def test_the_numbers_that_were_always_drawn() -> None:
+def test_the_numbers_that_were_always_drawn():
     """Models depend on them: four are chosen, of which one becomes <mask>, one a random piece, and two stay."""
     rng = np.random.default_rng((1, 2, 3, 1))
     tokens = np.array([0, *range(11, 19), 2])
@@ -48,7 +46,7 @@ def test_the_numbers_that_were_always_drawn() -> None:
     assert replace_tokens(tokens, chosen, SPECIAL, rng).tolist() == [0, 11, 12, 13, MASK, 15, 15, 17, 18, 2]
 
 
-def test_only_maskable_tokens_and_at_least_one() -> None:
+def test_only_maskable_tokens_and_at_least_one():
     rng = np.random.default_rng(1)
     for size in range(1, 12):
         maskable = np.arange(size) % 3 == 0
@@ -59,7 +57,7 @@ def test_only_maskable_tokens_and_at_least_one() -> None:
     assert not choose_tokens(np.zeros(5, dtype=bool), 0.5, rng).any()
 
 
-def test_shares() -> None:
+def test_shares():
     rng = np.random.default_rng(1)
     counts = [int(choose_tokens(np.ones(10, dtype=bool), 0.15, rng).sum()) for _ in range(4000)]
     assert set(counts) == {1, 2}

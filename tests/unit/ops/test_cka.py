@@ -1,11 +1,8 @@
 """CKA: equal to the definitions in numpy, streamed or at once, with the invariances that it must have."""
 
-from typing import Any, Callable, List, Optional
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.ops import cka
 from fairseq_plugins.ops.cka import Cka, CrossMoments, cka_of_pairs, linear_cka
@@ -13,12 +10,12 @@ from fairseq_plugins.ops.cka import Cka, CrossMoments, cka_of_pairs, linear_cka
 TIGHT = {"rel": 1e-9, "abs": 1e-11}
 
 
-def normal(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
+def normal(*shape, seed=1, dtype=torch.float64):
     """Standard normal numbers."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
-def related(count: int = 40, seed: int = 1, widths: Any = (7, 5)) -> List[Tensor]:
+def related(count=40, seed=1, widths=(7, 5)):
     """Two sides that share a part and lie far from the origin, with unequal norms of rows."""
     shared = normal(count, 3, seed=seed) * (1 + torch.arange(count, dtype=torch.float64)[:, None] / count)
     return [
@@ -27,12 +24,12 @@ def related(count: int = 40, seed: int = 1, widths: Any = (7, 5)) -> List[Tensor
     ]
 
 
-def one(x: Tensor, y: Tensor, space: Optional[str] = None, **options: Any) -> Cka:
+def one(x, y, space=None, **options):
     """CKA of a single pair."""
     return next(cka_of_pairs([x, y], [(0, 1)], space=space, **options))
 
 
-def hsic_1(k: np.ndarray, other: np.ndarray) -> float:
+def hsic_1(k, other):
     """The unbiased estimator as it is written, from N x N kernels."""
     n = len(k)
     k, other = k.copy(), other.copy()
@@ -43,7 +40,7 @@ def hsic_1(k: np.ndarray, other: np.ndarray) -> float:
     return (terms - 2 / (n - 2) * (ones @ k @ other @ ones)) / (n * (n - 3))
 
 
-def direct(x: Tensor, y: Tensor) -> Cka:
+def direct(x, y):
     """Biased CKA as Kornblith et al. write it, unbiased CKA from kernels that are not centred."""
     a, b = x.numpy(), y.numpy()
     a_centred, b_centred = a - a.mean(0), b - b.mean(0)
@@ -56,7 +53,7 @@ def direct(x: Tensor, y: Tensor) -> Cka:
 
 @pytest.mark.parametrize("space", cka.SPACES)
 @pytest.mark.parametrize("count", [4, 5, 12, 40])
-def test_both_estimates_equal_their_definitions(space: str, count: int) -> None:
+def test_both_estimates_equal_their_definitions(space, count):
     x, y = related(count)
     found, expected = one(x, y, space, chunk=7), direct(x, y)
     assert found.biased == pytest.approx(expected.biased, **TIGHT)
@@ -64,7 +61,7 @@ def test_both_estimates_equal_their_definitions(space: str, count: int) -> None:
     assert abs(found.biased - found.unbiased) > 1e-3
 
 
-def test_the_three_terms_of_the_definition_by_hand() -> None:
+def test_the_three_terms_of_the_definition_by_hand():
     """x = 0 1 2 4 and y = 0 1 3 1 on a line: all products are whole numbers."""
     x, y = torch.tensor([[0.0], [1], [2], [4]]), torch.tensor([[0.0], [1], [3], [1]])
     k, other = (x @ x.T).double().numpy(), (y @ y.T).double().numpy()
@@ -78,14 +75,14 @@ def test_the_three_terms_of_the_definition_by_hand() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 39, 40, 1000])
-def test_in_chunks_and_at_once_are_the_same(chunk: int) -> None:
+def test_in_chunks_and_at_once_are_the_same(chunk):
     x, y = related()
     at_once, streamed = one(x, y, "features", chunk=40), one(x, y, "features", chunk=chunk)
     assert streamed.biased == pytest.approx(at_once.biased, **TIGHT)
     assert streamed.unbiased == pytest.approx(at_once.unbiased, **TIGHT)
 
 
-def test_float32_far_from_the_origin_keeps_its_digits() -> None:
+def test_float32_far_from_the_origin_keeps_its_digits():
     """Without a shift before the products, means of 1e4 would leave no digit of a spread of 1."""
     x, y = (side - side.mean(0) for side in related(300))
     expected = direct(x, y)
@@ -105,7 +102,7 @@ def test_float32_far_from_the_origin_keeps_its_digits() -> None:
     ],
     ids=["orthogonal map", "isotropic scaling", "shift", "columns of zeros"],
 )
-def test_what_does_not_change_it(space: str, change: Callable[[Tensor], Tensor]) -> None:
+def test_what_does_not_change_it(space, change):
     x, y = related()
     before, after = one(x, y, space, chunk=16), one(change(x), y, space, chunk=16)
     assert after.biased == pytest.approx(before.biased, **TIGHT)
@@ -113,25 +110,7 @@ def test_what_does_not_change_it(space: str, change: Callable[[Tensor], Tensor])
 
 
 @pytest.mark.parametrize("space", cka.SPACES)
-def test_a_map_that_stretches_directions_does_change_it(space: str) -> None:
-    x, y = related()
-    stretched = x * torch.tensor([9.0, 1, 1, 1, 1, 1, 1], dtype=torch.float64)
-    assert abs(one(stretched, y, space).biased - one(x, y, space).biased) > 0.01
-
-
-@pytest.mark.parametrize("space", cka.SPACES)
-def test_the_order_of_the_rows_counts_only_where_the_sides_differ_in_it(space: str) -> None:
-    x, y = related()
-    order = torch.randperm(40, generator=torch.Generator().manual_seed(3))
-    before, both, single = one(x, y, space), one(x[order], y[order], space), one(x[order], y, space)
-    assert both.biased == pytest.approx(before.biased, **TIGHT)
-    assert both.unbiased == pytest.approx(before.unbiased, rel=1e-7)
-    assert before.unbiased > 0.5
-    assert abs(single.unbiased) < 0.2
-
-
-@pytest.mark.parametrize("space", cka.SPACES)
-def test_the_sides_are_symmetric_and_a_side_equals_itself(space: str) -> None:
+def test_the_sides_are_symmetric_and_a_side_equals_itself(space):
     x, y = related()
     assert one(x, y, space)[:2] == pytest.approx(one(y, x, space)[:2], rel=1e-9)
     itself = one(x, x.clone(), space)
@@ -139,7 +118,7 @@ def test_the_sides_are_symmetric_and_a_side_equals_itself(space: str) -> None:
     assert itself.unbiased == pytest.approx(1.0, abs=1e-7)
 
 
-def test_independent_sides_the_unbiased_one_is_about_0_the_biased_one_is_not() -> None:
+def test_independent_sides_the_unbiased_one_is_about_0_the_biased_one_is_not():
     """More widths than sentences: the biased estimate says that noise is alike."""
     found = [linear_cka(normal(60, 100, seed=seed), normal(60, 100, seed=seed + 100)) for seed in range(20)]
     unbiased = torch.tensor([one_.unbiased for one_ in found])
@@ -148,15 +127,7 @@ def test_independent_sides_the_unbiased_one_is_about_0_the_biased_one_is_not() -
     assert float(unbiased.abs().max()) < 0.1
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_both_stay_in_their_range(seed: int) -> None:
-    for count in (4, 6, 30):
-        found = linear_cka(normal(count, 8, seed=seed), normal(count, 9, seed=seed + 50))
-        assert 0 <= found.biased <= 1
-        assert -1 <= found.unbiased <= 1
-
-
-def test_permutations_break_the_pairing_of_the_second_side() -> None:
+def test_permutations_break_the_pairing_of_the_second_side():
     x, y = related()
     generator = torch.Generator().manual_seed(4)
     orders = [torch.randperm(40, generator=generator) for _ in range(3)]
@@ -169,7 +140,7 @@ def test_permutations_break_the_pairing_of_the_second_side() -> None:
 
 
 @pytest.mark.parametrize("space", cka.SPACES)
-def test_many_pairs_are_what_each_pair_is_alone(space: str) -> None:
+def test_many_pairs_are_what_each_pair_is_alone(space):
     """Layers of two models: what is kept of a layer for later pairs is that layer's."""
     layers = [*related(30, 1), *related(30, 2, (6, 4))]
     pairs = [(0, 2), (1, 3), (0, 3), (2, 1)]
@@ -180,7 +151,7 @@ def test_many_pairs_are_what_each_pair_is_alone(space: str) -> None:
         assert found.floor_unbiased == pytest.approx(alone.floor_unbiased, **TIGHT)
 
 
-def test_gram_matrices_are_forgotten_after_their_last_pair() -> None:
+def test_gram_matrices_are_forgotten_after_their_last_pair():
     layers = [*related(30, 1), *related(30, 2)]
     grams = cka._Grams(layers, [(0, 1), (1, 2)], None)
     grams.hsic(0, 1)
@@ -190,7 +161,7 @@ def test_gram_matrices_are_forgotten_after_their_last_pair() -> None:
     assert cka._most_alive([(0, 1), (2, 3), (0, 3)]) == 3
 
 
-def test_the_cheaper_space() -> None:
+def test_the_cheaper_space():
     """The paper's 80 sentences of width 1,024 need Gram matrices, 10,000 sentences products of features."""
     widths, pairs = [1024] * 48, [(layer, 24 + layer) for layer in range(24)]
     assert cka.cheaper_space(80, widths, pairs, 5) == "sentences"
@@ -201,7 +172,7 @@ def test_the_cheaper_space() -> None:
     )
 
 
-def test_half_precision_rows_and_memory_mapped_rows(tmp_path: Any) -> None:
+def test_half_precision_rows_and_memory_mapped_rows(tmp_path):
     x, y = (side.half() for side in related(50))
     found = one(x, y, "features", chunk=16)
     assert found.biased == pytest.approx(direct(x.double(), y.double()).biased, rel=1e-5)
@@ -211,7 +182,7 @@ def test_half_precision_rows_and_memory_mapped_rows(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("space", cka.SPACES)
-def test_bad_input_is_refused(space: str) -> None:
+def test_bad_input_is_refused(space):
     x, y = related()
     cases = [
         ([x[:3], y[:3]], {}, "at least 4 sentences; got 3"),

@@ -5,13 +5,13 @@ import numpy as np
 from fairseq_plugins.ops.counter_noise import epoch_address, mix, streams, uniforms
 
 
-def test_the_generator_is_splitmix64() -> None:
+def test_the_generator_is_splitmix64():
     """Its first numbers from 1234567, as its authors' C program prints them."""
     state = np.array([1234567], dtype=np.uint64) + np.arange(1, 4, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     assert mix(state).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
-def test_numbers_are_a_function_of_their_address() -> None:
+def test_numbers_are_a_function_of_their_address():
     whole = uniforms(streams(epoch_address(1, 2), np.arange(9))[:, None], 1, np.arange(7))
     assert uniforms(streams(epoch_address(1, 2), [4]), 1, np.array([5]))[0] == whole[4, 5]
     assert len(np.unique(whole)) == 63
@@ -22,7 +22,7 @@ def test_numbers_are_a_function_of_their_address() -> None:
     assert len(np.unique(np.stack([whole, *others]))) == 6 * 63
 
 
-def test_numbers_are_uniform_and_independent() -> None:
+def test_numbers_are_uniform_and_independent():
     """64 x 64 cells of neighbours in every direction of the address, chi-square at 0.001."""
     grid = uniforms(streams(epoch_address(5, 1), np.arange(1000))[:, None], 0, np.arange(500))
     assert grid.min() >= 0.0 and grid.max() < 1.0

@@ -1,15 +1,12 @@
 """Entity spans: hand-worked sequences of every tagging style, and equality with a slow loop."""
 
-import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, List, Tuple
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.ops.entity_spans import (
     NO_SPAN,
-    TagScheme,
     sequence_starts,
     span_counts,
     span_ends,
@@ -23,22 +20,20 @@ PREFIXES, TYPES = "BIES", ("PER", "LOC", "")
 LABELS = ["O", *(f"{prefix}-{name}" if name else prefix for prefix in PREFIXES for name in TYPES)]
 
 
-def scheme_of(labels: Sequence[str]) -> TagScheme:
+def scheme_of(labels):
     """The scheme of labels that have one."""
     scheme = tag_scheme(labels)
     assert scheme is not None
     return scheme
 
 
-def classes(rows: Sequence[Sequence[Optional[str]]], labels: Sequence[str], device: torch.device) -> Tensor:
+def classes(rows, labels, device):
     """Tags -> (N,) classes; None is a tag that training has not seen."""
     numbers = [-1 if tag is None else list(labels).index(tag) for row in rows for tag in row]
     return torch.tensor(numbers, dtype=torch.int64, device=device)
 
 
-def counted(
-    predicted: Sequence[Sequence[Optional[str]]], gold: Sequence[Sequence[Optional[str]]], device: torch.device
-) -> Dict[str, Tuple[int, ...]]:
+def counted(predicted, gold, device):
     """The package's counts by type, those of zero left out."""
     scheme = scheme_of(LABELS)
     words = torch.tensor([len(row) for row in gold], dtype=torch.int64, device=device)
@@ -76,7 +71,7 @@ SENTENCES: List[Tuple[str, List[Tuple[int, int, str]]]] = [
 
 
 @pytest.mark.parametrize(("text", "wanted"), SENTENCES, ids=[text.replace(" ", "_") for text, _ in SENTENCES])
-def test_spans_by_hand(text: str, wanted: List[Tuple[int, int, str]], device: torch.device) -> None:
+def test_spans_by_hand(text, wanted, device):
     tags = text.split()
     scheme, found = scheme_of(LABELS), classes([tags], LABELS, device)
     words = torch.tensor([len(tags)], device=device)
@@ -87,7 +82,7 @@ def test_spans_by_hand(text: str, wanted: List[Tuple[int, int, str]], device: to
     assert span_loops.entities(tags) == set(wanted)
 
 
-def test_a_sentence_ends_its_last_entity(device: torch.device) -> None:
+def test_a_sentence_ends_its_last_entity(device):
     """I at the beginning of a sentence goes on with nothing, also where the last word of all and the first one are of a kind."""
     gold = [["I-PER", "I-PER"], ["I-PER"], [], ["B-LOC", "I-LOC"], ["I-PER"]]
     assert counted(gold, gold, device) == {"PER": (3, 3, 3), "LOC": (1, 1, 1)}
@@ -95,36 +90,17 @@ def test_a_sentence_ends_its_last_entity(device: torch.device) -> None:
     assert counted(joined, joined, device) == {"PER": (2, 2, 2), "LOC": (1, 1, 1)}
 
 
-def test_correct_needs_both_ends_and_the_type(device: torch.device) -> None:
-    gold = [["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "O"]]
-    wrong = {
-        "one word too few": "B-PER O O B-LOC I-LOC O",
-        "one word too many": "B-PER I-PER I-PER B-LOC I-LOC O",
-        "begins late": "O B-PER O B-LOC I-LOC O",
-        "another type": "B-LOC I-LOC O B-LOC I-LOC O",
-        "cut in two": "B-PER B-PER O B-LOC I-LOC O",
-        "missed": "O O O B-LOC I-LOC O",
-    }
-    for why, text in wrong.items():
-        found = counted([text.split()], gold, device)
-        assert sum(row[0] for row in found.values()) == 1, why
-        assert found["LOC"][0] == 1 and found["PER"][2] == 1, why
-    assert counted([wrong["cut in two"].split()], gold, device)["PER"] == (0, 2, 1)
-    same = [["I-PER", "E-PER", "O", "I-LOC", "I-LOC", "O"]]
-    assert counted(same, gold, device) == {"PER": (1, 1, 1), "LOC": (1, 1, 1)}, "styles may differ"
-
-
-def test_a_tag_that_training_has_not_seen_is_never_found(device: torch.device) -> None:
+def test_a_tag_that_training_has_not_seen_is_never_found(device):
     gold = [["B-PER", None, None, "O", None], [None]]
     predicted = [["B-PER", "B-LOC", "I-LOC", "O", "O"], ["B-LOC"]]
     assert counted(predicted, gold, device) == {"PER": (1, 1, 1), "LOC": (0, 2, 0), "(unseen)": (0, 0, 3)}
 
 
-def test_it_equals_a_loop_over_the_words(device: torch.device) -> None:
+def test_it_equals_a_loop_over_the_words(device):
     """Every prefix and type, sentences of all lengths, predictions near and far from the gold tags."""
     generator = torch.Generator().manual_seed(1)
 
-    def draw(high: int) -> int:
+    def draw(high):
         return int(torch.randint(high, (), generator=generator))
 
     for _ in range(150):
@@ -151,13 +127,13 @@ EL / EL EL O / BL BL BL EP IP BL BP / EP O
 """
 
 
-def rows_of(text: str) -> List[List[str]]:
+def rows_of(text):
     """Sentences of the two tables above."""
     names = {"P": "PER", "L": "LOC"}
     return [[tag if tag == "O" else f"{tag[0]}-{names[tag[1]]}" for tag in row.split()] for row in text.split("/")]
 
 
-def test_the_scripts_own_numbers(device: torch.device) -> None:
+def test_the_scripts_own_numbers(device):
     """113 words, 68 entities, 66 predicted, 49 correct, accuracy 79.65, precision 74.24, recall 72.06, F1 73.13."""
     gold, predicted = rows_of(SCRIPT_GOLD), rows_of(SCRIPT_PREDICTED)
     assert sum(len(row) for row in gold) == 113
@@ -166,13 +142,13 @@ def test_the_scripts_own_numbers(device: torch.device) -> None:
     assert scores == {"accuracy": 79.65, "precision": 74.24, "recall": 72.06, "f1": 73.13}
 
 
-def test_nothing_to_count(device: torch.device) -> None:
+def test_nothing_to_count(device):
     assert counted([], [], device) == {}
     assert counted([[], []], [[], []], device) == {}
     assert sequence_starts(torch.tensor([0, 2, 0, 1], device=device)).tolist() == [True, False, True]
 
 
-def test_what_the_labels_write() -> None:
+def test_what_the_labels_write():
     assert tag_scheme(["NOUN", "VERB", "X"]) is None
     assert tag_scheme(["O"]) is None
     assert tag_scheme([]) is None
@@ -186,13 +162,3 @@ def test_what_the_labels_write() -> None:
     assert split_tag("B-geo-political") == (1, "geo-political"), "the first hyphen parts"
     assert split_tag("O") == (0, "")
     assert split_tag("noun") is None
-
-
-def test_ten_thousand_sentences_in_a_moment() -> None:
-    generator = torch.Generator().manual_seed(1)
-    words = torch.randint(1, 30, (10_000,), generator=generator)
-    gold = torch.randint(len(LABELS), (int(words.sum()),), generator=generator)
-    start = time.perf_counter()
-    found = span_counts(scheme_of(LABELS), gold, gold, sequence_starts(words))
-    assert time.perf_counter() - start < 5.0
-    assert found.correct.equal(found.gold) and int(found.gold.sum()) > 100_000

@@ -1,7 +1,5 @@
 """ops.linear against F.linear in float64, and where it leaves the work to F.linear."""
 
-from typing import Any
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -20,13 +18,13 @@ ROWS, WIDTH = 1024, 256
 
 
 @pytest.fixture
-def parts() -> Any:
+def parts():
     torch.manual_seed(1)
     return torch.randn(2, 5, WIDTH), torch.randn(ROWS, WIDTH), torch.randn(ROWS)
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
+def asked(monkeypatch):
     """How often oneDNN was asked."""
     found = []
     product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
@@ -34,19 +32,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     class Operators:
         @staticmethod
-        def _linear_pointwise(*args: Any) -> Any:
+        def _linear_pointwise(*args):
             found.append(args)
             return product(*args)
 
         @staticmethod
-        def _reorder_linear_weight(*args: Any) -> Any:
+        def _reorder_linear_weight(*args):
             return reorder(*args)
 
     monkeypatch.setattr(torch.ops, "mkldnn", Operators)
     return found
 
 
-def packed(asked: Any) -> Any:
+def packed(asked):
     """Of each product, whether its weight was in oneDNN's layout."""
     return [args[1].is_mkldnn for args in asked]
 
@@ -58,7 +56,7 @@ needs_operator = pytest.mark.skipif(not module._AVAILABLE, reason="torch without
 @needs_operator
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (5, WIDTH), (2, 5, WIDTH)])
-def test_equals_f_linear(parts: Any, asked: Any, biased: bool, shape: Any) -> None:
+def test_equals_f_linear(parts, asked, biased, shape):
     _, weight, bias = parts
     x = torch.randn(shape)
     bias = bias if biased else None
@@ -70,42 +68,20 @@ def test_equals_f_linear(parts: Any, asked: Any, biased: bool, shape: Any) -> No
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
 
 
-@needs_operator
-def test_rows_of_a_larger_weight_and_tokens_apart(parts: Any, asked: Any) -> None:
-    x, weight, bias = parts
-    large = torch.cat([weight, weight + 1.0])
-    with torch.no_grad():
-        found = linear(x[:, ::2], large[ROWS:], bias)
-    assert len(asked) == 1
-    torch.testing.assert_close(found, F.linear(x[:, ::2], weight + 1.0, bias), rtol=1e-5, atol=1e-3)
-
-
-def test_gradients_flow(parts: Any, asked: Any) -> None:
-    x, weight, bias = parts
-    x.requires_grad_()
-    linear(x, weight, bias).sum().backward()
-    assert not asked
-    torch.testing.assert_close(x.grad, weight.sum(dim=0).expand_as(x), rtol=1e-5, atol=1e-4)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_types_are_left_alone(parts: Any, asked: Any, dtype: torch.dtype) -> None:
-    with torch.no_grad():
-        found = linear(*(part.to(dtype) for part in parts))
-    assert not asked
-    assert found.dtype == dtype
-
-
-def test_autocast_is_left_alone(parts: Any, asked: Any) -> None:
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        found = linear(*parts)
-    assert not asked
-    assert found.dtype == torch.bfloat16
-
-
-def test_small_and_empty_products_are_left_alone(parts: Any, asked: Any) -> None:
+@pytest.mark.filterwarnings("ignore:TF32")
+def test_what_is_left_to_f_linear(parts, asked):
     x, weight, bias = parts
     below = MIN_WEIGHTS // WIDTH - 1
+    assert linear(x.requires_grad_(), weight, bias).requires_grad
+    for dtype in (torch.float64, torch.bfloat16):
+        with torch.no_grad():
+            assert linear(*(part.to(dtype) for part in parts)).dtype == dtype
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert linear(*parts).dtype == torch.bfloat16
+    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+        linear(*parts)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        linear(x[..., 1:], weight, bias)
     with torch.no_grad():
         assert linear(x, weight[:below], bias[:below]).shape == (2, 5, below)
         assert linear(x[:, :0], weight, bias).shape == (2, 0, ROWS)
@@ -114,7 +90,7 @@ def test_small_and_empty_products_are_left_alone(parts: Any, asked: Any) -> None
     assert not asked
 
 
-def test_a_torch_without_the_operator(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_without_the_operator(parts, monkeypatch):
     x, weight, bias = parts
     monkeypatch.setattr(torch.ops, "mkldnn", object())
     monkeypatch.setattr(module, "_AVAILABLE", module._one_dnn())
@@ -122,21 +98,8 @@ def test_a_torch_without_the_operator(parts: Any, monkeypatch: pytest.MonkeyPatc
         assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
 
 
-@pytest.mark.filterwarnings("ignore:TF32")
-def test_one_dnn_can_be_switched_off(parts: Any, asked: Any) -> None:
-    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
-        linear(*parts)
-    assert not asked
-
-
-def test_a_wrong_width_is_named_as_ever(parts: Any) -> None:
-    x, weight, bias = parts
-    with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        linear(x[..., 1:], weight, bias)
-
-
 @needs_operator
-def test_frozen_layers_and_projections_ask_for_it(asked: Any) -> None:
+def test_frozen_layers_and_projections_ask_for_it(asked):
     """Four products of attention, two of the feed-forward block; the guidance's two; a chunk of the vocabulary each."""
     torch.manual_seed(1)
     width = 512
@@ -157,7 +120,7 @@ def test_frozen_layers_and_projections_ask_for_it(asked: Any) -> None:
     assert [*counts, len(asked)] == [6, 8, 10, 11]
 
 
-def test_the_causal_language_model_asks_for_it() -> None:
+def test_the_causal_language_model_asks_for_it():
     """Its stock layers and its output projection; the weights stay the same objects under the same names."""
     layout = CausalLMLayout(12, 2, 8, 16, 2, 10)
     decoder = PrefixDecoder(layout, builders.dictionary(12 - len(builders.dictionary(0))))
@@ -166,7 +129,7 @@ def test_the_causal_language_model_asks_for_it() -> None:
     assert decoder.output_projection.weight is decoder.embed_tokens.weight
 
 
-def test_only_stock_layers_are_replaced() -> None:
+def test_only_stock_layers_are_replaced():
     class Own(torch.nn.Linear):
         pass
 
@@ -184,9 +147,11 @@ def test_only_stock_layers_are_replaced() -> None:
 @needs_packing
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (5, WIDTH), (2, 50, WIDTH)])
-def test_a_packed_weight_gives_the_same_product(parts: Any, asked: Any, biased: bool, shape: Any) -> None:
+def test_a_packed_weight_gives_the_same_product(parts, asked, biased, shape):
     _, weight, bias = parts
     assert pack(weight) == ROWS * WIDTH * 4
+    small = weight[: MIN_WEIGHTS // WIDTH - 1]
+    assert pack(small) == 0 and not is_packed(small)
     x, bias = torch.randn(shape), bias if biased else None
     with torch.no_grad():
         found = linear(x, weight, bias)
@@ -196,7 +161,7 @@ def test_a_packed_weight_gives_the_same_product(parts: Any, asked: Any, biased: 
 
 
 @needs_packing
-def test_packed_rows_are_found_by_part(parts: Any, asked: Any) -> None:
+def test_packed_rows_are_found_by_part(parts, asked):
     """The last part is shorter; rows that are no part of their own come from the plain weight."""
     x, weight, bias = parts
     large, biases = torch.cat([weight, weight + 1.0, weight - 1.0]), torch.cat([bias, bias, bias + 2.0])
@@ -220,7 +185,7 @@ def test_packed_rows_are_found_by_part(parts: Any, asked: Any) -> None:
 
 
 @needs_packing
-def test_the_scan_for_the_likeliest_tokens_takes_the_packed_rows(parts: Any, asked: Any) -> None:
+def test_the_scan_for_the_likeliest_tokens_takes_the_packed_rows(parts, asked):
     """That of the prefix beam; half-precision weights are converted, and have no copy."""
     x, weight, bias = parts[0].flatten(0, 1), torch.cat([parts[1], -parts[1]]), torch.cat([parts[2], parts[2]])
     plain = scan_top(x, weight.clone(), bias, 5, 0, ROWS)
@@ -235,7 +200,7 @@ def test_the_scan_for_the_likeliest_tokens_takes_the_packed_rows(parts: Any, ask
 
 @needs_packing
 @pytest.mark.parametrize("change", ["in place", "other storage"])
-def test_a_weight_that_changed_is_multiplied_as_it_is(parts: Any, asked: Any, change: str) -> None:
+def test_a_weight_that_changed_is_multiplied_as_it_is(parts, asked, change):
     x, weight, bias = parts
     pack(weight)
     if change == "in place":
@@ -252,7 +217,7 @@ def test_a_weight_that_changed_is_multiplied_as_it_is(parts: Any, asked: Any, ch
 
 
 @needs_packing
-def test_a_weight_that_went_and_came_back_is_multiplied_as_it_is(parts: Any, asked: Any) -> None:
+def test_a_weight_that_went_and_came_back_is_multiplied_as_it_is(parts, asked):
     """Without the old memory being kept, the last step often lands where it was: the version does not tell."""
     x, weight, bias = parts
     pack(weight)
@@ -266,7 +231,7 @@ def test_a_weight_that_went_and_came_back_is_multiplied_as_it_is(parts: Any, ask
 
 
 @needs_packing
-def test_a_packed_weight_is_saved_without_its_copy(parts: Any, tmp_path: Any) -> None:
+def test_a_packed_weight_is_saved_without_its_copy(parts, tmp_path):
     layer = Linear(WIDTH, ROWS)
     pack(layer.weight)
     torch.save(layer, tmp_path / "layer.pt")
@@ -276,7 +241,7 @@ def test_a_packed_weight_is_saved_without_its_copy(parts: Any, tmp_path: Any) ->
 
 
 @needs_packing
-def test_packing_changes_nothing_where_gradients_are_recorded(parts: Any, asked: Any) -> None:
+def test_packing_changes_nothing_where_gradients_are_recorded(parts, asked):
     x, weight, bias = parts
     weight = torch.nn.Parameter(weight)
     pack(weight)
@@ -285,13 +250,7 @@ def test_packing_changes_nothing_where_gradients_are_recorded(parts: Any, asked:
     torch.testing.assert_close(weight.grad, x.flatten(0, 1).sum(dim=0).expand_as(weight), rtol=1e-5, atol=1e-4)
 
 
-@needs_packing
-def test_small_weights_are_not_packed(parts: Any) -> None:
-    weight = parts[1][: MIN_WEIGHTS // WIDTH - 1]
-    assert pack(weight) == 0 and not hasattr(weight, "one_dnn")
-
-
-def test_what_cannot_be_packed_is_named(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_packed_is_named(parts, monkeypatch):
     weight = parts[1]
     for wrong, more in ((weight.double(), ""), (weight.bfloat16(), ""), (weight.t(), ", rows not contiguous")):
         with pytest.raises(ValueError, match=f"float32 on the CPU, rows contiguous; got {wrong.dtype} on cpu{more}$"):

@@ -6,7 +6,7 @@ import torch
 from fairseq_plugins.ops.masks import additive_key_mask, lengths_to_padding_mask
 
 
-def test_lengths_to_padding_mask(device: torch.device) -> None:
+def test_lengths_to_padding_mask(device):
     lengths = torch.tensor([2, 0, 3], device=device)
     mask = lengths_to_padding_mask(lengths)
     assert mask.tolist() == [[False, False, True], [True, True, True], [False, False, False]]
@@ -17,7 +17,7 @@ def test_lengths_to_padding_mask(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_additive_mask_is_finite_and_hides_completely(dtype: torch.dtype, device: torch.device) -> None:
+def test_additive_mask_is_finite_and_hides_completely(dtype, device):
     padding = torch.tensor([[False, True, False], [True, True, True]], device=device)
     bias = additive_key_mask(padding, dtype)
     assert bias.shape == (2, 1, 1, 3)

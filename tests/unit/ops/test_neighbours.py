@@ -1,33 +1,30 @@
 """Nearest neighbours in blocks equal loops over all pairs."""
 
-from typing import Any, List, Tuple
-
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.ops import neighbours
-from fairseq_plugins.ops.neighbours import best_matches, mean_similarities, unit_rows
+from fairseq_plugins.ops.neighbours import best_matches
 
 
-def sides(first: int = 13, second: int = 9, seed: int = 1) -> Tuple[Tensor, Tensor]:
+def sides(first=13, second=9, seed=1):
     """Vectors around a common direction, so that all cosines are positive; float64."""
     generator = torch.Generator().manual_seed(seed)
     x, y = (torch.randn(count, 6, generator=generator, dtype=torch.float64) for count in (first, second))
     return x + 2.0, 3.0 * (y + 2.0)
 
 
-def cosine(a: Tensor, b: Tensor) -> float:
+def cosine(a, b):
     """Of two vectors."""
     return float(a @ b / (a.norm() * b.norm()))
 
 
-def nearest_mean(one: Tensor, others: Tensor, count: int) -> float:
+def nearest_mean(one, others, count):
     """Mean cosine of a vector with its nearest ones."""
     return sum(sorted((cosine(one, other) for other in others), reverse=True)[:count]) / count
 
 
-def all_scores(x: Tensor, y: Tensor, score: str, count: int) -> List[List[float]]:
+def all_scores(x, y, score, count):
     """Score of every pair, as written: cosine, over half of the two means."""
     result = []
     for a in x:
@@ -41,22 +38,13 @@ def all_scores(x: Tensor, y: Tensor, score: str, count: int) -> List[List[float]
     return result
 
 
-@pytest.mark.parametrize("block", [1, 4, 9, 100])
-@pytest.mark.parametrize("count", [1, 4, 9])
-def test_means_of_the_nearest_equal_a_loop(block: int, count: int, device: torch.device) -> None:
-    x, y = sides()
-    near_x, near_y = mean_similarities(unit_rows(x.to(device)), unit_rows(y.to(device)), count, block)
-    assert near_x.tolist() == pytest.approx([nearest_mean(one, y, count) for one in x], rel=1e-12)
-    assert near_y.tolist() == pytest.approx([nearest_mean(one, x, count) for one in y], rel=1e-12)
-
-
 @pytest.mark.parametrize("block", [1, 4, 100])
-@pytest.mark.parametrize("score", neighbours.SCORES)
-def test_best_partners_equal_a_loop_over_all_pairs(score: str, block: int, device: torch.device) -> None:
+@pytest.mark.parametrize(("score", "count"), [("cosine", 4), ("margin", 1), ("margin", 4), ("margin", 9)])
+def test_best_partners_equal_a_loop_over_all_pairs(score, count, block, device):
     for seed in range(3):
         x, y = sides(seed=seed)
-        expected = all_scores(x, y, score, 4)
-        found = best_matches(x.to(device), y.to(device), score, 4, block)
+        expected = all_scores(x, y, score, count)
+        found = best_matches(x.to(device), y.to(device), score, count, block)
         assert found.forward.tolist() == [row.index(max(row)) for row in expected]
         columns = [list(column) for column in zip(*expected)]
         assert found.backward.tolist() == [column.index(max(column)) for column in columns]
@@ -64,7 +52,7 @@ def test_best_partners_equal_a_loop_over_all_pairs(score: str, block: int, devic
         assert found.backward_scores.tolist() == pytest.approx([max(column) for column in columns], rel=1e-12)
 
 
-def test_a_hub_wins_by_cosine_and_not_by_margin() -> None:
+def test_a_hub_wins_by_cosine_and_not_by_margin():
     """The third target is a little nearer to each source than its own one, but it is near to both."""
     x = torch.tensor([[1.0, 0.0, 0.2], [0.0, 1.0, 0.2]])
     y = torch.tensor([[1.0, 0.0, 1.5], [0.0, 1.0, 1.5], [1.0, 1.0, 0.2]])
@@ -73,7 +61,7 @@ def test_a_hub_wins_by_cosine_and_not_by_margin() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 10])
-def test_of_equal_scores_the_first_stays_whatever_the_blocks(block: int) -> None:
+def test_of_equal_scores_the_first_stays_whatever_the_blocks(block):
     x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     y = torch.tensor([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     found = best_matches(x, y, "cosine", block=block)
@@ -81,11 +69,11 @@ def test_of_equal_scores_the_first_stays_whatever_the_blocks(block: int) -> None
     assert found.backward.tolist() == [2, 0, 0, 2]
 
 
-def test_no_more_than_a_block_of_similarities_is_held(monkeypatch: Any) -> None:
+def test_no_more_than_a_block_of_similarities_is_held(monkeypatch):
     shapes = []
     original = neighbours._blocks
 
-    def watched(x: Tensor, y: Tensor, block: int) -> Any:
+    def watched(x, y, block):
         for here, there, similarity in original(x, y, block):
             shapes.append(tuple(similarity.shape))
             yield here, there, similarity
@@ -96,14 +84,14 @@ def test_no_more_than_a_block_of_similarities_is_held(monkeypatch: Any) -> None:
     assert sum(rows * columns for rows, columns in shapes) == 2 * 50 * 30, "two passes"
 
 
-def test_half_precision_becomes_float32() -> None:
+def test_half_precision_becomes_float32():
     x, y = sides()
     found = best_matches(x.half(), y.half(), "cosine")
     assert found.forward_scores.dtype == torch.float32
     assert found.forward.tolist() == best_matches(x.half().double(), y.half().double(), "cosine").forward.tolist()
 
 
-def test_bad_input_is_refused() -> None:
+def test_bad_input_is_refused():
     x, y = sides()
     cases = [
         ({"score": "dot"}, "--score must be one of cosine, margin; got 'dot'"),

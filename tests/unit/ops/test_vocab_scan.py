@@ -14,7 +14,7 @@ VOCAB, WIDTH = 13, 4
 @pytest.mark.parametrize("chunk_size", [1, 4, VOCAB, 50])
 @pytest.mark.parametrize("tokens", [0, 1, 7, TOKEN_BLOCK + 5])
 @pytest.mark.parametrize("blank", [0, 12])
-def test_scan_equals_the_whole_projection(chunk_size: int, tokens: int, blank: int, device: torch.device) -> None:
+def test_scan_equals_the_whole_projection(chunk_size, tokens, blank, device):
     generator = torch.Generator().manual_seed(1)
     hidden = (3 * torch.randn(tokens, WIDTH, generator=generator, dtype=torch.float64)).to(device)
     weight = torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64).to(device)
@@ -33,12 +33,12 @@ def test_scan_equals_the_whole_projection(chunk_size: int, tokens: int, blank: i
         assert torch.equal(scan.piece, others.argmax(-1))
 
 
-def test_fields_that_were_not_asked_for_are_none() -> None:
+def test_fields_that_were_not_asked_for_are_none():
     scan = scan_vocabulary(torch.ones(2, WIDTH), torch.ones(VOCAB, WIDTH), None)
     assert scan[1:] == (None,) * 5
 
 
-def test_rising_and_falling_logits_do_not_overflow(device: torch.device) -> None:
+def test_rising_and_falling_logits_do_not_overflow(device):
     """The running maximum moves from chunk to chunk by hundreds, upwards and downwards."""
     hidden = torch.tensor([[1.0], [-1.0]], device=device)
     weight = torch.linspace(-500, 500, VOCAB, device=device)[:, None]
@@ -50,9 +50,7 @@ def test_rising_and_falling_logits_do_not_overflow(device: torch.device) -> None
 @pytest.mark.parametrize("chunk_size", [1, 4, VOCAB, 50])
 @pytest.mark.parametrize("tokens", [0, 7, TOKEN_BLOCK + 5])
 @pytest.mark.parametrize(("blank", "count"), [(0, 1), (12, 3), (5, VOCAB - 1), (5, 40)])
-def test_the_likeliest_tokens_equal_those_of_the_whole_projection(
-    chunk_size: int, tokens: int, blank: int, count: int, device: torch.device
-) -> None:
+def test_the_likeliest_tokens_equal_those_of_the_whole_projection(chunk_size, tokens, blank, count, device):
     generator = torch.Generator().manual_seed(2)
     hidden = (3 * torch.randn(tokens, WIDTH, generator=generator, dtype=torch.float64)).to(device)
     weight = torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64).to(device)
@@ -70,7 +68,7 @@ def test_the_likeliest_tokens_equal_those_of_the_whole_projection(
 
 @pytest.mark.parametrize("chunk_size", [1, 4, 5, VOCAB, 50])
 @pytest.mark.parametrize("count", [1, 3, 7, 40])
-def test_of_equally_likely_tokens_the_lowest_ids_are_given(chunk_size: int, count: int, device: torch.device) -> None:
+def test_of_equally_likely_tokens_the_lowest_ids_are_given(chunk_size, count, device):
     """In their order, whatever the chunks; the ids of equal ones lie in different chunks."""
     generator = torch.Generator().manual_seed(5)
     weight = torch.randint(-1, 2, (3, 2), generator=generator)[torch.arange(VOCAB) % 3].double().to(device)
@@ -85,9 +83,7 @@ def test_of_equally_likely_tokens_the_lowest_ids_are_given(chunk_size: int, coun
 
 @pytest.mark.parametrize("chunk_size", [1, 4, 50])
 @pytest.mark.parametrize("count", [3, 40])
-def test_excluded_tokens_keep_their_probability_and_are_never_given(
-    chunk_size: int, count: int, device: torch.device
-) -> None:
+def test_excluded_tokens_keep_their_probability_and_are_never_given(chunk_size, count, device):
     generator = torch.Generator().manual_seed(4)
     hidden = (3 * torch.randn(9, WIDTH, generator=generator, dtype=torch.float64)).to(device)
     weight = torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64).to(device)
@@ -102,9 +98,7 @@ def test_excluded_tokens_keep_their_probability_and_are_never_given(
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("chunk_size", [1000, 70_000])
-def test_half_precision_sums_more_words_than_its_largest_number(
-    dtype: torch.dtype, chunk_size: int, device: torch.device
-) -> None:
+def test_half_precision_sums_more_words_than_its_largest_number(dtype, chunk_size, device):
     """float16 ends at 65,504; the second token has one likely word, the third no other word at all."""
     words = 70_000
     hidden = torch.tensor([[0.0, 0.0], [0.0, 20.0], [0.0, 200.0]], device=device, dtype=dtype)
@@ -118,7 +112,7 @@ def test_half_precision_sums_more_words_than_its_largest_number(
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_projected_in_float32(dtype: torch.dtype, device: torch.device) -> None:
+def test_half_precision_is_projected_in_float32(dtype, device):
     generator = torch.Generator().manual_seed(6)
     hidden, weight, bias = (
         torch.randn(*shape, generator=generator).to(device, dtype) for shape in ((6, WIDTH), (VOCAB, WIDTH), (VOCAB,))

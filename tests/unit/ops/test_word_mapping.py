@@ -1,11 +1,8 @@
 """Self-learning: seeds, stages, and that it recovers what is known."""
 
-from typing import Any, Tuple
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.ops import word_mapping
 from fairseq_plugins.ops.csls import Csls
@@ -23,7 +20,7 @@ from fairseq_plugins.ops.word_mapping import (
 from tests.reference import lexicon_loops as loops
 
 
-def vocabulary(words: int = 300, width: int = 12, seed: int = 1) -> Tensor:
+def vocabulary(words=300, width=12, seed=1):
     """Vectors in clusters, as words have them."""
     generator = torch.Generator().manual_seed(seed)
     centres = torch.randn(20, width, generator=generator)
@@ -31,7 +28,7 @@ def vocabulary(words: int = 300, width: int = 12, seed: int = 1) -> Tensor:
     return (centres[torch.arange(words) % 20] + 0.8 * torch.randn(words, width, generator=generator)) * scale
 
 
-def turned(x: Tensor, seed: int = 2) -> Tuple[Tensor, Tensor, Tensor]:
+def turned(x, seed=2):
     """Both sides normalised, the second one turned and in another order; and where each word of the first is."""
     generator = torch.Generator().manual_seed(seed)
     turn = torch.linalg.qr(torch.randn(x.size(1), x.size(1), generator=generator))[0]
@@ -39,17 +36,17 @@ def turned(x: Tensor, seed: int = 2) -> Tuple[Tensor, Tensor, Tensor]:
     return normalise(x), normalise((x @ turn)[order]), order.argsort()
 
 
-def few(places: Tensor, count: int = 40) -> Tuple[Tensor, Tensor]:
+def few(places, count=40):
     """Some right pairs."""
     return torch.arange(count), places[:count]
 
 
-def test_normalise_equals_the_loop() -> None:
+def test_normalise_equals_the_loop():
     vectors = vocabulary(20).double()
     np.testing.assert_allclose(normalise(vectors).numpy(), loops.normalise(vectors.numpy()), atol=1e-12)
 
 
-def test_seed_signatures_are_sorted_roots(monkeypatch: Any) -> None:
+def test_seed_signatures_are_sorted_roots(monkeypatch):
     x, y = normalise(vocabulary(30).double()), normalise(vocabulary(24, seed=4).double())
     np.testing.assert_allclose(
         word_mapping._root_similarities(x).numpy(), loops.root_similarities(x.numpy()), atol=1e-6
@@ -57,7 +54,7 @@ def test_seed_signatures_are_sorted_roots(monkeypatch: Any) -> None:
     seen = []
     original = Csls.__init__
 
-    def watched(self: Csls, *arguments: Any) -> None:
+    def watched(self, *arguments):
         seen.extend(arguments[:2])
         original(self, *arguments)
 
@@ -73,20 +70,14 @@ def test_seed_signatures_are_sorted_roots(monkeypatch: Any) -> None:
     assert pairs[1].tolist() == [*forward, *range(24)]
 
 
-def test_the_unsupervised_seed_finds_turned_words() -> None:
-    x, y, places = turned(vocabulary())
-    first, second = similarity_seed(x, y)
-    assert float((places[first] == second).float().mean()) > 0.95
-
-
-def test_both_directions_name_source_and_target() -> None:
+def test_both_directions_name_source_and_target():
     first, second = both_directions(torch.tensor([2, 0]), torch.tensor([1, 1, 0]))
     assert first.tolist() == [0, 1, 1, 1, 0]
     assert second.tolist() == [2, 0, 0, 1, 2]
 
 
 @pytest.mark.parametrize("keep", [0.1, 0.5])
-def test_drawn_ranks_are_those_of_a_drawn_matrix(keep: float) -> None:
+def test_drawn_ranks_are_those_of_a_drawn_matrix(keep):
     generator = torch.Generator().manual_seed(3)
     ranks = drawn_ranks(20000, keep, generator)
     seen = torch.rand(20000, 200, generator=generator) < keep  # columns in the order of their scores
@@ -99,7 +90,7 @@ def test_drawn_ranks_are_those_of_a_drawn_matrix(keep: float) -> None:
     assert drawn_ranks(5, 1.0, generator).tolist() == [0] * 5
 
 
-def test_induced_pairs_are_partners_of_the_drawn_ranks() -> None:
+def test_induced_pairs_are_partners_of_the_drawn_ranks():
     x, y = (normalise(vocabulary(count, seed=seed)).double() for count, seed in ((30, 1), (25, 2)))
     options = SelfLearning(neighbours=3)
     (first, second), objective = induced_pairs(x, y, 0.3, options, torch.Generator().manual_seed(8))
@@ -115,7 +106,7 @@ def test_induced_pairs_are_partners_of_the_drawn_ranks() -> None:
 
 
 @pytest.mark.parametrize("reweight", [False, True])
-def test_a_known_rotation_is_found_without_a_dictionary(reweight: bool) -> None:
+def test_a_known_rotation_is_found_without_a_dictionary(reweight):
     for seed in (1, 2, 3):
         x, y, places = turned(vocabulary(seed=seed), seed + 1)
         learned = learn_maps(x, y, similarity_seed(x, y), SelfLearning(reweight=reweight))
@@ -126,16 +117,7 @@ def test_a_known_rotation_is_found_without_a_dictionary(reweight: bool) -> None:
         torch.testing.assert_close(mapped[0], mapped[1][places], atol=2e-3 if reweight else 1e-5, rtol=0)
 
 
-def test_without_reweighting_the_map_is_orthogonal() -> None:
-    x, y = normalise(vocabulary()), normalise(vocabulary(280, seed=5))
-    maps = learn_maps(x, y, similarity_seed(x, y), SelfLearning(reweight=False)).maps
-    torch.testing.assert_close(maps.source @ maps.source.T, torch.eye(12), atol=1e-5, rtol=0)
-    assert torch.equal(maps.target, torch.eye(12))
-    other = learn_maps(x, y, similarity_seed(x, y), SelfLearning()).maps
-    assert not torch.allclose(other.source @ other.source.T, torch.eye(12), atol=0.05)
-
-
-def test_the_same_seed_gives_the_same_maps() -> None:
+def test_the_same_seed_gives_the_same_maps():
     x, y = normalise(vocabulary()), normalise(vocabulary(280, seed=5))
     seed = few(torch.arange(280))
     runs = [learn_maps(x, y, seed, SelfLearning(seed=number)) for number in (4, 4, 5)]
@@ -145,7 +127,7 @@ def test_the_same_seed_gives_the_same_maps() -> None:
 
 
 @pytest.mark.parametrize("block", [64, 150, 4096])
-def test_blocks_do_not_matter(block: int) -> None:
+def test_blocks_do_not_matter(block):
     x, y, places = turned(vocabulary())
     learned = learn_maps(x.double(), y.double(), few(places), SelfLearning(block=block))
     whole = learn_maps(x.double(), y.double(), few(places), SelfLearning())
@@ -154,18 +136,18 @@ def test_blocks_do_not_matter(block: int) -> None:
     assert [iteration.keep for iteration in learned.history] == [iteration.keep for iteration in whole.history]
 
 
-def test_rare_words_do_not_take_part() -> None:
+def test_rare_words_do_not_take_part():
     x, y, places = turned(vocabulary())
     pairs = learn_maps(x, y, few(places), SelfLearning(words=50, neighbours=5)).pairs
     assert len(pairs[0]) == 100
     assert int(pairs[0].max()) == int(pairs[1].max()) == 49
 
 
-def test_stages_rise_when_the_objective_stays(monkeypatch: Any) -> None:
+def test_stages_rise_when_the_objective_stays(monkeypatch):
     values = iter([0.5, 0.6, 0.6, 0.6004, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7])
     seen = []
 
-    def induced(x: Tensor, y: Tensor, keep: float, *rest: Any) -> Any:
+    def induced(x, y, keep, *rest):
         seen.append(keep)
         draw = torch.randint(30, (30,), generator=torch.Generator().manual_seed(len(seen)))
         return (torch.arange(30), draw), next(values)
@@ -182,7 +164,7 @@ def test_stages_rise_when_the_objective_stays(monkeypatch: Any) -> None:
     assert learned.history[1] == Iteration(2, 0.6, 0.3)
 
 
-def test_the_iterations_end_and_none_means_the_seed_alone() -> None:
+def test_the_iterations_end_and_none_means_the_seed_alone():
     x, y, places = turned(vocabulary())
     cut = learn_maps(x, y, few(places), SelfLearning(iterations=3))
     assert len(cut.history) == 3
@@ -206,12 +188,12 @@ def test_the_iterations_end_and_none_means_the_seed_alone() -> None:
         ({"block": 0}, "--block 0"),
     ],
 )
-def test_options_out_of_range_are_refused(options: Any, message: str) -> None:
+def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         SelfLearning(**options)
 
 
-def test_bad_sides_are_refused() -> None:
+def test_bad_sides_are_refused():
     x = normalise(vocabulary(30))
     with pytest.raises(ValueError, match="--target: 5 dimensions; valid: 12, as --source has"):
         learn_maps(x, x[:, :5], few(torch.arange(30), 5), SelfLearning())

@@ -1,7 +1,7 @@
 """The law of the words that are replaced: budget, Poisson spans, places."""
 
 import math
-from typing import Any, List
+from typing import List
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from fairseq_plugins.ops.word_spans import LENGTHS, budgets, check_switch_option
 RATIO, MEAN = 0.35, 3.5
 
 
-def drawn(words: Any, covered: Any, ratio: float = RATIO, mean: float = MEAN, epoch: int = 1) -> np.ndarray:
+def drawn(words, covered, ratio=RATIO, mean=MEAN, epoch=1):
     """Masks of a batch."""
     words, covered = np.asarray(words), np.asarray(covered)
     stream = streams(epoch_address(7, epoch), np.arange(len(words)))[:, None]
@@ -20,18 +20,18 @@ def drawn(words: Any, covered: Any, ratio: float = RATIO, mean: float = MEAN, ep
     return choose_words(words, covered, ratio, distribution, lambda use, places: uniforms(stream, use, places))
 
 
-def runs(mask: np.ndarray) -> List[int]:
+def runs(mask):
     """Lengths of the runs of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(int)))
     return (edges[1::2] - edges[::2]).tolist()
 
 
-def chi_square(observed: np.ndarray, expected: np.ndarray) -> float:
+def chi_square(observed, expected):
     """The statistic."""
     return float(((observed - expected) ** 2 / expected).sum())
 
 
-def test_the_distribution_is_poissons_without_zero() -> None:
+def test_the_distribution_is_poissons_without_zero():
     for mean in (0.3, 3.5, 40.0):
         below = span_distribution(mean)
         pmf = [math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(1, len(below) + 1)]
@@ -39,7 +39,7 @@ def test_the_distribution_is_poissons_without_zero() -> None:
         assert below[-1] == 1.0
 
 
-def test_the_budget_is_rounded_at_random_with_the_right_mean() -> None:
+def test_the_budget_is_rounded_at_random_with_the_right_mean():
     chance = np.linspace(0, 1, 1000, endpoint=False)
     for words in (1, 7, 20, 33):
         found = budgets(np.full(1000, words), np.full(1000, words), RATIO, chance)
@@ -53,7 +53,7 @@ def test_the_budget_is_rounded_at_random_with_the_right_mean() -> None:
     )
 
 
-def test_the_budget_is_used_up_exactly() -> None:
+def test_the_budget_is_used_up_exactly():
     words = np.arange(1, 120)
     for covered in (words, words // 2, np.minimum(words, 2), np.zeros_like(words)):
         for ratio in (0.05, RATIO, 0.8, 1.0):
@@ -65,7 +65,7 @@ def test_the_budget_is_used_up_exactly() -> None:
             assert (mask.sum(axis=1) <= np.minimum(high, covered)).all()
 
 
-def test_spans_follow_the_poisson_law_and_lie_apart() -> None:
+def test_spans_follow_the_poisson_law_and_lie_apart():
     """With full coverage. The spans are the draws, but for the cut one; each draw, the last included, is Poisson (Wald's identity:
     the draws up to a stopping time are counted as often as the law says)."""
     count, words = 500, np.full(500, 60)
@@ -91,7 +91,7 @@ def test_spans_follow_the_poisson_law_and_lie_apart() -> None:
     assert chi_square(seen, law) < 27.9, "0.001 of 9 degrees of freedom"
 
 
-def test_every_place_is_as_likely() -> None:
+def test_every_place_is_as_likely():
     """A single span of one word: uniform; in longer texts the first words as often as those of the middle but for the edge."""
     words = np.full(4000, 10)
     counts = drawn(words, words, ratio=0.1, mean=1.0).sum(axis=0)
@@ -106,13 +106,13 @@ def test_every_place_is_as_likely() -> None:
     assert chi_square(np.array(apart), np.full(6, 1000.0)) < 20.5, "0.001 of 5 degrees of freedom"
 
 
-def test_where_gaps_are_few_the_spans_grow() -> None:
+def test_where_gaps_are_few_the_spans_grow():
     mask = drawn(np.full(200, 10), np.full(200, 10), ratio=0.9, mean=0.01)
     assert (mask.sum(axis=1) == 9).all() and {len(runs(row)) for row in mask} <= {1, 2}
     assert drawn([4], [4], ratio=1.0).all()
 
 
-def test_a_sentence_is_drawn_alone_as_in_a_batch() -> None:
+def test_a_sentence_is_drawn_alone_as_in_a_batch():
     words, covered = np.array([30, 5, 60, 1]), np.array([30, 2, 41, 1])
     whole = drawn(words, covered)
     for place in range(4):
@@ -128,7 +128,7 @@ def test_a_sentence_is_drawn_alone_as_in_a_batch() -> None:
     assert drawn([], []).shape == (0, 0)
 
 
-def test_options_are_checked() -> None:
+def test_options_are_checked():
     check_switch_options(1.0, 1000.0)
     for ratio in (0.0, -0.1, 1.01, float("nan")):
         with pytest.raises(ValueError, match=r"--switch-ratio must lie in \(0, 1\]"):

@@ -10,7 +10,7 @@ from fairseq_plugins.scoring.ndcg import ndcg, xglue_ndcg
 from tests.reference.question_loops import ndcg_loop
 
 
-def test_by_hand() -> None:
+def test_by_hand():
     """Grades in the order of the scores: 0, 3, 1."""
     best = 7 + 1 / math.log2(3)
     assert ndcg([0.1, 0.9, 0.5], [1, 0, 3]) == pytest.approx((7 / math.log2(3) + 1 / 2) / best)
@@ -19,7 +19,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("k", [None, 1, 2, 4, 9])
-def test_ties_are_the_mean_over_their_orders(k: int) -> None:
+def test_ties_are_the_mean_over_their_orders(k):
     rng = np.random.default_rng(7)
     for _ in range(25):
         documents = int(rng.integers(2, 6))
@@ -32,19 +32,19 @@ def test_ties_are_the_mean_over_their_orders(k: int) -> None:
             assert found == pytest.approx(ndcg_score([2.0**grades - 1], [scores], k=k), rel=1e-12)
 
 
-def test_the_order_of_the_documents_does_not_matter() -> None:
+def test_the_order_of_the_documents_does_not_matter():
     rng = np.random.default_rng(3)
     scores, grades = rng.integers(0, 4, 30) / 4, rng.integers(0, 5, 30)
     order = rng.permutation(30)
     assert ndcg(scores[order], grades[order], 10) == pytest.approx(ndcg(scores, grades, 10), rel=1e-12)
 
 
-def test_without_a_relevant_document_there_is_none() -> None:
+def test_without_a_relevant_document_there_is_none():
     assert ndcg([1.0, 2.0], [0, 0]) is None
     assert ndcg([1.0], [2]) == 1.0
 
 
-def test_xglues_rules_are_scikit_learns_on_predicted_grades() -> None:
+def test_xglues_rules_are_scikit_learns_on_predicted_grades():
     rng = np.random.default_rng(5)
     for _ in range(25):
         documents = int(rng.integers(2, 9))

@@ -1,7 +1,5 @@
 """--scoring: our names give our classes, over the whole set, with a signature; fairseq's chrf works as it is."""
 
-from typing import Any
-
 import pytest
 from fairseq import scoring
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -15,11 +13,11 @@ PAIRS = [("Der Hund läuft im Park.", "Ein Hund läutet im Park."), ("他在北�
 REFERENCES, HYPOTHESES = [pair[0] for pair in PAIRS], [pair[1] for pair in PAIRS]
 
 
-def build(name: str) -> Any:
+def build(name):
     return scoring.build_scorer(name, tgt_dict=None)
 
 
-def filled(name: str, **options: Any) -> Any:
+def filled(name, **options):
     config = scorers.__dict__[f"{SCORER_REGISTRY[name].__name__}Config"](**options)
     scorer = SCORER_REGISTRY[name](config)
     for reference, hypothesis in PAIRS:
@@ -35,18 +33,12 @@ def filled(name: str, **options: Any) -> Any:
         ("meteor_stem", scorers.MeteorStemScorer),
     ],
 )
-def test_the_names_build_our_classes(name: str, cls: type) -> None:
+def test_the_names_build_our_classes(name, cls):
     assert SCORER_REGISTRY[name] is cls
     assert type(build(name)) is cls
 
 
-def test_fairseqs_own_names_are_left_alone() -> None:
-    assert {
-        SCORER_REGISTRY[name].__module__.split(".")[0] for name in ("bleu", "chrf", "meteor", "sacrebleu", "wer")
-    } == {"fairseq"}
-
-
-def test_rouge_scores_the_whole_set() -> None:
+def test_rouge_scores_the_whole_set():
     scorer = filled("rouge")
     expected = [Rouge(kind).corpus_score(HYPOTHESES, [REFERENCES]).score for kind in ("1", "2", "L")]
     assert scorer.score() == pytest.approx(expected[-1])
@@ -61,7 +53,7 @@ def test_rouge_scores_the_whole_set() -> None:
     assert scorer.score() == pytest.approx((3 * before + 100) / 4)  # nothing is frozen by the first call
 
 
-def test_the_order_is_reference_then_hypothesis() -> None:
+def test_the_order_is_reference_then_hypothesis():
     scorer = filled("rouge")
     scorer.ref, scorer.pred = ["a b c d"], ["a b"]
     assert "ROUGE-1 = 66.67 (P = 100.00 R = 50.00)" in scorer.result_string()
@@ -70,7 +62,7 @@ def test_the_order_is_reference_then_hypothesis() -> None:
     assert scorer.score() == pytest.approx(100 / 3), "the score is that of ROUGE-L, which counts the order"
 
 
-def test_rouge_options_change_the_score() -> None:
+def test_rouge_options_change_the_score():
     default = filled("rouge").score()
     assert filled("rouge", rouge_tokens="word").score() < default  # 他在北京 and 他在南京 are two words
     cased = filled("rouge", rouge_cased=True)
@@ -79,7 +71,7 @@ def test_rouge_options_change_the_score() -> None:
 
 
 @pytest.mark.parametrize(("name", "prefix", "stem"), [("meteor_exact", None, "none"), ("meteor_stem", 5, "prefix5")])
-def test_meteor_scores_the_whole_set(name: str, prefix: Any, stem: str) -> None:
+def test_meteor_scores_the_whole_set(name, prefix, stem):
     scorer = filled(name)
     assert scorer.score() == pytest.approx(Meteor(prefix).corpus_score(HYPOTHESES, [REFERENCES]).score)
     text = scorer.result_string()
@@ -97,19 +89,12 @@ def test_meteor_scores_the_whole_set(name: str, prefix: Any, stem: str) -> None:
         {"meteor_prefix": 2},
     ],
 )
-def test_meteor_options_change_the_score(options: Any) -> None:
+def test_meteor_options_change_the_score(options):
     assert filled("meteor_stem", **options).score() != pytest.approx(filled("meteor_stem").score(), abs=1e-6)
 
 
-def test_options_are_checked_when_the_scorer_is_built() -> None:
-    with pytest.raises(ValueError, match="--meteor-prefix 0"):
-        filled("meteor_stem", meteor_prefix=0)
-    with pytest.raises(ValueError, match="--meteor-alpha 2"):
-        filled("meteor_exact", meteor_alpha=2.0)
-
-
 @pytest.mark.parametrize("name", ["rouge", "meteor_exact", "meteor_stem"])
-def test_no_sentence_and_unequal_counts_are_refused(name: str) -> None:
+def test_no_sentence_and_unequal_counts_are_refused(name):
     scorer = build(name)
     with pytest.raises(ValueError, match="no sentence to score"):
         scorer.result_string()
@@ -119,7 +104,7 @@ def test_no_sentence_and_unequal_counts_are_refused(name: str) -> None:
         scorer.score()
 
 
-def test_the_command_line_knows_the_kinds_of_words() -> None:
+def test_the_command_line_knows_the_kinds_of_words():
     from argparse import ArgumentParser
 
     parser = ArgumentParser()
@@ -127,12 +112,3 @@ def test_the_command_line_knows_the_kinds_of_words() -> None:
     assert str(parser.parse_args(["--rouge-tokens", "char"]).rouge_tokens) == "char"
     with pytest.raises(SystemExit):
         parser.parse_args(["--rouge-tokens", "bpe"])
-
-
-def test_fairseqs_chrf_is_sacrebleus() -> None:
-    from sacrebleu import corpus_chrf
-
-    scorer = build("chrf")
-    for reference, hypothesis in PAIRS:
-        scorer.add_string(reference, hypothesis)
-    assert scorer.result_string() == corpus_chrf(HYPOTHESES, [REFERENCES]).format()

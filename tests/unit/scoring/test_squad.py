@@ -30,21 +30,21 @@ from fairseq_plugins.scoring.squad import answer_f1, answer_words, exact_match
         ("la maison", "fr", ["la", "maison"]),  # unknown to MLQA
     ],
 )
-def test_words(text: str, language: str, words: list) -> None:
+def test_words(text, language, words):
     assert answer_words(text, language) == words
 
 
-def test_f1_counts_repeated_words_as_often_as_both_have_them() -> None:
+def test_f1_counts_repeated_words_as_often_as_both_have_them():
     assert answer_f1("to be or not to be", ["to to to be"]) == pytest.approx(2 * 3 / (6 + 4))
     assert answer_f1("to to to be", ["to be or not to be"]) == pytest.approx(2 * 3 / (6 + 4))
 
 
-def test_f1_is_of_precision_and_recall() -> None:
+def test_f1_is_of_precision_and_recall():
     """Precision 1/3, recall 1/2."""
     assert answer_f1("big red house", ["the House there"]) == pytest.approx(2 * (1 / 3) * (1 / 2) / (1 / 3 + 1 / 2))
 
 
-def test_the_best_answer_counts_for_each_metric() -> None:
+def test_the_best_answer_counts_for_each_metric():
     answers = ["cat", "black cat", "dog"]
     assert answer_f1("the black cat!", answers) == 1.0
     assert exact_match("the black cat!", answers)
@@ -53,7 +53,7 @@ def test_the_best_answer_counts_for_each_metric() -> None:
     assert answer_f1("cat black", answers) == 1.0
 
 
-def test_answers_without_words() -> None:
+def test_answers_without_words():
     """As the official program: F1 0, exact match 1."""
     assert answer_f1("the", ["a"]) == 0.0
     assert exact_match("the", ["a"])
@@ -61,7 +61,7 @@ def test_answers_without_words() -> None:
     assert not exact_match("", ["cat"])
 
 
-def test_chinese_is_compared_by_character() -> None:
+def test_chinese_is_compared_by_character():
     assert answer_f1("北京", ["北京市"]) == 0.0
     assert answer_f1("北京", ["北京市"], "zh") == pytest.approx(2 * 2 / (2 + 3))
     assert exact_match("北京。", ["北 京"], "zh")

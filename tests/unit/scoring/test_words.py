@@ -22,22 +22,22 @@ from fairseq_plugins.scoring.words import words
         (" -- ... 。", []),
     ],
 )
-def test_words_of_many_scripts(text: str, expected: "list[str]") -> None:
+def test_words_of_many_scripts(text, expected):
     assert words(text) == expected
 
 
-def test_kinds_and_case() -> None:
+def test_kinds_and_case():
     assert words("Zug 北京", "word") == ["zug", "北京"]
     assert words("Zug ดี", "char") == ["z", "u", "g", "ดี"]
     assert words("北京ABC", "word") == ["北京abc"]
     assert words("Der Zug", lower=False) == ["Der", "Zug"]
 
 
-def test_both_spellings_of_an_accent_are_one_word() -> None:
+def test_both_spellings_of_an_accent_are_one_word():
     assert words("Cafe\u0301") == words("Caf\u00e9")
     assert len(words("Cafe\u0301")[0]) == 4
 
 
-def test_an_unknown_kind_is_refused() -> None:
+def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="tokens bpe: valid: auto, word, char"):
         words("a", "bpe")
