@@ -2,7 +2,7 @@
 
 from typing import Dict, Iterable, Set
 
-from .lexicon import Lexicon
+from .csr_lexicon import Lexicon
 
 LEAST_TRANSLATED = 0.4
 """Share of a text's words with an entry, of which a candidate must occur in the text of the other language."""

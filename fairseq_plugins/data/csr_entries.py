@@ -7,7 +7,7 @@ from sentencepiece import SentencePieceProcessor
 
 from ..ops.ragged import ends_to_starts
 from .csr_words import MARK
-from .lexicon import Lexicon
+from .csr_lexicon import Lexicon
 
 NONE = -1
 """Number of the entry of a word that has none."""

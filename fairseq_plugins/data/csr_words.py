@@ -5,7 +5,7 @@ from typing import Callable, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from ..ops.counter_noise import mix
-from .lexicon import is_spaceless, is_word
+from .csr_lexicon import is_spaceless, is_word
 
 MARK = "▁"
 """Sentencepiece's blank: the mark of a word's beginning."""

@@ -25,7 +25,7 @@ from ..data.csr_stages import StagedDataset, Stages
 from ..data.csr_text import Coverage, TextBuilder
 from ..data.csr_words import piece_table
 from ..data.data_bins import check_dictionaries, load_monolingual
-from ..data.lexicon import Lexicon, language_names, lexicon_files, lexicon_targets, read_lexicons
+from ..data.csr_lexicon import Lexicon, language_names, lexicon_files, lexicon_targets, read_lexicons
 from ..ops.word_spans import check_switch_options
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from data_prep.toy import (
     write_corpus,
 )
 from data_prep.toy.__main__ import main
-from data_prep.toy.lexicon import ADJECTIVES, ADVERBS, NOUNS, PLACES, VERBS, gold_entries
+from data_prep.toy.toy_lexicon import ADJECTIVES, ADVERBS, NOUNS, PLACES, VERBS, gold_entries
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 COUNTS = {"train": 300, "valid": 20, "test": 20}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.data.lexicon import (
+from fairseq_plugins.data.csr_lexicon import (
     is_spaceless,
     is_word,
     lexicon_files,
