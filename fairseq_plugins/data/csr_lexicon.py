@@ -1,8 +1,8 @@
-"""Lexicon files, and the characters that words are made of. Pure Python: text pipelines read the same files with it."""
+"""Lexicon files, the characters of words, and checks of a lexicon against a text. Pure Python: ``data_prep`` uses it too."""
 
 import os
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import regex
 
@@ -14,6 +14,12 @@ Lexicon = Dict[str, List[str]]
 PathLike = Union[str, "os.PathLike[str]"]
 MUSE_COLUMNS, RANKED_COLUMNS = 2, 4
 FEWEST_WORDS = 2
+
+LEAST_TRANSLATED = 0.4
+"""Least share of the running words with an entry for which a candidate must occur in the text of the other language."""
+
+FEWEST_JUDGED = 50
+"""Distinct words with an entry below which that share is not judged."""
 
 # Joiners count as letters here: pieces are looked at one by one, and may begin with one.
 _IS_WORD = regex.compile(rf"[{WORD}{JOINERS}]+")
@@ -38,14 +44,10 @@ def read_lexicon(path: PathLike, top: Optional[int] = None) -> Lexicon:
 
     Args:
         path: the file.
-        top: keep so many candidates of a word, at least 1; None = all.
-
-    Returns:
-        Source word -> candidates by rank, the words in the order of the file.
+        top: keep this many candidates per word, at least 1; None = all.
 
     Raises:
-        ValueError: the file is missing, empty, not UTF-8 or has fewer than 2 source words; a line has other columns. The message
-            names file and line.
+        ValueError: the file is missing, not UTF-8 or has fewer than 2 source words, or a line has other columns; names the line.
     """
     ranked: Dict[str, List[Tuple[int, str]]] = {}
     for number, line in enumerate(_lines(path), start=1):
@@ -96,29 +98,45 @@ def _pair(line: str, place: str) -> Tuple[str, str, Optional[int]]:
     return columns[0], columns[1], int(columns[3])
 
 
-def lexicon_files(option: str, languages: Sequence[str], targets: Sequence[str]) -> Dict[str, List[Path]]:
-    """The files that ``--lexicon`` names, by the language of their source words.
+def read_lexicons(paths: Sequence[PathLike], top: Optional[int] = None) -> Lexicon:
+    """Several lexicons of one source language as one: a word has the ``top`` first candidates of each."""
+    merged: Lexicon = {}
+    for path in paths:
+        for source, candidates in read_lexicon(path, top).items():
+            merged[source] = list(dict.fromkeys([*merged.get(source, []), *candidates]))
+    return merged
+
+
+# ---- The option --lexicon. ----
+
+
+class LexiconFile(NamedTuple):
+    """A file that ``--lexicon`` names, and the language of its candidates as written there."""
+
+    path: Path
+    target: str
+
+
+def lexicon_files(option: str, languages: Sequence[str], targets: Sequence[str]) -> Dict[str, List[LexiconFile]]:
+    """The files that ``--lexicon`` names: language of the source words -> files, at least one each.
 
     Args:
         option: a folder with ``SOURCE-TARGET.tsv``, or ``en-de=FILE,de-en=FILE``. Codes as ``en_XX`` may be shortened to ``en``.
         languages: whose text is to be switched.
         targets: into which, where the option is a folder.
 
-    Returns:
-        Language -> files, at least one each.
-
     Raises:
-        ValueError: a language has none, or the option is malformed; names what was looked for.
+        ValueError: a language has no file, or the option is malformed; names what was looked for.
     """
     if not option:
         raise ValueError("--lexicon is needed to train: a folder with SOURCE-TARGET.tsv, or en-de=FILE,de-en=FILE")
     if "=" not in option:
-        return _files_of_folder(Path(option), languages, targets)
-    files: Dict[str, List[Path]] = {language: [] for language in languages}
+        return {language: _files_in_folder(Path(option), language, targets) for language in languages}
+    files: Dict[str, List[LexiconFile]] = {language: [] for language in languages}
     for part in option.split(","):
         pair, _, name = part.partition("=")
-        source, hyphen, target = pair.partition("-")
-        if not (source and hyphen and target and name):
+        source, _, target = pair.partition("-")
+        if not (source and target and name):
             raise ValueError(f"--lexicon must be a folder, or look like en-de=FILE,de-en=FILE; got {part!r}")
         owners = [language for language in languages if source in language_names(language)]
         if not owners:
@@ -126,40 +144,29 @@ def lexicon_files(option: str, languages: Sequence[str], targets: Sequence[str])
                 f"--lexicon {part}: {source} is not a language of --restore-langs; valid: {', '.join(languages)}"
             )
         for owner in owners:
-            files[owner].append(Path(name))
+            files[owner].append(LexiconFile(Path(name), target))
     missing = [language for language in languages if not files[language]]
     if missing:
         raise ValueError(f"--lexicon has no file from {' nor from '.join(missing)}: add {missing[0]}-LANGUAGE=FILE")
     return files
 
 
-def lexicon_targets(option: str, files: Sequence[Path]) -> Set[str]:
-    """The languages into which files of :func:`lexicon_files` go, as ``--lexicon`` or the names of the files write them."""
-    if "=" not in option:
-        return {path.stem.rpartition("-")[2] for path in files}
-    parts = [part.partition("=") for part in option.split(",")]
-    return {pair.partition("-")[2] for pair, _, name in parts if Path(name) in files}
-
-
-def _files_of_folder(folder: Path, languages: Sequence[str], targets: Sequence[str]) -> Dict[str, List[Path]]:
+def _files_in_folder(folder: Path, language: str, targets: Sequence[str]) -> List[LexiconFile]:
     if not folder.is_dir():
         raise ValueError(f"--lexicon {folder}: there is no such folder; valid: a folder, or en-de=FILE,de-en=FILE")
-    files = {}
-    for language in languages:
-        wanted = [
-            f"{source}-{target}.tsv"
-            for other in dict.fromkeys(targets)
-            if other != language
-            for source in language_names(language)
-            for target in language_names(other)
-        ]
-        files[language] = [folder / name for name in wanted if (folder / name).is_file()]
-        if not files[language]:
-            there = ", ".join(sorted(path.name for path in folder.glob("*.tsv"))) or "none"
-            raise ValueError(
-                f"--lexicon {folder}: none of {', '.join(wanted) or 'its files'} is there; .tsv files: {there}"
-            )
-    return files
+    wanted = [
+        LexiconFile(folder / f"{source}-{target}.tsv", target)
+        for other in dict.fromkeys(targets)
+        if other != language
+        for source in language_names(language)
+        for target in language_names(other)
+    ]
+    found = [file for file in wanted if file.path.is_file()]
+    if not found:
+        names = ", ".join(file.path.name for file in wanted) or "its files"
+        there = ", ".join(sorted(path.name for path in folder.glob("*.tsv"))) or "none"
+        raise ValueError(f"--lexicon {folder}: none of {names} is there; .tsv files: {there}")
+    return found
 
 
 def language_names(language: str) -> List[str]:
@@ -167,14 +174,53 @@ def language_names(language: str) -> List[str]:
     return list(dict.fromkeys([language, language.split("_")[0]]))
 
 
-def read_lexicons(paths: Sequence[PathLike], top: Optional[int] = None) -> Lexicon:
-    """Several lexicons of one source language as one: a word has the candidates of all, ``top`` of each.
+# ---- Does a lexicon fit a text? ``counts`` holds the words of the text and their frequencies. ----
 
-    Raises:
-        ValueError: see :func:`read_lexicon`.
+
+def share_found(counts: Dict[str, int], words: Set[str]) -> float:
+    """Share of a text's words that are in a set, as they are or lower-cased, in [0, 1]."""
+    total = sum(counts.values())
+    found = sum(count for text, count in counts.items() if text in words or text.lower() in words)
+    return found / max(total, 1)
+
+
+def is_backwards(counts: Dict[str, int], lexicon: Lexicon) -> bool:
+    """Whether the second column of a lexicon is more of the text's language than the first one.
+
+    Words that two languages share ("in", "man") are frequent, so that running words mislead: distinct words are compared.
     """
-    merged: Lexicon = {}
-    for path in paths:
-        for source, candidates in read_lexicon(path, top).items():
-            merged[source] = list(dict.fromkeys([*merged.get(source, []), *candidates]))
-    return merged
+    known = {form for text in counts for form in (text, text.lower())}
+    second = {candidate for candidates in lexicon.values() for candidate in candidates}
+    shares = [len(known.intersection(column)) / max(len(column), 1) for column in (lexicon, second)]
+    return shares[1] > 2.0 * shares[0] and share_found(counts, second) > share_found(counts, set(lexicon))
+
+
+def share_translated(counts: Dict[str, int], lexicon: Lexicon, others: Iterable[str]) -> float:
+    """Share of the running words with an entry that have a candidate among the words of another text; 1 for too few entries.
+
+    On Multi30k right dictionaries have 0.97 to 1.00, those into another language 0.06 to 0.23.
+    """
+    known = {form for text in others for form in (text, text.lower())}
+    used = {text: text if text in lexicon else text.lower() for text in counts}
+    used = {text: key for text, key in used.items() if key in lexicon}
+    if len(set(used.values())) < FEWEST_JUDGED:
+        return 1.0
+    good = {key for key in used.values() if any(word in known or word.lower() in known for word in lexicon[key])}
+    total = sum(counts[text] for text in used)
+    return sum(counts[text] for text, key in used.items() if key in good) / max(total, 1)
+
+
+def diagnosis(counts: Dict[str, int], lexicon: Lexicon) -> str:
+    """Why a lexicon has entries for so few words of a text: what would find more."""
+    if is_backwards(counts, lexicon):
+        backwards = share_found(counts, {candidate for candidates in lexicon.values() for candidate in candidates})
+        return f"its second column has {100 * backwards:.1f} % of the words: it looks like the opposite direction"
+    folded = {word.lower() for word in lexicon}
+    lowered = share_found({text.lower(): count for text, count in counts.items()}, folded)
+    if lowered > max(2.0 * share_found(counts, set(lexicon)), 0.05):
+        return f"with all words lower-cased it has {100 * lowered:.1f} %: lower-case its first column"
+    frequent = sorted(counts, key=lambda text: -counts[text])[:5]
+    return (
+        f"the text's most frequent words are {', '.join(frequent)}, the lexicon's first {', '.join(list(lexicon)[:5])}: "
+        "another language, another way of cutting words, or too small a lexicon"
+    )

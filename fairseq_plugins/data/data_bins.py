@@ -23,22 +23,26 @@ def load_dictionary(folder: str, languages: Sequence[str]) -> Dictionary:
 
 
 def check_dictionaries(folder: str, languages: Sequence[str], dictionary: Dictionary, origin: str) -> None:
-    """Compare the dictionaries of some languages, where they have one, with the one that is used.
-
-    Args:
-        folder: with ``dict.LANGUAGE.txt``.
-        languages: their names.
-        dictionary: as it was read.
-        origin: the file that it was read from.
-
-    Raises:
-        ValueError: one of them has other entries.
-    """
+    """Refuse dictionaries ``dict.LANGUAGE.txt`` with other entries than the one that is used, which was read from ``origin``."""
     for language in languages:
         path = os.path.join(folder, f"dict.{language}.txt")
         if os.path.isfile(path) and not filecmp.cmp(path, origin, shallow=False):
             if Dictionary.load(path) != dictionary:
                 raise ValueError(f"{path} differs from {origin}: run fairseq-preprocess with one --srcdict for all")
+
+
+def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> List[Any]:
+    """Both sides of a pair, see :func:`load_pair_side`.
+
+    Raises:
+        ValueError: one is missing or empty, or they have different numbers of sentences.
+    """
+    sides = [load_pair_side(prefix, pair, language, dictionary, option) for language in pair.split("-")]
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"{option} {pair}: the sides of {prefix} need equal lengths; got {[len(side) for side in sides]}"
+        )
+    return sides
 
 
 def load_pair_side(prefix: str, pair: str, language: str, dictionary: Dictionary, option: str) -> Any:

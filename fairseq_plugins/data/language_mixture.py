@@ -32,7 +32,7 @@ class LanguageMixture(EpochDataset):
         self.names, self.parts, self.seed = list(parts), list(parts.values()), seed
         self.ends: List[int] = np.cumsum([len(part) for part in self.parts]).tolist()
         counts = [len(part) for part in self.parts]
-        self.probabilities = sampling_probabilities(counts, temperature, [False] * len(counts))
+        self.probabilities = sampling_probabilities(counts, temperature)
         shares = ", ".join(f"{name} {share:.4f}" for name, share in zip(self.names, self.probabilities))
         logger.info(f"sampling temperature {temperature:g}: {shares}")
         self.all_sizes = np.concatenate([part.sizes for part in self.parts])

@@ -21,14 +21,14 @@ def epoch_rng(seed: int, epoch: int, purpose: Purpose) -> np.random.Generator:
 
 
 def sampling_probabilities(
-    sizes: Sequence[int], temperature: float, is_pair: Sequence[bool], pair_share: Optional[float] = None
+    sizes: Sequence[int], temperature: float, is_pair: Sequence[bool] = (), pair_share: Optional[float] = None
 ) -> np.ndarray:
     """Share of each stream in an epoch: p ∝ n^(1/T).
 
     Args:
         sizes: texts of each stream (blocks, pairs); at least one.
         temperature: T, at least 1; 1 = natural proportions, infinity = equal shares.
-        is_pair: which of the streams are translation pairs.
+        is_pair: which of the streams are translation pairs; for ``pair_share``.
         pair_share: share of all pairs together, in [0, 1]; the temperature then acts among the pairs and among the languages. None
             = whatever follows from the sizes.
 

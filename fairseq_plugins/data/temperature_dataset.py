@@ -7,11 +7,10 @@ from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 from fairseq.data import SampledMultiDataset
-from fairseq.data.multilingual.sampling_method import temperature_sampling
+
+from .stream_sampling import sampling_probabilities
 
 logger = logging.getLogger(__name__)
-
-LOWEST = 1.0  # below it the largest pair gets even more than its share of the data
 
 
 class TemperatureSchedule(NamedTuple):
@@ -45,7 +44,8 @@ class TemperatureSchedule(NamedTuple):
                 f"{option} must be START:END:EPOCHS, two temperatures and a whole number, as 1:5:10; got {text!r}"
             ) from None
         for name, value in (("START", start), ("END", end)):
-            if not LOWEST <= value < math.inf:  # also refuses nan
+            # Below 1 the largest pair gets even more than its share of the data. This also refuses nan.
+            if not 1.0 <= value < math.inf:
                 raise ValueError(
                     f"{option} {text}: {name} must be a temperature of at least 1 (1 = sizes as they are, larger = more equal "
                     f"shares); got {value:g}"
@@ -62,26 +62,12 @@ class TemperatureSchedule(NamedTuple):
         return self.start + (self.end - self.start) * min((epoch - 1) / self.epochs, 1.0)
 
 
-def sampling_shares(sizes: Sequence[int], temperature: float) -> np.ndarray:
-    """Share of every pair in an epoch, p ∝ n^(1/T).
-
-    Args:
-        sizes: sentences of each pair, at least one each.
-        temperature: T, at least 1.
-
-    Returns:
-        (pairs,) float64, sums to 1.
-    """
-    weights = np.asarray(temperature_sampling(list(sizes), temperature), dtype=np.float64)
-    return weights / weights.sum()
-
-
 class TemperatureDataset(SampledMultiDataset):
     """fairseq's sampled pairs, drawn anew for every epoch at the temperature of that epoch.
 
-    fairseq's own class keeps the ratios it was made with; and with ``--virtual-epoch-size`` it draws once for several epochs, from
-    a seed that depends on the epoch in which the process started. Here everything is a function of (seed, epoch). And a direction
-    that is drawn more often than it has sentences gives every sentence before any of them again.
+    fairseq's class keeps the ratios it was made with; with ``--virtual-epoch-size`` it draws once for several epochs, from a seed
+    that depends on the epoch in which the process started. Here everything is a function of (seed, epoch). A direction that is
+    drawn more often than it has sentences gives every sentence before any of them again.
 
     Args:
         datasets: key -> pairs of one direction.
@@ -112,7 +98,7 @@ class TemperatureDataset(SampledMultiDataset):
         """Draw the sentences of an epoch, unless they are those at hand."""
         if epoch != self._cur_epoch:
             temperature = self.schedule.at(epoch)
-            self.setup_sampling(sampling_shares(self.pair_sizes, temperature), self.wanted_size)
+            self.setup_sampling(sampling_probabilities(self.pair_sizes, temperature), self.wanted_size)
             shares = ", ".join(f"{key} {share:.4f}" for key, share in zip(self.keys, self.sample_ratios))
             logger.info(
                 f"[{self.split}] epoch {epoch}: sampling temperature {temperature:.4g}, {len(self)} sentences, "

@@ -81,7 +81,7 @@ class SentencePairs(TextStream):
     """Translation pairs ``x </s> y </s>``, or ``y </s> x </s>`` with probability 1/2.
 
     Args:
-        sides: two indexable sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
+        sides: two sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
         sizes: (N,) tokens of each, ``</s>`` counted.
         ratio: see :class:`TextStream`.
 
@@ -89,8 +89,6 @@ class SentencePairs(TextStream):
     """
 
     def __init__(self, sides: Sequence[Any], sizes: Sequence[Any], ratio: float):
-        if len({len(side) for side in sides}) != 1:
-            raise ValueError(f"the sides of a pair need equal lengths; got {[len(side) for side in sides]}")
         self.sides = list(sides)
         tokens = np.sum([np.asarray(size, dtype=np.int64) - 1 for size in sizes], axis=0)
         super().__init__(ratio, tokens, np.ones_like(tokens))

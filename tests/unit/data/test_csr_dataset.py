@@ -1,7 +1,5 @@
 """CodeSwitchingDataset: what items hold, noise from (seed, epoch, index) alone, the law over a corpus, batches."""
 
-from typing import Any, Dict, List, Tuple
-
 import numpy as np
 import pytest
 import torch
@@ -16,7 +14,7 @@ SYMBOLS = dictionary()
 PAD, EOS = SYMBOLS.pad(), SYMBOLS.eos()
 
 
-def items(data: CodeSwitchingDataset) -> List[Tuple[Any, ...]]:
+def items(data):
     """Every item."""
     return [plain(data[index]) for index in range(len(data))]
 
@@ -24,7 +22,7 @@ def items(data: CodeSwitchingDataset) -> List[Tuple[Any, ...]]:
 # ---- What items hold. ----
 
 
-def test_the_target_is_the_sentence_with_its_own_language() -> None:
+def test_the_target_is_the_sentence_with_its_own_language():
     rows = {"en": sentences(SYMBOLS, "en", 5, 1), "de": sentences(SYMBOLS, "de", 3, 2)}
     data = csr.build(rows, SYMBOLS)[0]
     order = [("en", 0), ("de", 0), ("en", 1), ("de", 1), ("en", 2), ("de", 2), ("en", 3), ("en", 4)]
@@ -38,7 +36,7 @@ def test_the_target_is_the_sentence_with_its_own_language() -> None:
         assert all(item[side].dtype == torch.int64 for side in ("source", "target", "prev_output_tokens"))
 
 
-def test_a_beginning_is_put_in_front() -> None:
+def test_a_beginning_is_put_in_front():
     rows = {"en": sentences(SYMBOLS, "en", 20, 1), "de": sentences(SYMBOLS, "de", 20, 2)}
     with_begin, without = csr.build(rows, SYMBOLS, begin=0)[0], csr.build(rows, SYMBOLS)[0]
     for index in range(40):
@@ -49,7 +47,7 @@ def test_a_beginning_is_put_in_front() -> None:
     assert (with_begin.sizes == without.sizes + 1).all()
 
 
-def test_every_replacement_is_an_entry_and_nothing_else_changes() -> None:
+def test_every_replacement_is_an_entry_and_nothing_else_changes():
     data = csr.corpus(80, words=25)
     entries = {**lexicon("en", "de", 25), **lexicon("de", "en", 25)}
     used = set()
@@ -70,7 +68,7 @@ def test_every_replacement_is_an_entry_and_nothing_else_changes() -> None:
     assert len(used) > 0.8 * 2 * 25 * 3, "candidates of every rank"
 
 
-def test_pieces_can_be_the_units() -> None:
+def test_pieces_can_be_the_units():
     data = csr.corpus(40, by_piece=True)
     entries = {**piece_lexicon("en", "de"), **piece_lexicon("de", "en")}
     total = 0
@@ -85,7 +83,7 @@ def test_pieces_can_be_the_units() -> None:
     assert total > 300
 
 
-def test_candidates_are_drawn_equally_often() -> None:
+def test_candidates_are_drawn_equally_often():
     rows = {"en": [[*row[:-1] * 40, EOS] for row in sentences(SYMBOLS, "en", 40, 1)], "de": [[EOS]]}
     data = csr.build(rows, SYMBOLS, ratio=1.0)[0]
     ranks = np.zeros(3, dtype=int)
@@ -100,14 +98,14 @@ def test_candidates_are_drawn_equally_often() -> None:
 # ---- The law. ----
 
 
-def test_the_share_is_35_percent_of_the_words_of_a_corpus() -> None:
+def test_the_share_is_35_percent_of_the_words_of_a_corpus():
     data = csr.corpus(1500)
     found = {name: sum(item[name] for item in data.__getitems__(range(len(data)))) for name in COUNTS}
     assert found["words"] == found["covered"] > 30000
     assert abs(found["switched"] / found["words"] - 0.35) < 0.002
 
 
-def test_fewer_entries_give_as_many_as_there_are() -> None:
+def test_fewer_entries_give_as_many_as_there_are():
     data = csr.corpus(200, words=6)
     for item in data.__getitems__(range(len(data))):
         whole, part = divmod(round(0.35 * item["words"], 9), 1)
@@ -123,7 +121,7 @@ def test_fewer_entries_give_as_many_as_there_are() -> None:
 # ---- The same item always. ----
 
 
-def test_an_item_depends_on_seed_epoch_and_index_only() -> None:
+def test_an_item_depends_on_seed_epoch_and_index_only():
     data, again = csr.corpus(), csr.corpus()
     forward = items(data)
     np.random.seed(99)
@@ -141,9 +139,9 @@ def test_an_item_depends_on_seed_epoch_and_index_only() -> None:
     assert items(data) == forward
 
 
-def test_workers_and_resumed_processes_draw_the_same_noise() -> None:
+def test_workers_and_resumed_processes_draw_the_same_noise():
     """Through fairseq's iterator: 0, 1 and 4 workers, other batches, and a process that begins inside epoch 3."""
-    found: Dict[Any, Dict[int, Any]] = {}
+    found = {}
     for workers, size in ((0, 7), (1, 7), (4, 7), (0, 3)):
         data = csr.corpus(30)
         data.set_epoch(3)
@@ -159,8 +157,8 @@ def test_workers_and_resumed_processes_draw_the_same_noise() -> None:
     assert {item[0]: item for item in items(data)} == found[0, 7]
 
 
-def test_torchs_loader_asks_for_whole_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: List[int] = []
+def test_torchs_loader_asks_for_whole_batches(monkeypatch):
+    asked = []
     stock = CodeSwitchingDataset.__getitems__
     monkeypatch.setattr(
         CodeSwitchingDataset, "__getitems__", lambda self, rows: asked.append(len(rows)) or stock(self, rows)
@@ -176,7 +174,7 @@ def test_torchs_loader_asks_for_whole_batches(monkeypatch: pytest.MonkeyPatch) -
 # ---- Batches. ----
 
 
-def test_a_batch_is_stocks_with_counts() -> None:
+def test_a_batch_is_stocks_with_counts():
     data = csr.corpus(8)
     batch = data.collater(data.__getitems__([0, 1, 2]))
     rows = {item["id"]: item for item in map(data.__getitem__, range(3))}
@@ -197,7 +195,7 @@ def test_a_batch_is_stocks_with_counts() -> None:
     assert (batch["target"][:, 0] == PAD).any() and (batch["target"][:, -1] != PAD).all()
 
 
-def test_lengths_hold_whatever_is_drawn() -> None:
+def test_lengths_hold_whatever_is_drawn():
     data = csr.corpus(60, words=30)
     longest = np.zeros(len(data), dtype=int)
     for epoch in range(1, 60):
@@ -210,7 +208,7 @@ def test_lengths_hold_whatever_is_drawn() -> None:
     assert data.num_tokens(3) == data.sizes[3] and data.size(3) == (data.sizes[3], data.lengths[3])
 
 
-def test_positions_are_limited_by_what_a_sentence_can_become() -> None:
+def test_positions_are_limited_by_what_a_sentence_can_become():
     data = csr.corpus(60)
     kept, ignored = data.filter_indices_by_size(np.arange(len(data)), (25, 1000))
     assert kept.tolist() == np.flatnonzero(data.sizes <= 25).tolist() and len(ignored) + len(kept) == len(data)
@@ -218,7 +216,7 @@ def test_positions_are_limited_by_what_a_sentence_can_become() -> None:
     assert kept.tolist() == np.flatnonzero(data.lengths <= 25).tolist()
 
 
-def test_epochs_have_other_orders_and_as_many_batches() -> None:
+def test_epochs_have_other_orders_and_as_many_batches():
     data = csr.corpus(100)
     orders, counts = [], []
     for epoch in range(1, 8):
@@ -233,7 +231,7 @@ def test_epochs_have_other_orders_and_as_many_batches() -> None:
     assert not data.can_reuse_epoch_itr_across_epochs
 
 
-def test_an_epoch_can_be_cut_at_random() -> None:
+def test_an_epoch_can_be_cut_at_random():
     data = csr.corpus(100)
     every = [batch.tolist() for batch in data.batch_by_size(data.ordered_indices(), max_sentences=5)]
     data.most_batches = 15

@@ -1,7 +1,5 @@
 """MixedBatchesDataset: the share of batches, one origin a batch, determinism, the translation set as without mixing."""
 
-from typing import Any, Dict, List
-
 import numpy as np
 import pytest
 from fairseq.data import LanguagePairDataset, data_utils
@@ -15,7 +13,7 @@ PAIRS = 60
 LIMITS = (20, 21)
 
 
-def translation() -> LanguagePairDataset:
+def translation():
     """60 pairs, as fairseq's translation task holds them."""
     left, right = corruption.pair_rows(PAIRS)
     symbols = corruption.dictionary()
@@ -23,14 +21,14 @@ def translation() -> LanguagePairDataset:
     return LanguagePairDataset(*sides[0], *sides[1])
 
 
-def mixed(share: float = 0.5, texts: int = 40, limits: Any = LIMITS, seed: int = 7) -> MixedBatchesDataset:
+def mixed(share=0.5, texts=40, limits=LIMITS, seed=7):
     """Pairs and blocks of up to 20 tokens."""
     rows = data_bins.sentences(texts, 3, 2, 9)
     corrupted = corruption.dataset([corruption.blocks(rows)], np.array([1.0]), target_sentinels=False)
     return MixedBatchesDataset(translation(), corrupted, share, limits, seed)
 
 
-def batches(data: Any, epoch: int = 1, max_sentences: int = 4, max_positions: Any = None) -> List[List[int]]:
+def batches(data, epoch=1, max_sentences=4, max_positions=None):
     """As the trainer makes them."""
     data.set_epoch(epoch)
     with data_utils.numpy_seed(1 + epoch):
@@ -40,7 +38,7 @@ def batches(data: Any, epoch: int = 1, max_sentences: int = 4, max_positions: An
     return [list(map(int, batch)) for batch in data.batch_by_size(indices, max_sentences=max_sentences)]
 
 
-def test_an_epoch_reaches_both_sets() -> None:
+def test_an_epoch_reaches_both_sets():
     """Translation sets that draw anew in each epoch are among them."""
     data, seen = mixed(), []
     data.translation.set_epoch = seen.append
@@ -49,7 +47,7 @@ def test_an_epoch_reaches_both_sets() -> None:
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 15), (0.25, 5), (0.75, 45), (0.9, 135), (0.0, 0), (0.01, 0)])
-def test_the_share_is_one_of_batches_and_every_batch_has_one_origin(share: float, expected: int) -> None:
+def test_the_share_is_one_of_batches_and_every_batch_has_one_origin(share, expected):
     data = mixed(share)
     found = batches(data)
     assert {len({index < PAIRS for index in batch}) for batch in found} == {1}
@@ -60,7 +58,7 @@ def test_the_share_is_one_of_batches_and_every_batch_has_one_origin(share: float
     assert len(set(drawn)) == len(drawn), "noise of its own for whatever is repeated"
 
 
-def test_texts_are_not_repeated_before_all_were_drawn() -> None:
+def test_texts_are_not_repeated_before_all_were_drawn():
     data = mixed(0.75)
     texts = [index - PAIRS for batch in batches(data) if batch[0] >= PAIRS for index in batch]
     count = len(data.corrupted)
@@ -70,13 +68,13 @@ def test_texts_are_not_repeated_before_all_were_drawn() -> None:
     assert set(times) <= {int(rounds), int(rounds) + 1}
 
 
-def test_pairs_are_batched_as_without_mixing() -> None:
+def test_pairs_are_batched_as_without_mixing():
     alone = batches(translation())
     found = [batch for batch in batches(mixed()) if batch[0] < PAIRS]
     assert found == alone
 
 
-def test_items_and_collaters_are_those_of_the_origin() -> None:
+def test_items_and_collaters_are_those_of_the_origin():
     data = mixed()
     stock = translation()
     pair = data.collater([data[3], data[5]])
@@ -97,8 +95,8 @@ def test_items_and_collaters_are_those_of_the_origin() -> None:
         data.collater([data[PAIRS], data[0]])
 
 
-def test_the_choice_depends_on_seed_and_epoch_only() -> None:
-    def chosen(**options: Any) -> List[List[int]]:
+def test_the_choice_depends_on_seed_and_epoch_only():
+    def chosen(**options):
         epoch = options.pop("epoch", 1)
         return [batch for batch in batches(mixed(0.25, **options), epoch) if batch[0] >= PAIRS]
 
@@ -116,9 +114,9 @@ def test_the_choice_depends_on_seed_and_epoch_only() -> None:
     assert [batch for batch in batches(data, 1) if batch[0] >= PAIRS] == chosen()
 
 
-def test_epochs_reach_both_sets() -> None:
+def test_epochs_reach_both_sets():
     data = mixed()
-    before: Dict[int, Any] = {index: plain(data[PAIRS + index]) for index in range(5)}
+    before = {index: plain(data[PAIRS + index]) for index in range(5)}
     data.set_epoch(2)
     assert sum(plain(data[PAIRS + index]) != before[index] for index in range(5)) >= 3
     assert not data.can_reuse_epoch_itr_across_epochs
@@ -126,7 +124,7 @@ def test_epochs_reach_both_sets() -> None:
     assert {index: plain(data[PAIRS + index]) for index in range(5)} == before
 
 
-def test_each_set_has_its_limits() -> None:
+def test_each_set_has_its_limits():
     data = mixed(limits=(15, 21))
     everything = np.arange(len(data))
     kept, ignored = data.filter_indices_by_size(everything, (10, 1000))
@@ -144,7 +142,7 @@ def test_each_set_has_its_limits() -> None:
         assert data.num_tokens(index) == own.num_tokens(index if index < PAIRS else index - PAIRS)
 
 
-def test_texts_that_are_all_too_long_are_named() -> None:
+def test_texts_that_are_all_too_long_are_named():
     with pytest.raises(ValueError, match=r"--mix-monolingual: no text fits into 3 tokens"):
         batches(mixed(limits=(3, 4)), max_positions=(1024, 1024))
     assert len(batches(mixed(share=0.0, limits=(3, 4)), max_positions=(1024, 1024))) == 15

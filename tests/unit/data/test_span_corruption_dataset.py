@@ -1,13 +1,12 @@
 """SpanCorruptionDataset: noise from (seed, stream, epoch, index) alone, what items hold, lengths, sampling, batches."""
 
-from typing import Any, Dict, List, Tuple
+from typing import List, Tuple
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from fairseq_plugins.data.span_corruption_dataset import SpanCorruptionDataset
 from tests import corruption_builders as corruption
 from tests import data_bins
 from tests.corruption_builders import EOS, FIRST_SENTINEL, PAD, plain
@@ -15,7 +14,7 @@ from tests.corruption_builders import EOS, FIRST_SENTINEL, PAD, plain
 Plain = List[Tuple[List[int], List[int]]]
 
 
-def mixed(probabilities: Any = None, **changes: Any) -> SpanCorruptionDataset:
+def mixed(probabilities=None, **changes):
     """30 pairs, and 10 blocks or so of sentences."""
     rows = data_bins.sentences(40, 3, 2, 9)
     return corruption.dataset(
@@ -23,7 +22,7 @@ def mixed(probabilities: Any = None, **changes: Any) -> SpanCorruptionDataset:
     )
 
 
-def items(data: SpanCorruptionDataset) -> Plain:
+def items(data):
     """Source and target of every item."""
     return [plain(data[index]) for index in range(len(data))]
 
@@ -31,7 +30,7 @@ def items(data: SpanCorruptionDataset) -> Plain:
 # ---- The same item always. ----
 
 
-def test_an_item_depends_on_seed_epoch_and_index_only() -> None:
+def test_an_item_depends_on_seed_epoch_and_index_only():
     data, again = mixed(), mixed()
     forward = items(data)
     np.random.seed(99)
@@ -40,11 +39,11 @@ def test_an_item_depends_on_seed_epoch_and_index_only() -> None:
     assert plain(data[3]) == forward[3], "drawn twice"
 
 
-def test_workers_draw_the_same_noise() -> None:
+def test_workers_draw_the_same_noise():
     """0 workers, 2 workers and another order of the batches: the same items, in other processes."""
     data = mixed(np.array([0.4, 0.6]))
     data.set_epoch(3)
-    found: Dict[int, Dict[int, Any]] = {}
+    found = {}
     for workers, shuffle in ((0, False), (2, True)):
         loader = DataLoader(data, batch_size=5, shuffle=shuffle, num_workers=workers, collate_fn=list)
         found[workers] = {item["id"]: plain(item) for batch in loader for item in batch}
@@ -52,7 +51,7 @@ def test_workers_draw_the_same_noise() -> None:
     assert found[0] == found[2]
 
 
-def test_a_new_process_that_starts_in_a_later_epoch_draws_what_the_first_one_does() -> None:
+def test_a_new_process_that_starts_in_a_later_epoch_draws_what_the_first_one_does():
     first, resumed = mixed(np.array([0.4, 0.6])), mixed(np.array([0.4, 0.6]))
     for epoch in (1, 2, 3):
         first.set_epoch(epoch)
@@ -61,18 +60,14 @@ def test_a_new_process_that_starts_in_a_later_epoch_draws_what_the_first_one_doe
     assert first.ordered_indices().tolist() == resumed.ordered_indices().tolist()
 
 
-def test_epoch_seed_and_stream_change_the_noise() -> None:
+def test_epoch_seed_and_stream_change_the_noise():
     data = mixed()
     base = items(data)
     data.set_epoch(2)
     rows = corruption.pair_rows(30)
     streams = [corruption.pairs(*rows), corruption.pairs(*rows)]
     twice = items(corruption.dataset(streams))
-    changed = {
-        "epoch": (base, items(data)),
-        "seed": (base, items(mixed(seed=8))),
-        "stream": (twice[:30], twice[30:]),
-    }
+    changed = {"epoch": (base, items(data)), "seed": (base, items(mixed(seed=8))), "stream": (twice[:30], twice[30:])}
     for name, (before, after) in changed.items():
         assert sum(a != b for a, b in zip(before, after)) > len(before) // 2, name
     data.set_epoch(1)
@@ -83,7 +78,7 @@ def test_epoch_seed_and_stream_change_the_noise() -> None:
 
 
 @pytest.mark.parametrize("mode", ["none", "complete", "eos"])
-def test_source_and_target_make_up_the_text(mode: str) -> None:
+def test_source_and_target_make_up_the_text(mode):
     stream = corruption.blocks(data_bins.sentences(60, 5, 1, 9), block=30, mode=mode, ratio=0.4)
     data = corruption.dataset([stream])
     for epoch in (1, 2, 3):
@@ -99,7 +94,7 @@ def test_source_and_target_make_up_the_text(mode: str) -> None:
             assert sum(token == EOS for token in source) == sum(token == EOS for token in text)
 
 
-def test_pairs_keep_the_separator_and_no_span_crosses_it() -> None:
+def test_pairs_keep_the_separator_and_no_span_crosses_it():
     left, right = corruption.pair_rows(80, 3, 12)
     data = corruption.dataset([corruption.pairs(left, right)])
     cut = 0
@@ -116,7 +111,7 @@ def test_pairs_keep_the_separator_and_no_span_crosses_it() -> None:
     assert cut > 5, "a span that meets the separator goes on behind it"
 
 
-def test_a_text_of_two_tokens_by_hand() -> None:
+def test_a_text_of_two_tokens_by_hand():
     data = corruption.dataset([corruption.blocks([[8, 9]])])
     kinds = set()
     for epoch in range(1, 30):
@@ -127,14 +122,14 @@ def test_a_text_of_two_tokens_by_hand() -> None:
     assert kinds == {((zero, 9, EOS), (zero, 8, EOS)), ((8, zero, EOS), (zero, 9, EOS))}
 
 
-def test_targets_without_sentinels() -> None:
+def test_targets_without_sentinels():
     whole, bare = mixed(), mixed(target_sentinels=False)
     for (source, target), (same, without) in zip(items(whole), items(bare)):
         assert source == same
         assert without == [token for token in target if token < FIRST_SENTINEL]
 
 
-def test_shares_and_mean_span() -> None:
+def test_shares_and_mean_span():
     """Blocks of 199 tokens and a </s>: 30 of them are noise, in 10 spans; pairs of 50 + 50: 50 in 17, or 18 where one is cut."""
     text = corruption.blocks(data_bins.sentences(40, 3, 199, 199), block=200)
     both = corruption.pairs(*corruption.pair_rows(40, 50, 50))
@@ -149,21 +144,21 @@ def test_shares_and_mean_span() -> None:
 # ---- Which texts. ----
 
 
-def test_without_probabilities_every_text_once_in_order() -> None:
+def test_without_probabilities_every_text_once_in_order():
     data = mixed()
     assert len(data) == 30 + len(data.streams[1])
-    assert [data.stream_of(index) for index in range(len(data))] == [0] * 30 + [1] * len(data.streams[1])
+    assert [data.place_of(index)[0] for index in range(len(data))] == [0] * 30 + [1] * len(data.streams[1])
     assert data.can_reuse_epoch_itr_across_epochs
 
 
-def test_sampling_is_new_in_every_epoch_and_has_the_shares() -> None:
+def test_sampling_is_new_in_every_epoch_and_has_the_shares():
     data = mixed(np.array([0.25, 0.75]))
     total = len(data)
     drawn = []
     for epoch in (1, 2, 1):
         data.set_epoch(epoch)
         assert len(data) == total
-        streams = np.array([data.stream_of(index) for index in range(total)])
+        streams = np.array([data.place_of(index)[0] for index in range(total)])
         assert abs((streams == 0).sum() - 0.25 * total) < 1
         # Sorted, because the order of the sides of a pair is part of the noise.
         drawn.append(sorted(sorted(corruption.restored(*plain(data[index]))) for index in range(total)))
@@ -171,7 +166,7 @@ def test_sampling_is_new_in_every_epoch_and_has_the_shares() -> None:
     assert not data.can_reuse_epoch_itr_across_epochs
 
 
-def test_a_text_that_is_drawn_again_has_other_noise() -> None:
+def test_a_text_that_is_drawn_again_has_other_noise():
     data = corruption.dataset(
         [corruption.blocks([[*range(4, 20)]]), corruption.blocks([[5, 6]] * 40, 3)], np.array([1.0, 0.0])
     )
@@ -181,7 +176,7 @@ def test_a_text_that_is_drawn_again_has_other_noise() -> None:
     assert len({tuple(source) for source, _ in found}) > 10
 
 
-def test_repeated_items_are_the_same_texts_with_other_noise() -> None:
+def test_repeated_items_are_the_same_texts_with_other_noise():
     data = mixed()
     total = len(data)
     rounds = [[plain(data.repeated(index, times)) for index in range(total)] for times in range(3)]
@@ -201,7 +196,7 @@ def test_repeated_items_are_the_same_texts_with_other_noise() -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"mean_span": 1.0}, {"target_sentinels": False}])
 @pytest.mark.parametrize("ratio", [0.15, 0.5, 0.9])
-def test_lengths_are_bounds_and_are_reached(ratio: float, changes: Dict[str, Any]) -> None:
+def test_lengths_are_bounds_and_are_reached(ratio, changes):
     rows = data_bins.sentences(60, 5, 1, 9)
     streams = [corruption.blocks(rows, 30, "none", ratio), corruption.pairs(*corruption.pair_rows(40), ratio=ratio)]
     data = corruption.dataset(streams, **changes)
@@ -220,14 +215,14 @@ def test_lengths_are_bounds_and_are_reached(ratio: float, changes: Dict[str, Any
     assert data.num_tokens_vec(np.arange(len(data))).tolist() == [data.num_tokens(i) for i in range(len(data))]
 
 
-def test_texts_of_one_sentence_have_exact_lengths() -> None:
+def test_texts_of_one_sentence_have_exact_lengths():
     data = corruption.dataset([corruption.blocks(data_bins.sentences(60, 5, 2, 19), 20, "eos", 0.4)])
     for index, (source, target) in enumerate(items(data)):
         assert max(len(source), len(target)) == data.num_tokens(index)
         assert len(target) == data.size(index)[1]
 
 
-def test_order_is_by_length_and_shuffled_within() -> None:
+def test_order_is_by_length_and_shuffled_within():
     data = mixed(np.array([0.5, 0.5]))
     orders = []
     for epoch in (1, 2, 1):
@@ -243,7 +238,7 @@ def test_order_is_by_length_and_shuffled_within() -> None:
     assert first != single.ordered_indices().tolist()
 
 
-def test_what_is_too_long_is_left_out() -> None:
+def test_what_is_too_long_is_left_out():
     data = mixed()
     everything = np.arange(len(data))
     for limits in (12, (12, 13), (1000, 8), (1000, 1000)):
@@ -254,7 +249,7 @@ def test_what_is_too_long_is_left_out() -> None:
         assert sorted([*kept, *ignored]) == everything.tolist()
 
 
-def test_batches_are_those_of_a_translation_task() -> None:
+def test_batches_are_those_of_a_translation_task():
     data = mixed()
     batch = data.collater([data[index] for index in (4, 0, 33)])
     lengths = batch["net_input"]["src_lengths"].tolist()

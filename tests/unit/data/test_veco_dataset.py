@@ -1,14 +1,12 @@
 """VECODataset: batches by hand, masking, noise from (seed, stream, epoch, index) alone, sampling, batches by turns."""
 
-from typing import Any, Dict, List
-
 import numpy as np
 import pytest
 import torch
 from fairseq.data import data_utils
 from torch.utils.data import DataLoader
 
-from fairseq_plugins.data.veco_dataset import Masking, VECODataset
+from fairseq_plugins.data.veco_dataset import VECODataset
 from tests import builders
 from tests import veco_data_builders as veco
 from tests.veco_data_builders import BOS, EOS, MASK, PAD, plain, whole
@@ -19,12 +17,12 @@ A, B, C, D, E = range(builders.FIRST_PIECE, builders.FIRST_PIECE + 5)
 # ---- Batches by hand. ----
 
 
-def restored(tokens: torch.Tensor, target: torch.Tensor) -> List[List[int]]:
+def restored(tokens, target):
     """A batch before masking."""
     return torch.where(target.eq(PAD), tokens, target).tolist()
 
 
-def test_a_parallel_batch_by_hand() -> None:
+def test_a_parallel_batch_by_hand():
     data = veco.dataset([veco.pairs([[A, B], [C]], [[D], [E, E, E]])], mask_prob=1.0)
     batch = data.collater([data[0], data[1]])
     inputs = batch["net_input"]
@@ -47,15 +45,12 @@ def test_a_parallel_batch_by_hand() -> None:
         [BOS, A, B, EOS, EOS, D, EOS, PAD],
         [BOS, C, EOS, EOS, E, E, E, EOS],
     ]
-    assert batch["joint_target"].tolist() == [
-        [PAD, A, B, PAD, PAD, D, PAD, PAD],
-        [PAD, C, PAD, PAD, E, E, E, PAD],
-    ]
+    assert batch["joint_target"].tolist() == [[PAD, A, B, PAD, PAD, D, PAD, PAD], [PAD, C, PAD, PAD, E, E, E, PAD]]
     assert inputs["masked"].tolist() == batch["target"].ne(PAD).tolist()
     assert inputs["joint_masked"].tolist() == batch["joint_target"].ne(PAD).tolist()
 
 
-def test_a_monolingual_batch_has_no_joint_rows() -> None:
+def test_a_monolingual_batch_has_no_joint_rows():
     data = veco.dataset([veco.segments([[A, B], [C], [D], [E, E, E], []], 6)], mask_prob=1.0)
     batch = data.collater([data[0]])
     inputs = batch["net_input"]
@@ -65,7 +60,7 @@ def test_a_monolingual_batch_has_no_joint_rows() -> None:
     assert (batch["nsentences"], batch["ntokens"]) == (1, 9)
 
 
-def test_types_and_agreement_of_rows_and_joint_rows() -> None:
+def test_types_and_agreement_of_rows_and_joint_rows():
     """The joint rows hold the same tokens, masked in the same places."""
     data = veco.dataset(veco.streams(), mask_prob=0.4)
     samples = [data[index] for index in range(data.first_pair, data.first_pair + 9)]
@@ -93,12 +88,12 @@ def test_types_and_agreement_of_rows_and_joint_rows() -> None:
 # ---- Masking. ----
 
 
-def test_targets_are_the_original_tokens_and_special_symbols_stay() -> None:
+def test_targets_are_the_original_tokens_and_special_symbols_stay():
     data = veco.dataset(veco.streams(), mask_prob=0.5)
     for epoch in (1, 2):
         data.set_epoch(epoch)
         for index in range(len(data)):
-            stream = data.streams[data.stream_of(index)]
+            stream = data.streams[data.place_of(index)[0]]
             text = index - (data.first_pair if stream.parallel else 0)
             assert whole(data[index]) == veco.rows_of(stream, text)
             (first, second), tokens, target = plain(data[index])
@@ -112,7 +107,7 @@ def test_targets_are_the_original_tokens_and_special_symbols_stay() -> None:
                 assert any(old != PAD for old in part), "something is predicted in every segment"
 
 
-def test_shares() -> None:
+def test_shares():
     left, right = ([[A] * 40] * 150 for _ in range(2))
     data = veco.dataset([veco.pairs(left, right)])
     items = [plain(item) for item in data]
@@ -125,7 +120,7 @@ def test_shares() -> None:
 # ---- The same item always. ----
 
 
-def test_an_item_depends_on_seed_epoch_and_index_only() -> None:
+def test_an_item_depends_on_seed_epoch_and_index_only():
     data, again = veco.dataset(veco.streams()), veco.dataset(veco.streams())
     forward = [plain(item) for item in data]
     np.random.seed(99)
@@ -134,10 +129,10 @@ def test_an_item_depends_on_seed_epoch_and_index_only() -> None:
     assert plain(data[3]) == forward[3], "drawn twice"
 
 
-def test_workers_draw_the_same_noise() -> None:
+def test_workers_draw_the_same_noise():
     data = veco.dataset(veco.streams(), [1.0, 1.0])
     data.set_epoch(3)
-    found: Dict[int, Dict[int, Any]] = {}
+    found = {}
     for workers, shuffle in ((0, False), (2, True)):
         loader = DataLoader(data, batch_size=5, shuffle=shuffle, num_workers=workers, collate_fn=list)
         found[workers] = {item["id"]: plain(item) for batch in loader for item in batch}
@@ -145,7 +140,7 @@ def test_workers_draw_the_same_noise() -> None:
     assert found[0] == found[2]
 
 
-def test_a_new_process_that_starts_in_a_later_epoch_draws_what_the_first_one_does() -> None:
+def test_a_new_process_that_starts_in_a_later_epoch_draws_what_the_first_one_does():
     first, resumed = (veco.dataset(uneven(), [0.3, 0.7, 0.5, 0.5]) for _ in range(2))
     for epoch in (1, 2, 3):
         first.set_epoch(epoch)
@@ -154,7 +149,7 @@ def test_a_new_process_that_starts_in_a_later_epoch_draws_what_the_first_one_doe
     assert first.ordered_indices().tolist() == resumed.ordered_indices().tolist()
 
 
-def test_epoch_seed_stream_and_repetition_change_the_noise() -> None:
+def test_epoch_seed_stream_and_repetition_change_the_noise():
     data = veco.dataset(veco.streams())
     base = [plain(item) for item in data]
     data.set_epoch(2)
@@ -186,30 +181,30 @@ def test_epoch_seed_stream_and_repetition_change_the_noise() -> None:
 # ---- Which texts. ----
 
 
-def uneven() -> List[Any]:
+def uneven():
     """A small and a large language, a small and a large pair."""
     languages = [veco.segments(veco.documents([4] * count, seed)) for count, seed in ((5, 1), (20, 2))]
     pairs = [veco.pairs([[A, B]] * count, [[C]] * count) for count in (10, 30)]
     return [*languages, *pairs]
 
 
-def test_without_probabilities_every_text_once_in_order() -> None:
+def test_without_probabilities_every_text_once_in_order():
     data = veco.dataset(uneven())
     counts = [len(stream) for stream in data.streams]
-    assert [data.stream_of(index) for index in range(len(data))] == [n for n in range(4) for _ in range(counts[n])]
+    assert [data.place_of(index)[0] for index in range(len(data))] == [n for n in range(4) for _ in range(counts[n])]
     assert data.first_pair == counts[0] + counts[1]
     assert data.can_reuse_epoch_itr_across_epochs
     assert len(list(data)) == len(data)
 
 
-def test_sampling_has_the_shares_within_each_kind_and_is_new_in_every_epoch() -> None:
+def test_sampling_has_the_shares_within_each_kind_and_is_new_in_every_epoch():
     data = veco.dataset(uneven(), [0.5, 0.5, 0.75, 0.25])
     counts = [len(stream) for stream in data.streams]
     texts = counts[0] + counts[1]
     found = []
     for epoch in (1, 2, 1):
         data.set_epoch(epoch)
-        streams = np.array([data.stream_of(index) for index in range(len(data))])
+        streams = np.array([data.place_of(index)[0] for index in range(len(data))])
         assert len(data) == sum(counts)
         assert data.first_pair == texts
         assert set(streams[:texts]) == {0, 1} and set(streams[texts:]) == {2, 3}
@@ -225,14 +220,14 @@ def test_sampling_has_the_shares_within_each_kind_and_is_new_in_every_epoch() ->
 # ---- Sizes, order, batches. ----
 
 
-def test_a_text_takes_twice_its_longer_row() -> None:
+def test_a_text_takes_twice_its_longer_row():
     data = veco.dataset([veco.pairs([[A, B], [C]], [[D], [E, E, E]])])
     assert data.sizes.tolist() == [8, 10]
     assert data.num_tokens_vec(np.array([1, 0])).tolist() == [10, 8]
     assert [data.num_tokens(index) for index in range(2)] == [8, 10]
 
 
-def test_order_is_by_size_and_shuffled_within() -> None:
+def test_order_is_by_size_and_shuffled_within():
     data = veco.dataset(veco.streams())
     orders = []
     for epoch in (1, 2, 1):
@@ -244,7 +239,7 @@ def test_order_is_by_size_and_shuffled_within() -> None:
     assert orders[0] == orders[2] != orders[1]
 
 
-def test_what_is_too_long_is_left_out() -> None:
+def test_what_is_too_long_is_left_out():
     data = veco.dataset(veco.streams())
     everything = np.arange(len(data))
     for limits in (14, (14, 1000), [None, 14], (14.0,)):
@@ -255,7 +250,7 @@ def test_what_is_too_long_is_left_out() -> None:
     assert data.filter_indices_by_size(everything, None)[0].tolist() == everything.tolist()
 
 
-def batches(data: VECODataset, epoch: int = 1, **limits: Any) -> List[List[int]]:
+def batches(data, epoch=1, **limits):
     """As the trainer makes them."""
     data.set_epoch(epoch)
     with data_utils.numpy_seed(1 + epoch):
@@ -263,7 +258,7 @@ def batches(data: VECODataset, epoch: int = 1, **limits: Any) -> List[List[int]]
     return [list(map(int, batch)) for batch in data.batch_by_size(order, **{"max_sentences": 4, **limits})]
 
 
-def test_sampled_kinds_take_turns_and_the_smaller_one_is_repeated() -> None:
+def test_sampled_kinds_take_turns_and_the_smaller_one_is_repeated():
     data = veco.dataset(veco.streams(20, 90), [1.0, 1.0])
     total, first = len(data), data.first_pair
     found = batches(data)
@@ -285,7 +280,7 @@ def test_sampled_kinds_take_turns_and_the_smaller_one_is_repeated() -> None:
         assert data.collater([data[index] for index in batch])["nsentences"] == len(batch)
 
 
-def test_max_tokens_counts_padding() -> None:
+def test_max_tokens_counts_padding():
     data = veco.dataset(veco.streams(), [1.0, 1.0])
     full = 0
     for batch in batches(data, max_sentences=None, max_tokens=60):
@@ -296,7 +291,7 @@ def test_max_tokens_counts_padding() -> None:
     assert full > 5
 
 
-def test_validation_has_monolingual_batches_first() -> None:
+def test_validation_has_monolingual_batches_first():
     data = veco.dataset(veco.streams())
     found = batches(data)
     assert data.kinds == 1
@@ -307,7 +302,7 @@ def test_validation_has_monolingual_batches_first() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_one_kind_alone(number: int) -> None:
+def test_one_kind_alone(number):
     stream = veco.streams()[number]
     for probabilities in (None, [1.0]):
         data = veco.dataset([stream], probabilities)
@@ -317,7 +312,7 @@ def test_one_kind_alone(number: int) -> None:
         assert veco.is_parallel(data.collater([data[0]])) == stream.parallel
 
 
-def test_a_kind_whose_texts_are_all_too_long_is_named() -> None:
+def test_a_kind_whose_texts_are_all_too_long_is_named():
     data = veco.dataset(veco.streams(), [1.0, 1.0])
     order = data.ordered_indices()
     for option, kept in (
@@ -328,16 +323,16 @@ def test_a_kind_whose_texts_are_all_too_long_is_named() -> None:
             data.batch_by_size(kept, max_sentences=4)
 
 
-def test_languages_stand_before_pairs() -> None:
+def test_languages_stand_before_pairs():
     with pytest.raises(AssertionError, match="languages first"):
         veco.dataset(veco.streams()[::-1])
 
 
-def test_symbols_behind_mask_never_replace_a_token() -> None:
+def test_symbols_behind_mask_never_replace_a_token():
     dictionary = builders.dictionary()
     for number in range(50):
         dictionary.add_symbol(f"[{number}]")
-    data = VECODataset(veco.streams(), dictionary, Masking(1.0, 7))
+    data = VECODataset(veco.streams(), dictionary, 1.0, 7)
     tokens = torch.from_numpy(np.concatenate([item["tokens"] for item in data]))
     assert int(tokens.max()) == MASK
     assert len(tokens[(tokens != MASK) & (tokens >= dictionary.nspecial)].unique()) > 5  # there are random pieces

@@ -1,8 +1,6 @@
 """Task span_corruption: which data it reads and how, sentinels, sampling, batches, every error before the first batch."""
 
 import logging
-from pathlib import Path
-from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ COUNT = 12
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """en-de and en-fr, and Italian text of its own."""
     path = tmp_path_factory.mktemp("data-bin")
     for split in ("train", "valid"):
@@ -30,20 +28,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def setup(folder: Path, **options: Any) -> SpanCorruptionTask:
+def setup(folder, **options):
     """As the trainer does."""
     defaults = {"data": str(folder), "pairs": "en-de,en-fr", "seed": 1, "train_subset": "train", "add_sentinels": 40}
     cfg = SpanCorruptionConfig(**{"tokens_per_sample": 40, **defaults, **options})
     return SpanCorruptionTask.setup_task(cfg)
 
 
-def load(task: SpanCorruptionTask, split: str = "train", **options: Any) -> Any:
+def load(task, split="train", **options):
     """The split's dataset."""
     task.load_dataset(split, **options)
     return task.dataset(split)
 
 
-def texts(data: Any) -> List[List[int]]:
+def texts(data):
     """What items were made of. The sentinels of the task's dictionary follow its pieces; there is no <mask>."""
     found = []
     for index in range(len(data)):
@@ -55,7 +53,7 @@ def texts(data: Any) -> List[List[int]]:
 # ---- Data. ----
 
 
-def test_pairs_and_languages_are_streams(folder: Path) -> None:
+def test_pairs_and_languages_are_streams(folder):
     data = load(setup(folder, monolingual="it,de", sample_break_mode="eos"))
     en, de = data_bins.sentences(COUNT, 1), data_bins.sentences(COUNT, 101)
     found = texts(data)
@@ -67,7 +65,7 @@ def test_pairs_and_languages_are_streams(folder: Path) -> None:
     assert found[3 * COUNT :] == [[*row, EOS] for row in de]
 
 
-def test_pairs_and_text_have_their_own_ratios(folder: Path) -> None:
+def test_pairs_and_text_have_their_own_ratios(folder):
     options = {"monolingual": "de", "sample_break_mode": "complete", "tokens_per_sample": 40}
     data = load(setup(folder, mask_prob=0.15, pair_mask_prob=0.5, **options))
     ratios = [stream.ratio for stream in data.streams]
@@ -76,7 +74,7 @@ def test_pairs_and_text_have_their_own_ratios(folder: Path) -> None:
     assert max(len(text) for text in texts(data)[2 * COUNT :]) > 30, "sentences are packed"
 
 
-def test_the_log_names_every_stream(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_every_stream(folder, caplog):
     caplog.set_level(logging.INFO)
     load(setup(folder, monolingual="it", sample_break_mode="eos", pair_share=0.5))
     lines = [record.getMessage() for record in caplog.records if "of an epoch" in record.getMessage()]
@@ -84,7 +82,7 @@ def test_the_log_names_every_stream(folder: Path, caplog: pytest.LogCaptureFixtu
     assert "12 inputs (0 more are too short)" in lines[2] and "0.5000 of the inputs" in lines[2]
 
 
-def test_options_reach_the_dataset(folder: Path) -> None:
+def test_options_reach_the_dataset(folder):
     data = load(setup(folder, mean_span=2.0, no_target_sentinels=True, seed=9))
     assert data.corruption.mean_span == 2.0
     assert data.corruption.seed == 9
@@ -92,7 +90,7 @@ def test_options_reach_the_dataset(folder: Path) -> None:
     assert list(data.corruption.sentinels) == list(range(builders.MASK, builders.MASK + 40))
 
 
-def test_a_hydra_configuration_is_read_as_well(folder: Path) -> None:
+def test_a_hydra_configuration_is_read_as_well(folder):
     given = {
         "data": str(folder),
         "pairs": "en-de",
@@ -108,7 +106,7 @@ def test_a_hydra_configuration_is_read_as_well(folder: Path) -> None:
 # ---- Sampling. ----
 
 
-def test_training_samples_and_everything_else_does_not(folder: Path) -> None:
+def test_training_samples_and_everything_else_does_not(folder):
     task = setup(folder, pair_share=0.75, monolingual="de", sample_break_mode="eos", sampling_temperature=2.0)
     data = load(task)
     assert data.probabilities == pytest.approx([0.375, 0.375, 0.25])
@@ -116,7 +114,7 @@ def test_training_samples_and_everything_else_does_not(folder: Path) -> None:
     assert load(task, "train", task_cfg=task.cfg).probabilities is None, "decoding the training set"
 
 
-def test_the_temperature_acts_on_inputs(folder: Path) -> None:
+def test_the_temperature_acts_on_inputs(folder):
     data = load(setup(folder, pairs="en-de", monolingual="de", sampling_temperature=2.0, tokens_per_sample=30))
     sizes = np.array([len(stream) for stream in data.streams])
     assert sizes[0] == COUNT and 1 < sizes[1] < COUNT
@@ -128,7 +126,7 @@ def test_the_temperature_acts_on_inputs(folder: Path) -> None:
 # ---- Batches and epochs. ----
 
 
-def batches(task: SpanCorruptionTask, epoch: int, max_positions: Any = None) -> List[Dict[str, Any]]:
+def batches(task, epoch, max_positions=None):
     """As the trainer draws them."""
     iterator = task.get_batch_iterator(
         task.dataset("train"),
@@ -141,13 +139,13 @@ def batches(task: SpanCorruptionTask, epoch: int, max_positions: Any = None) -> 
     return list(iterator.next_epoch_itr())
 
 
-def flat(found: List[Dict[str, Any]]) -> List[Any]:
+def flat(found):
     """Ids, sources and targets."""
     return [(b["id"].tolist(), b["net_input"]["src_tokens"].tolist(), b["target"].tolist()) for b in found]
 
 
-def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder: Path) -> None:
-    def task() -> SpanCorruptionTask:
+def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder):
+    def task():
         found = setup(folder, monolingual="de,it", sampling_temperature=3.0, pair_share=0.4)
         load(found)
         return found
@@ -158,7 +156,7 @@ def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder: Path) -> Non
     assert flat(batches(task(), 2)) == epochs[1]
 
 
-def test_batches_respect_max_tokens_and_leave_long_pairs_out(folder: Path) -> None:
+def test_batches_respect_max_tokens_and_leave_long_pairs_out(folder):
     task = setup(folder, tokens_per_sample=12)
     data = load(task)
     assert task.max_positions() == (12, 13)
@@ -171,7 +169,7 @@ def test_batches_respect_max_tokens_and_leave_long_pairs_out(folder: Path) -> No
     assert 0 < len(seen) < len(data)
 
 
-def test_inference_reads_sentinels(folder: Path) -> None:
+def test_inference_reads_sentinels(folder):
     task = setup(folder)
     zero = task.source_dictionary.index("<extra_id_0>")
     data = task.build_dataset_for_inference([torch.tensor([5, zero, 6, EOS])], [4])
@@ -182,7 +180,7 @@ def test_inference_reads_sentinels(folder: Path) -> None:
     assert padded.tolist() == [[5, 6, EOS], [7, EOS, builders.PAD]]
 
 
-def test_one_dictionary_with_sentinels_at_its_end(folder: Path) -> None:
+def test_one_dictionary_with_sentinels_at_its_end(folder):
     task = setup(folder)
     assert task.source_dictionary is task.target_dictionary
     assert task.source_dictionary.symbols[builders.MASK :] == [f"<extra_id_{number}>" for number in range(40)]
@@ -190,7 +188,7 @@ def test_one_dictionary_with_sentinels_at_its_end(folder: Path) -> None:
     assert other.source_dictionary.symbols[-1] == "[39]"
 
 
-def test_sentinels_of_the_dictionary_are_used(folder: Path, tmp_path: Path) -> None:
+def test_sentinels_of_the_dictionary_are_used(folder, tmp_path):
     for file in folder.iterdir():
         (tmp_path / file.name).symlink_to(file)
     for language in ("en", "de", "fr"):
@@ -233,14 +231,14 @@ def test_sentinels_of_the_dictionary_are_used(folder: Path, tmp_path: Path) -> N
         ({"sentinels": "<extra>"}, ["--sentinels", "'<extra>'"]),
     ],
 )
-def test_wrong_options_are_named(folder: Path, options: Dict[str, Any], words: List[str]) -> None:
+def test_wrong_options_are_named(folder, options, words):
     with pytest.raises(ValueError) as error:
         setup(folder, **options)
     for word in words:
         assert word in str(error.value)
 
 
-def test_sentinels_must_suffice_for_text_and_pairs_that_are_there(folder: Path) -> None:
+def test_sentinels_must_suffice_for_text_and_pairs_that_are_there(folder):
     """40 tokens: 38 in a pair give 19 of noise in 6 spans, one cut; text of one sentence: 6 of noise in 2 spans."""
     setup(folder, add_sentinels=7)
     setup(folder, add_sentinels=2, pairs="", monolingual="it", sample_break_mode="eos")
@@ -250,7 +248,7 @@ def test_sentinels_must_suffice_for_text_and_pairs_that_are_there(folder: Path) 
         setup(folder, add_sentinels=2, monolingual="it", sample_break_mode="eos")
 
 
-def test_missing_data_are_named(folder: Path) -> None:
+def test_missing_data_are_named(folder):
     with pytest.raises(
         ValueError, match=r"--monolingual it: .*valid\.it-None\.it\.bin is missing; run fairseq-preprocess"
     ):
@@ -259,7 +257,7 @@ def test_missing_data_are_named(folder: Path) -> None:
         load(setup(folder), "test")
 
 
-def test_text_without_anything_to_corrupt_is_named(folder: Path, tmp_path: Path) -> None:
+def test_text_without_anything_to_corrupt_is_named(folder, tmp_path):
     data_bins.write_side(tmp_path, "train", "it-None", "it", [[5], [], [6]])
     data_bins.write_dictionary(tmp_path, "it")
     with pytest.raises(ValueError, match="train it: none of 3 inputs has 2 tokens"):

@@ -2,8 +2,6 @@
 
 import logging
 from argparse import Namespace
-from pathlib import Path
-from typing import Any, List, Optional, Sequence
 
 import pytest
 import torch
@@ -23,7 +21,7 @@ TAGS = ("[en]", "[de]")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A data-bin en-de of four pairs."""
     path = tmp_path_factory.mktemp("veco")
     for split in ("train", "test"):
@@ -31,9 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def task(
-    folder: Any = "", tags: Sequence[str] = TAGS, pieces: int = builders.PIECES, **options: Any
-) -> TranslationFromPretrainedVECOTask:
+def task(folder="", tags=TAGS, pieces=builders.PIECES, **options):
     # Interpolated by the commands.
     resolved = dict(dataset_impl="mmap", train_subset="train", required_seq_len_multiple=1)
     files = dict(restore_file="checkpoint_last.pt", finetune_from_model=None, continue_once=None, save_dir=str(folder))
@@ -48,7 +44,7 @@ def task(
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_rows_end_with_their_language(folder: Path, split: str) -> None:
+def test_rows_end_with_their_language(folder, split):
     found = task(folder)
     found.load_dataset(split)
     english, german = (found.src_dict.index(tag) for tag in TAGS)
@@ -66,7 +62,7 @@ def test_rows_end_with_their_language(folder: Path, split: str) -> None:
         assert row[:length].tolist() == [german, *target[: length - 1].tolist()]
 
 
-def test_only_training_data_come_from_further_folders(folder: Path, tmp_path: Path) -> None:
+def test_only_training_data_come_from_further_folders(folder, tmp_path):
     found = task(f"{tmp_path / 'nothing'}:{folder}")
     found.load_dataset("train", epoch=2)
     assert len(found.dataset("train")) == 4
@@ -74,7 +70,7 @@ def test_only_training_data_come_from_further_folders(folder: Path, tmp_path: Pa
         found.load_dataset("test", epoch=2)
 
 
-def test_interactive_rows_are_those_of_the_data(folder: Path) -> None:
+def test_interactive_rows_are_those_of_the_data(folder):
     found = task(folder)
     found.load_dataset("test")
     expected = [found.dataset("test")[number]["source"] for number in range(4)]
@@ -84,20 +80,20 @@ def test_interactive_rows_are_those_of_the_data(folder: Path) -> None:
     assert dataset.src_sizes.tolist() == [len(row) for row in expected]
 
 
-def translator(found: TranslationFromPretrainedVECOTask) -> Any:
+def translator(found):
     model = build_model(veco_builders.arguments(decoder_layers=1), found).eval()
     veco_builders.soften(model, 4)
     return model
 
 
 @torch.no_grad()
-def test_decoding_starts_and_ends_with_the_target_language(folder: Path) -> None:
+def test_decoding_starts_and_ends_with_the_target_language(folder):
     found = task(folder)
     model, german = translator(found), found.tgt_dict.index("[de]")
-    starts: List[int] = []
+    starts = []
     stock = model.decoder.forward
 
-    def watched(tokens: Any, **kwargs: Any) -> Any:  # the generator passes hooks by
+    def watched(tokens, **kwargs):  # the generator passes hooks by
         starts.append(int(tokens[0, 0]))
         return stock(tokens, **kwargs)
 
@@ -112,7 +108,7 @@ def test_decoding_starts_and_ends_with_the_target_language(folder: Path) -> None
 
 
 @torch.no_grad()
-def test_references_are_scored_behind_the_tag(folder: Path) -> None:
+def test_references_are_scored_behind_the_tag(folder):
     found = task(folder)
     found.load_dataset("test")
     model, dataset = translator(found), found.dataset("test")
@@ -128,7 +124,7 @@ def test_references_are_scored_behind_the_tag(folder: Path) -> None:
 # ---- Tags that the dictionary does not have. ----
 
 
-def test_a_missing_tag_is_unk_where_that_is_asked_for(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_tag_is_unk_where_that_is_asked_for(folder, caplog):
     found = task(folder, tags=("[de]",), missing_language_tag="unk")
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert "no entry [en] for --source-lang en" in warning and "--missing-language-tag unk" in warning
@@ -137,7 +133,7 @@ def test_a_missing_tag_is_unk_where_that_is_asked_for(folder: Path, caplog: pyte
     assert int(found.dataset("train")[0]["source"][-1]) == builders.UNK
 
 
-def test_a_missing_tag_is_refused() -> None:
+def test_a_missing_tag_is_refused():
     message = (
         r"--missing-language-tag error: .* no entry \[de\] for --target-lang de; valid: .* --missing-language-tag unk"
     )
@@ -151,13 +147,13 @@ def test_a_missing_tag_is_refused() -> None:
 # ---- The dictionary map. ----
 
 
-def write_map(folder: Path, lines: Optional[Sequence[str]] = None) -> str:
+def write_map(folder, lines=None):
     path = folder / "map.txt"
     path.write_text("".join(f"{line}\n" for line in (["1", "0", "1"] if lines is None else lines)))
     return str(path)
 
 
-def test_the_map_reaches_the_model(tmp_path: Path) -> None:
+def test_the_map_reaches_the_model(tmp_path):
     found = task(pieces=2, resized_dict_map=write_map(tmp_path))
     assert found.kept_rows == (True, False, True)
     model = build_model(veco_builders.arguments(decoder_layers=1), found)
@@ -178,13 +174,13 @@ def test_the_map_reaches_the_model(tmp_path: Path) -> None:
         (["1"] * 29, r"keeps 29 entries, the data's dictionary has 28"),
     ],
 )
-def test_bad_maps_are_refused(tmp_path: Path, lines: List[str], message: str) -> None:
+def test_bad_maps_are_refused(tmp_path, lines, message):
     with pytest.raises(ValueError, match=message) as caught:
         task(resized_dict_map=write_map(tmp_path, lines))
     assert "--resized-dict-map" in str(caught.value)
 
 
-def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path: Path) -> None:
+def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path):
     """Besides <mask> and languages: whatever is written as one."""
     tags = ("<sep>", "[zh-Hant]", "[en]", "madeupword0000")
     cut = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "missing_language_tag": "unk"}
@@ -193,7 +189,7 @@ def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path: Path) -> None:
         task(tags=("<sep>", "word", "[en]"), **cut)
 
 
-def test_a_map_without_a_pretrained_file_is_refused(tmp_path: Path) -> None:
+def test_a_map_without_a_pretrained_file_is_refused(tmp_path):
     """Decoding and a run that goes on have a file; so have the three options that name one."""
     given = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "save_dir": str(tmp_path / "run")}
     model = veco_builders.arguments(decoder_layers=1)
@@ -211,11 +207,11 @@ def test_a_map_without_a_pretrained_file_is_refused(tmp_path: Path) -> None:
     task(**given).build_model(model)
 
 
-def test_an_absent_map_is_refused(tmp_path: Path) -> None:
+def test_an_absent_map_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"--resized-dict-map .*nowhere: cannot be read"):
         read_dictionary_map(str(tmp_path / "nowhere"))
 
 
-def test_a_restarted_run_continues() -> None:
+def test_a_restarted_run_continues():
     assert TranslationFromPretrainedVECOTask.continues_its_own_run is True
     assert isinstance(task().src_dict, Dictionary)

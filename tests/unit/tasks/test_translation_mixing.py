@@ -1,8 +1,6 @@
 """Task translation_mixing: stock translation but for the training set, which batches of corrupted text join."""
 
 import shutil
-from pathlib import Path
-from typing import Any, Dict, List
 
 import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -24,7 +22,7 @@ STOCK = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """The pair en-de, and French text of its own."""
     path = tmp_path_factory.mktemp("data-bin")
     for split in ("train", "valid"):
@@ -33,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def setup(folder: Path, **options: Any) -> TranslationMixingTask:
+def setup(folder, **options):
     """As the trainer does."""
     defaults = {"mix_monolingual": "de", "tokens_per_sample": 20, "add_sentinels": 10, "seed": 1}
     return TranslationMixingTask.setup_task(
@@ -41,13 +39,13 @@ def setup(folder: Path, **options: Any) -> TranslationMixingTask:
     )
 
 
-def load(task: TranslationTask, split: str = "train", **options: Any) -> Any:
+def load(task, split="train", **options):
     """The split's dataset."""
     task.load_dataset(split, **options)
     return task.dataset(split)
 
 
-def batches(task: TranslationTask, epoch: int = 1) -> List[Dict[str, Any]]:
+def batches(task, epoch=1):
     """As the trainer draws them."""
     iterator = task.get_batch_iterator(
         task.dataset("train"),
@@ -60,12 +58,12 @@ def batches(task: TranslationTask, epoch: int = 1) -> List[Dict[str, Any]]:
     return list(iterator.next_epoch_itr())
 
 
-def flat(found: List[Dict[str, Any]]) -> List[Any]:
+def flat(found):
     """Ids, sources and targets."""
     return [(b["id"].tolist(), b["net_input"]["src_tokens"].tolist(), b["target"].tolist()) for b in found]
 
 
-def test_the_temperature_and_the_seed_of_the_corrupted_text(folder: Path, tmp_path: Path) -> None:
+def test_the_temperature_and_the_seed_of_the_corrupted_text(folder, tmp_path):
     folder = shutil.copytree(folder, tmp_path / "data")
     data_bins.write_side(folder, "train", "es-None", "es", data_bins.sentences(4, 77))
     options = {"mix_monolingual": "de,es", "sample_break_mode": "eos"}
@@ -80,7 +78,7 @@ def test_the_temperature_and_the_seed_of_the_corrupted_text(folder: Path, tmp_pa
     )
 
 
-def test_half_of_the_batches_are_corrupted_text_of_the_language(folder: Path) -> None:
+def test_half_of_the_batches_are_corrupted_text_of_the_language(folder):
     task = setup(folder)
     data = load(task)
     found = batches(task)
@@ -95,7 +93,7 @@ def test_half_of_the_batches_are_corrupted_text_of_the_language(folder: Path) ->
     assert len(data) > COUNT
 
 
-def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder: Path) -> None:
+def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder):
     first = setup(folder, mix_monolingual="de,fr", sampling_temperature=5.0)
     load(first)
     epochs = [flat(batches(first, epoch)) for epoch in (1, 2)]
@@ -106,14 +104,14 @@ def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("options", [{"mix_monolingual": ""}, {"mix_share": 0.0}])
-def test_without_mixing_it_is_the_stock_task(folder: Path, options: Dict[str, Any]) -> None:
+def test_without_mixing_it_is_the_stock_task(folder, options):
     stock = TranslationTask.setup_task(TranslationConfig(**{**STOCK, "data": str(folder)}))
     ours = setup(folder, **options)
     assert type(load(ours)) is type(load(stock))
     assert flat(batches(ours)) == flat(batches(stock))
 
 
-def test_validation_and_decoding_are_untouched(folder: Path) -> None:
+def test_validation_and_decoding_are_untouched(folder):
     task = setup(folder)
     stock = TranslationTask.setup_task(TranslationConfig(**{**STOCK, "data": str(folder)}))
     for options in ({"split": "valid"}, {"split": "train", "task_cfg": task.cfg}):
@@ -122,7 +120,7 @@ def test_validation_and_decoding_are_untouched(folder: Path) -> None:
         assert [plain(item) for item in ours] == [plain(item) for item in theirs]
 
 
-def test_languages_and_their_folder(folder: Path, tmp_path: Path) -> None:
+def test_languages_and_their_folder(folder, tmp_path):
     other = data_bins.sentences(COUNT, 401)
     data_bins.write_side(tmp_path, "train", "de-None", "de", other)
     for options, rows in (
@@ -134,7 +132,7 @@ def test_languages_and_their_folder(folder: Path, tmp_path: Path) -> None:
         assert [stream.read(index, None)[0].tolist() for index in range(COUNT)] == [[*row, EOS] for row in rows]
 
 
-def test_options_reach_the_texts(folder: Path) -> None:
+def test_options_reach_the_texts(folder):
     task = setup(folder, mix_share=0.25, mask_prob=0.4, mean_span=2.0, seed=9, tokens_per_sample=18)
     data = load(task)
     assert (data.share, data.seed, data.max_sizes) == (0.25, 9, (18, 19))
@@ -161,21 +159,21 @@ def test_options_reach_the_texts(folder: Path) -> None:
         ({"add_sentinels": 1}, ["has 1", "--mask-prob"]),
     ],
 )
-def test_wrong_options_are_named(folder: Path, options: Dict[str, Any], words: List[str]) -> None:
+def test_wrong_options_are_named(folder, options, words):
     with pytest.raises(ValueError) as error:
         setup(folder, **options)
     for word in words:
         assert word in str(error.value)
 
 
-def test_missing_text_is_named(folder: Path) -> None:
+def test_missing_text_is_named(folder):
     with pytest.raises(
         ValueError, match=r"--mix-monolingual es: .*train\.es-None\.es\.bin is missing; run fairseq-preprocess"
     ):
         load(setup(folder, mix_monolingual="es"))
 
 
-def test_dictionaries_that_differ_are_named(folder: Path, tmp_path: Path) -> None:
+def test_dictionaries_that_differ_are_named(folder, tmp_path):
     data_bins.write_pair(tmp_path, "train", "en", "de")
     data_bins.write_dictionary(tmp_path, "de", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.de\.txt differs from .*dict\.en\.txt: run fairseq-preprocess"):
@@ -185,7 +183,7 @@ def test_dictionaries_that_differ_are_named(folder: Path, tmp_path: Path) -> Non
         setup(folder, mix_data=str(tmp_path))
 
 
-def test_a_hydra_configuration_is_read_as_well(folder: Path) -> None:
+def test_a_hydra_configuration_is_read_as_well(folder):
     given = {
         "mix_monolingual": "de",
         "tokens_per_sample": 20,

@@ -1,8 +1,7 @@
 """Task veco_pretraining: in the frozen phase cross-attention alone moves, with every optimizer; what cannot freeze is named."""
 
 from argparse import Namespace
-from pathlib import Path
-from typing import Any, Dict, List
+from typing import List
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from fairseq.distributed import utils as distributed
 from fairseq.optim.adam import FairseqAdam
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 from omegaconf import OmegaConf
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
@@ -20,14 +19,14 @@ from tests import data_bins, veco_builders
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A dictionary; no text is read here."""
     path = tmp_path_factory.mktemp("data-bin")
     data_bins.write_dictionary(path, "en")
     return path
 
 
-def setup(folder: Path, **given: Any) -> VECOPretrainingTask:
+def setup(folder, **given):
     """As the trainer does."""
     defaults = {"data": str(folder), "monolingual": "en", "ddp_backend": "pytorch_ddp", "find_unused_parameters": False}
     return VECOPretrainingTask.setup_task(VECOPretrainingConfig(**{**defaults, **given}))
@@ -36,38 +35,38 @@ def setup(folder: Path, **given: Any) -> VECOPretrainingTask:
 class Fake(nn.Module):
     """A backbone and cross-attention, so to say; the backbone's gradient is not zero while it is not frozen."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         torch.manual_seed(1)
         self.before, self.encoder_attn, self.after = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)
         self.frozen = False
         self.seen: List[bool] = []
 
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs):
         self.seen.append(self.frozen)
         return self.after(self.encoder_attn(self.before(inputs)))
 
-    def freeze_backbone(self, frozen: bool) -> None:
+    def freeze_backbone(self, frozen):
         self.frozen = frozen
         for name, parameter in self.named_parameters():
             parameter.requires_grad_("encoder_attn" in name or not frozen)
 
-    def set_num_updates(self, updates: int) -> None:
+    def set_num_updates(self, updates):
         """Asked for by the stock step."""
 
 
 class Wrapper(nn.Module):
     """As DistributedDataParallel: the model is an attribute."""
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module):
         super().__init__()
         self.module = module
 
-    def forward(self, *args: Any) -> Any:
+    def forward(self, *args):
         return self.module(*args)
 
 
-def criterion(model: nn.Module, sample: Tensor) -> Any:
+def criterion(model, sample):
     """A loss of which every parameter has a gradient."""
     return (model(sample) - 1).square().sum(), 1, {}
 
@@ -76,17 +75,17 @@ ADAM = {"lr": [0.1], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "weight_deca
 ADAM.update(fp16_adam_stats=False, tpu=False)
 
 
-def plain_adam(model: nn.Module) -> Any:
+def plain_adam(model):
     return FairseqAdam(OmegaConf.create(ADAM), list(model.parameters()))
 
 
-def fp16_adam(model: nn.Module, flat: bool) -> Any:
+def fp16_adam(model, flat):
     """fairseq's optimizer of ``--fp16``, on parameters of any type; ``flat`` is its way unless ``--fp16-no-flatten-grads``."""
     parameters = list(model.parameters())
     if flat:
         row = nn.Parameter(torch.cat([parameter.data.view(-1) for parameter in parameters]))
         row.grad = torch.zeros_like(row)
-        copies: Any = {None: row}
+        copies = {None: row}
         held = [row]
     else:
         copies = held = FP16Optimizer.build_fp32_params(None, parameters, flatten=False)
@@ -94,11 +93,11 @@ def fp16_adam(model: nn.Module, flat: bool) -> Any:
     return FP16Optimizer(cfg, parameters, FairseqAdam(cfg.optimizer, held), copies)
 
 
-def adam(kind: str, model: nn.Module) -> Any:
+def adam(kind, model):
     return plain_adam(model) if kind == "fp32" else fp16_adam(model, kind == "flat fp16")
 
 
-def update(task: VECOPretrainingTask, model: Any, optimizer: Any, number: int) -> None:
+def update(task, model, optimizer, number):
     """What the trainer does in an update."""
     optimizer.zero_grad()
     sample = torch.randn(5, 3, generator=torch.Generator().manual_seed(number))
@@ -108,12 +107,12 @@ def update(task: VECOPretrainingTask, model: Any, optimizer: Any, number: int) -
     task.optimizer_step(optimizer, model, number)
 
 
-def values(model: nn.Module) -> Dict[str, Tensor]:
+def values(model):
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
 @pytest.mark.parametrize("kind", ["fp32", "fp16", "flat fp16"])
-def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(folder: Path, kind: str) -> None:
+def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(folder, kind):
     task = setup(folder, freeze_backbone_updates=3)
     model = Fake()
     optimizer = adam(kind, model)
@@ -133,7 +132,7 @@ def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(
 
 
 @pytest.mark.parametrize("kind", ["fp16", "flat fp16"])
-def test_the_fp16_optimizer_does_what_the_fp32_one_does(folder: Path, kind: str) -> None:
+def test_the_fp16_optimizer_does_what_the_fp32_one_does(folder, kind):
     """Its row of gradients is filled in the right places."""
     task = setup(folder, freeze_backbone_updates=3)
     found = []
@@ -147,7 +146,7 @@ def test_the_fp16_optimizer_does_what_the_fp32_one_does(folder: Path, kind: str)
         torch.testing.assert_close(found[1][name], value, msg=name)
 
 
-def test_after_the_frozen_phase_weight_decay_acts(folder: Path) -> None:
+def test_after_the_frozen_phase_weight_decay_acts(folder):
     """A parameter without gradient shrinks by lr x weight decay, as without the option."""
     task = setup(folder, freeze_backbone_updates=1)
     parameter = nn.Parameter(torch.ones(2))
@@ -158,12 +157,12 @@ def test_after_the_frozen_phase_weight_decay_acts(folder: Path) -> None:
         assert parameter.tolist() == pytest.approx([expected] * 2)
 
 
-def test_a_failed_step_leaves_everything_as_it_was(folder: Path) -> None:
+def test_a_failed_step_leaves_everything_as_it_was(folder):
     task = setup(folder, freeze_backbone_updates=1)
     model = Fake()
     optimizer = plain_adam(model)
 
-    def fails(*_: Any) -> Any:
+    def fails(*_):
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
@@ -175,7 +174,7 @@ def test_a_failed_step_leaves_everything_as_it_was(folder: Path) -> None:
     assert optimizer.param_groups[0]["weight_decay"] == 0.1
 
 
-def test_without_the_option_nothing_is_touched(folder: Path) -> None:
+def test_without_the_option_nothing_is_touched(folder):
     task, model = setup(folder), Fake()
     model.before.requires_grad_(False)
     update(task, model, plain_adam(model), 0)
@@ -183,7 +182,7 @@ def test_without_the_option_nothing_is_touched(folder: Path) -> None:
     assert not model.before.weight.requires_grad
 
 
-def test_the_model_is_reached_through_the_wrappers_of_several_processes(folder: Path) -> None:
+def test_the_model_is_reached_through_the_wrappers_of_several_processes(folder):
     task, model = setup(folder, freeze_backbone_updates=1), Fake()
     wrapped = ModuleProxyWrapper(Wrapper(model))
     optimizer = plain_adam(model)
@@ -205,9 +204,7 @@ def test_the_model_is_reached_through_the_wrappers_of_several_processes(folder: 
         ("pytorch_ddp", False, 1, False),
     ],
 )
-def test_ways_of_training_that_cannot_freeze(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, backend: str, finds: bool, processes: int, fails: bool
-) -> None:
+def test_ways_of_training_that_cannot_freeze(folder, monkeypatch, backend, finds, processes, fails):
     monkeypatch.setattr(models, "build_model", lambda *_: Fake())
     monkeypatch.setattr(distributed, "get_global_world_size", lambda: processes)
     launch = {"ddp_backend": backend, "find_unused_parameters": finds}
@@ -237,7 +234,7 @@ def test_ways_of_training_that_cannot_freeze(
             CrossSequenceMLMCriterion(task, CrossSequenceMLMConfig(objectives=objectives))
 
 
-def test_texts_longer_than_the_model_are_refused(folder: Path) -> None:
+def test_texts_longer_than_the_model_are_refused(folder):
     task = setup(folder, tokens_per_sample=24)
     with pytest.raises(
         ValueError, match="--tokens-per-sample 24: the model has 20 positions.*valid: at most 20, as --max-source"
@@ -246,7 +243,7 @@ def test_texts_longer_than_the_model_are_refused(folder: Path) -> None:
     task.build_model(veco_builders.arguments(max_source_positions=24, max_target_positions=24))
 
 
-def test_an_architecture_that_cannot_freeze_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_architecture_that_cannot_freeze_is_named(folder, monkeypatch):
     monkeypatch.setattr(models, "build_model", lambda *_: nn.Linear(1, 1))
     with pytest.raises(ValueError, match="--freeze-backbone-updates 5 needs a VECO --arch; Linear cannot"):
         setup(folder, freeze_backbone_updates=5).build_model(Namespace())
