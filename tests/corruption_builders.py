@@ -18,45 +18,37 @@ Rows = List[List[int]]
 
 
 def dictionary(sentinels=SENTINELS):
-    """The tiny dictionary with sentinels at its end."""
     symbols = builders.dictionary()
     find_sentinels(symbols, TEMPLATE, sentinels)
     return symbols
 
 
 def tensors(rows):
-    """Each with its </s>, as in a data-bin."""
     return [torch.tensor([*row, EOS]) for row in rows]
 
 
 def sizes(rows):
-    """Of these, as a data-bin keeps them."""
     return np.array([len(row) + 1 for row in rows], dtype=np.int32)
 
 
 def blocks(rows, block=20, mode="complete", ratio=0.15):
-    """Monolingual sentences, packed."""
     return SentenceBlocks(tensors(rows), sizes(rows), block, mode, PAD, EOS, ratio)
 
 
 def pairs(left, right, ratio=0.5):
-    """Translation pairs."""
     return SentencePairs([tensors(left), tensors(right)], [sizes(left), sizes(right)], ratio)
 
 
 def pair_rows(count, low=2, high=12):
-    """Two sides of random sentences."""
     return data_bins.sentences(count, 1, low, high), data_bins.sentences(count, 2, low, high)
 
 
 def corruption(**changes):
-    """Mean span 3, seed 7, all the sentinels."""
     options = {"mean_span": 3.0, "sentinels": range(FIRST_SENTINEL, FIRST_SENTINEL + SENTINELS), "seed": 7, **changes}
     return SpanCorruption(**options)
 
 
 def dataset(streams, probabilities=None, **changes):
-    """A dataset of these streams."""
     return SpanCorruptionDataset(streams, dictionary(), corruption(**changes), probabilities)
 
 
@@ -89,5 +81,4 @@ def restored(source, target):
 
 
 def plain(item):
-    """Source and target of an item."""
     return item["source"].tolist(), item["target"].tolist()

@@ -34,7 +34,6 @@ class Bin(NamedTuple):
     model: Path
 
     def options(self):
-        """Command line of the task."""
         return [
             *("--task", "code_switching_restore", "-s", "en", "-t", "de", "--langs", LANGS),
             *("--lexicon", str(self.lexicon), "--sentencepiece-model", str(self.model)),
@@ -42,7 +41,6 @@ class Bin(NamedTuple):
 
 
 def texts(count, seed):
-    """Sentences and their translations word by word."""
     rng = np.random.default_rng(seed)
     rows = [rng.integers(len(WORDS), size=rng.integers(3, 14)).tolist() for _ in range(count)]
     return {
@@ -61,7 +59,6 @@ def write_lexicon(path, pairs, backwards=False):
 
 
 def write(folder, counts=(48, 8, 8), seed=1):
-    """All files."""
     data, lexicon = folder / "bin", folder / "lexicon"
     data.mkdir(parents=True)
     every = texts(60, 99)
@@ -79,14 +76,11 @@ def write(folder, counts=(48, 8, 8), seed=1):
 
 
 def write_pair(data, split, rows, cut):
-    """Both sides of en-de."""
     symbols = Dictionary.load(str(data / "dict.en.txt"))
     for language, side in rows.items():
         pieces = [[symbols.index(piece) for piece in cut.encode(text, out_type=str)] for text in side]
         data_bins.write_side(data, split, "en-de", language, pieces)
 
-
-# ---- The task. ----
 
 STOCK = {
     "source_lang": "en",
@@ -104,20 +98,16 @@ STOCK = {
 
 
 def setup(made, **options):
-    """As the trainer does."""
     paths = {"data": str(made.data), "lexicon": str(made.lexicon), "sentencepiece_model": str(made.model)}
     return CodeSwitchingRestoreTask.setup_task(CodeSwitchingRestoreConfig(**{**STOCK, **paths, **options}))
 
 
 def load(task, split="train", **options):
-    """The split's dataset, as fairseq-train loads it."""
     task.load_dataset(split, **{"epoch": 1, "combine": False, **options})
     return task.dataset(split)
 
 
 class Criterion:
-    """Counts calls."""
-
     def __call__(self, model, sample):
         return torch.zeros(1, requires_grad=True).sum(), 1, {"loss": 0}
 

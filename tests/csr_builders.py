@@ -31,17 +31,13 @@ def dictionary():
 
 
 class KnownPieces:
-    """Cuts ``e3f5`` into ``▁e3 f5``."""
-
     def __init__(self, symbols):
         self.symbols = symbols
 
     def normal(self, word):
-        """The word."""
         return word
 
     def encode(self, words, marked):
-        """Ids; None where the dictionary lacks one."""
         rows = []
         for word in words:
             parts = re.findall(r"[a-z]\d+", word)
@@ -53,8 +49,6 @@ class KnownPieces:
 
 
 class Rows(FairseqDataset):
-    """Rows of ids in memory."""
-
     def __init__(self, rows):
         self.rows, self.sizes = rows, np.array([len(row) for row in rows], dtype=np.int64)
 
@@ -72,7 +66,6 @@ def word(language, number):
 
 
 def lexicon(source, target, words=2 * KINDS, top=3):
-    """Candidates of so many words."""
     return {
         word(source, number): [word(target, (3 * number + place) % (2 * KINDS)) for place in range(top)]
         for number in range(words)
@@ -80,7 +73,6 @@ def lexicon(source, target, words=2 * KINDS, top=3):
 
 
 def piece_lexicon(source, target):
-    """Two candidates of every second piece at a word's beginning."""
     pairs = zip(LANGUAGES[source], LANGUAGES[target])
     return {f"{MARK}{one}{n}": [f"{MARK}{two}{n}", f"{two}{n}"] for one, two in pairs for n in range(0, KINDS, 2)}
 
@@ -118,18 +110,15 @@ def build(texts, symbols, words=2 * KINDS, by_piece=False, seed=1, begin=None, *
 
 
 def corpus(count=60, words=2 * KINDS, seed=1, **options):
-    """A dataset of both languages."""
     symbols = dictionary()
     texts = {name: sentences(symbols, name, count, place) for place, name in enumerate(LANGUAGES)}
     return build(texts, symbols, words, seed=seed, **options)[0]
 
 
 def plain(item):
-    """An item as lists and numbers."""
     return tuple(value.tolist() if torch.is_tensor(value) else value for value in item.values())
 
 
 def texts_of(tokens, symbols):
-    """Words of a row, by their letters."""
     text = "".join(symbols[int(token)] if token >= symbols.nspecial else " " for token in tokens)
     return re.findall(r"(?:[a-f]\d+)+", text.replace(MARK, " ").split("[")[0])

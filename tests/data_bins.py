@@ -9,7 +9,6 @@ from tests import builders
 
 
 def sentences(count, seed, low=2, high=8):
-    """Random sentences of piece ids, without </s>."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(low, high + 1, (count,), generator=generator).tolist()
     return [torch.randint(builders.FIRST_PIECE, builders.MASK, (n,), generator=generator).tolist() for n in lengths]
@@ -25,7 +24,6 @@ def write_side(folder, split, pair, language, rows):
 
 
 def write_dictionary(folder, language, pieces=builders.PIECES):
-    """``dict.LANGUAGE.txt``, without ``<mask>``: the tasks add it."""
     symbols = Dictionary()
     for number in range(pieces):
         symbols.add_symbol(f"p{number}")

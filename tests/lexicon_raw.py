@@ -8,7 +8,6 @@ DIMENSION = 10
 
 
 def write(path, *lines):
-    """A file of lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
@@ -40,5 +39,4 @@ def two_sides(folder):
 
 
 def mates(words):
-    """The right translations of words a7 ..."""
     return {word: [f"b{word[1:]}"] for word in words}

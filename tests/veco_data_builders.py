@@ -23,47 +23,39 @@ def documents(counts, seed=1, low=2, high=8):
 
 
 def _side(rows):
-    """As a data-bin holds them: each with its </s>."""
     tensors = [torch.tensor([*row, EOS]) for row in rows]
     return tensors, np.array([len(row) for row in tensors], dtype=np.int32)
 
 
 def segments(rows, room=12):
-    """Monolingual documents."""
     return AdjacentSegments(*_side(rows), room, PAD, EOS)
 
 
 def pairs(left, right):
-    """Translation pairs."""
     (x, x_sizes), (y, y_sizes) = _side(left), _side(right)
     return ParallelPairs([x, y], [x_sizes, y_sizes])
 
 
 def streams(documents_=20, sentences=30):
-    """A language of documents of four sentences, and a pair."""
     left, right = data_bins.sentences(sentences, 11), data_bins.sentences(sentences, 12)
     return [segments(documents([4] * documents_)), pairs(left, right)]
 
 
 def dataset(parts, probabilities=None, seed=7, mask_prob=0.15):
-    """A dataset of these streams."""
     return VECODataset(parts, builders.dictionary(), mask_prob, seed, probabilities)
 
 
 def plain(item):
-    """Lengths, tokens and targets of an item."""
     return list(item["lengths"]), item["tokens"].tolist(), item["target"].tolist()
 
 
 def whole(item):
-    """The two rows before masking."""
     (first, _), tokens, target = plain(item)
     row = [old if new == PAD else new for old, new in zip(tokens, target)]
     return [row[:first], row[first:]]
 
 
 def rows_of(stream, index):
-    """The two rows of a text, with <s>."""
     return [[BOS, *tokens.tolist()] for tokens in stream.read(index)]
 
 
@@ -74,5 +66,4 @@ def write_documents(folder, split, language, rows):
 
 
 def is_parallel(batch):
-    """Kind of a batch."""
     return batch["net_input"]["joint_tokens"] is not None

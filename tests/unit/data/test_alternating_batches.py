@@ -11,8 +11,6 @@ ITEMS = 100
 
 
 class Numbers(FairseqDataset):
-    """The item is its index and the epoch in which it is read."""
-
     def __init__(self):
         self.epoch = 1
 
@@ -37,9 +35,6 @@ def turns(*kinds, seed=1):
     return [batch.tolist() for batch in take_turns(kinds, ITEMS, np.random.default_rng(seed))]
 
 
-# ---- Which batches. ----
-
-
 def test_equal_numbers_by_hand():
     assert turns(arrays([1, 2], [3]), arrays([50], [51, 52])) == [[1, 2], [50], [3], [51, 52]]
 
@@ -62,9 +57,6 @@ def test_the_last_round_is_drawn():
     assert last == {(250, 251, 252), (250, 251, 253), (250, 252, 253), (251, 252, 253)}
 
 
-# ---- The order. ----
-
-
 def iterator(shards=1, shard=0, count=6, kinds=2, **changes):
     """``count`` batches a kind; those of kind k are [10 k + place], in the order of their lengths, so to say."""
     data = Numbers()
@@ -74,20 +66,12 @@ def iterator(shards=1, shard=0, count=6, kinds=2, **changes):
 
 
 def epoch_of(source, shuffle=True, stop=1000):
-    """The batches of the next epoch, or so many of them."""
     found = []
     for batch in source.next_epoch_itr(shuffle=shuffle):
         found.append(batch[0][0] if batch else -1)
         if len(found) == stop:
             break
     return found
-
-
-def test_stock_does_not_keep_the_order():
-    """What the class is for: this must not be true of it."""
-    data = Numbers()
-    stock = EpochBatchIterator(data, data.collater, arrays(*([10 * (n % 2)] for n in range(12))), seed=3)
-    assert epoch_of(stock) != [0, 10] * 6
 
 
 @pytest.mark.parametrize("kinds", [1, 2, 3])
@@ -119,12 +103,6 @@ def test_shards_are_dealt_batches_in_turn(shards):
     assert [batch for update in zip(*parts) for batch in update] == whole
     for update in zip(*parts):
         assert {batch // 10 for batch in update} == {0, 1}
-
-
-def test_shards_that_do_not_come_out_even_get_an_empty_batch():
-    parts = [epoch_of(iterator(4, shard, count=3)) for shard in range(4)]
-    assert [len(part) for part in parts] == [2] * 4
-    assert [part[1] == -1 for part in parts] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("shards", [1, 2])

@@ -11,7 +11,6 @@ from tests import nlu_raw
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
-    """Of a model of a few pieces."""
     from data_prep.pieces import load_model
 
     model, dictionary = nlu_raw.model_and_dictionary(tmp_path_factory.mktemp("model"))
@@ -19,7 +18,6 @@ def encoder(tmp_path_factory):
 
 
 def shown(encoder, word, marked):
-    """Pieces of a word."""
     return " ".join(encoder.dictionary[piece] for piece in encoder.encode([word], marked)[0] or [])
 
 
@@ -68,7 +66,15 @@ def test_look_up_is_exact_then_lower_cased():
     entries.use({"Dog": ["d1"], "dog": ["d2"], "cat": ["d3", "d99", "cat"], "none": ["d99"], "dogged": ["d4"]})
     assert "dog" in entries.source.words and {"dog", "ca"} <= entries.source.beginnings
     assert "dogged" not in entries.source.beginnings and "cat" not in entries.source.beginnings
-    words = (("Dog", True), ("dog", True), ("DOG", True), ("dog", False), ("none", True), ("house", True), ("CATS", True))
+    words = (
+        ("Dog", True),
+        ("dog", True),
+        ("DOG", True),
+        ("dog", False),
+        ("none", True),
+        ("house", True),
+        ("CATS", True),
+    )
     assert [entries.number(*word) for word in words] == [0, 1, 1, 2, NONE, NONE, NONE]
     assert entries.left_out == 1
     assert entries.number("Cat", True) == 3 and (entries.left_out, entries.kept, entries.same) == (3, 3, 0)

@@ -30,7 +30,12 @@ OWN = "dog\tKöter\t0.2\t2\r\ndog\tHund\t0.9\t1\r\ncat\tKatze\t0.5\t10\r\ncat\tK
 @pytest.mark.parametrize(
     ("text", "encoding", "top", "wanted"),
     [
-        ("dog\tHund\ncat Katze\n\ndog\tKöter\ndog\tHund\n", "utf-8", None, {"dog": ["Hund", "Köter"], "cat": ["Katze"]}),
+        (
+            "dog\tHund\ncat Katze\n\ndog\tKöter\ndog\tHund\n",
+            "utf-8",
+            None,
+            {"dog": ["Hund", "Köter"], "cat": ["Katze"]},
+        ),
         ("New York\tNeu York\na b\na c\n", "utf-8", 1, {"New York": ["Neu York"], "a": ["b"]}),
         (OWN, "utf-8", None, {"dog": ["Hund", "Köter"], "cat": ["Kater", "Katze"]}),
         (OWN, "utf-8", 1, {"dog": ["Hund"], "cat": ["Kater"]}),
@@ -101,7 +106,22 @@ def test_files_can_be_listed():
 
 
 def test_characters_of_words():
-    words = ("word", "Straße", "2020", "e\u0301", "नमस्ते", "日本", "می\u200cخواهم", "", "don't", "a b", "▁a", ".", "a.", "😀")
+    words = (
+        "word",
+        "Straße",
+        "2020",
+        "e\u0301",
+        "नमस्ते",
+        "日本",
+        "می\u200cخواهم",
+        "",
+        "don't",
+        "a b",
+        "▁a",
+        ".",
+        "a.",
+        "😀",
+    )
     assert [is_word(text) for text in words] == [True] * 7 + [False] * 7
     scripts = ("日", "ひら", "カー", "ภาษา", "ລາວ", "ខ្មែរ", "မြန်မာ", "NBA球", "word", "한국어", "नमस्ते", "。", "")
     assert [is_spaceless(text) for text in scripts] == [True] * 8 + [False] * 5

@@ -55,11 +55,6 @@ def test_memory_mapped_rows_are_read_at_once(tmp_path):
     assert csr_text._mapped(mapped, mapped.sizes) is None, "rows that lie elsewhere"
 
 
-def test_small_dictionaries_take_two_bytes_a_token():
-    assert csr.corpus(3).text.tokens.dtype == np.uint16
-    assert csr_text.TextBuilder(["x"] * ((1 << 16) + 1), None, []).dtype == np.int32
-
-
 def test_the_largest_of_each_row():
     values, lengths = np.array([3, 1, 2, 5, 4, 4]), np.array([3, 0, 1, 2])
     assert largest_sums(values, lengths, np.array([2, 0, 1, 1])).tolist() == [5, 0, 5, 4]

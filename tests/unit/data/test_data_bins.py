@@ -9,12 +9,10 @@ SYMBOLS = builders.dictionary()
 
 
 def first(text):
-    """The first token of the first sentence."""
     return int(text[0][0])  # type: ignore[index]
 
 
 def write(folder, name, token, count=2):
-    """``train.NAME``, whose sentences begin with a token."""
     pair, _, language = name.rpartition(".")
     data_bins.write_side(folder, "train", pair or language, language, [[token, 5]] * count)
     if not pair:
@@ -39,13 +37,6 @@ def test_which_monolingual_text_is_read(tmp_path, names, taken):
         write(tmp_path, name, token)
     text = load_monolingual(str(tmp_path / "train"), "de", ["fr-es", "de-fr", "en-de"], SYMBOLS, "--monolingual")
     assert first(text) == tokens[taken]
-
-
-def test_pairs_are_read_by_side(tmp_path):
-    write(tmp_path, "en-de.en", 6)
-    write(tmp_path, "en-de.de", 7)
-    sides = load_pair(str(tmp_path / "train"), "en-de", SYMBOLS, "--pairs")
-    assert [first(side) for side in sides] == [6, 7]
 
 
 @pytest.mark.parametrize("own", [[], ["en"], ["en", "de"]])

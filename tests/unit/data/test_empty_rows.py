@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from fairseq.data import AppendTokenDataset, ConcatDataset, StripTokenDataset, TruncateDataset, data_utils
 
 from fairseq_plugins.data.empty_rows import BinSide, refuse_empty
@@ -22,10 +21,6 @@ def refused(rows, place):
     with pytest.raises(ValueError) as found:
         refuse_empty(rows, place)
     return str(found.value)
-
-
-def test_one_token_is_enough(tmp_path):
-    refuse_empty(write(tmp_path, [[5], [builders.UNK], [6, 7]]), side(tmp_path))
 
 
 def test_the_line_is_named(tmp_path):
@@ -56,7 +51,6 @@ def test_what_is_truncated_is_judged_by_what_it_was(tmp_path, longest):
 
 
 def test_the_part_of_a_split_is_named(tmp_path):
-    """Whatever the first part counts for (--upsample-primary)."""
     parts = [write(tmp_path, [[5], [6]]), write(tmp_path, [[7], []], split="test1")]
     message = refused(ConcatDataset(parts, [3, 1]), side(tmp_path))
     assert message.startswith(f"{tmp_path}/test1.de-en.de: line 2 is")
@@ -67,10 +61,3 @@ def test_a_pair_that_is_read_the_other_way_round_is_named_as_on_disk(tmp_path):
     data_bins.write_side(tmp_path, "test", "en-de", "en", [[5]])
     assert refused(rows, side(tmp_path)).startswith(f"{tmp_path}/test.en-de.de: line 1 is")
     assert refused(rows, side(tmp_path, ("en", "de"), None)).startswith(f"{tmp_path}/test.en-de.de: line 1 is")
-
-
-def test_no_row_is_read(tmp_path):
-    class Sizes:
-        sizes = torch.tensor([3, 1]).numpy()
-
-    assert "line 2 is" in refused(Sizes(), side(tmp_path))

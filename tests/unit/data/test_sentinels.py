@@ -8,7 +8,6 @@ from tests.corruption_builders import TEMPLATE
 
 
 def symbols(*names):
-    """The tiny dictionary and some more."""
     found = builders.dictionary()
     for name in names:
         found.add_symbol(name)

@@ -27,11 +27,6 @@ def test_wrong_names(pairs, languages, message):
         check_names(pairs, languages)
 
 
-def test_right_names():
-    for pairs, languages in ((["en-de"], []), ([], ["en"]), (["en-de", "de-en"], ["en", "de"])):
-        check_names(pairs, languages)
-
-
 def test_only_the_training_subset_of_a_training_command_is_trained_on():
     assert is_training("train", "train", {"combine": True})
     assert is_training("train", "train", {"task_cfg": None})

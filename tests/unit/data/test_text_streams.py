@@ -11,7 +11,6 @@ ROWS = [[4, 5], [6, 7, 8], [9], [], [10, 11, 12, 13, 14, 15, 16]]
 
 
 def texts(stream, seed=1):
-    """Every text; lengths and places of </s> are checked on the way."""
     found = []
     for index in range(len(stream)):
         tokens, ends = stream.read(index, np.random.default_rng(seed))
@@ -81,5 +80,3 @@ def test_pairs_without_two_tokens_are_left_out_and_the_others_keep_their_lines()
     stream = corruption.pairs([[4], [], [5], []], [[], [6, 7], [8], []])
     assert stream.left_out == 2
     assert [sorted(text) for text in texts(stream)] == [[EOS, EOS, 6, 7], [EOS, EOS, 5, 8]]
-
-

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.data.veco_segments import ParallelPairs, document_sizes, has_documents
-from tests import data_bins
+from fairseq_plugins.data.veco_segments import ParallelPairs, document_sizes
 from tests import veco_data_builders as veco
 from tests.veco_data_builders import BOS, EOS
 
@@ -16,12 +15,10 @@ def rows(lengths):
 
 
 def numbers(tokens):
-    """Which sentences a segment of these holds."""
     return [int(token) // 100 for token, before in zip(tokens, [EOS, *tokens]) if before == EOS]
 
 
 def texts(lengths, room=8):
-    """Sentences of x and of y of each text; the room counts <s>."""
     stream = veco.segments(rows(lengths), room)
     found = [stream.read(index) for index in range(len(stream))]
     for (x, y), sizes in zip(found, stream.lengths.tolist()):
@@ -64,13 +61,6 @@ def test_what_is_left_out_is_counted():
     assert not stream.parallel
 
 
-def test_the_rows_are_the_sentences_with_their_ends():
-    stream = veco.segments([[5, 6], [7], [8, 9, 10], [11], []], 6)
-    assert veco.rows_of(stream, 0) == [[BOS, 5, 6, EOS, 7, EOS], [BOS, 8, 9, 10, EOS]]
-    assert stream.lengths.tolist() == [[6, 5]]
-    assert stream.left_out["without a neighbour"] == 1
-
-
 def test_every_sentence_is_used_once_or_counted():
     """Random documents: order, adjacency, limits, and as little as can be is left out."""
     generator = np.random.default_rng(3)
@@ -94,9 +84,6 @@ def test_every_sentence_is_used_once_or_counted():
             assert behind == 1 or behind > room - 1, "only the last sentence of a document has no neighbour"
 
 
-# ---- Pairs. ----
-
-
 def test_x_is_the_source_side():
     stream = veco.pairs([[5, 6], [7]], [[8], [9, 10, 11]])
     assert [veco.rows_of(stream, index) for index in range(2)] == [
@@ -108,17 +95,7 @@ def test_x_is_the_source_side():
     assert stream.parallel
 
 
-def test_a_pair_with_an_empty_side_is_left_out():
-    stream = veco.pairs([[5], [], [6], [7]], [[8], [9], [], [10]])
-    assert [veco.rows_of(stream, index) for index in range(len(stream))] == [
-        [[BOS, 5, EOS], [BOS, 8, EOS]],
-        [[BOS, 7, EOS], [BOS, 10, EOS]],
-    ]
-    assert stream.left_out == {"with an empty side": 2}
-
-
 def test_a_pair_with_a_long_side_is_left_out():
-    """<s> and </s> count: 3 tokens of text in a segment of 5."""
     sizes = [np.array([4, 5, 3, 1]), np.array([4, 2, 5, 9])]
     sides = [[torch.full((size,), EOS) for size in side.tolist()] for side in sizes]
     stream = ParallelPairs(sides, sizes, room=5)
@@ -126,15 +103,8 @@ def test_a_pair_with_a_long_side_is_left_out():
     assert stream.left_out == {"with an empty side": 1, "with a side longer than 5 tokens with <s>": 2}
 
 
-
-
 @pytest.mark.parametrize(
     ("sizes", "found"), [([3, 1, 4], [1, 1]), ([1, 1, 2, 2, 1, 1, 5, 1], [2, 1]), ([2, 2], [2]), ([1], []), ([], [])]
 )
 def test_sentences_of_documents(sizes, found):
     assert document_sizes(np.array(sizes)).tolist() == found
-
-
-def test_documents_are_told_by_empty_lines():
-    assert has_documents(np.array([3, 1, 4]))
-    assert not has_documents([len(row) + 1 for row in data_bins.sentences(30, 1)])

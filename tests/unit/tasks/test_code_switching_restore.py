@@ -12,7 +12,6 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
-from omegaconf import OmegaConf
 
 from data_prep.pieces import load_model
 from fairseq_plugins.data import csr_lexicon
@@ -25,17 +24,12 @@ from tests.csr_builders import plain
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The data-bin."""
     return csr_bins.write(tmp_path_factory.mktemp("csr"))
 
 
 def restored(task, item, side):
-    """Text of a side."""
     pieces = [task.src_dict[token] for token in item[side].tolist()[:-2]]
     return "".join(pieces).replace("▁", " ").strip()
-
-
-# ---- Restore sets. ----
 
 
 def test_sentences_of_both_languages(made):
@@ -99,19 +93,6 @@ def test_epochs_go_through_the_folders_and_validation_does_not(made, tmp_path):
     assert [len(load(task, "valid", epoch=epoch)) for epoch in (1, 2)] == [16, 16]
 
 
-def test_validation_noise_is_the_same_in_every_epoch(made):
-    task = setup(made)
-    valid, found = load(task, "valid"), []
-    load(task)
-    for epoch in (1, 2):
-        iterator = task.get_batch_iterator(task.dataset("train"), max_sentences=4, epoch=epoch)
-        iterator.next_epoch_itr()
-        # As the trainer asks for it: always epoch 1.
-        batches = task.get_batch_iterator(valid, max_sentences=4, epoch=1).next_epoch_itr(shuffle=False)
-        found.append([batch["net_input"]["src_tokens"].tolist() for batch in batches])
-    assert found[0] == found[1]
-
-
 def test_pieces_as_units_need_no_model(made, tmp_path):
     symbols = Dictionary.load(str(made.data / "dict.en.txt")).symbols[4:]
     pairs = [f"{piece} {symbols[0]}" for piece in symbols if piece != symbols[0]]
@@ -122,9 +103,6 @@ def test_pieces_as_units_need_no_model(made, tmp_path):
     assert item["words"] == len(item["target"]) - 2 and item["switched"] > 2
     changed = item["source"] != item["target"]
     assert set(item["source"][changed].tolist()) == {4} and int(changed.sum()) == item["switched"]
-
-
-# ---- Stock translation where it is. ----
 
 
 def test_decoding_is_stocks(made):
@@ -139,9 +117,6 @@ def test_decoding_is_stocks(made):
     validated = setup(made)
     validated.load_dataset("valid", epoch=1, combine=False, task_cfg=validated.cfg)
     assert isinstance(validated.dataset("valid"), CodeSwitchingDataset), "fairseq-validate"
-
-
-# ---- What is logged. ----
 
 
 def test_shares_are_those_of_all_processes(made):
@@ -210,9 +185,6 @@ def test_a_lexicon_into_another_language_is_refused(made, tmp_path, monkeypatch)
         load(setup(made, lexicon=f"en-de={foreign},{back}"))
     load(setup(made, lexicon=f"en-fr={foreign},{back}"))  # there is no text of fr to compare with
     load(setup(made, lexicon=f"en-de={foreign},{back}"), "valid")
-
-
-# ---- Options. ----
 
 
 @pytest.mark.parametrize(
@@ -294,14 +266,6 @@ def test_checkpoints_keep_the_languages(made):
     task.load_state_dict({})
     with pytest.raises(ValueError, match="--langs de,en: the checkpoint was trained with en,de"):
         setup(made, langs="de,en").load_state_dict(task.state_dict())
-
-
-def test_the_configuration_is_found_in_hydra(made):
-    schema = OmegaConf.structured(CodeSwitchingRestoreConfig)
-    assert schema.restore_updates is None and schema.switch_unit == "word" and schema.switch_ratio == 0.35
-
-
-# ---- Options of the authors' fork. ----
 
 
 @pytest.mark.parametrize(

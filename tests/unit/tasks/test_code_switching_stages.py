@@ -14,12 +14,10 @@ from tests.csr_bins import Criterion, load, setup
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The data-bin."""
     return csr_bins.write(tmp_path_factory.mktemp("csr"))
 
 
 def epochs(task, count, **options):
-    """Batches of the first epochs, as the trainer draws them."""
     load(task)
     given = {"max_sentences": 8, "max_positions": (1024, 1024), "ignore_invalid_inputs": True, "seed": 1, **options}
     return [

@@ -28,7 +28,6 @@ TASKS = {
 
 
 def items(folder, name):
-    """What a task makes of the training set, as text."""
     dataset = Run([str(folder), "--task", name, "--arch", "transformer", *TASKS[name]]).dataset
     assert len(dataset)
     return [str(dataset[index]) for index in range(len(dataset))]

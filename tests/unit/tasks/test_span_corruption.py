@@ -2,12 +2,9 @@
 
 import logging
 
-import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 
-from fairseq_plugins.data.text_streams import SentencePairs
 from fairseq_plugins.tasks.span_corruption import SpanCorruptionConfig, SpanCorruptionTask
 from tests import builders, data_bins
 from tests import corruption_builders as corruption
@@ -18,7 +15,6 @@ COUNT = 12
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """en-de and en-fr, and Italian text of its own."""
     path = tmp_path_factory.mktemp("data-bin")
     for split in ("train", "valid"):
         data_bins.write_pair(path, split, "en", "de")
@@ -29,14 +25,12 @@ def folder(tmp_path_factory):
 
 
 def setup(folder, **options):
-    """As the trainer does."""
     defaults = {"data": str(folder), "pairs": "en-de,en-fr", "seed": 1, "train_subset": "train", "add_sentinels": 40}
     cfg = SpanCorruptionConfig(**{"tokens_per_sample": 40, **defaults, **options})
     return SpanCorruptionTask.setup_task(cfg)
 
 
 def load(task, split="train", **options):
-    """The split's dataset."""
     task.load_dataset(split, **options)
     return task.dataset(split)
 
@@ -48,9 +42,6 @@ def texts(data):
         rows = [[token + (token >= builders.MASK) for token in row] for row in plain(data[index])]
         found.append(corruption.restored(*rows))
     return found
-
-
-# ---- Data. ----
 
 
 def test_pairs_and_languages_are_streams(folder):
@@ -65,45 +56,12 @@ def test_pairs_and_languages_are_streams(folder):
     assert found[3 * COUNT :] == [[*row, EOS] for row in de]
 
 
-def test_pairs_and_text_have_their_own_ratios(folder):
-    options = {"monolingual": "de", "sample_break_mode": "complete", "tokens_per_sample": 40}
-    data = load(setup(folder, mask_prob=0.15, pair_mask_prob=0.5, **options))
-    ratios = [stream.ratio for stream in data.streams]
-    assert ratios == [0.5, 0.5, 0.15]
-    assert [isinstance(stream, SentencePairs) for stream in data.streams] == [True, True, False]
-    assert max(len(text) for text in texts(data)[2 * COUNT :]) > 30, "sentences are packed"
-
-
 def test_the_log_names_every_stream(folder, caplog):
     caplog.set_level(logging.INFO)
     load(setup(folder, monolingual="it", sample_break_mode="eos", pair_share=0.5))
     lines = [record.getMessage() for record in caplog.records if "of an epoch" in record.getMessage()]
     assert [line.split(":")[0] for line in lines] == ["train en-de", "train en-fr", "train it"]
     assert "12 inputs (0 more are too short)" in lines[2] and "0.5000 of the inputs" in lines[2]
-
-
-def test_options_reach_the_dataset(folder):
-    data = load(setup(folder, mean_span=2.0, no_target_sentinels=True, seed=9))
-    assert data.corruption.mean_span == 2.0
-    assert data.corruption.seed == 9
-    assert not data.corruption.target_sentinels
-    assert list(data.corruption.sentinels) == list(range(builders.MASK, builders.MASK + 40))
-
-
-def test_a_hydra_configuration_is_read_as_well(folder):
-    given = {
-        "data": str(folder),
-        "pairs": "en-de",
-        "monolingual": "de",
-        "sample_break_mode": "eos",
-        "add_sentinels": 40,
-    }
-    changes = OmegaConf.create({**given, "seed": 1, "train_subset": "train", "tokens_per_sample": 40})
-    task = SpanCorruptionTask.setup_task(OmegaConf.merge(OmegaConf.structured(SpanCorruptionConfig), changes))
-    assert texts(load(task)) == texts(load(setup(folder, **given)))
-
-
-# ---- Sampling. ----
 
 
 def test_training_samples_and_everything_else_does_not(folder):
@@ -114,20 +72,7 @@ def test_training_samples_and_everything_else_does_not(folder):
     assert load(task, "train", task_cfg=task.cfg).probabilities is None, "decoding the training set"
 
 
-def test_the_temperature_acts_on_inputs(folder):
-    data = load(setup(folder, pairs="en-de", monolingual="de", sampling_temperature=2.0, tokens_per_sample=30))
-    sizes = np.array([len(stream) for stream in data.streams])
-    assert sizes[0] == COUNT and 1 < sizes[1] < COUNT
-    assert data.probabilities == pytest.approx(sizes**0.5 / (sizes**0.5).sum())
-    natural = load(setup(folder, pairs="en-de", monolingual="de", tokens_per_sample=30))
-    assert natural.probabilities == pytest.approx(sizes / sizes.sum())
-
-
-# ---- Batches and epochs. ----
-
-
 def batches(task, epoch, max_positions=None):
-    """As the trainer draws them."""
     iterator = task.get_batch_iterator(
         task.dataset("train"),
         max_tokens=60,
@@ -140,7 +85,6 @@ def batches(task, epoch, max_positions=None):
 
 
 def flat(found):
-    """Ids, sources and targets."""
     return [(b["id"].tolist(), b["net_input"]["src_tokens"].tolist(), b["target"].tolist()) for b in found]
 
 
@@ -154,19 +98,6 @@ def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder):
     epochs = [flat(batches(first, epoch)) for epoch in (1, 2)]
     assert epochs[0] != epochs[1]
     assert flat(batches(task(), 2)) == epochs[1]
-
-
-def test_batches_respect_max_tokens_and_leave_long_pairs_out(folder):
-    task = setup(folder, tokens_per_sample=12)
-    data = load(task)
-    assert task.max_positions() == (12, 13)
-    found = batches(task, 1)
-    for batch in found:
-        assert batch["net_input"]["src_tokens"].numel() <= 60
-        assert batch["target"].numel() <= 60
-    seen = sorted(index for batch in found for index in batch["id"].tolist())
-    assert seen == [index for index in range(len(data)) if data.size(index)[0] <= 12]
-    assert 0 < len(seen) < len(data)
 
 
 def test_inference_reads_sentinels(folder):
@@ -199,9 +130,6 @@ def test_sentinels_of_the_dictionary_are_used(folder, tmp_path):
     task = setup(tmp_path, add_sentinels=0)
     assert task.sentinels == list(range(builders.MASK, builders.MASK + 30))
     assert len(task.source_dictionary) == builders.MASK + 30
-
-
-# ---- Errors. ----
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,11 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.models import build_model
 
 from fairseq_plugins.tasks.translation_from_pretrained_veco import (
     TranslationFromPretrainedVECOTask,
     VECOTranslationConfig,
-    read_dictionary_map,
 )
 from tests import builders, data_bins, veco_builders
 
@@ -22,7 +20,6 @@ TAGS = ("[en]", "[de]")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A data-bin en-de of four pairs."""
     path = tmp_path_factory.mktemp("veco")
     for split in ("train", "test"):
         data_bins.write_pair(path, split, "en", "de", seed=3, count=4)
@@ -38,9 +35,6 @@ def task(folder="", tags=TAGS, pieces=builders.PIECES, **options):
     )
     symbols = veco_builders.dictionary(mask=True, tags=tags, pieces=pieces)
     return TranslationFromPretrainedVECOTask(cfg, symbols, symbols)
-
-
-# ---- Rows. ----
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -121,9 +115,6 @@ def test_references_are_scored_behind_the_tag(folder):
     torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=0, atol=1e-5)
 
 
-# ---- Tags that the dictionary does not have. ----
-
-
 def test_a_missing_tag_is_unk_where_that_is_asked_for(folder, caplog):
     found = task(folder, tags=("[de]",), missing_language_tag="unk")
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
@@ -142,9 +133,6 @@ def test_a_missing_tag_is_refused():
     assert task(missing_language_tag="error").target_tag > builders.UNK
     with pytest.raises(ValueError, match="--missing-language-tag must be unk or error; got none"):
         task(missing_language_tag="none")
-
-
-# ---- The dictionary map. ----
 
 
 def write_map(folder, lines=None):
@@ -181,7 +169,6 @@ def test_bad_maps_are_refused(tmp_path, lines, message):
 
 
 def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path):
-    """Besides <mask> and languages: whatever is written as one."""
     tags = ("<sep>", "[zh-Hant]", "[en]", "madeupword0000")
     cut = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "missing_language_tag": "unk"}
     assert task(tags=tags, **cut).kept_rows == (True, False, True)
@@ -205,13 +192,3 @@ def test_a_map_without_a_pretrained_file_is_refused(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoint_last.pt").touch()
     task(**given).build_model(model)
-
-
-def test_an_absent_map_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"--resized-dict-map .*nowhere: cannot be read"):
-        read_dictionary_map(str(tmp_path / "nowhere"))
-
-
-def test_a_restarted_run_continues():
-    assert TranslationFromPretrainedVECOTask.continues_its_own_run is True
-    assert isinstance(task().src_dict, Dictionary)

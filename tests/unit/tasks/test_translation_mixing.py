@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from omegaconf import OmegaConf
 
 from fairseq_plugins.data.mixed_batches import MixedBatchesDataset
 from fairseq_plugins.tasks.translation_mixing import TranslationMixingConfig, TranslationMixingTask
@@ -23,7 +22,6 @@ STOCK = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The pair en-de, and French text of its own."""
     path = tmp_path_factory.mktemp("data-bin")
     for split in ("train", "valid"):
         data_bins.write_pair(path, split, "en", "de", count=COUNT)
@@ -32,7 +30,6 @@ def folder(tmp_path_factory):
 
 
 def setup(folder, **options):
-    """As the trainer does."""
     defaults = {"mix_monolingual": "de", "tokens_per_sample": 20, "add_sentinels": 10, "seed": 1}
     return TranslationMixingTask.setup_task(
         TranslationMixingConfig(**{**STOCK, "data": str(folder), **defaults, **options})
@@ -40,13 +37,11 @@ def setup(folder, **options):
 
 
 def load(task, split="train", **options):
-    """The split's dataset."""
     task.load_dataset(split, **options)
     return task.dataset(split)
 
 
 def batches(task, epoch=1):
-    """As the trainer draws them."""
     iterator = task.get_batch_iterator(
         task.dataset("train"),
         max_sentences=2,
@@ -59,7 +54,6 @@ def batches(task, epoch=1):
 
 
 def flat(found):
-    """Ids, sources and targets."""
     return [(b["id"].tolist(), b["net_input"]["src_tokens"].tolist(), b["target"].tolist()) for b in found]
 
 
@@ -181,17 +175,3 @@ def test_dictionaries_that_differ_are_named(folder, tmp_path):
     setup(tmp_path, mix_monolingual="", add_sentinels=0)
     with pytest.raises(ValueError, match=rf"{tmp_path}.dict\.de\.txt differs from {folder}.dict\.en\.txt"):
         setup(folder, mix_data=str(tmp_path))
-
-
-def test_a_hydra_configuration_is_read_as_well(folder):
-    given = {
-        "mix_monolingual": "de",
-        "tokens_per_sample": 20,
-        "add_sentinels": 10,
-        "seed": 1,
-        "sample_break_mode": "eos",
-    }
-    changes = OmegaConf.create({**STOCK, **given, "data": str(folder)})
-    task = TranslationMixingTask.setup_task(OmegaConf.merge(OmegaConf.structured(TranslationMixingConfig), changes))
-    ours, theirs = load(task).corrupted, load(setup(folder, **given)).corrupted
-    assert [plain(item) for item in ours] == [plain(item) for item in theirs]

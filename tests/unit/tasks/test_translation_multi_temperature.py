@@ -29,20 +29,17 @@ def folder(tmp_path_factory):
 
 
 def setup(folder, *more, task="translation_multi_temperature"):
-    """As the trainer does, from a command line."""
     line = [str(folder), "--task", task, "--arch", "transformer", *PAIRS, *more]
     return tasks.setup_task(options.parse_args_and_arch(options.get_training_parser(), line))
 
 
 def loaded(folder, *more, epoch=1):
-    """The training set as it is when a run starts in an epoch."""
     task = setup(folder, *more)
     task.load_dataset("train", epoch=epoch, combine=True)
     return task.dataset("train")
 
 
 def content(dataset):
-    """Direction and target of every sentence of the epoch."""
     return [(pair, item["target"].tolist()) for pair, item in (dataset[index] for index in range(len(dataset)))]
 
 
@@ -52,20 +49,10 @@ def batches(task, epoch):
     return [batch["target"].tolist() for batch in iterator.next_epoch_itr(shuffle=True)]
 
 
-# ---- Temperature and shares. ----
-
-
 def test_the_temperature_is_linear_and_then_constant():
     schedule = TemperatureSchedule.parse("1:5:4")
     assert [schedule.at(epoch) for epoch in range(1, 8)] == [1, 2, 3, 4, 5, 5, 5]
     assert [TemperatureSchedule.parse("5:1.5:7").at(epoch) for epoch in (1, 3, 8, 20)] == [5, 4, 1.5, 1.5]
-
-
-def test_shares_by_hand():
-    np.testing.assert_allclose(sampling_probabilities([64, 4], 1), [16 / 17, 1 / 17], rtol=1e-12)
-    np.testing.assert_allclose(sampling_probabilities([64, 4], 2), [8 / 10, 2 / 10], rtol=1e-12)  # square roots
-    np.testing.assert_allclose(sampling_probabilities([64, 4], 3), [4 / (4 + 4 ** (1 / 3)), 4 ** (1 / 3) / (4 + 4 ** (1 / 3))])
-    np.testing.assert_allclose(sampling_probabilities([64, 4], 1e9), [0.5, 0.5], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +75,6 @@ def test_wrong_schedules_are_named(folder, text, words):
         setup(folder, "--sampling-temperature-schedule", text)
     for word in ("--sampling-temperature-schedule", *words):
         assert word in str(error.value)
-
-
-# ---- The training set. ----
 
 
 def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
@@ -174,12 +158,6 @@ def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder, size):
     assert batches(whole, 2) == seen[2], "an epoch that comes again"
 
 
-def test_the_seed_draws_other_sentences(folder):
-    first, second = (content(loaded(folder, *SCHEDULE, "--seed", seed, epoch=3)) for seed in ("1", "2"))
-    assert len(first) == len(second)
-    assert first != second
-
-
 def test_data_in_several_folders_are_counted_before_they_are_read(folder, tmp_path):
     """Epoch 2 reads the second folder; the shares are those of both folders in every epoch, in a resumed run too."""
     data_bins.write_pair(tmp_path, "train", "en", "de", count=36, seed=5)
@@ -210,12 +188,6 @@ def test_without_a_schedule_the_task_is_the_stock_one(folder):
         assert ours.args.sampling_temperature == stock.args.sampling_temperature
 
 
-def test_valid_and_test_sets_are_not_sampled(folder):
-    task = setup(folder, *SCHEDULE, "--lang-pairs", "en-de,de-en")
-    task.load_dataset("valid", epoch=1)
-    assert len(task.dataset("valid")) == 10  # the reverse direction comes from the same files
-
-
 @pytest.mark.parametrize(
     ("more", "source", "target"),
     [
@@ -234,9 +206,6 @@ def test_tags_come_first(folder, more, source, target):
     assert rows.index(source) >= builders.MASK
     assert item["source"][0] == rows.index(source)
     assert (item["target"][0] == rows.index(target)) if target else (item["target"][0] < builders.MASK)
-
-
-# ---- Languages. ----
 
 
 def test_what_checkpoints_keep_is_plain(folder, tmp_path):
@@ -305,9 +274,6 @@ def test_padding_of_a_checkpoints_options_is_kept(folder):
     assert tasks.setup_task(args, from_checkpoint=True).args.left_pad_source is True
 
 
-# ---- Bad input. ----
-
-
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -325,11 +291,6 @@ def test_a_schedule_beside_another_way_of_sampling_is_refused(folder, more, word
         assert word in str(error.value)
 
 
-def test_the_implied_method_may_be_given(folder):
-    assert setup(folder, *SCHEDULE, "--sampling-method", "temperature").args.sampling_method == "temperature"
-    assert setup(folder, *SCHEDULE).args.sampling_method == "temperature"
-
-
 def test_a_pair_without_data_is_named(folder, tmp_path):
     with pytest.raises(
         ValueError, match=r"de-fr has no data for the split 'train': .*train\.de-fr\.de\.idx .*fairseq-preprocess"
@@ -343,9 +304,3 @@ def test_a_pair_without_data_is_named(folder, tmp_path):
     data_bins.write_pair(tmp_path, "train", "en", "fr", count=0)
     with pytest.raises(ValueError, match=r"en-fr has no data .*train\.en-fr\.en\.bin is missing or empty"):
         setup(tmp_path, *SCHEDULE).load_dataset("train")
-
-
-@pytest.mark.parametrize("pairs", ["ende", "en-de,en-", "en-de-fr"])
-def test_malformed_pairs_are_named(folder, pairs):
-    with pytest.raises(ValueError, match=f"--lang-pairs must be pairs .* got '{pairs.split(',')[-1]}'"):
-        setup(folder, "--lang-pairs", pairs)

@@ -20,14 +20,12 @@ from tests import data_bins, veco_builders
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A dictionary; no text is read here."""
     path = tmp_path_factory.mktemp("data-bin")
     data_bins.write_dictionary(path, "en")
     return path
 
 
 def setup(folder, **given):
-    """As the trainer does."""
     defaults = {"data": str(folder), "monolingual": "en", "ddp_backend": "pytorch_ddp", "find_unused_parameters": False}
     return VECOPretrainingTask.setup_task(VECOPretrainingConfig(**{**defaults, **given}))
 
@@ -56,8 +54,6 @@ class Fake(nn.Module):
 
 
 class Wrapper(nn.Module):
-    """As DistributedDataParallel: the model is an attribute."""
-
     def __init__(self, module):
         super().__init__()
         self.module = module
@@ -67,7 +63,6 @@ class Wrapper(nn.Module):
 
 
 def criterion(model, sample):
-    """A loss of which every parameter has a gradient."""
     return (model(sample) - 1).square().sum(), 1, {}
 
 
@@ -98,7 +93,6 @@ def adam(kind, model):
 
 
 def update(task, model, optimizer, number):
-    """What the trainer does in an update."""
     optimizer.zero_grad()
     sample = torch.randn(5, 3, generator=torch.Generator().manual_seed(number))
     task.train_step(sample, model, criterion, optimizer, number)
@@ -133,7 +127,6 @@ def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(
 
 @pytest.mark.parametrize("kind", ["fp16", "flat fp16"])
 def test_the_fp16_optimizer_does_what_the_fp32_one_does(folder, kind):
-    """Its row of gradients is filled in the right places."""
     task = setup(folder, freeze_backbone_updates=3)
     found = []
     for one in ("fp32", kind):
@@ -172,14 +165,6 @@ def test_a_failed_step_leaves_everything_as_it_was(folder):
     with pytest.raises(RuntimeError, match="out of memory"):
         task.optimizer_step(optimizer, model, 0)
     assert optimizer.param_groups[0]["weight_decay"] == 0.1
-
-
-def test_without_the_option_nothing_is_touched(folder):
-    task, model = setup(folder), Fake()
-    model.before.requires_grad_(False)
-    update(task, model, plain_adam(model), 0)
-    assert model.seen == [False]
-    assert not model.before.weight.requires_grad
 
 
 def test_the_model_is_reached_through_the_wrappers_of_several_processes(folder):

@@ -20,7 +20,6 @@ PAIRS = 30
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """en-de and en-fr, English and Italian documents."""
     path = tmp_path_factory.mktemp("data-bin")
     for split in ("train", "valid"):
         data_bins.write_pair(path, split, "en", "de", PAIRS)
@@ -31,23 +30,17 @@ def folder(tmp_path_factory):
 
 
 def setup(folder, **given):
-    """As the trainer does."""
     defaults = {"data": str(folder), "pairs": "en-de", "monolingual": "en", "seed": 1, "train_subset": "train"}
     launch = {"ddp_backend": "pytorch_ddp", "find_unused_parameters": False, "tokens_per_sample": 24}
     return VECOPretrainingTask.setup_task(VECOPretrainingConfig(**{**defaults, **launch, **given}))
 
 
 def load(task, split="train", **given):
-    """The split's dataset."""
     task.load_dataset(split, **given)
     return task.dataset(split)
 
 
-# ---- Data. ----
-
-
 def test_validation_has_every_text_once(folder):
-    """Languages first; x is the source side."""
     data = load(setup(folder, pairs="en-de,en-fr", monolingual="it,en"), "valid")
     italian, english = (veco.segments(veco.documents(c, s), 12) for c, s in (([4] * 4, 5), ([5, 4] * 10, 3)))
     left, right = data_bins.sentences(PAIRS, 1), data_bins.sentences(PAIRS, 101)
@@ -110,9 +103,6 @@ def test_mask_stands_behind_the_pieces(folder, tmp_path):
         setup(tmp_path, pairs="")
 
 
-# ---- Errors. ----
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -135,11 +125,6 @@ def test_wrong_options_are_named(folder, given, message):
         setup(folder, **given)
 
 
-def test_a_missing_side_is_named(folder):
-    with pytest.raises(ValueError, match=r"--pairs en-it: .*train.en-it.en.bin is missing; run fairseq-preprocess"):
-        load(setup(folder, pairs="en-it"))
-
-
 @pytest.mark.parametrize(("language", "file"), [("de", "train.en-de.de"), ("fr", "train.en-fr.fr")])
 def test_text_without_documents_is_named(folder, language, file):
     message = f"--monolingual {language}: .*{file}.bin has no empty line.*Put an empty line behind each document"
@@ -160,25 +145,12 @@ def test_documents_are_counted_and_one_for_all_is_said(tmp_path, monkeypatch, ca
     assert "--monolingual en: one document of" in caplog.text and "has 9 of its 10 sentences" in caplog.text
 
 
-def test_a_stream_without_texts_is_named(folder, tmp_path):
-    veco.write_documents(tmp_path, "train", "en", veco.documents([1, 1, 1]))
-    with pytest.raises(
-        ValueError, match="train en: no text of two segments; left out: 0 longer.*3 without a neighbour"
-    ):
-        load(setup(tmp_path, pairs=""))
-
-
-# ---- Batches. ----
-
-
 def iterator(task, split="train", epoch=1, **given):
-    """As the trainer asks for one."""
     defaults = {"max_sentences": 4, "max_positions": task.max_positions(), "ignore_invalid_inputs": True, "seed": 1}
     return task.get_batch_iterator(task.dataset(split), epoch=epoch, **{**defaults, **given})
 
 
 def plain(batch):
-    """A batch to compare; an empty one where a shard has none."""
     if not batch:
         return None
     inputs = batch["net_input"]
@@ -225,17 +197,6 @@ def test_a_restart_in_the_middle_of_the_second_epoch_goes_on(folder, workers):
         assert next(rest._itr, None) is None
 
 
-def test_validation_batches_are_the_same_every_time(folder):
-    task = setup(folder)
-    load(task, "valid")
-    first = [plain(batch) for batch in iterator(task, "valid").next_epoch_itr(shuffle=False, set_dataset_epoch=False)]
-    again = [plain(batch) for batch in iterator(task, "valid").next_epoch_itr(shuffle=False, set_dataset_epoch=False)]
-    assert first == again
-    kinds = [joint is not None for _, _, joint in first]
-    assert kinds == sorted(kinds) and set(kinds) == {False, True}
-    assert sorted(index for ids, _, _ in first for index in ids) == list(range(len(task.dataset("valid"))))
-
-
 @pytest.mark.parametrize("given", [{"pairs": ""}, {"monolingual": ""}])
 def test_one_kind_alone_is_batched_by_the_stock_iterator(folder, given):
     task = setup(folder, **given)
@@ -246,7 +207,6 @@ def test_one_kind_alone_is_batched_by_the_stock_iterator(folder, given):
 
 
 def test_long_pairs_are_left_out(folder):
-    """In validation too, where fairseq would stop at the first."""
     task = setup(folder, tokens_per_sample=14)
     for split in ("train", "valid"):
         data = load(task, split)
@@ -264,7 +224,6 @@ def test_long_pairs_are_left_out(folder):
 
 
 def test_the_task_sees_how_processes_are_joined(folder):
-    """Options of another group reach it from the command line."""
     line = [str(folder), "--task", "veco_pretraining", "--arch", "transformer_tiny", "--monolingual", "en"]
     line += ["--ddp-backend", "c10d", "--find-unused-parameters", "--seed", "5"]
     arguments = options.parse_args_and_arch(options.get_training_parser("veco_pretraining"), line)
