@@ -1,5 +1,7 @@
 """Task tlm_pretraining: which data it reads, that parts are masked independently, epochs, errors."""
 
+import shutil
+
 import pytest
 
 from fairseq_plugins.tasks.tlm_pretraining import TLMPretrainingConfig, TLMPretrainingTask
@@ -43,31 +45,14 @@ def test_pairs_and_languages_are_concatenated(folder):
         assert _whole(items[2 * COUNT + index]) == _whole(items[3 * COUNT + index]) == single
 
 
-def test_languages_of_other_pairs_and_by_themselves(folder):
+def test_languages_of_other_pairs_and_by_themselves(folder, tmp_path):
     """French is a side of a pair that is not trained; Spanish has text of its own."""
-    french = _items(setup(folder, pairs="en-de", monolingual="fr"))
-    assert [_whole(item) for item in french[COUNT:]] == [
-        _whole(item) for item in _items(setup(folder, pairs="en-fr", monolingual="fr"))[COUNT:]
-    ]
-    rows = data_bins.sentences(COUNT, 9)
-    data_bins.write_side(folder, "train", "es-None", "es", rows)
-    try:
-        spanish = _items(setup(folder, pairs="en-de", monolingual="es"))[COUNT:]
-    finally:
-        for file in folder.glob("train.es-None.es.*"):
-            file.unlink()
-    assert [_whole(item) for item in spanish] == [[builders.BOS, *row, builders.EOS] for row in rows]
-
-
-def test_another_dictionary_is_refused(folder):
-    file = folder / "dict.fr.txt"
-    text = file.read_text(encoding="utf-8")
-    file.write_text("".join(reversed(text.splitlines(keepends=True))), encoding="utf-8")
-    try:
-        with pytest.raises(ValueError, match=r"dict\.fr\.txt differs from .*dict\.en\.txt"):
-            setup(folder, pairs="en-de", monolingual="fr")
-    finally:
-        file.write_text(text, encoding="utf-8")
+    folder = shutil.copytree(folder, tmp_path / "data")
+    rows = {"fr": data_bins.sentences(COUNT, 101), "es": data_bins.sentences(COUNT, 9)}
+    data_bins.write_side(folder, "train", "es-None", "es", rows["es"])
+    for language, own in rows.items():
+        found = _items(setup(folder, pairs="en-de", monolingual=language))[COUNT:]
+        assert [_whole(item) for item in found] == [[builders.BOS, *row, builders.EOS] for row in own]
 
 
 def test_languages_and_seeds_do_not_mask_alike(folder, tmp_path):
@@ -97,24 +82,24 @@ def test_epochs_reach_every_part(folder):
 
 
 def test_batches_respect_max_tokens_and_leave_long_pairs_out(folder):
-    task = setup(folder, tokens_per_sample=15)
-    task.load_dataset("train")
-    dataset = task.dataset("train")
-    batches = task.get_batch_iterator(
-        dataset, max_tokens=40, max_positions=task.max_positions(), ignore_invalid_inputs=True, seed=1
-    ).next_epoch_itr(shuffle=False)
-    seen = []
-    for batch in batches:
-        assert batch["net_input"]["src_tokens"].numel() <= 40
-        seen += batch["id"].tolist()
-    short = int((dataset.sizes <= 15).sum())
-    assert 0 < short < len(dataset)
-    assert len(seen) == short
+    task = setup(folder, tokens_per_sample=15, monolingual="de")
+    lengths, data = [len(item["tokens"]) for item in _items(task)], task.dataset("train")
+    assert data.sizes.tolist() == lengths == [data.size(n) for n in range(len(data))]
+    options = {"max_tokens": 40, "max_positions": task.max_positions(), "ignore_invalid_inputs": True, "seed": 1}
+    found = list(task.get_batch_iterator(data, **options).next_epoch_itr(shuffle=False))
+    assert all(batch["net_input"]["src_tokens"].numel() <= 40 for batch in found)
+    seen = [length for batch in found for length in batch["net_input"]["src_lengths"].tolist()]
+    assert sorted(seen) == sorted(length for length in lengths if length <= 15) and 0 < len(seen) < len(data)
 
 
-def test_dictionary_ends_with_mask(folder):
+def test_dictionary_ends_with_mask_and_serves_all(folder, tmp_path):
     task = setup(folder)
     assert task.source_dictionary.symbols == task.target_dictionary.symbols == builders.dictionary().symbols
+    data_bins.write_pair(tmp_path, "train", "en", "de")
+    data_bins.write_side(tmp_path, "train", "fr-None", "fr", [[5]])
+    data_bins.write_dictionary(tmp_path, "fr", builders.PIECES - 1)
+    with pytest.raises(ValueError, match=r"dict\.fr\.txt differs from .*dict\.en\.txt"):
+        setup(tmp_path, pairs="en-de", monolingual="fr")
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,7 @@ def test_the_map_reaches_the_model(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
+        (None, "cannot be read"),
         (["1", "2"], r"map\.txt, line 2: '2'; valid: 1 = the entry stays"),
         (["1", ""], r"map\.txt, line 2: ''"),
         (
@@ -164,7 +165,7 @@ def test_the_map_reaches_the_model(tmp_path):
 )
 def test_bad_maps_are_refused(tmp_path, lines, message):
     with pytest.raises(ValueError, match=message) as caught:
-        task(resized_dict_map=write_map(tmp_path, lines))
+        task(resized_dict_map=write_map(tmp_path, lines) if lines else str(tmp_path / "nowhere"))
     assert "--resized-dict-map" in str(caught.value)
 
 

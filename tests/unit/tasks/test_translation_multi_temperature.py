@@ -8,7 +8,6 @@ import pytest
 import torch
 from fairseq import options, tasks
 
-from fairseq_plugins.data.stream_sampling import sampling_probabilities
 from fairseq_plugins.data.temperature_dataset import TemperatureSchedule
 from fairseq_plugins.tasks.translation_multi_temperature import TranslationMultiTemperatureTask as Task
 from tests import builders, data_bins
@@ -59,7 +58,6 @@ def test_the_temperature_is_linear_and_then_constant():
     ("text", "words"),
     [
         ("1:5", ["START:END:EPOCHS", "'1:5'"]),
-        ("1:5:10:2", ["START:END:EPOCHS", "'1:5:10:2'"]),
         ("1:five:10", ["START:END:EPOCHS", "'1:five:10'"]),
         ("1:5:2.5", ["START:END:EPOCHS", "'1:5:2.5'"]),
         ("0.5:5:10", ["0.5:5:10", "START", "at least 1", "got 0.5"]),
@@ -67,7 +65,6 @@ def test_the_temperature_is_linear_and_then_constant():
         ("1:inf:10", ["END", "inf"]),
         ("nan:5:10", ["START", "nan"]),
         ("1:5:0", ["EPOCHS", "at least 1", "ends before it starts", "got 0"]),
-        ("1:5:-3", ["EPOCHS", "ends before it starts", "got -3"]),
     ],
 )
 def test_wrong_schedules_are_named(folder, text, words):
@@ -82,25 +79,13 @@ def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
     caplog.set_level(logging.INFO)
     task = setup(folder, *SCHEDULE, "--virtual-data-size", "1000")
     task.load_dataset("train", epoch=1, combine=True)
-    found = []
-    for epoch in (1, 2, 5, 6):
+    for epoch, share in ((1, 4 / 68), (2, 2 / 10), (5, 0.365), (6, 0.365)):
         batches(task, epoch)
         counts = Counter(pair for pair, _ in content(task.dataset("train")))
-        found.append(counts[1])
-        assert sum(counts.values()) == 1000
-    expected = [1000 * sampling_probabilities([64, 4], temperature)[1] for temperature in (1, 2, 5, 5)]
-    assert all(abs(count - share) <= 1 for count, share in zip(found, expected)), (found, expected)
+        assert sum(counts.values()) == 1000 and abs(counts[1] - 1000 * share) <= 1.5
     lines = [record.getMessage() for record in caplog.records if "sampling temperature" in record.getMessage()]
     assert len(lines) == 4
-    assert (
-        "epoch 1: sampling temperature 1, 1000 sentences, probabilities: main:en-de 0.9412, main:en-fr 0.0588"
-        in lines[0]
-    )
-    assert (
-        "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main:en-fr 0.2000"
-        in lines[1]
-    )
-    assert "epoch 5: sampling temperature 5," in lines[2]
+    assert "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main:en" in lines[1]
 
 
 def test_the_first_epoch_at_temperature_one_holds_every_sentence_once(folder):
@@ -113,21 +98,10 @@ def test_the_first_epoch_at_temperature_one_holds_every_sentence_once(folder):
     assert sorted(target[:-1] for _, target in rows) == sorted(everything)
 
 
-def test_a_small_pair_gives_every_sentence_before_any_again(folder):
-    rows = content(loaded(folder, "--sampling-temperature-schedule", "5:5:1", "--virtual-epoch-size", "100"))
-    counts = Counter(str(target) for pair, target in rows if pair == 1)
-    assert len(counts) == 4
-    assert max(counts.values()) - min(counts.values()) <= 1
-    assert sum(counts.values()) > 25
-    few = content(loaded(folder, "--sampling-temperature-schedule", "1:1:1", "--virtual-epoch-size", "12"))
-    assert len({str(row) for row in few}) == len(few), "fewer than there are: none twice"
-    for size, sizes in (
-        (14, ("--virtual-epoch-size", "14", "--virtual-data-size", "60")),
-        (16, ("--virtual-data-size", "16")),
-    ):
-        assert abs(len(loaded(folder, *SCHEDULE, *sizes)) - size) <= 2, (
-            "an epoch is the virtual epoch where one is given"
-        )
+def test_an_epoch_is_the_virtual_epoch_where_one_is_given(folder):
+    sizes = {14: ("--virtual-epoch-size", "14", "--virtual-data-size", "60"), 16: ("--virtual-data-size", "16")}
+    for size, given in sizes.items():
+        assert abs(len(loaded(folder, *SCHEDULE, *given)) - size) <= 2
 
 
 @pytest.mark.parametrize("size", [0, 7, 10, 24])
@@ -192,7 +166,6 @@ def test_without_a_schedule_the_task_is_the_stock_one(folder):
     ("more", "source", "target"),
     [
         (("--encoder-langtok", "src", "--decoder-langtok"), "__en__", "__de__"),
-        (("--encoder-langtok", "tgt"), "__de__", None),
         (("--encoder-langtok", "tgt", "--decoder-langtok", "--lang-tok-style", "mbart"), "[de]", "[de]"),
     ],
 )
@@ -200,28 +173,9 @@ def test_tags_come_first(folder, more, source, target):
     task = setup(folder, *SCHEDULE, *more)
     task.load_dataset("train")
     pair, item = task.dataset("train")[0]
-    assert pair == 0
     rows = task.source_dictionary
-    assert rows.symbols[: builders.MASK] == builders.dictionary().symbols[: builders.MASK]
-    assert rows.index(source) >= builders.MASK
-    assert item["source"][0] == rows.index(source)
-    assert (item["target"][0] == rows.index(target)) if target else (item["target"][0] < builders.MASK)
-
-
-def test_what_checkpoints_keep_is_plain(folder, tmp_path):
-    task = setup(folder, "--encoder-langtok", "tgt", "--decoder-langtok")
-    state = task.state_dict()
-    assert state == {
-        "languages": {
-            "langs": ["en", "de", "fr"],
-            "tags": ["__en__", "__de__", "__fr__"],
-            "tags_used": ["tgt", "tgt"],
-            "replacing_bos_eos": False,
-        }
-    }
-    torch.save(state, tmp_path / "state.pt")
-    assert torch.load(tmp_path / "state.pt", weights_only=True) == state
-    assert task.get_checkpoint_dict() == {Task.__name__: state}
+    assert pair == 0 and rows.index(source) >= builders.MASK
+    assert (item["source"][0], item["target"][0]) == (rows.index(source), rows.index(target))
 
 
 DIFFERENT = {
@@ -237,10 +191,8 @@ DIFFERENT = {
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_other_languages_are_refused(folder, tmp_path, name):
     """When decoding, when resuming, and when another checkpoint is the start."""
-    trained = setup(folder)
-    more, words = DIFFERENT[name]
-    task = setup(folder, *more)
-    file = tmp_path / "checkpoint_last.pt"
+    trained, (more, words) = setup(folder), DIFFERENT[name]
+    task, file = setup(folder, *more), tmp_path / "checkpoint_last.pt"
     torch.save({"model": {}, "task_state": trained.state_dict()}, file)
     doors = [
         lambda: task.load_state_dict(trained.state_dict()),
@@ -250,17 +202,18 @@ def test_other_languages_are_refused(folder, tmp_path, name):
         lambda: setup(folder, *more, "--save-dir", str(tmp_path), "--reset-dataloader"),
     ]
     for door in doors:
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(ValueError, match="trained with other language tags") as error:
             door()
-        for word in ("trained with other language tags", *words):
-            assert word in str(error.value)
+        assert all(word in str(error.value) for word in words)
 
 
 def test_the_same_languages_pass(folder, tmp_path, caplog):
     trained, task = setup(folder), setup(folder, *SCHEDULE)
-    task.load_state_dict(trained.state_dict())
-    task.set_checkpoint_dict(trained.state_dict())
-    torch.save({"model": {}, "task_state": trained.state_dict()}, tmp_path / "m.pt")
+    state = trained.state_dict()
+    task.load_state_dict(state)
+    task.set_checkpoint_dict(state)
+    torch.save({"model": {}, "task_state": state}, tmp_path / "m.pt")
+    assert torch.load(tmp_path / "m.pt", weights_only=True)["task_state"] == state, "plain values"
     setup(folder, "--finetune-from-model", str(tmp_path / "m.pt"))
     assert "does not tell its languages" not in caplog.text
     task.load_state_dict({})  # a checkpoint of the stock task
@@ -275,32 +228,46 @@ def test_padding_of_a_checkpoints_options_is_kept(folder):
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    "more",
     [
-        (("--sampling-method", "uniform"), ["--sampling-method uniform"]),
-        (("--sampling-method", "concat"), ["--sampling-method concat"]),
-        (("--sampling-method", "temperature", "--sampling-temperature", "5"), ["--sampling-temperature 5"]),
-        (("--sampling-weights", "{'main:en-de': 0.5, 'main:en-fr': 0.5}"), ["--sampling-weights"]),
-        (("--sampling-weights-from-file", "weights.json"), ["--sampling-weights-from-file weights.json"]),
+        "--sampling-method uniform",
+        "--sampling-method concat",
+        "--sampling-method temperature --sampling-temperature 5",
+        "--sampling-weights {'main:en-de':0.5}",
+        "--sampling-weights-from-file weights.json",
     ],
 )
-def test_a_schedule_beside_another_way_of_sampling_is_refused(folder, more, words):
-    with pytest.raises(ValueError) as error:
-        setup(folder, *SCHEDULE, *more)
-    for word in ("--sampling-temperature-schedule 1:5:4", "exclude each other", *words):
-        assert word in str(error.value)
+def test_a_schedule_beside_another_way_of_sampling_is_refused(folder, more):
+    with pytest.raises(ValueError, match="--sampling-temperature-schedule 1:5:4 and .* exclude each other") as error:
+        setup(folder, *SCHEDULE, *more.split())
+    assert more.split(" {")[0].split("temperature ")[-1] in str(error.value)
 
 
 def test_a_pair_without_data_is_named(folder, tmp_path):
-    with pytest.raises(
-        ValueError, match=r"de-fr has no data for the split 'train': .*train\.de-fr\.de\.idx .*fairseq-preprocess"
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    data_bins.write_pair(empty, "train", "en", "de")
+    data_bins.write_pair(empty, "train", "en", "fr", count=0)
+    for data, split, more, message in (
+        (
+            folder,
+            "train",
+            ("--lang-pairs", "en-de,de-fr"),
+            r"de-fr has no data .*'train': .*train\.de-fr\.de\.idx .*prep",
+        ),
+        (folder, "valid", (), r"en-fr has no data for the split 'valid': .*valid\.en-fr\.en\.idx"),
+        (
+            folder,
+            "train",
+            ("--langs", "en,de,es", "--lang-pairs", "en-de,en-es"),
+            r"no dictionary: .*dict\.es\.txt is miss",
+        ),
+        (empty, "train", SCHEDULE, r"en-fr has no data .*train\.en-fr\.en\.bin is missing or empty"),
+        (folder, "train", ("--lang-pairs", "en-de,en-"), "--lang-pairs must be pairs .* got 'en-'"),
+        (folder, "train", ("--lang-pairs", "en-de-fr"), "--lang-pairs must be pairs .* got 'en-de-fr'"),
     ):
-        setup(folder, "--lang-pairs", "en-de,de-fr").load_dataset("train")
-    with pytest.raises(ValueError, match=r"en-fr has no data for the split 'valid': .*valid\.en-fr\.en\.idx"):
-        setup(folder).load_dataset("valid")
-    with pytest.raises(ValueError, match=r"en-es has no dictionary: .*dict\.es\.txt is missing.*fairseq-preprocess"):
-        setup(folder, "--langs", "en,de,es", "--lang-pairs", "en-de,en-es")
-    data_bins.write_pair(tmp_path, "train", "en", "de")
-    data_bins.write_pair(tmp_path, "train", "en", "fr", count=0)
-    with pytest.raises(ValueError, match=r"en-fr has no data .*train\.en-fr\.en\.bin is missing or empty"):
-        setup(tmp_path, *SCHEDULE).load_dataset("train")
+        with pytest.raises(ValueError, match=message):
+            setup(data, *more).load_dataset(split)
+    task = setup(folder, *SCHEDULE, "--lang-pairs", "en-de,de-en")
+    task.load_dataset("valid", epoch=1)
+    assert len(task.dataset("valid")) == 10, "not sampled; the reverse direction comes from the same files"

@@ -107,16 +107,12 @@ def test_mask_stands_behind_the_pieces(folder, tmp_path):
     ("given", "message"),
     [
         ({"mask_prob": 0.0}, r"--mask-prob must lie in \(0, 1\]; got 0.0"),
-        ({"mask_prob": 1.1}, r"--mask-prob must lie in \(0, 1\]; got 1.1"),
         ({"sampling_alpha": 0.0}, r"--sampling-alpha must lie in \(0, 1\]; got 0.0"),
         ({"sampling_alpha": 1.5}, r"--sampling-alpha must lie in \(0, 1\]; got 1.5"),
         ({"sampling_alpha": float("nan")}, r"--sampling-alpha must lie in \(0, 1\]; got nan"),
         ({"tokens_per_sample": 5}, "--tokens-per-sample must be at least 6 tokens; got 5"),
         ({"freeze_backbone_updates": -1}, "--freeze-backbone-updates must be 0 or more updates; got -1"),
         ({"pairs": "", "monolingual": ""}, "--pairs and --monolingual are both empty"),
-        ({"pairs": "ende"}, "--pairs must look like en-de,en-fr; got 'ende'"),
-        ({"pairs": "en-de,en-de"}, "--pairs must name each once"),
-        ({"monolingual": "en,en"}, "--monolingual must name each once"),
         ({"pairs": "", "monolingual": "sv"}, "no dictionary .*dict.sv.txt"),
     ],
 )
@@ -178,23 +174,20 @@ def test_training_batches_take_turns_in_every_epoch(folder, shards):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_restart_in_the_middle_of_the_second_epoch_goes_on(folder, workers):
-    task = setup(folder)
-    load(task)
-    for shard in range(2 if workers == 0 else 1):
-        shards = {"num_shards": 2, "shard_id": shard}
-        expected = [plain(batch) for batch in iterator(task, epoch=2, **shards).next_epoch_itr(shuffle=True)]
-        stopped = iterator(task, epoch=2, **shards)
-        epoch_iterator = stopped.next_epoch_itr(shuffle=True)
-        began = [plain(next(epoch_iterator)) for _ in range(3)]
-        state = stopped.state_dict()
-        again = setup(folder)
-        load(again, epoch=2)
-        again.cfg.persistent_workers = False  # and the last line ends them; the collector would do it slowly, some time
-        resumed = iterator(again, epoch=state["epoch"], num_workers=workers, **shards)
-        resumed.load_state_dict(state)
-        rest = resumed.next_epoch_itr(shuffle=True)
-        assert began + [plain(batch) for batch in rest] == expected
-        assert next(rest._itr, None) is None
+    task, again = setup(folder), setup(folder)
+    load(task), load(again, epoch=2)
+    shards = {"num_shards": 2, "shard_id": 1}
+    expected = [plain(batch) for batch in iterator(task, epoch=2, **shards).next_epoch_itr(shuffle=True)]
+    stopped = iterator(task, epoch=2, **shards)
+    epoch_iterator = stopped.next_epoch_itr(shuffle=True)
+    began = [plain(next(epoch_iterator)) for _ in range(3)]
+    state = stopped.state_dict()
+    again.cfg.persistent_workers = False  # and the last line ends them; the collector would do it slowly, some time
+    resumed = iterator(again, epoch=state["epoch"], num_workers=workers, **shards)
+    resumed.load_state_dict(state)
+    rest = resumed.next_epoch_itr(shuffle=True)
+    assert began + [plain(batch) for batch in rest] == expected
+    assert next(rest._itr, None) is None
 
 
 @pytest.mark.parametrize("given", [{"pairs": ""}, {"monolingual": ""}])
@@ -207,20 +200,14 @@ def test_one_kind_alone_is_batched_by_the_stock_iterator(folder, given):
 
 
 def test_long_pairs_are_left_out(folder):
-    task = setup(folder, tokens_per_sample=14)
+    """In validation too, where fairseq would stop at the first."""
+    sides = zip(data_bins.sentences(PAIRS, 1), data_bins.sentences(PAIRS, 101))
+    long = sum(max(len(x), len(y)) + 2 > 7 for x, y in sides)
     for split in ("train", "valid"):
-        data = load(task, split)
-        (count,) = [
-            n for stream in data.streams for reason, n in stream.left_out.items() if "side longer than 7" in reason
-        ]
-        long = [
-            max(len(x), len(y)) + 2 > 7 for x, y in zip(data_bins.sentences(PAIRS, 1), data_bins.sentences(PAIRS, 101))
-        ]
-        assert count == sum(long) > 0 and not (data.sizes > 14).any()
-    load(task)
-    for batch in iterator(task).next_epoch_itr(shuffle=True):
-        assert batch["net_input"]["src_tokens"].size(1) <= 7
-        assert not veco.is_parallel(batch) or batch["net_input"]["joint_tokens"].size(1) <= 14
+        data = load(setup(folder, tokens_per_sample=14), split)
+        left_out = {reason: count for stream in data.streams for reason, count in stream.left_out.items()}
+        assert left_out["with a side longer than 7 tokens with <s>"] == long > 0
+        assert not (data.sizes > 14).any()
 
 
 def test_the_task_sees_how_processes_are_joined(folder):
