@@ -22,17 +22,11 @@ COUNTS = ("words", "covered", "switched")
 
 
 class Switching(NamedTuple):
-    """How words are replaced.
+    """How words are replaced."""
 
-    Attributes:
-        ratio: share of a sentence's words, in (0, 1].
-        mean_span: mean of the Poisson law of the spans, in words.
-        seed: noise is a function of (seed, epoch, index).
-    """
-
-    ratio: float
-    mean_span: float
-    seed: int
+    ratio: float  # share of a sentence's words, in (0, 1]
+    mean_span: float  # mean of the Poisson law of the spans, in words
+    seed: int  # noise is a function of (seed, epoch, index)
 
 
 class CodeSwitchingDataset(EpochDataset):
@@ -46,7 +40,6 @@ class CodeSwitchingDataset(EpochDataset):
     Args:
         text: the sentences, one language behind another.
         languages: (L,) sentences of each language.
-        dictionary: gives the ids of padding and ``</s>``.
 
     Attributes:
         sizes: (N,) int64, tokens of the longest that an item's source can become, which its target never exceeds.

@@ -20,19 +20,12 @@ _NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"
 
 
 class EntryTable(NamedTuple):
-    """Candidates of all entries, their pieces in one row.
+    """Candidates of all entries, their pieces in one row."""
 
-    Attributes:
-        candidates: (E + 1,) int64, where each entry's candidates begin.
-        starts: (K + 1,) int64, where each candidate's pieces begin.
-        pieces: (P,) int64, ids.
-        longest: (E,) int64, pieces of each entry's longest candidate.
-    """
-
-    candidates: np.ndarray
-    starts: np.ndarray
-    pieces: np.ndarray
-    longest: np.ndarray
+    candidates: np.ndarray  # (E + 1,) int64, where each entry's candidates begin
+    starts: np.ndarray  # (K + 1,) int64, where each candidate's pieces begin
+    pieces: np.ndarray  # (P,) int64, ids
+    longest: np.ndarray  # (E,) int64, pieces of each entry's longest candidate
 
 
 class PieceEncoder:

@@ -17,42 +17,28 @@ class SwitchText(NamedTuple):
 
     A token costs 2 bytes (dictionaries of up to 65,536 entries) or 4, a word with an entry 12 (place, pieces, entry), a sentence
     28. All of it is in memory; data-loading workers that are forked share it.
-
-    Attributes:
-        tokens: (N,) all sentences one behind another, each with ``</s>`` and the id of its language at its end.
-        starts: (R + 1,) int64, where each begins, and N.
-        words: (R,) int32, words of each.
-        covered: (R + 1,) int64, where the words with an entry of each begin in the next three, and their number.
-        places: (W,) int32, first token of the word, counted in its sentence.
-        pieces: (W,) int32, tokens of the word.
-        entries: (W,) int32, see ``table``.
-        bounds: (R,) int64, tokens that the sentence has at most after words were replaced.
-        table: the candidates.
     """
 
+    # (N,) all sentences one behind another, each with ``</s>`` and the id of its language at its end
     tokens: np.ndarray
-    starts: np.ndarray
-    words: np.ndarray
+    starts: np.ndarray  # (R + 1,) int64, where each begins, and N
+    words: np.ndarray  # (R,) int32, words of each
+    # (R + 1,) int64, where the words with an entry of each begin in the next three, and their number
     covered: np.ndarray
-    places: np.ndarray
-    pieces: np.ndarray
-    entries: np.ndarray
-    bounds: np.ndarray
-    table: EntryTable
+    places: np.ndarray  # (W,) int32, first token of the word, counted in its sentence
+    pieces: np.ndarray  # (W,) int32, tokens of the word
+    entries: np.ndarray  # (W,) int32, see ``table``
+    bounds: np.ndarray  # (R,) int64, tokens that the sentence has at most after words were replaced
+    table: EntryTable  # the candidates
 
 
 class Coverage(NamedTuple):
-    """What the words of a text found in a lexicon.
-
-    Attributes:
-        sentences, words, covered: numbers; covered = words with an entry.
-        counts: distinct words that can be looked up -> frequency.
-    """
+    """What the words of a text found in a lexicon."""
 
     sentences: int
     words: int
-    covered: int
-    counts: Dict[str, int]
+    covered: int  # words with an entry
+    counts: Dict[str, int]  # distinct words that can be looked up -> frequency
 
     @property
     def share(self) -> float:
@@ -64,8 +50,7 @@ class TextBuilder:
     """Finds the words of texts and their entries, one language after another.
 
     Args:
-        symbols: (V,) the dictionary's entries.
-        pieces: what they are to words; None = every piece is a unit of its own (``--switch-unit piece``).
+        pieces: what the dictionary's symbols are to words; None = every piece is a unit of its own (``--switch-unit piece``).
         special: ids that are never replaced, such as ``</s>``.
         begin: put in front of every sentence; None = nothing.
     """
@@ -81,13 +66,7 @@ class TextBuilder:
         """Of each chunk: tokens, lengths, words and words with an entry of each sentence; places, pieces, entries of each word."""
 
     def add(self, texts: Sequence[Any], language: int, entries: Entries) -> Coverage:
-        """Add a language's sentences.
-
-        Args:
-            texts: datasets of rows of ids, one behind another; their sentences end with ``</s>``.
-            language: id of the language, put at every end.
-            entries: its lexicon.
-        """
+        """Add a language's sentences: datasets of rows of ids that end with ``</s>``; ``language`` is the id put at every end."""
         known: Dict[int, Tuple[int, str]] = {}  # run of pieces -> entry, text
         counts: Dict[str, int] = {}
         totals = np.zeros(3, dtype=np.int64)

@@ -17,23 +17,15 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 class PieceTable(NamedTuple):
-    """What the pieces of a dictionary are to words; all (V,) bool.
+    """What the pieces of a dictionary are to words; all (V,) bool."""
 
-    Attributes:
-        marked: begins with the mark.
-        opens: goes on with a word that the piece before leaves open: its first character is one of words.
-        closes: leaves a word open: its last character is one of words, or it is the mark alone.
-        pure: holds nothing but characters of words and the mark, so that it may be a part of what is looked up.
-        letters: has a character of words.
-        spaceless: has one of a script without spaces between words.
-    """
-
-    marked: np.ndarray
-    opens: np.ndarray
-    closes: np.ndarray
+    marked: np.ndarray  # begins with the mark
+    opens: np.ndarray  # goes on with a word that the piece before leaves open: its first character is one of words
+    closes: np.ndarray  # leaves a word open: its last character is one of words, or it is the mark alone
+    # holds nothing but characters of words and the mark, so that it may be a part of what is looked up
     pure: np.ndarray
-    letters: np.ndarray
-    spaceless: np.ndarray
+    letters: np.ndarray  # has a character of words
+    spaceless: np.ndarray  # has one of a script without spaces between words
 
 
 def piece_table(symbols: Sequence[str], unknown: int, special: Sequence[int]) -> PieceTable:
@@ -58,17 +50,11 @@ def _kinds(symbol: str) -> Tuple[bool, ...]:
 
 
 class Words(NamedTuple):
-    """Words of some sentences, in their order.
+    """Words of some sentences, in their order."""
 
-    Attributes:
-        starts: (W,) int64, first piece, counted through all sentences.
-        pieces: (W,) int64, at least 1.
-        whole: (W,) bool, True = has no other characters than words have, so that it can be looked up.
-    """
-
-    starts: np.ndarray
-    pieces: np.ndarray
-    whole: np.ndarray
+    starts: np.ndarray  # (W,) int64, first piece, counted through all sentences
+    pieces: np.ndarray  # (W,) int64, at least 1
+    whole: np.ndarray  # (W,) bool, True = has no other characters than words have, so that it can be looked up
 
 
 class SourceWords(NamedTuple):
@@ -91,7 +77,6 @@ def find_words(
     Args:
         tokens: (N,) int, all sentences one behind another.
         rows: (R + 1,) int64, where each begins, and N.
-        table, symbols: of the dictionary.
         source: of the lexicon; used for spaceless scripts alone.
     """
     if len(tokens) == 0:

@@ -32,11 +32,7 @@ def check_dictionaries(folder: str, languages: Sequence[str], dictionary: Dictio
 
 
 def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> List[Any]:
-    """Both sides of a pair, see :func:`load_pair_side`.
-
-    Raises:
-        ValueError: one is missing or empty, or they have different numbers of sentences.
-    """
+    """Both sides of a pair, see :func:`load_pair_side`; refuses sides of different numbers of sentences."""
     sides = [load_pair_side(prefix, pair, language, dictionary, option) for language in pair.split("-")]
     if len(sides[0]) != len(sides[1]):
         raise ValueError(
@@ -46,17 +42,11 @@ def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> Li
 
 
 def load_pair_side(prefix: str, pair: str, language: str, dictionary: Dictionary, option: str) -> Any:
-    """One side of a pair, whose files may have the name of the other direction, as in stock translation.
+    """One side of a pair, whose files may have the name of the other direction, as in stock translation; its own comes first.
 
     Args:
         prefix: folder and split, as in ``data-bin/train``.
-        pair: as in ``en-de``; its own name comes first.
-        language: one of the two.
-        dictionary: of the text.
-        option: that named the pair, for the message.
-
-    Raises:
-        ValueError: it is missing or empty.
+        option: that named the pair, for the message about a missing or empty file.
     """
     source, target = pair.split("-")
     command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{os.path.basename(prefix)}pref TEXT"
@@ -79,13 +69,8 @@ def load_monolingual(prefix: str, language: str, pairs: Sequence[str], dictionar
 
     Args:
         prefix: folder and split, as in ``data-bin/train``.
-        language: its name.
         pairs: whose sides may be read; the first that has the language counts.
-        dictionary: of the text.
-        option: that named the language, for the message.
-
-    Raises:
-        ValueError: it is missing or empty.
+        option: that named the language, for the message about a missing or empty file.
     """
     names = [f"{language}-None.{language}", language]
     names += [f"{name}.{language}" for pair in pairs if language in pair.split("-") for name in both_orders(pair)]

@@ -14,21 +14,13 @@ LISTED = 5
 
 
 class BinSide(NamedTuple):
-    """One side of a language pair on disk.
+    """One side of a language pair on disk."""
 
-    Attributes:
-        folder: the data-bin.
-        split: as in ``train``.
-        languages: source and target.
-        language: the side.
-        impl: ``--dataset-impl``, None = as it is found.
-    """
-
-    folder: str
-    split: str
-    languages: Sequence[str]
-    language: str
-    impl: Any = None
+    folder: str  # the data-bin
+    split: str  # as in ``train``
+    languages: Sequence[str]  # source and target
+    language: str  # the side
+    impl: Any = None  # ``--dataset-impl``, None = as it is found
 
     def path(self, number: int) -> str:
         """File without its ending; ``number`` counts the parts ``train``, ``train1``, … of a split."""

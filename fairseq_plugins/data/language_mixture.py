@@ -20,7 +20,6 @@ class LanguageMixture(EpochDataset):
     Args:
         parts: name -> dataset with ``sizes``; at least one, and all collated alike.
         temperature: T, at least 1; 1 = natural proportions, every item once an epoch; infinity = equal shares.
-        seed: of the drawing.
 
     Source: XGLUE and XTREME, "translate-train-all"; the temperature as in Arivazhagan et al. 2019.
     """

@@ -13,19 +13,12 @@ from .text_streams import TextStream
 
 
 class SpanCorruption(NamedTuple):
-    """How texts are corrupted; the ratio is the stream's.
+    """How texts are corrupted; the ratio is the stream's."""
 
-    Attributes:
-        mean_span: mean length of a span in tokens, at least 1.
-        sentinels: ids of the sentinels, in order of use.
-        seed: noise is a function of (seed, stream, epoch, index).
-        target_sentinels: False leaves the sentinels out of the targets.
-    """
-
-    mean_span: float
-    sentinels: Sequence[int]
-    seed: int
-    target_sentinels: bool = True
+    mean_span: float  # mean length of a span in tokens, at least 1
+    sentinels: Sequence[int]  # ids of the sentinels, in order of use
+    seed: int  # noise is a function of (seed, stream, epoch, index)
+    target_sentinels: bool = True  # False leaves the sentinels out of the targets
 
 
 class SpanCorruptionDataset(StreamDataset):
@@ -35,10 +28,8 @@ class SpanCorruptionDataset(StreamDataset):
     the place in the epoch; with natural proportions every text has one place.
 
     Args:
-        streams: languages and pairs; their order is part of the noise.
+        streams, probabilities: see :class:`StreamDataset`.
         dictionary: gives the ids of padding and ``</s>``.
-        corruption: see :class:`SpanCorruption`.
-        probabilities: (K,) share of each stream in an epoch, see ``stream_sampling``; None = every text once, in order.
 
     Attributes:
         sizes: (N, 2) int64. The uncorrupted text with all its ``</s>``, which is what ``--tokens-per-sample`` limits and no source

@@ -52,11 +52,6 @@ def draw_texts(sizes: Sequence[int], probabilities: np.ndarray, rng: np.random.G
     (systematic sampling). A stream that is drawn less than once gives a random part, one that is drawn more often gives every text
     before any text again. Natural proportions give every text once.
 
-    Args:
-        sizes: texts of each stream.
-        probabilities: (K,), see :func:`sampling_probabilities`.
-        rng: numpy Generator; the only source of chance.
-
     Returns:
         (N,) int64, numbers of texts counted through all streams.
     """

@@ -16,25 +16,16 @@ logger = logging.getLogger(__name__)
 class TemperatureSchedule(NamedTuple):
     """The sampling temperature as a function of the epoch.
 
-    Attributes:
-        start: temperature of epoch 1.
-        end: temperature of epoch ``epochs`` + 1 and of every later one.
-        epochs: how many epochs the way from start to end takes, at least 1.
-
     Source: DeltaLM section 3.2, "the sampling temperature increases from 1.0 to 5.0 gradually"; linear is ours.
     """
 
-    start: float
-    end: float
-    epochs: int
+    start: float  # temperature of epoch 1
+    end: float  # temperature of epoch ``epochs`` + 1 and of every later one
+    epochs: int  # how many epochs the way from start to end takes, at least 1
 
     @classmethod
     def parse(cls, text: str, option: str = "--sampling-temperature-schedule") -> "TemperatureSchedule":
-        """Read ``START:END:EPOCHS``, as in ``1:5:10``. The temperature may rise or fall.
-
-        Raises:
-            ValueError: not three numbers, a temperature below 1 or infinite, a schedule that ends before it starts.
-        """
+        """Read ``START:END:EPOCHS``, as in ``1:5:10``. The temperature may rise or fall."""
         parts = str(text).split(":")
         try:
             start, end = (float(part) for part in parts[:2])
@@ -72,12 +63,8 @@ class TemperatureDataset(SampledMultiDataset):
     Args:
         datasets: key -> pairs of one direction.
         sizes: sentences of each direction in all of its data, which may be more than what is loaded.
-        schedule: the temperature.
-        seed: of the drawing.
         epoch: the first epoch, counted from 1.
         virtual_size: sentences an epoch; None = as many as leave the largest direction at its size, at most 1.5 times all.
-        split: name for the log.
-        shared_collater: all directions are collated alike.
     """
 
     def __init__(

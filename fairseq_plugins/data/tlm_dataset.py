@@ -12,22 +12,14 @@ from .epoch_dataset import EpochDataset
 
 
 class MaskingConfig(NamedTuple):
-    """How tokens are masked.
+    """How tokens are masked."""
 
-    Attributes:
-        mask_prob: share of tokens that are predicted, in (0, 1]; of these 80 % become ``<mask>``, 10 % a random piece, 10 %
-            stay (BERT).
-        one_side_prob: probability, in [0, 1], that in a pair only one side is masked, at a ratio drawn from
-            U(mask_prob, 1) and always with ``<mask>``, while the other side stays whole (ERNIE-M's cross-attention MLM
-            carried over to a joint encoder).
-        seed: noise is a function of (seed, stream, epoch, index).
-        stream: number of the dataset in a run, so that two pairs do not mask the same line in the same way.
-    """
-
-    mask_prob: float
+    mask_prob: float  # share of tokens that are predicted, in (0, 1]; of these 80 % become <mask>, 10 % a random piece
+    # probability, in [0, 1], that in a pair only one side is masked, at a ratio drawn from U(mask_prob, 1) and always
+    # with ``<mask>``, while the other side stays whole (ERNIE-M's cross-attention MLM carried over to a joint encoder)
     one_side_prob: float
-    seed: int
-    stream: int = 0
+    seed: int  # noise is a function of (seed, stream, epoch, index)
+    stream: int = 0  # number of the dataset in a run, so that two pairs do not mask the same line in the same way
 
 
 class TLMDataset(EpochDataset):
@@ -39,15 +31,13 @@ class TLMDataset(EpochDataset):
     Args:
         sides: one or two sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
         sizes: (N,) tokens per item of each side, without the ``<s>`` that is added here.
-        dictionary: gives the ids of the special symbols and of ``<mask>``.
-        masking: see :class:`MaskingConfig`.
+        dictionary: its last entry is ``<mask>``, never a random replacement.
     """
 
     def __init__(self, sides: Sequence[Any], sizes: Sequence[np.ndarray], dictionary: Any, masking: MaskingConfig):
         self.sides, self.masking, self.seed, self.epoch = list(sides), masking, masking.seed, 1
         self.pad, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
         self.mask = dictionary.index("<mask>")
-        # <mask> is the dictionary's last entry: never a random replacement.
         self.replacements = Replacements(self.mask, dictionary.nspecial, len(dictionary) - 1)
         self.sizes = np.sum([np.asarray(size) + 1 for size in sizes], axis=0)
 

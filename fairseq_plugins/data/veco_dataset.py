@@ -24,7 +24,6 @@ class VECODataset(StreamDataset):
         dictionary: gives the ids of the special symbols; its pieces stand before ``<mask>``, and what stands behind it (symbols of
             languages) never replaces a token.
         mask_prob: share of the tokens of a segment that are predicted, in (0, 1].
-        seed: noise is a function of (seed, stream, epoch, index).
         probabilities: (K,) share of each language among the languages and of each pair among the pairs; an epoch then has as many
             texts as there are of each kind, and as many batches of each kind as the kind with more has, in turn. None = every text
             once, monolingual batches first.
