@@ -88,9 +88,8 @@ def stock_masked_lm(folder: Path, symbols: Dictionary, rows: Sequence[np.ndarray
 
 def cases(folder: Path, ours: VECODataset, symbols: Dictionary) -> Dict[str, Callable[[Sequence[np.ndarray]], int]]:
     """Name -> an epoch of these batches of texts."""
-    texts = [ours.streams[ours.stream_of(index)] for index in range(len(ours))]
-    first = np.cumsum([0, *(len(stream) for stream in ours.streams)])
-    rows = [row for index, text in enumerate(texts) for row in text.read(index - int(first[ours.stream_of(index)]))]
+    places = [ours.place_of(index) for index in range(len(ours))]
+    rows = [row for stream, text in places for row in ours.streams[stream].read(text)]
     masked = stock_masked_lm(folder, symbols, rows, int(ours.sizes.max()))
     sides = [write(folder / name, rows[side::2]) for side, name in enumerate(("x", "y"))]
     given = [part for side in sides for part in (side, side.sizes, symbols)]

@@ -1,14 +1,13 @@
 """Tiny streams of texts for span corruption, and the way back from source and target to the text."""
 
-from typing import Any, List, Sequence, Tuple
+from typing import List
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary
 
 from fairseq_plugins.data.sentinels import find_sentinels
 from fairseq_plugins.data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
-from fairseq_plugins.data.text_streams import SentenceBlocks, SentencePairs, TextStream
+from fairseq_plugins.data.text_streams import SentenceBlocks, SentencePairs
 from tests import builders, data_bins
 
 PAD, EOS = builders.PAD, builders.EOS
@@ -18,52 +17,44 @@ FIRST_SENTINEL = builders.VOCAB
 Rows = List[List[int]]
 
 
-def dictionary(sentinels: int = SENTINELS) -> Dictionary:
-    """The tiny dictionary with sentinels at its end."""
+def dictionary(sentinels=SENTINELS):
     symbols = builders.dictionary()
     find_sentinels(symbols, TEMPLATE, sentinels)
     return symbols
 
 
-def tensors(rows: Rows) -> List[torch.Tensor]:
-    """Each with its </s>, as in a data-bin."""
+def tensors(rows):
     return [torch.tensor([*row, EOS]) for row in rows]
 
 
-def sizes(rows: Rows) -> np.ndarray:
-    """Of these, as a data-bin keeps them."""
+def sizes(rows):
     return np.array([len(row) + 1 for row in rows], dtype=np.int32)
 
 
-def blocks(rows: Rows, block: int = 20, mode: str = "complete", ratio: float = 0.15) -> SentenceBlocks:
-    """Monolingual sentences, packed."""
+def blocks(rows, block=20, mode="complete", ratio=0.15):
     return SentenceBlocks(tensors(rows), sizes(rows), block, mode, PAD, EOS, ratio)
 
 
-def pairs(left: Rows, right: Rows, ratio: float = 0.5) -> SentencePairs:
-    """Translation pairs."""
+def pairs(left, right, ratio=0.5):
     return SentencePairs([tensors(left), tensors(right)], [sizes(left), sizes(right)], ratio)
 
 
-def pair_rows(count: int, low: int = 2, high: int = 12) -> Tuple[Rows, Rows]:
-    """Two sides of random sentences."""
+def pair_rows(count, low=2, high=12):
     return data_bins.sentences(count, 1, low, high), data_bins.sentences(count, 2, low, high)
 
 
-def corruption(**changes: Any) -> SpanCorruption:
-    """Mean span 3, seed 7, all the sentinels."""
+def corruption(**changes):
     options = {"mean_span": 3.0, "sentinels": range(FIRST_SENTINEL, FIRST_SENTINEL + SENTINELS), "seed": 7, **changes}
     return SpanCorruption(**options)
 
 
-def dataset(streams: Sequence[TextStream], probabilities: Any = None, **changes: Any) -> SpanCorruptionDataset:
-    """A dataset of these streams."""
+def dataset(streams, probabilities=None, **changes):
     return SpanCorruptionDataset(streams, dictionary(), corruption(**changes), probabilities)
 
 
-def spans(target: Sequence[int]) -> List[List[int]]:
+def spans(target):
     """The tokens behind each sentinel of a target, without its last </s>; the sentinels must be in order."""
-    found: List[List[int]] = []
+    found = []
     for token in target[:-1]:
         if token >= FIRST_SENTINEL:
             assert token == FIRST_SENTINEL + len(found), "sentinels count up"
@@ -73,10 +64,10 @@ def spans(target: Sequence[int]) -> List[List[int]]:
     return found
 
 
-def restored(source: Sequence[int], target: Sequence[int]) -> List[int]:
+def restored(source, target):
     """The text: each sentinel of the source replaced by what the target has for it."""
     parts = spans(target)
-    text: List[int] = []
+    text = []
     used = 0
     for token in source:
         if token >= FIRST_SENTINEL:
@@ -89,6 +80,5 @@ def restored(source: Sequence[int], target: Sequence[int]) -> List[int]:
     return text
 
 
-def plain(item: Any) -> Tuple[List[int], List[int]]:
-    """Source and target of an item."""
+def plain(item):
     return item["source"].tolist(), item["target"].tolist()

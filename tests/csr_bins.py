@@ -1,7 +1,7 @@
 """A tiny data-bin of two languages cut by a sentencepiece model, with lexicons in both directions that cover it."""
 
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,16 +33,14 @@ class Bin(NamedTuple):
     lexicon: Path
     model: Path
 
-    def options(self) -> List[str]:
-        """Command line of the task."""
+    def options(self):
         return [
             *("--task", "code_switching_restore", "-s", "en", "-t", "de", "--langs", LANGS),
             *("--lexicon", str(self.lexicon), "--sentencepiece-model", str(self.model)),
         ]
 
 
-def texts(count: int, seed: int) -> Dict[str, List[str]]:
-    """Sentences and their translations word by word."""
+def texts(count, seed):
     rng = np.random.default_rng(seed)
     rows = [rng.integers(len(WORDS), size=rng.integers(3, 14)).tolist() for _ in range(count)]
     return {
@@ -51,7 +49,7 @@ def texts(count: int, seed: int) -> Dict[str, List[str]]:
     }
 
 
-def write_lexicon(path: Path, pairs: Sequence[str], backwards: bool = False) -> Path:
+def write_lexicon(path, pairs, backwards=False):
     """A MUSE file of pairs ``dog Hund``, lower-cased; each word also gets the next word's translation."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = [pair.lower().split()[:: -1 if backwards else 1] for pair in pairs]
@@ -60,8 +58,7 @@ def write_lexicon(path: Path, pairs: Sequence[str], backwards: bool = False) -> 
     return path
 
 
-def write(folder: Path, counts: Sequence[int] = (48, 8, 8), seed: int = 1) -> Bin:
-    """All files."""
+def write(folder, counts=(48, 8, 8), seed=1):
     data, lexicon = folder / "bin", folder / "lexicon"
     data.mkdir(parents=True)
     every = texts(60, 99)
@@ -78,15 +75,12 @@ def write(folder: Path, counts: Sequence[int] = (48, 8, 8), seed: int = 1) -> Bi
     return Bin(data, lexicon, model)
 
 
-def write_pair(data: Path, split: str, rows: Dict[str, List[str]], cut: Any) -> None:
-    """Both sides of en-de."""
+def write_pair(data, split, rows, cut):
     symbols = Dictionary.load(str(data / "dict.en.txt"))
     for language, side in rows.items():
         pieces = [[symbols.index(piece) for piece in cut.encode(text, out_type=str)] for text in side]
         data_bins.write_side(data, split, "en-de", language, pieces)
 
-
-# ---- The task. ----
 
 STOCK = {
     "source_lang": "en",
@@ -103,24 +97,20 @@ STOCK = {
 }
 
 
-def setup(made: Bin, **options: Any) -> CodeSwitchingRestoreTask:
-    """As the trainer does."""
+def setup(made, **options):
     paths = {"data": str(made.data), "lexicon": str(made.lexicon), "sentencepiece_model": str(made.model)}
     return CodeSwitchingRestoreTask.setup_task(CodeSwitchingRestoreConfig(**{**STOCK, **paths, **options}))
 
 
-def load(task: Any, split: str = "train", **options: Any) -> Any:
-    """The split's dataset, as fairseq-train loads it."""
+def load(task, split="train", **options):
     task.load_dataset(split, **{"epoch": 1, "combine": False, **options})
     return task.dataset(split)
 
 
 class Criterion:
-    """Counts calls."""
-
-    def __call__(self, model: Any, sample: Any) -> Any:
+    def __call__(self, model, sample):
         return torch.zeros(1, requires_grad=True).sum(), 1, {"loss": 0}
 
     @staticmethod
-    def reduce_metrics(logs: Any) -> None:
+    def reduce_metrics(logs):
         """Nothing."""

@@ -1,7 +1,6 @@
 """Tiny texts and lexicons of code-switching restore: words of letters and numbers, whose pieces are known without a model."""
 
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -9,7 +8,7 @@ from fairseq.data import Dictionary, FairseqDataset
 
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset, Switching
 from fairseq_plugins.data.csr_entries import Entries, PieceEncoder
-from fairseq_plugins.data.csr_text import Coverage, TextBuilder
+from fairseq_plugins.data.csr_text import TextBuilder
 from fairseq_plugins.data.csr_words import MARK, piece_table
 
 KINDS = 20
@@ -19,7 +18,7 @@ LANGUAGES = {"en": "abc", "de": "def"}
 RATIO, SPAN = 0.35, 3.5
 
 
-def dictionary() -> Dictionary:
+def dictionary():
     """Every letter with every number, at a word's beginning and inside; punctuation; the languages."""
     symbols = Dictionary()
     for letter in "".join(LANGUAGES.values()):
@@ -32,17 +31,13 @@ def dictionary() -> Dictionary:
 
 
 class KnownPieces:
-    """Cuts ``e3f5`` into ``▁e3 f5``."""
-
-    def __init__(self, symbols: Dictionary):
+    def __init__(self, symbols):
         self.symbols = symbols
 
-    def normal(self, word: str) -> str:
-        """The word."""
+    def normal(self, word):
         return word
 
-    def encode(self, words: Sequence[str], marked: bool) -> List[Optional[List[int]]]:
-        """Ids; None where the dictionary lacks one."""
+    def encode(self, words, marked):
         rows = []
         for word in words:
             parts = re.findall(r"[a-z]\d+", word)
@@ -54,46 +49,40 @@ class KnownPieces:
 
 
 class Rows(FairseqDataset):
-    """Rows of ids in memory."""
-
-    def __init__(self, rows: Sequence[Sequence[int]]):
+    def __init__(self, rows):
         self.rows, self.sizes = rows, np.array([len(row) for row in rows], dtype=np.int64)
 
-    def __getitem__(self, index: int) -> torch.Tensor:
+    def __getitem__(self, index):
         return torch.tensor(self.rows[index])
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(self.rows)
 
 
-def word(language: str, number: int) -> str:
+def word(language, number):
     """Of the first 20 numbers a word of one piece, of the next 20 one of two."""
     first, second, third = LANGUAGES[language]
     return f"{first}{number}" if number < KINDS else f"{second}{number - KINDS}{third}{(7 * number) % KINDS}"
 
 
-def lexicon(source: str, target: str, words: int = 2 * KINDS, top: int = 3) -> Dict[str, List[str]]:
-    """Candidates of so many words."""
+def lexicon(source, target, words=2 * KINDS, top=3):
     return {
         word(source, number): [word(target, (3 * number + place) % (2 * KINDS)) for place in range(top)]
         for number in range(words)
     }
 
 
-def piece_lexicon(source: str, target: str) -> Dict[str, List[str]]:
-    """Two candidates of every second piece at a word's beginning."""
+def piece_lexicon(source, target):
     pairs = zip(LANGUAGES[source], LANGUAGES[target])
     return {f"{MARK}{one}{n}": [f"{MARK}{two}{n}", f"{two}{n}"] for one, two in pairs for n in range(0, KINDS, 2)}
 
 
-def sentences(
-    symbols: Dictionary, language: str, count: int, seed: int, low: int = 1, high: int = 25
-) -> List[List[int]]:
+def sentences(symbols, language, count, seed, low=1, high=25):
     """Random words, commas among them, one of them in a bracket, a full stop, ``</s>``."""
     rng = np.random.default_rng(seed)
     encoder, rows = KnownPieces(symbols), []
     for _ in range(count):
-        row: List[int] = []
+        row = []
         for place, number in enumerate(rng.integers(2 * KINDS, size=rng.integers(low, high, endpoint=True)).tolist()):
             if place == 2:
                 row.append(symbols.index(f"{MARK}("))
@@ -104,15 +93,7 @@ def sentences(
     return rows
 
 
-def build(
-    texts: Dict[str, Sequence[Sequence[int]]],
-    symbols: Dictionary,
-    words: int = 2 * KINDS,
-    by_piece: bool = False,
-    seed: int = 1,
-    begin: Optional[int] = None,
-    **switching: Any,
-) -> Tuple[CodeSwitchingDataset, List[Coverage]]:
+def build(texts, symbols, words=2 * KINDS, by_piece=False, seed=1, begin=None, **switching):
     """A dataset of the texts of languages, and what the lexicons cover; ``words`` of each language have an entry."""
     special = [symbols.bos(), symbols.pad(), symbols.eos()]
     table = None if by_piece else piece_table(symbols.symbols, symbols.unk(), special)
@@ -128,19 +109,16 @@ def build(
     return CodeSwitchingDataset(builder.build(entries.table(), options.ratio), counts, options, symbols), found
 
 
-def corpus(count: int = 60, words: int = 2 * KINDS, seed: int = 1, **options: Any) -> CodeSwitchingDataset:
-    """A dataset of both languages."""
+def corpus(count=60, words=2 * KINDS, seed=1, **options):
     symbols = dictionary()
     texts = {name: sentences(symbols, name, count, place) for place, name in enumerate(LANGUAGES)}
     return build(texts, symbols, words, seed=seed, **options)[0]
 
 
-def plain(item: Dict[str, Any]) -> Tuple[Any, ...]:
-    """An item as lists and numbers."""
+def plain(item):
     return tuple(value.tolist() if torch.is_tensor(value) else value for value in item.values())
 
 
-def texts_of(tokens: Sequence[int], symbols: Dictionary) -> List[str]:
-    """Words of a row, by their letters."""
+def texts_of(tokens, symbols):
     text = "".join(symbols[int(token)] if token >= symbols.nspecial else " " for token in tokens)
     return re.findall(r"(?:[a-f]\d+)+", text.replace(MARK, " ").split("[")[0])

@@ -1,8 +1,5 @@
 """Tiny stock data-bins, as fairseq-preprocess writes them, made in-process."""
 
-from pathlib import Path
-from typing import Dict, List, Sequence
-
 import numpy as np
 import torch
 from fairseq.data import Dictionary
@@ -11,14 +8,13 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from tests import builders
 
 
-def sentences(count: int, seed: int, low: int = 2, high: int = 8) -> List[List[int]]:
-    """Random sentences of piece ids, without </s>."""
+def sentences(count, seed, low=2, high=8):
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(low, high + 1, (count,), generator=generator).tolist()
     return [torch.randint(builders.FIRST_PIECE, builders.MASK, (n,), generator=generator).tolist() for n in lengths]
 
 
-def write_side(folder: Path, split: str, pair: str, language: str, rows: Sequence[Sequence[int]]) -> None:
+def write_side(folder, split, pair, language, rows):
     """``SPLIT.PAIR.LANGUAGE.bin`` and ``.idx``; every row gets its </s>."""
     prefix = str(folder / f"{split}.{pair}.{language}")
     builder = MMapIndexedDatasetBuilder(prefix + ".bin", dtype=np.int32)
@@ -27,15 +23,14 @@ def write_side(folder: Path, split: str, pair: str, language: str, rows: Sequenc
     builder.finalize(prefix + ".idx")
 
 
-def write_dictionary(folder: Path, language: str, pieces: int = builders.PIECES) -> None:
-    """``dict.LANGUAGE.txt``, without ``<mask>``: the tasks add it."""
+def write_dictionary(folder, language, pieces=builders.PIECES):
     symbols = Dictionary()
     for number in range(pieces):
         symbols.add_symbol(f"p{number}")
     symbols.save(str(folder / f"dict.{language}.txt"))
 
 
-def write_pair(folder: Path, split: str, source: str, target: str, count: int = 12, seed: int = 1) -> Dict[str, List]:
+def write_pair(folder, split, source, target, count=12, seed=1):
     """A pair of random sides and both dictionaries; returns the rows by language."""
     rows = {source: sentences(count, seed), target: sentences(count, seed + 100)}
     for language, side in rows.items():

@@ -1,8 +1,5 @@
 """Tiny vectors and lexicons for the tests of the lexicon verbs."""
 
-from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
-
 import numpy as np
 
 from data_prep.vector_text import WordVectors, write_vectors
@@ -10,14 +7,13 @@ from data_prep.vector_text import WordVectors, write_vectors
 DIMENSION = 10
 
 
-def write(path: Path, *lines: str) -> Path:
-    """A file of lines."""
+def write(path, *lines):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 
-def vectors(prefix: str, words: int = 200, seed: int = 1) -> WordVectors:
+def vectors(prefix, words=200, seed=1):
     """Random vectors in clusters of the words ``prefix0``, ``prefix1`` ..."""
     draw = np.random.default_rng(seed)
     centres = draw.normal(size=(12, DIMENSION))
@@ -26,7 +22,7 @@ def vectors(prefix: str, words: int = 200, seed: int = 1) -> WordVectors:
     return WordVectors([f"{prefix}{number}" for number in range(words)], (rows * scale).astype(np.float32))
 
 
-def turned(side: WordVectors, prefix: str, seed: int = 2) -> WordVectors:
+def turned(side, prefix, seed=2):
     """The same vectors after a rotation, in another order: word ``a7`` becomes ``prefix7``."""
     draw = np.random.default_rng(seed)
     turn, _ = np.linalg.qr(draw.normal(size=(DIMENSION, DIMENSION)))
@@ -34,7 +30,7 @@ def turned(side: WordVectors, prefix: str, seed: int = 2) -> WordVectors:
     return WordVectors([f"{prefix}{number}" for number in order], (side.vectors[order] @ turn).astype(np.float32))
 
 
-def two_sides(folder: Path) -> Tuple[Path, Path]:
+def two_sides(folder):
     """Files of vectors that a rotation brings together: a7 belongs to b7."""
     first = vectors("a")
     paths = folder / "a.vec", folder / "b.vec"
@@ -42,6 +38,5 @@ def two_sides(folder: Path) -> Tuple[Path, Path]:
     return paths
 
 
-def mates(words: Sequence[str]) -> Dict[str, List[str]]:
-    """The right translations of words a7 ..."""
+def mates(words):
     return {word: [f"b{word[1:]}"] for word in words}

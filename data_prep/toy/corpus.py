@@ -9,7 +9,7 @@ import os
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from . import english, german, turkish
-from .lexicon import gold_entries
+from .toy_lexicon import gold_entries
 from .meaning import Meaning, MeaningSampler
 
 REALISERS: Dict[str, Callable[[Meaning], str]] = {

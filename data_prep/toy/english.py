@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .lexicon import BECAUSE, NUMERALS
+from .toy_lexicon import BECAUSE, NUMERALS
 from .meaning import Clause, Meaning, NounPhrase
 
 VOWELS = "aeiou"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
-from .lexicon import ADJECTIVES, ADVERBS, NOUNS, NUMERALS, PLACES, VERBS, Adjective, Adverb, Noun, Place, Verb
+from .toy_lexicon import ADJECTIVES, ADVERBS, NOUNS, NUMERALS, PLACES, VERBS, Adjective, Adverb, Noun, Place, Verb
 
 T = TypeVar("T")
 

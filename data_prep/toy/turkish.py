@@ -5,7 +5,7 @@ Turkish has no definite article: a plural subject sounds the same whether Englis
 
 from __future__ import annotations
 
-from .lexicon import BECAUSE, NUMERALS
+from .toy_lexicon import BECAUSE, NUMERALS
 from .meaning import Clause, Meaning, NounPhrase
 
 UPPER_CASE = {"i": "İ", "ı": "I"}

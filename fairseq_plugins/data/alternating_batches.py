@@ -14,14 +14,10 @@ def take_turns(kinds: Sequence[Sequence[Any]], items: int, rng: np.random.Genera
     """As many batches of each kind as the largest has: the first of each kind, the second of each kind, and so on.
 
     Batches of a smaller kind are used again, all of them before any a third time; those of a last, incomplete round are drawn.
+    Each time the indices of such a batch are raised by ``items``, the length of the dataset, for noise of its own.
 
     Args:
-        kinds: the batches of each kind, (N,) int64 indices each; at least one a kind.
-        items: of the dataset. The indices of a batch are raised by it each time the batch is used again, for noise of its own.
-        rng: numpy Generator; the only source of chance.
-
-    Returns:
-        K · N batches.
+        kinds: the batches of each kind, (N,) int64 indices each; at least one per kind.
     """
     count = max(len(batches) for batches in kinds)
     turns: List[Batches] = []
@@ -39,12 +35,9 @@ class AlternatingIterator(EpochBatchIterator):
 
     Stock shuffles all batches of an epoch, also after a restart in the middle of one. Here the batches of each kind are shuffled
     among themselves; ranks are then dealt batches in turn, as in stock, so that an update of two ranks sees both kinds.
-
-    Attributes:
-        kinds: number of kinds; batch ``i`` is of kind ``i % kinds``.
     """
 
-    kinds = 1
+    kinds = 1  # batch i is of kind i % kinds
 
     @classmethod
     def of(cls, stock: EpochBatchIterator, kinds: int) -> "AlternatingIterator":

@@ -22,17 +22,11 @@ COUNTS = ("words", "covered", "switched")
 
 
 class Switching(NamedTuple):
-    """How words are replaced.
+    """How words are replaced."""
 
-    Attributes:
-        ratio: share of a sentence's words, in (0, 1].
-        mean_span: mean of the Poisson law of the spans, in words.
-        seed: noise is a function of (seed, epoch, index).
-    """
-
-    ratio: float
-    mean_span: float
-    seed: int
+    ratio: float  # share of a sentence's words, in (0, 1]
+    mean_span: float  # mean of the Poisson law of the spans, in words
+    seed: int  # noise is a function of (seed, epoch, index)
 
 
 class CodeSwitchingDataset(EpochDataset):
@@ -46,9 +40,6 @@ class CodeSwitchingDataset(EpochDataset):
     Args:
         text: the sentences, one language behind another.
         languages: (L,) sentences of each language.
-        switching: see :class:`Switching`.
-        dictionary: gives the ids of padding and ``</s>``.
-        left_pad_source, left_pad_target: pad on the left.
 
     Attributes:
         sizes: (N,) int64, tokens of the longest that an item's source can become, which its target never exceeds.
@@ -93,64 +84,54 @@ class CodeSwitchingDataset(EpochDataset):
         numbers = np.asarray(indices, dtype=np.int64)
         if len(numbers) == 0:
             return []
-        text, rows = self.text, self._rows[numbers].astype(np.int64)
-        lengths = text.starts[rows + 1] - text.starts[rows]
-        target = text.tokens[ranges(text.starts[rows], lengths)].astype(np.int64)
-        starts = ends_to_starts(lengths)
+        text, rows = self.text, self._rows[numbers].astype(np.int64)  # (B,)
+        lengths = text.starts[rows + 1] - text.starts[rows]  # (B,)
+        target = text.tokens[ranges(text.starts[rows], lengths)].astype(np.int64)  # (N,) sentences one behind another
+        starts = ends_to_starts(lengths)  # (B + 1,)
         previous = np.empty_like(target)
         previous[1:] = target[:-1]
         previous[starts[:-1]] = target[starts[1:] - 1]
-        source, source_lengths, switched = self._switch(numbers, rows, target, starts)
-        counts = (text.words[rows], text.covered[rows + 1] - text.covered[rows], switched)
-        sides = [
-            torch.from_numpy(flat).split(sizes.tolist())
-            for flat, sizes in ((source, source_lengths), (target, lengths), (previous, lengths))
-        ]
-        columns = (numbers.tolist(), *sides, *(count.tolist() for count in counts))
-        names = ("id", "source", "target", "prev_output_tokens", *COUNTS)
-        return [dict(zip(names, values)) for values in zip(*columns)]
-
-    def _switch(
-        self, numbers: np.ndarray, rows: np.ndarray, target: np.ndarray, starts: np.ndarray
-    ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Replace words.
-
-        Args:
-            numbers, rows: (B,) items, and their sentences.
-            target: (N,) int64, the sentences one behind another.
-            starts: (B + 1,) int64, where each begins.
-
-        Returns:
-            Sources one behind another, their lengths (B,), words replaced (B,).
-        """
-        text, table = self.text, self.text.table
-        stream = streams(self._address, numbers)
-        covered = text.covered[rows + 1] - text.covered[rows]
+        covered = text.covered[rows + 1] - text.covered[rows]  # (B,)
+        stream = streams(self._address, numbers)  # (B,)
         chosen = choose_words(
             text.words[rows],
             covered,
             self.switching.ratio,
             self._distribution,
             lambda purpose, places: uniforms(stream[:, None], purpose, places),
-        )
-        item, word = np.nonzero(chosen)
-        place = text.covered[rows][item] + word
+        )  # (B, most covered)
+        source, source_lengths = self._replaced(rows, target, starts, chosen, stream)
+        sides = [
+            torch.from_numpy(flat).split(sizes.tolist())
+            for flat, sizes in ((source, source_lengths), (target, lengths), (previous, lengths))
+        ]
+        counts = (text.words[rows], covered, chosen.sum(axis=1))
+        columns = (numbers.tolist(), *sides, *(count.tolist() for count in counts))
+        names = ("id", "source", "target", "prev_output_tokens", *COUNTS)
+        return [dict(zip(names, values)) for values in zip(*columns)]
+
+    def _replaced(
+        self, rows: np.ndarray, target: np.ndarray, starts: np.ndarray, chosen: np.ndarray, stream: np.ndarray
+    ) -> Tuple[np.ndarray, np.ndarray]:
+        """Sources one behind another, and their lengths (B,): each chosen word replaced by one of its candidates."""
+        text, table = self.text, self.text.table
+        item, word = np.nonzero(chosen)  # (K,) the replaced words of all sentences
+        place = text.covered[rows][item] + word  # (K,) among all words with an entry
         entry = text.entries[place]
         options = table.candidates[entry + 1] - table.candidates[entry]
         chance = uniforms(stream[item], CANDIDATE, word)
         candidate = table.candidates[entry] + (chance * options).astype(np.int64)
-        new = table.starts[candidate + 1] - table.starts[candidate]
+        new = table.starts[candidate + 1] - table.starts[candidate]  # (K,) pieces of the candidate
 
         first, pieces = starts[item] + text.places[place], text.pieces[place].astype(np.int64)
+        # (N,) how often each token is written; the first of a replaced word makes room for the candidate.
         times = np.ones(len(target), dtype=np.int64)
         times[ranges(first, pieces)] = 0
         times[first] = new
         ends = np.cumsum(times)
-        source = np.repeat(target, times)
+        source = np.repeat(target, times)  # (N - pieces + new,)
         source[ranges(ends[first] - new, new)] = table.pieces[ranges(table.starts[candidate], new)]
-        sizes = ends[starts[1:] - 1]
-        sizes[1:] -= sizes[:-1].copy()
-        return source, sizes, chosen.sum(axis=1)
+        return source, np.diff(ends[starts[1:] - 1], prepend=0)
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
         """fairseq's batch of a translation task; ``switching`` holds the sums of :data:`COUNTS`."""
@@ -177,7 +158,7 @@ class CodeSwitchingDataset(EpochDataset):
         return int(self.sizes[index]), int(self.lengths[index])
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:
-        """As stock; ``most_batches`` of them, drawn for the epoch, where that is set."""
+        """fairseq's batches; ``most_batches`` of them, drawn for the epoch, where that is set."""
         batches = list(super().batch_by_size(indices, *limits, **options))
         if self.most_batches is None or len(batches) <= self.most_batches:
             return batches

@@ -1,13 +1,13 @@
 """Candidates of a lexicon as pieces, and the words of a text that have an entry."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from sentencepiece import SentencePieceProcessor
 
 from ..ops.ragged import ends_to_starts
-from .csr_words import MARK
-from .lexicon import Lexicon
+from .csr_lexicon import Lexicon
+from .csr_words import MARK, SourceWords
 
 NONE = -1
 """Number of the entry of a word that has none."""
@@ -20,27 +20,16 @@ _NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"
 
 
 class EntryTable(NamedTuple):
-    """Candidates of all entries, their pieces in one row.
+    """Candidates of all entries, their pieces in one row."""
 
-    Attributes:
-        candidates: (E + 1,) int64, where each entry's candidates begin.
-        starts: (K + 1,) int64, where each candidate's pieces begin.
-        pieces: (P,) int64, ids.
-        longest: (E,) int64, pieces of each entry's longest candidate.
-    """
-
-    candidates: np.ndarray
-    starts: np.ndarray
-    pieces: np.ndarray
-    longest: np.ndarray
+    candidates: np.ndarray  # (E + 1,) int64, where each entry's candidates begin
+    starts: np.ndarray  # (K + 1,) int64, where each candidate's pieces begin
+    pieces: np.ndarray  # (P,) int64, ids
+    longest: np.ndarray  # (E,) int64, pieces of each entry's longest candidate
 
 
 class PieceEncoder:
-    """For ``--switch-unit piece``: the words of the lexicon are pieces of the dictionary.
-
-    Args:
-        dictionary: of the text.
-    """
+    """For ``--switch-unit piece``: the words of the lexicon are pieces of the dictionary."""
 
     def __init__(self, dictionary: Any):
         self.dictionary = dictionary
@@ -56,15 +45,7 @@ class PieceEncoder:
 
 
 class WordEncoder:
-    """Cuts candidates into pieces as the text was cut.
-
-    Args:
-        model: sentencepiece model of the text.
-        dictionary: of the text.
-
-    Raises:
-        ValueError: the dictionary's entries are not pieces of the model.
-    """
+    """Cuts candidates into pieces as the text was cut; refuses a model whose pieces are not those of the dictionary."""
 
     def __init__(self, model: SentencePieceProcessor, dictionary: Any):
         self.dictionary = dictionary
@@ -101,49 +82,34 @@ class Entries:
     A word is looked up as it is written, then lower-cased. A candidate equal to the word is a candidate like any other (names and
     numbers, whose translation they are): the lexicon decides. Candidates with ``<unk>`` are left out.
 
-    Args:
-        encoder: see :class:`WordEncoder`.
-
     Attributes:
-        left_out: candidates with ``<unk>`` of the words that were looked up so far.
+        lexicon: that is in use, its source words in the encoder's normal form.
+        source: its source words and their beginnings.
+        left_out: candidates with ``<unk>`` of the words that were looked up in this lexicon.
         kept: the others.
         same: those of them that are the word itself.
     """
 
     def __init__(self, encoder: Any):
         self.encoder = encoder
-        self._numbers: Dict[Tuple[str, bool], int] = {}
         self._sizes: List[int] = []
         self._candidates: List[List[int]] = []
         self.use({})
 
     def use(self, lexicon: Lexicon) -> None:
         """Go on with the lexicon of another language."""
-        self._numbers.clear()
+        self._numbers: Dict[Tuple[str, bool], int] = {}
         self.left_out = self.kept = self.same = 0
-        normal = self.encoder.normal
         self.lexicon: Lexicon = {}
         for word, candidates in lexicon.items():
-            known = self.lexicon.setdefault(normal(word), [])
+            known = self.lexicon.setdefault(self.encoder.normal(word), [])
             known += [candidate for candidate in candidates if candidate not in known]
-        self._begun: Set[str] = {word[:end] for word in self.lexicon for end in range(1, len(word))}
-
-    def look(self, text: str) -> Tuple[bool, bool]:
-        """Whether a text is a source word, and whether a longer one begins with it."""
-        return text in self.lexicon, text in self._begun
-
-    def key(self, text: str) -> Optional[str]:
-        """The source word that a text finds; None if there is none."""
-        return next((form for form in (text, text.lower()) if form in self.lexicon), None)
+        beginnings = {word[:end] for word in self.lexicon for end in range(1, len(word))}
+        self.source = SourceWords(self.lexicon, beginnings)
 
     def number(self, text: str, marked: bool) -> int:
-        """Number of the entry of a word, ``NONE`` if it has none.
-
-        Args:
-            text: without marks.
-            marked: whether the word begins with the mark, as its candidates then do.
-        """
-        key = self.key(text)
+        """Number of the entry of a word without marks, ``NONE`` if it has none; ``marked``: the word begins with the mark."""
+        key = next((form for form in (text, text.lower()) if form in self.lexicon), None)
         if key is None:
             return NONE
         if (key, marked) not in self._numbers:
@@ -166,8 +132,8 @@ class Entries:
 
     def table(self) -> EntryTable:
         """All entries so far."""
-        lengths = np.array([len(row) for row in self._candidates], dtype=np.int64)
-        candidates = ends_to_starts(np.array(self._sizes, dtype=np.int64))
-        pieces = np.array([piece for row in self._candidates for piece in row], dtype=np.int64)
-        longest = np.maximum.reduceat(lengths, candidates[:-1]) if len(lengths) else lengths
+        lengths = np.array([len(row) for row in self._candidates], dtype=np.int64)  # (K,)
+        candidates = ends_to_starts(np.array(self._sizes, dtype=np.int64))  # (E + 1,)
+        pieces = np.array([piece for row in self._candidates for piece in row], dtype=np.int64)  # (P,)
+        longest = np.maximum.reduceat(lengths, candidates[:-1]) if len(lengths) else lengths  # (E,)
         return EntryTable(candidates, ends_to_starts(lengths), pieces, longest)

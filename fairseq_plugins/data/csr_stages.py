@@ -6,31 +6,19 @@ from fairseq.data import FairseqDataset
 
 
 class Stages(NamedTuple):
-    """When the first stage ends.
+    """When the first stage ends."""
 
-    Attributes:
-        updates: of the first stage; at least 1.
-        update_freq: batches of an update, by epoch; the last counts for all epochs behind.
-        shards: processes that share the batches of an epoch.
-        skips_remainder: ``--skip-remainder-batch``: an epoch's last batch is left out, and updates of fewer batches.
-    """
-
-    updates: int
-    update_freq: Sequence[int]
-    shards: int = 1
+    updates: int  # of the first stage; at least 1
+    update_freq: Sequence[int]  # batches of an update, by epoch; the last counts for all epochs behind
+    shards: int = 1  # processes that share the batches of an epoch
+    # ``--skip-remainder-batch``: an epoch's last batch is left out, and updates of fewer batches
     skips_remainder: bool = False
 
     def batches(self, epoch: int, of_epoch: Callable[[int], int]) -> Optional[int]:
-        """Batches of the first stage in an epoch: a whole number a process; None = the epoch is of the second stage.
+        """Batches of the first stage in an epoch, a multiple of the processes; None = the epoch is of the second stage.
 
-        It is a function of the epoch, so that a resumed run needs to know nothing else.
-
-        Args:
-            epoch: from 1.
-            of_epoch: epoch -> batches of all processes that it would have.
-
-        Raises:
-            ValueError: an epoch makes no update, so that the first stage would never end.
+        It is a function of the epoch (from 1), so that a resumed run needs to know nothing else. ``of_epoch`` tells how many
+        batches an epoch would have. An epoch without an update is refused: the first stage would never end.
         """
         done = 0
         for past in range(1, epoch):
@@ -40,17 +28,14 @@ class Stages(NamedTuple):
         left, here = self.updates - done, self._updates(epoch, of_epoch(epoch))
         if left < here:
             return (left * self._update_freq(epoch) + int(self.skips_remainder)) * self.shards
-        return self._for_each(of_epoch(epoch)) * self.shards
+        # What is left when batches are dealt out is left out, so that all processes have as many.
+        return of_epoch(epoch) // self.shards * self.shards
 
     def _update_freq(self, epoch: int) -> int:
         return int(self.update_freq[min(epoch, len(self.update_freq)) - 1])
 
-    def _for_each(self, batches: int) -> int:
-        """Batches of a process; what is left when they are dealt out is left out, so that all have as many."""
-        return batches // self.shards
-
     def _updates(self, epoch: int, batches: int) -> int:
-        batches, freq = self._for_each(batches), self._update_freq(epoch)
+        batches, freq = batches // self.shards, self._update_freq(epoch)
         updates = (batches - 1) // freq if self.skips_remainder else -(-batches // freq)
         if updates < 1:
             raise ValueError(
@@ -61,11 +46,7 @@ class Stages(NamedTuple):
 
 
 class StagedDataset(FairseqDataset):
-    """Stands for the training set of a run of two stages; the task makes every epoch's batches from one of the two.
-
-    Args:
-        translation: training set of the second stage.
-    """
+    """Stands for the training set of a run of two stages; ``translation`` is that of the second."""
 
     def __init__(self, translation: FairseqDataset):
         self.translation = translation

@@ -17,42 +17,28 @@ class SwitchText(NamedTuple):
 
     A token costs 2 bytes (dictionaries of up to 65,536 entries) or 4, a word with an entry 12 (place, pieces, entry), a sentence
     28. All of it is in memory; data-loading workers that are forked share it.
-
-    Attributes:
-        tokens: (N,) all sentences one behind another, each with ``</s>`` and the id of its language at its end.
-        starts: (R + 1,) int64, where each begins, and N.
-        words: (R,) int32, words of each.
-        covered: (R + 1,) int64, where the words with an entry of each begin in the next three, and their number.
-        places: (W,) int32, first token of the word, counted in its sentence.
-        pieces: (W,) int32, tokens of the word.
-        entries: (W,) int32, see ``table``.
-        bounds: (R,) int64, tokens that the sentence has at most after words were replaced.
-        table: the candidates.
     """
 
+    # (N,) all sentences one behind another, each with ``</s>`` and the id of its language at its end
     tokens: np.ndarray
-    starts: np.ndarray
-    words: np.ndarray
+    starts: np.ndarray  # (R + 1,) int64, where each begins, and N
+    words: np.ndarray  # (R,) int32, words of each
+    # (R + 1,) int64, where the words with an entry of each begin in the next three, and their number
     covered: np.ndarray
-    places: np.ndarray
-    pieces: np.ndarray
-    entries: np.ndarray
-    bounds: np.ndarray
-    table: EntryTable
+    places: np.ndarray  # (W,) int32, first token of the word, counted in its sentence
+    pieces: np.ndarray  # (W,) int32, tokens of the word
+    entries: np.ndarray  # (W,) int32, see ``table``
+    bounds: np.ndarray  # (R,) int64, tokens that the sentence has at most after words were replaced
+    table: EntryTable  # the candidates
 
 
 class Coverage(NamedTuple):
-    """What the words of a text found in a lexicon.
-
-    Attributes:
-        sentences, words, covered: numbers; covered = words with an entry.
-        counts: distinct words that can be looked up -> frequency.
-    """
+    """What the words of a text found in a lexicon."""
 
     sentences: int
     words: int
-    covered: int
-    counts: Dict[str, int]
+    covered: int  # words with an entry
+    counts: Dict[str, int]  # distinct words that can be looked up -> frequency
 
     @property
     def share(self) -> float:
@@ -60,24 +46,11 @@ class Coverage(NamedTuple):
         return self.covered / max(self.words, 1)
 
 
-class _Rows(NamedTuple):
-    """Parts of :class:`SwitchText` for some sentences; ``lengths`` and ``covered`` are counts."""
-
-    tokens: np.ndarray
-    lengths: np.ndarray
-    words: np.ndarray
-    covered: np.ndarray
-    places: np.ndarray
-    pieces: np.ndarray
-    entries: np.ndarray
-
-
 class TextBuilder:
-    """Finds the words of texts, a language after the other.
+    """Finds the words of texts and their entries, one language after another.
 
     Args:
-        symbols: (V,) the dictionary's entries.
-        pieces: what they are to words; None = every piece is a unit of its own (``--switch-unit piece``).
+        pieces: what the dictionary's symbols are to words; None = every piece is a unit of its own (``--switch-unit piece``).
         special: ids that are never replaced, such as ``</s>``.
         begin: put in front of every sentence; None = nothing.
     """
@@ -89,62 +62,42 @@ class TextBuilder:
         self.special = np.zeros(len(symbols), dtype=bool)
         self.special[list(special)] = True
         self.dtype = np.uint16 if len(symbols) <= 1 << 16 else np.int32
-        self._parts: List[_Rows] = []
+        self._parts: List[Tuple[np.ndarray, ...]] = []
+        """Of each chunk: tokens, lengths, words and words with an entry of each sentence; places, pieces, entries of each word."""
 
     def add(self, texts: Sequence[Any], language: int, entries: Entries) -> Coverage:
-        """Add a language's sentences.
-
-        Args:
-            texts: datasets of rows of ids, one behind another; their sentences end with ``</s>``.
-            language: id of the language, put at every end.
-            entries: its lexicon.
-        """
-        known: Dict[int, Tuple[int, str]] = {}
+        """Add a language's sentences: datasets of rows of ids that end with ``</s>``; ``language`` is the id put at every end."""
+        known: Dict[int, Tuple[int, str]] = {}  # run of pieces -> entry, text
         counts: Dict[str, int] = {}
-        before = len(self._parts)
+        totals = np.zeros(3, dtype=np.int64)
         for text in texts:
             for tokens, lengths in chunks(text):
-                self._parts.append(self._found(tokens, lengths, language, entries, known, counts))
-        added = self._parts[before:]
-        words, covered = (
-            sum(int(part.sum()) for part in parts) for parts in zip(*((p.words, p.covered) for p in added))
-        )
-        return Coverage(sum(len(part.lengths) for part in added), words, covered, counts)
+                starts = ends_to_starts(lengths)
+                words = self._words(tokens, starts, entries)
+                numbers = self._numbers(tokens, words, entries, known, counts)  # (W,)
+                row = np.searchsorted(starts, words.starts, side="right") - 1  # (W,) sentence of each word
+                has = numbers != NONE
+                places = (words.starts - starts[row])[has] + (self.begin is not None)
+                self._parts.append(
+                    (
+                        *self._with_ends(tokens, lengths, language),
+                        np.bincount(row, minlength=len(lengths)).astype(np.int32),
+                        np.bincount(row[has], minlength=len(lengths)),
+                        places.astype(np.int32),
+                        words.pieces[has].astype(np.int32),
+                        numbers[has].astype(np.int32),
+                    )
+                )
+                totals += (len(lengths), len(row), len(places))
+        sentences, found, covered = totals.tolist()
+        return Coverage(sentences, found, covered, counts)
 
-    def _found(
-        self,
-        tokens: np.ndarray,
-        lengths: np.ndarray,
-        language: int,
-        entries: Entries,
-        known: Dict[int, Tuple[int, str]],
-        counts: Dict[str, int],
-    ) -> _Rows:
-        rows = ends_to_starts(lengths)
-        words = (
-            self._units(tokens)
-            if self.pieces is None
-            else find_words(tokens, rows, self.pieces, self.symbols, entries.look)
-        )
-        numbers = self._numbers(tokens, words, entries, known, counts)
-        row = np.searchsorted(rows, words.starts, side="right") - 1
-        has = numbers != NONE
-        ahead = 0 if self.begin is None else 1
-        return _Rows(
-            self._with_ends(tokens, lengths, language),
-            lengths + 1 + ahead,
-            np.bincount(row, minlength=len(lengths)).astype(np.int32),
-            np.bincount(row[has], minlength=len(lengths)),
-            (words.starts - rows[row])[has].astype(np.int32) + np.int32(ahead),
-            words.pieces[has].astype(np.int32),
-            numbers[has].astype(np.int32),
-        )
-
-    def _units(self, tokens: np.ndarray) -> Words:
-        """Every piece."""
-        starts = np.flatnonzero(~self.special[tokens])
-        ones = np.ones(len(starts), dtype=np.int64)
-        return Words(starts, ones, ones.astype(bool))
+    def _words(self, tokens: np.ndarray, starts: np.ndarray, entries: Entries) -> Words:
+        if self.pieces is not None:
+            return find_words(tokens, starts, self.pieces, self.symbols, entries.source)
+        places = np.flatnonzero(~self.special[tokens])
+        ones = np.ones(len(places), dtype=np.int64)
+        return Words(places, ones, ones.astype(bool))
 
     def _numbers(
         self,
@@ -155,9 +108,9 @@ class TextBuilder:
         counts: Dict[str, int],
     ) -> np.ndarray:
         """(W,) entries of the words; each distinct run of pieces is decoded and looked up once."""
-        keys = run_keys(tokens, words)[words.whole]
-        distinct, some, inverse, times = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         looked_up = np.flatnonzero(words.whole)
+        keys = run_keys(tokens, words)[looked_up]
+        distinct, some, inverse, times = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         found = np.empty(len(distinct), dtype=np.int64)
         for place, (key, at, count) in enumerate(zip(distinct.tolist(), some.tolist(), times.tolist())):
             if key not in known:
@@ -176,27 +129,24 @@ class TextBuilder:
         text = text_of(run, self.symbols)
         return entries.number(text, bool(self.pieces.marked[run[0]])), text
 
-    def _with_ends(self, tokens: np.ndarray, lengths: np.ndarray, language: int) -> np.ndarray:
+    def _with_ends(self, tokens: np.ndarray, lengths: np.ndarray, language: int) -> Tuple[np.ndarray, np.ndarray]:
+        """Sentences with their language (and beginning), and their lengths."""
         ahead = 0 if self.begin is None else 1
-        starts = ends_to_starts(lengths + 1 + ahead)
+        longer = lengths + 1 + ahead
+        starts = ends_to_starts(longer)
         out = np.empty(int(starts[-1]), dtype=self.dtype)
         out[ranges(starts[:-1] + ahead, lengths)] = tokens
         out[starts[1:] - 1] = language
         if self.begin is not None:
             out[starts[:-1]] = self.begin
-        return out
+        return out, longer
 
     def build(self, table: EntryTable, ratio: float) -> SwitchText:
-        """All texts that were added.
-
-        Args:
-            table: of the entries that they were added with.
-            ratio: share of the words that is replaced, in (0, 1].
-        """
+        """All texts that were added, with the table of their entries; ``ratio`` of the words is replaced, in (0, 1]."""
         tokens, lengths, words, covered, places, pieces, entries = (np.concatenate(p) for p in zip(*self._parts))
         self._parts = []
-        growth = np.maximum(table.longest[entries] - pieces, 0) if len(entries) else np.zeros(0, dtype=np.int64)
-        most = np.minimum(np.ceil(np.round(ratio * words, 9)).astype(np.int64), covered)
+        growth = np.maximum(table.longest[entries] - pieces, 0) if len(entries) else np.zeros(0, dtype=np.int64)  # (W,)
+        most = np.minimum(np.ceil(np.round(ratio * words, 9)).astype(np.int64), covered)  # (R,)
         bounds = lengths + largest_sums(growth, covered, most)
         return SwitchText(
             tokens, ends_to_starts(lengths), words, ends_to_starts(covered), places, pieces, entries, bounds, table
@@ -204,29 +154,16 @@ class TextBuilder:
 
 
 def largest_sums(values: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Sum of the largest ``counts`` values of each row.
-
-    Args:
-        values: (W,) int, rows one behind another.
-        lengths: (R,) int64, values of each row.
-        counts: (R,) int64, at most ``lengths``.
-
-    Returns:
-        (R,) int64.
-    """
-    row = np.repeat(np.arange(len(lengths)), lengths)
+    """Sum of the ``counts`` largest of the ``values`` of each row; (W,), (R,), (R,) -> (R,) int64. Rows lie one behind another."""
+    row = np.repeat(np.arange(len(lengths)), lengths)  # (W,)
     order = np.lexsort((-values, row))
-    rank = np.arange(len(values)) - np.repeat(ends_to_starts(lengths)[:-1], lengths)
+    rank = np.arange(len(values)) - np.repeat(ends_to_starts(lengths)[:-1], lengths)  # (W,) place in its row
     taken = rank < counts[row]
     return np.bincount(row[taken], weights=values[order][taken], minlength=len(lengths)).astype(np.int64)
 
 
 def chunks(text: Any) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
-    """Tokens and lengths of consecutive sentences of a dataset.
-
-    Args:
-        text: fairseq's dataset of rows of ids; a memory-mapped one is read without a look at every row.
-    """
+    """Tokens and lengths of consecutive sentences of a dataset; a memory-mapped one is read without a look at every row."""
     sizes = np.asarray(text.sizes).astype(np.int64)
     flat = _mapped(text, sizes)
     starts = ends_to_starts(sizes)

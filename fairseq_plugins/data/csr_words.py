@@ -1,11 +1,11 @@
 """Words of a text that is given as sentencepiece pieces, for all its sentences at once."""
 
-from typing import Callable, NamedTuple, Sequence, Tuple
+from typing import Container, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from ..ops.counter_noise import mix
-from .lexicon import is_spaceless, is_word
+from .csr_lexicon import is_spaceless, is_word
 
 MARK = "▁"
 """Sentencepiece's blank: the mark of a word's beginning."""
@@ -17,36 +17,24 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 class PieceTable(NamedTuple):
-    """What the pieces of a dictionary are to words; all (V,) bool.
+    """What the pieces of a dictionary are to words; all (V,) bool."""
 
-    Attributes:
-        marked: begins with the mark.
-        opens: goes on with a word that the piece before leaves open: its first character is one of words.
-        closes: leaves a word open: its last character is one of words, or it is the mark alone.
-        pure: holds nothing but characters of words and the mark, so that it may be a part of what is looked up.
-        letters: has a character of words.
-        spaceless: has one of a script without spaces between words.
-    """
-
-    marked: np.ndarray
-    opens: np.ndarray
-    closes: np.ndarray
+    marked: np.ndarray  # begins with the mark
+    opens: np.ndarray  # goes on with a word that the piece before leaves open: its first character is one of words
+    closes: np.ndarray  # leaves a word open: its last character is one of words, or it is the mark alone
+    # holds nothing but characters of words and the mark, so that it may be a part of what is looked up
     pure: np.ndarray
-    letters: np.ndarray
-    spaceless: np.ndarray
+    letters: np.ndarray  # has a character of words
+    spaceless: np.ndarray  # has one of a script without spaces between words
 
 
 def piece_table(symbols: Sequence[str], unknown: int, special: Sequence[int]) -> PieceTable:
     """Look at every piece of a dictionary.
 
-    An unknown piece may be any text: it belongs to the word around it, which is then not looked up.
-
-    Args:
-        symbols: (V,) the dictionary's entries.
-        unknown: id of ``<unk>``.
-        special: ids that are no text: ``</s>`` and its like.
+    ``unknown`` (``<unk>``) may be any text: it belongs to the word around it, which is then not looked up. ``special`` ids such as
+    ``</s>`` are no text.
     """
-    rows = [_kinds(symbol) for symbol in symbols]
+    rows = [_kinds(symbol) for symbol in symbols]  # V rows of one bool per field
     rows[unknown] = (False, True, True, False, True, False)
     for number in special:
         rows[number] = (False,) * len(PieceTable._fields)
@@ -62,24 +50,23 @@ def _kinds(symbol: str) -> Tuple[bool, ...]:
 
 
 class Words(NamedTuple):
-    """Words of some sentences, in their order.
+    """Words of some sentences, in their order."""
 
-    Attributes:
-        starts: (W,) int64, first piece, counted through all sentences.
-        pieces: (W,) int64, at least 1.
-        whole: (W,) bool, True = has no other characters than words have, so that it can be looked up.
-    """
-
-    starts: np.ndarray
-    pieces: np.ndarray
-    whole: np.ndarray
+    starts: np.ndarray  # (W,) int64, first piece, counted through all sentences
+    pieces: np.ndarray  # (W,) int64, at least 1
+    whole: np.ndarray  # (W,) bool, True = has no other characters than words have, so that it can be looked up
 
 
-Look = Callable[[str], Tuple[bool, bool]]
-"""Text -> (it is in the lexicon, a longer word of the lexicon begins with it)."""
+class SourceWords(NamedTuple):
+    """What words are looked up in: the source words of a lexicon, and the beginnings of longer ones."""
+
+    words: Container[str]
+    beginnings: Container[str]
 
 
-def find_words(tokens: np.ndarray, rows: np.ndarray, table: PieceTable, symbols: Sequence[str], look: Look) -> Words:
+def find_words(
+    tokens: np.ndarray, rows: np.ndarray, table: PieceTable, symbols: Sequence[str], source: SourceWords
+) -> Words:
     """Cut sentences into words.
 
     A word is a run of pieces that goes on as long as a piece has no mark and the characters to both sides of the cut are letters,
@@ -90,8 +77,7 @@ def find_words(tokens: np.ndarray, rows: np.ndarray, table: PieceTable, symbols:
     Args:
         tokens: (N,) int, all sentences one behind another.
         rows: (R + 1,) int64, where each begins, and N.
-        table, symbols: of the dictionary.
-        look: in the lexicon; asked for spaceless scripts alone.
+        source: of the lexicon; used for spaceless scripts alone.
     """
     if len(tokens) == 0:
         empty = np.zeros(0, dtype=np.int64)
@@ -106,7 +92,7 @@ def find_words(tokens: np.ndarray, rows: np.ndarray, table: PieceTable, symbols:
     if spaceless.any():
         goes_on = spaceless & table.pure[tokens] & ~marked & ~first
         goes_on[1:] &= (spaceless & table.pure[tokens])[:-1]
-        starts = _without_inner(starts, tokens, spaceless & table.pure[tokens], goes_on, symbols, look)
+        starts = _without_inner(starts, tokens, spaceless & table.pure[tokens], goes_on, symbols, source)
     pieces = np.diff(starts, append=len(tokens))
     words = np.logical_or.reduceat(table.letters[tokens], starts)
     whole = np.logical_and.reduceat(table.pure[tokens], starts) & (pieces <= LONGEST)
@@ -114,10 +100,15 @@ def find_words(tokens: np.ndarray, rows: np.ndarray, table: PieceTable, symbols:
 
 
 def _without_inner(
-    starts: np.ndarray, tokens: np.ndarray, area: np.ndarray, goes_on: np.ndarray, symbols: Sequence[str], look: Look
+    starts: np.ndarray,
+    tokens: np.ndarray,
+    area: np.ndarray,
+    goes_on: np.ndarray,
+    symbols: Sequence[str],
+    source: SourceWords,
 ) -> np.ndarray:
     """Starts of units without those inside a longest match of a spaceless script."""
-    longest = _longest_matches(tokens, area, goes_on, symbols, look)
+    longest = _longest_matches(tokens, area, goes_on, symbols, source)
     kept = np.ones(len(tokens), dtype=bool)
     place = np.flatnonzero(area & ~goes_on)  # of every run at once, from left to right
     while len(place):
@@ -131,17 +122,18 @@ def _without_inner(
 
 
 def _longest_matches(
-    tokens: np.ndarray, area: np.ndarray, goes_on: np.ndarray, symbols: Sequence[str], look: Look
+    tokens: np.ndarray, area: np.ndarray, goes_on: np.ndarray, symbols: Sequence[str], source: SourceWords
 ) -> np.ndarray:
     """(N,) int64: pieces of the longest entry of the lexicon that begins at each piece of ``area``; 1 where there is none."""
     longest = np.ones(len(tokens), dtype=np.int64)
     places = np.flatnonzero(area)
-    keys = np.zeros(len(places), dtype=np.uint64)
+    keys = np.zeros(len(places), dtype=np.uint64)  # (places,)
     for length in range(1, LONGEST + 1):
         keys = _extended(keys, tokens[places + length - 1])
         _, some, inverse = np.unique(keys, return_index=True, return_inverse=True)
         texts = [text_of(tokens[places[at] : places[at] + length], symbols) for at in some.tolist()]
-        found = np.array([look(text) for text in texts], dtype=bool).reshape(-1, 2)[inverse]
+        known = [(text in source.words, text in source.beginnings) for text in texts]
+        found = np.array(known, dtype=bool).reshape(-1, 2)[inverse]  # (places, 2)
         longest[places[found[:, 0]]] = length
         further = np.minimum(places + length, len(tokens) - 1)
         alive = found[:, 1] & (places + length < len(tokens)) & goes_on[further]

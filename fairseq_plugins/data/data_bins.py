@@ -23,17 +23,7 @@ def load_dictionary(folder: str, languages: Sequence[str]) -> Dictionary:
 
 
 def check_dictionaries(folder: str, languages: Sequence[str], dictionary: Dictionary, origin: str) -> None:
-    """Compare the dictionaries of some languages, where they have one, with the one that is used.
-
-    Args:
-        folder: with ``dict.LANGUAGE.txt``.
-        languages: their names.
-        dictionary: as it was read.
-        origin: the file that it was read from.
-
-    Raises:
-        ValueError: one of them has other entries.
-    """
+    """Refuse dictionaries ``dict.LANGUAGE.txt`` with other entries than the one that is used, which was read from ``origin``."""
     for language in languages:
         path = os.path.join(folder, f"dict.{language}.txt")
         if os.path.isfile(path) and not filecmp.cmp(path, origin, shallow=False):
@@ -41,18 +31,22 @@ def check_dictionaries(folder: str, languages: Sequence[str], dictionary: Dictio
                 raise ValueError(f"{path} differs from {origin}: run fairseq-preprocess with one --srcdict for all")
 
 
+def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> List[Any]:
+    """Both sides of a pair, see :func:`load_pair_side`; refuses sides of different numbers of sentences."""
+    sides = [load_pair_side(prefix, pair, language, dictionary, option) for language in pair.split("-")]
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"{option} {pair}: the sides of {prefix} need equal lengths; got {[len(side) for side in sides]}"
+        )
+    return sides
+
+
 def load_pair_side(prefix: str, pair: str, language: str, dictionary: Dictionary, option: str) -> Any:
-    """One side of a pair, whose files may have the name of the other direction, as in stock translation.
+    """One side of a pair, whose files may have the name of the other direction, as in stock translation; its own comes first.
 
     Args:
         prefix: folder and split, as in ``data-bin/train``.
-        pair: as in ``en-de``; its own name comes first.
-        language: one of the two.
-        dictionary: of the text.
-        option: that named the pair, for the message.
-
-    Raises:
-        ValueError: it is missing or empty.
+        option: that named the pair, for the message about a missing or empty file.
     """
     source, target = pair.split("-")
     command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{os.path.basename(prefix)}pref TEXT"
@@ -75,13 +69,8 @@ def load_monolingual(prefix: str, language: str, pairs: Sequence[str], dictionar
 
     Args:
         prefix: folder and split, as in ``data-bin/train``.
-        language: its name.
         pairs: whose sides may be read; the first that has the language counts.
-        dictionary: of the text.
-        option: that named the language, for the message.
-
-    Raises:
-        ValueError: it is missing or empty.
+        option: that named the language, for the message about a missing or empty file.
     """
     names = [f"{language}-None.{language}", language]
     names += [f"{name}.{language}" for pair in pairs if language in pair.split("-") for name in both_orders(pair)]

@@ -7,45 +7,35 @@ import numpy as np
 from fairseq.data import BaseWrapperDataset, ConcatDataset
 from fairseq.data.indexed_dataset import dataset_exists
 
+from .data_bins import both_orders
+
 LISTED = 5
 """So many line numbers are written out."""
 
 
 class BinSide(NamedTuple):
-    """One side of a language pair on disk.
+    """One side of a language pair on disk."""
 
-    Attributes:
-        folder: the data-bin.
-        split: as in ``train``.
-        languages: source and target.
-        language: the side.
-        impl: ``--dataset-impl``, None = as it is found.
-    """
-
-    folder: str
-    split: str
-    languages: Sequence[str]
-    language: str
-    impl: Any = None
+    folder: str  # the data-bin
+    split: str  # as in ``train``
+    languages: Sequence[str]  # source and target
+    language: str  # the side
+    impl: Any = None  # ``--dataset-impl``, None = as it is found
 
     def path(self, number: int) -> str:
         """File without its ending; ``number`` counts the parts ``train``, ``train1``, … of a split."""
-        source, target = self.languages
         split = self.split + (str(number) if number else "")
-        names = [os.path.join(self.folder, f"{split}.{pair}.") for pair in (f"{source}-{target}", f"{target}-{source}")]
-        there = [name for name in names if dataset_exists(name + source, self.impl)]
+        names = [os.path.join(self.folder, f"{split}.{pair}.") for pair in both_orders("-".join(self.languages))]
+        there = [name for name in names if dataset_exists(name + self.languages[0], self.impl)]
         return (there or names)[0] + self.language
 
 
 def refuse_empty(rows: Any, side: BinSide) -> None:
-    """Look at the sizes of all sentences; no row is read.
+    """Refuse sentences without a token, by the sizes alone; names the file and the first lines, counted from 1.
 
     Args:
         rows: one side as fairseq's translation task reads it: indexed, cut by ``--truncate-source`` or several parts of a split.
         side: where it was read.
-
-    Raises:
-        ValueError: sentences without a token; names the file and the first lines, counted from 1.
     """
     for number, part in enumerate(_parts(rows)):
         empty = np.flatnonzero(np.asarray(part.sizes) <= 1)

@@ -1,7 +1,11 @@
-"""What datasets share whose order, or whose items, are drawn anew for every epoch."""
+"""Datasets whose order, or whose items, are drawn anew for every epoch."""
+
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.data import FairseqDataset, data_utils
+
+from .stream_sampling import Purpose, draw_texts, epoch_rng
 
 
 class EpochDataset(FairseqDataset):
@@ -20,24 +24,85 @@ class EpochDataset(FairseqDataset):
         return False
 
     def num_tokens(self, index: int) -> int:
-        """Tokens of the item."""
-        return int(self.sizes[index])
+        """Tokens of the item, as ``--max-tokens`` counts them."""
+        return int(self.num_tokens_vec(np.array([index]))[0])
 
     def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
         """Tokens of several items."""
         return self.sizes[indices]
 
-    def size(self, index: int) -> int:
-        """Tokens of the item."""
+    def size(self, index: int) -> Any:
+        """What the limits on positions are compared with."""
         return int(self.sizes[index])
 
     def ordered_indices(self) -> np.ndarray:
-        """Shuffled, then sorted by size. (N,)."""
+        """Shuffled, then sorted by tokens. (N,)."""
+        order = self.permutation()
+        return order[np.argsort(self.num_tokens_vec(order), kind="mergesort")]
+
+    def permutation(self) -> np.ndarray:
+        """All items in random order. (N,)."""
         with data_utils.numpy_seed(self.seed, self.epoch):
-            order = np.random.permutation(len(self.sizes))
-        return order[np.argsort(self.sizes[order], kind="mergesort")]
+            return np.random.permutation(len(self))
 
     @property
     def supports_prefetch(self) -> bool:
         """Memory-mapped data needs none."""
         return False
+
+
+class StreamDataset(EpochDataset):
+    """Texts of several streams (languages, pairs), drawn anew in every epoch.
+
+    Args:
+        streams: each with a length; their order is part of the noise.
+        sizes: what ``sizes`` holds of each stream's texts.
+        seed: the draw is a function of (seed, epoch).
+        probabilities: (K,) share of each stream, see ``stream_sampling``; None = every text once, in order.
+    """
+
+    def __init__(
+        self, streams: Sequence[Any], sizes: Sequence[np.ndarray], seed: int, probabilities: Optional[np.ndarray] = None
+    ):
+        self.streams, self.seed, self.probabilities = list(streams), seed, probabilities
+        self._sizes = np.concatenate(sizes)
+        self._starts = np.cumsum([0, *(len(stream) for stream in self.streams)])
+        self.epoch = 0
+        self.set_epoch(1)
+
+    def __len__(self) -> int:
+        return len(self._drawn)
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        """Every item once; without this, iterating would not end where indices may be larger than the length."""
+        return (self[index] for index in range(len(self)))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Texts and noise differ from epoch to epoch."""
+        if epoch == self.epoch:
+            return
+        self.epoch = epoch
+        if self.probabilities is None:
+            self._drawn = np.arange(self._starts[-1])
+        else:
+            self._drawn = self.draw(epoch_rng(self.seed, epoch, Purpose.TEXTS), self.probabilities)
+        self.sizes = self._sizes[self._drawn]
+
+    def draw(self, rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
+        """Texts of an epoch, counted through all streams. (N,)."""
+        return draw_texts(np.diff(self._starts).tolist(), probabilities, rng)
+
+    def place_of(self, index: int) -> Tuple[int, int]:
+        """Stream that an item of this epoch comes from, and its number there."""
+        text = self._drawn[index]
+        stream = int(np.searchsorted(self._starts, text, side="right")) - 1
+        return stream, int(text - self._starts[stream])
+
+    def permutation(self) -> np.ndarray:
+        """All items of the epoch in random order. (N,)."""
+        return epoch_rng(self.seed, self.epoch, Purpose.ORDER).permutation(len(self))
+
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Batches are made anew where each epoch draws its texts."""
+        return self.probabilities is None

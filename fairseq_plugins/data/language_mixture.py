@@ -20,7 +20,6 @@ class LanguageMixture(EpochDataset):
     Args:
         parts: name -> dataset with ``sizes``; at least one, and all collated alike.
         temperature: T, at least 1; 1 = natural proportions, every item once an epoch; infinity = equal shares.
-        seed: of the drawing.
 
     Source: XGLUE and XTREME, "translate-train-all"; the temperature as in Arivazhagan et al. 2019.
     """
@@ -32,7 +31,7 @@ class LanguageMixture(EpochDataset):
         self.names, self.parts, self.seed = list(parts), list(parts.values()), seed
         self.ends: List[int] = np.cumsum([len(part) for part in self.parts]).tolist()
         counts = [len(part) for part in self.parts]
-        self.probabilities = sampling_probabilities(counts, temperature, [False] * len(counts))
+        self.probabilities = sampling_probabilities(counts, temperature)
         shares = ", ".join(f"{name} {share:.4f}" for name, share in zip(self.names, self.probabilities))
         logger.info(f"sampling temperature {temperature:g}: {shares}")
         self.all_sizes = np.concatenate([part.sizes for part in self.parts])

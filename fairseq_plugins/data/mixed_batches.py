@@ -17,11 +17,8 @@ class MixedBatchesDataset(FairseqDataset):
     then again, with other noise. Indices from ``len(translation)`` on are corrupted texts, from ``len(self)`` on repeated ones.
 
     Args:
-        translation: fairseq's language pairs.
-        corrupted: the texts.
         share: of the batches that are corrupted texts, in [0, 1).
         max_sizes: longest uncorrupted text and longest target of ``corrupted``, in tokens, beside the limits for all.
-        seed: the draw is a function of (seed, epoch).
     """
 
     def __init__(
@@ -75,11 +72,7 @@ class MixedBatchesDataset(FairseqDataset):
         return np.concatenate([pairs, texts + self.first]), [*ignored, *(index + self.first for index in long)]
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:
-        """Batches of each set by itself; those of the texts are repeated or cut to their share.
-
-        Raises:
-            ValueError: no text is left to mix in.
-        """
+        """Batches of each set by itself; those of the texts are repeated or cut to their share."""
         pairs = self.translation.batch_by_size(indices[indices < self.first], *limits, **options)
         texts = self.corrupted.batch_by_size(indices[indices >= self.first] - self.first, *limits, **options)
         wanted = round(len(pairs) * self.share / (1.0 - self.share))

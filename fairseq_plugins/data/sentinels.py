@@ -8,31 +8,20 @@ from ..ops.spans import most_spans
 
 
 class Demand(NamedTuple):
-    """The texts of one kind that sentinels must suffice for.
+    """The texts of one kind that sentinels must suffice for."""
 
-    Attributes:
-        option: that gives the ratio, for messages.
-        ratio: share of tokens corrupted, in (0, 1).
-        tokens: ``--tokens-per-sample``, the longest text with every ``</s>`` in it.
-        separators: ``</s>`` between its sentences, at most.
-    """
-
-    option: str
-    ratio: float
-    tokens: int
-    separators: int
+    option: str  # that gives the ratio, for messages
+    ratio: float  # share of tokens corrupted, in (0, 1)
+    tokens: int  # ``--tokens-per-sample``, the longest text with every ``</s>`` in it
+    separators: int  # ``</s>`` between its sentences, at most
 
 
 def find_sentinels(dictionary: Dictionary, template: str, add: int = 0) -> List[int]:
     """Ids of the sentinels, counted from 0 until one is missing.
 
     Args:
-        dictionary: ``add`` sentinels are added at its end.
+        dictionary: ``add`` sentinels are added at its end; none where it comes with sentinels.
         template: with ``{}`` for the number.
-        add: 0 where the dictionary comes with sentinels.
-
-    Raises:
-        ValueError: no ``{}``, a negative number, or sentinels to add to those there are.
     """
     if template.format(0) == template.format(1):
         raise ValueError(f"--sentinels must have a {{}} for the number, as in <extra_id_{{}}>; got {template!r}")
@@ -51,11 +40,7 @@ def find_sentinels(dictionary: Dictionary, template: str, add: int = 0) -> List[
 
 
 def check_sentinels(found: Sequence[int], template: str, mean_span: float, demands: Sequence[Demand]) -> None:
-    """Compare the number of sentinels with what the worst text can need.
-
-    Raises:
-        ValueError: too few, or none; says how many are needed, by which options, and what to do.
-    """
+    """Refuse fewer sentinels than the worst text can need; says how many it needs, by which options, and what to do."""
     needs = [most_spans(one.tokens - 1, one.ratio, mean_span, one.separators) for one in demands]
     need = max(needs, default=0)
     if len(found) >= need:

@@ -4,47 +4,36 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
-from fairseq.data import FairseqDataset, data_utils
+from fairseq.data import data_utils
 from fairseq.data.language_pair_dataset import collate
 
 from ..ops.spans import corrupt_spans, count_spans, draw_span_mask
-from .stream_sampling import Purpose, draw_texts, epoch_rng
+from .epoch_dataset import StreamDataset
 from .text_streams import TextStream
 
 
 class SpanCorruption(NamedTuple):
-    """How texts are corrupted; the ratio is the stream's.
+    """How texts are corrupted; the ratio is the stream's."""
 
-    Attributes:
-        mean_span: mean length of a span in tokens, at least 1.
-        sentinels: ids of the sentinels, in order of use.
-        seed: noise is a function of (seed, stream, epoch, index).
-        target_sentinels: False leaves the sentinels out of the targets.
-    """
-
-    mean_span: float
-    sentinels: Sequence[int]
-    seed: int
-    target_sentinels: bool = True
+    mean_span: float  # mean length of a span in tokens, at least 1
+    sentinels: Sequence[int]  # ids of the sentinels, in order of use
+    seed: int  # noise is a function of (seed, stream, epoch, index)
+    target_sentinels: bool = True  # False leaves the sentinels out of the targets
 
 
-class SpanCorruptionDataset(FairseqDataset):
+class SpanCorruptionDataset(StreamDataset):
     """Several streams of texts, drawn anew in every epoch and corrupted on the fly.
 
-    Source and target end with ``</s>``. A text that is drawn twice in an epoch is corrupted in two ways, because noise hangs on the
-    place in the epoch; with natural proportions every text has one place.
+    Source and target end with ``</s>``. A text that is drawn twice in an epoch is corrupted in two ways, because noise depends on
+    the place in the epoch; with natural proportions every text has one place.
 
     Args:
-        streams: languages and pairs; their order is part of the noise.
+        streams, probabilities: see :class:`StreamDataset`.
         dictionary: gives the ids of padding and ``</s>``.
-        corruption: see :class:`SpanCorruption`.
-        probabilities: (K,) share of each stream in an epoch, see ``stream_sampling``; None = every text once, in order.
 
     Attributes:
         sizes: (N, 2) int64. The uncorrupted text with all its ``</s>``, which is what ``--tokens-per-sample`` limits and no source
             is longer than; and the longest its target can be, which is at most one token more.
-        lengths: (N,) int64, tokens that ``--max-tokens`` counts: the longest that source or target can be. Exact but for spans that
-            meet a ``</s>`` between two sentences: each adds one to both, and all are counted here.
     """
 
     def __init__(
@@ -54,40 +43,19 @@ class SpanCorruptionDataset(FairseqDataset):
         corruption: SpanCorruption,
         probabilities: Optional[np.ndarray] = None,
     ):
-        self.streams, self.corruption, self.probabilities = list(streams), corruption, probabilities
+        self.corruption = corruption
         self.pad, self.eos = dictionary.pad(), dictionary.eos()
-        bounds = [self._bounds(stream) for stream in self.streams]
-        self._sizes, self._lengths = (np.concatenate(parts) for parts in zip(*bounds))
-        self._starts = np.cumsum([0, *(len(stream) for stream in self.streams)])
-        self.epoch = 0
-        self.set_epoch(1)
+        sizes, lengths = zip(*(self._bounds(stream) for stream in streams))
+        self._lengths = np.concatenate(lengths)
+        super().__init__(streams, sizes, corruption.seed, probabilities)
 
     def _bounds(self, stream: TextStream) -> Tuple[np.ndarray, np.ndarray]:
-        """``sizes`` and ``lengths`` of a stream's texts."""
+        """``sizes`` of a stream's texts, and the longest that source or target can be."""
         noise, spans = count_spans(stream.tokens, stream.ratio, self.corruption.mean_span)
         spans = np.minimum(spans + stream.separators, noise)
         whole = stream.tokens + stream.separators + 1
         target = noise + 1 + (spans if self.corruption.target_sentinels else 0)
         return np.stack([whole, target], axis=1), np.maximum(whole - noise + spans, target)
-
-    def __len__(self) -> int:
-        return len(self._drawn)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Texts and noise differ from epoch to epoch."""
-        if epoch == self.epoch:
-            return
-        self.epoch = epoch
-        if self.probabilities is None:
-            self._drawn = np.arange(self._starts[-1])
-        else:
-            rng = epoch_rng(self.corruption.seed, epoch, Purpose.TEXTS)
-            self._drawn = draw_texts(np.diff(self._starts).tolist(), self.probabilities, rng)
-        self.sizes, self.lengths = self._sizes[self._drawn], self._lengths[self._drawn]
-
-    def stream_of(self, index: int) -> int:
-        """Number of the stream that an item of this epoch comes from."""
-        return int(np.searchsorted(self._starts, self._drawn[index], side="right")) - 1
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
         if not 0 <= index < len(self):
@@ -96,10 +64,9 @@ class SpanCorruptionDataset(FairseqDataset):
 
     def repeated(self, index: int, times: int) -> Dict[str, Any]:
         """An item after it was used so many times in this epoch: the same text with other noise."""
-        number = self.stream_of(index)
-        stream, text = self.streams[number], int(self._drawn[index] - self._starts[number])
-        place = int(index) + times * len(self)
-        rng = np.random.default_rng((self.corruption.seed, number, self.epoch, place))
+        number, text = self.place_of(index)
+        stream, place = self.streams[number], int(index) + times * len(self)
+        rng = np.random.default_rng((self.seed, number, self.epoch, place))
         tokens, ends = stream.read(text, rng)
         free = np.ones(len(tokens), dtype=bool)
         free[ends] = False
@@ -117,13 +84,12 @@ class SpanCorruptionDataset(FairseqDataset):
         """fairseq's batch of a translation task, padded on the right; the decoder's input begins with ``</s>``."""
         return collate(samples, self.pad, self.eos, left_pad_source=False, left_pad_target=False)
 
-    def num_tokens(self, index: int) -> int:
-        """See ``lengths``."""
-        return int(self.lengths[index])
-
     def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        """``lengths`` of several items."""
-        return self.lengths[indices]
+        """The longest that source or target can be. (N,) int64.
+
+        Exact but for spans that meet a ``</s>`` between two sentences: each adds one to both, and all are counted here.
+        """
+        return self._lengths[self._drawn[indices]]
 
     def size(self, index: int) -> Tuple[int, int]:
         """See ``sizes``."""
@@ -133,18 +99,3 @@ class SpanCorruptionDataset(FairseqDataset):
     def filter_indices_by_size(self, indices: np.ndarray, max_sizes: Any) -> Tuple[np.ndarray, List[int]]:
         """Leave out what is longer than (source, target) or a single limit; returns what stays and what goes."""
         return data_utils.filter_paired_dataset_indices_by_size(self.sizes[:, 0], self.sizes[:, 1], indices, max_sizes)
-
-    def ordered_indices(self) -> np.ndarray:
-        """Shuffled, then sorted by length, so that batches hold similar lengths. (N,)."""
-        order = epoch_rng(self.corruption.seed, self.epoch, Purpose.ORDER).permutation(len(self))
-        return order[np.argsort(self.lengths[order], kind="mergesort")]
-
-    @property
-    def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Batches are made anew where each epoch draws its texts."""
-        return self.probabilities is None
-
-    @property
-    def supports_prefetch(self) -> bool:
-        """Memory-mapped data needs none."""
-        return False

@@ -21,14 +21,14 @@ def epoch_rng(seed: int, epoch: int, purpose: Purpose) -> np.random.Generator:
 
 
 def sampling_probabilities(
-    sizes: Sequence[int], temperature: float, is_pair: Sequence[bool], pair_share: Optional[float] = None
+    sizes: Sequence[int], temperature: float, is_pair: Sequence[bool] = (), pair_share: Optional[float] = None
 ) -> np.ndarray:
     """Share of each stream in an epoch: p ∝ n^(1/T).
 
     Args:
         sizes: texts of each stream (blocks, pairs); at least one.
         temperature: T, at least 1; 1 = natural proportions, infinity = equal shares.
-        is_pair: which of the streams are translation pairs.
+        is_pair: which of the streams are translation pairs; for ``pair_share``.
         pair_share: share of all pairs together, in [0, 1]; the temperature then acts among the pairs and among the languages. None
             = whatever follows from the sizes.
 
@@ -51,11 +51,6 @@ def draw_texts(sizes: Sequence[int], probabilities: np.ndarray, rng: np.random.G
     The number of texts of a stream is its share of the epoch, up or down to a whole number such that its expectation is the share
     (systematic sampling). A stream that is drawn less than once gives a random part, one that is drawn more often gives every text
     before any text again. Natural proportions give every text once.
-
-    Args:
-        sizes: texts of each stream.
-        probabilities: (K,), see :func:`sampling_probabilities`.
-        rng: numpy Generator; the only source of chance.
 
     Returns:
         (N,) int64, numbers of texts counted through all streams.

@@ -7,35 +7,25 @@ from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 from fairseq.data import SampledMultiDataset
-from fairseq.data.multilingual.sampling_method import temperature_sampling
+
+from .stream_sampling import sampling_probabilities
 
 logger = logging.getLogger(__name__)
-
-LOWEST = 1.0  # below it the largest pair gets even more than its share of the data
 
 
 class TemperatureSchedule(NamedTuple):
     """The sampling temperature as a function of the epoch.
 
-    Attributes:
-        start: temperature of epoch 1.
-        end: temperature of epoch ``epochs`` + 1 and of every later one.
-        epochs: how many epochs the way from start to end takes, at least 1.
-
     Source: DeltaLM section 3.2, "the sampling temperature increases from 1.0 to 5.0 gradually"; linear is ours.
     """
 
-    start: float
-    end: float
-    epochs: int
+    start: float  # temperature of epoch 1
+    end: float  # temperature of epoch ``epochs`` + 1 and of every later one
+    epochs: int  # how many epochs the way from start to end takes, at least 1
 
     @classmethod
     def parse(cls, text: str, option: str = "--sampling-temperature-schedule") -> "TemperatureSchedule":
-        """Read ``START:END:EPOCHS``, as in ``1:5:10``. The temperature may rise or fall.
-
-        Raises:
-            ValueError: not three numbers, a temperature below 1 or infinite, a schedule that ends before it starts.
-        """
+        """Read ``START:END:EPOCHS``, as in ``1:5:10``. The temperature may rise or fall."""
         parts = str(text).split(":")
         try:
             start, end = (float(part) for part in parts[:2])
@@ -45,7 +35,8 @@ class TemperatureSchedule(NamedTuple):
                 f"{option} must be START:END:EPOCHS, two temperatures and a whole number, as 1:5:10; got {text!r}"
             ) from None
         for name, value in (("START", start), ("END", end)):
-            if not LOWEST <= value < math.inf:  # also refuses nan
+            # Below 1 the largest pair gets even more than its share of the data. This also refuses nan.
+            if not 1.0 <= value < math.inf:
                 raise ValueError(
                     f"{option} {text}: {name} must be a temperature of at least 1 (1 = sizes as they are, larger = more equal "
                     f"shares); got {value:g}"
@@ -62,36 +53,18 @@ class TemperatureSchedule(NamedTuple):
         return self.start + (self.end - self.start) * min((epoch - 1) / self.epochs, 1.0)
 
 
-def sampling_shares(sizes: Sequence[int], temperature: float) -> np.ndarray:
-    """Share of every pair in an epoch, p ∝ n^(1/T).
-
-    Args:
-        sizes: sentences of each pair, at least one each.
-        temperature: T, at least 1.
-
-    Returns:
-        (pairs,) float64, sums to 1.
-    """
-    weights = np.asarray(temperature_sampling(list(sizes), temperature), dtype=np.float64)
-    return weights / weights.sum()
-
-
 class TemperatureDataset(SampledMultiDataset):
     """fairseq's sampled pairs, drawn anew for every epoch at the temperature of that epoch.
 
-    fairseq's own class keeps the ratios it was made with; and with ``--virtual-epoch-size`` it draws once for several epochs, from
-    a seed that depends on the epoch in which the process started. Here everything is a function of (seed, epoch). And a direction
-    that is drawn more often than it has sentences gives every sentence before any of them again.
+    fairseq's class keeps the ratios it was made with; with ``--virtual-epoch-size`` it draws once for several epochs, from a seed
+    that depends on the epoch in which the process started. Here everything is a function of (seed, epoch). A direction that is
+    drawn more often than it has sentences gives every sentence before any of them again.
 
     Args:
         datasets: key -> pairs of one direction.
         sizes: sentences of each direction in all of its data, which may be more than what is loaded.
-        schedule: the temperature.
-        seed: of the drawing.
         epoch: the first epoch, counted from 1.
         virtual_size: sentences an epoch; None = as many as leave the largest direction at its size, at most 1.5 times all.
-        split: name for the log.
-        shared_collater: all directions are collated alike.
     """
 
     def __init__(
@@ -112,7 +85,7 @@ class TemperatureDataset(SampledMultiDataset):
         """Draw the sentences of an epoch, unless they are those at hand."""
         if epoch != self._cur_epoch:
             temperature = self.schedule.at(epoch)
-            self.setup_sampling(sampling_shares(self.pair_sizes, temperature), self.wanted_size)
+            self.setup_sampling(sampling_probabilities(self.pair_sizes, temperature), self.wanted_size)
             shares = ", ".join(f"{key} {share:.4f}" for key, share in zip(self.keys, self.sample_ratios))
             logger.info(
                 f"[{self.split}] epoch {epoch}: sampling temperature {temperature:.4g}, {len(self)} sentences, "

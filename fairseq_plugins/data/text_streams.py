@@ -33,10 +33,7 @@ class TextStream:
         return len(self._kept)
 
     def read(self, index: int, rng: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
-        """The text and the places of its ``</s>``: (S,) int64, and int64 in rising order, the last one S − 1.
-
-        What is random about a text is drawn from ``rng``.
-        """
+        """The text and the places of its ``</s>``: (S,) int64, and int64 in rising order, the last one S − 1."""
         return self._read(int(self._kept[index]), rng)
 
     def _read(self, number: int, rng: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
@@ -52,8 +49,6 @@ class SentenceBlocks(TextStream):
         block_size: tokens of a block, at most; only a single sentence that is longer makes a longer block (see ``break_mode``).
         break_mode: as fairseq's ``--sample-break-mode``: complete (whole sentences), complete_doc (and no block beyond an empty
             line), eos (one sentence), none (equal blocks, which end anywhere: ``</s>`` is then added, within ``block_size``).
-        pad, eos: ids.
-        ratio: see :class:`TextStream`.
     """
 
     def __init__(self, sentences: Any, sizes: Any, block_size: int, break_mode: str, pad: int, eos: int, ratio: float):
@@ -80,17 +75,12 @@ class SentenceBlocks(TextStream):
 class SentencePairs(TextStream):
     """Translation pairs ``x </s> y </s>``, or ``y </s> x </s>`` with probability 1/2.
 
-    Args:
-        sides: two indexable sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
-        sizes: (N,) tokens of each, ``</s>`` counted.
-        ratio: see :class:`TextStream`.
+    ``sides`` are two sequences of (S,) int64 tensors that end with ``</s>``, ``sizes`` (N,) the tokens of each, ``</s>`` counted.
 
     Source: DeltaLM section 2.3 and mT6 (Chi et al. 2021), translation span corruption; the order of the sides is ours.
     """
 
     def __init__(self, sides: Sequence[Any], sizes: Sequence[Any], ratio: float):
-        if len({len(side) for side in sides}) != 1:
-            raise ValueError(f"the sides of a pair need equal lengths; got {[len(side) for side in sides]}")
         self.sides = list(sides)
         tokens = np.sum([np.asarray(size, dtype=np.int64) - 1 for size in sizes], axis=0)
         super().__init__(ratio, tokens, np.ones_like(tokens))

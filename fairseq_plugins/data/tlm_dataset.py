@@ -1,58 +1,45 @@
 """Masked sentences and masked translation pairs for MLM + TLM pre-training."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import FairseqDataset, data_utils
+from fairseq.data import data_utils
 from torch import Tensor
 
 from ..ops.bert_masking import Replacements, choose_tokens, replace_tokens
+from .epoch_dataset import EpochDataset
 
 
 class MaskingConfig(NamedTuple):
-    """How tokens are masked.
+    """How tokens are masked."""
 
-    Attributes:
-        mask_prob: share of tokens that are predicted, in (0, 1]; of these 80 % become ``<mask>``, 10 % a random piece, 10 %
-            stay (BERT).
-        one_side_prob: probability, in [0, 1], that in a pair only one side is masked, at a ratio drawn from
-            U(mask_prob, 1) and always with ``<mask>``, while the other side stays whole (ERNIE-M's cross-attention MLM
-            carried over to a joint encoder).
-        seed: noise is a function of (seed, stream, epoch, index).
-        stream: number of the dataset in a run, so that two pairs do not mask the same line in the same way.
-    """
-
-    mask_prob: float
+    mask_prob: float  # share of tokens that are predicted, in (0, 1]; of these 80 % become <mask>, 10 % a random piece
+    # probability, in [0, 1], that in a pair only one side is masked, at a ratio drawn from U(mask_prob, 1) and always
+    # with ``<mask>``, while the other side stays whole (ERNIE-M's cross-attention MLM carried over to a joint encoder)
     one_side_prob: float
-    seed: int
-    stream: int = 0
+    seed: int  # noise is a function of (seed, stream, epoch, index)
+    stream: int = 0  # number of the dataset in a run, so that two pairs do not mask the same line in the same way
 
 
-class TLMDataset(FairseqDataset):
+class TLMDataset(EpochDataset):
     """Translation pairs (TLM) or single sentences (MLM), masked on the fly.
 
     A pair is two complete sentences ``<s> x </s>`` and ``<s> y </s>`` side by side; positions restart at the second one, as in
     XLM (Lample and Conneau 2019, section 3.3), without language embeddings, as in XLM-R.
 
     Args:
-        sides: one or two indexable sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
-        sizes: tokens per item of each side, without the ``<s>`` that is added here; (N,) each.
-        dictionary: gives the ids of the special symbols and of ``<mask>``.
-        masking: see :class:`MaskingConfig`.
+        sides: one or two sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
+        sizes: (N,) tokens per item of each side, without the ``<s>`` that is added here.
+        dictionary: its last entry is ``<mask>``, never a random replacement.
     """
 
     def __init__(self, sides: Sequence[Any], sizes: Sequence[np.ndarray], dictionary: Any, masking: MaskingConfig):
-        if len({len(side) for side in sides}) != 1:
-            raise ValueError(f"the sides of a pair need equal lengths; got {[len(side) for side in sides]}")
-        self.sides = list(sides)
-        self.masking = masking
+        self.sides, self.masking, self.seed, self.epoch = list(sides), masking, masking.seed, 1
         self.pad, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
         self.mask = dictionary.index("<mask>")
-        # <mask> is the dictionary's last entry: never a random replacement.
         self.replacements = Replacements(self.mask, dictionary.nspecial, len(dictionary) - 1)
         self.sizes = np.sum([np.asarray(size) + 1 for size in sizes], axis=0)
-        self.epoch = 1
 
     def __len__(self) -> int:
         return len(self.sides[0])
@@ -70,11 +57,14 @@ class TLMDataset(FairseqDataset):
         for number, side in enumerate(self.sides):
             tokens = np.concatenate([[self.bos], side[index].numpy()])
             if one_side is None:
-                parts.append(self._corrupt(tokens, self.masking.mask_prob, rng))
+                chosen = self._choose(tokens, self.masking.mask_prob, rng)
+                noisy = replace_tokens(tokens, chosen, self.replacements, rng)
             elif one_side == number:
-                parts.append(self._blank(tokens, rng.uniform(self.masking.mask_prob, 1.0), rng))
+                chosen = self._choose(tokens, rng.uniform(self.masking.mask_prob, 1.0), rng)
+                noisy = np.where(chosen, self.mask, tokens)
             else:
-                parts.append((tokens, np.full_like(tokens, self.pad)))
+                chosen, noisy = np.zeros(len(tokens), dtype=bool), tokens
+            parts.append((noisy, np.where(chosen, tokens, self.pad)))
         positions = [np.arange(len(tokens)) + self.pad + 1 for tokens, _ in parts]
         return {
             "id": index,
@@ -86,16 +76,6 @@ class TLMDataset(FairseqDataset):
     def _choose(self, tokens: np.ndarray, ratio: float, rng: np.random.Generator) -> np.ndarray:
         """(S,) bool: which tokens are predicted; never ``<s>`` or ``</s>``, at least one where there is any."""
         return choose_tokens((tokens != self.bos) & (tokens != self.eos), ratio, rng)
-
-    def _blank(self, tokens: np.ndarray, ratio: float, rng: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
-        """Replace the chosen tokens by ``<mask>``; returns (tokens, target)."""
-        chosen = self._choose(tokens, ratio, rng)
-        return np.where(chosen, self.mask, tokens), np.where(chosen, tokens, self.pad)
-
-    def _corrupt(self, tokens: np.ndarray, ratio: float, rng: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
-        """BERT's 80 / 10 / 10 corruption of the chosen tokens; returns (tokens, target)."""
-        chosen = self._choose(tokens, ratio, rng)
-        return replace_tokens(tokens, chosen, self.replacements, rng), np.where(chosen, tokens, self.pad)
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
         """Pad to the right: net_input with src_tokens, src_lengths and positions (B, S), target (B, S)."""
@@ -114,25 +94,7 @@ class TLMDataset(FairseqDataset):
             "target": pad("target"),
         }
 
-    def num_tokens(self, index: int) -> int:
-        """Tokens of the item, both sides and their ``<s>``."""
-        return int(self.sizes[index])
-
-    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        """Tokens of several items."""
-        return self.sizes[indices]
-
-    def size(self, index: int) -> int:
-        """Tokens of the item: what ``--tokens-per-sample`` limits."""
-        return int(self.sizes[index])
-
-    def ordered_indices(self) -> np.ndarray:
-        """Shuffled, then sorted by size, so that batches hold similar lengths."""
-        with data_utils.numpy_seed(self.masking.seed, self.epoch):
-            order = np.random.permutation(len(self))
-        return order[np.argsort(self.sizes[order], kind="mergesort")]
-
     @property
-    def supports_prefetch(self) -> bool:
-        """Memory-mapped data needs none."""
-        return False
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """Stock's answer: the task joins several of these in an order that is the same in every epoch."""
+        return True

@@ -1,31 +1,19 @@
 """Masked texts of two segments, monolingual or parallel, for VECO's pre-training."""
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
-from fairseq.data import FairseqDataset
 from torch import Tensor
 
 from ..ops.bert_masking import Replacements, choose_tokens, replace_tokens
 from .alternating_batches import take_turns
+from .epoch_dataset import StreamDataset
 from .stream_sampling import Purpose, draw_texts, epoch_rng
 from .veco_segments import SegmentStream
 
 
-class Masking(NamedTuple):
-    """How segments are masked.
-
-    Attributes:
-        mask_prob: share of the tokens of a segment that are predicted, in (0, 1].
-        seed: noise is a function of (seed, stream, epoch, index).
-    """
-
-    mask_prob: float
-    seed: int
-
-
-class VECODataset(FairseqDataset):
+class VECODataset(StreamDataset):
     """Streams of (x, y), drawn anew in every epoch and masked on the fly as BERT does.
 
     Rows are ``<s> ... </s>``; no special symbol is masked, and at least one token of a segment is. Every batch is monolingual or
@@ -35,7 +23,7 @@ class VECODataset(FairseqDataset):
         streams: languages, then pairs; their order is part of the noise.
         dictionary: gives the ids of the special symbols; its pieces stand before ``<mask>``, and what stands behind it (symbols of
             languages) never replaces a token.
-        masking: see :class:`Masking`.
+        mask_prob: share of the tokens of a segment that are predicted, in (0, 1].
         probabilities: (K,) share of each language among the languages and of each pair among the pairs; an epoch then has as many
             texts as there are of each kind, and as many batches of each kind as the kind with more has, in turn. None = every text
             once, monolingual batches first.
@@ -49,37 +37,23 @@ class VECODataset(FairseqDataset):
         self,
         streams: Sequence[SegmentStream],
         dictionary: Any,
-        masking: Masking,
+        mask_prob: float,
+        seed: int,
         probabilities: Optional[Sequence[float]] = None,
     ):
-        self.streams, self.masking = list(streams), masking
-        self.probabilities = None if probabilities is None else np.asarray(probabilities, dtype=float)
-        parallel = [stream.parallel for stream in self.streams]
+        parallel = [stream.parallel for stream in streams]
         assert parallel == sorted(parallel), "languages first, then pairs"
         self._languages = parallel.count(False)
+        self.first_pair = sum(len(stream) for stream in streams[: self._languages])
+        self.mask_prob = mask_prob
         self.pad, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
         mask = dictionary.index("<mask>")
         self.replacements = Replacements(mask, dictionary.nspecial, mask)
-        self._sizes = np.concatenate([2 * stream.lengths.max(axis=1) for stream in self.streams])
-        self._starts = np.cumsum([0, *(len(stream) for stream in self.streams)])
-        self.first_pair = int(self._starts[self._languages])
-        self.epoch = 0
-        self.set_epoch(1)
+        shares = None if probabilities is None else np.asarray(probabilities, dtype=float)
+        super().__init__(streams, [2 * stream.lengths.max(axis=1) for stream in streams], seed, shares)
 
-    def __len__(self) -> int:
-        return len(self._drawn)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Texts and noise differ from epoch to epoch."""
-        if epoch == self.epoch:
-            return
-        self.epoch = epoch
-        self._drawn = np.arange(self._starts[-1]) if self.probabilities is None else self._draw(self.probabilities)
-        self.sizes = self._sizes[self._drawn]
-
-    def _draw(self, probabilities: np.ndarray) -> np.ndarray:
+    def draw(self, rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
         """Texts of an epoch, monolingual ones first. (N,)."""
-        rng = epoch_rng(self.masking.seed, self.epoch, Purpose.TEXTS)
         counts = np.diff(self._starts)
         drawn = []
         for part in (slice(0, self._languages), slice(self._languages, len(counts))):
@@ -87,14 +61,10 @@ class VECODataset(FairseqDataset):
                 drawn.append(self._starts[part][0] + draw_texts(counts[part].tolist(), probabilities[part], rng))
         return np.concatenate(drawn)
 
-    def stream_of(self, index: int) -> int:
-        """Number of the stream that an item of this epoch comes from."""
-        return int(np.searchsorted(self._starts, self._drawn[index % len(self)], side="right")) - 1
-
     def __getitem__(self, index: int) -> Dict[str, Any]:
-        number = self.stream_of(index)
-        stream, text = self.streams[number], int(self._drawn[index % len(self)] - self._starts[number])
-        rng = np.random.default_rng((self.masking.seed, number, self.epoch, int(index)))
+        number, text = self.place_of(index % len(self))
+        stream = self.streams[number]
+        rng = np.random.default_rng((self.seed, number, self.epoch, int(index)))
         parts = [self._mask(np.concatenate([[self.bos], tokens]), rng) for tokens in stream.read(text)]
         return {
             "id": int(index),
@@ -104,13 +74,9 @@ class VECODataset(FairseqDataset):
             "target": np.concatenate([target for _, target in parts]),
         }
 
-    def __iter__(self) -> Iterator[Dict[str, Any]]:
-        """Every item once; without this, iterating would go on with the same texts for ever."""
-        return (self[index] for index in range(len(self)))
-
     def _mask(self, tokens: np.ndarray, rng: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
         """A masked row, and the original token where it is predicted, padding elsewhere. (S,) int64 each."""
-        chosen = choose_tokens((tokens != self.bos) & (tokens != self.eos), self.masking.mask_prob, rng)
+        chosen = choose_tokens((tokens != self.bos) & (tokens != self.eos), self.mask_prob, rng)
         return replace_tokens(tokens, chosen, self.replacements, rng), np.where(chosen, tokens, self.pad)
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -165,11 +131,6 @@ class VECODataset(FairseqDataset):
         """Kinds of batches that take turns: 2 where both are sampled, otherwise 1."""
         return 2 if self.probabilities is not None and 0 < self.first_pair < len(self) else 1
 
-    def ordered_indices(self) -> np.ndarray:
-        """Shuffled, then sorted by size, so that batches hold similar lengths. (N,)."""
-        order = epoch_rng(self.masking.seed, self.epoch, Purpose.ORDER).permutation(len(self))
-        return order[np.argsort(self.sizes[order], kind="mergesort")]
-
     def filter_indices_by_size(self, indices: np.ndarray, max_sizes: Any) -> Tuple[np.ndarray, List[int]]:
         """Leave out texts that are longer than the limit, or the smallest of several limits; returns what stays and what goes."""
         limits = max_sizes if isinstance(max_sizes, (list, tuple)) else [max_sizes]
@@ -193,26 +154,4 @@ class VECODataset(FairseqDataset):
                     f"{option}: no text fits into --tokens-per-sample, --max-tokens and the positions of the model; raise them or "
                     f"leave {option} empty"
                 )
-        return take_turns(kinds, len(self), epoch_rng(self.masking.seed, self.epoch, Purpose.BATCHES))
-
-    def num_tokens(self, index: int) -> int:
-        """See ``sizes``."""
-        return int(self.sizes[index])
-
-    def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        """``sizes`` of several items."""
-        return self.sizes[indices]
-
-    def size(self, index: int) -> int:
-        """See ``sizes``."""
-        return int(self.sizes[index])
-
-    @property
-    def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Batches are made anew where each epoch draws its texts."""
-        return self.probabilities is None
-
-    @property
-    def supports_prefetch(self) -> bool:
-        """Memory-mapped data needs none."""
-        return False
+        return take_turns(kinds, len(self), epoch_rng(self.seed, self.epoch, Purpose.BATCHES))

@@ -38,7 +38,7 @@ class ParallelPairs(SegmentStream):
     """Translation pairs: x is the source side, y the target side.
 
     Args:
-        sides: two indexable sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
+        sides: two sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
         sizes: (N,) tokens of each, ``</s>`` counted.
         room: most tokens of a segment, ``<s>`` and ``</s>`` counted; None = any.
     """
@@ -46,8 +46,6 @@ class ParallelPairs(SegmentStream):
     parallel = True
 
     def __init__(self, sides: Sequence[Any], sizes: Sequence[Any], room: Optional[int] = None):
-        if len({len(side) for side in sides}) != 1:
-            raise ValueError(f"the sides of a pair need equal lengths; got {[len(side) for side in sides]}")
         self.sides = list(sides)
         both = np.stack([np.asarray(size, dtype=np.int64) for size in sizes], axis=1)
         kept = np.flatnonzero((both > EMPTY).all(axis=1))
@@ -78,7 +76,6 @@ class AdjacentSegments(SegmentStream):
         sentences: indexable (S,) int64 tensors that end with ``</s>``; one that holds nothing else ends a document.
         sizes: (M,) tokens of each, ``</s>`` counted.
         room: most tokens of a segment, ``<s>`` and every ``</s>`` counted.
-        pad, eos: ids.
 
     Source: VECO, overview of pre-training (two adjacent segments of monolingual text); packing and leftovers are ours.
     """
@@ -108,11 +105,7 @@ def has_documents(sizes: Any) -> bool:
 
 
 def document_sizes(sizes: Any) -> np.ndarray:
-    """Sentences of each document: (D,) int64.
-
-    Args:
-        sizes: (M,) tokens of each row, ``</s>`` counted; an empty line ends a document, further ones and those in front count not.
-    """
+    """Sentences of each document, (D,) int64; an empty line ends one, further ones and those in front do not count."""
     ends = np.flatnonzero(np.append(np.asarray(sizes) == EMPTY, True))
     counts = np.diff(np.append(-1, ends)) - 1
     return np.asarray(counts[counts > 0], dtype=np.int64)
@@ -129,15 +122,9 @@ def _segments(sentences: Any, sizes: np.ndarray, room: int, pad: int, eos: int) 
 
 
 def _pair_up(segments: np.ndarray, tokens: np.ndarray) -> Tuple[np.ndarray, int]:
-    """Put neighbours together.
+    """Put neighbours together: (N, 3) int64, first sentence of x, of y, and one past the last; how many sentences are in none.
 
-    Args:
-        segments: (K, 2) int64, first sentence and one past the last.
-        tokens: (M + 1,) int64, tokens before each sentence.
-
-    Returns:
-        (N, 3) int64, the sentence that x begins with, the one that y begins with, and one past the last of y; and how many
-        sentences are in none.
+    ``segments`` (K, 2) holds the first sentence and one past the last, ``tokens`` (M + 1,) the tokens before each sentence.
     """
     if not len(segments):
         return np.zeros((0, 3), dtype=np.int64), 0

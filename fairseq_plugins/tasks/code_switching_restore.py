@@ -4,7 +4,6 @@ import logging
 import os
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq import utils
@@ -18,14 +17,24 @@ from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretra
 from omegaconf import II
 from sentencepiece import SentencePieceProcessor
 
-from ..data.csr_checks import LEAST_TRANSLATED, diagnosis, is_backwards, share_translated
 from ..data.csr_dataset import COUNTS, CodeSwitchingDataset, Switching
 from ..data.csr_entries import Entries, PieceEncoder, WordEncoder
+from ..data.csr_lexicon import (
+    LEAST_TRANSLATED,
+    Lexicon,
+    LexiconFile,
+    diagnosis,
+    is_backwards,
+    language_names,
+    lexicon_files,
+    read_lexicons,
+    share_translated,
+)
 from ..data.csr_stages import StagedDataset, Stages
 from ..data.csr_text import Coverage, TextBuilder
 from ..data.csr_words import piece_table
-from ..data.data_bins import check_dictionaries, load_monolingual
-from ..data.lexicon import Lexicon, language_names, lexicon_files, lexicon_targets, read_lexicons
+from ..data.data_bins import both_orders, check_dictionaries, load_monolingual
+from ..data.stream_names import check_once, is_training, split_names
 from ..ops.word_spans import check_switch_options
 
 logger = logging.getLogger(__name__)
@@ -88,16 +97,14 @@ class CodeSwitchingRestoreConfig(TranslationConfig):
 class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
     """First stage of two: restore sentences of both languages; the second is stock ``translation_from_pretrained_bart``.
 
-    Words are found from the pieces, replaced by pieces of candidates of a lexicon; the target is the sentence. Both sides carry the
-    id of the sentence's own language. Training and validation sets are restore, with noise that is the same in every validation;
-    ``fairseq-generate`` and ``fairseq-interactive`` translate as the stock task does.
+    Words are found from the pieces and replaced by the pieces of candidates of a lexicon; the target is the sentence. Both sides
+    carry the id of the sentence's own language. Validation sets have the same noise in every validation; ``fairseq-generate`` and
+    ``fairseq-interactive`` translate as the stock task does.
 
     With ``--restore-updates N`` one run does both: its first N updates are restore, the others translation of the stock task's
     data, and validation sets are translation throughout. Epochs are counted through both stages, and the last restore epoch is cut
     to N updates. It differs from two commands in that the learning rate's schedule goes on, and that updates which fp16 skips for
     an overflow count among the N.
-
-    --langs are compared with those of the checkpoint that is trained or decoded, as the mended stock task does.
 
     Source: CSR section 3 (the authors' code switches pieces, inserts ``<mask>`` and takes the least similar candidates).
     """
@@ -130,8 +137,7 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
 
     def __init__(self, cfg: CodeSwitchingRestoreConfig, src_dict: Dictionary, tgt_dict: Dictionary):
         super().__init__(cfg, src_dict, tgt_dict)
-        chosen = [language for language in cfg.restore_langs.split(",") if language]
-        self.restore_languages = chosen or [cfg.source_lang, cfg.target_lang]
+        self.restore_languages = split_names(cfg.restore_langs) or [cfg.source_lang, cfg.target_lang]
         self._restore: Optional[Tuple[str, CodeSwitchingDataset]] = None
         self._combine = self._warned = False
         self._batches: Dict[str, int] = {}
@@ -147,8 +153,7 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
         cfg, langs = self.cfg, list(self.langs)
         if len(set(langs)) < len(langs) or not all(langs):
             raise ValueError(f"--langs must name each language once; got {cfg.langs}")
-        if len(set(self.restore_languages)) < len(self.restore_languages):
-            raise ValueError(f"--restore-langs must name each language once; got {cfg.restore_langs}")
+        check_once("--restore-langs", self.restore_languages)
         used = {"--source-lang": [cfg.source_lang], "--target-lang": [cfg.target_lang]}
         for option, names in {**used, "--restore-langs": self.restore_languages}.items():
             for name in names:
@@ -169,9 +174,9 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
         Raises:
             ValueError: missing data or options, or a lexicon that does not fit the text.
         """
-        evaluated = kwargs.get("task_cfg") is not None
-        decoded = evaluated and epoch is None  # fairseq-generate names no epoch, fairseq-validate does
-        epoch, training = epoch or 1, split == self.cfg.train_subset and not evaluated
+        # fairseq-generate names no epoch, fairseq-validate does.
+        decoded = kwargs.get("task_cfg") is not None and epoch is None
+        epoch, training = epoch or 1, is_training(split, self.cfg.train_subset, kwargs)
         if not decoded and self.cfg.restore_updates is None:
             self.datasets[split] = self._load_restore(split, self._folder(epoch if training else 1), combine)
             return
@@ -197,11 +202,11 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
         builder = TextBuilder(dictionary.symbols, table, fixed, dictionary.bos() if cfg.prepend_bos else None)
         found, lexicons = [], []
         for language in self.restore_languages:
-            entries.use(read_lexicons(files[language], cfg.lexicon_top_k))
+            entries.use(read_lexicons([file.path for file in files[language]], cfg.lexicon_top_k))
             texts = self._texts(split, folder, language, combine)
             found.append(builder.add(texts, dictionary.index(f"[{language}]"), entries))
             lexicons.append(entries.lexicon)
-            self._report(f"{split} {language}", ", ".join(map(str, files[language])), found[-1], entries)
+            self._report(f"{split} {language}", _shown(files[language]), found[-1], entries)
         if split == self.cfg.train_subset:
             self._compare_texts(files, found, lexicons)
         return CodeSwitchingDataset(
@@ -227,22 +232,17 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
 
     def _texts(self, split: str, folder: str, language: str, combine: bool) -> List[Any]:
         """``train`` and, where they are to be combined, ``train1``, ``train2`` ..."""
-        source, target = self.cfg.source_lang, self.cfg.target_lang
-        pairs, prefix = [f"{source}-{target}", f"{target}-{source}"], os.path.join(folder, split)
-        texts = [load_monolingual(prefix, language, pairs, self.src_dict, "--restore-langs")]
+        pair, prefix = f"{self.cfg.source_lang}-{self.cfg.target_lang}", os.path.join(folder, split)
+        prefixes = [prefix]
         for number in count(1) if combine else ():
-            names = [f"{prefix}{number}.{name}.{language}.idx" for name in (f"{language}-None", *pairs)]
+            names = [f"{prefix}{number}.{name}.{language}.idx" for name in (f"{language}-None", *both_orders(pair))]
             if not any(os.path.isfile(name) for name in names):
                 break
-            texts.append(load_monolingual(f"{prefix}{number}", language, pairs, self.src_dict, "--restore-langs"))
-        return texts
+            prefixes.append(f"{prefix}{number}")
+        return [load_monolingual(part, language, [pair], self.src_dict, "--restore-langs") for part in prefixes]
 
     def _report(self, name: str, files: str, found: Coverage, entries: Entries) -> None:
-        """Log what the lexicon covers.
-
-        Raises:
-            ValueError: no word of the text has an entry, with the likely reason.
-        """
+        """Log what the lexicon covers; refuse one that finds no word of the text, with the likely reason."""
         logger.info(
             f"{name}: {found.sentences} sentences, {found.words} words, {100 * found.share:.1f} % of them with an entry; "
             f"{entries.kept} candidates ({entries.same} are the word itself), {entries.left_out} more left out with <unk>"
@@ -261,22 +261,18 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
             )
 
     def _compare_texts(
-        self, files: Dict[str, List[Path]], found: Sequence[Coverage], lexicons: Sequence[Lexicon]
+        self, files: Dict[str, List[LexiconFile]], found: Sequence[Coverage], lexicons: Sequence[Lexicon]
     ) -> None:
-        """Candidates are words of the other languages' text, where all languages that a lexicon goes into have one.
-
-        Raises:
-            ValueError: they are not.
-        """
+        """Refuse candidates that are no words of the other texts, where all languages that a lexicon goes into have one."""
         names = {name: language for language in self.restore_languages for name in language_names(language)}
         for place, (language, coverage, lexicon) in enumerate(zip(self.restore_languages, found, lexicons)):
-            targets = lexicon_targets(self.cfg.lexicon, files[language])
+            targets = {file.target for file in files[language]}
             if not targets <= set(names):
                 continue
             others = [text for number, other in enumerate(found) if number != place for text in other.counts]
             share = share_translated(coverage.counts, lexicon, others)
             if share < LEAST_TRANSLATED:
-                what = f"--lexicon {', '.join(map(str, files[language]))}: the text of {', '.join(sorted(targets))} has"
+                what = f"--lexicon {_shown(files[language])}: the text of {', '.join(sorted(targets))} has"
                 raise ValueError(
                     f"{what} a candidate for {100 * share:.1f} % of the words with an entry; valid: at least "
                     f"{100 * LEAST_TRANSLATED:.0f} %. It looks like a lexicon into another language"
@@ -285,7 +281,7 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
     # ---- Two stages in one run. ----
 
     def get_batch_iterator(self, dataset: FairseqDataset, *args: Any, **options: Any) -> Any:
-        """As stock; with ``--restore-updates`` an epoch of the training set is of one stage, see :class:`Stages`."""
+        """The stock iterator; with ``--restore-updates`` an epoch of the training set is of one stage, see :class:`Stages`."""
         if not isinstance(dataset, StagedDataset):
             return super().get_batch_iterator(dataset, *args, **options)
         epoch = options.get("epoch", 1)
@@ -324,22 +320,14 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
         return self._batches[folder]
 
     def train_step(
-        self,
-        sample: Dict[str, Any],
-        model: Any,
-        criterion: Any,
-        optimizer: Any,
-        update_num: int,
-        *args: Any,
-        **kwargs: Any,
+        self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, *args: Any, **kwargs: Any
     ) -> Tuple[Any, Any, Dict[str, Any]]:
-        """As stock, and what was switched; the first update of the second stage begins with empty moments."""
-        first_stage = self.cfg.restore_updates
-        if first_stage is not None:
-            if update_num == first_stage:
+        """The stock step, which also logs what was switched; the first update of the second stage begins with empty moments."""
+        if self.cfg.restore_updates is not None:
+            if update_num == self.cfg.restore_updates:
                 # Once for each batch of the update: no step lies between, so that this is one reset, also after a resume.
                 reset_moments(optimizer.optimizer)
-            self._check_stage("switching" in sample, update_num, first_stage)
+            self._check_stage("switching" in sample, update_num, self.cfg.restore_updates)
         loss, size, logged = super().train_step(sample, model, criterion, optimizer, update_num, *args, **kwargs)
         return loss, size, {**logged, **_counts(sample)}
 
@@ -353,17 +341,21 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
             )
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:
-        """As stock, and what was switched."""
+        """The stock step, which also logs what was switched."""
         loss, size, logged = super().valid_step(sample, model, criterion)
         return loss, size, {**logged, **_counts(sample)}
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """As stock; for restore also ``switched`` and ``coverage``: words replaced and words with an entry, of all words."""
+        """The stock metrics; for restore also the shares of words replaced (``switched``) and with an entry (``coverage``)."""
         super().reduce_metrics(logging_outputs, criterion)
         words, covered, switched = (sum(int(log.get(key, 0)) for log in logging_outputs) for key in LOGGED.values())
         if words:
             metrics.log_scalar("switched", switched / words, words, round=4)
             metrics.log_scalar("coverage", covered / words, words, round=4)
+
+
+def _shown(files: Sequence[LexiconFile]) -> str:
+    return ", ".join(str(file.path) for file in files)
 
 
 def _counts(sample: Dict[str, Any]) -> Dict[str, int]:

@@ -1,22 +1,23 @@
 """Task ``span_corruption``: pre-training an encoder-decoder on monolingual text and translation pairs (DeltaLM, mT5, mT6)."""
 
 import logging
-import os
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II, MISSING
 
-from ..data.data_bins import load_dictionary, load_monolingual, load_pair_side
+from ..data.data_bins import load_monolingual
 from ..data.sentinels import Demand, check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
+from ..data.stream_names import check_names, is_training, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.text_streams import SentenceBlocks, SentencePairs, TextStream
 from ..ops.spans import check_span_options
+from .shared_dictionary import SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 
@@ -80,11 +81,6 @@ class SpanCorruptionConfig(CorruptionOptions):
     no_target_sentinels: bool = field(default=False, metadata={"help": "leave the sentinels out of the targets"})
 
 
-def split_names(text: str) -> List[str]:
-    """``en,de`` -> [en, de]."""
-    return [name for name in text.split(",") if name]
-
-
 def check_corruption(cfg: CorruptionOptions) -> None:
     """Check the options of corrupting and sampling.
 
@@ -96,34 +92,6 @@ def check_corruption(cfg: CorruptionOptions) -> None:
         raise ValueError(f"--tokens-per-sample must be at least {SHORTEST_SAMPLE} tokens; got {cfg.tokens_per_sample}")
     if not 1.0 <= cfg.sampling_temperature < float("inf"):
         raise ValueError(f"--sampling-temperature must be at least 1; got {cfg.sampling_temperature}")
-
-
-def check_streams(pairs: Sequence[str], languages: Sequence[str], pair_share: Optional[float]) -> None:
-    """Check which pairs and languages are to be read, and the share of the pairs.
-
-    Raises:
-        ValueError: none at all, a malformed pair, one twice, or a share of what is not there.
-    """
-    if not pairs and not languages:
-        raise ValueError("--pairs and --monolingual are both empty; give at least one pair (en-de) or language (en)")
-    for pair in pairs:
-        if len(pair.split("-")) != 2 or not all(pair.split("-")):
-            raise ValueError(f"--pairs must look like en-de,en-fr; got {pair!r}")
-    check_once("--pairs", pairs)
-    check_once("--monolingual", languages)
-    if pair_share is None:
-        return
-    if not 0.0 <= pair_share <= 1.0:
-        raise ValueError(f"--pair-share must lie in [0, 1]; got {pair_share}")
-    for option, names, valid in (("--pairs", pairs, 0.0), ("--monolingual", languages, 1.0)):
-        if not names and pair_share != valid:
-            raise ValueError(f"--pair-share must be {valid:.0f} where {option} is empty; got {pair_share}")
-
-
-def check_once(option: str, names: Sequence[str]) -> None:
-    """Refuse a name that is given twice: its text would count twice."""
-    if len(set(names)) < len(names):
-        raise ValueError(f"{option} must name each once; got {','.join(names)}")
 
 
 def monolingual_demand(cfg: CorruptionOptions) -> Demand:
@@ -149,18 +117,12 @@ def corrupted_texts(
     temperature: Optional[float],
     pair_share: Optional[float] = None,
 ) -> SpanCorruptionDataset:
-    """The dataset of some languages and pairs; logs a line for each.
+    """The dataset of some languages and pairs; logs a line for each, refuses one without any text that can be corrupted.
 
     Args:
         streams: name -> texts.
-        dictionary: of all languages.
-        corruption: see :class:`SpanCorruption`.
         split: for messages.
-        temperature: of the sampling, see ``sampling_probabilities``; None = every text once.
-        pair_share: share of the pairs, in [0, 1]; None = as the sizes have it.
-
-    Raises:
-        ValueError: a stream without any text that can be corrupted.
+        temperature, pair_share: of the sampling, see ``sampling_probabilities``; no temperature = every text once.
     """
     for name, stream in streams.items():
         if len(stream) == 0:
@@ -180,17 +142,9 @@ def corrupted_texts(
     return SpanCorruptionDataset(list(streams.values()), dictionary, corruption, probabilities)
 
 
-def is_training(cfg: CorruptionOptions, split: str, load_options: Dict[str, Any]) -> bool:
-    """True for the set that is trained on; decoding and validation commands hand over a ``task_cfg``."""
-    return split == cfg.train_subset and load_options.get("task_cfg") is None
-
-
 @register_task("span_corruption", dataclass=SpanCorruptionConfig)
-class SpanCorruptionTask(FairseqTask):
+class SpanCorruptionTask(SharedDictionaryTask):
     """Span corruption of blocks of monolingual text, translation span corruption of pairs, one shared dictionary.
-
-    The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder (``train.en-de.en.bin`` and so on), and what it
-    makes of one language with ``--only-source`` (``train.en-None.en.bin``).
 
     Source: DeltaLM section 2.3. The sampling of languages and pairs is ours.
     """
@@ -198,9 +152,8 @@ class SpanCorruptionTask(FairseqTask):
     criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
 
     def __init__(self, cfg: SpanCorruptionConfig, dictionary: Dictionary, sentinels: Sequence[int]):
-        super().__init__(cfg)
-        self.dictionary, self.sentinels = dictionary, list(sentinels)
-        self.pairs, self.languages = split_names(cfg.pairs), split_names(cfg.monolingual)
+        super().__init__(cfg, dictionary)
+        self.sentinels = list(sentinels)
 
     @classmethod
     def setup_task(cls, cfg: SpanCorruptionConfig, **kwargs: Any) -> "SpanCorruptionTask":
@@ -212,9 +165,8 @@ class SpanCorruptionTask(FairseqTask):
         pairs, languages = split_names(cfg.pairs), split_names(cfg.monolingual)
         check_corruption(cfg)
         check_span_options(cfg.pair_mask_prob, cfg.mean_span, "--pair-mask-prob")
-        check_streams(pairs, languages, cfg.pair_share)
-        known = [language for pair in pairs for language in pair.split("-")] + languages
-        dictionary = load_dictionary(cfg.data, list(dict.fromkeys(known)))
+        check_names(pairs, languages, cfg.pair_share)
+        dictionary = cls.read_dictionary(cfg)
         sentinels = find_sentinels(dictionary, cfg.sentinels, cfg.add_sentinels)
         logger.info(f"dictionary: {len(dictionary)} types, {len(sentinels)} of them sentinels")
         demands = [monolingual_demand(cfg)] if languages else []
@@ -229,38 +181,25 @@ class SpanCorruptionTask(FairseqTask):
         Raises:
             ValueError: a language or pair without data.
         """
-        prefix = os.path.join(self.cfg.data, split)
-        streams: Dict[str, TextStream] = {pair: self._pair(prefix, pair) for pair in self.pairs}
-        cfg, pairs = self.cfg, self.pairs
+        cfg = self.cfg
+        streams: Dict[str, TextStream] = {}
+        for pair in self.pairs:
+            sides = self.sides(split, pair)
+            streams[pair] = SentencePairs(sides, [side.sizes for side in sides], cfg.pair_mask_prob)
         for language in self.languages:
-            streams[language] = monolingual_blocks(cfg, self.dictionary, prefix, language, pairs, "--monolingual")
+            where = (self.prefix(split), language, self.pairs)
+            streams[language] = monolingual_blocks(cfg, self.dictionary, *where, "--monolingual")
         corruption = SpanCorruption(cfg.mean_span, self.sentinels, cfg.seed, not cfg.no_target_sentinels)
-        temperature = cfg.sampling_temperature if is_training(cfg, split, kwargs) else None
+        temperature = cfg.sampling_temperature if is_training(split, cfg.train_subset, kwargs) else None
         self.datasets[split] = corrupted_texts(streams, self.dictionary, corruption, split, temperature, cfg.pair_share)
-
-    def _pair(self, prefix: str, pair: str) -> SentencePairs:
-        sides = [load_pair_side(prefix, pair, side, self.dictionary, "--pairs") for side in pair.split("-")]
-        return SentencePairs(sides, [side.sizes for side in sides], self.cfg.pair_mask_prob)
 
     def build_dataset_for_inference(
         self, src_tokens: List[Any], src_lengths: List[int], constraints: Optional[Any] = None
     ) -> LanguagePairDataset:
         """Dataset of raw sentences that hold sentinels, for ``fairseq-interactive``."""
-        symbols = self.dictionary
-        return LanguagePairDataset(
-            src_tokens, src_lengths, symbols, tgt_dict=symbols, left_pad_source=False, constraints=constraints
-        )
+        options = {"tgt_dict": self.dictionary, "left_pad_source": False, "constraints": constraints}
+        return LanguagePairDataset(src_tokens, src_lengths, self.dictionary, **options)
 
     def max_positions(self) -> Tuple[int, int]:
         """Longest uncorrupted input, and longest target of such an input, in tokens."""
         return self.cfg.tokens_per_sample, self.cfg.tokens_per_sample + 1
-
-    @property
-    def source_dictionary(self) -> Dictionary:
-        """The shared dictionary, with the sentinels."""
-        return self.dictionary
-
-    @property
-    def target_dictionary(self) -> Dictionary:
-        """The shared dictionary, with the sentinels."""
-        return self.dictionary

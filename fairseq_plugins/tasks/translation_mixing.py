@@ -13,16 +13,14 @@ from ..data.data_bins import check_dictionaries
 from ..data.mixed_batches import MixedBatchesDataset
 from ..data.sentinels import check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption
+from ..data.stream_names import check_once, is_training, split_names
 from ..data.text_streams import TextStream
 from .span_corruption import (
     CorruptionOptions,
     check_corruption,
-    check_once,
     corrupted_texts,
-    is_training,
     monolingual_blocks,
     monolingual_demand,
-    split_names,
 )
 
 logger = logging.getLogger(__name__)
@@ -81,11 +79,7 @@ class TranslationMixingTask(TranslationTask):
         return task
 
     def check_shared_dictionary(self) -> None:
-        """Corrupted text is source and target at once.
-
-        Raises:
-            ValueError: source, target or a language has a dictionary of its own.
-        """
+        """Refuse a target or a language with a dictionary of its own: corrupted text is source and target at once."""
         folder = utils.split_paths(self.cfg.data)[0]
         origin = os.path.join(folder, f"dict.{self.cfg.source_lang}.txt")
         check_dictionaries(folder, [self.cfg.target_lang], self.src_dict, origin)
@@ -99,10 +93,10 @@ class TranslationMixingTask(TranslationTask):
         """
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         cfg = self.cfg
-        if not self.languages or not cfg.mix_share or not is_training(cfg, split, kwargs):
+        if not self.languages or not cfg.mix_share or not is_training(split, cfg.train_subset, kwargs):
             return
         prefix = os.path.join(cfg.mix_data or utils.split_paths(cfg.data)[0], split)
-        pairs = [f"{cfg.source_lang}-{cfg.target_lang}", f"{cfg.target_lang}-{cfg.source_lang}"]
+        pairs = [f"{cfg.source_lang}-{cfg.target_lang}"]
         streams: Dict[str, TextStream] = {
             language: monolingual_blocks(cfg, self.src_dict, prefix, language, pairs, "--mix-monolingual")
             for language in self.languages

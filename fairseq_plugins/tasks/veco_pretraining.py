@@ -1,25 +1,25 @@
 """Task ``veco_pretraining``: VECO's pre-training on adjacent segments of monolingual documents and on translation pairs."""
 
 import logging
-import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
-from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.constants import DDP_BACKEND_CHOICES
 from fairseq.distributed import utils as distributed
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II, MISSING
 
 from ..data.alternating_batches import AlternatingIterator
-from ..data.data_bins import load_dictionary, load_monolingual, load_pair_side
+from ..data.data_bins import load_monolingual
 from ..data.stream_names import check_names, is_training, split_names
 from ..data.stream_sampling import sampling_probabilities
-from ..data.veco_dataset import Masking, VECODataset
+from ..data.veco_dataset import VECODataset
 from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, document_sizes, has_documents
+from .shared_dictionary import SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 
@@ -84,11 +84,8 @@ def _check_options(cfg: VECOPretrainingConfig) -> None:
 
 
 @register_task("veco_pretraining", dataclass=VECOPretrainingConfig)
-class VECOPretrainingTask(FairseqTask):
+class VECOPretrainingTask(SharedDictionaryTask):
     """Batches of monolingual documents and of translation pairs, in turn, with one shared dictionary.
-
-    The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder (``train.en-de.en.bin`` and so on), and what it
-    makes of one language with ``--only-source`` (``train.en-None.en.bin``).
 
     Source: VECO, overview of pre-training and optimization settings (adjacent segments and pairs by turns, sampling with exponent
     0.5, cross-attention alone first); how many updates that phase has is not said.
@@ -100,11 +97,6 @@ class VECOPretrainingTask(FairseqTask):
     trains = True
     """False once a checkpoint is being read, as by fairseq-validate, whose processes share no gradients."""
 
-    def __init__(self, cfg: VECOPretrainingConfig, dictionary: Dictionary):
-        super().__init__(cfg)
-        self.dictionary = dictionary
-        self.pairs, self.languages = split_names(cfg.pairs), split_names(cfg.monolingual)
-
     @classmethod
     def setup_task(cls, cfg: VECOPretrainingConfig, **kwargs: Any) -> "VECOPretrainingTask":
         """Check the options and read the dictionary.
@@ -113,10 +105,8 @@ class VECOPretrainingTask(FairseqTask):
             ValueError: naming option, value and valid range; or a dictionary that cannot be used.
         """
         _check_options(cfg)
-        pairs, languages = split_names(cfg.pairs), split_names(cfg.monolingual)
-        check_names(pairs, languages)
-        known = [language for pair in pairs for language in pair.split("-")] + languages
-        dictionary = load_dictionary(cfg.data, list(dict.fromkeys(known)))
+        check_names(split_names(cfg.pairs), split_names(cfg.monolingual))
+        dictionary = cls.read_dictionary(cfg)
         if dictionary.add_symbol("<mask>") <= dictionary.nspecial:
             raise ValueError(f"{cfg.data}: <mask> must stand behind the pieces in dict.<lang>.txt, or in none")
         logger.info(f"dictionary: {len(dictionary)} types with <mask>")
@@ -149,14 +139,7 @@ class VECOPretrainingTask(FairseqTask):
         self.check_backend(given)
 
     def check_backend(self, given: str) -> None:
-        """Whether several processes can go on while some parameters get no gradient.
-
-        Args:
-            given: the option that has this effect, for the message.
-
-        Raises:
-            ValueError: they would wait for those gradients.
-        """
+        """Refuse several processes that would wait for gradients which some parameters do not get; ``given`` is the option."""
         backend = str(self.cfg.ddp_backend)
         waits = backend in ("c10d", "pytorch_ddp") and not self.cfg.find_unused_parameters
         if (
@@ -177,9 +160,11 @@ class VECOPretrainingTask(FairseqTask):
         Raises:
             ValueError: a language or pair without data, without documents, or without a text of two segments.
         """
-        cfg, prefix = self.cfg, os.path.join(self.cfg.data, split)
-        streams: Dict[str, SegmentStream] = {language: self._documents(prefix, language) for language in self.languages}
-        streams.update((pair, self._pair(prefix, pair)) for pair in self.pairs)
+        cfg = self.cfg
+        streams: Dict[str, SegmentStream] = {language: self._documents(split, language) for language in self.languages}
+        for pair in self.pairs:
+            sides = self.sides(split, pair)
+            streams[pair] = ParallelPairs(sides, [side.sizes for side in sides], cfg.tokens_per_sample // 2)
         for name, stream in streams.items():
             if not len(stream):
                 raise ValueError(f"{split} {name}: no text of two segments; left out: {_reasons(stream)}")
@@ -190,15 +175,13 @@ class VECOPretrainingTask(FairseqTask):
             tokens = int(stream.lengths.sum())
             counts = f"{len(stream)} texts of two segments (left out: {_reasons(stream)}), {tokens} tokens"
             logger.info(f"{split} {name}: {counts}, {share:.4f} of the texts of {kind}")
-        masking = Masking(cfg.mask_prob, cfg.seed)
         probabilities = shares.tolist() if sampled else None
-        self.datasets[split] = VECODataset(list(streams.values()), self.dictionary, masking, probabilities)
+        self.datasets[split] = VECODataset(
+            list(streams.values()), self.dictionary, cfg.mask_prob, cfg.seed, probabilities
+        )
 
-    def _pair(self, prefix: str, pair: str) -> ParallelPairs:
-        sides = [load_pair_side(prefix, pair, side, self.dictionary, "--pairs") for side in pair.split("-")]
-        return ParallelPairs(sides, [side.sizes for side in sides], self.cfg.tokens_per_sample // 2)
-
-    def _documents(self, prefix: str, language: str) -> AdjacentSegments:
+    def _documents(self, split: str, language: str) -> AdjacentSegments:
+        prefix = self.prefix(split)
         text = load_monolingual(prefix, language, self.pairs, self.dictionary, "--monolingual")
         file = getattr(text, "_path", f"{prefix}.*.{language}")
         if not has_documents(text.sizes):
@@ -249,30 +232,18 @@ class VECOPretrainingTask(FairseqTask):
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
         """The stock step; in the frozen phase without weight decay, which moves parameters whose gradient is zero."""
-        groups: List[Dict[str, Any]] = list(optimizer.param_groups) if self._is_frozen(update_num) else []
-        decays = [group.get("weight_decay") for group in groups]
-        for group, decay in zip(groups, decays):
-            if decay is not None:
-                group["weight_decay"] = 0.0
+        groups = list(optimizer.param_groups) if self._is_frozen(update_num) else []
+        decays = [(group, group["weight_decay"]) for group in groups if group.get("weight_decay") is not None]
+        for group, _ in decays:
+            group["weight_decay"] = 0.0
         try:
             super().optimizer_step(optimizer, model, update_num)
         finally:
-            for group, decay in zip(groups, decays):
-                if decay is not None:
-                    group["weight_decay"] = decay
+            for group, decay in decays:
+                group["weight_decay"] = decay
 
     def _is_frozen(self, update_num: int) -> bool:
         return update_num < self.cfg.freeze_backbone_updates
-
-    @property
-    def source_dictionary(self) -> Dictionary:
-        """The shared dictionary, with ``<mask>`` behind the pieces."""
-        return self.dictionary
-
-    @property
-    def target_dictionary(self) -> Dictionary:
-        """The shared dictionary."""
-        return self.dictionary
 
 
 def _shares(streams: Sequence[SegmentStream], temperature: float) -> np.ndarray:
@@ -282,7 +253,7 @@ def _shares(streams: Sequence[SegmentStream], temperature: float) -> np.ndarray:
     for kind in (False, True):
         sizes = [len(stream) for stream in streams if stream.parallel == kind]
         if sizes:
-            shares[is_pair == kind] = sampling_probabilities(sizes, temperature, [kind] * len(sizes))
+            shares[is_pair == kind] = sampling_probabilities(sizes, temperature)
     return shares
 
 

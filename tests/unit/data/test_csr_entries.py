@@ -1,7 +1,6 @@
 """Entries: look-up, candidates as pieces with and without the mark, what is left out, and what is wrong with a lexicon."""
 
-from pathlib import Path
-
+import numpy as np
 import pytest
 from fairseq.data import Dictionary
 
@@ -11,20 +10,18 @@ from tests import nlu_raw
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> WordEncoder:
-    """Of a model of a few pieces."""
+def encoder(tmp_path_factory):
     from data_prep.pieces import load_model
 
     model, dictionary = nlu_raw.model_and_dictionary(tmp_path_factory.mktemp("model"))
     return WordEncoder(load_model(model), Dictionary.load(str(dictionary)))
 
 
-def shown(encoder: WordEncoder, word: str, marked: bool) -> str:
-    """Pieces of a word."""
+def shown(encoder, word, marked):
     return " ".join(encoder.dictionary[piece] for piece in encoder.encode([word], marked)[0] or [])
 
 
-def test_candidates_have_a_mark_where_they_are_to_have_one(encoder: WordEncoder) -> None:
+def test_candidates_have_a_mark_where_they_are_to_have_one(encoder):
     for word in ("Katze", "Hund", "file", "日本"):
         assert shown(encoder, word, True).startswith("▁")
         assert not shown(encoder, word, False).startswith("▁")
@@ -34,7 +31,7 @@ def test_candidates_have_a_mark_where_they_are_to_have_one(encoder: WordEncoder)
     assert encoder.encode(["\u200b"], True) == [None], "nothing is left of it"
 
 
-def test_words_are_brought_into_the_models_form(encoder: WordEncoder) -> None:
+def test_words_are_brought_into_the_models_form(encoder):
     assert (
         encoder.normal("ﬁnal") == "final" and encoder.normal(" e\u0301té ") == "été" and encoder.normal("a b") == "a b"
     )
@@ -43,7 +40,7 @@ def test_words_are_brought_into_the_models_form(encoder: WordEncoder) -> None:
     assert entries.lexicon == {"file": ["Katze", "Hund"]}
 
 
-def test_a_model_of_other_pieces_is_refused(encoder: WordEncoder, tmp_path: Path) -> None:
+def test_a_model_of_other_pieces_is_refused(encoder, tmp_path):
     from data_prep.pieces import load_model
 
     other = nlu_raw.train_model(tmp_path / "other.model", ["quite another text of English words"], vocab_size=40)
@@ -53,7 +50,7 @@ def test_a_model_of_other_pieces_is_refused(encoder: WordEncoder, tmp_path: Path
         WordEncoder(load_model(other), encoder.dictionary)
 
 
-def test_symbols_that_were_added_are_no_pieces(encoder: WordEncoder, tmp_path: Path) -> None:
+def test_symbols_that_were_added_are_no_pieces(encoder, tmp_path):
     from data_prep.pieces import load_model
 
     model, path = nlu_raw.model_and_dictionary(tmp_path)
@@ -63,39 +60,34 @@ def test_symbols_that_were_added_are_no_pieces(encoder: WordEncoder, tmp_path: P
     WordEncoder(load_model(model), dictionary)
 
 
-def test_look_up_is_exact_then_lower_cased() -> None:
+def test_look_up_is_exact_then_lower_cased():
     symbols = csr.dictionary()
     entries = Entries(csr.KnownPieces(symbols))
     entries.use({"Dog": ["d1"], "dog": ["d2"], "cat": ["d3", "d99", "cat"], "none": ["d99"], "dogged": ["d4"]})
-    assert [entries.key(text) for text in ("Dog", "dog", "DOG", "Cat", "CATS")] == ["Dog", "dog", "dog", "cat", None]
-    assert (
-        entries.look("dog") == (True, True)
-        and entries.look("ca") == (False, True)
-        and entries.look("cat") == (True, False)
+    assert "dog" in entries.source.words and {"dog", "ca"} <= entries.source.beginnings
+    assert "dogged" not in entries.source.beginnings and "cat" not in entries.source.beginnings
+    words = (
+        ("Dog", True),
+        ("dog", True),
+        ("DOG", True),
+        ("dog", False),
+        ("none", True),
+        ("house", True),
+        ("CATS", True),
     )
-    numbers = [entries.number(*word) for word in (("Dog", True), ("dog", True), ("DOG", True), ("dog", False))]
-    assert numbers == [0, 1, 1, 2]
-    assert entries.number("none", True) == NONE == entries.number("house", True)
+    assert [entries.number(*word) for word in words] == [0, 1, 1, 2, NONE, NONE, NONE]
     assert entries.left_out == 1
-    entries.number("cat", True)
-    assert (entries.left_out, entries.kept, entries.same) == (3, 3, 0)
-
+    assert entries.number("Cat", True) == 3 and (entries.left_out, entries.kept, entries.same) == (3, 3, 0)
     entries.use({"dog": ["d5", "e1f2"], "d7": ["d7", "d8"]})
     assert entries.number("dog", True) == 4, "of another language"
     assert entries.number("d7", True) == 5 and entries.same == 1, "the lexicon says so"
     table = entries.table()
-    rows = [
-        [
-            " ".join(symbols[piece] for piece in table.pieces[table.starts[k] : table.starts[k + 1]])
-            for k in range(table.candidates[e], table.candidates[e + 1])
-        ]
-        for e in range(6)
-    ]
-    assert rows == [["▁d1"], ["▁d2"], ["d2"], ["▁d3"], ["▁d5", "▁e1 f2"], ["▁d7", "▁d8"]]
-    assert table.longest.tolist() == [1, 1, 1, 1, 2, 1]
+    pieces = [[symbols[piece] for piece in part] for part in np.split(table.pieces, table.starts[1:-1])]
+    assert pieces == [["▁d1"], ["▁d2"], ["d2"], ["▁d3"], ["▁d5"], ["▁e1", "f2"], ["▁d7"], ["▁d8"]]
+    assert table.candidates.tolist() == [0, 1, 2, 3, 4, 6, 8] and table.longest.tolist() == [1, 1, 1, 1, 2, 1]
 
 
-def test_pieces_are_looked_up_as_they_are() -> None:
+def test_pieces_are_looked_up_as_they_are():
     symbols = csr.dictionary()
     encoder = PieceEncoder(symbols)
     assert encoder.encode(["▁d1", "d1", "nothing"], True) == [[symbols.index("▁d1")], [symbols.index("d1")], None]

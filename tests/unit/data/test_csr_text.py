@@ -1,7 +1,5 @@
 """Texts as flat arrays: words and entries, lengths, datasets that are read as a whole or row by row."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from fairseq.data import data_utils
@@ -15,7 +13,7 @@ from tests.csr_builders import dictionary, lexicon, sentences, texts_of
 SYMBOLS = dictionary()
 
 
-def test_coverage_is_counted_by_word() -> None:
+def test_coverage_is_counted_by_word():
     rows = {"en": sentences(SYMBOLS, "en", 50, 1), "de": sentences(SYMBOLS, "de", 30, 2)}
     data, found = csr.build(rows, SYMBOLS, words=10)
     for coverage, (language, text) in zip(found, rows.items()):
@@ -29,7 +27,7 @@ def test_coverage_is_counted_by_word() -> None:
     assert data.text.covered[-1] == sum(coverage.covered for coverage in found) == len(data.text.entries)
 
 
-def test_chunks_are_seams_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_are_seams_nowhere(monkeypatch):
     rows = {"en": sentences(SYMBOLS, "en", 15, 1), "de": sentences(SYMBOLS, "de", 15, 2)}
     whole, found = csr.build(rows, SYMBOLS)
     for size in (1, 150):
@@ -42,7 +40,7 @@ def test_chunks_are_seams_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         assert items[0] == items[1]
 
 
-def test_memory_mapped_rows_are_read_at_once(tmp_path: Path) -> None:
+def test_memory_mapped_rows_are_read_at_once(tmp_path):
     rows = [[], *data_bins.sentences(30, 1)]
     data_bins.write_dictionary(tmp_path, "en")
     data_bins.write_side(tmp_path, "train", "en-de", "en", rows)
@@ -57,12 +55,7 @@ def test_memory_mapped_rows_are_read_at_once(tmp_path: Path) -> None:
     assert csr_text._mapped(mapped, mapped.sizes) is None, "rows that lie elsewhere"
 
 
-def test_small_dictionaries_take_two_bytes_a_token() -> None:
-    assert csr.corpus(3).text.tokens.dtype == np.uint16
-    assert csr_text.TextBuilder(["x"] * ((1 << 16) + 1), None, []).dtype == np.int32
-
-
-def test_the_largest_of_each_row() -> None:
+def test_the_largest_of_each_row():
     values, lengths = np.array([3, 1, 2, 5, 4, 4]), np.array([3, 0, 1, 2])
     assert largest_sums(values, lengths, np.array([2, 0, 1, 1])).tolist() == [5, 0, 5, 4]
     assert largest_sums(values, lengths, np.array([0, 0, 0, 2])).tolist() == [0, 0, 0, 8]

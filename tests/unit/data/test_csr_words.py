@@ -1,52 +1,26 @@
 """Words from pieces: by hand, against the text, and the longest matches of scripts without spaces."""
 
-from typing import List, Sequence, Tuple
-
 import numpy as np
 import pytest
 
-from fairseq_plugins.data.csr_words import MARK, find_words, piece_table, run_keys, text_of
+from fairseq_plugins.data.csr_words import MARK, SourceWords, find_words, piece_table, run_keys, text_of
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
-PIECES = [
-    *(
-        "▁the",
-        "▁dog",
-        "s",
-        "▁",
-        "▁(",
-        "(",
-        ")",
-        ".",
-        ",",
-        "▁don",
-        "'",
-        "t",
-        "'t",
-        "house",
-        "▁(the",
-        "▁2",
-        "0",
-        "日",
-        "本",
-        "日本",
-    ),
-    *("語", "▁日", "。", "本。", "NBA球", "ing", "x.", "-"),
-]
+PIECES = "▁the ▁dog s ▁ ▁( ( ) . , ▁don ' t 't house ▁(the ▁2 0 日 本 日本 語 ▁日 。 本。 NBA球 ing x. -".split(" ")
 SYMBOLS = [*SPECIAL, *PIECES]
 TABLE = piece_table(SYMBOLS, 3, [0, 1, 2])
 
+NOTHING = SourceWords((), ())
 
-def found(*rows: str, lexicon: Sequence[str] = ()) -> List[Tuple[str, int, bool]]:
+
+def found(*rows, lexicon=()):
     """(text, pieces, whole) of the words of rows of pieces, each of which gets a ``</s>``."""
     numbers = [[SYMBOLS.index(piece) for piece in [*row.split(" "), "</s>"] if piece] for row in rows]
     tokens = np.array(sum(numbers, []))
     ends = np.cumsum([0, *map(len, numbers)])
 
-    def look(text: str) -> Tuple[bool, bool]:
-        return text in lexicon, any(word.startswith(text) and word != text for word in lexicon)
-
-    words = find_words(tokens, ends, TABLE, SYMBOLS, look)
+    beginnings = {word[:end] for word in lexicon for end in range(1, len(word))}
+    words = find_words(tokens, ends, TABLE, SYMBOLS, SourceWords(set(lexicon), beginnings))
     runs = [tokens[start : start + pieces] for start, pieces in zip(words.starts, words.pieces)]
     return [(text_of(run, SYMBOLS), len(run), bool(whole)) for run, whole in zip(runs, words.whole)]
 
@@ -71,19 +45,19 @@ def found(*rows: str, lexicon: Sequence[str] = ()) -> List[Tuple[str, int, bool]
         ("▁the ▁ <unk> ▁dog", [("the", 1, True), ("<unk>", 2, False), ("dog", 1, True)]),
     ],
 )
-def test_words_by_hand(row: str, words: List[Tuple[str, int, bool]]) -> None:
+def test_words_by_hand(row, words):
     assert found(row) == words
 
 
-def test_a_word_ends_with_its_sentence() -> None:
+def test_a_word_ends_with_its_sentence():
     assert found("▁the ▁dog", "s house") == [("the", 1, True), ("dog", 1, True), ("shouse", 2, True)]
     tokens = np.array([SYMBOLS.index("▁dog"), SYMBOLS.index("s")])
-    words = find_words(tokens, np.array([0, 1, 2]), TABLE, SYMBOLS, lambda text: (False, False))
+    words = find_words(tokens, np.array([0, 1, 2]), TABLE, SYMBOLS, NOTHING)
     assert words.starts.tolist() == [0, 1], "sentences without </s>"
-    assert len(find_words(tokens[:0], np.array([0, 0]), TABLE, SYMBOLS, lambda text: (False, False)).starts) == 0
+    assert len(find_words(tokens[:0], np.array([0, 0]), TABLE, SYMBOLS, NOTHING).starts) == 0
 
 
-def test_the_longest_entry_of_a_script_without_spaces() -> None:
+def test_the_longest_entry_of_a_script_without_spaces():
     row = "日 本 語 本 。"
     assert found(row) == [(piece, 1, True) for piece in ("日", "本", "語", "本")]
     assert found(row, lexicon=["日本"]) == [("日本", 2, True), ("語", 1, True), ("本", 1, True)]
@@ -98,7 +72,7 @@ def test_the_longest_entry_of_a_script_without_spaces() -> None:
     assert found("日 NBA球 本", lexicon=["NBA球本"]) == [("日", 1, True), ("NBA球本", 2, True)]
 
 
-def test_words_are_those_of_the_text() -> None:
+def test_words_are_those_of_the_text():
     """Random rows of pieces: the words of scripts with spaces are the runs of letters of the joined text."""
     pieces = [piece for piece in PIECES if not any(c in "日本語球" for c in piece)]
     rng = np.random.default_rng(5)
@@ -111,21 +85,12 @@ def test_words_are_those_of_the_text() -> None:
         assert {text for text, _, whole in words if whole} <= set(wanted), row
 
 
-def test_equal_runs_have_equal_keys() -> None:
-    tokens = np.array([SYMBOLS.index(piece) for piece in "▁dog s ▁the ▁dog s s ▁dog".split()])
-    words = find_words(tokens, np.array([0, len(tokens)]), TABLE, SYMBOLS, lambda text: (False, False))
-    keys = run_keys(tokens, words).tolist()
-    assert [text_of(tokens[s : s + n], SYMBOLS) for s, n in zip(words.starts, words.pieces)] == [
-        "dogs",
-        "the",
-        "dogss",
-        "dog",
-    ]
-    assert len(set(keys)) == 4
-    again = find_words(tokens[::-1].copy(), np.array([0, len(tokens)]), TABLE, SYMBOLS, lambda text: (False, False))
-    assert set(run_keys(tokens[::-1].copy(), again).tolist()) & set(keys) == {keys[2], keys[3]}, (
-        "other orders are other words"
-    )
-    row = np.array([SYMBOLS.index(piece) for piece in "- house s - s house".split()])
-    words = find_words(row, np.array([0, len(row)]), TABLE, SYMBOLS, lambda text: (False, False))
-    assert len(words.starts) == 2 and len(set(run_keys(row, words).tolist())) == 2, "the same pieces in another order"
+def test_equal_runs_have_equal_keys():
+    def keys(*pieces):
+        tokens = np.array([SYMBOLS.index(piece) for piece in pieces])
+        return run_keys(tokens, find_words(tokens, np.array([0, len(tokens)]), TABLE, SYMBOLS, NOTHING)).tolist()
+
+    found = keys("▁dog", "s", "▁the", "▁dog", "s", "s", "▁dog", "▁dog", "s")
+    assert len(set(found)) == 4 and found[0] == found[4] and found[3] != found[1]
+    assert keys("▁the", "▁dog") == [found[1], found[3]], "wherever they stand"
+    assert len(set(keys("-", "house", "s", "-", "s", "house"))) == 2, "the same pieces in another order"

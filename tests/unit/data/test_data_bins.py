@@ -1,23 +1,18 @@
 """Reading data-bins of several languages: which file is taken, and what is said about one that is missing."""
 
-from pathlib import Path
-from typing import List
-
 import pytest
 
-from fairseq_plugins.data.data_bins import load_dictionary, load_monolingual, load_pair_side
+from fairseq_plugins.data.data_bins import load_dictionary, load_monolingual, load_pair, load_pair_side
 from tests import builders, data_bins
 
 SYMBOLS = builders.dictionary()
 
 
-def first(text: object) -> int:
-    """The first token of the first sentence."""
+def first(text):
     return int(text[0][0])  # type: ignore[index]
 
 
-def write(folder: Path, name: str, token: int, count: int = 2) -> None:
-    """``train.NAME``, whose sentences begin with a token."""
+def write(folder, name, token, count=2):
     pair, _, language = name.rpartition(".")
     data_bins.write_side(folder, "train", pair or language, language, [[token, 5]] * count)
     if not pair:
@@ -36,7 +31,7 @@ def write(folder: Path, name: str, token: int, count: int = 2) -> None:
         (["de-en.de"], "de-en.de"),
     ],
 )
-def test_which_monolingual_text_is_read(tmp_path: Path, names: List[str], taken: str) -> None:
+def test_which_monolingual_text_is_read(tmp_path, names, taken):
     tokens = {name: 6 + number for number, name in enumerate(names)}
     for name, token in tokens.items():
         write(tmp_path, name, token)
@@ -44,25 +39,18 @@ def test_which_monolingual_text_is_read(tmp_path: Path, names: List[str], taken:
     assert first(text) == tokens[taken]
 
 
-def test_pairs_are_read_by_side(tmp_path: Path) -> None:
-    write(tmp_path, "en-de.en", 6)
-    write(tmp_path, "en-de.de", 7)
-    sides = [load_pair_side(str(tmp_path / "train"), "en-de", side, SYMBOLS, "--pairs") for side in ("en", "de")]
-    assert [first(side) for side in sides] == [6, 7]
-
-
 @pytest.mark.parametrize("own", [[], ["en"], ["en", "de"]])
-def test_a_pair_has_the_files_of_one_direction(tmp_path: Path, own: List[str]) -> None:
+def test_a_pair_has_the_files_of_one_direction(tmp_path, own):
     """Its own if both sides are there, else the other direction's; never a side of each."""
     for token, language in enumerate(("en", "de"), start=6):
         write(tmp_path, f"de-en.{language}", token)
         if language in own:
             write(tmp_path, f"en-de.{language}", token + 10)
-    sides = [load_pair_side(str(tmp_path / "train"), "en-de", side, SYMBOLS, "--pairs") for side in ("en", "de")]
+    sides = load_pair(str(tmp_path / "train"), "en-de", SYMBOLS, "--pairs")
     assert [first(side) for side in sides] == ([16, 17] if len(own) == 2 else [6, 7])
 
 
-def test_missing_and_empty_files_are_named_with_the_command(tmp_path: Path) -> None:
+def test_missing_and_empty_files_are_named_with_the_command(tmp_path):
     prefix = str(tmp_path / "train")
     command = f"fairseq-preprocess --only-source --source-lang de .*--trainpref TEXT --destdir {tmp_path}"
     with pytest.raises(ValueError, match=rf"--monolingual de: .*train\.de-None\.de\.bin is missing; run {command}"):
@@ -75,7 +63,7 @@ def test_missing_and_empty_files_are_named_with_the_command(tmp_path: Path) -> N
         load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
 
 
-def test_one_dictionary_for_all_languages(tmp_path: Path) -> None:
+def test_one_dictionary_for_all_languages(tmp_path):
     with pytest.raises(ValueError, match=r"no dictionary .*dict\.en\.txt"):
         load_dictionary(str(tmp_path), ["en", "de"])
     data_bins.write_dictionary(tmp_path, "de")
@@ -89,3 +77,10 @@ def test_one_dictionary_for_all_languages(tmp_path: Path) -> None:
     data_bins.write_dictionary(tmp_path, "fr", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.fr\.txt differs from .*dict\.en\.txt"):
         load_dictionary(str(tmp_path), ["en", "de", "fr"])
+
+
+def test_sides_of_unequal_length_are_refused(tmp_path):
+    write(tmp_path, "en-de.en", 6)
+    write(tmp_path, "en-de.de", 7, count=3)
+    with pytest.raises(ValueError, match=r"--pairs en-de: the sides of .*train need equal lengths; got \[2, 3\]"):
+        load_pair(str(tmp_path / "train"), "en-de", SYMBOLS, "--pairs")

@@ -1,7 +1,5 @@
 """PairsApart: every sentence once, batches of one pair, ids, lengths."""
 
-from typing import Any, List
-
 import pytest
 import torch
 from fairseq.data import LanguagePairDataset
@@ -12,8 +10,7 @@ from tests import builders, data_bins
 COUNTS = {"de-en": 7, "fr-en": 3, "ru-en": 5}
 
 
-def pairs(name: str) -> LanguagePairDataset:
-    """Random pairs, as fairseq's translation task holds them."""
+def pairs(name):
     seed = 10 * (1 + list(COUNTS).index(name))
     sides = []
     for offset in (0, 5):
@@ -23,12 +20,11 @@ def pairs(name: str) -> LanguagePairDataset:
 
 
 @pytest.fixture
-def data() -> PairsApart:
+def data():
     return PairsApart({name: pairs(name) for name in COUNTS})
 
 
-def batches(data: PairsApart, max_sentences: int, max_positions: Any = None) -> List[List[int]]:
-    """As the trainer makes them."""
+def batches(data, max_sentences, max_positions=None):
     indices = data.ordered_indices()
     if max_positions is not None:
         indices, _ = data.filter_indices_by_size(indices, max_positions)
@@ -36,7 +32,7 @@ def batches(data: PairsApart, max_sentences: int, max_positions: Any = None) -> 
 
 
 @pytest.mark.parametrize("max_sentences", [1, 2, 100])
-def test_every_sentence_is_in_one_batch_and_every_batch_of_one_pair(data: PairsApart, max_sentences: int) -> None:
+def test_every_sentence_is_in_one_batch_and_every_batch_of_one_pair(data, max_sentences):
     found = batches(data, max_sentences)
     assert sorted(index for batch in found for index in batch) == list(range(15))
     names = [{data[index]["pair"] for index in batch} for batch in found]
@@ -46,18 +42,7 @@ def test_every_sentence_is_in_one_batch_and_every_batch_of_one_pair(data: PairsA
         assert len(found) == 3
 
 
-def test_sentences_are_those_of_their_pair_under_numbers_of_their_own(data: PairsApart) -> None:
-    for index in range(len(data)):
-        name = "de-en" if index < 7 else "fr-en" if index < 10 else "ru-en"
-        start = {"de-en": 0, "fr-en": 7, "ru-en": 10}[name]
-        item, expected = data[index], pairs(name)[index - start]
-        assert item["pair"] == name
-        assert item["id"] == index
-        assert item["source"].tolist() == expected["source"].tolist()
-        assert item["target"].tolist() == expected["target"].tolist()
-
-
-def test_a_batch_names_its_pair_and_two_pairs_are_no_batch(data: PairsApart) -> None:
+def test_a_batch_names_its_pair_and_two_pairs_are_no_batch(data):
     batch = data.collater([data[8], data[7]])
     assert batch["pair"] == "fr-en"
     assert sorted(batch["id"].tolist()) == [7, 8]
@@ -66,7 +51,7 @@ def test_a_batch_names_its_pair_and_two_pairs_are_no_batch(data: PairsApart) -> 
         data.collater([data[0], data[7]])
 
 
-def test_what_is_too_long_on_either_side_is_left_out(data: PairsApart) -> None:
+def test_what_is_too_long_on_either_side_is_left_out(data):
     limit = (6, 7)
     kept = {index for batch in batches(data, 4, limit) for index in batch}
     expected = {

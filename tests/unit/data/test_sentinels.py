@@ -1,30 +1,26 @@
 """Sentinels: found by name, added, counted against the worst text; every error names option, value and remedy."""
 
-from typing import Any, List
-
 import pytest
-from fairseq.data import Dictionary
 
 from fairseq_plugins.data.sentinels import Demand, check_sentinels, find_sentinels
 from tests import builders
 from tests.corruption_builders import TEMPLATE
 
 
-def symbols(*names: str) -> Dictionary:
-    """The tiny dictionary and some more."""
+def symbols(*names):
     found = builders.dictionary()
     for name in names:
         found.add_symbol(name)
     return found
 
 
-def test_sentinels_are_counted_from_0_until_one_is_missing() -> None:
+def test_sentinels_are_counted_from_0_until_one_is_missing():
     found = symbols("<extra_id_1>", "x", "<extra_id_0>", "<extra_id_3>")
     assert find_sentinels(found, TEMPLATE) == [builders.VOCAB + 2, builders.VOCAB]
     assert find_sentinels(found, "[S{}]") == []
 
 
-def test_added_sentinels_are_the_last_entries() -> None:
+def test_added_sentinels_are_the_last_entries():
     found = symbols()
     assert find_sentinels(found, "[S{}]", 3) == [builders.VOCAB, builders.VOCAB + 1, builders.VOCAB + 2]
     assert found.symbols[-3:] == ["[S0]", "[S1]", "[S2]"]
@@ -38,7 +34,7 @@ def test_added_sentinels_are_the_last_entries() -> None:
         (["<extra_id_0>"], TEMPLATE, 5, ["--add-sentinels must be 0", "<extra_id_0>", "5"]),
     ],
 )
-def test_wrong_options_are_named(names: List[str], template: str, add: int, words: List[str]) -> None:
+def test_wrong_options_are_named(names, template, add, words):
     found = symbols(*names)
     with pytest.raises(ValueError) as error:
         find_sentinels(found, template, add)
@@ -50,7 +46,7 @@ BLOCKS = Demand("--mask-prob", 0.15, 512, 0)
 PAIRS = Demand("--pair-mask-prob", 0.5, 512, 1)
 
 
-def test_as_many_as_the_worst_text_needs_are_enough() -> None:
+def test_as_many_as_the_worst_text_needs_are_enough():
     check_sentinels(range(26), TEMPLATE, 3.0, [BLOCKS])
     check_sentinels(range(86), TEMPLATE, 3.0, [BLOCKS, PAIRS])
     check_sentinels([], TEMPLATE, 3.0, [])
@@ -69,7 +65,7 @@ def test_as_many_as_the_worst_text_needs_are_enough() -> None:
         ),
     ],
 )
-def test_too_few_are_refused(count: int, demands: Any, words: List[str]) -> None:
+def test_too_few_are_refused(count, demands, words):
     with pytest.raises(ValueError) as error:
         check_sentinels(range(count), TEMPLATE, 3.0, demands)
     for word in words:

@@ -1,7 +1,5 @@
 """Shares of streams by hand, and what an epoch draws: exact counts, nothing twice before everything once."""
 
-from typing import List, Optional
-
 import numpy as np
 import pytest
 
@@ -19,26 +17,26 @@ from fairseq_plugins.data.stream_sampling import Purpose, draw_texts, epoch_rng,
         (1.0, 1.0, [0.0, 1.0, 0.0]),
     ],
 )
-def test_probabilities_by_hand(temperature: float, share: Optional[float], expected: List[float]) -> None:
+def test_probabilities_by_hand(temperature, share, expected):
     found = sampling_probabilities([16, 1, 3], temperature, [False, True, False], share)
     assert found == pytest.approx(expected, abs=1e-8)
     assert found.sum() == pytest.approx(1.0, abs=1e-12)
 
 
-def test_the_share_of_pairs_leaves_the_temperature_to_act_among_them() -> None:
+def test_the_share_of_pairs_leaves_the_temperature_to_act_among_them():
     found = sampling_probabilities([16, 1, 5, 5], 2.0, [True, True, False, False], 0.3)
     assert found == pytest.approx([0.3 * 4 / 5, 0.3 * 1 / 5, 0.35, 0.35])
     assert sampling_probabilities([4, 12], 1.0, [True, True], 1.0) == pytest.approx([0.25, 0.75])
 
 
 @pytest.mark.parametrize("sizes", [[7], [16, 1, 3], [1000, 1, 77, 333]])
-def test_natural_proportions_draw_every_text_once(sizes: List[int]) -> None:
+def test_natural_proportions_draw_every_text_once(sizes):
     natural = sampling_probabilities(sizes, 1.0, [False] * len(sizes))
     for seed in range(20):
         assert draw_texts(sizes, natural, np.random.default_rng(seed)).tolist() == list(range(sum(sizes)))
 
 
-def test_an_epoch_has_each_streams_share_up_or_down_to_a_whole_text() -> None:
+def test_an_epoch_has_each_streams_share_up_or_down_to_a_whole_text():
     sizes, shares = [100, 40, 10], np.array([0.301, 0.5, 0.199])  # 45.15, 75 and 29.85 of 150
     starts = np.cumsum([0, *sizes])
     counts = []
@@ -57,13 +55,13 @@ def test_an_epoch_has_each_streams_share_up_or_down_to_a_whole_text() -> None:
     assert found.mean(axis=0) == pytest.approx(shares * 150, abs=5 * (0.15 * 0.85 / 400) ** 0.5)
 
 
-def test_streams_of_no_share_are_not_drawn() -> None:
+def test_streams_of_no_share_are_not_drawn():
     drawn = draw_texts([5, 6, 7], np.array([0.5, 0.0, 0.5]), np.random.default_rng(1))
     assert len(drawn) == 18
     assert not ((drawn >= 5) & (drawn < 11)).any()
 
 
-def test_generators_differ_by_seed_epoch_and_purpose_only() -> None:
+def test_generators_differ_by_seed_epoch_and_purpose_only():
     keys = [
         (1, 1, Purpose.TEXTS),
         (2, 1, Purpose.TEXTS),

@@ -1,11 +1,8 @@
 """Blocks and pairs: what a text is, where its </s> are, how long it is, in every way of packing."""
 
-from typing import List
-
 import numpy as np
 import pytest
 
-from fairseq_plugins.data.text_streams import SentencePairs, TextStream
 from tests import corruption_builders as corruption
 from tests import data_bins
 
@@ -13,8 +10,7 @@ EOS = corruption.EOS
 ROWS = [[4, 5], [6, 7, 8], [9], [], [10, 11, 12, 13, 14, 15, 16]]
 
 
-def texts(stream: TextStream, seed: int = 1) -> List[List[int]]:
-    """Every text; lengths and places of </s> are checked on the way."""
+def texts(stream, seed=1):
     found = []
     for index in range(len(stream)):
         tokens, ends = stream.read(index, np.random.default_rng(seed))
@@ -42,7 +38,7 @@ def texts(stream: TextStream, seed: int = 1) -> List[List[int]]:
         ),
     ],
 )
-def test_blocks_by_hand(mode: str, expected: List[List[int]], left_out: int) -> None:
+def test_blocks_by_hand(mode, expected, left_out):
     stream = corruption.blocks(ROWS, block=7, mode=mode)
     assert texts(stream) == expected
     assert stream.left_out == left_out
@@ -50,7 +46,7 @@ def test_blocks_by_hand(mode: str, expected: List[List[int]], left_out: int) -> 
 
 @pytest.mark.parametrize("mode", ["none", "complete", "complete_doc", "eos"])
 @pytest.mark.parametrize("block", [5, 12, 30])
-def test_blocks_hold_every_sentence_once_and_keep_to_the_limit(mode: str, block: int) -> None:
+def test_blocks_hold_every_sentence_once_and_keep_to_the_limit(mode, block):
     rows = data_bins.sentences(60, 3, low=0, high=9)
     stream = corruption.blocks(rows, block=block, mode=mode)
     found = texts(stream)
@@ -63,13 +59,13 @@ def test_blocks_hold_every_sentence_once_and_keep_to_the_limit(mode: str, block:
         assert max(len(text) for text in found) <= block
 
 
-def test_sentences_longer_than_16_bits_have_their_real_length() -> None:
+def test_sentences_longer_than_16_bits_have_their_real_length():
     rows = [[5] * 70000, [6, 7]]
     stream = corruption.blocks(rows, block=100)
     assert stream.tokens.tolist() == [70000, 2]
 
 
-def test_pairs_have_both_sides_in_either_order() -> None:
+def test_pairs_have_both_sides_in_either_order():
     left, right = corruption.pair_rows(50)
     stream = corruption.pairs(left, right)
     swapped = 0
@@ -80,14 +76,7 @@ def test_pairs_have_both_sides_in_either_order() -> None:
     assert 3 < swapped < 17, "a fair coin: 10 of 20, standard deviation 2.2"
 
 
-def test_pairs_without_two_tokens_are_left_out_and_the_others_keep_their_lines() -> None:
+def test_pairs_without_two_tokens_are_left_out_and_the_others_keep_their_lines():
     stream = corruption.pairs([[4], [], [5], []], [[], [6, 7], [8], []])
     assert stream.left_out == 2
     assert [sorted(text) for text in texts(stream)] == [[EOS, EOS, 6, 7], [EOS, EOS, 5, 8]]
-
-
-def test_sides_of_unequal_length_are_refused() -> None:
-    rows = [[5, 6]]
-    sides = [corruption.tensors(rows), corruption.tensors(rows * 2)]
-    with pytest.raises(ValueError, match=r"equal lengths; got \[1, 2\]"):
-        SentencePairs(sides, [corruption.sizes(rows), corruption.sizes(rows * 2)], 0.5)

@@ -1,29 +1,24 @@
 """Segments of documents and translation pairs: by hand, and what holds for every document."""
 
-from typing import List, Tuple
-
 import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.data.veco_segments import ParallelPairs, document_sizes, has_documents
-from tests import data_bins
+from fairseq_plugins.data.veco_segments import ParallelPairs, document_sizes
 from tests import veco_data_builders as veco
-from tests.veco_data_builders import BOS, EOS, Rows
+from tests.veco_data_builders import BOS, EOS
 
 
-def rows(lengths: List[int]) -> Rows:
+def rows(lengths):
     """Sentences of so many tokens, </s> counted; 1 is an empty line. No two sentences are alike."""
     return [[100 * number + place for place in range(length - 1)] for number, length in enumerate(lengths, 1)]
 
 
-def numbers(tokens: np.ndarray) -> List[int]:
-    """Which sentences a segment of these holds."""
+def numbers(tokens):
     return [int(token) // 100 for token, before in zip(tokens, [EOS, *tokens]) if before == EOS]
 
 
-def texts(lengths: List[int], room: int = 8) -> List[Tuple[List[int], List[int]]]:
-    """Sentences of x and of y of each text; the room counts <s>."""
+def texts(lengths, room=8):
     stream = veco.segments(rows(lengths), room)
     found = [stream.read(index) for index in range(len(stream))]
     for (x, y), sizes in zip(found, stream.lengths.tolist()):
@@ -56,24 +51,17 @@ def texts(lengths: List[int], room: int = 8) -> List[Tuple[List[int], List[int]]
         ([], []),
     ],
 )
-def test_by_hand(lengths: List[int], expected: List[Tuple[List[int], List[int]]]) -> None:
+def test_by_hand(lengths, expected):
     assert texts(lengths) == expected
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_what_is_left_out_is_counted():
     stream = veco.segments(rows([3, 3, 3, 4, 2, 1, 3, 1, 2, 9, 2, 2, 1]), 8)
     assert stream.left_out == {"longer than 8 tokens with <s>": 1, "without a neighbour": 3}
     assert not stream.parallel
 
 
-def test_the_rows_are_the_sentences_with_their_ends() -> None:
-    stream = veco.segments([[5, 6], [7], [8, 9, 10], [11], []], 6)
-    assert veco.rows_of(stream, 0) == [[BOS, 5, 6, EOS, 7, EOS], [BOS, 8, 9, 10, EOS]]
-    assert stream.lengths.tolist() == [[6, 5]]
-    assert stream.left_out["without a neighbour"] == 1
-
-
-def test_every_sentence_is_used_once_or_counted() -> None:
+def test_every_sentence_is_used_once_or_counted():
     """Random documents: order, adjacency, limits, and as little as can be is left out."""
     generator = np.random.default_rng(3)
     for _ in range(200):
@@ -96,10 +84,7 @@ def test_every_sentence_is_used_once_or_counted() -> None:
             assert behind == 1 or behind > room - 1, "only the last sentence of a document has no neighbour"
 
 
-# ---- Pairs. ----
-
-
-def test_x_is_the_source_side() -> None:
+def test_x_is_the_source_side():
     stream = veco.pairs([[5, 6], [7]], [[8], [9, 10, 11]])
     assert [veco.rows_of(stream, index) for index in range(2)] == [
         [[BOS, 5, 6, EOS], [BOS, 8, EOS]],
@@ -110,17 +95,7 @@ def test_x_is_the_source_side() -> None:
     assert stream.parallel
 
 
-def test_a_pair_with_an_empty_side_is_left_out() -> None:
-    stream = veco.pairs([[5], [], [6], [7]], [[8], [9], [], [10]])
-    assert [veco.rows_of(stream, index) for index in range(len(stream))] == [
-        [[BOS, 5, EOS], [BOS, 8, EOS]],
-        [[BOS, 7, EOS], [BOS, 10, EOS]],
-    ]
-    assert stream.left_out == {"with an empty side": 2}
-
-
-def test_a_pair_with_a_long_side_is_left_out() -> None:
-    """<s> and </s> count: 3 tokens of text in a segment of 5."""
+def test_a_pair_with_a_long_side_is_left_out():
     sizes = [np.array([4, 5, 3, 1]), np.array([4, 2, 5, 9])]
     sides = [[torch.full((size,), EOS) for size in side.tolist()] for side in sizes]
     stream = ParallelPairs(sides, sizes, room=5)
@@ -128,19 +103,8 @@ def test_a_pair_with_a_long_side_is_left_out() -> None:
     assert stream.left_out == {"with an empty side": 1, "with a side longer than 5 tokens with <s>": 2}
 
 
-def test_sides_of_unequal_length_are_refused() -> None:
-    sides = [[torch.tensor([5, EOS])], [torch.tensor([5, EOS])] * 2]
-    with pytest.raises(ValueError, match=r"1.*2"):
-        ParallelPairs(sides, [np.array([2]), np.array([2, 2])])
-
-
 @pytest.mark.parametrize(
     ("sizes", "found"), [([3, 1, 4], [1, 1]), ([1, 1, 2, 2, 1, 1, 5, 1], [2, 1]), ([2, 2], [2]), ([1], []), ([], [])]
 )
-def test_sentences_of_documents(sizes: List[int], found: List[int]) -> None:
+def test_sentences_of_documents(sizes, found):
     assert document_sizes(np.array(sizes)).tolist() == found
-
-
-def test_documents_are_told_by_empty_lines() -> None:
-    assert has_documents(np.array([3, 1, 4]))
-    assert not has_documents([len(row) + 1 for row in data_bins.sentences(30, 1)])

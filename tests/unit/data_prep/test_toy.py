@@ -10,7 +10,7 @@ import pytest
 from data_prep import toy
 from data_prep.toy import LANGUAGES, Clause, Meaning, NounPhrase, generate, realise, write_corpus
 from data_prep.toy.__main__ import main
-from data_prep.toy.lexicon import ADJECTIVES, ADVERBS, NOUNS, PLACES, VERBS, gold_entries
+from data_prep.toy.toy_lexicon import ADJECTIVES, ADVERBS, NOUNS, PLACES, VERBS, gold_entries
 
 COUNTS = {"train": 300, "valid": 20, "test": 20}
 

@@ -3,9 +3,7 @@
 import logging
 import re
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict
 
 import pytest
 import torch
@@ -14,36 +12,27 @@ from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
-from omegaconf import OmegaConf
 
 from data_prep.pieces import load_model
-from fairseq_plugins.data import csr_checks
+from fairseq_plugins.data import csr_lexicon
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset
-from fairseq_plugins.tasks.code_switching_restore import (
-    CodeSwitchingRestoreConfig,
-    CodeSwitchingRestoreTask,
-)
+from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig
 from tests import csr_bins, data_bins, nlu_builders, nlu_raw
 from tests.csr_bins import STOCK, Criterion, load, setup
 from tests.csr_builders import plain
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> csr_bins.Bin:
-    """The data-bin."""
+def made(tmp_path_factory):
     return csr_bins.write(tmp_path_factory.mktemp("csr"))
 
 
-def restored(task: CodeSwitchingRestoreTask, item: Dict[str, Any], side: str) -> str:
-    """Text of a side."""
+def restored(task, item, side):
     pieces = [task.src_dict[token] for token in item[side].tolist()[:-2]]
     return "".join(pieces).replace("▁", " ").strip()
 
 
-# ---- Restore sets. ----
-
-
-def test_sentences_of_both_languages(made: csr_bins.Bin) -> None:
+def test_sentences_of_both_languages(made):
     task = setup(made)
     data, rows = load(task), csr_bins.texts(48, 1)
     assert isinstance(data, CodeSwitchingDataset) and len(data) == 96
@@ -61,30 +50,27 @@ def test_sentences_of_both_languages(made: csr_bins.Bin) -> None:
     assert load(task, "valid").text is not data.text
 
 
-def test_options_reach_the_noise(made: csr_bins.Bin) -> None:
-    first = [plain(load(setup(made))[index]) for index in range(96)]
-    for option, value in {
-        "switch_ratio": 0.9,
-        "switch_span": 1.0,
-        "seed": 2,
-        "lexicon_top_k": 1,
-        "prepend_bos": True,
-        "restore_langs": "de,en",
-    }.items():
-        data = load(setup(made, **{option: value}))
-        assert [plain(data[index]) for index in range(96)] != first, option
-    assert len(load(setup(made, restore_langs="de"))) == 48
-    batch = load(setup(made, left_pad_source=False, left_pad_target=True))
-    assert (batch.left_pad_source, batch.left_pad_target) == (False, True)
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"switch_ratio": 0.9}, {"switch_span": 1.0}, {"seed": 2}, {"lexicon_top_k": 1}, {"prepend_bos": True}),
+        {"restore_langs": "de,en"},
+    ],
+)
+def test_options_reach_the_noise(made, options):
+    first, other = load(setup(made)), load(setup(made, **options))
+    assert [plain(first[index]) for index in range(96)] != [plain(other[index]) for index in range(96)]
 
 
-def test_several_languages_candidates_and_files_of_one_side(made: csr_bins.Bin, tmp_path: Path) -> None:
+def test_files_languages_and_padding(made, tmp_path):
     french = csr_bins.write_lexicon(tmp_path / "x", [f"{word} {word}e" for word in csr_bins.ENGLISH])
     files = f"en-de={made.lexicon}/en-de.tsv,de-en={made.lexicon}/de-en.tsv,en-fr={french}"
     assert load(setup(made, lexicon=files)).text.table.candidates[-1] > load(setup(made)).text.table.candidates[-1]
+    data = load(setup(made, restore_langs="de", left_pad_source=False, left_pad_target=True))
+    assert (len(data), data.left_pad_source, data.left_pad_target) == (48, False, True)
 
 
-def test_monolingual_text_and_numbered_sets_are_read(made: csr_bins.Bin, tmp_path: Path) -> None:
+def test_monolingual_text_and_numbered_sets_are_read(made, tmp_path):
     folder, cut = tmp_path / "bin", load_model(made.model)
     shutil.copytree(made.data, folder)
     csr_bins.write_pair(folder, "train1", csr_bins.texts(5, 77), cut)
@@ -97,27 +83,14 @@ def test_monolingual_text_and_numbered_sets_are_read(made: csr_bins.Bin, tmp_pat
         load(setup(made, restore_langs="de"), "valid2")
 
 
-def test_epochs_go_through_the_folders_and_validation_does_not(made: csr_bins.Bin, tmp_path: Path) -> None:
+def test_epochs_go_through_the_folders_and_validation_does_not(made, tmp_path):
     other = csr_bins.write(tmp_path, (20, 4, 4))
     task = setup(made, data=f"{made.data}:{other.data}", sentencepiece_model=str(made.model))
     assert [len(load(task, epoch=epoch)) for epoch in (1, 2, 3)] == [96, 40, 96]
     assert [len(load(task, "valid", epoch=epoch)) for epoch in (1, 2)] == [16, 16]
 
 
-def test_validation_noise_is_the_same_in_every_epoch(made: csr_bins.Bin) -> None:
-    task = setup(made)
-    valid, found = load(task, "valid"), []
-    load(task)
-    for epoch in (1, 2):
-        iterator = task.get_batch_iterator(task.dataset("train"), max_sentences=4, epoch=epoch)
-        iterator.next_epoch_itr()
-        # As the trainer asks for it: always epoch 1.
-        batches = task.get_batch_iterator(valid, max_sentences=4, epoch=1).next_epoch_itr(shuffle=False)
-        found.append([batch["net_input"]["src_tokens"].tolist() for batch in batches])
-    assert found[0] == found[1]
-
-
-def test_pieces_as_units_need_no_model(made: csr_bins.Bin, tmp_path: Path) -> None:
+def test_pieces_as_units_need_no_model(made, tmp_path):
     symbols = Dictionary.load(str(made.data / "dict.en.txt")).symbols[4:]
     pairs = [f"{piece} {symbols[0]}" for piece in symbols if piece != symbols[0]]
     for name in ("en-de", "de-en"):
@@ -129,10 +102,7 @@ def test_pieces_as_units_need_no_model(made: csr_bins.Bin, tmp_path: Path) -> No
     assert set(item["source"][changed].tolist()) == {4} and int(changed.sum()) == item["switched"]
 
 
-# ---- Stock translation where it is. ----
-
-
-def test_decoding_is_stocks(made: csr_bins.Bin) -> None:
+def test_decoding_is_stocks(made):
     stock = TranslationFromPretrainedBARTTask.setup_task(CodeSwitchingRestoreConfig(**STOCK, data=str(made.data)))
     for options in ({}, {"lexicon": ""}):
         task = setup(made, **options)
@@ -146,10 +116,7 @@ def test_decoding_is_stocks(made: csr_bins.Bin) -> None:
     assert isinstance(validated.dataset("valid"), CodeSwitchingDataset), "fairseq-validate"
 
 
-# ---- What is logged. ----
-
-
-def test_shares_are_those_of_all_processes(made: csr_bins.Bin) -> None:
+def test_shares_are_those_of_all_processes(made):
     task, criterion = setup(made), Criterion()
     model = SimpleNamespace(eval=lambda: None)
     data = load(task)
@@ -169,7 +136,7 @@ def test_shares_are_those_of_all_processes(made: csr_bins.Bin) -> None:
     assert "switched" not in meters.get_smoothed_values()
 
 
-def test_coverage_is_logged_and_too_little_is_explained(made: csr_bins.Bin, tmp_path: Path, caplog: Any) -> None:
+def test_coverage_is_logged_and_too_little_is_explained(made, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         load(setup(made))
     words = sum(len(text.split()) for text in csr_bins.texts(48, 1)["en"])
@@ -184,31 +151,26 @@ def test_coverage_is_logged_and_too_little_is_explained(made: csr_bins.Bin, tmp_
     assert "% of the words of train en have an entry, so that --switch-ratio 0.35 is not reached" in warning
 
 
-def test_a_lexicon_that_does_not_fit_is_refused(made: csr_bins.Bin, tmp_path: Path) -> None:
-    def message(english: Path) -> str:
-        with pytest.raises(ValueError) as error:
-            load(setup(made, lexicon=f"en-de={english},de-en={made.lexicon}/de-en.tsv"))
-        return str(error.value)
-
-    assert "0.0 % of the words of train en have an entry; its second column has 100.0 %" in message(
-        made.lexicon / "de-en.tsv"
-    )
-    other = csr_bins.write_lexicon(tmp_path / "other", ["chien Hund", "chat Katze"])
-    assert "the lexicon's first chien, chat: another language" in message(other)
-    shared = [*(" ".join(pair.split()[::-1]) for pair in csr_bins.WORDS[1:]), "the the"]
-    turned = csr_bins.write_lexicon(tmp_path / "turned", shared)
-    assert "it looks like the opposite direction" in message(turned), "though it covers every 'the'"
-    upper = tmp_path / "upper"
-    upper.write_text("".join(f"{pair.upper()}\n" for pair in csr_bins.WORDS), encoding="utf-8")
-    assert "lower-case its first column" in message(upper)
-    unknown = csr_bins.write_lexicon(tmp_path / "unknown", ["dog ЖЖ", "cat ЖЖЖ"])
-    assert "all 4 candidates of its words have <unk>" in message(unknown)
+UNFIT = {
+    "the the": (
+        lambda: [" ".join(pair.split()[::-1]) for pair in csr_bins.WORDS[1:]] + ["the the"],
+        "opposite direction",
+    ),
+    "other": (lambda: ["chien Hund", "chat Katze"], "the lexicon's first chien, chat: another language"),
+    "unknown": (lambda: ["dog ЖЖ", "cat ЖЖЖ"], "all 4 candidates of its words have <unk>"),
+}
 
 
-def test_a_lexicon_into_another_language_is_refused(
-    made: csr_bins.Bin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(csr_checks, "FEWEST_JUDGED", 20)
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_lexicon_that_does_not_fit_is_refused(made, tmp_path, name):
+    words, message = UNFIT[name]
+    path = csr_bins.write_lexicon(tmp_path / "x", words())
+    with pytest.raises(ValueError, match=f"of the words of train en have an entry; .*{message}|{message}"):
+        load(setup(made, lexicon=f"en-de={path},de-en={made.lexicon}/de-en.tsv"))
+
+
+def test_a_lexicon_into_another_language_is_refused(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(csr_lexicon, "FEWEST_JUDGED", 20)
     load(setup(made))
     pairs = [f"{pair.split()[0]} {pair.split()[1][::-1]}" for pair in csr_bins.WORDS]
     foreign = csr_bins.write_lexicon(tmp_path / "foreign", pairs)
@@ -219,14 +181,10 @@ def test_a_lexicon_into_another_language_is_refused(
     load(setup(made, lexicon=f"en-de={foreign},{back}"), "valid")
 
 
-# ---- Options. ----
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"switch_ratio": 0.0}, r"--switch-ratio must lie in \(0, 1\]; got 0.0"),
-        ({"switch_span": 0.0}, "--switch-span must lie in"),
         ({"lexicon_top_k": 0}, "--lexicon-top-k must be at least 1; got 0"),
         ({"restore_updates": 0}, "--restore-updates must be at least 1"),
         ({"langs": ""}, "--langs is needed"),
@@ -234,44 +192,29 @@ def test_a_lexicon_into_another_language_is_refused(
         ({"langs": "de"}, r"--source-lang en: the dictionary has no \[en\]"),
         ({"langs": "en,de,en"}, "--langs must name each language once; got en,de,en"),
         ({"restore_langs": "en,fr"}, r"--restore-langs fr: the dictionary has no \[fr\]"),
-        ({"restore_langs": "en,en"}, "--restore-langs must name each language once"),
-    ],
-)
-def test_options_are_checked(made: csr_bins.Bin, options: Dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        setup(made, **options)
-
-
-def test_files_are_checked(made: csr_bins.Bin, tmp_path: Path) -> None:
-    broken = nlu_raw.write(tmp_path / "broken.model", "no model")
-    other = nlu_raw.train_model(tmp_path / "other.model", ["quite another text of some letters: xyz"], vocab_size=40)
-    for options, message in (
+        ({"restore_langs": "en,en"}, "--restore-langs must name each once; got en,en"),
         ({"lexicon": ""}, "--lexicon is needed to train"),
         ({"sentencepiece_model": ""}, r"--sentencepiece-model \(empty\): there is no such file"),
-        ({"sentencepiece_model": str(broken)}, "broken.model: is no sentencepiece model"),
-        ({"sentencepiece_model": str(other)}, "pieces of the dictionary are none of this model's"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            load(setup(made, **options))
-
-
-def test_one_dictionary_serves_all(made: csr_bins.Bin, tmp_path: Path) -> None:
-    folder = tmp_path / "bin"
-    shutil.copytree(made.data, folder)
+        ({"sentencepiece_model": "broken.model"}, "broken.model: is no sentencepiece model"),
+        ({"langs": "en,de,fr", "restore_langs": "en,fr"}, "dict.fr.txt differs from"),
+    ],
+)
+def test_options_and_files_are_checked(made, tmp_path, options, message):
+    folder = shutil.copytree(made.data, tmp_path / "bin")
     data_bins.write_dictionary(folder, "fr")
     setup(made, data=str(folder), langs="en,de,fr")
-    with pytest.raises(ValueError, match="dict.fr.txt differs from"):
-        setup(made, data=str(folder), langs="en,de,fr", restore_langs="en,fr")
+    if options.get("sentencepiece_model"):
+        options = {"sentencepiece_model": str(nlu_raw.write(tmp_path / "broken.model", "no model"))}
+    with pytest.raises(ValueError, match=message):
+        load(setup(made, **{"data": str(folder), **options}))
 
 
-def test_the_checkpoints_languages_are_compared(
-    made: csr_bins.Bin, tmp_path: Path, caplog: Any, monkeypatch: Any
-) -> None:
+def test_the_checkpoints_languages_are_compared(made, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(TranslationTask, "build_model", lambda *unused: "built")
     path = tmp_path / "pretrained.pt"
     model = SimpleNamespace(state_dict=dict, options={})
 
-    def build(langs: str = "en,de", from_checkpoint: bool = False, **options: Any) -> Any:
+    def build(langs="en,de", from_checkpoint=False, **options):
         options = {"finetune_from_model": str(path), **options}
         return setup(made, langs=langs, **options).build_model(None, from_checkpoint)
 
@@ -296,7 +239,7 @@ def test_the_checkpoints_languages_are_compared(
         build(save_dir=str(last.parent))
 
 
-def test_checkpoints_keep_the_languages(made: csr_bins.Bin) -> None:
+def test_checkpoints_keep_the_languages(made):
     task = setup(made)
     assert task.state_dict() == {"languages": {"langs": ["en", "de"]}}
     task.load_state_dict(task.state_dict())
@@ -305,22 +248,12 @@ def test_checkpoints_keep_the_languages(made: csr_bins.Bin) -> None:
         setup(made, langs="de,en").load_state_dict(task.state_dict())
 
 
-def test_the_configuration_is_found_in_hydra(made: csr_bins.Bin) -> None:
-    schema = OmegaConf.structured(CodeSwitchingRestoreConfig)
-    assert schema.restore_updates is None and schema.switch_unit == "word" and schema.switch_ratio == 0.35
-
-
-# ---- Options of the authors' fork. ----
-
-
 @pytest.mark.parametrize(
     ("option", "ours"), [("--competence-step", "--restore-updates"), ("--span-length", "--switch-span")]
 )
 @pytest.mark.parametrize("task", ["code_switching_restore", "translation_from_pretrained_bart"])
 @pytest.mark.parametrize("value", ["5000", "-1"])
-def test_the_authors_options_are_refused_with_the_name_of_ours(
-    option: str, ours: str, task: str, value: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_authors_options_are_refused_with_the_name_of_ours(option, ours, task, value, capsys):
     line = ["data", "--task", task, "--arch", "mbart_large", "--langs", "de,en", option, value]
     with pytest.raises(SystemExit) as stopped:
         command_line.parse_args_and_arch(command_line.get_training_parser(), line)

@@ -1,27 +1,23 @@
 """Task code_switching_restore with --restore-updates: which epochs are restore, and when the optimiser's moments are reset."""
 
 import logging
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List
 
 import pytest
 import torch
 from fairseq.data import LanguagePairDataset
 
-from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreTask, reset_moments
+from fairseq_plugins.tasks.code_switching_restore import reset_moments
 from tests import csr_bins
 from tests.csr_bins import Criterion, load, setup
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> csr_bins.Bin:
-    """The data-bin."""
+def made(tmp_path_factory):
     return csr_bins.write(tmp_path_factory.mktemp("csr"))
 
 
-def epochs(task: CodeSwitchingRestoreTask, count: int, **options: Any) -> List[List[Dict[str, Any]]]:
-    """Batches of the first epochs, as the trainer draws them."""
+def epochs(task, count, **options):
     load(task)
     given = {"max_sentences": 8, "max_positions": (1024, 1024), "ignore_invalid_inputs": True, "seed": 1, **options}
     return [
@@ -30,7 +26,7 @@ def epochs(task: CodeSwitchingRestoreTask, count: int, **options: Any) -> List[L
     ]
 
 
-def test_one_run_goes_over_to_translation(made: csr_bins.Bin) -> None:
+def test_one_run_goes_over_to_translation(made):
     task = setup(made, restore_updates=17)
     found = epochs(task, 4)
     assert [len(batches) for batches in found] == [12, 5, 6, 6]
@@ -45,7 +41,7 @@ def test_one_run_goes_over_to_translation(made: csr_bins.Bin) -> None:
     assert len(list(again.get_batch_iterator(again.dataset("train"), epoch=3, **options).next_epoch_itr())) == 6
 
 
-def test_updates_of_several_batches_processes_and_folders(made: csr_bins.Bin, tmp_path: Path) -> None:
+def test_updates_of_several_batches_processes_and_folders(made, tmp_path):
     assert [len(batches) for batches in epochs(setup(made, restore_updates=8, update_freq=[2]), 3)] == [12, 4, 6]
     shards = epochs(setup(made, restore_updates=8), 3, num_shards=2, shard_id=1)
     assert [len(batches) for batches in shards] == [6, 2, 3]
@@ -59,7 +55,7 @@ def test_updates_of_several_batches_processes_and_folders(made: csr_bins.Bin, tm
     assert counts == [12, 5, 3, 3], "12 + 5 + 3 restore batches of both folders, then the second's translations"
 
 
-def steps(task: CodeSwitchingRestoreTask, updates: List[int], samples: List[Dict[str, Any]]) -> List[int]:
+def steps(task, updates, samples):
     """Which calls find the moments cleared, each call leaving some behind."""
     parameter = torch.nn.Parameter(torch.ones(1))
     optimizer = SimpleNamespace(optimizer=torch.optim.Adam([parameter]), backward=lambda loss: None)
@@ -73,7 +69,7 @@ def steps(task: CodeSwitchingRestoreTask, updates: List[int], samples: List[Dict
     return cleared
 
 
-def test_the_moments_are_reset_at_the_switch_alone(made: csr_bins.Bin, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_moments_are_reset_at_the_switch_alone(made, caplog):
     restore, translation = {"switching": {"words": 1}}, {}
     task = setup(made, restore_updates=3)
     with caplog.at_level(logging.WARNING):
@@ -88,8 +84,8 @@ def test_the_moments_are_reset_at_the_switch_alone(made: csr_bins.Bin, caplog: p
     assert ["update 2 is translation" in record.message for record in caplog.records] == [True], "once"
 
 
-def test_a_reset_optimiser_steps_as_a_new_one() -> None:
-    def updated(optimizer: torch.optim.Optimizer, parameter: torch.nn.Parameter) -> float:
+def test_a_reset_optimiser_steps_as_a_new_one():
+    def updated(optimizer, parameter):
         parameter.data.fill_(1.0)
         parameter.grad = torch.full_like(parameter, 0.3)
         optimizer.step()

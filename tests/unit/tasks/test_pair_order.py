@@ -1,8 +1,5 @@
 """Tasks read a pair from the files of either direction, as stock translation does."""
 
-from pathlib import Path
-from typing import Any, List
-
 import pytest
 
 from tests import builders, data_bins
@@ -30,16 +27,15 @@ TASKS = {
 }
 
 
-def items(folder: Path, name: str) -> List[str]:
-    """What a task makes of the training set, as text."""
-    dataset: Any = Run([str(folder), "--task", name, "--arch", "transformer", *TASKS[name]]).dataset
+def items(folder, name):
+    dataset = Run([str(folder), "--task", name, "--arch", "transformer", *TASKS[name]]).dataset
     assert len(dataset)
     return [str(dataset[index]) for index in range(len(dataset))]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", TASKS)
-def test_either_direction_gives_the_same_items(tmp_path: Path, name: str) -> None:
+def test_either_direction_gives_the_same_items(tmp_path, name):
     pairs = {"en-de": tmp_path / "own", "de-en": tmp_path / "other"}
     for pair, folder in pairs.items():
         folder.mkdir()

@@ -1,13 +1,8 @@
 """Task span_corruption: which data it reads and how, sentinels, sampling, batches, every error before the first batch."""
 
-import logging
-from pathlib import Path
-from typing import Any, Dict, List
-
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from fairseq_plugins.data.text_streams import SentencePairs
 from fairseq_plugins.tasks.span_corruption import SpanCorruptionConfig, SpanCorruptionTask
@@ -19,8 +14,7 @@ COUNT = 12
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """en-de and en-fr, and Italian text of its own."""
+def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("data-bin")
     for split in ("train", "valid"):
         data_bins.write_pair(path, split, "en", "de")
@@ -30,20 +24,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def setup(folder: Path, **options: Any) -> SpanCorruptionTask:
-    """As the trainer does."""
+def setup(folder, **options):
     defaults = {"data": str(folder), "pairs": "en-de,en-fr", "seed": 1, "train_subset": "train", "add_sentinels": 40}
     cfg = SpanCorruptionConfig(**{"tokens_per_sample": 40, **defaults, **options})
     return SpanCorruptionTask.setup_task(cfg)
 
 
-def load(task: SpanCorruptionTask, split: str = "train", **options: Any) -> Any:
-    """The split's dataset."""
+def load(task, split="train", **options):
     task.load_dataset(split, **options)
     return task.dataset(split)
 
 
-def texts(data: Any) -> List[List[int]]:
+def texts(data):
     """What items were made of. The sentinels of the task's dictionary follow its pieces; there is no <mask>."""
     found = []
     for index in range(len(data)):
@@ -52,10 +44,7 @@ def texts(data: Any) -> List[List[int]]:
     return found
 
 
-# ---- Data. ----
-
-
-def test_pairs_and_languages_are_streams(folder: Path) -> None:
+def test_pairs_and_languages_are_streams(folder):
     data = load(setup(folder, monolingual="it,de", sample_break_mode="eos"))
     en, de = data_bins.sentences(COUNT, 1), data_bins.sentences(COUNT, 101)
     found = texts(data)
@@ -67,130 +56,61 @@ def test_pairs_and_languages_are_streams(folder: Path) -> None:
     assert found[3 * COUNT :] == [[*row, EOS] for row in de]
 
 
-def test_pairs_and_text_have_their_own_ratios(folder: Path) -> None:
-    options = {"monolingual": "de", "sample_break_mode": "complete", "tokens_per_sample": 40}
-    data = load(setup(folder, mask_prob=0.15, pair_mask_prob=0.5, **options))
-    ratios = [stream.ratio for stream in data.streams]
-    assert ratios == [0.5, 0.5, 0.15]
-    assert [isinstance(stream, SentencePairs) for stream in data.streams] == [True, True, False]
-    assert max(len(text) for text in texts(data)[2 * COUNT :]) > 30, "sentences are packed"
-
-
-def test_the_log_names_every_stream(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    load(setup(folder, monolingual="it", sample_break_mode="eos", pair_share=0.5))
-    lines = [record.getMessage() for record in caplog.records if "of an epoch" in record.getMessage()]
-    assert [line.split(":")[0] for line in lines] == ["train en-de", "train en-fr", "train it"]
-    assert "12 inputs (0 more are too short)" in lines[2] and "0.5000 of the inputs" in lines[2]
-
-
-def test_options_reach_the_dataset(folder: Path) -> None:
-    data = load(setup(folder, mean_span=2.0, no_target_sentinels=True, seed=9))
-    assert data.corruption.mean_span == 2.0
-    assert data.corruption.seed == 9
-    assert not data.corruption.target_sentinels
-    assert list(data.corruption.sentinels) == list(range(builders.MASK, builders.MASK + 40))
-
-
-def test_a_hydra_configuration_is_read_as_well(folder: Path) -> None:
-    given = {
-        "data": str(folder),
-        "pairs": "en-de",
-        "monolingual": "de",
-        "sample_break_mode": "eos",
-        "add_sentinels": 40,
-    }
-    changes = OmegaConf.create({**given, "seed": 1, "train_subset": "train", "tokens_per_sample": 40})
-    task = SpanCorruptionTask.setup_task(OmegaConf.merge(OmegaConf.structured(SpanCorruptionConfig), changes))
-    assert texts(load(task)) == texts(load(setup(folder, **given)))
-
-
-# ---- Sampling. ----
-
-
-def test_training_samples_and_everything_else_does_not(folder: Path) -> None:
+def test_training_samples_and_everything_else_does_not(folder):
     task = setup(folder, pair_share=0.75, monolingual="de", sample_break_mode="eos", sampling_temperature=2.0)
-    data = load(task)
-    assert data.probabilities == pytest.approx([0.375, 0.375, 0.25])
+    assert load(task).probabilities == pytest.approx([0.375, 0.375, 0.25])
     assert load(task, "valid").probabilities is None
     assert load(task, "train", task_cfg=task.cfg).probabilities is None, "decoding the training set"
-
-
-def test_the_temperature_acts_on_inputs(folder: Path) -> None:
     data = load(setup(folder, pairs="en-de", monolingual="de", sampling_temperature=2.0, tokens_per_sample=30))
     sizes = np.array([len(stream) for stream in data.streams])
-    assert sizes[0] == COUNT and 1 < sizes[1] < COUNT
+    assert sizes[0] == COUNT and 1 < sizes[1] < COUNT, "sentences are packed"
     assert data.probabilities == pytest.approx(sizes**0.5 / (sizes**0.5).sum())
-    natural = load(setup(folder, pairs="en-de", monolingual="de", tokens_per_sample=30))
-    assert natural.probabilities == pytest.approx(sizes / sizes.sum())
 
 
-# ---- Batches and epochs. ----
+def test_options_reach_the_dataset(folder):
+    task = setup(folder, monolingual="de", mean_span=2.0, no_target_sentinels=True, seed=9, mask_prob=0.2)
+    data, zero = load(task), builders.MASK
+    assert data.corruption == (2.0, list(range(zero, zero + 40)), 9, False)
+    assert [stream.ratio for stream in data.streams] == [0.5, 0.5, 0.2]
+    assert [isinstance(stream, SentencePairs) for stream in data.streams] == [True, True, False]
 
 
-def batches(task: SpanCorruptionTask, epoch: int, max_positions: Any = None) -> List[Dict[str, Any]]:
+def batches(task, epoch):
     """As the trainer draws them."""
-    iterator = task.get_batch_iterator(
-        task.dataset("train"),
-        max_tokens=60,
-        max_positions=max_positions or task.max_positions(),
-        ignore_invalid_inputs=True,
-        seed=1,
-        epoch=epoch,
-    )
-    return list(iterator.next_epoch_itr())
+    options = {"max_tokens": 60, "max_positions": task.max_positions(), "ignore_invalid_inputs": True, "seed": 1}
+    return list(task.get_batch_iterator(task.dataset("train"), epoch=epoch, **options).next_epoch_itr())
 
 
-def flat(found: List[Dict[str, Any]]) -> List[Any]:
-    """Ids, sources and targets."""
-    return [(b["id"].tolist(), b["net_input"]["src_tokens"].tolist(), b["target"].tolist()) for b in found]
-
-
-def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder: Path) -> None:
-    def task() -> SpanCorruptionTask:
-        found = setup(folder, monolingual="de,it", sampling_temperature=3.0, pair_share=0.4)
+def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder):
+    def task():
+        found = setup(folder, monolingual="de,it", sampling_temperature=3.0, pair_share=0.4, tokens_per_sample=12)
         load(found)
         return found
 
-    first = task()
-    epochs = [flat(batches(first, epoch)) for epoch in (1, 2)]
-    assert epochs[0] != epochs[1]
-    assert flat(batches(task(), 2)) == epochs[1]
+    first, epochs = task(), []
+    for run, epoch in ((first, 1), (first, 2), (task(), 2)):
+        found = batches(run, epoch)
+        for batch in found:
+            assert batch["net_input"]["src_tokens"].numel() <= 60 and batch["target"].numel() <= 60
+        epochs.append([(batch["id"].tolist(), batch["net_input"]["src_tokens"].tolist()) for batch in found])
+    assert epochs[0] != epochs[1] == epochs[2]
+    assert first.max_positions() == (12, 13)
+    data = first.dataset("train")
+    kept = [index for index in range(len(data)) if data.size(index)[0] <= 12]
+    assert sorted(index for ids, _ in epochs[1] for index in ids) == kept and 0 < len(kept) < len(data)
 
 
-def test_batches_respect_max_tokens_and_leave_long_pairs_out(folder: Path) -> None:
-    task = setup(folder, tokens_per_sample=12)
-    data = load(task)
-    assert task.max_positions() == (12, 13)
-    found = batches(task, 1)
-    for batch in found:
-        assert batch["net_input"]["src_tokens"].numel() <= 60
-        assert batch["target"].numel() <= 60
-    seen = sorted(index for batch in found for index in batch["id"].tolist())
-    assert seen == [index for index in range(len(data)) if data.size(index)[0] <= 12]
-    assert 0 < len(seen) < len(data)
-
-
-def test_inference_reads_sentinels(folder: Path) -> None:
+def test_inference_reads_sentinels(folder):
     task = setup(folder)
-    zero = task.source_dictionary.index("<extra_id_0>")
-    data = task.build_dataset_for_inference([torch.tensor([5, zero, 6, EOS])], [4])
-    batch = data.collater([data[0]])
-    assert batch["net_input"]["src_tokens"].tolist() == [[5, zero, 6, EOS]]
-    short = task.build_dataset_for_inference([torch.tensor([5, 6, EOS]), torch.tensor([7, EOS])], [3, 2])
-    padded = short.collater([short[0], short[1]])["net_input"]["src_tokens"]
-    assert padded.tolist() == [[5, 6, EOS], [7, EOS, builders.PAD]]
+    symbols = task.source_dictionary
+    assert symbols is task.target_dictionary and symbols.symbols[builders.MASK :][39] == "<extra_id_39>"
+    rows = [torch.tensor([5, symbols.index("<extra_id_0>"), EOS]), torch.tensor([7, EOS])]
+    data = task.build_dataset_for_inference(rows, [3, 2])
+    batch = data.collater([data[0], data[1]])
+    assert batch["net_input"]["src_tokens"].tolist() == [[5, builders.MASK, EOS], [7, EOS, builders.PAD]]
 
 
-def test_one_dictionary_with_sentinels_at_its_end(folder: Path) -> None:
-    task = setup(folder)
-    assert task.source_dictionary is task.target_dictionary
-    assert task.source_dictionary.symbols[builders.MASK :] == [f"<extra_id_{number}>" for number in range(40)]
-    other = setup(folder, sentinels="[{}]")
-    assert other.source_dictionary.symbols[-1] == "[39]"
-
-
-def test_sentinels_of_the_dictionary_are_used(folder: Path, tmp_path: Path) -> None:
+def test_sentinels_of_the_dictionary_are_used(folder, tmp_path):
     for file in folder.iterdir():
         (tmp_path / file.name).symlink_to(file)
     for language in ("en", "de", "fr"):
@@ -203,14 +123,10 @@ def test_sentinels_of_the_dictionary_are_used(folder: Path, tmp_path: Path) -> N
     assert len(task.source_dictionary) == builders.MASK + 30
 
 
-# ---- Errors. ----
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"mask_prob": 0.0}, ["--mask-prob", "(0, 1)", "0.0"]),
-        ({"mask_prob": 1.0}, ["--mask-prob", "(0, 1)", "1.0"]),
         ({"pair_mask_prob": 1.5}, ["--pair-mask-prob", "(0, 1)", "1.5"]),
         ({"mean_span": 0.5}, ["--mean-span", "at least 1", "0.5"]),
         ({"tokens_per_sample": 3}, ["--tokens-per-sample", "at least 4", "3"]),
@@ -222,25 +138,21 @@ def test_sentinels_of_the_dictionary_are_used(folder: Path, tmp_path: Path) -> N
         ({"pair_share": 0.5, "pairs": "", "monolingual": "it"}, ["--pair-share must be 0", "--pairs is empty", "0.5"]),
         ({"pairs": ""}, ["--pairs", "--monolingual"]),
         ({"pairs": "en"}, ["--pairs", "'en'"]),
-        ({"pairs": "en-de-fr"}, ["--pairs", "'en-de-fr'"]),
-        ({"pairs": "en-"}, ["--pairs", "'en-'"]),
         ({"pairs": "en-de,en-de"}, ["--pairs", "once"]),
         ({"monolingual": "de,de"}, ["--monolingual", "once"]),
         ({"pairs": "es-pt"}, ["dict.es.txt"]),
         ({"add_sentinels": 0}, ["lacks <extra_id_0>", "--add-sentinels", "dict.txt"]),
         ({"add_sentinels": 6}, ["has 6", "--pair-mask-prob 0.5", "--tokens-per-sample 40"]),
-        ({"add_sentinels": -1}, ["--add-sentinels", "-1"]),
-        ({"sentinels": "<extra>"}, ["--sentinels", "'<extra>'"]),
     ],
 )
-def test_wrong_options_are_named(folder: Path, options: Dict[str, Any], words: List[str]) -> None:
+def test_wrong_options_are_named(folder, options, words):
     with pytest.raises(ValueError) as error:
         setup(folder, **options)
     for word in words:
         assert word in str(error.value)
 
 
-def test_sentinels_must_suffice_for_text_and_pairs_that_are_there(folder: Path) -> None:
+def test_sentinels_must_suffice_for_text_and_pairs_that_are_there(folder):
     """40 tokens: 38 in a pair give 19 of noise in 6 spans, one cut; text of one sentence: 6 of noise in 2 spans."""
     setup(folder, add_sentinels=7)
     setup(folder, add_sentinels=2, pairs="", monolingual="it", sample_break_mode="eos")
@@ -250,7 +162,7 @@ def test_sentinels_must_suffice_for_text_and_pairs_that_are_there(folder: Path) 
         setup(folder, add_sentinels=2, monolingual="it", sample_break_mode="eos")
 
 
-def test_missing_data_are_named(folder: Path) -> None:
+def test_missing_data_are_named(folder):
     with pytest.raises(
         ValueError, match=r"--monolingual it: .*valid\.it-None\.it\.bin is missing; run fairseq-preprocess"
     ):
@@ -259,7 +171,7 @@ def test_missing_data_are_named(folder: Path) -> None:
         load(setup(folder), "test")
 
 
-def test_text_without_anything_to_corrupt_is_named(folder: Path, tmp_path: Path) -> None:
+def test_text_without_anything_to_corrupt_is_named(folder, tmp_path):
     data_bins.write_side(tmp_path, "train", "it-None", "it", [[5], [], [6]])
     data_bins.write_dictionary(tmp_path, "it")
     with pytest.raises(ValueError, match="train it: none of 3 inputs has 2 tokens"):

@@ -2,18 +2,14 @@
 
 import logging
 from argparse import Namespace
-from pathlib import Path
-from typing import Any, List, Optional, Sequence
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.models import build_model
 
 from fairseq_plugins.tasks.translation_from_pretrained_veco import (
     TranslationFromPretrainedVECOTask,
     VECOTranslationConfig,
-    read_dictionary_map,
 )
 from tests import builders, data_bins, veco_builders
 
@@ -23,17 +19,14 @@ TAGS = ("[en]", "[de]")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data-bin en-de of four pairs."""
+def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("veco")
     for split in ("train", "test"):
         data_bins.write_pair(path, split, "en", "de", seed=3, count=4)
     return path
 
 
-def task(
-    folder: Any = "", tags: Sequence[str] = TAGS, pieces: int = builders.PIECES, **options: Any
-) -> TranslationFromPretrainedVECOTask:
+def task(folder="", tags=TAGS, pieces=builders.PIECES, **options):
     # Interpolated by the commands.
     resolved = dict(dataset_impl="mmap", train_subset="train", required_seq_len_multiple=1)
     files = dict(restore_file="checkpoint_last.pt", finetune_from_model=None, continue_once=None, save_dir=str(folder))
@@ -44,11 +37,8 @@ def task(
     return TranslationFromPretrainedVECOTask(cfg, symbols, symbols)
 
 
-# ---- Rows. ----
-
-
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_rows_end_with_their_language(folder: Path, split: str) -> None:
+def test_rows_end_with_their_language(folder, split):
     found = task(folder)
     found.load_dataset(split)
     english, german = (found.src_dict.index(tag) for tag in TAGS)
@@ -66,7 +56,7 @@ def test_rows_end_with_their_language(folder: Path, split: str) -> None:
         assert row[:length].tolist() == [german, *target[: length - 1].tolist()]
 
 
-def test_only_training_data_come_from_further_folders(folder: Path, tmp_path: Path) -> None:
+def test_only_training_data_come_from_further_folders(folder, tmp_path):
     found = task(f"{tmp_path / 'nothing'}:{folder}")
     found.load_dataset("train", epoch=2)
     assert len(found.dataset("train")) == 4
@@ -74,7 +64,7 @@ def test_only_training_data_come_from_further_folders(folder: Path, tmp_path: Pa
         found.load_dataset("test", epoch=2)
 
 
-def test_interactive_rows_are_those_of_the_data(folder: Path) -> None:
+def test_interactive_rows_are_those_of_the_data(folder):
     found = task(folder)
     found.load_dataset("test")
     expected = [found.dataset("test")[number]["source"] for number in range(4)]
@@ -84,20 +74,20 @@ def test_interactive_rows_are_those_of_the_data(folder: Path) -> None:
     assert dataset.src_sizes.tolist() == [len(row) for row in expected]
 
 
-def translator(found: TranslationFromPretrainedVECOTask) -> Any:
+def translator(found):
     model = build_model(veco_builders.arguments(decoder_layers=1), found).eval()
     veco_builders.soften(model, 4)
     return model
 
 
 @torch.no_grad()
-def test_decoding_starts_and_ends_with_the_target_language(folder: Path) -> None:
+def test_decoding_starts_and_ends_with_the_target_language(folder):
     found = task(folder)
     model, german = translator(found), found.tgt_dict.index("[de]")
-    starts: List[int] = []
+    starts = []
     stock = model.decoder.forward
 
-    def watched(tokens: Any, **kwargs: Any) -> Any:  # the generator passes hooks by
+    def watched(tokens, **kwargs):  # the generator passes hooks by
         starts.append(int(tokens[0, 0]))
         return stock(tokens, **kwargs)
 
@@ -112,7 +102,7 @@ def test_decoding_starts_and_ends_with_the_target_language(folder: Path) -> None
 
 
 @torch.no_grad()
-def test_references_are_scored_behind_the_tag(folder: Path) -> None:
+def test_references_are_scored_behind_the_tag(folder):
     found = task(folder)
     found.load_dataset("test")
     model, dataset = translator(found), found.dataset("test")
@@ -125,10 +115,7 @@ def test_references_are_scored_behind_the_tag(folder: Path) -> None:
     torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=0, atol=1e-5)
 
 
-# ---- Tags that the dictionary does not have. ----
-
-
-def test_a_missing_tag_is_unk_where_that_is_asked_for(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_tag_is_unk_where_that_is_asked_for(folder, caplog):
     found = task(folder, tags=("[de]",), missing_language_tag="unk")
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert "no entry [en] for --source-lang en" in warning and "--missing-language-tag unk" in warning
@@ -137,7 +124,7 @@ def test_a_missing_tag_is_unk_where_that_is_asked_for(folder: Path, caplog: pyte
     assert int(found.dataset("train")[0]["source"][-1]) == builders.UNK
 
 
-def test_a_missing_tag_is_refused() -> None:
+def test_a_missing_tag_is_refused():
     message = (
         r"--missing-language-tag error: .* no entry \[de\] for --target-lang de; valid: .* --missing-language-tag unk"
     )
@@ -148,16 +135,13 @@ def test_a_missing_tag_is_refused() -> None:
         task(missing_language_tag="none")
 
 
-# ---- The dictionary map. ----
-
-
-def write_map(folder: Path, lines: Optional[Sequence[str]] = None) -> str:
+def write_map(folder, lines=None):
     path = folder / "map.txt"
     path.write_text("".join(f"{line}\n" for line in (["1", "0", "1"] if lines is None else lines)))
     return str(path)
 
 
-def test_the_map_reaches_the_model(tmp_path: Path) -> None:
+def test_the_map_reaches_the_model(tmp_path):
     found = task(pieces=2, resized_dict_map=write_map(tmp_path))
     assert found.kept_rows == (True, False, True)
     model = build_model(veco_builders.arguments(decoder_layers=1), found)
@@ -168,6 +152,7 @@ def test_the_map_reaches_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
+        (None, "cannot be read"),
         (["1", "2"], r"map\.txt, line 2: '2'; valid: 1 = the entry stays"),
         (["1", ""], r"map\.txt, line 2: ''"),
         (
@@ -178,14 +163,13 @@ def test_the_map_reaches_the_model(tmp_path: Path) -> None:
         (["1"] * 29, r"keeps 29 entries, the data's dictionary has 28"),
     ],
 )
-def test_bad_maps_are_refused(tmp_path: Path, lines: List[str], message: str) -> None:
+def test_bad_maps_are_refused(tmp_path, lines, message):
     with pytest.raises(ValueError, match=message) as caught:
-        task(resized_dict_map=write_map(tmp_path, lines))
+        task(resized_dict_map=write_map(tmp_path, lines) if lines else str(tmp_path / "nowhere"))
     assert "--resized-dict-map" in str(caught.value)
 
 
-def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path: Path) -> None:
-    """Besides <mask> and languages: whatever is written as one."""
+def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path):
     tags = ("<sep>", "[zh-Hant]", "[en]", "madeupword0000")
     cut = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "missing_language_tag": "unk"}
     assert task(tags=tags, **cut).kept_rows == (True, False, True)
@@ -193,7 +177,7 @@ def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path: Path) -> None:
         task(tags=("<sep>", "word", "[en]"), **cut)
 
 
-def test_a_map_without_a_pretrained_file_is_refused(tmp_path: Path) -> None:
+def test_a_map_without_a_pretrained_file_is_refused(tmp_path):
     """Decoding and a run that goes on have a file; so have the three options that name one."""
     given = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "save_dir": str(tmp_path / "run")}
     model = veco_builders.arguments(decoder_layers=1)
@@ -209,13 +193,3 @@ def test_a_map_without_a_pretrained_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoint_last.pt").touch()
     task(**given).build_model(model)
-
-
-def test_an_absent_map_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"--resized-dict-map .*nowhere: cannot be read"):
-        read_dictionary_map(str(tmp_path / "nowhere"))
-
-
-def test_a_restarted_run_continues() -> None:
-    assert TranslationFromPretrainedVECOTask.continues_its_own_run is True
-    assert isinstance(task().src_dict, Dictionary)

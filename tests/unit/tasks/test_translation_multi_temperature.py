@@ -2,15 +2,13 @@
 
 import logging
 from collections import Counter
-from pathlib import Path
-from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
 import torch
 from fairseq import options, tasks
 
-from fairseq_plugins.data.temperature_dataset import TemperatureSchedule, sampling_shares
+from fairseq_plugins.data.temperature_dataset import TemperatureSchedule
 from fairseq_plugins.tasks.translation_multi_temperature import TranslationMultiTemperatureTask as Task
 from tests import builders, data_bins
 
@@ -20,7 +18,7 @@ SCHEDULE = ("--sampling-temperature-schedule", "1:5:4")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A large pair and a small one; valid has the large one only, and de-en by its reverse."""
     path = tmp_path_factory.mktemp("data-bin")
     for number, (pair, count) in enumerate(SIZES.items()):
@@ -29,51 +27,37 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def setup(folder: Any, *more: str, task: str = "translation_multi_temperature") -> Any:
-    """As the trainer does, from a command line."""
+def setup(folder, *more, task="translation_multi_temperature"):
     line = [str(folder), "--task", task, "--arch", "transformer", *PAIRS, *more]
     return tasks.setup_task(options.parse_args_and_arch(options.get_training_parser(), line))
 
 
-def loaded(folder: Any, *more: str, epoch: int = 1) -> Any:
-    """The training set as it is when a run starts in an epoch."""
+def loaded(folder, *more, epoch=1):
     task = setup(folder, *more)
     task.load_dataset("train", epoch=epoch, combine=True)
     return task.dataset("train")
 
 
-def content(dataset: Any) -> List[Tuple[int, List[int]]]:
-    """Direction and target of every sentence of the epoch."""
+def content(dataset):
     return [(pair, item["target"].tolist()) for pair, item in (dataset[index] for index in range(len(dataset)))]
 
 
-def batches(task: Any, epoch: int) -> List[List[int]]:
+def batches(task, epoch):
     """Sentences of every batch of an epoch, as the trainer asks for them."""
     iterator = task.get_batch_iterator(task.dataset("train"), max_sentences=8, seed=3, epoch=epoch)
     return [batch["target"].tolist() for batch in iterator.next_epoch_itr(shuffle=True)]
 
 
-# ---- Temperature and shares. ----
-
-
-def test_the_temperature_is_linear_and_then_constant() -> None:
+def test_the_temperature_is_linear_and_then_constant():
     schedule = TemperatureSchedule.parse("1:5:4")
     assert [schedule.at(epoch) for epoch in range(1, 8)] == [1, 2, 3, 4, 5, 5, 5]
     assert [TemperatureSchedule.parse("5:1.5:7").at(epoch) for epoch in (1, 3, 8, 20)] == [5, 4, 1.5, 1.5]
-
-
-def test_shares_by_hand() -> None:
-    np.testing.assert_allclose(sampling_shares([64, 4], 1), [16 / 17, 1 / 17], rtol=1e-12)
-    np.testing.assert_allclose(sampling_shares([64, 4], 2), [8 / 10, 2 / 10], rtol=1e-12)  # square roots
-    np.testing.assert_allclose(sampling_shares([64, 4], 3), [4 / (4 + 4 ** (1 / 3)), 4 ** (1 / 3) / (4 + 4 ** (1 / 3))])
-    np.testing.assert_allclose(sampling_shares([64, 4], 1e9), [0.5, 0.5], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("1:5", ["START:END:EPOCHS", "'1:5'"]),
-        ("1:5:10:2", ["START:END:EPOCHS", "'1:5:10:2'"]),
         ("1:five:10", ["START:END:EPOCHS", "'1:five:10'"]),
         ("1:5:2.5", ["START:END:EPOCHS", "'1:5:2.5'"]),
         ("0.5:5:10", ["0.5:5:10", "START", "at least 1", "got 0.5"]),
@@ -81,46 +65,30 @@ def test_shares_by_hand() -> None:
         ("1:inf:10", ["END", "inf"]),
         ("nan:5:10", ["START", "nan"]),
         ("1:5:0", ["EPOCHS", "at least 1", "ends before it starts", "got 0"]),
-        ("1:5:-3", ["EPOCHS", "ends before it starts", "got -3"]),
     ],
 )
-def test_wrong_schedules_are_named(folder: Path, text: str, words: List[str]) -> None:
+def test_wrong_schedules_are_named(folder, text, words):
     with pytest.raises(ValueError) as error:
         setup(folder, "--sampling-temperature-schedule", text)
     for word in ("--sampling-temperature-schedule", *words):
         assert word in str(error.value)
 
 
-# ---- The training set. ----
-
-
-def test_each_epoch_is_drawn_at_its_own_temperature(folder: Path, caplog: Any) -> None:
+def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
     """The epochs as the trainer asks for them: the ratios follow, in the data and in the log."""
     caplog.set_level(logging.INFO)
     task = setup(folder, *SCHEDULE, "--virtual-data-size", "1000")
     task.load_dataset("train", epoch=1, combine=True)
-    found = []
-    for epoch in (1, 2, 5, 6):
+    for epoch, share in ((1, 4 / 68), (2, 2 / 10), (5, 0.365), (6, 0.365)):
         batches(task, epoch)
         counts = Counter(pair for pair, _ in content(task.dataset("train")))
-        found.append(counts[1])
-        assert sum(counts.values()) == 1000
-    expected = [1000 * sampling_shares([64, 4], temperature)[1] for temperature in (1, 2, 5, 5)]
-    assert all(abs(count - share) <= 1 for count, share in zip(found, expected)), (found, expected)
+        assert sum(counts.values()) == 1000 and abs(counts[1] - 1000 * share) <= 1.5
     lines = [record.getMessage() for record in caplog.records if "sampling temperature" in record.getMessage()]
     assert len(lines) == 4
-    assert (
-        "epoch 1: sampling temperature 1, 1000 sentences, probabilities: main:en-de 0.9412, main:en-fr 0.0588"
-        in lines[0]
-    )
-    assert (
-        "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main:en-fr 0.2000"
-        in lines[1]
-    )
-    assert "epoch 5: sampling temperature 5," in lines[2]
+    assert "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main:en" in lines[1]
 
 
-def test_the_first_epoch_at_temperature_one_holds_every_sentence_once(folder: Path) -> None:
+def test_the_first_epoch_at_temperature_one_holds_every_sentence_once(folder):
     rows = content(loaded(folder, *SCHEDULE))
     assert len(rows) == 68
     assert Counter(pair for pair, _ in rows) == {0: 64, 1: 4}
@@ -130,25 +98,14 @@ def test_the_first_epoch_at_temperature_one_holds_every_sentence_once(folder: Pa
     assert sorted(target[:-1] for _, target in rows) == sorted(everything)
 
 
-def test_a_small_pair_gives_every_sentence_before_any_again(folder: Path) -> None:
-    rows = content(loaded(folder, "--sampling-temperature-schedule", "5:5:1", "--virtual-epoch-size", "100"))
-    counts = Counter(str(target) for pair, target in rows if pair == 1)
-    assert len(counts) == 4
-    assert max(counts.values()) - min(counts.values()) <= 1
-    assert sum(counts.values()) > 25
-    few = content(loaded(folder, "--sampling-temperature-schedule", "1:1:1", "--virtual-epoch-size", "12"))
-    assert len({str(row) for row in few}) == len(few), "fewer than there are: none twice"
-    for size, sizes in (
-        (14, ("--virtual-epoch-size", "14", "--virtual-data-size", "60")),
-        (16, ("--virtual-data-size", "16")),
-    ):
-        assert abs(len(loaded(folder, *SCHEDULE, *sizes)) - size) <= 2, (
-            "an epoch is the virtual epoch where one is given"
-        )
+def test_an_epoch_is_the_virtual_epoch_where_one_is_given(folder):
+    sizes = {14: ("--virtual-epoch-size", "14", "--virtual-data-size", "60"), 16: ("--virtual-data-size", "16")}
+    for size, given in sizes.items():
+        assert abs(len(loaded(folder, *SCHEDULE, *given)) - size) <= 2
 
 
 @pytest.mark.parametrize("size", [0, 7, 10, 24])
-def test_what_is_drawn_of_a_direction_is_drawn_without_replacement(folder: Path, size: int) -> None:
+def test_what_is_drawn_of_a_direction_is_drawn_without_replacement(folder, size):
     """Ten sentences: the seven are different ones, the ten are all of them, of 24 each is there two or three times."""
     data, some = loaded(folder, *SCHEDULE), set()
     for seed in range(20):
@@ -162,7 +119,7 @@ def test_what_is_drawn_of_a_direction_is_drawn_without_replacement(folder: Path,
 @pytest.mark.parametrize(
     "size", [(), ("--virtual-data-size", "40"), ("--virtual-epoch-size", "30", "--virtual-data-size", "60")]
 )
-def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder: Path, size: Tuple[str, ...]) -> None:
+def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder, size):
     """Stock draws once for all the epochs that --virtual-epoch-size cuts the data into, from the epoch the process started in."""
     whole = setup(folder, *SCHEDULE, *size)
     whole.load_dataset("train", epoch=1, combine=True)
@@ -175,13 +132,7 @@ def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder: Path, 
     assert batches(whole, 2) == seen[2], "an epoch that comes again"
 
 
-def test_the_seed_draws_other_sentences(folder: Path) -> None:
-    first, second = (content(loaded(folder, *SCHEDULE, "--seed", seed, epoch=3)) for seed in ("1", "2"))
-    assert len(first) == len(second)
-    assert first != second
-
-
-def test_data_in_several_folders_are_counted_before_they_are_read(folder: Path, tmp_path: Path) -> None:
+def test_data_in_several_folders_are_counted_before_they_are_read(folder, tmp_path):
     """Epoch 2 reads the second folder; the shares are those of both folders in every epoch, in a resumed run too."""
     data_bins.write_pair(tmp_path, "train", "en", "de", count=36, seed=5)
     both = f"{folder}:{tmp_path}"
@@ -195,7 +146,7 @@ def test_data_in_several_folders_are_counted_before_they_are_read(folder: Path, 
     assert task.has_sharded_data("train")
 
 
-def test_without_a_schedule_the_task_is_the_stock_one(folder: Path) -> None:
+def test_without_a_schedule_the_task_is_the_stock_one(folder):
     for more in (
         (),
         ("--sampling-method", "temperature", "--sampling-temperature", "2"),
@@ -211,52 +162,23 @@ def test_without_a_schedule_the_task_is_the_stock_one(folder: Path) -> None:
         assert ours.args.sampling_temperature == stock.args.sampling_temperature
 
 
-def test_valid_and_test_sets_are_not_sampled(folder: Path) -> None:
-    task = setup(folder, *SCHEDULE, "--lang-pairs", "en-de,de-en")
-    task.load_dataset("valid", epoch=1)
-    assert len(task.dataset("valid")) == 10  # the reverse direction comes from the same files
-
-
 @pytest.mark.parametrize(
     ("more", "source", "target"),
     [
         (("--encoder-langtok", "src", "--decoder-langtok"), "__en__", "__de__"),
-        (("--encoder-langtok", "tgt"), "__de__", None),
         (("--encoder-langtok", "tgt", "--decoder-langtok", "--lang-tok-style", "mbart"), "[de]", "[de]"),
     ],
 )
-def test_tags_come_first(folder: Path, more: Tuple[str, ...], source: str, target: Any) -> None:
+def test_tags_come_first(folder, more, source, target):
     task = setup(folder, *SCHEDULE, *more)
     task.load_dataset("train")
     pair, item = task.dataset("train")[0]
-    assert pair == 0
     rows = task.source_dictionary
-    assert rows.symbols[: builders.MASK] == builders.dictionary().symbols[: builders.MASK]
-    assert rows.index(source) >= builders.MASK
-    assert item["source"][0] == rows.index(source)
-    assert (item["target"][0] == rows.index(target)) if target else (item["target"][0] < builders.MASK)
+    assert pair == 0 and rows.index(source) >= builders.MASK
+    assert (item["source"][0], item["target"][0]) == (rows.index(source), rows.index(target))
 
 
-# ---- Languages. ----
-
-
-def test_what_checkpoints_keep_is_plain(folder: Path, tmp_path: Path) -> None:
-    task = setup(folder, "--encoder-langtok", "tgt", "--decoder-langtok")
-    state = task.state_dict()
-    assert state == {
-        "languages": {
-            "langs": ["en", "de", "fr"],
-            "tags": ["__en__", "__de__", "__fr__"],
-            "tags_used": ["tgt", "tgt"],
-            "replacing_bos_eos": False,
-        }
-    }
-    torch.save(state, tmp_path / "state.pt")
-    assert torch.load(tmp_path / "state.pt", weights_only=True) == state
-    assert task.get_checkpoint_dict() == {Task.__name__: state}
-
-
-DIFFERENT: Dict[str, Any] = {
+DIFFERENT = {
     "order": (("--langs", "de,en,fr"), ["--langs", "en,de,fr there", "de,en,fr here"]),
     "more": (("--langs", "en,de,fr,es"), ["--langs", "en,de,fr,es here"]),
     "style": (("--lang-tok-style", "mbart"), ["--lang-tok-style", "[en],[de],[fr],<mask> here"]),
@@ -267,12 +189,10 @@ DIFFERENT: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_other_languages_are_refused(folder: Path, tmp_path: Path, name: str) -> None:
+def test_other_languages_are_refused(folder, tmp_path, name):
     """When decoding, when resuming, and when another checkpoint is the start."""
-    trained = setup(folder)
-    more, words = DIFFERENT[name]
-    task = setup(folder, *more)
-    file = tmp_path / "checkpoint_last.pt"
+    trained, (more, words) = setup(folder), DIFFERENT[name]
+    task, file = setup(folder, *more), tmp_path / "checkpoint_last.pt"
     torch.save({"model": {}, "task_state": trained.state_dict()}, file)
     doors = [
         lambda: task.load_state_dict(trained.state_dict()),
@@ -282,73 +202,72 @@ def test_other_languages_are_refused(folder: Path, tmp_path: Path, name: str) ->
         lambda: setup(folder, *more, "--save-dir", str(tmp_path), "--reset-dataloader"),
     ]
     for door in doors:
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(ValueError, match="trained with other language tags") as error:
             door()
-        for word in ("trained with other language tags", *words):
-            assert word in str(error.value)
+        assert all(word in str(error.value) for word in words)
 
 
-def test_the_same_languages_pass(folder: Path, tmp_path: Path, caplog: Any) -> None:
+def test_the_same_languages_pass(folder, tmp_path, caplog):
     trained, task = setup(folder), setup(folder, *SCHEDULE)
-    task.load_state_dict(trained.state_dict())
-    task.set_checkpoint_dict(trained.state_dict())
-    torch.save({"model": {}, "task_state": trained.state_dict()}, tmp_path / "m.pt")
+    state = trained.state_dict()
+    task.load_state_dict(state)
+    task.set_checkpoint_dict(state)
+    torch.save({"model": {}, "task_state": state}, tmp_path / "m.pt")
+    assert torch.load(tmp_path / "m.pt", weights_only=True)["task_state"] == state, "plain values"
     setup(folder, "--finetune-from-model", str(tmp_path / "m.pt"))
     assert "does not tell its languages" not in caplog.text
     task.load_state_dict({})  # a checkpoint of the stock task
     assert "does not tell its languages" in caplog.text
 
 
-def test_padding_of_a_checkpoints_options_is_kept(folder: Path) -> None:
+def test_padding_of_a_checkpoints_options_is_kept(folder):
     """Set up again from the options that a checkpoint holds: stock then takes True for False."""
     args = setup(folder).args
     assert args.left_pad_source is True
     assert tasks.setup_task(args, from_checkpoint=True).args.left_pad_source is True
 
 
-# ---- Bad input. ----
-
-
 @pytest.mark.parametrize(
-    ("more", "words"),
+    "more",
     [
-        (("--sampling-method", "uniform"), ["--sampling-method uniform"]),
-        (("--sampling-method", "concat"), ["--sampling-method concat"]),
-        (("--sampling-method", "temperature", "--sampling-temperature", "5"), ["--sampling-temperature 5"]),
-        (("--sampling-weights", "{'main:en-de': 0.5, 'main:en-fr': 0.5}"), ["--sampling-weights"]),
-        (("--sampling-weights-from-file", "weights.json"), ["--sampling-weights-from-file weights.json"]),
+        "--sampling-method uniform",
+        "--sampling-method concat",
+        "--sampling-method temperature --sampling-temperature 5",
+        "--sampling-weights {'main:en-de':0.5}",
+        "--sampling-weights-from-file weights.json",
     ],
 )
-def test_a_schedule_beside_another_way_of_sampling_is_refused(
-    folder: Path, more: Tuple[str, ...], words: List[str]
-) -> None:
-    with pytest.raises(ValueError) as error:
-        setup(folder, *SCHEDULE, *more)
-    for word in ("--sampling-temperature-schedule 1:5:4", "exclude each other", *words):
-        assert word in str(error.value)
+def test_a_schedule_beside_another_way_of_sampling_is_refused(folder, more):
+    with pytest.raises(ValueError, match="--sampling-temperature-schedule 1:5:4 and .* exclude each other") as error:
+        setup(folder, *SCHEDULE, *more.split())
+    assert more.split(" {")[0].split("temperature ")[-1] in str(error.value)
 
 
-def test_the_implied_method_may_be_given(folder: Path) -> None:
-    assert setup(folder, *SCHEDULE, "--sampling-method", "temperature").args.sampling_method == "temperature"
-    assert setup(folder, *SCHEDULE).args.sampling_method == "temperature"
-
-
-def test_a_pair_without_data_is_named(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"de-fr has no data for the split 'train': .*train\.de-fr\.de\.idx .*fairseq-preprocess"
+def test_a_pair_without_data_is_named(folder, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    data_bins.write_pair(empty, "train", "en", "de")
+    data_bins.write_pair(empty, "train", "en", "fr", count=0)
+    for data, split, more, message in (
+        (
+            folder,
+            "train",
+            ("--lang-pairs", "en-de,de-fr"),
+            r"de-fr has no data .*'train': .*train\.de-fr\.de\.idx .*prep",
+        ),
+        (folder, "valid", (), r"en-fr has no data for the split 'valid': .*valid\.en-fr\.en\.idx"),
+        (
+            folder,
+            "train",
+            ("--langs", "en,de,es", "--lang-pairs", "en-de,en-es"),
+            r"no dictionary: .*dict\.es\.txt is miss",
+        ),
+        (empty, "train", SCHEDULE, r"en-fr has no data .*train\.en-fr\.en\.bin is missing or empty"),
+        (folder, "train", ("--lang-pairs", "en-de,en-"), "--lang-pairs must be pairs .* got 'en-'"),
+        (folder, "train", ("--lang-pairs", "en-de-fr"), "--lang-pairs must be pairs .* got 'en-de-fr'"),
     ):
-        setup(folder, "--lang-pairs", "en-de,de-fr").load_dataset("train")
-    with pytest.raises(ValueError, match=r"en-fr has no data for the split 'valid': .*valid\.en-fr\.en\.idx"):
-        setup(folder).load_dataset("valid")
-    with pytest.raises(ValueError, match=r"en-es has no dictionary: .*dict\.es\.txt is missing.*fairseq-preprocess"):
-        setup(folder, "--langs", "en,de,es", "--lang-pairs", "en-de,en-es")
-    data_bins.write_pair(tmp_path, "train", "en", "de")
-    data_bins.write_pair(tmp_path, "train", "en", "fr", count=0)
-    with pytest.raises(ValueError, match=r"en-fr has no data .*train\.en-fr\.en\.bin is missing or empty"):
-        setup(tmp_path, *SCHEDULE).load_dataset("train")
-
-
-@pytest.mark.parametrize("pairs", ["ende", "en-de,en-", "en-de-fr"])
-def test_malformed_pairs_are_named(folder: Path, pairs: str) -> None:
-    with pytest.raises(ValueError, match=f"--lang-pairs must be pairs .* got '{pairs.split(',')[-1]}'"):
-        setup(folder, "--lang-pairs", pairs)
+        with pytest.raises(ValueError, match=message):
+            setup(data, *more).load_dataset(split)
+    task = setup(folder, *SCHEDULE, "--lang-pairs", "en-de,de-en")
+    task.load_dataset("valid", epoch=1)
+    assert len(task.dataset("valid")) == 10, "not sampled; the reverse direction comes from the same files"
