@@ -16,6 +16,8 @@ DEVICE ?= cpu
 TEST_JOBS ?= 2
 PYTEST_ARGS ?=
 MUTANTS ?=
+# Another checkout for `make tree`.
+ROOT ?= .
 BENCH_ARGS ?=
 
 PY := $(VENV)/bin/python
@@ -41,7 +43,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 	  $(SAY) "removed torchaudio, which cannot be loaded beside this torch: fairseq needs it for speech only (pip check says it is missing)"; \
 	fi; }
 
-.PHONY: help install quickstart test mutants check format bench results evidence clean
+.PHONY: help install quickstart test mutants tree check format bench results evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +59,9 @@ test: $(STAMPS)/test  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for
 
 mutants: $(STAMPS)/test  ## put one-line defects into a copy: each must turn a test red (MUTANTS='--only sga_ctc')
 	$(PY) tests/mutants/run.py --jobs $(TEST_JOBS) $(MUTANTS)
+
+tree:  ## lines and files of package and tests, import closures of the loaders, share of docstrings (ROOT=other/checkout)
+	$(PYTHON) tests/tree.py $(ROOT)
 
 check: $(STAMPS)/check  ## ruff (lint and format) and mypy
 	$(PY) -m ruff check .
