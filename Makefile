@@ -57,8 +57,9 @@ quickstart: install  ## the whole job at tiny size: toy corpus, training, BLEU t
 test: $(STAMPS)/test  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
 
-mutants: $(STAMPS)/test  ## put one-line defects into a copy: each must turn a test red (MUTANTS='--only sga_ctc')
-	$(PY) tests/mutants/run.py --jobs $(TEST_JOBS) $(MUTANTS)
+mutants: $(STAMPS)/mutants  ## mutation testing: 400 mutants drawn with a seed, and the traps of the design (hours; MUTANTS='--count 20')
+	$(PY) tests/mutants/defects.py
+	$(PY) tests/mutants/random_mutants.py --jobs $(TEST_JOBS) $(MUTANTS)
 
 tree:  ## lines and files of package and tests, import closures of the loaders, share of docstrings (ROOT=other/checkout)
 	$(PYTHON) tests/tree.py $(ROOT)
@@ -68,7 +69,7 @@ check: $(STAMPS)/check  ## ruff (lint and format) and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-format: $(STAMPS)/check  ## let ruff mend and format the code
+format: $(STAMPS)/check  ## let ruff fix and format the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
@@ -151,7 +152,7 @@ $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots: $(STAMPS)/package
+$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/mutants: $(STAMPS)/package
 	@$(SAY) "what 'make $(@F)' needs"
 	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' $(NEWS)
 	@$(DROP_TORCHAUDIO)

@@ -9,7 +9,7 @@ from setuptools import find_packages
 import fairseq_plugins
 from tests.contract.repository import PACKAGE, ROOT, listed_files
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "NOTICE")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def setup_values():

@@ -8,11 +8,6 @@ WORDS = {"skip", "skipif", "importorskip", "SkipTest", "skipIf", "skipUnless", "
 REASON_WORDS = 4
 
 
-def reasons(node: ast.AST) -> list:
-    """The texts in a call."""
-    return [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-
-
 def test_every_skip_has_its_reason():
     wrong, found = [], 0
     for source in sources("tests"):
@@ -20,7 +15,8 @@ def test_every_skip_has_its_reason():
             name = dotted(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
             if name in WORDS:
                 found += 1
-                if not any(len(text.split()) >= REASON_WORDS for text in reasons(node)):
+                texts = [str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)]
+                if not any(len(text.split()) >= REASON_WORDS for text in texts):
                     wrong.append(f"{source.name}:{node.lineno}: {name} without a reason of {REASON_WORDS} words")
             elif isinstance(node, ast.Attribute) and node.attr == "xfail":
                 wrong.append(f"{source.name}:{node.lineno}: xfail")
