@@ -1,13 +1,11 @@
 """What the command-line tests share: options, logs, checkpoints and printed sentences of a command."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
 import torch
+import yaml
 
 
 def transformer(
@@ -58,12 +56,14 @@ def hypotheses(done: Any, kind: str = "D") -> Dict[str, str]:
     return {row[0][len(kind) + 1 :]: row[-1] for row in rows}
 
 
-def bash(root: Path, *command: Any, **env: Any) -> Any:
-    """Run a script of the checkout with this Python; its process, ended without an error."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    given = {**os.environ, "PATH": path, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
-    given.update({name: str(value) for name, value in env.items()})
-    line = ["bash", *map(str, command)]
-    done = subprocess.run(line, cwd=root, env=given, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    return done
+def hydra(run_cli: Any, save_dir: Path, sections: str) -> Path:
+    """Train with fairseq-hydra-train by ``SECTION: VALUES`` lines, with Adam on the CPU; returns the folder of the checkpoints."""
+    values: Dict[str, Any] = {"optimizer": {"_name": "adam"}, "lr_scheduler": {"_name": "fixed"}}
+    for section, given in yaml.safe_load(sections).items():
+        values.setdefault(section, {}).update(given)
+    values["common"]["cpu"] = True
+    values["dataset"].setdefault("num_workers", 0)
+    values["checkpoint"] = {"save_dir": str(save_dir / "hydra")}
+    (save_dir / "run.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    run_cli("hydra_train", "--config-dir", save_dir, "--config-name", "run", cwd=save_dir)
+    return save_dir / "hydra"

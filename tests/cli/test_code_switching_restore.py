@@ -4,7 +4,7 @@ import pytest
 
 from tests import csr_bins
 
-from .commands import checkpoint, hypotheses, largest_difference, last_line, logged, records, transformer
+from .commands import checkpoint, hydra, hypotheses, largest_difference, last_line, logged, records, transformer
 
 SIZES = [*transformer(ffn=24), "--max-source-positions=64", "--max-target-positions=64"]
 TRAINING = """--arch mbart_base --share-all-embeddings --dropout 0.1 --criterion label_smoothed_cross_entropy
@@ -90,22 +90,16 @@ def test_both_stages_in_one_run(made, train, tmp_path):
 @pytest.mark.slow
 def test_hydra_and_bad_input(made, train, run_cli, user_dir, tmp_path):
     sizes = "".join(", " + size[2:].replace("-", "_").replace("=", ": ") for size in SIZES)
-    (tmp_path / "csr.yaml").write_text(
-        f"""
-common: {{user_dir: {user_dir}, cpu: true}}
+    config = f"""
+common: {{user_dir: {user_dir}}}
 task: {{_name: code_switching_restore, data: {made.data}, source_lang: en, target_lang: de, langs: 'en,de', lexicon: {made.lexicon},
   sentencepiece_model: {made.model}, restore_updates: 5}}
 model: {{_name: transformer, share_all_embeddings: true{sizes}}}
 criterion: {{_name: label_smoothed_cross_entropy}}
-optimizer: {{_name: adam}}
-lr_scheduler: {{_name: fixed}}
 optimization: {{lr: [0.01], update_freq: [2], max_update: 8}}
 dataset: {{batch_size: 8}}
-checkpoint: {{save_dir: {tmp_path / "run"}}}
 """
-    )
-    run_cli("hydra_train", "--config-dir", tmp_path, "--config-name", "csr", cwd=tmp_path)
-    assert adam_steps(tmp_path / "run") == {3}
+    assert adam_steps(hydra(run_cli, tmp_path, config)) == {3}
     for options, message in (
         (["--lexicon", tmp_path], "ValueError: --lexicon"),
         (["--langs", "de,fr"], "ValueError: --source-lang en: the dictionary has no [en]"),

@@ -14,7 +14,7 @@ from fairseq_plugins.checkpoints import export
 from fairseq_plugins.models.deltalm import DeltaLMModel
 from tests import builders, deltalm_builders
 
-from .commands import checkpoint, hypotheses, largest_difference, last_line, logged
+from .commands import checkpoint, hydra, hypotheses, largest_difference, last_line, logged
 
 POSITIONS = builders.POSITIONS
 SIZES = {"encoder_layers": 2, "decoder_layers": 1}
@@ -144,7 +144,7 @@ def test_hydra_builds_and_trains_what_argparse_does(trained, world, run_cli, use
     sizes = ", ".join(f"{name}: {value}" for name, value in SIZES.items())
     positions = f"max_source_positions: {POSITIONS}, max_target_positions: {POSITIONS}"
     config = f"""
-common: {{user_dir: {user_dir}, cpu: true, seed: {SEED}, log_format: json}}
+common: {{user_dir: {user_dir}, seed: {SEED}, log_format: json}}
 task: {{_name: translation, data: {world.data}, {positions}}}
 model:
   {{_name: deltalm_base, pretrained_deltalm_checkpoint: {trained.released}, share_all_embeddings: true, {positions}, {sizes},
@@ -153,12 +153,9 @@ criterion: {{_name: label_smoothed_linear_cross_entropy, label_smoothing: 0.1}}
 optimizer: {{_name: adam, adam_betas: "(0.9, 0.98)"}}
 lr_scheduler: {{_name: inverse_sqrt, warmup_updates: 4, warmup_init_lr: 1e-07}}
 optimization: {{lr: [0.01], max_epoch: 1, stop_min_lr: 1e-09}}
-dataset: {{max_tokens: 256, num_workers: 0, skip_invalid_size_inputs_valid_test: true}}
-checkpoint: {{save_dir: {tmp_path / "hydra"}}}
+dataset: {{max_tokens: 256, skip_invalid_size_inputs_valid_test: true}}
 """
-    (tmp_path / "deltalm.yaml").write_text(config)
-    run_cli("hydra_train", "--config-dir", tmp_path, "--config-name", "deltalm", cwd=tmp_path)
-    made = tmp_path / "hydra" / "checkpoint1.pt"
+    made = hydra(run_cli, tmp_path, config) / "checkpoint1.pt"
     assert largest_difference(trained.save_dir / "checkpoint1.pt", made) == 0.0
     args = checkpoint(made)["cfg"]["model"]
     assert args["pretrained_deltalm_checkpoint"] is None and args["initialised_from"] == str(trained.released)

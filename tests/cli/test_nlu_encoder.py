@@ -9,7 +9,7 @@ import pytest
 from fairseq_plugins.checkpoints.encoders import write_dictionary
 from tests import nlu_builders, nlu_models
 
-from .commands import checkpoint, largest_difference, logged, transformer
+from .commands import checkpoint, hydra, largest_difference, logged, transformer
 
 
 class Trained(NamedTuple):
@@ -62,19 +62,15 @@ def test_it_validates_in_another_language(trained, run_cli, user_dir):
 def test_hydra_builds_and_trains_what_argparse_does(trained, run_cli, user_dir, tmp_path):
     """Bit-equal weights after an epoch."""
     config = f"""
-common: {{user_dir: {user_dir}, cpu: true, seed: 3, log_format: json}}
+common: {{user_dir: {user_dir}, seed: 3, log_format: json}}
 task: {{_name: sentence_prediction, data: {trained.root / "bin"}, num_classes: 2, max_positions: 30}}
 model: {{_name: nlu_encoder, pretrained_encoder: {trained.root / "copy"}}}
 criterion: {{_name: sentence_prediction}}
-optimizer: {{_name: adam}}
-lr_scheduler: {{_name: fixed}}
 optimization: {{lr: [0.01], max_epoch: 1}}
-dataset: {{batch_size: 4, num_workers: 0, train_subset: train.en, valid_subset: "valid.en,valid.de"}}
-checkpoint: {{save_dir: {tmp_path / "hydra"}}}
+dataset: {{batch_size: 4, train_subset: train.en, valid_subset: "valid.en,valid.de"}}
 """
-    (tmp_path / "nlu.yaml").write_text(config)
-    run_cli("hydra_train", "--config-dir", tmp_path, "--config-name", "nlu", cwd=tmp_path)
-    left, right = (path / "checkpoint1.pt" for path in (trained.root / "run", tmp_path / "hydra"))
+    made = hydra(run_cli, tmp_path, config)
+    left, right = (path / "checkpoint1.pt" for path in (trained.root / "run", made))
     assert largest_difference(left, right) == 0.0
     args = checkpoint(right)["cfg"]["model"]
     assert args["encoder_layout"] == vars(checkpoint(left)["cfg"]["model"])["encoder_layout"]

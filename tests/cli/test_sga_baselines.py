@@ -1,7 +1,5 @@
-"""The comparison systems of SGA: one training run each under the stock commands, and the script of the adapters."""
+"""The comparison systems of SGA under the stock commands, each in a subprocess."""
 
-import json
-import re
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -10,11 +8,10 @@ import torch
 from fairseq import models
 from fairseq.data import Dictionary
 
-from data_prep.io import read_lines
 from fairseq_plugins.checkpoints import average
 from tests import builders, data_bins
 
-from .commands import bash, checkpoint, hypotheses, last_line, logged, model_of, transformer
+from .commands import hypotheses, last_line, logged, model_of, transformer
 from .conftest import write_random_masked_lm
 
 COUNTS = {"train": {"de-en": 24, "fr-en": 16}, "valid": {"de-en": 24, "fr-en": 16}, "test": {"de-en": 9, "fr-en": 9}}
@@ -23,21 +20,14 @@ PAIR = "--task translation -s de -t en"
 SMOOTHED = "--criterion label_smoothed_cross_entropy --label-smoothing 0.1"
 
 
-def write_pairs(folder, rows_of=None):
-    """A data-bin with two pairs, whose validation set is the training set."""
-    folder.mkdir()
-    for split, counts in COUNTS.items():
-        for seed, (pair, count) in enumerate(counts.items(), start=split == "test"):
-            data_bins.write_pair(folder, split, *pair.split("-"), count=count, seed=seed)
-            for language in pair.split("-") if rows_of else ():
-                data_bins.write_side(folder, split, pair, language, rows_of(count, seed))
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """The pairs, and a random masked LM of their dictionary."""
+    """A data-bin with two pairs, whose validation set is the training set, and a random masked LM of its dictionary."""
     root = tmp_path_factory.mktemp("baselines")
-    write_pairs(root / "bin")
+    (root / "bin").mkdir()
+    for split, counts in COUNTS.items():
+        for seed, (pair, count) in enumerate(counts.items(), start=split == "test"):
+            data_bins.write_pair(root / "bin", split, *pair.split("-"), count=count, seed=seed)
     write_random_masked_lm(root / "masked_lm", builders.VOCAB, 1, root / "bin" / "dict.en.txt")
     return root
 
@@ -136,40 +126,3 @@ def test_xlmr_encoder_trains_and_decodes(root, train, run_cli, user_dir, tmp_pat
     assert {name for name in states[0] if name.startswith("encoder.")} <= same and len(same) < len(states[0])
     line = f"{root / 'bin'} --user-dir {user_dir} {PAIR} --path {tmp_path / 'checkpoint_last.pt'} --cpu"
     assert len(hypotheses(run_cli("generate", *line.split()))) == 9
-
-
-def schedule(updates, every):
-    """Validations every few updates, none at the end of an epoch."""
-    steps = f"--validate-interval-updates {every} --save-interval-updates {every} --validate-interval 1000 --save-interval 1000"
-    return f"{steps} --max-update {updates} --max-sentences 8 --log-interval 100 --warmup-updates 5"
-
-
-@pytest.mark.slow
-def test_scripts_of_the_multilingual_transformer_and_its_adapters(repo_root, tmp_path):
-    """The transformer learns two pairs and is judged by one; adapters train inside it; decoding takes the options of the run."""
-    # Targets are their sources, of four pieces alone: a loss that falls within seconds.
-    write_pairs(
-        tmp_path / "bin", lambda count, seed: [[4 + p % 4 for p in row] for row in data_bins.sentences(count, seed)]
-    )
-    env = {"PAIR": "de-en", "SUBSET": "test", "BACKBONE_OPTIONS": f"{sizes()} --lr 0.01 {schedule(40, 5)}"}
-    options = f"{sizes()} --adapter-width 8 {schedule(8, 8)} --cpu".split()
-    bash(repo_root, "examples/sga/train_adapter.sh", tmp_path, "run", 1, 3, *options, **env)
-    backbone = tmp_path / "run" / "backbone"
-    log = (backbone / "train.log").read_text(encoding="utf-8")
-    assert "[train] num of shards: {'main:de-en': 1, 'others:fr-en': 1}" in log
-    assert "[valid] num of shards: {'main:de-en': 1}" in log
-    losses = logged(log, "valid_loss")
-    assert losses[-1] < 0.8 * losses[0]
-
-    kept = tmp_path / "kept"
-    bash(repo_root, "examples/sga/evaluate.sh", tmp_path, "run", "tagged", **{**env, "KEEP": kept, "PAIR": "fr-en"})
-    lines = list(read_lines(kept / "tagged.en", "kept", strict=False))
-    assert len(lines) == COUNTS["test"]["fr-en"] and "__" not in "".join(lines) and any(lines)
-    adapters = {name: value.numel() for name, value in model_of(tmp_path / "run").items() if ".adapters." in name}
-    places = {(name.split(".")[0], *re.findall(r"\.(de|en|fr)\.", name)) for name in adapters}
-    assert places == {("encoder", "de"), ("encoder", "fr"), ("decoder", "en")}
-    facts = json.loads((kept / "run.json").read_text(encoding="utf-8"))
-    whole = int(re.search(r"shared model params: [\d,]+ \(num\. trained: ([\d,]+)\)", log)[1].replace(",", ""))
-    assert facts["trained_parameters"] == sum(adapters.values()) + whole
-    times = [checkpoint(folder)["extra_state"]["previous_training_time"] for folder in (tmp_path / "run", backbone)]
-    assert facts["train_seconds"] == pytest.approx(sum(times), abs=0.1) and min(times) > 0.1

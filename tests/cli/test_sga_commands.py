@@ -12,7 +12,7 @@ from fairseq_plugins.models.sga import SGAModel
 from fairseq_plugins.scoring.meteor import Meteor
 from fairseq_plugins.scoring.rouge import Rouge
 
-from .commands import checkpoint, hypotheses, largest_difference, last_line, logged, model_of, records
+from .commands import checkpoint, hydra, hypotheses, largest_difference, last_line, logged, model_of, records
 from .conftest import write_random_masked_lm
 
 TRAINED = ("encoder_prompts.", "alignment_prompts.", "denoiser_prompts.", "semantic.")
@@ -139,19 +139,15 @@ def test_full_checkpoint_decodes_without_the_pretrained_file(world, run_cli, use
 
 def test_hydra_builds_what_argparse_builds(trained, world, run_cli, user_dir, tmp_path):
     config = f"""
-common: {{user_dir: {user_dir}, cpu: true, seed: 5}}
+common: {{user_dir: {user_dir}, seed: 5}}
 task: {{_name: sga_translation, data: {world.data}, source_lang: en, target_lang: de}}
 model: {{_name: sga_tiny, pretrained_mlm: {world.masked_lm}, prompt_length: 4}}
 criterion: {{_name: sga_ctc}}
-optimizer: {{_name: adam}}
-lr_scheduler: {{_name: fixed}}
 optimization: {{lr: [0.01], max_epoch: 1, update_freq: [2]}}
-dataset: {{batch_size: 8, num_workers: 0, disable_validation: true, max_tokens_valid: 400}}
-checkpoint: {{save_dir: {tmp_path / "hydra"}}}
+dataset: {{batch_size: 8, disable_validation: true, max_tokens_valid: 400}}
 """
-    (tmp_path / "sga.yaml").write_text(config)
-    run_cli("hydra_train", "--config-dir", tmp_path, "--config-name", "sga", cwd=tmp_path)
-    assert largest_difference(trained / "checkpoint1.pt", tmp_path / "hydra" / "checkpoint1.pt") == 0.0
+    made = hydra(run_cli, tmp_path, config)
+    assert largest_difference(trained / "checkpoint1.pt", made / "checkpoint1.pt") == 0.0
 
 
 def test_two_processes_equal_one_with_accumulation(world, run_cli, user_dir, tmp_path):

@@ -102,7 +102,7 @@ def frozen_parts_can_be_trained(original):
     return nn.Module.requires_grad_
 
 
-@defect("models.veco.pretraining:VECOPretrainingModel.freeze_backbone", "unit/models/test_veco_pretraining.py")
+@defect("models.veco.pretraining:VECOPretrainingModel.freeze_backbone", "unit/models/veco")
 def the_first_phase_trains_everything(original):
     return lambda self, frozen: original(self, False)
 
@@ -110,7 +110,7 @@ def the_first_phase_trains_everything(original):
 # ---- Losses. ----
 
 
-@defect("ops.ctc:collapse_mask", "unit/ops/test_ctc.py")
+@defect("ops.ctc:collapse_mask", "unit/ops/test_ctc_best_path.py")
 def the_collapse_keeps_repeats(original):
     return lambda tokens, lengths, blank: original(tokens, lengths, blank) | tokens.ne(blank)
 
