@@ -16,6 +16,8 @@ DEVICE ?= cpu
 TEST_JOBS ?= 2
 PYTEST_ARGS ?=
 MUTANTS ?=
+# Another checkout for `make tree`.
+ROOT ?= .
 BENCH_ARGS ?=
 
 PY := $(VENV)/bin/python
@@ -41,7 +43,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 	  $(SAY) "removed torchaudio, which cannot be loaded beside this torch: fairseq needs it for speech only (pip check says it is missing)"; \
 	fi; }
 
-.PHONY: help install quickstart test mutants check format bench results evidence clean
+.PHONY: help install quickstart test mutants tree check format bench results evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,15 +57,19 @@ quickstart: install  ## the whole job at tiny size: toy corpus, training, BLEU t
 test: $(STAMPS)/test  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
 
-mutants: $(STAMPS)/test  ## put one-line defects into a copy: each must turn a test red (MUTANTS='--only sga_ctc')
-	$(PY) tests/mutants/run.py --jobs $(TEST_JOBS) $(MUTANTS)
+mutants: $(STAMPS)/mutants  ## mutation testing: 400 mutants drawn with a seed, and the traps of the design (hours; MUTANTS='--count 20')
+	$(PY) tests/mutants/defects.py
+	$(PY) tests/mutants/random_mutants.py --jobs $(TEST_JOBS) $(MUTANTS)
+
+tree:  ## lines and files of package and tests, import closures of the loaders, share of docstrings (ROOT=other/checkout)
+	$(PYTHON) tests/tree.py $(ROOT)
 
 check: $(STAMPS)/check  ## ruff (lint and format) and mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-format: $(STAMPS)/check  ## let ruff mend and format the code
+format: $(STAMPS)/check  ## let ruff fix and format the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
@@ -146,7 +152,7 @@ $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots: $(STAMPS)/package
+$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/mutants: $(STAMPS)/package
 	@$(SAY) "what 'make $(@F)' needs"
 	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' $(NEWS)
 	@$(DROP_TORCHAUDIO)

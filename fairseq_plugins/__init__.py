@@ -41,33 +41,3 @@ from .tasks import (  # noqa: E402
 )
 
 __version__ = "0.1.0"
-__all__ = [
-    "__version__",
-    "baselines",
-    "code_switching_restore",
-    "cross_lingual_classification",
-    "cross_sequence_mlm",
-    "deltalm",
-    "label_smoothed_linear_cross_entropy",
-    "nlu",
-    "relevance_ranking",
-    "relevance_ranking_criterion",
-    "scorers",
-    "sga",
-    "sga_ctc",
-    "sga_mask_predict",
-    "sga_translation",
-    "sga_translation_multi",
-    "span_corruption",
-    "span_qa",
-    "span_qa_criterion",
-    "tlm_pretraining",
-    "token_classification",
-    "token_classification_criterion",
-    "translation_from_pretrained_veco",
-    "translation_mixing",
-    "translation_multi_temperature",
-    "veco",
-    "veco_pretraining",
-    "xlmr_mlm",
-]

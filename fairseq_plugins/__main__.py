@@ -1,6 +1,6 @@
 """``python -m fairseq_plugins``, or ``python path/to/fairseq_plugins``: the ``--user-dir`` path and the versions.
 
-``python -m fairseq_plugins options`` prints the reference of all options that the package adds, which is ``OPTIONS.md``;
+``python -m fairseq_plugins options`` prints the reference of all options that the package adds;
 ``python -m fairseq_plugins translate MODEL`` translates text (``translate.py``).
 """
 
@@ -189,12 +189,12 @@ def _shown_default(action: argparse.Action, defaults: Mapping[str, Any]) -> str:
 
 
 def reference(package: str) -> str:
-    """``OPTIONS.md``: every option of the package, as a Markdown table."""
+    """Every option of the package, as a Markdown table."""
     lines = [
         "# Options",
         "",
-        "What this package adds to fairseq's own options. Made by `python -m fairseq_plugins options >fairseq_plugins/OPTIONS.md`;",
-        "a test compares it with the code. In a YAML for `fairseq-hydra-train` the names have underscores and no dashes in front.",
+        "What this package adds to fairseq's own options. In a YAML for `fairseq-hydra-train` the names have underscores and no",
+        "dashes in front.",
         "",
         "Architectures (`--arch`); a model's own name is one too, with the defaults below or the sizes of a given file:",
         "",

@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     if config.getoption("--device") != "cuda":
         for item in items:
             if item.get_closest_marker("cuda") is not None:
-                item.add_marker(pytest.mark.skip(reason="needs --device cuda"))
+                item.add_marker(pytest.mark.skip(reason="needs a GPU: --device cuda"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

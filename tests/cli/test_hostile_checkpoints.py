@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -11,36 +11,9 @@ from fairseq_plugins.analysis import language_distance
 from fairseq_plugins.checkpoints import average, export
 from fairseq_plugins.generators import sga_at_reranker
 
-from .conftest import World
+from .commands import checkpoint, hypotheses, transformer
 
-Run = Callable[..., Any]
-SIZES = [
-    *("--encoder-layers", 1, "--decoder-layers", 1, "--encoder-embed-dim", 16, "--decoder-embed-dim", 16),
-    *(
-        "--encoder-ffn-embed-dim",
-        16,
-        "--decoder-ffn-embed-dim",
-        16,
-        "--encoder-attention-heads",
-        2,
-        "--decoder-attention-heads",
-        2,
-    ),
-]
-SPEED = [
-    "--max-update",
-    1,
-    "--max-tokens",
-    400,
-    "--optimizer",
-    "adam",
-    "--lr",
-    0.001,
-    "--num-workers",
-    0,
-    "--cpu",
-    "--disable-validation",
-]
+SPEED = "--max-update 1 --max-tokens 400 --optimizer adam --lr 0.001 --num-workers 0 --cpu --disable-validation".split()
 CUTOFF = "adaptive_softmax_cutoff"
 
 
@@ -52,75 +25,58 @@ class Trained(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: Any, run_cli: Run, world: World, user_dir: str) -> Trained:
+def trained(tmp_path_factory, run_cli, world, user_dir):
     root = tmp_path_factory.mktemp("hostile")
 
-    def train(name: str, *arguments: Any) -> Path:
+    def train(name, *arguments):
         run_cli("train", world.data, "--user-dir", user_dir, "--save-dir", root / name, *SPEED, *arguments)
         return root / name / "checkpoint_last.pt"
 
     layers = ["--encoder-layers", "[(16, 3)] * 2 + [(16, 3)]", "--decoder-layers", "[(16, 3)]"]
-    widths = [part for name in ("encoder-", "decoder-", "decoder-out-") for part in (f"--{name}embed-dim", 16)]
-    return Trained(
-        train("transformer", "--arch", "transformer", *SIZES), train("fconv", "--arch", "fconv", *layers, *widths)
-    )
+    widths = [f"--{name}embed-dim=16" for name in ("encoder-", "decoder-", "decoder-out-")]
+    stock = train("transformer", "--arch", "transformer", *transformer())
+    return Trained(stock, train("fconv", "--arch", "fconv", *layers, *widths))
 
 
-def bait(marker: Path) -> str:
+def bait(marker):
     """A text that creates a file when it is evaluated, and is a list of numbers then."""
     return f"[__import__('pathlib').Path({str(marker)!r}).touch() or 5]"
 
 
-def changed(source: Path, target: Path, zipped: bool = True, **options: Any) -> Path:
+def changed(source, target, zipped=True, **options):
     """A copy of a checkpoint in which the model's stored options have other values."""
-    state = torch.load(source, weights_only=False)
-    for name, value in options.items():
-        vars(state["cfg"]["model"])[name] = value
+    state = checkpoint(source)
+    vars(state["cfg"]["model"]).update(options)
     torch.save(state, target, _use_new_zipfile_serialization=zipped)
     return target
 
 
-def commands(world: World, user_dir: str, file: Path) -> Dict[str, List[Any]]:
+def commands(world, user_dir, file):
     """Everything that reads a checkpoint of a translation model."""
-    plugins = ["--user-dir", user_dir, "--cpu"]
-    decoding = [*plugins, "--max-len-b", 3, "--beam", 1]
-    train = [
-        "train",
-        world.data,
-        *plugins[:2],
-        "--save-dir",
-        file.parent / "run",
-        "--arch",
-        "transformer",
-        *SIZES,
-        *SPEED,
-    ]
+    line = f"{world.data} --user-dir {user_dir} --cpu".split()
+    train = [*line, "--save-dir", file.parent / "run", "--arch", "transformer", *transformer(), *SPEED]
     return {
-        "generate": ["generate", world.data, *decoding, "--path", file],
-        "validate": ["validate", world.data, *plugins, "--task", "translation", "--path", file, "--max-tokens", 400],
-        "--finetune-from-model": [*train, "--finetune-from-model", file],
+        "generate": ["generate", *line, "--max-len-b", 3, "--beam", 1, "--path", file],
+        "validate": ["validate", *line, "--task", "translation", "--path", file, "--max-tokens", 400],
+        "--finetune-from-model": ["train", *train, "--finetune-from-model", file],
     }
 
 
 @pytest.mark.parametrize("entry", ["generate", "validate", "--finetune-from-model"])
-def test_no_command_evaluates_a_stored_option(
-    tmp_path: Path, run_cli: Run, world: World, trained: Trained, user_dir: str, entry: str
-) -> None:
+def test_no_command_evaluates_a_stored_option(tmp_path, run_cli, world, trained, user_dir, entry):
     marker = tmp_path / "ran"
     file = changed(trained.transformer, tmp_path / "model.pt", zipped=entry != "validate", **{CUTOFF: bait(marker)})
     done = run_cli(*commands(world, user_dir, file)[entry], stdin="a\n", check=False)
     assert done.returncode != 0
-    assert f"cfg.model.{CUTOFF}" in done.stderr
-    assert str(file) in done.stderr
+    assert f"cfg.model.{CUTOFF}" in done.stderr and str(file) in done.stderr
     assert not marker.exists()
 
 
-def test_texts_that_are_literals_decode(run_cli: Run, world: World, trained: Trained, user_dir: str) -> None:
-    done = run_cli(*commands(world, user_dir, trained.fconv)["generate"])
-    assert sum(line.startswith("H-") for line in done.stdout.splitlines()) == 12
+def test_texts_that_are_literals_decode(run_cli, world, trained, user_dir):
+    assert len(hypotheses(run_cli(*commands(world, user_dir, trained.fconv)["generate"]), "H")) == 12
 
 
-def test_our_own_commands(tmp_path: Path, world: World, trained: Trained, capsys: pytest.CaptureFixture) -> None:
+def test_our_own_commands(tmp_path, world, trained, capsys):
     """Also a folder that was changed after the export: its fingerprint covers the tensors, not the options."""
     marker, folder, made = tmp_path / "ran", tmp_path / "folder", tmp_path / "made.pt"
     file = changed(trained.transformer, tmp_path / "model.pt", **{CUTOFF: bait(marker)})
@@ -128,36 +84,29 @@ def test_our_own_commands(tmp_path: Path, world: World, trained: Trained, capsys
     config = json.loads((folder / "config.json").read_text())
     config["cfg"]["model"][CUTOFF] = bait(marker)
     (folder / "config.json").write_text(json.dumps(config))
-    texts = [
-        part
-        for side, lang in (("source", "en"), ("target", "de"))
-        for part in (f"--{side}", str(world.root / f"test.{lang}"))
+    texts = f"""--source {world.root / "test.en"} --target {world.root / "test.de"} --source-lang en --target-lang de
+        --sentencepiece none --cpu""".split()
+    runs = [
+        (export.main, [str(file), str(tmp_path / "other")]),
+        (export.main, ["import", str(folder), str(made)]),
+        (language_distance.main, [str(file), *texts]),
+        (average.main, ["--inputs", str(file), "--output", str(made)]),
     ]
-    texts += ["--source-lang", "en", "--target-lang", "de", "--sentencepiece", "none", "--cpu"]
-    runs: List[Callable[[], Any]] = [
-        lambda: export.main([str(file), str(tmp_path / "other")]),
-        lambda: export.main(["import", str(folder), str(made)]),
-        lambda: language_distance.main([str(file), *texts]),
-        lambda: average.main(["--inputs", str(file), "--output", str(made)]),
-    ]
-    for run in runs:
+    for main, arguments in runs:
         capsys.readouterr()
         with pytest.raises(SystemExit) as caught:
-            run()
+            main(arguments)
         assert caught.value.code not in (0, None)
         assert f"cfg.model.{CUTOFF}" in capsys.readouterr().err + str(caught.value.code)
     with pytest.raises(ValueError, match=f"cfg.model.{CUTOFF}"):
         sga_at_reranker.load_at([str(file)], "en-de", None)
-    assert not marker.exists()
-    assert not made.exists()
+    assert not marker.exists() and not made.exists()
 
 
-def test_a_stored_user_dir_is_not_imported(
-    tmp_path: Path, run_cli: Run, world: World, trained: Trained, user_dir: str
-) -> None:
+def test_a_stored_user_dir_is_not_imported(tmp_path, run_cli, world, trained, user_dir):
     (tmp_path / "plugin_of_a_file").mkdir()
     (tmp_path / "plugin_of_a_file" / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
-    state = torch.load(trained.transformer, weights_only=False)
+    state = checkpoint(trained.transformer)
     for section in ("common", "model"):
         owner = state["cfg"][section]
         (vars(owner) if hasattr(owner, "__dict__") else owner)["user_dir"] = str(tmp_path / "plugin_of_a_file")

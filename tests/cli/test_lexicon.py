@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any, List
+
+import pytest
 
 from data_prep.toy.corpus import generate
 from tests.lexicon_raw import write
@@ -14,21 +14,26 @@ from tests.lexicon_raw import write
 OPTIONS = "--dim 12 --window 3 --negative 3 --min-count 2 --top 4 --iterations 30 --threads 1".split()
 
 
-def line(root: Path, *arguments: Any) -> List[str]:
-    """The command, to be run from another folder."""
-    return ["bash", str(root / "data_prep/lexicon.sh"), *map(str, arguments)]
+@pytest.fixture
+def start(repo_root, tmp_path):
+    """Start the script from another folder."""
+
+    def run(*arguments):
+        line = ["bash", str(repo_root / "data_prep/lexicon.sh"), *map(str, arguments)]
+        return subprocess.Popen(
+            line, cwd=tmp_path, env={**os.environ, "PYTHON": sys.executable}, text=True, stderr=subprocess.PIPE
+        )
+
+    return run
 
 
-def test_killed_and_run_again(repo_root: Path, tmp_path: Path) -> None:
+def test_killed_and_run_again(start, tmp_path):
     examples = list(generate(3, {"train": 60}))
     for language in ("en", "de"):
         write(tmp_path / f"toy.{language}", *(example.texts[language] for example in examples))
     out = tmp_path / "lexicon"
-    environment = {**os.environ, "PYTHON": sys.executable}
-    command = line(repo_root, "--source", "toy.en", "--target", "toy.de", "--out", out, *OPTIONS)
-    settings: Any = {"cwd": tmp_path, "env": environment, "text": True}
-    started = subprocess.Popen([*command, "--epochs", "100000"], stderr=subprocess.PIPE, **settings)
-    assert started.stderr is not None
+    command = ["--source", "toy.en", "--target", "toy.de", "--out", out, *OPTIONS, "--epochs"]
+    started = start(*command, 100000)
     until = time.monotonic() + 240
     while "epoch" not in started.stderr.readline():
         assert time.monotonic() < until and started.poll() is None
@@ -38,27 +43,21 @@ def test_killed_and_run_again(repo_root: Path, tmp_path: Path) -> None:
     left = sorted(path.name for path in out.rglob("*") if path.is_file())
     assert left == ["de.txt", "de.txt.json", "en.txt", "en.txt.json", "words.de.json", "words.en.json"]
 
-    done = subprocess.run([*command, "--epochs", "2"], capture_output=True, timeout=300, **settings)
-    assert done.returncode == 0, done.stderr
-    assert "INFO" not in done.stderr
-    assert done.stderr.count("unchanged, skipped") == 2
+    again = start(*command, 2)
+    _, log = again.communicate(timeout=300)
+    assert again.returncode == 0, log
+    assert "INFO" not in log and log.count("unchanged, skipped") == 2
     assert sorted(path.name for path in out.iterdir()) == ["de-en.tsv", "en-de", "en-de.tsv"]
     first = (out / "en-de.tsv").read_text(encoding="utf-8").split("\n")[0].split("\t")
     assert len(first) == 4 and first[3] == "1" and -4 < float(first[2]) < 4
 
 
-def test_the_script_explains_itself_and_its_errors(repo_root: Path, tmp_path: Path) -> None:
-    settings: Any = {
-        "cwd": tmp_path, "env": {**os.environ, "PYTHON": sys.executable}, "capture_output": True, "text": True, "timeout": 300
-    }  # fmt: skip
-    for arguments, status in (([], 2), (["--help"], 0)):
-        shown = subprocess.run(line(repo_root, *arguments), **settings)
-        assert shown.returncode == status
-        assert "usage: bash data_prep/lexicon.sh --source" in shown.stdout + shown.stderr
+def test_a_script_without_spaces_is_refused(start, tmp_path):
     write(tmp_path / "a.zh", "我喜欢苹果")
     write(tmp_path / "a.de", "ein Text")
-    failed = subprocess.run(line(repo_root, "--source", "a.zh", "--target", "a.de", "--out", "out"), **settings)
+    failed = start("--source", "a.zh", "--target", "a.de", "--out", "out")
+    _, log = failed.communicate(timeout=300)
     assert failed.returncode == 1
-    last = failed.stderr.strip().split("\n")[-1]
-    assert last.startswith("lexicon: error: --inputs a.zh: 1 of 1 lines read (100%) are of a script without spaces")
+    expected = "lexicon: error: --inputs a.zh: 1 of 1 lines read (100%) are of a script without spaces"
+    assert log.strip().split("\n")[-1].startswith(expected)
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]

@@ -16,6 +16,17 @@ def test_the_folder_alone_reports_its_path_and_names(tmp_path: Path, user_dir: s
     assert (done.returncode, done.stderr) == (0, "")
     lines = dict(line.split(None, 1) for line in done.stdout.splitlines())
     assert lines["--user-dir"] == str(folder)
+    assert {
+        "fairseq_plugins",
+        "Python",
+        "torch",
+        "numpy",
+        "sentencepiece",
+        "sacrebleu",
+        "--criterion",
+        "--arch",
+    } <= set(lines)
+    assert "not installed" not in lines["fairseq"]
     assert "sga_translation" in lines["--task"].split(", ")
 
     path_only = subprocess.run([*command, "--path"], cwd=tmp_path, env=environment, capture_output=True, text=True)

@@ -1,42 +1,26 @@
 """nlu_encoder under the stock commands: --task sentence_prediction trains, resumes without the file, validates; hydra the same."""
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import NamedTuple
 
 import pytest
-import torch
 
 from fairseq_plugins.checkpoints.encoders import write_dictionary
 from tests import nlu_builders, nlu_models
 
-Run = Callable[..., Any]
+from .commands import checkpoint, hydra, largest_difference, logged, transformer
 
 
 class Trained(NamedTuple):
-    """Two epochs from an mBART, whose file was deleted after the first.
-
-    Attributes:
-        root: with ``bin``, ``run`` and ``copy`` (of the pretrained folder, with the dictionary of all its rows).
-        log: what the two runs wrote.
-    """
+    """Two epochs from an mBART, whose file was deleted after the first; ``root`` has ``bin``, ``run`` and ``copy`` of the mBART."""
 
     root: Path
     log: str
 
 
-def records(log: str) -> List[Dict[str, Any]]:
-    return [json.loads(line[line.index(' | {"') + 3 :]) for line in log.splitlines() if ' | {"' in line]
-
-
-def state_of(path: Path) -> Dict[str, Any]:
-    content: Dict[str, Any] = torch.load(path, weights_only=False)
-    return content
-
-
 @pytest.fixture(scope="module")
-def trained(run_cli: Run, user_dir: str, tmp_path_factory: Any) -> Trained:
+def trained(run_cli, user_dir, tmp_path_factory):
     """The data's dictionary is the one that write_dictionary writes; the stock task's <mask> adds nothing to it."""
     root = tmp_path_factory.mktemp("nlu")
     (root / "mbart").mkdir()
@@ -52,13 +36,12 @@ def trained(run_cli: Run, user_dir: str, tmp_path_factory: Any) -> Trained:
     return Trained(root, first.stdout + first.stderr + second.stdout + second.stderr)
 
 
-def test_it_trains_and_resumes_without_the_file(trained: Trained) -> None:
-    losses = [float(record["train_loss"]) for record in records(trained.log) if "train_loss" in record]
+def test_it_trains_and_resumes_without_the_file(trained):
+    losses = logged(trained.log, "train_loss")
     assert len(losses) == 2 and losses[1] < losses[0]
-    assert len([record for record in records(trained.log) if "valid.de_accuracy" in record]) == 2
-    first, second = (state_of(trained.root / "run" / f"checkpoint{number}.pt") for number in (1, 2))
-    updates = [state["optimizer_history"][-1]["num_updates"] for state in (first, second)]
-    assert updates == [3, 6]
+    assert len(logged(trained.log, "valid.de_accuracy")) == 2
+    first, second = (checkpoint(trained.root / "run" / f"checkpoint{number}.pt") for number in (1, 2))
+    assert [state["optimizer_history"][-1]["num_updates"] for state in (first, second)] == [3, 6]
     args = vars(first["cfg"]["model"])
     assert args["pretrained_encoder"] is None and args["initialised_from"] == str(trained.root / "mbart")
     assert args["encoder_languages"] == list(nlu_builders.LANGUAGES)
@@ -66,65 +49,44 @@ def test_it_trains_and_resumes_without_the_file(trained: Trained) -> None:
     assert "classification_heads.sentence_classification_head.out_proj.weight" in first["model"]
 
 
-def test_it_validates_in_another_language(trained: Trained, run_cli: Run, user_dir: str) -> None:
+def test_it_validates_in_another_language(trained, run_cli, user_dir):
     """With no option of the model and no pretrained file; the numbers are those of the training's last validation."""
-    path = trained.root / "run" / "checkpoint2.pt"
-    done = run_cli(
-        "validate", trained.root / "bin", "--user-dir", user_dir, "--task", "sentence_prediction", "--criterion",
-        "sentence_prediction", "--num-classes", 2, "--max-positions", 30, "--path", path, "--valid-subset", "valid.de",
-        "--batch-size", 4, "--cpu", "--log-format", "json", "--num-workers", 0,
-    )  # fmt: skip
-    found = next(record for record in records(done.stderr + done.stdout) if "valid.de_accuracy" in record)
-    expected = [record for record in records(trained.log) if "valid.de_accuracy" in record][-1]
-    assert float(found["valid.de_accuracy"]) == float(expected["valid.de_accuracy"])
-    assert float(found["valid.de_loss"]) == float(expected["valid.de_loss"])
+    line = f"""{trained.root / "bin"} --user-dir {user_dir} --task sentence_prediction --criterion sentence_prediction
+        --num-classes 2 --max-positions 30 --path {trained.root / "run" / "checkpoint2.pt"} --valid-subset valid.de
+        --batch-size 4 --cpu --log-format json --num-workers 0"""
+    done = run_cli("validate", *line.split())
+    for name in ("valid.de_accuracy", "valid.de_loss"):
+        assert logged(done, name) == logged(trained.log, name)[-1:] != []
 
 
-def test_hydra_builds_and_trains_what_argparse_does(
-    trained: Trained, run_cli: Run, user_dir: str, tmp_path: Path
-) -> None:
+def test_hydra_builds_and_trains_what_argparse_does(trained, run_cli, user_dir, tmp_path):
     """Bit-equal weights after an epoch."""
     config = f"""
-common: {{user_dir: {user_dir}, cpu: true, seed: 3, log_format: json}}
+common: {{user_dir: {user_dir}, seed: 3, log_format: json}}
 task: {{_name: sentence_prediction, data: {trained.root / "bin"}, num_classes: 2, max_positions: 30}}
 model: {{_name: nlu_encoder, pretrained_encoder: {trained.root / "copy"}}}
 criterion: {{_name: sentence_prediction}}
-optimizer: {{_name: adam}}
-lr_scheduler: {{_name: fixed}}
 optimization: {{lr: [0.01], max_epoch: 1}}
-dataset: {{batch_size: 4, num_workers: 0, train_subset: train.en, valid_subset: "valid.en,valid.de"}}
-checkpoint: {{save_dir: {tmp_path / "hydra"}}}
+dataset: {{batch_size: 4, train_subset: train.en, valid_subset: "valid.en,valid.de"}}
 """
-    (tmp_path / "nlu.yaml").write_text(config)
-    run_cli("hydra_train", "--config-dir", tmp_path, "--config-name", "nlu", cwd=tmp_path)
-    left, right = (state_of(path / "checkpoint1.pt") for path in (trained.root / "run", tmp_path / "hydra"))
-    assert left["model"].keys() == right["model"].keys()
-    assert [name for name, one in left["model"].items() if not torch.equal(one, right["model"][name])] == []
-    args = right["cfg"]["model"]
-    assert args["encoder_layout"] == vars(left["cfg"]["model"])["encoder_layout"]
+    made = hydra(run_cli, tmp_path, config)
+    left, right = (path / "checkpoint1.pt" for path in (trained.root / "run", made))
+    assert largest_difference(left, right) == 0.0
+    args = checkpoint(right)["cfg"]["model"]
+    assert args["encoder_layout"] == vars(checkpoint(left)["cfg"]["model"])["encoder_layout"]
     assert args["initialised_from"] == str(trained.root / "copy")
 
 
-def test_a_stock_mbart_classifies_with_its_decoder(
-    trained: Trained, run_cli: Run, user_dir: str, tmp_path: Path
-) -> None:
+def test_a_stock_mbart_classifies_with_its_decoder(trained, run_cli, user_dir, tmp_path):
     """It learns, and validation reads its checkpoint."""
-    line = [
-        trained.root / "bin", "--user-dir", user_dir, "--task", "cross_lingual_classification", "--criterion",
-        "sentence_prediction", "--input-format", "mbart", "--langs", ",".join(nlu_builders.LANGUAGES), "--max-positions", 30,
-        "--add-prev-output-tokens", "--batch-size", 4, "--cpu", "--log-format", "json", "--num-workers", 0,
-    ]  # fmt: skip
-    sizes = [part for side in ("encoder", "decoder") for name, value in (("layers", 1), ("embed-dim", 16),
-             ("ffn-embed-dim", 24), ("attention-heads", 2)) for part in (f"--{side}-{name}", value)]  # fmt: skip
-    done = run_cli(
-        "train", *line, "--arch", "mbart_base", *sizes, "--share-all-embeddings", "--max-source-positions", 40,
-        "--max-target-positions", 40, "--dropout", 0, "--train-subset", "train.en", "--valid-subset", "valid.de", "--optimizer",
-        "adam", "--lr", 0.005, "--max-epoch", 12, "--no-epoch-checkpoints", "--seed", 3, "--save-dir", tmp_path / "run",
-    )  # fmt: skip
-    log = records(done.stdout + done.stderr)
-    losses = [float(record["train_loss"]) for record in log if "train_loss" in record]
+    line = f"""{trained.root / "bin"} --user-dir {user_dir} --task cross_lingual_classification --criterion sentence_prediction
+        --input-format mbart --langs {",".join(nlu_builders.LANGUAGES)} --max-positions 30 --add-prev-output-tokens
+        --batch-size 4 --cpu --log-format json --num-workers 0""".split()
+    more = f"""--arch mbart_base --share-all-embeddings --max-source-positions 40 --max-target-positions 40 --dropout 0
+        --train-subset train.en --valid-subset valid.de --optimizer adam --lr 0.005 --max-epoch 12 --no-epoch-checkpoints
+        --seed 3 --save-dir {tmp_path / "run"}"""
+    done = run_cli("train", *line, *more.split(), *transformer(ffn=24))
+    losses = logged(done, "train_loss")
     assert losses[-1] < 0.1 * losses[0]
-    seen = [record for record in log if "valid.de_accuracy" in record]
     again = run_cli("validate", *line, "--path", tmp_path / "run" / "checkpoint_last.pt", "--valid-subset", "valid.de")
-    found = next(record for record in records(again.stderr + again.stdout) if "valid.de_accuracy" in record)
-    assert found["valid.de_accuracy"] == seen[-1]["valid.de_accuracy"]
+    assert logged(again, "valid.de_accuracy") == logged(done, "valid.de_accuracy")[-1:]

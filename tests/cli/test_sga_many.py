@@ -1,13 +1,11 @@
 """One SGA model for several pairs, n-best lists and reranking under the stock commands; the distillation script."""
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 from fairseq.data.data_utils import load_indexed_dataset
@@ -15,87 +13,71 @@ from fairseq.data.data_utils import load_indexed_dataset
 from data_prep.io import read_lines
 from data_prep.spm_train import TrainOptions, train
 
-from .conftest import World
-
-Run = Callable[..., Any]
+from .commands import last_line, records, transformer
 
 
 @pytest.fixture(scope="module")
-def pairs(world: World, tmp_path_factory: Any) -> Path:
+def pairs(world, tmp_path_factory):
     """Data-bin of en-de under three names: en-de and tr-de are trained, fr-de is not."""
     folder = tmp_path_factory.mktemp("pairs")
     for file in world.data.iterdir():
         for language in ("en", "tr", "fr"):
-            name = file.name.replace(".en-de.en.", f".{language}-de.{language}.").replace(
-                ".en-de.de.", f".{language}-de.de."
-            )
-            name = name.replace("dict.en.", f"dict.{language}.")
+            name = file.name.replace(".en-de.", f".{language}-de.").replace(".en.", f".{language}.")
             (folder / name).write_bytes(file.read_bytes())
     return folder
 
 
-def hypotheses(stdout: str) -> Dict[int, List[Tuple[float, str]]]:
+def lists_of(done):
     """Score and text of every hypothesis of a sentence, in the order they are printed."""
-    found: Dict[int, List[Tuple[float, str]]] = {}
-    for number, score, text in re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", stdout, re.MULTILINE):
+    found = {}
+    for number, score, text in re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", done.stdout, re.MULTILINE):
         found.setdefault(int(number), []).append((float(score), text))
     return found
 
 
 @pytest.mark.slow
-def test_one_model_for_many_pairs_from_training_to_n_best_lists(
-    pairs: Path, world: World, run_cli: Run, user_dir: str, tmp_path: Path
-) -> None:
-    shared = ["--user-dir", user_dir, "--num-workers", 0, "--seed", 5, "--cpu"]
-    training = ["--max-sentences", 8, "--optimizer", "adam", "--lr", "0.01", "--max-epoch", 1, "--log-format", "json"]
-    run = run_cli(
-        "train", pairs, *shared, *training, "--task", "sga_translation_multi", "--lang-pairs", "en-de,tr-de", "--arch", "sga_tiny",
-        "--criterion", "sga_ctc", "--pretrained-mlm", world.masked_lm, "--prompt-length", 4, "--save-dir", tmp_path / "sga",
-        "--eval-bleu", "--eval-bleu-args", '{"iter_decode_max_iter": 1}', "--best-checkpoint-metric", "bleu",
-        "--maximize-best-checkpoint-metric", "--sampling-temperature", 5,
-    )  # fmt: skip
-    (valid,) = [json.loads(line) for line in re.findall(r"\{.*\"valid_loss\".*\}", run.stderr + run.stdout)]
+def test_one_model_for_many_pairs_from_training_to_n_best_lists(pairs, world, run_cli, user_dir, tmp_path):
+    shared = f"--user-dir {user_dir} --num-workers 0 --seed 5 --cpu"
+    training = f"{shared} --max-sentences 8 --optimizer adam --lr 0.01 --max-epoch 1 --log-format json"
+    line = f"""{pairs} {training} --task sga_translation_multi --lang-pairs en-de,tr-de --arch sga_tiny --criterion sga_ctc
+        --pretrained-mlm {world.masked_lm} --prompt-length 4 --save-dir {tmp_path / "sga"} --eval-bleu --sampling-temperature 5
+        --eval-bleu-args {{"iter_decode_max_iter":1}} --best-checkpoint-metric bleu --maximize-best-checkpoint-metric"""
+    (valid,) = [record for record in records(run_cli("train", *line.split())) if "valid_loss" in record]
     scores = [float(valid[f"valid_bleu_{pair}"]) for pair in ("en-de", "tr-de")]
     assert float(valid["valid_bleu"]) == pytest.approx(sum(scores) / 2, abs=0.02)
-    stock = [f"--{side}-{name}={size}" for side in ("encoder", "decoder") for name, size in
-             (("layers", 1), ("embed-dim", 16), ("ffn-embed-dim", 16), ("attention-heads", 2))]  # fmt: skip
     moved = shutil.copytree(pairs, tmp_path / "moved")  # the reranker's data-bin is gone when it decodes
-    run_cli(
-        "train", moved, *shared, *training, "--task", "translation", "-s", "en", "-t", "de", "--arch", "transformer", *stock,
-        "--share-all-embeddings", "--criterion", "cross_entropy", "--save-dir", tmp_path / "at", "--disable-validation",
-    )  # fmt: skip
+    line = f"""{moved} {training} --task translation -s en -t de --arch transformer --share-all-embeddings
+        --criterion cross_entropy --save-dir {tmp_path / "at"} --disable-validation"""
+    run_cli("train", *line.split(), *transformer())
     shutil.rmtree(moved)
 
-    def generate(*more: Any, check: bool = True, task: str = "sga_translation") -> Any:
-        return run_cli(
-            "generate", pairs, *shared, "--task", task, "-s", "fr", "-t", "de", "--path", tmp_path / "sga" / "checkpoint_best.pt",
-            "--max-sentences", 5, "--iter-decode-max-iter", 2, *more, check=check,
-        )  # fmt: skip
+    def generate(*more, check=True, task="sga_translation"):
+        line = f"""{pairs} {shared} --task {task} -s fr -t de --path {tmp_path / "sga" / "checkpoint_best.pt"}
+            --max-sentences 5 --iter-decode-max-iter 2"""
+        return run_cli("generate", *line.split(), *more, check=check)
 
     plain = generate()
     assert "zero-shot: fr-de is none of the pairs that the prompts were trained on: en-de, tr-de" in plain.stderr
-    assert {len(found) for found in hypotheses(plain.stdout).values()} == {1}
-    beam = ["--iter-decode-ctc-beam", 4, "--nbest", 3]
-    lists = hypotheses(generate(*beam, "--lang-pairs", "tr-de,en-de", task="sga_translation_multi").stdout)
+    assert {len(found) for found in lists_of(plain).values()} == {1}
+    beam = "--iter-decode-ctc-beam 4 --nbest 3 --lang-pairs tr-de,en-de".split()
+    lists = lists_of(generate(*beam, task="sga_translation_multi"))
     assert len(lists) == 12
     for found in lists.values():
         assert len({text for _, text in found}) == len(found) == 3
         assert [score for score, _ in found] == sorted((score for score, _ in found), reverse=True)
         assert sum(2.0**score for score, _ in found) < 1.0
 
-    model = tmp_path / "at" / "checkpoint_last.pt"
-    at = ["--rerank-at", model, "--iter-decode-ctc-beam", 4, "--nbest", 4, "--lenpen", 0]
-    light, heavy = (hypotheses(generate(*at, "--rerank-at-weight", weight).stdout) for weight in (0, 1))
+    at = f"--rerank-at {tmp_path / 'at' / 'checkpoint_last.pt'} --iter-decode-ctc-beam 4 --nbest 4 --lenpen 0".split()
+    light, heavy = (lists_of(generate(*at, "--rerank-at-weight", weight)) for weight in (0, 1))
     for number, found in light.items():  # the order of CTC alone
         assert [text for _, text in found[:3]] == [text for _, text in lists[number]]
         assert {text for _, text in found} == {text for _, text in heavy[number]}
     assert light != heavy
 
     wider = generate("--model-overrides", "{'ctc_upsample': 3}")
-    assert hypotheses(wider.stdout) != hypotheses(plain.stdout)
+    assert lists_of(wider) != lists_of(plain)
     longest = generate("--model-overrides", "{'ctc_upsample': 30}", check=False)  # 96 positions: 3 source tokens
-    assert longest.returncode != 0
-    assert "max_positions=(3, " in longest.stderr
+    assert last_line(longest) and "max_positions=(3, " in longest.stderr
 
 
 GENERATE = '''#!{python}
@@ -118,7 +100,7 @@ if count != 1:
 '''
 
 
-def write_texts(folder: Path, rows: Dict[str, int]) -> None:
+def write_texts(folder, rows):
     """Sentences of two languages; the last word is the number."""
     folder.mkdir()
     for split, count in rows.items():
@@ -128,7 +110,7 @@ def write_texts(folder: Path, rows: Dict[str, int]) -> None:
 
 
 @pytest.mark.slow
-def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root: Path, tmp_path: Path) -> None:
+def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root, tmp_path):
     """A stop in the middle, twice; then it goes on with what is missing."""
     text, rows = tmp_path / "text", {"train": 11, "valid": 3}
     write_texts(text, rows)
@@ -143,7 +125,7 @@ def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root: Pat
     path = os.pathsep.join([str(fake.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
     env = {**os.environ, "PATH": path, "PYTHON": sys.executable, "PAIR": "en-de", "SHARDS": "3"}
 
-    def run(*command: Any) -> Any:
+    def run(*command):
         return subprocess.run(
             ["bash", *map(str, command)], env=env, capture_output=True, text=True, cwd=repo_root, check=False
         )
@@ -175,11 +157,8 @@ def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root: Pat
         kept = list(read_lines(tmp_path / "out" / "pieces" / f"train.{language}", "--input"))
         assert [line.split()[-1][-1] for line in kept] == [str(number)[-1] for number in range(11) if number != 4], side
         assert len(load_indexed_dataset(str(out / f"train.en-de.{language}"))) == 10
-    for name in (
-        "valid.de-en.en.bin",
-        "valid.de-en.de.bin",
-        "dict.de.txt",
-    ):  # named in the other order, as fairseq finds it too
+    # Named in the other order, as fairseq finds it too.
+    for name in ("valid.de-en.en.bin", "valid.de-en.de.bin", "dict.de.txt"):
         assert (out / name).read_bytes() == (before / name).read_bytes()
     assert (out / "train.en-de.de.bin").read_bytes() != (before / "train.de-en.de.bin").read_bytes()
     for file in before.glob("*.de-en.*"):

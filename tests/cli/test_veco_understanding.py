@@ -1,87 +1,67 @@
 """The encoder of a VECO under each of the understanding tasks: trained with the stock commands, validated without its file."""
 
-from pathlib import Path
-from typing import Any, Callable
-
 import pytest
 import torch
 
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_bins, nlu_models, question_builders, veco_files
 
+from .commands import model_of
+
 GRADES = ["3", "0", "1"]
-SUBSETS = ("train.en", "valid.en", "valid.de")
 
 
-def classification(data: Path) -> None:
+def classification(data, *_):
     nlu_models.write_sentences(data, veco_files.SYMBOLS)
 
 
-def tagging(data: Path) -> None:
-    for seed, name in enumerate(SUBSETS):
-        nlu_bins.write_tagged(data, name, nlu_bins.tagged_sentences(12, seed))
+def tagging(data, name, seed):
+    nlu_bins.write_tagged(data, name, nlu_bins.tagged_sentences(12, seed))
 
 
-def answering(data: Path) -> None:
-    for seed, name in enumerate(SUBSETS):
-        question_builders.write_questions(data, name, *question_builders.random_questions(12, seed))
+def answering(data, name, seed):
+    question_builders.write_questions(data, name, *question_builders.random_questions(12, seed))
 
 
-def ranking(data: Path) -> None:
-    for seed, name in enumerate(SUBSETS):
-        question_builders.write_ranking(data, name, question_builders.random_ranking(6, seed, GRADES), GRADES)
+def ranking(data, name, seed):
+    question_builders.write_ranking(data, name, question_builders.random_ranking(6, seed, GRADES), GRADES)
 
 
 CASES = {
-    "cross_lingual_classification": (classification, "sentence_prediction", [], "accuracy"),
-    "token_classification": (tagging, "token_classification", [], "f1"),
-    "span_qa": (answering, "span_qa", ["--max-question", 5, "--window-stride", 8, "--max-answer", 3], "f1"),
-    "relevance_ranking": (ranking, "relevance_ranking", ["--ndcg-k", 4], "ndcg"),
+    "cross_lingual_classification": (classification, "sentence_prediction", "", "accuracy"),
+    "token_classification": (tagging, "token_classification", "", "f1"),
+    "span_qa": (answering, "span_qa", "--max-question 5 --window-stride 8 --max-answer 3", "f1"),
+    "relevance_ranking": (ranking, "relevance_ranking", "--ndcg-k 4", "ndcg"),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", list(CASES))
-def test_a_veco_is_fine_tuned_and_validated(
-    run_cli: Callable[..., Any], user_dir: str, tmp_path: Path, task: str
-) -> None:
+def test_a_veco_is_fine_tuned_and_validated(run_cli, user_dir, tmp_path, task):
     write, criterion, more, score = CASES[task]
     data, run, file = tmp_path / "bin", tmp_path / "run", tmp_path / "veco.pt"
-    write(data)
+    for seed, name in enumerate(("train.en", "valid.en", "valid.de")):
+        write(data, name, seed)
     words = (next(data.rglob("input0/dict.txt"), None) or next(data.rglob("dict.txt"))).read_text(encoding="utf-8")
     symbols = [line.split()[0] for line in words.splitlines()]
     symbols += [] if symbols[-1] == "<mask>" else ["<mask>"]
     veco_files.pretrained(file, veco_files.stock(symbols, scaled=False))
     layers = load_text_encoder(file).state_dict()
-    shared = [
-        "--user-dir",
-        user_dir,
-        "--task",
-        task,
-        "--criterion",
-        criterion,
-        "--cpu",
-        "--log-format",
-        "json",
-        "--num-workers",
-        0,
-        "--batch-size",
-        6,
-    ]
-    shape = {"layers": 2, "embed-dim": 16, "ffn-embed-dim": 24, "heads": 2}
-    done = run_cli(
-        "train", data, *shared, *more, "--max-positions", 24, "--arch",
-        "veco_encoder_tiny", *(f"--encoder-{name}={size}" for name, size in shape.items()), "--pretrained-encoder", file,
-        "--unnamed-rows", "dictionary",
-        "--embedding-mismatch", "truncate", "--train-subset", "train.en", "--valid-subset", "valid.en", "--optimizer", "adam",
-        "--lr", "1e-6", "--max-update", 2, "--seed", 3, "--save-dir", run,
-    )  # fmt: skip
+    shared = (
+        f"{data} --user-dir {user_dir} --task {task} --criterion {criterion} --cpu --log-format json --num-workers 0"
+    )
+    line = f"""{shared} --batch-size 6 {more} --max-positions 24 --arch veco_encoder_tiny --encoder-layers 2 --encoder-embed-dim 16
+        --encoder-ffn-embed-dim 24 --encoder-heads 2 --pretrained-encoder {file} --unnamed-rows dictionary
+        --embedding-mismatch truncate --train-subset train.en --valid-subset valid.en --optimizer adam --lr 1e-6
+        --max-update 2 --seed 3 --save-dir {run}"""
+    done = run_cli("train", *line.split())
     assert f'"valid.en_{score}"' in done.stdout + done.stderr
-    found = torch.load(run / "checkpoint_last.pt", weights_only=False)["model"]
+    found = model_of(run)
     compared = [name for name in layers if name.startswith("layers.")]
     assert len(compared) > 20
     for name in compared:  # two updates of 1e-6 away from the file
         torch.testing.assert_close(found[f"encoder.{name}"], layers[name], rtol=0, atol=1e-5)
     file.unlink()
-    done = run_cli("validate", data, *shared, "--path", run / "checkpoint_last.pt", "--valid-subset", "valid.de")
+    line = f"{shared} --batch-size 6 --path {run / 'checkpoint_last.pt'} --valid-subset valid.de"
+    done = run_cli("validate", *line.split())
     assert f'"valid.de_{score}"' in done.stdout + done.stderr

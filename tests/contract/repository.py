@@ -3,7 +3,7 @@
 import ast
 import subprocess
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Tuple, Union
+from typing import Iterator, List, NamedTuple, Tuple, Union
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "fairseq_plugins"
@@ -74,38 +74,3 @@ def dotted(node: ast.AST) -> str:
         inner = dotted(node.value)
         return f"{inner}.{node.attr}" if inner else ""
     return ""
-
-
-def table_rows(text: str, first_header: str) -> List[Dict[str, str]]:
-    """Rows of the first Markdown table whose first column is called ``first_header``, as dicts by header."""
-    lines = iter(text.splitlines())
-    for line in lines:
-        header = _cells(line)
-        if header and header[0] == first_header:
-            next(lines)  # the rule below the header
-            break
-    else:
-        return []
-    rows = []
-    for line in lines:
-        cells = _cells(line)
-        if not cells:
-            break
-        rows.append(dict(zip(header, cells)))
-    return rows
-
-
-def _cells(line: str) -> List[str]:
-    line = line.strip()
-    return [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
-
-
-def missing_test(test: str) -> str:
-    """Why a pytest id (``FILE``, ``FILE::TEST`` or ``FILE::TEST[CASE]``) names no test of the checkout; "" if it does."""
-    name, _, rest = test.partition("::")
-    path = ROOT / name
-    if not path.is_file() or not path.name.startswith("test_"):
-        return f"{test}: there is no file {name} of tests"
-    wanted = rest.split("[")[0]
-    names = {function.name for function in functions(Source.parse(name, path.read_text(encoding="utf-8")).tree)}
-    return "" if not wanted or (wanted in names and wanted.startswith("test_")) else f"{test}: {name} has no {wanted}"

@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Set, Tuple
+from typing import Callable, Dict, Set
 
 import matplotlib
 import pytest
@@ -19,29 +19,8 @@ from benchmarks import results as benchmarks
 from data_prep.io import sha256
 from data_prep.score import System, score_systems
 from examples.sga import results as sga_results
-from tests.contract.evidence import (
-    DATA,
-    MINIATURE,
-    PLANS,
-    SGA_RUNS,
-    drawn,
-    figures,
-    finals,
-    opened,
-    quotations,
-    reference_lengths,
-    scored_texts,
-    sga_scores,
-    sweep,
-    text_of,
-    tokens,
-    wrong_lengths,
-    wrong_numbers,
-    wrong_outputs,
-    wrong_pages,
-    wrong_plots,
-    wrong_scores,
-)
+from tests.contract import evidence
+from tests.contract.evidence import DATA, MINIATURE, PLANS, SGA_RUNS, drawn, finals, opened
 from tests.contract.repository import ROOT, listed_files
 
 LISTED = "examples/miniature/ledger-.*json|examples/[^/]+/analysis/.*|examples/sga/runs/.*|benchmarks/results/.*"
@@ -57,19 +36,19 @@ def needs_the_pinned_matplotlib() -> None:
 # ---- Every file is listed, with its hash. ----
 
 
-def test_outputs_are_those_of_the_ledgers() -> None:
-    assert [line for name in PLANS for line in wrong_outputs(name, MINIATURE)] == []
+def test_outputs_are_those_of_the_ledgers():
+    assert [line for name in PLANS for line in evidence.wrong_outputs(name, MINIATURE)] == []
     assert {path.name for path in (MINIATURE / "outputs").iterdir()} <= set(PLANS)
 
 
-def test_what_cannot_be_made_again_has_its_hash_listed() -> None:
+def test_what_cannot_be_made_again_has_its_hash_listed():
     """Ledgers, analyses, runs and measurements. After new ones: make evidence."""
     lines = (ROOT / "examples" / "evidence.sha256").read_text(encoding="utf-8").splitlines()
     listed = {path: value for value, path in (line.split("  ", 1) for line in lines)}
     assert listed == {name: sha256(ROOT / name) for name in listed_files() if re.fullmatch(LISTED, name)}
 
 
-def test_the_models_of_the_checkout_are_those_of_the_runs() -> None:
+def test_the_models_of_the_checkout_are_those_of_the_runs():
     assets = [(name, *asset) for name in PLANS for asset in opened(name, MINIATURE)[1].get("assets")["hashes"].items()]
     here = {path: sha256(ROOT / path) for path in {path for _, path, _ in assets if "{" not in path}}
     assert [(name, path) for name, path, value in assets if here.get(path, value) != value] == []
@@ -79,29 +58,25 @@ def test_the_models_of_the_checkout_are_those_of_the_runs() -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_pages_are_made_of_the_ledgers(name: str) -> None:
+def test_pages_and_plots_are_made_of_the_ledgers(name):
     """A page that says "unchanged since" while its code has changed is another one, too."""
-    assert wrong_pages(name, MINIATURE) == [], "make results"
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_plots_are_made_of_the_ledgers(name: str) -> None:
+    assert evidence.wrong_pages(name, MINIATURE) == [], "make results"
     needs_the_pinned_matplotlib()
-    assert wrong_plots(name, MINIATURE) == [], "make results"
+    assert evidence.wrong_plots(name, MINIATURE) == [], "make results"
 
 
 @pytest.mark.parametrize("pattern", ["ledger-*.json", "RESULTS-*.md", "plots/*.svg"])
-def test_every_sweep_has_its_files_and_there_are_no_others(pattern: str) -> None:
+def test_every_sweep_has_its_files_and_there_are_no_others(pattern):
     assert sorted(path.stem.split("-")[-1] for path in MINIATURE.glob(pattern)) == PLANS
 
 
-def test_other_pages_are_made_of_what_is_listed() -> None:
+def test_other_pages_are_made_of_what_is_listed():
     scores = json.loads((SGA_RUNS / "scores.json").read_text(encoding="utf-8"))
     assert (SGA_RUNS.parent / "RESULTS.md").read_text(encoding="utf-8") == sga_results.render(SGA_RUNS, scores)
     assert benchmarks.PAGE.read_text(encoding="utf-8") == benchmarks.render(), "make results"
 
 
-def test_other_plots_are_made_of_what_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_plots_are_made_of_what_is_listed(tmp_path, monkeypatch):
     needs_the_pinned_matplotlib()
     committed = {path.name: path.read_bytes() for path in trained_plot.FOLDER.iterdir()}
     monkeypatch.setattr(trained_plot, "FOLDER", tmp_path)
@@ -113,38 +88,38 @@ def test_other_plots_are_made_of_what_is_listed(tmp_path: Path, monkeypatch: pyt
 # ---- Numbers fit together, without the references too. ----
 
 
-def test_scores_do_not_contradict_each_other() -> None:
-    assert [line for name in PLANS for line in wrong_numbers(name, MINIATURE)] == []
+def test_scores_do_not_contradict_each_other():
+    assert [line for name in PLANS for line in evidence.wrong_numbers(name, MINIATURE)] == []
 
 
-def test_outputs_have_the_lengths_of_their_scores() -> None:
+def test_outputs_have_the_lengths_of_their_scores():
     """Every output and its length ratio tell the length of the reference: the same one, in all sweeps."""
     found: Dict[str, Set[float]] = {sga_results.TEST: set()}
     for name in PLANS:
-        for reference, length in reference_lengths(name, MINIATURE):
+        for reference, length in evidence.reference_lengths(name, MINIATURE):
             found.setdefault(reference, set()).add(length)
-    for system, row in sga_scores().items():
+    for system, row in evidence.sga_scores().items():
         path = SGA_RUNS / f"{system}.de"
-        found[sga_results.TEST].add(round(tokens(path, sha256(path)) / row["length_ratio"], 6))
+        found[sga_results.TEST].add(round(evidence.tokens(path, sha256(path)) / row["length_ratio"], 6))
     assert all(len(lengths) == 1 and min(lengths).is_integer() for lengths in found.values()), found
 
 
 # ---- A sample is scored again. ----
 
 
-def test_toy_outputs_are_worth_what_the_ledger_says(tmp_path: Path) -> None:
-    sample = drawn(scored_texts(["sga_defaults"]), 2)
-    assert [line for one in sample for line in wrong_scores(*one, tmp_path, MINIATURE)] == []
+def test_toy_outputs_are_worth_what_the_ledger_says(tmp_path):
+    sample = drawn(evidence.scored_texts(["sga_defaults"]), 2)
+    assert [line for one in sample for line in evidence.wrong_scores(*one, tmp_path, MINIATURE)] == []
 
 
-def test_outputs_are_worth_what_the_ledgers_say(tmp_path: Path) -> None:
+def test_outputs_are_worth_what_the_ledgers_say(tmp_path):
     if not DATA.is_dir():
         pytest.skip("needs ../shared/data, the references, which are not part of the repository")
-    sample = drawn(scored_texts(PLANS), 4)
-    assert [line for one in sample for line in wrong_scores(*one, tmp_path, MINIATURE)] == []
+    sample = drawn(evidence.scored_texts(PLANS), 4)
+    assert [line for one in sample for line in evidence.wrong_scores(*one, tmp_path, MINIATURE)] == []
     reference = (DATA / "multi30k" / sga_results.TEST).read_text(encoding="utf-8").splitlines()
     for system in drawn(sga_results.hypotheses(SGA_RUNS), 1):
-        again, told = score_systems([System(*system)], reference)["systems"][0], sga_scores()[system.name]
+        again, told = score_systems([System(*system)], reference)["systems"][0], evidence.sga_scores()[system.name]
         keys = [key for key in told if isinstance(told[key], float) and key != "p_value"]
         assert [again[key] for key in keys] == pytest.approx([told[key] for key in keys], rel=1e-9)
 
@@ -160,11 +135,11 @@ NOT_OF_THE_PAGE = {
 }
 
 
-def test_figures_of_other_pages_stand_on_the_pages_that_they_name() -> None:
+def test_figures_of_other_pages_stand_on_the_pages_that_they_name():
     missing = []
-    for name, text, pages in quotations():
-        there = [figures(page.read_text(encoding="utf-8")) for page in pages]
-        unknown = figures(text).difference(NOT_OF_THE_PAGE.get(name, "").split(), *there)
+    for name, text, pages in evidence.quotations():
+        there = [evidence.figures(page.read_text(encoding="utf-8")) for page in pages]
+        unknown = evidence.figures(text).difference(NOT_OF_THE_PAGE.get(name, "").split(), *there)
         missing += [f"{name}: {figure}: {text[:60]}" for figure in sorted(unknown)]
     assert missing == []
 
@@ -183,7 +158,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "plots").mkdir()
     for name in (f"{PROBE}.yaml", LEDGER, PAGE, PLOT):
         shutil.copy(MINIATURE / name, tmp_path / name)
-    monkeypatch.setattr(sweep, "HERE", tmp_path)
+    monkeypatch.setattr(evidence.sweep, "HERE", tmp_path)
     return tmp_path
 
 
@@ -211,33 +186,33 @@ def shortened(folder: Path) -> None:
     replaced(LEDGER, before, sha256(folder / OUTPUTS[0]))(folder)
 
 
-Check = Callable[[str, Path], List[str]]
-FALSIFIED: Dict[str, Tuple[Check, Callable[[Path], Any]]] = {
-    "a digit of the page": (wrong_pages, replaced(PAGE, "23.4", "24.4")),
-    "changed code is called unchanged": (wrong_pages, replaced(PAGE, "; **changed since**", "; unchanged since")),
-    "a score of the ledger": (wrong_pages, replaced(LEDGER, '"bleu": 23.368', '"bleu": 24.368')),
-    "a score of the ledger, a little": (wrong_numbers, replaced(LEDGER, '"bleu": 23.368', '"bleu": 23.369')),
-    "a p of the ledger": (wrong_pages, replaced(LEDGER, '"p": 0.0339', '"p": 0.0239')),
-    "a line of an output": (wrong_outputs, replaced(OUTPUTS[0], "Mann", "Frau")),
-    "an output and its hash": (wrong_lengths, shortened),
-    "an output is gone": (wrong_outputs, lambda folder: (folder / OUTPUTS[0]).unlink()),
-    "an output is not listed": (wrong_outputs, lambda folder: (folder / OUTPUTS[0]).with_name("more.de").touch()),
-    "two outputs are swapped": (wrong_outputs, swapped),
-    "a plot": (wrong_plots, replaced(PLOT, "23", "24")),
+FALSIFIED = {
+    "a digit of the page": ("pages", replaced(PAGE, "23.4", "24.4")),
+    "changed code is called unchanged": ("pages", replaced(PAGE, "; **changed since**", "; unchanged since")),
+    "a score of the ledger": ("pages", replaced(LEDGER, '"bleu": 23.368', '"bleu": 24.368')),
+    "a score of the ledger, a little": ("numbers", replaced(LEDGER, '"bleu": 23.368', '"bleu": 23.369')),
+    "a p of the ledger": ("pages", replaced(LEDGER, '"p": 0.0339', '"p": 0.0239')),
+    "a line of an output": ("outputs", replaced(OUTPUTS[0], "Mann", "Frau")),
+    "an output and its hash": ("lengths", shortened),
+    "an output is gone": ("outputs", lambda folder: (folder / OUTPUTS[0]).unlink()),
+    "an output is not listed": ("outputs", lambda folder: (folder / OUTPUTS[0]).with_name("more.de").touch()),
+    "two outputs are swapped": ("outputs", swapped),
+    "a plot": ("plots", replaced(PLOT, "23", "24")),
 }
 
 
 @pytest.mark.parametrize("what", FALSIFIED)
-def test_what_is_falsified_is_found(what: str, copy: Path) -> None:
-    check, change = FALSIFIED[what]
-    if check is wrong_plots:
+def test_what_is_falsified_is_found(what, copy):
+    checked, change = FALSIFIED[what]
+    check = getattr(evidence, f"wrong_{checked}")
+    if checked == "plots":
         needs_the_pinned_matplotlib()
     assert check(PROBE, copy) == []
     change(copy)
     assert check(PROBE, copy) != []
 
 
-def test_what_fits_in_all_other_ways_is_found_by_its_score(tmp_path: Path) -> None:
+def test_what_fits_in_all_other_ways_is_found_by_its_score(tmp_path):
     """The words of an output in another order."""
     name = "sga_defaults"
     plan, ledger = opened(name, MINIATURE)
@@ -246,8 +221,8 @@ def test_what_fits_in_all_other_ways_is_found_by_its_score(tmp_path: Path) -> No
     shutil.copytree(MINIATURE / kept, tmp_path / kept)
     for file in (f"{name}.yaml", f"ledger-{name}.json"):
         shutil.copy(MINIATURE / file, tmp_path / file)
-    assert wrong_scores(name, entry, "0", tmp_path, tmp_path) == []
-    path = text_of(plan, tmp_path, entry, "0")
+    assert evidence.wrong_scores(name, entry, "0", tmp_path, tmp_path) == []
+    path = evidence.text_of(plan, tmp_path, entry, "0")
     lines = [" ".join(reversed(line.split())) for line in path.read_text(encoding="utf-8").splitlines()]
     path.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    assert wrong_scores(name, entry, "0", tmp_path, tmp_path) != []
+    assert evidence.wrong_scores(name, entry, "0", tmp_path, tmp_path) != []

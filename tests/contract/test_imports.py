@@ -2,14 +2,14 @@
 
 import ast
 import sys
-from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import pytest
 
 from tests.contract.repository import PACKAGE, ROOT, Source, sources
 
 # Component -> what it may import from its siblings. Arrows go only down; anything else moves down to modules/ or ops/.
-ARROWS: Dict[str, FrozenSet[str]] = {
+ARROWS = {
     "ops": frozenset(),
     "checkpoints": frozenset(),
     "compat": frozenset({"checkpoints"}),  # one safe reading of files
@@ -25,7 +25,7 @@ ARROWS: Dict[str, FrozenSet[str]] = {
 # Files beside the components: what starts commands may import all of them.
 TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}
 TOP["own_commands.py"] = TOP["options.py"] = frozenset()
-METHODS = ("sga", "csr", "deltalm", "veco", "nlu")
+METHODS = {"csr", *(path.parent.name for path in (ROOT / PACKAGE / "models").glob("*/__init__.py"))}
 # Outside the package: what these components may import besides the standard library (None: anything but the second).
 ONLY = {"checkpoints": {"torch", "safetensors", "numpy"}}
 NEVER = {"ops": {"fairseq", "fairseq_cli"}, "checkpoints": {"fairseq", "fairseq_cli"}}
@@ -41,7 +41,7 @@ class Import(NamedTuple):
     relative: bool
 
 
-def imports(source: Source) -> Iterator[Import]:
+def imports(source):
     """Every import of a file of the package, at any depth of the code."""
     folder = source.name.split("/")[1:-1]
     for node in ast.walk(source.tree):
@@ -53,15 +53,14 @@ def imports(source: Source) -> Iterator[Import]:
             module = node.module.split(".") if node.module else []
             for alias in node.names:
                 if node.level:
-                    base = folder[: len(folder) - (node.level - 1)]
-                    parts = [*base, *module, alias.name]
+                    parts = [*folder[: len(folder) - (node.level - 1)], *module, alias.name]
                     yield Import(node.lineno, ".".join(parts), tuple(parts), True)
                 else:
                     inside = (*module[1:], alias.name) if module[0] == PACKAGE else None
                     yield Import(node.lineno, ".".join([*module, alias.name]), inside, False)
 
 
-def method_of(parts: Tuple[str, ...]) -> Optional[str]:
+def method_of(parts):
     """The method that a path below a component belongs to, by its stem; None for shared code."""
     for part in parts[1:]:
         for method in METHODS:
@@ -70,7 +69,7 @@ def method_of(parts: Tuple[str, ...]) -> Optional[str]:
     return None
 
 
-def violations(source: Source) -> List[str]:
+def violations(source):
     """Each breach of the arrows in one file, as text with file and line."""
     parts = tuple(source.name.split("/")[1:])
     component = parts[0]
@@ -107,11 +106,6 @@ def test_the_package_obeys_the_arrows():
     assert [text for source in files for text in violations(source)] == []
 
 
-def test_every_component_is_in_the_table():
-    folders = {path.name for path in (ROOT / PACKAGE).iterdir() if (path / "__init__.py").is_file()}
-    assert folders <= set(ARROWS)
-
-
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
@@ -119,23 +113,16 @@ def test_every_component_is_in_the_table():
         ("ops/ctc.py", "def f():\n    from fairseq import utils", "ops must not import fairseq"),
         ("modules/frozen.py", "from .. import models", "modules must not import models"),
         ("models/sga/model.py", "from ...tasks.sga_translation import Task", "models must not import tasks"),
-        ("models/sga/model.py", "from ..deltalm.decoder import Decoder", "one method imports another (deltalm, sga)"),
         ("tasks/sga_translation.py", "from ..data import veco_dataset", "one method imports another (sga, veco)"),
         ("tasks/sga_translation.py", "from fairseq_plugins.models import sga", "relative imports only"),
         ("tasks/sga_translation.py", "import fairseq_plugins.ops.ctc", "relative imports only"),
-        ("criterions/sga_ctc.py", "from ..models.sga import SGAModel", "criterions must not import models"),
         ("compat/reading.py", "from ..modules import frozen", "compat must not import modules"),
         ("checkpoints/reading.py", "import transformers", "checkpoints may import numpy, safetensors, torch only"),
         ("helpers/text.py", "import os", "helpers is no component"),
+        ("tasks/sga_translation.py", "import os, torch\nfrom ..generators.sga_generator import SGAGenerator", None),
+        ("checkpoints/a.py", "import torch\nfrom .reading import read", None),
     ],
 )
-def test_a_breach_is_found(name: str, code: str, message: str):
+def test_a_breach_is_found(name, code, message):
     found = violations(Source.parse(f"{PACKAGE}/{name}", code))
-    assert len(found) == 1
-    assert message in found[0]
-
-
-def test_what_the_design_allows_passes():
-    code = "import os\nimport torch\nfrom ..generators.sga_generator import SGAGenerator\nfrom .. import checkpoints\n"
-    assert violations(Source.parse(f"{PACKAGE}/tasks/sga_translation.py", code)) == []
-    assert violations(Source.parse(f"{PACKAGE}/checkpoints/a.py", "import torch\nfrom .reading import read")) == []
+    assert (found == []) if message is None else (len(found) == 1 and message in found[0])

@@ -1,44 +1,27 @@
 """setup.py, constraints.txt, the Makefile and the documents agree with each other."""
 
-import ast
 import importlib
 import re
-from typing import Dict, List
 
 import pytest
 from setuptools import find_packages
 
 import fairseq_plugins
-from tests.contract.repository import PACKAGE, ROOT, Source, listed_files
+from tests.contract.repository import PACKAGE, ROOT, listed_files
 
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "NOTICE")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
-def _setup_values() -> Dict[str, object]:
-    """The literal assignments of setup.py."""
-    source = Source.parse("setup.py", (ROOT / "setup.py").read_text(encoding="utf-8"))
-    values: Dict[str, object] = {}
-    for node in source.tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            code = ast.unparse(node.value)
-            try:
-                values[node.targets[0].id] = eval(code, {"__builtins__": {}}, dict(values))
-            except (NameError, TypeError, SyntaxError):
-                continue
+def setup_values():
+    """REQUIREMENTS and EXTRAS of setup.py, without the call of setup()."""
+    code = (ROOT / "setup.py").read_text(encoding="utf-8").rpartition("\nsetup(")[0]
+    values = {"__file__": str(ROOT / "setup.py")}
+    exec(code, values)
     return values
 
 
-def _name(requirement: str) -> str:
+def name_of(requirement):
     return re.split(r"[^\w.-]", requirement.strip(), maxsplit=1)[0].lower().replace("_", "-")
-
-
-@pytest.fixture(scope="module")
-def constraints() -> Dict[str, str]:
-    """The tested set: name -> version."""
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins = [line.split("==") for line in lines if line and not line.startswith("#")]
-    assert all(len(pin) == 2 for pin in pins)
-    return {_name(name): version for name, version in pins}
 
 
 def test_only_the_package_is_packaged():
@@ -49,18 +32,18 @@ def test_only_the_package_is_packaged():
     assert f"include={include!r}".replace("'", '"') in (ROOT / "setup.py").read_text(encoding="utf-8")
 
 
-def test_the_tested_set_covers_and_satisfies_what_is_installed(constraints: Dict[str, str]):
-    values = _setup_values()
-    extras = values["EXTRAS"]
-    assert isinstance(extras, dict)
-    requirements: List[str] = [*values["REQUIREMENTS"], *extras["test"], *extras["check"]]  # type: ignore[misc]
-    needed = {_name(item) for item in requirements if 'python_version < "3.11"' not in item}
-    assert needed <= set(constraints)
-    exact = dict(item.split(";")[0].split("==") for item in requirements if "==" in item.split(";")[0])
-    exact.pop("fairseq")  # the version for Python < 3.11, where the tested set is not used
-    assert {_name(name): version for name, version in exact.items()}.items() <= constraints.items()
-    assert constraints["torch"] == "2.13.0"
-    assert not any("+" in version for version in constraints.values()), "a local build such as +cpu is on no index"
+def test_the_tested_set_covers_and_satisfies_what_is_installed():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    constraints = {name_of(line): line.partition("==")[2] for line in lines if line and not line.startswith("#")}
+    values = setup_values()
+    requirements = [*values["REQUIREMENTS"], *values["EXTRAS"]["test"], *values["EXTRAS"]["check"]]
+    requirements = [item.split(";")[0] for item in requirements if 'python_version < "3.11"' not in item]
+    assert {name_of(item) for item in requirements} <= set(constraints)
+    exact = dict(item.split("==") for item in requirements if "==" in item)
+    assert {name_of(name): version for name, version in exact.items()}.items() <= constraints.items()
+    assert all(constraints.values()) and not any("+" in version for version in constraints.values()), (
+        "+cpu is no index's"
+    )
 
 
 def test_one_version_everywhere():
@@ -90,17 +73,8 @@ def test_documented_make_targets_exist():
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [
-        ("transformers", "XLMRobertaForMaskedLM"),
-        ("transformers", "MBartForConditionalGeneration"),
-        ("transformers", "BertForMaskedLM"),
-        ("transformers", "GPT2LMHeadModel"),
-        ("gensim.models", "Word2Vec"),
-        ("matplotlib.figure", "Figure"),
-        ("scipy.stats", "ttest_rel"),
-        ("sklearn.linear_model", "LogisticRegression"),
-    ],
+    [("transformers", "BertForMaskedLM"), ("gensim.models", "Word2Vec"), ("matplotlib.figure", "Figure")],
 )
-def test_what_make_test_installs_can_be_used(module: str, name: str):
+def test_what_make_test_installs_can_be_used(module, name):
     # transformers imports torchaudio, which fairseq requires, wherever it is installed: it must not be a broken one.
     assert callable(getattr(importlib.import_module(module), name))

@@ -1,7 +1,6 @@
 """Sizes and habits that no linter setting covers: file and function lengths, print, star imports, bare excepts."""
 
 import ast
-from typing import List
 
 import pytest
 
@@ -12,14 +11,14 @@ FUNCTION_LINES = 60
 FORWARD_LINES = 40
 
 
-def violations(source: Source) -> List[str]:
+def violations(source):
     """Each breach in one file, as text with file and line."""
     found = []
     lines = len(source.text.splitlines())
     if lines > FILE_LINES:
         found.append(f"{source.name}: {lines} lines; at most {FILE_LINES}")
     for function in functions(source.tree):
-        length = (function.end_lineno or function.lineno) - function.lineno + 1
+        length = function.end_lineno - function.lineno + 1
         limit = FORWARD_LINES if function.name == "forward" else FUNCTION_LINES
         if length > limit:
             found.append(f"{source.name}:{function.lineno}: {function.name} has {length} lines; at most {limit}")
@@ -40,7 +39,7 @@ def test_all_code_is_within_the_limits():
     assert [text for source in files for text in violations(source)] == []
 
 
-def _long(name: str, lines: int) -> str:
+def _long(name, lines):
     return f"def {name}(self):\n" + "    self.x = 1\n" * (lines - 1)
 
 
@@ -53,15 +52,9 @@ def _long(name: str, lines: int) -> str:
         (_long("f", FUNCTION_LINES + 1), "f has 61 lines"),
         (_long("forward", FORWARD_LINES + 1), "forward has 41 lines"),
         ("x = 1\n" * (FILE_LINES + 1), "401 lines"),
+        (_long("f", FUNCTION_LINES) + _long("forward", FORWARD_LINES), None),
     ],
 )
-def test_a_breach_is_found(code: str, message: str):
+def test_a_breach_is_found(code, message):
     found = violations(Source.parse(f"{PACKAGE}/ops/x.py", code))
-    assert len(found) == 1
-    assert message in found[0]
-
-
-def test_the_limits_themselves_pass():
-    code = _long("f", FUNCTION_LINES) + _long("forward", FORWARD_LINES)
-    assert violations(Source.parse(f"{PACKAGE}/ops/x.py", code)) == []
-    assert violations(Source.parse("data_prep/x.py", "print(1)")) == []
+    assert (found == []) if message is None else (len(found) == 1 and message in found[0])
