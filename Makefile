@@ -63,7 +63,7 @@ check: $(STAMPS)/check  ## ruff (lint and format) and mypy
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-format: $(STAMPS)/check  ## let ruff mend and format the code
+format: $(STAMPS)/check  ## let ruff fix and format the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 

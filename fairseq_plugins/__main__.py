@@ -71,7 +71,7 @@ def registered(package: str) -> Dict[str, List[str]]:
 
 
 def report(package: ModuleType) -> str:
-    """The text that is printed: path, versions, registered names and the mends applied to this fairseq."""
+    """The text that is printed: path, versions, registered names and the patches applied to this fairseq."""
     compat = importlib.import_module(f"{package.__name__}.compat")
     rows = [
         ("--user-dir", str(FOLDER)),
@@ -79,7 +79,7 @@ def report(package: ModuleType) -> str:
         ("Python", platform.python_version()),
         *((shown, installed_version(names)) for shown, names in DISTRIBUTIONS),
         *((option, ", ".join(names)) for option, names in registered(package.__name__).items() if names),
-        ("compat mends", ", ".join(compat.applied()) or "none"),
+        ("compat patches", ", ".join(compat.applied()) or "none"),
         ("switched off", ", ".join(sorted(compat.disabled())) or "none"),
     ]
     width = max(len(name) for name, _ in rows)

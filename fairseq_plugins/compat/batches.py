@@ -9,7 +9,7 @@ from typing import Any, List
 import numpy as np
 from omegaconf import OmegaConf, open_dict
 
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, instead_of, is_patched, source_has
 
 logger = logging.getLogger(__name__)
 OPTION = "update_epoch_batch_itr"
@@ -68,7 +68,7 @@ def _resume_changes_batches() -> bool:
     from fairseq.tasks import FairseqTask
 
     causes = ("numpy_seed(seed + epoch)", "reuse_dataloader=reuse_dataloader")
-    return not is_mended(options.parse_args_and_arch, "epoch_resume") and any(
+    return not is_patched(options.parse_args_and_arch, "epoch_resume") and any(
         source_has(FairseqTask.get_batch_iterator, cause) for cause in causes
     )
 
@@ -123,14 +123,14 @@ def _hydra_left_unset(cfg: Any) -> bool:
     return True
 
 
-LOST_SENTENCES = Mend(
+LOST_SENTENCES = Patch(
     name="lost_sentences",
     reason="batch_by_size drops a last batch whose size is no multiple of --required-batch-size-multiple (default 8)",
     upstream="facebookresearch/fairseq#5036, #5094, #5351",
     needed=_loses_sentences,
     apply=_keep_sentences,
 )
-EPOCH_RESUME = Mend(
+EPOCH_RESUME = Patch(
     name="epoch_resume",
     reason="batches, and the noise drawn by data-loading workers, stay those of the epoch in which the process started, so "
     "a resumed run is another one; makes --update-epoch-batch-itr True the default (False keeps the cache)",

@@ -5,7 +5,7 @@ from typing import Any, Iterator, List
 
 from torch import nn
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 NAME = "beam_size"
 KEPT = ("beam_size", "_beam_size", "reorder_encoder_out")
@@ -26,7 +26,7 @@ class _Recorder(nn.Module):
 def _stays_set() -> bool:
     from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 
-    if is_mended(SequenceGenerator.generate, NAME) or not hasattr(EnsembleModel, "set_decoder_beam_size"):
+    if is_patched(SequenceGenerator.generate, NAME) or not hasattr(EnsembleModel, "set_decoder_beam_size"):
         return False
     model = _Recorder()
     EnsembleModel([model]).set_decoder_beam_size(2)  # all that a generator does when it is made
@@ -64,7 +64,7 @@ def _set_while_generating() -> None:
     def set_decoder_beam_size(self: Any, beam_size: int) -> None:
         """Nothing: models are told when something is generated. A generator that does not tell them expands what they read."""
 
-    def mended(stock: Any) -> Any:
+    def patched(stock: Any) -> Any:
         @instead_of(stock, NAME)
         def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
             with beam_size_set(self.model, self.beam_size, set_beam_size):
@@ -74,10 +74,10 @@ def _set_while_generating() -> None:
 
     EnsembleModel.set_decoder_beam_size = set_decoder_beam_size
     for generator in (SequenceGenerator, SequenceGeneratorWithAlignment):
-        generator.generate = mended(generator.generate)
+        generator.generate = patched(generator.generate)
 
 
-BEAM_SIZE = Mend(
+BEAM_SIZE = Patch(
     name=NAME,
     reason="making a generator tells mBART its beam size for good: batches of training and validation are then read as copies for "
     "a beam (--eval-bleu), and a second generator with another beam size decodes with the first one's",

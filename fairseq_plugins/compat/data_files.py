@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ def warn_unknown(path: str, unknown: int, total: int) -> None:
 def _opens_anything() -> bool:
     from fairseq.data import indexed_dataset
 
-    return not is_mended(indexed_dataset.make_dataset, NAME)
+    return not is_patched(indexed_dataset.make_dataset, NAME)
 
 
 def _check_when_opened() -> None:
@@ -232,7 +232,7 @@ def _file(rows: Any) -> str:
     return str(getattr(rows, "_path", None) or getattr(rows, "path", None) or "one side")
 
 
-DAMAGED_DATA = Mend(
+DAMAGED_DATA = Patch(
     name=NAME,
     reason="a damaged .bin or .idx, or one of another dictionary, is opened without a word or fails without its name",
     upstream="facebookresearch/fairseq#2644, #3903, #5543",

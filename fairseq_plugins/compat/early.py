@@ -10,7 +10,7 @@ from typing import Any, Optional, Tuple
 import torch
 from omegaconf import OmegaConf
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 NAME = "early_errors"
 
@@ -143,7 +143,7 @@ def check_precision(common: Any) -> None:
 def _checks_nothing() -> bool:
     from fairseq import tasks
 
-    return not is_mended(tasks.setup_task, NAME)
+    return not is_patched(tasks.setup_task, NAME)
 
 
 def _check_early() -> None:
@@ -190,7 +190,7 @@ def _check_early() -> None:
     file_utils.load_archive_file = load_archive_file
 
 
-EARLY_ERRORS = Mend(
+EARLY_ERRORS = Patch(
     name=NAME,
     reason="options that cannot work together, and missing folders, fail after the model is built, by another name or not at all",
     upstream="no report found",

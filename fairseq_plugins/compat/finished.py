@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 from .restarts import DEFAULT, continues_its_run, is_own, last_checkpoint
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def _trains_once_more() -> bool:
     spec = find_spec("fairseq_cli.train")  # not imported: that sets up logging
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
     loop = "while epoch_itr.next_epoch_idx <= max_epoch: if lr <= cfg.optimization.stop_min_lr:"
-    return not is_mended(checkpoint_utils.load_checkpoint, NAME) and "".join(loop.split()) in "".join(source.split())
+    return not is_patched(checkpoint_utils.load_checkpoint, NAME) and "".join(loop.split()) in "".join(source.split())
 
 
 def _do_nothing() -> None:
@@ -92,7 +92,7 @@ def _ended_by(trainer: Any, epoch_itr: Any) -> Optional[str]:
     return None  # --stop-min-lr: fairseq itself looks before it trains
 
 
-FINISHED_RUNS = Mend(
+FINISHED_RUNS = Patch(
     name=NAME,
     reason="a run that has ended and is started again makes one more update (--max-update, --stop-time-hours) or goes on "
     "(--patience)",

@@ -12,7 +12,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Dict
 
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, instead_of, is_patched, source_has
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def _nobody_locks() -> bool:
     from fairseq import checkpoint_utils
 
     stock = checkpoint_utils.load_checkpoint
-    return not is_mended(stock, NAME) and not source_has(stock, "flock")
+    return not is_patched(stock, NAME) and not source_has(stock, "flock")
 
 
 def _lock_folders() -> None:
@@ -169,7 +169,7 @@ def _lock_folders() -> None:
     checkpoint_utils.verify_checkpoint_directory = verify_checkpoint_directory
 
 
-FOLDER_LOCK = Mend(
+FOLDER_LOCK = Patch(
     name=NAME,
     reason="two runs with one --save-dir overwrite and resume from each other's checkpoints; the second one is now refused",
     upstream="no report found",

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, instead_of, is_patched, source_has
 
 
 def _takes_fast_path() -> bool:
     from fairseq.modules import transformer_layer
 
     layer = transformer_layer.TransformerEncoderLayerBase
-    return not is_mended(layer.__init__, "encoder_fast_path") and source_has(
+    return not is_patched(layer.__init__, "encoder_fast_path") and source_has(
         layer.forward, "torch._transformer_encoder_layer_fwd("
     )
 
@@ -28,7 +28,7 @@ def _leave_fast_path() -> None:
     layer.__init__ = __init__
 
 
-ENCODER_FAST_PATH = Mend(
+ENCODER_FAST_PATH = Patch(
     name="encoder_fast_path",
     reason='in 0.12.2 a trained transformer cannot decode: "Mask Type should be defined" (torch >= 1.13)',
     upstream="facebookresearch/fairseq#4858, #4899",

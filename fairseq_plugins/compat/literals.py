@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from ..checkpoints.stored_options import literal
-from .mend import Mend
+from .patch import Patch
 
 NAME = "literal_options"
 STARTS = ("fairseq.utils", "fairseq.models", "fairseq.tasks", "fairseq.criterions", "fairseq.optim")
@@ -35,7 +35,7 @@ def _read_literals() -> None:
         vars(module).setdefault("eval", _evaluate)  # a module's own name comes before the built-in one
 
 
-LITERAL_OPTIONS = Mend(
+LITERAL_OPTIONS = Patch(
     name=NAME,
     reason="fairseq passes options to eval, those that a checkpoint brings among them, so a file can run any code",
     upstream="no report found",

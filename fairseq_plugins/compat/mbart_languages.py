@@ -4,7 +4,7 @@ refuses those that have no tag."""
 from typing import Any, Dict
 
 from ..checkpoints.language_order import KEY, compare_order, compare_start, language_state
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 NAME = "mbart_languages"
 
@@ -12,7 +12,7 @@ NAME = "mbart_languages"
 def _compares_nothing() -> bool:
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
 
-    return not is_mended(Task.build_model, NAME) and not {"state_dict", "build_model"} & set(vars(Task))
+    return not is_patched(Task.build_model, NAME) and not {"state_dict", "build_model"} & set(vars(Task))
 
 
 def _compare() -> None:
@@ -50,7 +50,7 @@ def _check_tags(task: Any) -> None:
             )
 
 
-MBART_LANGUAGES = Mend(
+MBART_LANGUAGES = Patch(
     name=NAME,
     reason="translation_from_pretrained_bart takes any --langs: a language silently gets the id of another, or <unk>",
     upstream="not reported: the order is asked for in the help of --langs alone",

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, List
 import torch
 from torch import Tensor, nn
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 NAME = "nan_gradients"
 STOCK_MESSAGE = "gradients are Nan/Inf"
@@ -22,7 +22,7 @@ class _ListsInDict(nn.Module):
 def _detector_stops() -> bool:
     from fairseq.nan_detector import NanDetector
 
-    if is_mended(NanDetector.add_hooks, NAME):
+    if is_patched(NanDetector.add_hooks, NAME):
         return False
     model = _ListsInDict()
     with NanDetector(model):
@@ -77,7 +77,7 @@ def _watch_tensors() -> None:
     Trainer.train_step = reporting_train_step
 
 
-NAN_GRADIENTS = Mend(
+NAN_GRADIENTS = Patch(
     name=NAME,
     reason="a training whose gradients become NaN ends in StopIteration: the search for the module fails on stock encoders",
     upstream="no report found",

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator
 
 import numpy as np
 
-from .mend import Mend, ModuleProxy
+from .patch import ModuleProxy, Patch
 
 # Where the text tasks meet a removed name: --sample-break-mode eos, --num-batch-buckets (two places), NAT-CRF.
 MODULES = (
@@ -52,7 +52,7 @@ def _give_back() -> None:
         module.np = ModuleProxy(np, **_removed_names())  # type: ignore[attr-defined]
 
 
-NUMPY2 = Mend(
+NUMPY2 = Patch(
     name="numpy2",
     reason="np.compat.long, np.float, np.int and np.percentile(interpolation=) are gone from numpy, which breaks "
     "--sample-break-mode eos, --num-batch-buckets and NAT-CRF; numpy itself is not touched",

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any, Optional, Sequence
 
-from .mend import Mend, instead_of
+from .patch import Patch, instead_of
 
 
 def _bf16_means_tpu() -> bool:
@@ -36,7 +36,7 @@ def _free_bf16() -> None:
     options.parse_args_and_arch = parse_args_and_arch
 
 
-BF16 = Mend(
+BF16 = Patch(
     name="bf16",
     reason="the argument parser switches to TPU whenever --bf16 is given, which fails without torch_xla (xla_device)",
     upstream="facebookresearch/fairseq#4696",

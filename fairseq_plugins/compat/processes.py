@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from omegaconf import open_dict
 
-from .mend import Mend, ModuleProxy, instead_of, is_mended, source_has
+from .patch import ModuleProxy, Patch, instead_of, is_patched, source_has
 
 EMPTY = "empty_batches"
 TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
@@ -70,7 +70,7 @@ def _needs_gpus() -> bool:
     from fairseq.distributed import utils
     from fairseq.models import distributed_fairseq_model
 
-    return not is_mended(utils.call_main, "cpu_processes") and source_has(
+    return not is_patched(utils.call_main, "cpu_processes") and source_has(
         distributed_fairseq_model.DistributedFairseqModel, "device_ids=[args.device_id]"
     )
 
@@ -139,7 +139,7 @@ def _trust_broadcast() -> None:
 def _steps_on_nothing() -> bool:
     from fairseq import tasks
 
-    return not is_mended(tasks.setup_task, EMPTY)
+    return not is_patched(tasks.setup_task, EMPTY)
 
 
 def _skip_nothing() -> None:
@@ -162,7 +162,7 @@ def _valid_step(step: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
     return step(sample, *args, **kwargs) if sample else (0.0, 0, {})
 
 
-CPU_PROCESSES = Mend(
+CPU_PROCESSES = Patch(
     name="cpu_processes",
     reason="on CPU torchrun trains as many independent models into one folder, and --distributed-init-method trains "
     "nothing and exits 0; makes torchrun --nproc_per_node N $(which fairseq-train) ... --cpu train one model",
@@ -170,14 +170,14 @@ CPU_PROCESSES = Mend(
     needed=_needs_gpus,
     apply=_allow_cpu,
 )
-DISTRIBUTED_OBJECTS = Mend(
+DISTRIBUTED_OBJECTS = Patch(
     name="distributed_objects",
     reason="with several processes a resumed run fails on rank > 0: torch >= 2.6 refuses the state broadcast by rank 0",
     upstream="facebookresearch/fairseq#5611",
     needed=_cannot_broadcast,
     apply=_trust_broadcast,
 )
-EMPTY_BATCHES = Mend(
+EMPTY_BATCHES = Patch(
     name=EMPTY,
     reason="fairseq-validate with several processes fails where the batches are no multiple of them: some get an empty one",
     upstream="no report found",

@@ -10,7 +10,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +183,7 @@ def _options(task: Any) -> Any:
 def _stock_tasks() -> bool:
     from fairseq import tasks
 
-    return not is_mended(tasks.setup_task, NAME)
+    return not is_patched(tasks.setup_task, NAME)
 
 
 def _stand_in_front() -> None:
@@ -225,7 +225,7 @@ def _read_utf8(interactive: Any) -> None:
     interactive.buffered_read = buffered_read
 
 
-RAW_SENTENCES = Mend(
+RAW_SENTENCES = Patch(
     name=NAME,
     reason="fairseq-interactive and translate() make up a text for an empty line, do not cut with --truncate-source, and name a "
     "line that is too long by its place in the buffer, one that is not UTF-8 not at all",

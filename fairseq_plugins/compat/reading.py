@@ -14,7 +14,7 @@ from ..checkpoints.errors import CheckpointError
 from ..checkpoints.inspection import check_file
 from ..checkpoints.reading import allowed_globals, refused_objects
 from ..checkpoints.stored_options import check_options
-from .mend import Mend, ModuleProxy, instead_of, is_mended, source_has
+from .patch import ModuleProxy, Patch, instead_of, is_patched, source_has
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def _hides_errors() -> bool:
     from fairseq.trainer import Trainer
 
     stock = Trainer.load_checkpoint
-    return not is_mended(stock, "checkpoint_errors") and source_has(
+    return not is_patched(stock, "checkpoint_errors") and source_has(
         stock, 'except Exception: raise Exception("Cannot load model parameters'
     )
 
@@ -115,7 +115,7 @@ def _show_errors() -> None:
     Trainer.load_checkpoint = load_checkpoint
 
 
-SAFE_LOADING = Mend(
+SAFE_LOADING = Patch(
     name="safe_loading",
     reason="checkpoints hold argparse.Namespace and numpy arrays, which torch >= 2.6 refuses; newer fairseq unpickles "
     "everything instead; no checksum is compared, and options stored in a file reach eval",
@@ -124,7 +124,7 @@ SAFE_LOADING = Mend(
     apply=_load_safely,
     guards=True,
 )
-CHECKPOINT_ERRORS = Mend(
+CHECKPOINT_ERRORS = Patch(
     name="checkpoint_errors",
     reason='every error of a model\'s load_state_dict is reported as "Cannot load model parameters"; a ValueError is '
     "now shown as it was raised",

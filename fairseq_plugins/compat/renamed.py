@@ -4,7 +4,7 @@ import argparse
 import logging
 from typing import Any, Callable, Dict, NoReturn, Optional
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ def _forgot_old_names() -> bool:
     from fairseq import options
     from fairseq.dataclass.configs import OptimizationConfig
 
-    return not is_mended(options.parse_args_and_arch, NAME) and hasattr(OptimizationConfig(), "stop_min_lr")
+    return not is_patched(options.parse_args_and_arch, NAME) and hasattr(OptimizationConfig(), "stop_min_lr")
 
 
 def _accept_old_names() -> None:
@@ -84,7 +84,7 @@ def _score_as_asked(args: argparse.Namespace) -> None:
         args.scoring = "sacrebleu"
 
 
-RENAMED_OPTIONS = Mend(
+RENAMED_OPTIONS = Patch(
     name=NAME,
     reason="--min-lr is unknown (now --stop-min-lr) and --sacrebleu is read but ignored (now --scoring sacrebleu)",
     upstream="facebookresearch/fairseq#3878, #5064",

@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import Any, Iterator
 
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, instead_of, is_patched, source_has
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ def _starts_over() -> bool:
     from fairseq import checkpoint_utils
 
     stock = checkpoint_utils.load_checkpoint
-    return not is_mended(stock, NAME) and source_has(stock, "checkpoint_path = cfg.restore_file")
+    return not is_patched(stock, NAME) and source_has(stock, "checkpoint_path = cfg.restore_file")
 
 
 def _continue_own_runs() -> None:
@@ -104,7 +104,7 @@ def _starts_from_nothing() -> bool:
     from fairseq.trainer import Trainer
 
     stock = Trainer.load_checkpoint
-    return not is_mended(stock, NAME_START) and source_has(stock, 'logger.info("No existing checkpoint found {}"')
+    return not is_patched(stock, NAME_START) and source_has(stock, 'logger.info("No existing checkpoint found {}"')
 
 
 def _refuse_missing() -> None:
@@ -136,15 +136,15 @@ def _missing(cfg: Any, filename: str, found: str) -> str:
     )
 
 
-OWN_RUN = Mend(
+OWN_RUN = Patch(
     name=NAME,
     reason="a restarted job reads --restore-file again and starts over; without the optimizer's state the number of updates and "
-    "the warm-up start over too; mended for tasks that set continues_its_own_run",
+    "the warm-up start over too; patched for tasks that set continues_its_own_run",
     upstream="facebookresearch/fairseq#3641 (updates); no report of the restart found",
     needed=_starts_over,
     apply=_continue_own_runs,
 )
-MISSING_START = Mend(
+MISSING_START = Patch(
     name=NAME_START,
     reason="a --restore-file or --finetune-from-model that is missing or a folder is logged, and training starts from random "
     "values with exit status 0",

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Callable
 import torch
 
 from ..checkpoints.writing import atomic_file
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, instead_of, is_patched, source_has
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def _explained(path: str, error: OSError) -> OSError:
 def _copies_in_place() -> bool:
     from fairseq import checkpoint_utils
 
-    return not is_mended(checkpoint_utils.torch_persistent_save, "atomic_copies") and source_has(
+    return not is_patched(checkpoint_utils.torch_persistent_save, "atomic_copies") and source_has(
         checkpoint_utils.PathManager.copy, "shutil.copyfile(src_path, dst_path)"
     )
 
@@ -84,7 +84,7 @@ def _restart_and_copy(source: BinaryIO, target: Any) -> None:
     shutil.copyfileobj(source, target, COPY_BYTES)
 
 
-ATOMIC_COPIES = Mend(
+ATOMIC_COPIES = Patch(
     name="atomic_copies",
     reason="only the first file of a save is written under a temporary name; checkpoint_last.pt is often a plain copy, "
     "which a kill or a full disk truncates",

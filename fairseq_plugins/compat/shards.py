@@ -5,7 +5,7 @@ import logging
 import os
 from typing import Any
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ def _ignores_shards() -> bool:
     from fairseq import options
     from fairseq.dataclass.configs import DatasetConfig
 
-    return not is_mended(options.parse_args_and_arch, NAME) and hasattr(DatasetConfig(), "num_shards")
+    return not is_patched(options.parse_args_and_arch, NAME) and hasattr(DatasetConfig(), "num_shards")
 
 
 def _heed_shards() -> None:
@@ -60,7 +60,7 @@ def take_shard(args: argparse.Namespace) -> None:
     logger.info(f"{given}: what is printed, the score included, is of this part alone")
 
 
-GENERATION_SHARDS = Mend(
+GENERATION_SHARDS = Patch(
     name=NAME,
     reason="fairseq-generate takes --num-shards and --shard-id and decodes the whole set all the same",
     upstream="no report found",

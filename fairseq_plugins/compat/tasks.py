@@ -3,7 +3,7 @@
 import copy
 from typing import Any, Set
 
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, instead_of, is_patched, source_has
 
 TEXT = "validation_text"
 
@@ -55,7 +55,7 @@ def _retype_permute_sentences() -> None:
 def _builds_alike() -> bool:
     from fairseq import models
 
-    return not is_mended(models.build_model, "decoding_builds")
+    return not is_patched(models.build_model, "decoding_builds")
 
 
 def _say_what_for() -> None:
@@ -75,7 +75,7 @@ def _scores_symbols() -> bool:
     from fairseq.tasks.translation import TranslationTask as Task
 
     stock = Task._inference_with_bleu
-    return not is_mended(stock, TEXT) and not source_has(stock, "extra_symbols_to_ignore")
+    return not is_patched(stock, TEXT) and not source_has(stock, "extra_symbols_to_ignore")
 
 
 def no_text(generator: Any, dictionary: Any) -> Set[int]:
@@ -114,28 +114,28 @@ def _score_text() -> None:
     Task._inference_with_bleu = _inference_with_bleu
 
 
-MBART_TASK = Mend(
+MBART_TASK = Patch(
     name="mbart_task",
     reason="translation_from_pretrained_bart reads self.args, which no longer exists: no command can use the task",
     upstream="facebookresearch/fairseq#3169, #4479",
     needed=_mbart_lacks_args,
     apply=_alias_args,
 )
-PERMUTE_SENTENCES = Mend(
+PERMUTE_SENTENCES = Patch(
     name="permute_sentences",
     reason="--permute-sentences of denoising, a share in [0, 1], is typed int: 0.5 is refused",
     upstream="facebookresearch/fairseq#4828",
     needed=_permute_sentences_is_int,
     apply=_retype_permute_sentences,
 )
-DECODING_BUILDS = Mend(
+DECODING_BUILDS = Patch(
     name="decoding_builds",
     reason="a model is not told that it will be filled from a checkpoint, and opens the pretrained file of its training again",
     upstream="not reported",
     needed=_builds_alike,
     apply=_say_what_for,
 )
-VALIDATION_TEXT = Mend(
+VALIDATION_TEXT = Patch(
     name=TEXT,
     reason="--eval-bleu scores what fairseq-generate strips: mBART's [en] at the end of both sides (10 points), <mask>, <pad>",
     upstream="no report found",

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, instead_of, is_patched, source_has
 
 NAME = "training_time"
 DEFAULT = "checkpoint_last.pt"
@@ -14,7 +14,7 @@ def _counts_other_runs() -> bool:
     from fairseq.trainer import Trainer
 
     counts = source_has(Trainer.load_checkpoint, 'self._previous_training_time = extra_state["previous_training_time"]')
-    return counts and not is_mended(checkpoint_utils.load_checkpoint, NAME)
+    return counts and not is_patched(checkpoint_utils.load_checkpoint, NAME)
 
 
 def _count_own_time() -> None:
@@ -35,7 +35,7 @@ def _count_own_time() -> None:
     checkpoint_utils.load_checkpoint = load_checkpoint
 
 
-TRAINING_TIME = Mend(
+TRAINING_TIME = Patch(
     name=NAME,
     reason="the training time of the model that --finetune-from-model (or --restore-file with --reset-meters) names counts for "
     "--stop-time-hours: fine-tuning stops at once when it is shorter than pre-training was",

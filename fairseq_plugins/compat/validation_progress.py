@@ -4,7 +4,7 @@ import logging
 import time
 from typing import Any, Iterator
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ BARS = ("SimpleProgressBar", "JsonProgressBar")  # the others draw, or shall be 
 def _silent() -> bool:
     from fairseq.logging import progress_bar
 
-    return not is_mended(progress_bar.SimpleProgressBar.__iter__, NAME)
+    return not is_patched(progress_bar.SimpleProgressBar.__iter__, NAME)
 
 
 def _report() -> None:
@@ -45,7 +45,7 @@ def _reporting(stock: Any) -> Any:
     return __iter__
 
 
-VALIDATION_PROGRESS = Mend(
+VALIDATION_PROGRESS = Patch(
     name=NAME,
     reason="fairseq-train logs nothing during a validation with --log-format simple or json: minutes with --eval-bleu",
     upstream="no report of it found",

@@ -1,13 +1,13 @@
 """Versions and a format number in every checkpoint that is written, and a look at them in every one that is read.
 
-No mend: nothing is wrong without it, so ``FAIRSEQ_PLUGINS_DISABLE_MENDS`` does not switch it off. It sits where all of
+No patch: nothing is wrong without it, so ``FAIRSEQ_PLUGINS_DISABLE_PATCHES`` does not switch it off. It sits where all of
 fairseq's saving and loading passes, so stock models trained with the user dir have it too.
 """
 
 from typing import Any
 
 from ..checkpoints.versions import migrated, stamped
-from .mend import ModuleProxy, instead_of, is_mended
+from .patch import ModuleProxy, instead_of, is_patched
 
 NAME = "checkpoint_versions"
 
@@ -17,7 +17,7 @@ def install() -> None:
     from fairseq import checkpoint_utils
 
     stock_save, stock_torch = checkpoint_utils.torch_persistent_save, checkpoint_utils.torch
-    if is_mended(stock_save, NAME):
+    if is_patched(stock_save, NAME):
         return
 
     @instead_of(stock_save, NAME)

@@ -4,7 +4,7 @@ import logging
 import re
 from typing import Any, Optional
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch, instead_of, is_patched
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def check_dictionary(path: str) -> None:
 def _names_nothing() -> bool:
     from fairseq.data import Dictionary
 
-    return not is_mended(Dictionary.add_from_file, NAME)
+    return not is_patched(Dictionary.add_from_file, NAME)
 
 
 def _name_files() -> None:
@@ -109,7 +109,7 @@ def _other_rows(message: str) -> Optional[str]:
     )
 
 
-DAMAGED_VOCABULARIES = Mend(
+DAMAGED_VOCABULARIES = Patch(
     name=NAME,
     reason="a cut or empty dictionary or sentencepiece model fails without its name, or as a size mismatch of a tensor",
     upstream="facebookresearch/fairseq#2167, #2804, #3147",

@@ -97,7 +97,7 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
     to N updates. It differs from two commands in that the learning rate's schedule goes on, and that updates which fp16 skips for
     an overflow count among the N.
 
-    --langs are compared with those of the checkpoint that is trained or decoded, as the mended stock task does.
+    --langs are compared with those of the checkpoint that is trained or decoded, as the patched stock task does.
 
     Source: CSR section 3 (the authors' code switches pieces, inserts ``<mask>`` and takes the least similar candidates).
     """

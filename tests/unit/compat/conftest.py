@@ -1,4 +1,4 @@
-"""The probes' results: what each defect does with its mend on and with only that mend switched off."""
+"""The probes' results: what each defect does with its patch on and with only that patch switched off."""
 
 import json
 import os
@@ -12,10 +12,10 @@ import pytest
 
 @pytest.fixture(scope="session")
 def probes(tmp_path_factory: pytest.TempPathFactory, repo_root: Path, user_dir: str) -> Dict[str, Dict[str, Any]]:
-    """``probes[mend]["on" | "off"]``: what ``probes.py`` saw. One subprocess for all (about half a minute)."""
+    """``probes[patch]["on" | "off"]``: what ``probes.py`` saw. One subprocess for all (about half a minute)."""
     folder = tmp_path_factory.mktemp("probes")
     output = folder / "results.json"
-    environment = {name: value for name, value in os.environ.items() if name != "FAIRSEQ_PLUGINS_DISABLE_MENDS"}
+    environment = {name: value for name, value in os.environ.items() if name != "FAIRSEQ_PLUGINS_DISABLE_PATCHES"}
     environment.update(
         PYTHONPATH=str(repo_root), PROBES_USER_DIR=user_dir, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1"
     )

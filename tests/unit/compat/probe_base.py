@@ -73,8 +73,8 @@ def prepare() -> dict:
     return {"updates": state["optimizer_history"][-1]["num_updates"]}
 
 
-def is_off(mend: str) -> bool:
-    return os.environ["FAIRSEQ_PLUGINS_DISABLE_MENDS"] == mend
+def is_off(patch: str) -> bool:
+    return os.environ["FAIRSEQ_PLUGINS_DISABLE_PATCHES"] == patch
 
 
 def attempt(function: Callable[[], Any]) -> Any:

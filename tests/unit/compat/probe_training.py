@@ -136,11 +136,11 @@ def raw_sentences() -> dict:
 
 def validation_progress() -> dict:
     """What is logged between the batches of a validation, when each takes longer than the time between two reports."""
-    from fairseq_plugins.compat import validation_progress as mend
+    from fairseq_plugins.compat import validation_progress as patch
 
-    mend.REPORT_SECONDS = 0.0
+    patch.REPORT_SECONDS = 0.0
     found: List[str] = []
-    mend.logger.info = lambda text, *values: found.append(text % values)  # type: ignore[method-assign,assignment]
+    patch.logger.info = lambda text, *values: found.append(text % values)  # type: ignore[method-assign,assignment]
     train(at("told"), "--max-epoch", 1, "--log-format", "json")
     return {"told": [line.split(" in ")[0] for line in found]}
 

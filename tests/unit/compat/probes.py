@@ -1,8 +1,8 @@
-"""Shows each defect of stock fairseq with its mend on and off. Run as a script; ``conftest.py`` reads what it writes.
+"""Shows each defect of stock fairseq with its patch on and off. Run as a script; ``conftest.py`` reads what it writes.
 
-One process imports fairseq (seconds) and forks a child for each probe and state, because the mends and fairseq's
-registries are process-global. A child runs the stock commands in-process, with the mends applied by --user-dir.
-Usage: PROBES_USER_DIR=... python probes.py FOLDER OUTPUT.json [MEND ...]
+One process imports fairseq (seconds) and forks a child for each probe and state, because the patches and fairseq's
+registries are process-global. A child runs the stock commands in-process, with the patches applied by --user-dir.
+Usage: PROBES_USER_DIR=... python probes.py FOLDER OUTPUT.json [PATCH ...]
 """
 
 import argparse
@@ -215,12 +215,12 @@ PROBES: Dict[str, Callable[[], dict]] = {
 
 
 def observe(probe: Callable[[], dict], folder: Path, switched_off: str) -> Dict[str, Any]:
-    """The probe's result in a child with some mends off, or {"error": ...}, and which mends were applied there."""
+    """The probe's result in a child with some patches off, or {"error": ...}, and which patches were applied there."""
     file = folder / "result.json"
     file.unlink(missing_ok=True)
 
     def child() -> None:
-        os.environ["FAIRSEQ_PLUGINS_DISABLE_MENDS"] = switched_off
+        os.environ["FAIRSEQ_PLUGINS_DISABLE_PATCHES"] = switched_off
         os.chdir(folder)
         log = io.StringIO()
         began = time.time()

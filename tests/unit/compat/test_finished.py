@@ -1,4 +1,4 @@
-"""Which runs have ended, whatever ended them, and whose files tell so; ``test_mends.py`` starts real ones again."""
+"""Which runs have ended, whatever ended them, and whose files tell so; ``test_patches.py`` starts real ones again."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -10,7 +10,7 @@ from fairseq_plugins.compat.layers import ENCODER_FAST_PATH
 
 
 class Layer:
-    """As much of 0.12.2's TransformerEncoderLayerBase as the mend looks at."""
+    """As much of 0.12.2's TransformerEncoderLayerBase as the patch looks at."""
 
     def __init__(self, cfg: Any) -> None:
         self.cfg = cfg

@@ -18,7 +18,7 @@ PLAIN: Dict[str, Any] = {"restore_file": "checkpoint_last.pt", **dict.fromkeys(r
 
 
 class Trainer:
-    """What the mend needs of fairseq's."""
+    """What the patch needs of fairseq's."""
 
     def __init__(self, asks: bool, updates: int = 0, suffix: str = ""):
         self.task = SimpleNamespace(**({"continues_its_own_run": True} if asks else {}))

@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_plugins import compat
 from fairseq_plugins.checkpoints import versions
-from fairseq_plugins.compat.mend import ModuleProxy
+from fairseq_plugins.compat.patch import ModuleProxy
 from tests import data_bins
 
 # Without the package: what anybody's fairseq makes of the file. Only options of argparse are allowed in it.
@@ -87,7 +87,7 @@ def test_it_is_installed_once_whatever_is_switched_off(monkeypatch: pytest.Monke
 
 def test_an_unknown_fairseq_costs_a_warning_only(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     monkeypatch.delattr(checkpoint_utils, "torch_persistent_save")
-    monkeypatch.setattr(compat, "MENDS", ())
+    monkeypatch.setattr(compat, "PATCHES", ())
     with caplog.at_level(logging.WARNING):
         compat.apply()
     assert "checkpoints will not carry versions" in caplog.text

@@ -1,4 +1,4 @@
-"""What a mend is, and what most of them use: marked wrappers, and a module as one importer sees it."""
+"""What a patch is, and what most of them use: marked wrappers, and a module as one importer sees it."""
 
 import inspect
 import types
@@ -7,16 +7,16 @@ from functools import wraps
 from typing import Any, Callable, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
-MARK = "_fairseq_plugins_mend"
+MARK = "_fairseq_plugins_patch"
 
 
 @dataclass(frozen=True)
-class Mend:
+class Patch:
     """One defect of a stock fairseq and its repair.
 
-    ``name`` switches it off in ``FAIRSEQ_PLUGINS_DISABLE_MENDS``, ``reason`` is one line on what goes wrong without it,
+    ``name`` switches it off in ``FAIRSEQ_PLUGINS_DISABLE_PATCHES``, ``reason`` is one line on what goes wrong without it,
     ``upstream`` the issue or pull request. ``needed()`` is True where the installed fairseq has the defect (and it is
-    not mended yet); ``apply()`` repairs it in this process and may raise, which then only costs a warning; where it ``guards``
+    not patched yet); ``apply()`` repairs it in this process and may raise, which then only costs a warning; where it ``guards``
     against hostile files, it stops the program.
     """
 
@@ -40,21 +40,21 @@ class ModuleProxy(types.ModuleType):
         return getattr(self.__dict__["_real_module"], name)
 
 
-def instead_of(stock: Callable[..., Any], mend: str) -> Callable[[F], F]:
-    """Decorator for a function that takes the place of ``stock``: keeps its name and docstring, and notes the mend."""
+def instead_of(stock: Callable[..., Any], patch: str) -> Callable[[F], F]:
+    """Decorator for a function that takes the place of ``stock``: keeps its name and docstring, and notes the patch."""
 
     def decorate(function: F) -> F:
         wraps(stock)(function)  # works in place: name, docstring and __wrapped__
-        setattr(function, MARK, mend)
+        setattr(function, MARK, patch)
         return function
 
     return decorate
 
 
-def is_mended(function: Any, mend: str) -> bool:
-    """True if ``function``, or one that it wraps, was put there by the mend of that name."""
+def is_patched(function: Any, patch: str) -> bool:
+    """True if ``function``, or one that it wraps, was put there by the patch of that name."""
     while function is not None:
-        if getattr(function, MARK, None) == mend:
+        if getattr(function, MARK, None) == patch:
             return True
         function = getattr(function, "__wrapped__", None)
     return False

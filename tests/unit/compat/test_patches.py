@@ -1,4 +1,4 @@
-"""Each mend: the stock command works with it, and shows upstream's defect when only this mend is switched off."""
+"""Each patch: the stock command works with it, and shows upstream's defect when only this patch is switched off."""
 
 from typing import Any, Dict
 
@@ -13,7 +13,7 @@ ABSENT = {  # defects that a fairseq does not have
     "0.12.2": {"lost_sentences", "permute_sentences"},
     "0.12.3.1": {"encoder_fast_path"},
 }
-NAMES = [mend.name for mend in compat.MENDS if mend.name not in ABSENT.get(fairseq.__version__, set())]
+NAMES = [patch.name for patch in compat.PATCHES if patch.name not in ABSENT.get(fairseq.__version__, set())]
 
 
 @pytest.fixture(autouse=True)
