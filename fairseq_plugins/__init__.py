@@ -13,18 +13,19 @@ from . import compat
 
 compat.apply()
 
-from .criterions import (  # noqa: E402
+# Each registers itself with fairseq.
+from .criterions import (  # noqa: E402, F401
     cross_sequence_mlm,
     label_smoothed_linear_cross_entropy,
     sga_ctc,
     sga_mask_predict,
 )
-from .criterions import relevance_ranking as relevance_ranking_criterion  # noqa: E402
-from .criterions import span_qa as span_qa_criterion  # noqa: E402
-from .criterions import token_classification as token_classification_criterion  # noqa: E402
-from .models import baselines, deltalm, nlu, sga, veco, xlmr_mlm  # noqa: E402
-from .scoring import scorers  # noqa: E402
-from .tasks import (  # noqa: E402
+from .criterions import relevance_ranking as relevance_ranking_criterion  # noqa: E402, F401
+from .criterions import span_qa as span_qa_criterion  # noqa: E402, F401
+from .criterions import token_classification as token_classification_criterion  # noqa: E402, F401
+from .models import baselines, deltalm, nlu, sga, veco, xlmr_mlm  # noqa: E402, F401
+from .scoring import scorers  # noqa: E402, F401
+from .tasks import (  # noqa: E402, F401
     code_switching_restore,
     cross_lingual_classification,
     relevance_ranking,
@@ -41,33 +42,4 @@ from .tasks import (  # noqa: E402
 )
 
 __version__ = "0.1.0"
-__all__ = [
-    "__version__",
-    "baselines",
-    "code_switching_restore",
-    "cross_lingual_classification",
-    "cross_sequence_mlm",
-    "deltalm",
-    "label_smoothed_linear_cross_entropy",
-    "nlu",
-    "relevance_ranking",
-    "relevance_ranking_criterion",
-    "scorers",
-    "sga",
-    "sga_ctc",
-    "sga_mask_predict",
-    "sga_translation",
-    "sga_translation_multi",
-    "span_corruption",
-    "span_qa",
-    "span_qa_criterion",
-    "tlm_pretraining",
-    "token_classification",
-    "token_classification_criterion",
-    "translation_from_pretrained_veco",
-    "translation_mixing",
-    "translation_multi_temperature",
-    "veco",
-    "veco_pretraining",
-    "xlmr_mlm",
-]
+__all__ = ["__version__"]

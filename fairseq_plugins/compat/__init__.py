@@ -1,4 +1,4 @@
-"""Makes a stock fairseq safe and working on today's torch, numpy and Python.
+"""Repairs defects of a stock fairseq on today's torch, numpy and Python.
 
 Imported first, because the stock commands import the user dir before they parse their options or read a checkpoint.
 Each patch is applied only where the installed fairseq shows its defect. Switch some off, or all, with the environment
@@ -10,69 +10,34 @@ import os
 from typing import Dict, Set, Tuple
 
 from ..checkpoints.versions import summary
-from . import versions
-from .batches import EPOCH_RESUME, LOST_SENTENCES
-from .beam_size import BEAM_SIZE
-from .data_files import DAMAGED_DATA
-from .early import EARLY_ERRORS
-from .finished import FINISHED_RUNS
-from .folder_lock import FOLDER_LOCK
-from .layers import ENCODER_FAST_PATH
-from .literals import LITERAL_OPTIONS
-from .mbart_languages import MBART_LANGUAGES
-from .nan import NAN_GRADIENTS
-from .numpy2 import NUMPY2
-from .patch import Patch
-from .precision import BF16
-from .processes import CPU_PROCESSES, DISTRIBUTED_OBJECTS, EMPTY_BATCHES
-from .raw_sentences import RAW_SENTENCES
-from .reading import CHECKPOINT_ERRORS, SAFE_LOADING
-from .renamed import RENAMED_OPTIONS
-from .restarts import MISSING_START, OWN_RUN
-from .saving import ATOMIC_COPIES
-from .shards import GENERATION_SHARDS
-from .tasks import DECODING_BUILDS, MBART_TASK, PERMUTE_SENTENCES, VALIDATION_TEXT
-from .training_time import TRAINING_TIME
-from .validation_progress import VALIDATION_PROGRESS
-from .vocabulary_files import DAMAGED_VOCABULARIES
+from . import (  # noqa: F401  # each registers its patches
+    batches,
+    beam_size,
+    command_lines,
+    data_files,
+    early,
+    finished,
+    folder_lock,
+    mbart,
+    nan,
+    numpy2,
+    processes,
+    raw_sentences,
+    reading,
+    saving,
+    starting,
+    stock_tasks,
+    validation,
+    versions,
+    vocabulary_files,
+)
+from .patch import REGISTRY, Patch
 
 logger = logging.getLogger(__name__)
 
 VARIABLE = "FAIRSEQ_PLUGINS_DISABLE_PATCHES"
 TESTED_VERSIONS = ("0.12.2", "0.12.3.1")
-PATCHES: Tuple[Patch, ...] = (
-    SAFE_LOADING,
-    LITERAL_OPTIONS,
-    ATOMIC_COPIES,
-    CHECKPOINT_ERRORS,
-    LOST_SENTENCES,
-    EPOCH_RESUME,
-    BF16,
-    CPU_PROCESSES,
-    DISTRIBUTED_OBJECTS,
-    NUMPY2,
-    MBART_TASK,
-    MBART_LANGUAGES,
-    PERMUTE_SENTENCES,
-    ENCODER_FAST_PATH,
-    TRAINING_TIME,
-    OWN_RUN,
-    MISSING_START,
-    FINISHED_RUNS,
-    FOLDER_LOCK,  # after everything else that looks into the folder
-    RAW_SENTENCES,
-    VALIDATION_PROGRESS,
-    RENAMED_OPTIONS,
-    DAMAGED_DATA,
-    DAMAGED_VOCABULARIES,
-    DECODING_BUILDS,
-    BEAM_SIZE,
-    VALIDATION_TEXT,
-    GENERATION_SHARDS,
-    NAN_GRADIENTS,
-    EARLY_ERRORS,
-    EMPTY_BATCHES,
-)
+PATCHES: Tuple[Patch, ...] = tuple(sorted(REGISTRY, key=lambda patch: patch.last))
 _applied: Dict[str, Patch] = {}
 
 
@@ -94,8 +59,10 @@ def disabled() -> Set[str]:
 def apply() -> Tuple[str, ...]:
     """Apply every patch that is needed, not switched off and not applied yet; log the versions.
 
-    Checkpoints carry versions from here on, whatever is switched off. Returns ``applied()``. Raises RuntimeError where a patch that
-    guards against hostile files cannot be applied.
+    Checkpoints carry versions from here on, whatever is switched off. Returns ``applied()``.
+
+    Raises:
+        RuntimeError: a patch that guards against hostile files cannot be applied.
     """
     off = disabled()
     try:

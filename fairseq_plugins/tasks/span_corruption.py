@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II, MISSING
 
 from ..data.data_bins import load_dictionary, load_monolingual, load_pair_side
@@ -17,6 +17,7 @@ from ..data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
 from ..data.stream_sampling import sampling_probabilities
 from ..data.text_streams import SentenceBlocks, SentencePairs, TextStream
 from ..ops.spans import check_span_options
+from .own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ def is_training(cfg: CorruptionOptions, split: str, load_options: Dict[str, Any]
 
 
 @register_task("span_corruption", dataclass=SpanCorruptionConfig)
-class SpanCorruptionTask(FairseqTask):
+class SpanCorruptionTask(OwnRun):
     """Span corruption of blocks of monolingual text, translation span corruption of pairs, one shared dictionary.
 
     The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder (``train.en-de.en.bin`` and so on), and what it

@@ -9,11 +9,12 @@ from typing import Any, List, Optional
 import numpy as np
 from fairseq.data import ConcatDataset, Dictionary
 from fairseq.dataclass import FairseqDataclass
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II, MISSING
 
 from ..data.data_bins import check_dictionaries, load_monolingual, load_pair_side
 from ..data.tlm_dataset import MaskingConfig, TLMDataset
+from .own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def _check_share(name: str, value: float, low_open: bool) -> None:
 
 
 @register_task("tlm_pretraining", dataclass=TLMPretrainingConfig)
-class TLMPretrainingTask(FairseqTask):
+class TLMPretrainingTask(OwnRun):
     """MLM + TLM over several languages with one shared dictionary.
 
     The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder: ``train.en-de.en.bin`` and so on.

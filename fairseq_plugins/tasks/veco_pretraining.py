@@ -11,7 +11,7 @@ from fairseq.data.iterators import EpochBatchIterating
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.constants import DDP_BACKEND_CHOICES
 from fairseq.distributed import utils as distributed
-from fairseq.tasks import FairseqTask, register_task
+from fairseq.tasks import register_task
 from omegaconf import II, MISSING
 
 from ..data.alternating_batches import AlternatingIterator
@@ -20,6 +20,7 @@ from ..data.stream_names import check_names, is_training, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.veco_dataset import Masking, VECODataset
 from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, document_sizes, has_documents
+from .own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def _check_options(cfg: VECOPretrainingConfig) -> None:
 
 
 @register_task("veco_pretraining", dataclass=VECOPretrainingConfig)
-class VECOPretrainingTask(FairseqTask):
+class VECOPretrainingTask(OwnRun):
     """Batches of monolingual documents and of translation pairs, in turn, with one shared dictionary.
 
     The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder (``train.en-de.en.bin`` and so on), and what it

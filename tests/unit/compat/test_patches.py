@@ -1,251 +1,243 @@
-"""Each patch: the stock command works with it, and shows upstream's defect when only this patch is switched off."""
+"""Patches of single functions: each test fails where its patch is switched off. Other files here have the larger ones."""
 
-from typing import Any, Dict
+import io
+import logging
+from argparse import Namespace
 
 import fairseq
+import numpy as np
 import pytest
-
-from fairseq_plugins import compat
-
-pytestmark = pytest.mark.slow  # one subprocess for all of them, about 45 seconds of one core
-Probes = Dict[str, Dict[str, Any]]
-ABSENT = {  # defects that a fairseq does not have
-    "0.12.2": {"lost_sentences", "permute_sentences"},
-    "0.12.3.1": {"encoder_fast_path"},
-}
-NAMES = [patch.name for patch in compat.PATCHES if patch.name not in ABSENT.get(fairseq.__version__, set())]
-
-
-@pytest.fixture(autouse=True)
-def _has_the_defect(request: pytest.FixtureRequest) -> None:
-    for name in ABSENT.get(fairseq.__version__, set()):
-        if request.node.name == f"test_{name}":
-            pytest.skip(f"fairseq {fairseq.__version__} does not have this defect")
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "encoder_fast_path"])
-def test_applied_unless_switched_off(probes: Probes, name: str) -> None:
-    assert "error" not in probes[name]["on"], probes[name]["on"]
-    assert set(probes[name]["on"]["applied"]) == set(NAMES)
-    assert set(probes[name]["off"]["applied"]) == set(NAMES) - {name}
-
-
-def test_lost_sentences(probes: Probes) -> None:
-    on, off = probes["lost_sentences"]["on"], probes["lost_sentences"]["off"]
-    assert (on["decoded"], on["few"], on["none"]) == (20, [0, 1, 2], [])
-    assert (off["decoded"], off["few"]) == (16, [])
-    assert "IndexError" in off["none"]
-
-
-def test_safe_loading(probes: Probes) -> None:
-    on, off = probes["safe_loading"]["on"], probes["safe_loading"]["off"]
-    assert on["namespaces"] >= 1  # else the probe shows nothing
-    assert on["loaded"] == {name: [[0, 1, 2], 0.5, "AverageMeter"] for name in ("numpy1", "numpy2")}
-    assert "UnpicklingError" in off["error"]
-
-
-def test_literal_options(probes: Probes) -> None:
-    on, off = probes["literal_options"]["on"], probes["literal_options"]["off"]
-    assert (off["code"], off["literal"], on["literal"]) == ([1], [7, 7], [7, 7])
-    assert "no literal" in on["code"]
-
-
-def test_distributed_objects(probes: Probes) -> None:
-    assert probes["distributed_objects"]["on"]["lr"] == 0.5
-    assert "UnpicklingError" in probes["distributed_objects"]["off"]["error"]
-
-
-def test_epoch_resume(probes: Probes) -> None:
-    on, off = probes["epoch_resume"]["on"], probes["epoch_resume"]["off"]
-    assert on["difference"] == 0.0
-    assert off["difference"] > 1e-4 or fairseq.__version__ == "0.12.2"  # there the noise alone is not renewed
-    assert on["noise"] == 0.0
-    assert off["noise"] > 1e-4
-    assert on["workers"] <= 1  # those of earlier epochs have ended
-    assert on["option"] == [True, "False"]  # unset, given
-    assert on["hydra"] == [True, False]
-    assert off["option"][0] is False
-
-
-def test_mbart_task(probes: Probes) -> None:
-    on, off = probes["mbart_task"]["on"], probes["mbart_task"]["off"]
-    assert (on["decoded"], on["interactive"]) == (20, 1)
-    assert "has no attribute 'args'" in off["error"]
-
-
-def test_mbart_languages(probes: Probes) -> None:
-    on, off = probes["mbart_languages"]["on"], probes["mbart_languages"]["off"]
-    assert (on["same"], on["decoded_same"]) == (True, True)
-    assert "--target-lang en: the dictionary has no [en], because --langs de lacks it" in on["lacking"]
-    assert off["lacking"] is True
-    for what in ("started", "resumed", "decoded"):
-        assert "was trained with de,en; give the same languages in the same order" in on[what], on
-        assert off[what] is True, off
-
-
-def test_numpy2(probes: Probes) -> None:
-    on, off = probes["numpy2"]["on"], probes["numpy2"]["off"]
-    assert (on["eos"], on["crf"], on["buckets"]) == (2, 1, True)
-    assert on["untouched"]
-    assert "compat" in off["eos"]
-    assert "'float'" in off["crf"]
-    assert off["buckets"].startswith(("TypeError", "AttributeError"))  # numpy 2.4 refuses interpolation= first
-
-
-def test_bf16(probes: Probes) -> None:
-    assert probes["bf16"]["on"]["bfloat16"]
-    assert probes["bf16"]["on"]["updates"] == 5
-    assert "xla_device" in probes["bf16"]["off"]["error"]
-
-
-def test_permute_sentences(probes: Probes) -> None:
-    on, off = probes["permute_sentences"]["on"], probes["permute_sentences"]["off"]
-    assert (on["denoising"], on["multilingual_denoising"]) == (0.5, 0.5)
-    assert "invalid int value: '0.5'" in off["log"]
-
-
-def test_checkpoint_errors(probes: Probes) -> None:
-    assert probes["checkpoint_errors"]["on"]["shown"] == "ValueError: trained on another frozen model"
-    assert probes["checkpoint_errors"]["off"]["shown"].startswith("Exception: Cannot load model parameters")
-
-
-def test_own_run(probes: Probes) -> None:
-    # Runs in the history (the file's, the first part, the second), updates, epoch, batches of it.
-    on, off = probes["own_run"]["on"], probes["own_run"]["off"]
-    assert (on["light"], on["whole"]) == ([3, 4, 1, 4], [3, 4, 1, 4])
-    assert off["light"] == [2, 4, 1, 4]  # from the file again
-
-
-def test_raw_sentences(probes: Probes) -> None:
-    on, off = probes["raw_sentences"]["on"], probes["raw_sentences"]["off"]
-    assert {name: text for name, text in on["empty"].items() if name != "H-1"} == {
-        **{"S-0": "", "H-0": "", "S-1": "a b", "S-2": "", "H-2": ""}
-    }
-    assert on["empty"]["H-1"] == off["empty"]["H-1"] != ""
-    assert off["empty"]["H-0"] != ""  # made up
-    assert on["cut"]["S-0"] == "a b c"
-    assert "Size of sample #0 is invalid" in off["cut"]
-    assert "source line 3 has 6 tokens; valid: at most 4" in on["long"]
-
-
-def test_validation_progress(probes: Probes) -> None:
-    told = [f"'valid' subset: {number} of 5 batches" for number in range(5)]
-    assert (probes["validation_progress"]["on"]["told"], probes["validation_progress"]["off"]["told"]) == (told, [])
-
-
-def test_training_time(probes: Probes) -> None:
-    assert {key: probes["training_time"][key]["updates"] for key in ("on", "off")} == {"on": 2, "off": 1}
-
-
-def test_missing_start(probes: Probes) -> None:
-    on, off = probes["missing_start"]["on"], probes["missing_start"]["off"]
-    for option in ("--restore-file", "--finetune-from-model"):
-        assert on[option].startswith(f"ValueError: {option} ")
-        assert off[option] is True  # from random values
-
-
-def test_finished_runs(probes: Probes) -> None:
-    on, off = probes["finished_runs"]["on"], probes["finished_runs"]["off"]
-    assert (on["update"], on["patience"]) == ([2, 2], [10, 10])
-    assert (off["update"], off["patience"]) == ([2, 3], [10, 20])
-
-
-def test_folder_lock(probes: Probes) -> None:
-    on, off = probes["folder_lock"]["on"], probes["folder_lock"]["off"]
-    assert on["held"].startswith("ValueError: --save-dir ")
-    assert "process 17" in on["held"]
-    assert "FileNotFoundError" in on["unsaved"]  # it ran, and wrote no checkpoint that the probe could read
-    assert on["after"] == 2
-    assert on["dummy"] is True
-    assert (off["held"], off["dummy"]) == (True, False)
-
-
-def test_renamed_options(probes: Probes) -> None:
-    on, off = probes["renamed_options"]["on"], probes["renamed_options"]["off"]
-    assert (on["fixed"], on["cosine"]) == ([0.5, None], [-1.0, 0.5])
-    assert (off["fixed"], off["cosine"]) == ("refused", [-1.0, 0.5])
-    assert (on["score"], off["score"]) == (["BLEU ="], ["BLEU4 ="])
-
-
-def test_damaged_data(probes: Probes) -> None:
-    on, off = probes["damaged_data"]["on"], probes["damaged_data"]["off"]
-    assert "valid.de-en.en.bin: has" in on["opened"] and off["opened"] == 20
-
-
-def test_damaged_vocabularies(probes: Probes) -> None:
-    on, off = probes["damaged_vocabularies"]["on"], probes["damaged_vocabularies"]["off"]
-    assert "dict.en.txt: line" in on["opened"]
-    assert "dict.en.txt" not in off["opened"]
-
-
-def test_decoding_builds(probes: Probes) -> None:
-    assert [probes["decoding_builds"][state]["from_checkpoint"] for state in ("on", "off")] == [True, None]
-
-
-def test_cpu_processes(probes: Probes) -> None:
-    on, off = probes["cpu_processes"]["on"], probes["cpu_processes"]["off"]
-    assert on["updates"] == {"pytorch_ddp": [3, 3], "legacy_ddp": [3, 3]}
-    assert "--distributed-init-method tcp://127.0.0.1:1" in on["tcp"]
-    assert off["tcp"] is None  # nothing trained, nothing said
-    if fairseq.__version__ != "0.12.2":  # which waits for NCCL instead
-        assert off["updates"] == {"pytorch_ddp": [5, 5]}  # two models, each on the whole set
-        assert "WORLD_SIZE=2" in on["hydra"]
-        assert "distributed_init_method=env://" in on["hydra"]
-        assert off["hydra"] > 0  # a model of its own
-
-
-def test_atomic_copies_on_a_full_disk(probes: Probes) -> None:
-    on, off = probes["atomic_copies"]["on"], probes["atomic_copies"]["off"]
-    for report in (on["copied"], on["saved"]):
-        assert report.startswith("OSError")
-        assert "The previous checkpoint_last.pt is untouched" in report
-    assert on["left"] == "checkpoint_last.pt"
-    assert on["files"] == ["checkpoint_last.pt", "new.pt"]  # no temporary file
-    assert on["seconds"] < 2.0  # no pause, no further try
-    assert off["left"].startswith("RuntimeError")
-
-
-def test_kills_while_saving_leave_a_whole_checkpoint(probes: Probes) -> None:
-    assert probes["atomic_copies"]["on"]["kills"] == [None] * 10
-
-
-def test_beam_size(probes: Probes) -> None:
-    assert probes["beam_size"]["on"]["difference"] == 0.0
-    assert probes["beam_size"]["off"]["difference"] > 1e-4
-
-
-def test_validation_text(probes: Probes) -> None:
-    on, off = probes["validation_text"]["on"], probes["validation_text"]["off"]
-    assert on["bleu"] < off["bleu"] - 5  # of every row [en] is right
-
-
-def test_generation_shards(probes: Probes) -> None:
-    one, other = probes["generation_shards"]["on"]["parts"]
-    assert sorted([*one, *other]) == list(range(20))
-    assert one and other
-    assert len(probes["generation_shards"]["off"]["parts"][0]) == 20
-
-
-def test_nan_gradients(probes: Probes) -> None:
-    assert "FloatingPointError: update 2: gradients are NaN" in probes["nan_gradients"]["on"]["ending"]
-    assert "StopIteration" in probes["nan_gradients"]["off"]["ending"]
-
-
-def test_early_errors(probes: Probes) -> None:
-    on, off = probes["early_errors"]["on"], probes["early_errors"]["off"]
-    words = {
-        "criterion": ["--criterion sga_ctc", "--task translation"],
-        "fp16": ["--fp16", "--cpu"],
-        "data": ["data folder", "absent"],
-        "bpe": ["--bpe sentencepiece", "--remove-bpe"],
-        "pretrained": ["absent"],
-    }
-    for what, named in words.items():
-        assert on[what].split(":")[0] in ("ValueError", "MissingData"), on
-        assert all(word in on[what] for word in named), on
-        assert off[what] != on[what]
-
-
-def test_empty_batches(probes: Probes) -> None:
-    assert probes["empty_batches"]["on"]["found"] == [0.0, 0, {}]
-    assert probes["empty_batches"]["off"]["found"].startswith("KeyError")
+import torch
+from fairseq import models, options, tasks, utils
+from fairseq.data import LanguagePairDataset, TokenBlockDataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import progress_bar
+from fairseq.modules import DynamicCRF, transformer_layer
+from fairseq.tasks.translation import TranslationConfig
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
+from omegaconf import OmegaConf
+
+from fairseq_plugins.compat import processes, validation
+from fairseq_plugins.compat.stock_tasks import ENCODER_FAST_PATH
+from tests import builders, data_bins
+from tests.mbart_builders import mbart
+
+
+def parse(*arguments, parser=options.get_training_parser):
+    return options.parse_args_and_arch(parser(), list(map(str, arguments)))
+
+
+def test_bf16_is_no_tpu():
+    assert not parse("data", "--arch", "transformer", "--bf16").tpu
+    assert parse("data", "--arch", "transformer", "--bf16", "--tpu").tpu
+
+
+GENERATE = options.get_generation_parser
+SHARDS = [
+    (["--num-shards", 3, "--shard-id", 2, "--results-path", "out"], GENERATE, (3, 2, "out/shard2of3")),
+    (["--num-shards", 1, "--shard-id", 0, "--results-path", "out"], GENERATE, (1, 0, "out")),
+    (["--num-shards", 2, "--shard-id", 1], options.get_eval_lm_parser, (1, 0, None)),  # does it by itself
+    (["--num-shards", 2, "--shard-id", 2], GENERATE, None),
+    (["--num-shards", 2, "--shard-id", -1], GENERATE, None),
+    (["--num-shards", 1, "--shard-id", 1], GENERATE, None),
+    (["--num-shards", 0, "--shard-id", 0], GENERATE, None),
+    (["--num-shards", 2, "--shard-id", 1], lambda: options.get_validation_parser("translation"), None),
+    (["--num-shards", 2, "--shard-id", 1], options.get_interactive_generation_parser, None),
+]
+
+
+@pytest.mark.parametrize(("given", "parser", "expected"), SHARDS)
+def test_generation_shards(given, parser, expected):
+    line = ["data", "--path", "model.pt", *given]
+    if expected is None:
+        with pytest.raises(ValueError, match=f"--num-shards {given[1]} --shard-id {given[3]}: "):
+            parse(*line, parser=parser)
+    else:
+        args = parse(*line, parser=parser)
+        assert (args.distributed_world_size, args.distributed_rank, getattr(args, "results_path", None)) == expected
+
+
+def test_options_are_literals():
+    assert utils.eval_str_list("[7] * 2", int) == [7, 7]
+    with pytest.raises(ValueError, match="no literal"):
+        utils.eval_str_list("[len(str(7))]", int)
+
+
+def test_the_state_that_rank_0_sends_is_read(monkeypatch):
+    buffer = io.BytesIO()
+    torch.save({"cfg": OmegaConf.create({"lr": 0.5})}, buffer)
+    messages = iter([torch.LongTensor([len(buffer.getvalue())]), torch.ByteTensor(list(buffer.getvalue()))])
+    monkeypatch.setattr(distributed_utils, "get_rank", lambda group: 1)
+    monkeypatch.setattr(distributed_utils, "broadcast", lambda tensor, src, group: tensor.copy_(next(messages)))
+    received = distributed_utils._broadcast_object_slow(None, 0, None, torch.device("cpu"))
+    assert received["cfg"].lr == 0.5
+    with pytest.raises(ValueError, match="only objects sent by a process of this job"):
+        distributed_utils.torch.load("model.pt")
+
+
+def test_numpy_has_what_fairseq_uses():
+    sizes = np.array([2, 3])
+    blocks = [torch.tensor([5, 2]), torch.tensor([6, 7, 2])]
+    assert len(TokenBlockDataset(blocks, sizes, None, pad=1, eos=2, break_mode="eos")) == 2
+    crf = DynamicCRF(num_embedding=5, low_rank=2, beam_size=3)
+    assert crf(torch.zeros(1, 2, 5), torch.tensor([[1, 2]]), torch.ones(1, 2).bool()).numel() == 1
+    pair = LanguagePairDataset(
+        blocks, sizes, builders.dictionary(), blocks, sizes, builders.dictionary(), num_buckets=2
+    )
+    assert pair.collater([pair[0], pair[1]])["ntokens"] == 5
+    assert not {"compat", "float", "int"} & set(vars(np)) or np.__version__ < "2"  # numpy itself is as it was
+
+
+@pytest.mark.skipif(fairseq.__version__ == "0.12.2", reason="there the option is a float")
+@pytest.mark.parametrize("task", ["denoising", "multilingual_denoising"])
+def test_permute_sentences_is_a_share(task):
+    args = parse("data", "--task", task, "--arch", "bart_base", "--permute-sentences", 0.5)
+    assert convert_namespace_to_omegaconf(args).task.permute_sentences == 0.5
+
+
+def test_a_task_knows_that_its_model_will_be_filled():
+    symbols = builders.dictionary()
+    task = tasks.translation.TranslationTask(TranslationConfig(), symbols, symbols)
+    sizes = {f"{side}_{name}": 8 for side in ("encoder", "decoder") for name in ("embed_dim", "ffn_embed_dim")}
+    cfg = Namespace(arch="transformer", encoder_layers=1, decoder_layers=1, encoder_attention_heads=1, **sizes)
+    for from_checkpoint in (True, False):
+        models.build_model(cfg, task, from_checkpoint)
+        assert task.from_checkpoint is from_checkpoint
+
+
+def test_the_fast_path_is_not_taken(monkeypatch):
+    """On a stand-in for the layer of 0.12.2."""
+
+    class Layer:
+        def __init__(self, cfg):
+            self.cfg, self.can_use_fastpath = cfg, True
+
+        def forward(self, x):
+            return torch._transformer_encoder_layer_fwd(x, 8) if self.can_use_fastpath else x
+
+    monkeypatch.setattr(transformer_layer, "TransformerEncoderLayerBase", Layer)
+    with pytest.raises(TypeError):
+        Layer("cfg").forward(1)
+    assert ENCODER_FAST_PATH.needed()
+    ENCODER_FAST_PATH.apply()
+    assert not ENCODER_FAST_PATH.needed()
+    assert (Layer("cfg").forward(1), Layer("cfg").cfg) == (1, "cfg")
+
+
+def test_long_validations_say_how_far_they_are(monkeypatch, caplog):
+    monkeypatch.setattr(validation, "REPORT_SECONDS", 0.0)
+    caplog.set_level(logging.INFO)
+    for kind in (progress_bar.SimpleProgressBar, progress_bar.JsonProgressBar):
+        caplog.clear()
+        assert list(kind([1, 2], epoch=1, prefix="valid on 'other' subset")) == [1, 2]
+        told = [record.getMessage().split(" in ")[0] for record in caplog.records]
+        assert told == [f"'other' subset: {number} of 2 batches" for number in range(2)]
+    caplog.clear()
+    assert list(progress_bar.SimpleProgressBar([1, 2], epoch=1)) == [1, 2]
+    assert not caplog.records
+
+
+# ---- The mBART task. ----
+
+
+@pytest.fixture
+def folder(tmp_path):
+    data_bins.write_pair(tmp_path, "valid", "en", "de")
+    return tmp_path
+
+
+def mbart_task(folder, langs="en,de", **more):
+    line = [folder, "--task", "translation_from_pretrained_bart", "-s", "en", "-t", "de", "--langs", langs]
+    return tasks.setup_task(parse(*line, "--arch", "mbart_base", *more.get("options", ())))
+
+
+def test_the_mbart_task_runs(folder):
+    task = mbart_task(folder)
+    task.load_dataset("valid")
+    rows = task.build_dataset_for_inference([torch.tensor([5, 2])], [2])
+    assert task.dataset("valid")[0]["source"][-1] == rows[0]["source"][-1] == task.src_dict.index("[en]")
+    assert task.build_generator([mbart(task.tgt_dict)], Namespace(beam=1)).eos == task.tgt_dict.index("[de]")
+    task.args = "of a subclass"
+    assert task.args == "of a subclass"
+
+
+def test_mbart_languages(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks.FairseqTask, "build_model", lambda task, cfg, from_checkpoint=False: "model")
+    monkeypatch.setattr(tasks.translation.TranslationTask, "build_model", tasks.FairseqTask.build_model)
+    task = mbart_task(folder)
+    stock = TranslationFromPretrainedBARTTask.build_model.__wrapped__
+    assert stock is not TranslationFromPretrainedBARTTask.build_model
+    state = task.state_dict()
+    task.load_state_dict(state)
+    task.load_state_dict({})
+    with pytest.raises(ValueError, match="was trained with en,de; give the same languages in the same order"):
+        mbart_task(folder, "de,en").load_state_dict(state)
+    with pytest.raises(
+        ValueError, match=r"--target-lang de: the dictionary has no \[de\], because --langs en lacks it"
+    ):
+        mbart_task(folder, "en").build_model(None)
+    cfg = {"model": {"_name": "mbart_base"}, "task": {"_name": "translation_from_pretrained_bart", "langs": "en,de"}}
+    torch.save({"model": {}, "args": None, "cfg": cfg, "task_state": state}, tmp_path / "model.pt")
+    start = {"options": ["--finetune-from-model", str(tmp_path / "model.pt")]}
+    with pytest.raises(ValueError, match="was trained with en,de"):
+        mbart_task(folder, "de,en", **start).build_model(None)
+
+
+# ---- Several processes. ----
+
+
+def test_an_empty_batch_of_validation_is_nothing(folder):
+    args = parse(folder, "-s", "en", "-t", "de", "--arch", "transformer_tiny")
+    task = tasks.setup_task(args, from_checkpoint=True)
+    assert task.valid_step({}, None, None) == (0.0, 0, {})
+    task = tasks.setup_task(args, from_checkpoint=True)
+    with pytest.raises(AttributeError):
+        task.valid_step({"id": 1}, None, None)
+
+
+TORCHRUN = {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "2", "RANK": "1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "expected"),
+    [
+        ({}, {}, (None, 1, 0, False, "nccl")),
+        ({}, {**TORCHRUN, "WORLD_SIZE": "1"}, (None, 1, 0, False, "nccl")),
+        ({}, TORCHRUN, ("env://", 2, 1, True, "gloo")),
+        ({"distributed_init_method": "tcp://x", "distributed_no_spawn": True}, {}, ("tcp://x", 1, 0, True, "gloo")),
+        (
+            {"distributed_init_method": "tcp://x"},
+            {},
+            "--distributed-init-method tcp://x starts one process for each GPU",
+        ),
+    ],
+)
+def test_jobs_on_cpu(monkeypatch, given, environment, expected):
+    for name in TORCHRUN:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    cfg = convert_namespace_to_omegaconf(parse("data", "--arch", "transformer", "--cpu"))
+    cfg.distributed_training.update(distributed_world_size=1, **given)
+    monkeypatch.setattr(distributed_utils, "distributed_main", lambda i, main, cfg, kwargs: main(cfg))
+    seen = []
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            distributed_utils.call_main(cfg, seen.append)
+    else:
+        distributed_utils.call_main(cfg, seen.append)
+        job = seen[0].distributed_training
+        found = (job.distributed_init_method, job.distributed_world_size, job.distributed_rank)
+        assert (*found, job.distributed_no_spawn, job.distributed_backend) == expected
+        assert job.device_id == 0
+
+
+def test_a_process_of_a_job_does_not_train_alone(monkeypatch):
+    cfg = Namespace(distributed_training=Namespace(distributed_world_size=1))
+    processes.refuse_to_train_alone(cfg)
+    for name, value in TORCHRUN.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="WORLD_SIZE=2 .*--distributed-world-size 2 .*distributed_init_method=env://"):
+        processes.refuse_to_train_alone(cfg)
+    processes.refuse_to_train_alone(Namespace(distributed_world_size=2))  # options of old trainers
