@@ -62,7 +62,7 @@ class Rules:
 
 
 class Normaliser:
-    """Mends the characters of a line and counts the lines that each mend changed (``changed``)."""
+    """Fixes the characters of a line and counts the lines that each fix changed (``changed``)."""
 
     def __init__(self, form: str):
         self.changed: Counter = Counter()
@@ -78,10 +78,10 @@ class Normaliser:
     def __call__(self, line: str) -> str:
         """Return the line in clean characters, words separated by single spaces."""
         for name, step in self.steps:
-            mended = step(line)
-            if mended != line:
+            fixed = step(line)
+            if fixed != line:
                 self.changed[name] += 1
-            line = mended
+            line = fixed
         return line
 
 
@@ -156,7 +156,7 @@ def clean_files(
         dropped_table: also write line number, reason and details of every dropped tuple, tab-separated.
 
     Returns:
-        The counts of the manifest: ``read``, ``kept``, ``dropped`` (reason to number), ``changed`` (mend to lines).
+        The counts of the manifest: ``read``, ``kept``, ``dropped`` (reason to number), ``changed`` (fix to lines).
 
     Raises:
         InputError: bad input, as in :func:`read_parallel`, or nothing would be left.

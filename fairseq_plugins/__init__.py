@@ -13,6 +13,7 @@ from . import compat
 
 compat.apply()
 
+# Each registers itself with fairseq.
 from .criterions import (  # noqa: E402
     cross_sequence_mlm,
     label_smoothed_linear_cross_entropy,
@@ -41,3 +42,4 @@ from .tasks import (  # noqa: E402
 )
 
 __version__ = "0.1.0"
+__all__ = ["__version__"]

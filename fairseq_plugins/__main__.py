@@ -15,31 +15,19 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 FOLDER = Path(__file__).resolve().parent
 TRANSLATE = "translate"
-# What is printed, as (shown name, names of the distribution: the first one installed counts).
-DISTRIBUTIONS = (
-    ("fairseq", ("fairseq-fixed", "fairseq")),
-    ("torch", ("torch",)),
-    ("numpy", ("numpy",)),
-    ("sentencepiece", ("sentencepiece",)),
-    ("sacrebleu", ("sacrebleu",)),
-    ("fastBPE", ("fastBPE",)),
-    ("safetensors", ("safetensors",)),
-)
+DISTRIBUTIONS = ("torch", "numpy", "sentencepiece", "sacrebleu", "fastBPE", "safetensors")
+"""Whose versions are printed beside fairseq's, which two distributions bring."""
 
 
 def load_package() -> ModuleType:
-    """Import this folder as a package, also where Python was given the folder itself.
-
-    Raises:
-        ImportError: fairseq, torch or another dependency is missing.
-    """
+    """Import this folder as a package, also where Python was given the folder itself."""
     if not __package__:
         sys.path[0] = str(FOLDER.parent)  # Python put the folder itself there: "data", "tasks" would be top-level names
     return importlib.import_module(__package__ or FOLDER.name)
 
 
-def installed_version(names: Sequence[str]) -> str:
-    """Version of the first of the distributions ``names`` that is installed, with its name where several could be."""
+def installed_version(*names: str) -> str:
+    """Version of the first of the distributions that is installed, with its name where several could be."""
     for name in names:
         try:
             version = importlib.metadata.version(name)
@@ -71,15 +59,16 @@ def registered(package: str) -> Dict[str, List[str]]:
 
 
 def report(package: ModuleType) -> str:
-    """The text that is printed: path, versions, registered names and the mends applied to this fairseq."""
+    """The text that is printed: path, versions, registered names and the patches applied to this fairseq."""
     compat = importlib.import_module(f"{package.__name__}.compat")
     rows = [
         ("--user-dir", str(FOLDER)),
         ("fairseq_plugins", getattr(package, "__version__", "unknown")),
         ("Python", platform.python_version()),
-        *((shown, installed_version(names)) for shown, names in DISTRIBUTIONS),
+        ("fairseq", installed_version("fairseq-fixed", "fairseq")),
+        *((name, installed_version(name)) for name in DISTRIBUTIONS),
         *((option, ", ".join(names)) for option, names in registered(package.__name__).items() if names),
-        ("compat mends", ", ".join(compat.applied()) or "none"),
+        ("compat patches", ", ".join(compat.applied()) or "none"),
         ("switched off", ", ".join(sorted(compat.disabled())) or "none"),
     ]
     width = max(len(name) for name, _ in rows)
@@ -87,22 +76,13 @@ def report(package: ModuleType) -> str:
 
 
 class Option(NamedTuple):
-    """One option that the package adds to fairseq's.
+    """One option that the package adds to fairseq's."""
 
-    Attributes:
-        where: kind and registered name, as in ``model sga``.
-        name: attribute of the configuration, as in ``prompt_length``.
-        flag: what is typed, as in ``--prompt-length``; the name itself where it is positional.
-        kind: its type or choices.
-        default: as shown; of each architecture where they differ.
-        help: one line.
-    """
-
-    where: str
-    name: str
-    flag: str
-    kind: str
-    default: str
+    where: str  # kind and registered name, as in "model sga"
+    name: str  # attribute of the configuration, as in "prompt_length"
+    flag: str  # what is typed, as in "--prompt-length"; the name itself where it is positional
+    kind: str  # its type or choices
+    default: str  # as shown; of each architecture where they differ
     help: str
 
 

@@ -41,33 +41,20 @@ USAGE = "python -m fairseq_plugins translate MODEL [--input FILE] [--output FILE
 
 
 class Translation(NamedTuple):
-    """One hypothesis.
-
-    Attributes:
-        score: as fairseq-generate shows it, base 2.
-        text: words, no pieces.
-    """
+    """One hypothesis: its score to base 2, as fairseq-generate shows it, and words, no pieces."""
 
     score: float
     text: str
 
 
 class Translator(NamedTuple):
-    """What stays the same from one buffer of lines to the next.
+    """What stays the same from one buffer of lines to the next."""
 
-    Attributes:
-        cfg: fairseq's configuration of this command line.
-        task: of the checkpoint.
-        model: ready to decode.
-        generator: the task's.
-        encoders: text to pieces, and back in the other order: tokenizer and BPE, if any.
-    """
-
-    cfg: Any
+    cfg: Any  # fairseq's configuration of this command line
     task: Any
     model: Any
     generator: Any
-    encoders: Sequence[Any]
+    encoders: Sequence[Any]  # text to pieces, and back in the other order: tokenizer and BPE, if any
 
     def translate(self, lines: Sequence[str]) -> List[List[Translation]]:
         """The n best translations of each line."""
@@ -159,13 +146,7 @@ def _output(path: Optional[str]) -> Iterator[IO[str]]:
 
 
 def work(translator: Translator, source: str, output: IO[str]) -> None:
-    """Translate a text, buffer by buffer.
-
-    Args:
-        translator: the model.
-        source: path of the text; ``-`` = standard input.
-        output: gets the translations.
-    """
+    """Translate the text ``source`` (a path; ``-`` = standard input) into ``output``, buffer by buffer."""
     lines = (line.strip() for line in read_lines(source))
     several = translator.cfg.generation.nbest > 1
     done, start = 0, time.monotonic()
@@ -192,11 +173,7 @@ def work(translator: Translator, source: str, output: IO[str]) -> None:
 
 
 def checkpoint(model: str) -> Path:
-    """The file that MODEL names.
-
-    Raises:
-        ValueError: there is none, or a folder has several and none of the usual names.
-    """
+    """The file that MODEL names. Raises ValueError where there is none, or a folder has several of unusual names."""
     path = Path(model)
     if path.is_file():
         return path
@@ -218,7 +195,7 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
         rest: the other options, which are fairseq's.
 
     Raises:
-        ValueError: a file or an option is missing, or the checkpoint does not translate; named.
+        ValueError: naming a file or an option that is missing; or the checkpoint does not translate.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     stored = state["cfg"].task
@@ -249,13 +226,7 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
 
 
 def data_folders(path: Path, data: Optional[str], stored: Any) -> List[Path]:
-    """Where the dictionaries may be.
-
-    Args:
-        path: the checkpoint.
-        data: ``--data``, which alone counts if given.
-        stored: options of the task in the checkpoint.
-    """
+    """Where the dictionaries may be: in ``data`` (--data) alone if given, else beside the checkpoint or where it was trained."""
     trained = utils.split_paths(str(stored.data))[:1] if stored.data else []
     return [Path(data)] if data else [path.parent, *map(Path, trained)]
 
@@ -279,11 +250,7 @@ def languages(path: Path, folders: Sequence[Path], stored: Any, given: Sequence[
 
 
 def with_dictionaries(folders: Sequence[Path], stored: Any, pair: Sequence[str]) -> Path:
-    """The first folder that has the dictionaries of a pair.
-
-    Raises:
-        ValueError: none has; names what was looked at.
-    """
+    """The first folder that has the dictionaries of a pair. Raises ValueError, naming all folders, where none has."""
     names = sorted({f"dict.{language}.txt" for language in pair})
     for folder in folders:
         if all((folder / name).is_file() for name in names):
@@ -305,14 +272,9 @@ def segmenter(folders: Sequence[Path]) -> List[str]:
 
 
 def override(line: Sequence[str], state: Dict[str, Any]) -> Any:
-    """Read a command line of ``fairseq-interactive``; what it says of the task and the model replaces the checkpoint's options.
+    """fairseq's configuration of a command line of ``fairseq-interactive``.
 
-    Args:
-        line: with the options of the checkpoint's task.
-        state: the checkpoint, changed in place.
-
-    Returns:
-        fairseq's configuration.
+    What it says of task and model replaces the options in ``state``, the checkpoint, in place.
     """
 
     def parse(**kwargs: Any) -> argparse.Namespace:
@@ -333,6 +295,3 @@ def override(line: Sequence[str], state: Dict[str, Any]) -> Any:
     overwrite_args_by_name(state["cfg"], ast.literal_eval(cfg.common_eval.model_overrides))
     state["args"] = None  # the same in the form of older checkpoints, which fairseq would prefer
     return cfg
-
-
-__all__ = ["Translation", "Translator", "build_parser", "main"]

@@ -2,7 +2,7 @@
 
 Turkish plurals and their accusatives follow vowel harmony; everything else is listed. `-` means "by rule".
 Kinds of nouns: p person, a animal, f food, t movable thing, x fixed thing; properties: o can be opened, b breaks,
-m can be mended, c can be cooked, w can be washed.
+m can be repaired, c can be cooked, w can be washed.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..own_commands import heartbeat
-from .reading import CheckpointError, PathLike, read_checkpoint
+from .reading import CheckpointError, PathLike, model_of, place_of, read_checkpoint
 from .renames import listing
 from .versions import stamped
 from .writing import save_checkpoint
@@ -27,7 +27,7 @@ _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 _LOWER_IS_BETTER = re.compile(r"(?:.*_)?(?:loss|ppl|perplexity|nll|wer|cer|ter)")
 _HIGHER_IS_BETTER = re.compile(r"(?:.*_)?(?:bleu|chrf2?|rouge[12l]?|meteor|comet|accuracy|acc|f1|recall|precision)")
-_DROPPED_STATE = ("ema", "ema_fp32_params")
+_DROPPED_STATE = ("ema", "ema_fp32_params", "previous_training_time")
 
 
 def select_best(
@@ -37,17 +37,14 @@ def select_best(
     maximize: Optional[bool] = None,
     allow_fewer: bool = False,
 ) -> List[Path]:
-    """The best files of ``--keep-best-checkpoints``, judged by the number in ``checkpoint.best_METRIC_VALUE.pt``.
+    """The best ``count`` files of ``--keep-best-checkpoints``, best first, by the number in ``checkpoint.best_METRIC_VALUE.pt``.
 
     Args:
         directory: a ``--save-dir``.
-        count: how many, at least 1.
+        count: at least 1.
         metric: as in the file names; needed when the folder has several.
         maximize: True = larger is better; None = inferred from the metric's name.
         allow_fewer: take what there is when there are fewer.
-
-    Returns:
-        The files, best first.
 
     Raises:
         CheckpointError: no or too few such files, several metrics, or a metric of unknown direction.
@@ -67,16 +64,9 @@ def select_best(
 
 
 def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
-    """The latest ``checkpointEPOCH.pt`` or ``checkpoint_EPOCH_UPDATE.pt``.
+    """The latest ``count`` of ``checkpointEPOCH.pt`` or ``checkpoint_EPOCH_UPDATE.pt``, latest first.
 
-    Args:
-        directory: a ``--save-dir``.
-        count: how many, at least 1.
-        by: ``"epochs"`` or ``"updates"``; needed when the folder has both kinds.
-        allow_fewer: take what there is when there are fewer.
-
-    Returns:
-        The files, latest first.
+    ``by``: ``"epochs"`` or ``"updates"``, needed when the folder has both kinds; the others as in :func:`select_best`.
 
     Raises:
         CheckpointError: no or too few such files, or both kinds.
@@ -84,8 +74,12 @@ def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow
     epochs, updates = _matching(directory, _EPOCH), _matching(directory, _UPDATE)
     if by is None and epochs and updates:
         raise CheckpointError(f"--directory {directory}: has checkpoints by epochs and by updates; give --by")
-    chosen = {"epochs": epochs, "updates": updates, None: epochs or updates}[by]
-    names = {"epochs": "checkpointN.pt", "updates": "checkpoint_N_M.pt", None: "checkpoint[_]N[_M].pt"}[by]
+    kinds = {
+        "epochs": (epochs, "checkpointN.pt"),
+        "updates": (updates, "checkpoint_N_M.pt"),
+        None: (epochs or updates, "checkpoint[_]N[_M].pt"),
+    }
+    chosen, names = kinds[by]
     _check_count("--last", count, len(chosen), f"{directory}/{names}", allow_fewer)
     ranked = sorted(chosen, key=lambda pair: int(pair[1].group(1)), reverse=True)
     return [file for file, _ in ranked[:count]]
@@ -124,11 +118,8 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     equal; tensors without elements are copied. Tensors that shared memory in the first file (tied weights) and are equal in every
     other one still do.
 
-    Args:
-        paths: one file or more, each once.
-
     Returns:
-        The first checkpoint with the averaged model, without optimizer state and moving averages.
+        The first checkpoint with the averaged model, without what only the run needs: optimizer, moving averages, hours.
 
     Raises:
         CheckpointError: unreadable files, or models that differ in names, shapes, dtypes or integers; names the tensor.
@@ -142,7 +133,7 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     state, sums, tied = None, {}, {}
     for index, path in enumerate(paths, start=1):
         checkpoint = read_checkpoint(path)
-        model = _model(checkpoint, path)
+        model = model_of(checkpoint, path)
         if state is None:
             state, tied = checkpoint, _tied(model)
             kept = {name: tensor for name, tensor in model.items() if name not in tied}
@@ -155,22 +146,12 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     return _without_optimizer(state)
 
 
-def _model(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]:
-    model = checkpoint.get("model")
-    if not isinstance(model, Mapping) or not all(isinstance(tensor, Tensor) for tensor in model.values()):
-        keys = listing([str(key) for key in checkpoint])
-        raise CheckpointError(f"checkpoint {path}: expected an entry 'model' with tensors, found {keys}")
-    return dict(model)
-
-
 def _tied(model: Mapping[str, Tensor]) -> Dict[str, str]:
     """Name -> the earlier name whose memory it shares: summed once, as most tensors of a VECO have several names."""
     first: Dict[Tuple[Any, ...], str] = {}
     tied = {}
     for name, tensor in model.items():
-        storage = tensor.untyped_storage().data_ptr()
-        place = (storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-        owner = first.setdefault(place, name) if tensor.numel() else name
+        owner = first.setdefault(place_of(tensor), name) if tensor.numel() else name
         if owner != name:
             tied[name] = owner
     return tied
@@ -214,8 +195,7 @@ def _divide(
         if name in tied:
             means[name] = means[tied[name]]
             continue
-        mean = (sums[name] / count).to(tensor.dtype) if tensor.is_floating_point() else tensor
-        means[name] = mean
+        means[name] = (sums[name] / count).to(tensor.dtype) if tensor.is_floating_point() else tensor
     return means
 
 
@@ -230,7 +210,7 @@ def _without_optimizer(state: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
-    """Average files into ``output``, which is replaced at once when everything is on disk; it names the versions of this run.
+    """Average files into ``output``, which is replaced at once when everything is on disk.
 
     Raises:
         CheckpointError: see :func:`average_checkpoints`; or ``output`` is one of the inputs.

@@ -37,16 +37,15 @@ _LOCAL_HEADER = struct.Struct("<26xHH")
 def check_file(stream: BinaryIO, origin: str) -> None:
     """Refuse a file of ``torch.save`` that is damaged, or that would take more memory than the file is big.
 
-    The checksum (CRC-32) of each record is compared: half a second of one core for a gigabyte, half of
-    what torch.load takes for the same file. Files from before torch 1.6 have none.
+    The checksum (CRC-32) of each record is compared, in half the time that torch.load takes for the same file. Files from before
+    torch 1.6 have none.
 
     Args:
         stream: the file, at any position; it is at its start afterwards.
         origin: how messages call it.
 
     Raises:
-        CheckpointError: a record's checksum differs, records are compressed or overlap, or the file declares more elements than it
-            holds.
+        CheckpointError: a checksum differs, records are compressed or overlap, or more elements are declared than the file holds.
         Exception: of any other kind where the file is truncated or no checkpoint; torch cannot read it either.
     """
     start, size = _start_and_size(stream)

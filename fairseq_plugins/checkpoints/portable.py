@@ -20,10 +20,10 @@ from torch import Tensor
 from .errors import CheckpointError
 from .fingerprints import fingerprint
 from .plain import from_json, to_json
-from .reading import PathLike, read_checkpoint, read_safetensors
+from .reading import PathLike, model_of, place_of, read_checkpoint, read_safetensors
 from .renames import listing
 from .stored_options import check_options
-from .versions import KEY, check_format, migrated, stamp, stamped
+from .versions import KEY, check_versions, stamp, stamped
 from .writing import atomic_path, save_checkpoint, save_tensors
 
 logger = logging.getLogger(__name__)
@@ -60,11 +60,7 @@ def export_checkpoint(
             safetensors does not know; values that float16 cannot hold.
     """
     state = read_checkpoint(checkpoint)
-    model = state.get("model")
-    if not isinstance(model, Mapping) or not all(isinstance(tensor, Tensor) for tensor in model.values()):
-        raise CheckpointError(
-            f"checkpoint {checkpoint}: expected an entry 'model' with tensors, found {listing(list(state))}"
-        )
+    model = model_of(state, checkpoint)
     if half:
         model = _halved(model, f"checkpoint {checkpoint}")
     stored, tied = _separate(model)
@@ -94,8 +90,7 @@ def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str,
     first: Dict[Tuple[Any, ...], str] = {}
     storages = set()
     for name, tensor in model.items():
-        storage = tensor.untyped_storage()
-        place = (storage.data_ptr(), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        storage, place = tensor.untyped_storage(), place_of(tensor)
         if tensor.numel() and place in first:
             tied[name] = first[place]
             continue
@@ -112,11 +107,10 @@ def _halved(model: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
     made: Dict[Tuple[Any, ...], Tensor] = {}
     halved = {}
     for name, tensor in model.items():
-        place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if not tensor.is_floating_point() or not tensor.numel():
             halved[name] = tensor
             continue
-        halved[name] = made.setdefault(place, tensor.half())
+        halved[name] = made.setdefault(place_of(tensor), tensor.half())
         if not bool(torch.isfinite(halved[name]).all()) and bool(torch.isfinite(tensor).all()):
             raise CheckpointError(
                 f"{origin}: --half cannot hold {name}, whose largest value is {float(tensor.abs().max()):.3g}"
@@ -215,11 +209,10 @@ def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
         "optimizer_history": [history],
         "task_state": kept["task_state"],
         "extra_state": {"train_iterator": iterator},
-        KEY: config[KEY],
     }
     if config["dictionaries"]:
         _set_data_folder(state, str(source.resolve()))
-    save_checkpoint(stamped(migrated(state, f"export {source}")), checkpoint)
+    save_checkpoint(stamped(state), checkpoint)
     logger.info("wrote %s: %d tensors, fingerprint %s", checkpoint, len(model), config["fingerprint"])
 
 
@@ -235,7 +228,7 @@ def _read_config(folder: Path) -> Dict[str, Any]:
         raise CheckpointError(
             f"{file}: was not written by this package, {KEY} is missing; --pretrained-mlm reads other folders"
         )
-    check_format(config[KEY], str(file))
+    check_versions(config, str(file))
     missing = [name for name in _REQUIRED if name not in config]
     if missing or not ("cfg" in config or "args" in config) or config["layout"] != LAYOUT:
         raise CheckpointError(

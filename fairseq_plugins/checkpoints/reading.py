@@ -6,17 +6,18 @@ import os
 import re
 import threading
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Tuple, Union
+from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Tuple, Union
 
+import numpy
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from .errors import CheckpointError
+from .errors import CheckpointError, DamagedCheckpoint
 from .inspection import check_file, named_globals
 from .stored_options import check_options
-from .versions import migrated
+from .versions import check_versions
 
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]
@@ -43,21 +44,11 @@ def allowed_globals() -> List[AllowedGlobal]:
     return [(argparse.Namespace, "argparse.Namespace"), *_numpy_globals(), *_meter_globals()]
 
 
-def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
-
-
 def _numpy_globals() -> Iterator[AllowedGlobal]:
-    numpy = _import("numpy")
-    if numpy is None:
-        return
-    multiarray = _import("numpy._core.multiarray") or _import("numpy.core.multiarray")
-    for function in ("_reconstruct", "scalar"):
+    functions = {"_reconstruct": numpy.zeros(1).__reduce__()[0], "scalar": numpy.float64(0).__reduce__()[0]}
+    for name, function in functions.items():
         for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            yield getattr(multiarray, function), f"{module}.{function}"
+            yield function, f"{module}.{name}"
     yield numpy.ndarray, "numpy.ndarray"
     yield numpy.dtype, "numpy.dtype"
     for dtype_class in {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}:
@@ -65,11 +56,13 @@ def _numpy_globals() -> Iterator[AllowedGlobal]:
 
 
 def _meter_globals() -> Iterator[AllowedGlobal]:
-    meters = _import("fairseq.logging.meters")
+    try:
+        meters: Any = importlib.import_module("fairseq.logging.meters")
+    except ImportError:
+        return
     for name in _METERS:
-        if hasattr(meters, name):
-            for module in ("fairseq.meters", "fairseq.logging.meters"):
-                yield getattr(meters, name), f"{module}.{name}"
+        for module in ("fairseq.meters", "fairseq.logging.meters"):
+            yield getattr(meters, name), f"{module}.{name}"
 
 
 def read_checkpoint(path: PathLike) -> Dict[str, Any]:
@@ -79,7 +72,7 @@ def read_checkpoint(path: PathLike) -> Dict[str, Any]:
         path: a file of ``torch.save`` or a ``.safetensors`` file.
 
     Returns:
-        The dictionary in the file (for safetensors: name -> tensor); a fairseq checkpoint in the current format.
+        The dictionary in the file (for safetensors: name -> tensor);
 
     Raises:
         CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format than this package
@@ -92,7 +85,23 @@ def read_checkpoint(path: PathLike) -> Dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"checkpoint {file}: expected a dictionary, found {type(content).__name__}")
     check_options(content, f"checkpoint {file}")
-    return migrated(content, f"checkpoint {file}")
+    check_versions(content, f"checkpoint {file}")
+    return content
+
+
+def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]:
+    """The tensors of a fairseq checkpoint by name. Raises CheckpointError where there are none."""
+    model = checkpoint.get("model")
+    if not isinstance(model, Mapping) or not all(isinstance(tensor, Tensor) for tensor in model.values()):
+        found = ", ".join(sorted(map(str, checkpoint))[:10])
+        raise CheckpointError(f"checkpoint {path}: expected an entry 'model' with tensors, found {found}")
+    return dict(model)
+
+
+def place_of(tensor: Tensor) -> Tuple[Any, ...]:
+    """Equal for two tensors that are one: same memory, shape, strides and dtype."""
+    memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+    return (*memory, tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
@@ -104,7 +113,7 @@ def read_safetensors(file: Path) -> Dict[str, Tensor]:
     try:
         tensors = safetensors.torch.load_file(str(file), device="cpu")
     except (safetensors.SafetensorError, OSError, ValueError) as error:
-        raise _damaged(file, error) from error
+        raise _damaged(str(file), file.stat().st_size, error) from error
     # One without elements would have the place of its neighbour, and torch refuses to save two dtypes in one place.
     return {name: one if one.numel() else torch.empty_like(one) for name, one in tensors.items()}
 
@@ -131,51 +140,52 @@ def _read_pickle(file: Path) -> Any:
         # Leaving the context removes what it was given, so it must not be given what somebody else had allowed.
         known = set(torch.serialization.get_safe_globals())
         with torch.serialization.safe_globals([pair for pair in allowed if pair not in known]):
-            try:
-                check_file(stream, str(file))
-                return torch.load(stream, map_location="cpu", weights_only=True)
-            except (MemoryError, CheckpointError):
-                raise
-            except Exception as error:  # a damaged file can make the reader fail in any way
-                refused = refused_objects(stream, str(error))
-                if refused:
-                    raise _untrusted(file, refused) from None  # torch's own text recommends to unpickle everything
-                raise _damaged(file, error) from error
+            return load_stream(stream, str(file), map_location="cpu")
 
 
-def _untrusted(file: Path, names: List[str]) -> CheckpointError:
-    return CheckpointError(
-        f"checkpoint {file}: refused, because it holds the pickled object {', '.join(names)}, which could run code "
-        "when read. Allowed: tensors, numbers, strings, containers, argparse.Namespace, numpy arrays, fairseq meters. "
-        "Get the file in safetensors form, or from a source that stores tensors only"
-    )
-
-
-def _damaged(file: Path, error: BaseException) -> CheckpointError:
-    reason = (str(error) or type(error).__name__).strip().splitlines()[0][:200]
-    return CheckpointError(
-        f"checkpoint {file}: truncated, damaged or no checkpoint at all ({file.stat().st_size} bytes; {reason})"
-    )
-
-
-def refused_objects(stream: BinaryIO, message: str) -> List[str]:
-    """Names of the objects for which torch refused a file.
+def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
+    """``torch.load`` after a look at the file, without unpickling more than torch allows (see :func:`allowed_globals`).
 
     Args:
         stream: the file, at any position.
-        message: torch's error.
+        name: how messages call it.
+        args, kwargs: for ``torch.load``.
 
-    Returns:
-        Empty when it failed for another reason.
+    Raises:
+        DamagedCheckpoint: the file is truncated, damaged or none of ``torch.save``.
+        CheckpointError: it holds another object, which is named, or declares more than it holds.
     """
+    try:
+        check_file(stream, name)
+        return torch.load(stream, *args, **{**kwargs, "weights_only": True})
+    except (MemoryError, CheckpointError):
+        raise
+    except Exception as error:  # a damaged file can make the reader fail in any way
+        refused = _refused_objects(stream, str(error))
+        if not refused:
+            raise _damaged(name, stream.seek(0, os.SEEK_END), error) from error
+        # Not chained: torch's own text recommends to unpickle everything.
+        raise CheckpointError(
+            f"checkpoint {name}: refused, because it holds the pickled object {', '.join(refused)}, which could run code "
+            "when read. Allowed: tensors, numbers, strings, containers, argparse.Namespace, numpy arrays, fairseq meters. "
+            "Get the file in safetensors form, or from a source that stores tensors only"
+        ) from None
+
+
+def _damaged(name: str, size: int, error: BaseException) -> DamagedCheckpoint:
+    reason = str(error).split("WeightsUnpickler error:")[-1].strip() or type(error).__name__
+    return DamagedCheckpoint(
+        f"checkpoint {name}: truncated, damaged or no checkpoint at all ({size:,} bytes; {reason.splitlines()[0][:200]})"
+    )
+
+
+def _refused_objects(stream: BinaryIO, message: str) -> List[str]:
+    """Names of the objects for which torch refused a file; empty when it failed for another reason."""
     allowed, named = {name for _, name in allowed_globals()}, named_globals(stream)
     found = _REFUSED.search(message)
     if found and found.group(1).rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in named}:
-        return [
-            found.group(1) if "." in found.group(1) else f"builtins.{found.group(1)}"
-        ]  # otherwise a name cut short by the end of a truncated file
-    return sorted(name for name in named if name not in allowed and not _known_to_torch(name))
-
-
-def _known_to_torch(name: str) -> bool:
-    return name.startswith("torch.") or name in _OF_TORCH
+        # Otherwise a name cut short by the end of a truncated file.
+        return [found.group(1) if "." in found.group(1) else f"builtins.{found.group(1)}"]
+    return sorted(
+        name for name in named if name not in allowed and not name.startswith("torch.") and name not in _OF_TORCH
+    )

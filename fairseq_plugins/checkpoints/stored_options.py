@@ -40,14 +40,11 @@ _LITERAL = (
 
 
 def check_options(state: Any, origin: str) -> None:
-    """Refuse a checkpoint whose options would make fairseq run code or download something.
+    """Refuse a checkpoint whose options would make fairseq run code or download something (CheckpointError).
 
     Args:
         state: content of the file; what is no checkpoint of fairseq is left alone.
         origin: how messages call it.
-
-    Raises:
-        CheckpointError: names the file, the option and the value.
     """
     if not isinstance(state, Mapping):
         return

@@ -1,4 +1,4 @@
-"""Which versions wrote a checkpoint, in which format, and how the older formats are read.
+"""Which versions wrote a checkpoint, and in which format.
 
 A checkpoint carries ``state["fairseq_plugins"] = {version, format, fairseq, torch}``: plain strings and one number beside
 fairseq's own entries, where stock fairseq, averaging, moving averages and resuming leave them alone.
@@ -7,7 +7,7 @@ fairseq's own entries, where stock fairseq, averaging, moving averages and resum
 import re
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Dict, Mapping
 
 import torch
 
@@ -16,19 +16,10 @@ from .errors import CheckpointError
 KEY = "fairseq_plugins"
 """The entry of a checkpoint; the same wherever the package's folder lies and whatever it is called."""
 
-FORMAT = 2
-"""What is written now. It grows by one, with an entry in MIGRATIONS, when an older checkpoint must be changed to be read."""
+FORMAT = 1
+"""What is written and read. It grows by one when checkpoints change so that earlier versions of this package cannot read them."""
 
 _VERSION = re.compile(r'^__version__ = "([^"]+)"', re.MULTILINE)
-
-
-def _from_1(state: Dict[str, Any]) -> None:
-    """Format 1 is everything written before there was a format number: the same entries, without the versions."""
-
-
-MIGRATIONS: Dict[int, Callable[[Dict[str, Any]], None]] = {1: _from_1}
-"""Format -> what turns a checkpoint of that format into one of the next, in place. Also gets files of stock fairseq, which
-carry no number and count as format 1: change only what is recognised."""
 
 
 def package_version() -> str:
@@ -60,37 +51,19 @@ def summary() -> str:
     return f"fairseq_plugins {now['version']} (checkpoint format {now['format']}), fairseq {now['fairseq']}, torch {now['torch']}"
 
 
-def migrated(state: Dict[str, Any], origin: str) -> Dict[str, Any]:
-    """Bring a checkpoint that was just read into the current format, in place.
+def check_versions(state: Any, origin: str) -> None:
+    """Refuse a checkpoint of a newer format. One without versions, as stock fairseq writes it, passes.
 
     Args:
-        state: the content of the file; what is no fairseq checkpoint and carries no versions is left alone.
+        state: the content of any file.
         origin: how messages call it.
-
-    Returns:
-        ``state``, with the current format number; ``migrated_from`` beside it tells the file's own, where it was older.
 
     Raises:
         CheckpointError: the format is newer than this package knows, or the entry is damaged; both name the versions.
     """
-    if KEY not in state and not ("model" in state and ("cfg" in state or "args" in state)):
-        return state
-    entry = state.get(KEY, {"format": 1})
-    found = check_format(entry, origin)
-    for number in range(found, FORMAT):
-        MIGRATIONS[number](state)
-    state[KEY] = {**entry, "format": FORMAT}
-    if found != FORMAT:
-        state[KEY]["migrated_from"] = found
-    return state
-
-
-def check_format(entry: Any, origin: str) -> int:
-    """Format number in the entry of a checkpoint.
-
-    Raises:
-        CheckpointError: newer than this package knows, or no such entry at all; names the versions.
-    """
+    if not isinstance(state, Mapping) or KEY not in state:
+        return
+    entry = state[KEY]
     number = entry.get("format") if isinstance(entry, Mapping) else None
     if type(number) is not int or number < 1:
         raise CheckpointError(
@@ -104,4 +77,3 @@ def check_format(entry: Any, origin: str) -> int:
             f"{torch_version}); this is fairseq_plugins {package_version()}, which reads formats 1 to {FORMAT}. "
             f"Use fairseq_plugins {version} or newer"
         )
-    return number

@@ -102,12 +102,7 @@ def atomic_file(path: PathLike) -> Iterator[Any]:
 
 
 def save_checkpoint(state: Any, path: PathLike) -> None:
-    """``torch.save`` to a file that is replaced at once, when everything is on disk.
-
-    Raises:
-        CheckpointError: as :func:`atomic_path`.
-        OSError: it cannot be written: with ``path`` and the reason.
-    """
+    """``torch.save`` to a file that is replaced at once, when everything is on disk. Errors as of :func:`atomic_path`."""
     with atomic_file(path) as file:
         torch.save(state, file)
 
@@ -115,11 +110,7 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
 def save_tensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Optional[Mapping[str, str]] = None) -> None:
     """Write a safetensors file, which is replaced at once and may be read by whoever may read other new files.
 
-    ``metadata``: what its header says beside ``{"format": "pt"}``.
-
-    Raises:
-        CheckpointError: as :func:`atomic_path`.
-        OSError: it cannot be written: with ``path`` and the reason.
+    ``metadata``: what its header says beside ``{"format": "pt"}``. Errors as of :func:`atomic_path`.
     """
     with atomic_path(path) as temporary:
         try:

@@ -9,12 +9,25 @@ from typing import Any, List
 import numpy as np
 from omegaconf import OmegaConf, open_dict
 
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, source_has
 
 logger = logging.getLogger(__name__)
 OPTION = "update_epoch_batch_itr"
 
+LOST_SENTENCES = Patch(
+    name="lost_sentences",
+    reason="batch_by_size drops a last batch whose size is no multiple of --required-batch-size-multiple (default 8)",
+    upstream="facebookresearch/fairseq#5036, #5094, #5351",
+)
+EPOCH_RESUME = Patch(
+    name="epoch_resume",
+    reason="batches, and the noise drawn by data-loading workers, stay those of the epoch in which the process started, so "
+    "a resumed run is another one; makes --update-epoch-batch-itr True the default (False keeps the cache)",
+    upstream="facebookresearch/fairseq#1156, #2525 (the cache); no report of the defect found",
+)
 
+
+@LOST_SENTENCES.probe
 def _loses_sentences() -> bool:
     from fairseq.data import data_utils
 
@@ -25,85 +38,64 @@ def _loses_sentences() -> bool:
     return sum(len(batch) for batch in batches) < len(sizes)
 
 
-def _keep_sentences() -> None:
-    from fairseq.data import data_utils
-
-    stock = data_utils.batch_by_size
-
-    @instead_of(stock, "lost_sentences")
-    def batch_by_size(
-        indices: Any,
-        num_tokens_fn: Any,
-        num_tokens_vec: Any = None,
-        max_tokens: Any = None,
-        max_sentences: Any = None,
-        required_batch_size_multiple: int = 1,
-        fixed_shapes: Any = None,
-    ) -> List[Any]:
-        if not isinstance(indices, np.ndarray):
-            indices = np.fromiter(indices, dtype=np.int64, count=-1)
-        if len(indices) == 0:
-            return []  # stock raises IndexError here; fairseq's own message about an empty dataset comes later
-        batches = stock(
-            indices,
-            num_tokens_fn,
-            num_tokens_vec,
-            max_tokens,
-            max_sentences,
-            required_batch_size_multiple,
-            fixed_shapes,
-        )
-        if fixed_shapes is None:
-            # Batches are consecutive pieces of `indices`, so what a dropped last one held is the rest.
-            kept = sum(len(batch) for batch in batches)
-            if kept < len(indices):
-                batches = [*batches, indices[kept:]]
-        return batches
-
-    data_utils.batch_by_size = batch_by_size
+@LOST_SENTENCES.replace("fairseq.data.data_utils:batch_by_size")
+def batch_by_size(
+    stock: Any,
+    indices: Any,
+    num_tokens_fn: Any,
+    num_tokens_vec: Any = None,
+    max_tokens: Any = None,
+    max_sentences: Any = None,
+    required_batch_size_multiple: int = 1,
+    fixed_shapes: Any = None,
+) -> List[Any]:
+    """Stock batches, and a last one of what is missing in them."""
+    if not isinstance(indices, np.ndarray):
+        indices = np.fromiter(indices, dtype=np.int64, count=-1)
+    if len(indices) == 0:
+        return []  # stock raises IndexError here; fairseq's own message about an empty dataset comes later
+    batches = stock(
+        indices, num_tokens_fn, num_tokens_vec, max_tokens, max_sentences, required_batch_size_multiple, fixed_shapes
+    )
+    kept = sum(len(batch) for batch in batches)
+    if fixed_shapes is None and kept < len(indices):
+        # Batches are consecutive pieces of `indices`, so what a dropped last one held is the rest.
+        return [*batches, indices[kept:]]
+    return list(batches)
 
 
+@EPOCH_RESUME.probe
 def _resume_changes_batches() -> bool:
-    from fairseq import options
     from fairseq.tasks import FairseqTask
 
     causes = ("numpy_seed(seed + epoch)", "reuse_dataloader=reuse_dataloader")
-    return not is_mended(options.parse_args_and_arch, "epoch_resume") and any(
-        source_has(FairseqTask.get_batch_iterator, cause) for cause in causes
-    )
+    return any(source_has(FairseqTask.get_batch_iterator, cause) for cause in causes)
 
 
-def _renew_batches_by_default() -> None:
-    from fairseq import options
-    from fairseq.trainer import Trainer
+@EPOCH_RESUME.replace("fairseq.options:parse_args_and_arch")
+def parse_args_and_arch(stock: Any, parser: ArgumentParser, *args: Any, **kwargs: Any) -> Any:
+    """Stock leaves the option None, then the value of --grouped-shuffling, where it is not given."""
+    if any(action.dest == OPTION and action.default is None for action in parser._actions):
+        parser.set_defaults(**{OPTION: True})
+    return stock(parser, *args, **kwargs)
 
-    parse = options.parse_args_and_arch
-    init, begin = Trainer.__init__, Trainer.begin_epoch
 
-    @instead_of(parse, "epoch_resume")
-    def parse_args_and_arch(parser: ArgumentParser, *args: Any, **kwargs: Any) -> Any:
-        # Stock leaves this option None (then the value of --grouped-shuffling) where it is not given.
-        if any(action.dest == OPTION and action.default is None for action in parser._actions):
-            parser.set_defaults(**{OPTION: True})
-        return parse(parser, *args, **kwargs)
+@EPOCH_RESUME.replace("fairseq.trainer:Trainer.__init__")
+def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    """Hydra runs have no argument parser."""
+    if _hydra_left_unset(cfg):
+        with open_dict(cfg):
+            cfg.dataset[OPTION] = True
+        logger.info(f"dataset.{OPTION} is not set: using true, so that a resumed run equals an uninterrupted one")
+    stock(trainer, cfg, *args, **kwargs)
 
-    @instead_of(init, "epoch_resume")
-    def __init__(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        if _hydra_left_unset(cfg):
-            with open_dict(cfg):
-                cfg.dataset[OPTION] = True
-            logger.info(f"dataset.{OPTION} is not set: using true, so that a resumed run equals an uninterrupted one")
-        init(self, cfg, *args, **kwargs)
 
-    @instead_of(begin, "epoch_resume")
-    def begin_epoch(self: Any, epoch: int) -> None:
-        if self.cfg.dataset.num_workers > 0:
-            gc.collect()  # ends the workers of the last epoch, whose iterator holds itself through a cycle
-        begin(self, epoch)
-
-    options.parse_args_and_arch = parse_args_and_arch
-    Trainer.__init__ = __init__
-    Trainer.begin_epoch = begin_epoch
+@EPOCH_RESUME.replace("fairseq.trainer:Trainer.begin_epoch")
+def begin_epoch(stock: Any, trainer: Any, epoch: int) -> None:
+    """End the workers of the last epoch, whose iterator holds itself through a cycle."""
+    if trainer.cfg.dataset.num_workers > 0:
+        gc.collect()
+    stock(trainer, epoch)
 
 
 def _hydra_left_unset(cfg: Any) -> bool:
@@ -121,20 +113,3 @@ def _hydra_left_unset(cfg: Any) -> bool:
             if OmegaConf.select(OmegaConf.load(file), f"dataset.{OPTION}") is not None:
                 return False
     return True
-
-
-LOST_SENTENCES = Mend(
-    name="lost_sentences",
-    reason="batch_by_size drops a last batch whose size is no multiple of --required-batch-size-multiple (default 8)",
-    upstream="facebookresearch/fairseq#5036, #5094, #5351",
-    needed=_loses_sentences,
-    apply=_keep_sentences,
-)
-EPOCH_RESUME = Mend(
-    name="epoch_resume",
-    reason="batches, and the noise drawn by data-loading workers, stay those of the epoch in which the process started, so "
-    "a resumed run is another one; makes --update-epoch-batch-itr True the default (False keeps the cache)",
-    upstream="facebookresearch/fairseq#1156, #2525 (the cache); no report of the defect found",
-    needed=_resume_changes_batches,
-    apply=_renew_batches_by_default,
-)

@@ -7,39 +7,35 @@ from typing import Any, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch
 
 logger = logging.getLogger(__name__)
 
-NAME = "damaged_data"
 MAX_UNKNOWN = 0.02
 """Share of ``<unk>`` in a file above which a warning says so."""
 
+DAMAGED_DATA = Patch(
+    name="damaged_data",
+    reason="a damaged .bin or .idx, or one of another dictionary, is opened without a word or fails without its name",
+    upstream="facebookresearch/fairseq#2644, #3903, #5543",
+)
 _AT_ONCE = 1 << 18  # ids that stay in a processor's cache
 _MMAP = (b"MMIDIDX\x00\x00", "<QBQ")  # format version, number type, rows
 _LEGACY = (b"TNTIDX\x00\x00", "<QQQQQ")  # format version, number type, its bytes, rows, dimensions
 
 
 class Rows(NamedTuple):
-    """What an index says of its data.
+    """What an index says of its data."""
 
-    Attributes:
-        data: (N,) integers of the ``.bin``, mapped into memory.
-        ends: (rows,) int64, position behind the last id of each row.
-        shift: what the stored ids are larger by.
-    """
-
-    data: np.ndarray
-    ends: np.ndarray
-    shift: int = 0
+    data: np.ndarray  # (N,) integers of the .bin, mapped into memory
+    ends: np.ndarray  # (rows,) int64, position behind the last id of each row
+    shift: int = 0  # what the stored ids are larger by
 
 
 def check_files(path: str, impl: str) -> Optional[Rows]:
-    """Compare an index with its data; the data are not read.
+    """Compare the index of ``path`` (without its ending) with its data, which are not read.
 
-    Args:
-        path: file without its ending.
-        impl: ``--dataset-impl``; those without index, and ``huffman``, are not looked at.
+    A ``--dataset-impl`` without index, and ``huffman``, are not looked at.
 
     Raises:
         ValueError: empty, cut, longer than it should be, or of two different splits; names the file.
@@ -52,7 +48,7 @@ def check_files(path: str, impl: str) -> Optional[Rows]:
 
 
 def _header(path: str, index: bytes, layout: Any) -> Any:
-    """Fields of the head of an index, as integers, and where it ends."""
+    """Fields of the head of an index after its version, as integers, and where it ends."""
     magic, fields = layout
     end = len(magic) + struct.calcsize(fields)
     if not index.startswith(magic) or len(index) < end:
@@ -130,11 +126,6 @@ def _damaged(file: str, what: str) -> ValueError:
 def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
     """Look at every id once: about a second for 1,000 million of them.
 
-    Args:
-        path: file without its ending.
-        rows: see :func:`check_files`.
-        dictionary: of fairseq.
-
     Raises:
         ValueError: an id beyond the dictionary, or a row that ends in ``<s>``, as where a block of zeros was written.
     """
@@ -157,7 +148,7 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
     started = np.flatnonzero(last == dictionary.bos() + shift)
     if len(started):
         raise _wrong_id(path, rows, int(filled[started[0]]), f"no row ends in {dictionary[dictionary.bos()]}")
-    warn_unknown(path, unknown, total)
+    _warn_unknown(path, unknown, total)
 
 
 def _wrong_id(path: str, rows: Rows, position: int, valid: str) -> ValueError:
@@ -168,7 +159,7 @@ def _wrong_id(path: str, rows: Rows, position: int, valid: str) -> ValueError:
     )
 
 
-def warn_unknown(path: str, unknown: int, total: int) -> None:
+def _warn_unknown(path: str, unknown: int, total: int) -> None:
     """Log a warning where more than ``MAX_UNKNOWN`` of the pieces are ``<unk>``."""
     if unknown > MAX_UNKNOWN * total:
         logger.warning(
@@ -180,49 +171,39 @@ def warn_unknown(path: str, unknown: int, total: int) -> None:
         )
 
 
-def _opens_anything() -> bool:
-    from fairseq.data import indexed_dataset
-
-    return not is_mended(indexed_dataset.make_dataset, NAME)
+_checked: Set[Tuple[Any, ...]] = set()  # tasks open their data again at each epoch
 
 
-def _check_when_opened() -> None:
-    from fairseq.data import LanguagePairDataset, indexed_dataset
+@DAMAGED_DATA.replace("fairseq.data.indexed_dataset:make_dataset")
+def make_dataset(stock: Any, path: str, impl: str, fix_lua_indexing: bool = False, dictionary: Any = None) -> Any:
+    """Check the files first."""
+    there = all(os.path.isfile(f"{path}.{ending}") for ending in ("idx", "bin"))
+    rows = check_files(path, impl) if there else None
+    if rows is not None and dictionary is not None:
+        found = os.stat(f"{path}.bin")
+        key = (os.path.realpath(path), found.st_size, found.st_mtime_ns, rows.ends.tobytes()[-8:], len(dictionary))
+        if key not in _checked:
+            check_ids(path, rows, dictionary)
+        _checked.add(key)
+    made = stock(path, impl, fix_lua_indexing, dictionary)
+    if impl == "raw" and made is not None and len(made):
+        lines = made.tokens_list
+        unknown = sum(int(line.eq(dictionary.unk()).sum()) for line in lines)
+        _warn_unknown(path, unknown, sum(map(len, lines)))
+    return made
 
-    stock = indexed_dataset.make_dataset
-    checked: Set[Tuple[Any, ...]] = set()  # tasks open their data again at each epoch
 
-    @instead_of(stock, NAME)
-    def make_dataset(path: str, impl: str, fix_lua_indexing: bool = False, dictionary: Any = None) -> Any:
-        there = all(os.path.isfile(f"{path}.{ending}") for ending in ("idx", "bin"))
-        rows = check_files(path, impl) if there else None
-        if rows is not None and dictionary is not None:
-            found = os.stat(f"{path}.bin")
-            key = (os.path.realpath(path), found.st_size, found.st_mtime_ns, rows.ends.tobytes()[-8:], len(dictionary))
-            if key not in checked:
-                check_ids(path, rows, dictionary)
-            checked.add(key)
-        made = stock(path, impl, fix_lua_indexing, dictionary)
-        if impl == "raw" and made is not None and len(made):
-            lines = made.tokens_list
-            unknown = sum(int(line.eq(dictionary.unk()).sum()) for line in lines)
-            warn_unknown(path, unknown, sum(map(len, lines)))
-        return made
-
-    pair = LanguagePairDataset.__init__
-
-    @instead_of(pair, NAME)
-    def __init__(
-        self: Any, src: Any, src_sizes: Any, src_dict: Any, tgt: Any = None, *args: Any, **kwargs: Any
-    ) -> None:
-        if tgt is not None and len(src) != len(tgt):
-            raise ValueError(
-                f"the two sides of a pair have different numbers of rows: {_file(src)} {len(src):,}, {_file(tgt)} {len(tgt):,}; "
-                "run fairseq-preprocess again on the two texts"
-            )
-        pair(self, src, src_sizes, src_dict, tgt, *args, **kwargs)
-
-    indexed_dataset.make_dataset, LanguagePairDataset.__init__ = make_dataset, __init__
+@DAMAGED_DATA.replace("fairseq.data:LanguagePairDataset.__init__")
+def make_pairs(
+    stock: Any, self: Any, src: Any, src_sizes: Any, src_dict: Any, tgt: Any = None, *args: Any, **kwargs: Any
+) -> None:
+    """Compare the numbers of rows."""
+    if tgt is not None and len(src) != len(tgt):
+        raise ValueError(
+            f"the two sides of a pair have different numbers of rows: {_file(src)} {len(src):,}, {_file(tgt)} {len(tgt):,}; "
+            "run fairseq-preprocess again on the two texts"
+        )
+    stock(self, src, src_sizes, src_dict, tgt, *args, **kwargs)
 
 
 def _file(rows: Any) -> str:
@@ -230,12 +211,3 @@ def _file(rows: Any) -> str:
     while not hasattr(rows, "_path") and hasattr(rows, "dataset"):
         rows = rows.dataset
     return str(getattr(rows, "_path", None) or getattr(rows, "path", None) or "one side")
-
-
-DAMAGED_DATA = Mend(
-    name=NAME,
-    reason="a damaged .bin or .idx, or one of another dictionary, is opened without a word or fails without its name",
-    upstream="facebookresearch/fairseq#2644, #3903, #5543",
-    needed=_opens_anything,
-    apply=_check_when_opened,
-)

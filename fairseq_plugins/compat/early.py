@@ -10,9 +10,12 @@ from typing import Any, Optional, Tuple
 import torch
 from omegaconf import OmegaConf
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch
 
-NAME = "early_errors"
+EARLY_ERRORS = Patch(
+    name="early_errors",
+    reason="options that cannot work together, and missing folders, fail after the model is built, by another name or not at all",
+)
 
 
 class MissingData(FileNotFoundError, ValueError):
@@ -99,20 +102,14 @@ def check_data(task_name: Optional[str], data: Any) -> None:
             raise MissingData(f"data folder {path}: is missing; valid: one that fairseq-preprocess wrote")
 
 
-def check(cfg: Any, from_checkpoint: bool) -> None:
-    """Refuse what cannot work.
-
-    Args:
-        cfg: see :class:`Options`.
-        from_checkpoint: the options are those of a checkpoint, of a training that is over.
+def check(cfg: Any) -> None:
+    """Refuse options of a command that cannot work together. ``cfg``: see :class:`Options`.
 
     Raises:
         ValueError: naming options, values and what is valid.
     """
     options = Options(cfg)
     task_name = options.chosen("task")
-    if from_checkpoint:
-        return
     check_data(task_name, options.data)
     if not options.get("common_eval", "path"):  # commands that read a checkpoint have the default criterion
         check_criterion(task_name, options.chosen("criterion"))
@@ -125,14 +122,7 @@ def check(cfg: Any, from_checkpoint: bool) -> None:
 
 
 def check_precision(common: Any) -> None:
-    """Refuse a training in half precision on CPU. Decoding computes in single precision there.
-
-    Args:
-        common: the options ``fp16``, ``cpu`` and ``tpu``.
-
-    Raises:
-        ValueError: see :func:`check`.
-    """
+    """Refuse a training in half precision on CPU (ValueError). Decoding computes in single precision there."""
     on_cpu = common.cpu or not (torch.cuda.is_available() or common.tpu)
     if on_cpu and common.fp16:
         raise ValueError(
@@ -140,60 +130,40 @@ def check_precision(common: Any) -> None:
         )
 
 
-def _checks_nothing() -> bool:
-    from fairseq import tasks
-
-    return not is_mended(tasks.setup_task, NAME)
-
-
-def _check_early() -> None:
-    from fairseq import file_utils, tasks
-    from fairseq.distributed import utils
-    from fairseq.trainer import Trainer
-
-    setup, load_archive = tasks.setup_task, file_utils.load_archive_file
-    call, trainer = utils.call_main, Trainer.__init__
-
-    @instead_of(call, NAME)
-    def call_main(cfg: Any, main: Any, **kwargs: Any) -> Any:
-        if not cfg.common_eval.path:
-            check_precision(cfg.common)
-        return call(cfg, main, **kwargs)
-
-    @instead_of(trainer, NAME)
-    def __init__(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        check_precision(getattr(cfg, "common", cfg))  # fairseq-hydra-train imports the user dir after its call_main
-        trainer(self, cfg, *args, **kwargs)
-
-    @instead_of(setup, NAME)
-    def setup_task(cfg: Any, **kwargs: Any) -> Any:
-        check(cfg, bool(kwargs.get("from_checkpoint")))
-        try:
-            return setup(cfg, **kwargs)
-        except OSError:  # some tasks do without the folder that a checkpoint was trained on
-            options = Options(cfg)
-            check_data(options.chosen("task"), options.data)
-            raise
-
-    @instead_of(load_archive, NAME)
-    def load_archive_file(archive_file: str) -> str:
-        if os.path.isfile(archive_file):  # stock puts the content in the place of the archive, which is gone then
-            raise ValueError(
-                f"{archive_file}: is a file; valid: a folder. Unpack an archive yourself and name its folder"
-            )
-        found = load_archive(archive_file)
-        if found is None:  # from_pretrained would go on with it
-            raise ValueError(f"{archive_file}: no such file or folder; valid: the folder of a model, or of its data")
-        return str(found)
-
-    tasks.setup_task, utils.call_main, Trainer.__init__ = setup_task, call_main, __init__
-    file_utils.load_archive_file = load_archive_file
+@EARLY_ERRORS.replace("fairseq.distributed.utils:call_main")
+def call_main(stock: Any, cfg: Any, main: Any, **kwargs: Any) -> Any:
+    """Check a training before its processes start."""
+    if not cfg.common_eval.path:
+        check_precision(cfg.common)
+    return stock(cfg, main, **kwargs)
 
 
-EARLY_ERRORS = Mend(
-    name=NAME,
-    reason="options that cannot work together, and missing folders, fail after the model is built, by another name or not at all",
-    upstream="no report found",
-    needed=_checks_nothing,
-    apply=_check_early,
-)
+@EARLY_ERRORS.replace("fairseq.trainer:Trainer.__init__")
+def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    """fairseq-hydra-train imports the user dir after its call_main."""
+    check_precision(getattr(cfg, "common", cfg))
+    stock(trainer, cfg, *args, **kwargs)
+
+
+@EARLY_ERRORS.replace("fairseq.tasks:setup_task")
+def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
+    """Check the options first; those of a checkpoint are of a training that is over."""
+    if not kwargs.get("from_checkpoint"):
+        check(cfg)
+    try:
+        return stock(cfg, **kwargs)
+    except OSError:  # some tasks do without the folder that a checkpoint was trained on
+        options = Options(cfg)
+        check_data(options.chosen("task"), options.data)
+        raise
+
+
+@EARLY_ERRORS.replace("fairseq.file_utils:load_archive_file")
+def load_archive_file(stock: Any, archive_file: str) -> str:
+    """Refuse what ``from_pretrained`` cannot use."""
+    if os.path.isfile(archive_file):  # stock puts the content in the place of the archive, which is gone then
+        raise ValueError(f"{archive_file}: is a file; valid: a folder. Unpack an archive yourself and name its folder")
+    found = stock(archive_file)
+    if found is None:  # from_pretrained would go on with it
+        raise ValueError(f"{archive_file}: no such file or folder; valid: the folder of a model, or of its data")
+    return str(found)

@@ -9,59 +9,56 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
 
-from .mend import Mend, instead_of, is_mended
-from .restarts import DEFAULT, continues_its_run, is_own, last_checkpoint
+from .patch import Patch
+from .starting import is_own, last_checkpoint
 
 logger = logging.getLogger(__name__)
 
-NAME = "finished_runs"
 PATIENCE = "early_stop"
 """Where a checkpoint's extra state keeps what ``--patience`` has counted."""
 SECONDS_PER_HOUR = 3600
 
+FINISHED_RUNS = Patch(
+    name="finished_runs",
+    reason="a run that has ended and is started again makes one more update (--max-update, --stop-time-hours) or goes on "
+    "(--patience)",
+)
 
+
+@FINISHED_RUNS.probe
 def _trains_once_more() -> bool:
-    from fairseq import checkpoint_utils
-
     spec = find_spec("fairseq_cli.train")  # not imported: that sets up logging
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
     loop = "while epoch_itr.next_epoch_idx <= max_epoch: if lr <= cfg.optimization.stop_min_lr:"
-    return not is_mended(checkpoint_utils.load_checkpoint, NAME) and "".join(loop.split()) in "".join(source.split())
+    return "".join(loop.split()) in "".join(source.split())
 
 
-def _do_nothing() -> None:
-    from fairseq import checkpoint_utils
-    from fairseq.trainer import Trainer
-
-    stock_load, stock_state = checkpoint_utils.load_checkpoint, Trainer.state_dict
-
-    @instead_of(stock_load, NAME)
-    def load_checkpoint(cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
-        own = os.path.isfile(last_checkpoint(cfg, trainer)) or (cfg.restore_file != DEFAULT and is_own(cfg))
-        starts_anew = cfg.reset_meters and not continues_its_run(cfg, trainer)
-        extra_state, epoch_itr = stock_load(cfg, trainer, **passthrough_args)
-        if not own or extra_state is None:
-            return extra_state, epoch_itr
-        if not starts_anew:
-            _count_on(extra_state.get(PATIENCE))
-        reason = _ended_by(trainer, epoch_itr)
-        if reason:
-            logger.info(
-                f"the run in {cfg.save_dir} has ended before: {reason}; nothing is trained, its files stay as they are"
-            )
-            epoch_itr = SimpleNamespace(next_epoch_idx=math.nan)  # below no --max-epoch, not even without one
+@FINISHED_RUNS.replace("fairseq.checkpoint_utils:load_checkpoint")
+def load_checkpoint(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
+    """Let fairseq's loop over the epochs end before it begins."""
+    own = os.path.isfile(last_checkpoint(cfg, trainer)) or is_own(cfg)
+    extra_state, epoch_itr = stock(cfg, trainer, **passthrough_args)
+    if not own or extra_state is None:
         return extra_state, epoch_itr
+    if not cfg.reset_meters:
+        _count_on(extra_state.get(PATIENCE))
+    reason = _ended_by(trainer, epoch_itr)
+    if reason:
+        logger.info(
+            f"the run in {cfg.save_dir} has ended before: {reason}; nothing is trained, its files stay as they are"
+        )
+        epoch_itr = SimpleNamespace(next_epoch_idx=math.nan)  # below no --max-epoch, not even without one
+    return extra_state, epoch_itr
 
-    @instead_of(stock_state, NAME)
-    def state_dict(self: Any) -> Any:
-        state = stock_state(self)
-        counter = _counter()
-        if getattr(counter, "best", None) is not None:
-            state["extra_state"][PATIENCE] = {"best": float(counter.best), "num_runs": int(counter.num_runs)}
-        return state
 
-    checkpoint_utils.load_checkpoint = load_checkpoint
-    Trainer.state_dict = state_dict
+@FINISHED_RUNS.replace("fairseq.trainer:Trainer.state_dict")
+def state_dict(stock: Any, trainer: Any) -> Any:
+    """Keep what ``--patience`` has counted."""
+    state = stock(trainer)
+    counter = _counter()
+    if getattr(counter, "best", None) is not None:
+        state["extra_state"][PATIENCE] = {"best": float(counter.best), "num_runs": int(counter.num_runs)}
+    return state
 
 
 def _counter() -> Any:
@@ -90,13 +87,3 @@ def _ended_by(trainer: Any, epoch_itr: Any) -> Optional[str]:
     if 0 < patience <= runs:
         return f"{runs} validations without a better result, --patience {patience}"
     return None  # --stop-min-lr: fairseq itself looks before it trains
-
-
-FINISHED_RUNS = Mend(
-    name=NAME,
-    reason="a run that has ended and is started again makes one more update (--max-update, --stop-time-hours) or goes on "
-    "(--patience)",
-    upstream="no report found",
-    needed=_trains_once_more,
-    apply=_do_nothing,
-)

@@ -12,15 +12,20 @@ import weakref
 from dataclasses import dataclass
 from typing import Any, Dict
 
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, source_has
 
 logger = logging.getLogger(__name__)
 
-NAME = "folder_lock"
 FILE = ".training.lock"
 INFO_BYTES = 300
 LEFT_OVER = re.compile(r"\.checkpoint(_best|_last|_?\d|\.best_).*\.pt\.[0-9a-f]{8}\.tmp")
 """What ``checkpoints.writing.atomic_path`` makes of the names that training writes."""
+
+FOLDER_LOCK = Patch(
+    name="folder_lock",
+    reason="two runs with one --save-dir overwrite and resume from each other's checkpoints; the second one is now refused",
+    last=True,  # the first look into the folder
+)
 
 
 @dataclass
@@ -132,47 +137,32 @@ def clean(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
+@FOLDER_LOCK.probe
 def _nobody_locks() -> bool:
     from fairseq import checkpoint_utils
 
-    stock = checkpoint_utils.load_checkpoint
-    return not is_mended(stock, NAME) and not source_has(stock, "flock")
+    return not source_has(checkpoint_utils.load_checkpoint, "flock")
 
 
-def _lock_folders() -> None:
-    from fairseq import checkpoint_utils
+@FOLDER_LOCK.replace("fairseq.checkpoint_utils:load_checkpoint")
+def load_checkpoint(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
+    """Lock the folder until the trainer ends. One process of a job holds it for all of them."""
     from fairseq.distributed import utils
     from fairseq.file_io import PathManager
 
-    stock_load, stock_verify = checkpoint_utils.load_checkpoint, checkpoint_utils.verify_checkpoint_directory
-
-    @instead_of(stock_load, NAME)
-    def load_checkpoint(cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
-        # The first look at the folder. One process of a job holds it for all of them.
-        local = not PathManager.path_requires_pathmanager(cfg.save_dir)
-        if local and not cfg.no_save and utils.is_master(trainer.cfg.distributed_training):
-            os.makedirs(cfg.save_dir, exist_ok=True)
-            folder = os.path.realpath(cfg.save_dir)  # fairseq-hydra-train goes to another folder at its end
-            if hold(folder):
-                weakref.finalize(trainer, release, folder)  # also at the end of the process
-                clean(folder)
-        return stock_load(cfg, trainer, **passthrough_args)
-
-    @instead_of(stock_verify, NAME)
-    def verify_checkpoint_directory(save_dir: str) -> None:
-        """Stock makes and removes a file ``dummy``: that of a user, or of a run that starts at the same time."""
-        os.makedirs(save_dir, exist_ok=True)
-        with tempfile.TemporaryFile(dir=save_dir):
-            pass
-
-    checkpoint_utils.load_checkpoint = load_checkpoint
-    checkpoint_utils.verify_checkpoint_directory = verify_checkpoint_directory
+    local = not PathManager.path_requires_pathmanager(cfg.save_dir)
+    if local and not cfg.no_save and utils.is_master(trainer.cfg.distributed_training):
+        os.makedirs(cfg.save_dir, exist_ok=True)
+        folder = os.path.realpath(cfg.save_dir)  # fairseq-hydra-train goes to another folder at its end
+        if hold(folder):
+            weakref.finalize(trainer, release, folder)  # also at the end of the process
+            clean(folder)
+    return stock(cfg, trainer, **passthrough_args)
 
 
-FOLDER_LOCK = Mend(
-    name=NAME,
-    reason="two runs with one --save-dir overwrite and resume from each other's checkpoints; the second one is now refused",
-    upstream="no report found",
-    needed=_nobody_locks,
-    apply=_lock_folders,
-)
+@FOLDER_LOCK.replace("fairseq.checkpoint_utils:verify_checkpoint_directory")
+def verify_checkpoint_directory(stock: Any, save_dir: str) -> None:
+    """Stock makes and removes a file ``dummy``: that of a user, or of a run that starts at the same time."""
+    os.makedirs(save_dir, exist_ok=True)
+    with tempfile.TemporaryFile(dir=save_dir):
+        pass

@@ -6,10 +6,14 @@ from typing import Any, Dict, Iterator, List
 import torch
 from torch import Tensor, nn
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch
 
-NAME = "nan_gradients"
 STOCK_MESSAGE = "gradients are Nan/Inf"
+
+NAN_GRADIENTS = Patch(
+    name="nan_gradients",
+    reason="a training whose gradients become NaN ends in StopIteration: the search for the module fails on stock encoders",
+)
 
 
 class _ListsInDict(nn.Module):
@@ -19,11 +23,10 @@ class _ListsInDict(nn.Module):
         return {"encoder_out": [values]}
 
 
+@NAN_GRADIENTS.probe
 def _detector_stops() -> bool:
     from fairseq.nan_detector import NanDetector
 
-    if is_mended(NanDetector.add_hooks, NAME):
-        return False
     model = _ListsInDict()
     with NanDetector(model):
         try:
@@ -42,45 +45,31 @@ def tensors_in(output: Any) -> Iterator[Tensor]:
             yield from tensors_in(part)
 
 
-def _watch_tensors() -> None:
-    from fairseq.nan_detector import NanDetector
-    from fairseq.trainer import Trainer
+@NAN_GRADIENTS.replace("fairseq.nan_detector:NanDetector.add_hooks")
+def add_hooks(stock: Any, detector: Any, module: nn.Module) -> None:
+    """Watch the gradient of every tensor that a module returns."""
 
-    train_step = Trainer.train_step
+    def watch(module: nn.Module, inputs: Any, output: Any) -> None:
+        for tensor in tensors_in(output):
+            if tensor.requires_grad:
+                tensor.register_hook(lambda gradient: detector.bhook_fn(module, None, gradient))
 
-    @instead_of(NanDetector.add_hooks, NAME)
-    def add_hooks(self: Any, module: nn.Module) -> None:
-        def watch(module: nn.Module, inputs: Any, output: Any) -> None:
-            for tensor in tensors_in(output):
-                if tensor.requires_grad:
-                    tensor.register_hook(lambda gradient: self.bhook_fn(module, None, gradient))
-
-        if self.forward:
-            self.fhooks.append(module.register_forward_hook(self.fhook_fn))
-        if self.backward:
-            self.bhooks.append(module.register_forward_hook(watch))
-
-    @instead_of(train_step, NAME)
-    def reporting_train_step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return train_step(self, *args, **kwargs)
-        except FloatingPointError as error:
-            if str(error) != STOCK_MESSAGE:
-                raise
-            state = os.path.join(self.cfg.checkpoint.save_dir, "crash.pt")
-            raise FloatingPointError(
-                f"update {self.get_num_updates() + 1}: gradients are NaN or infinite; the log names the first module with such "
-                f"values, {state} holds the state before the update. Try a lower --lr, a longer warm-up or --clip-norm"
-            ) from None
-
-    NanDetector.add_hooks = add_hooks
-    Trainer.train_step = reporting_train_step
+    if detector.forward:
+        detector.fhooks.append(module.register_forward_hook(detector.fhook_fn))
+    if detector.backward:
+        detector.bhooks.append(module.register_forward_hook(watch))
 
 
-NAN_GRADIENTS = Mend(
-    name=NAME,
-    reason="a training whose gradients become NaN ends in StopIteration: the search for the module fails on stock encoders",
-    upstream="no report found",
-    needed=_detector_stops,
-    apply=_watch_tensors,
-)
+@NAN_GRADIENTS.replace("fairseq.trainer:Trainer.train_step")
+def train_step(stock: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Say what happened, where to look and what to try."""
+    try:
+        return stock(trainer, *args, **kwargs)
+    except FloatingPointError as error:
+        if str(error) != STOCK_MESSAGE:
+            raise
+        state = os.path.join(trainer.cfg.checkpoint.save_dir, "crash.pt")
+        raise FloatingPointError(
+            f"update {trainer.get_num_updates() + 1}: gradients are NaN or infinite; the log names the first module with such "
+            f"values, {state} holds the state before the update. Try a lower --lr, a longer warm-up or --clip-norm"
+        ) from None

@@ -8,8 +8,14 @@ from typing import Any, Dict, Iterator
 
 import numpy as np
 
-from .mend import Mend, ModuleProxy
+from .patch import ModuleProxy, Patch
 
+NUMPY2 = Patch(
+    name="numpy2",
+    reason="np.compat.long, np.float, np.int and np.percentile(interpolation=) are gone from numpy, which breaks "
+    "--sample-break-mode eos, --num-batch-buckets and NAT-CRF; numpy itself is not touched",
+    upstream="facebookresearch/fairseq#4945, #5645",
+)
 # Where the text tasks meet a removed name: --sample-break-mode eos, --num-batch-buckets (two places), NAT-CRF.
 MODULES = (
     "fairseq.data.token_block_dataset",
@@ -43,20 +49,13 @@ def _users() -> Iterator[types.ModuleType]:
             yield module
 
 
+@NUMPY2.probe
 def _missing() -> bool:
     return bool(_removed_names()) and any(_users())
 
 
-def _give_back() -> None:
+@NUMPY2.step
+def give_back() -> None:
+    """Let these modules see a numpy with the removed names."""
     for module in list(_users()):
         module.np = ModuleProxy(np, **_removed_names())  # type: ignore[attr-defined]
-
-
-NUMPY2 = Mend(
-    name="numpy2",
-    reason="np.compat.long, np.float, np.int and np.percentile(interpolation=) are gone from numpy, which breaks "
-    "--sample-break-mode eos, --num-batch-buckets and NAT-CRF; numpy itself is not touched",
-    upstream="facebookresearch/fairseq#4945, #5645",
-    needed=_missing,
-    apply=_give_back,
-)

@@ -12,14 +12,25 @@ import torch
 import torch.distributed as dist
 from omegaconf import open_dict
 
-from .mend import Mend, ModuleProxy, instead_of, is_mended, source_has
+from .patch import ModuleProxy, Patch, source_has
 
-EMPTY = "empty_batches"
 TORCHRUN = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
 
-
-def _on_cpu(cfg: Any) -> bool:
-    return not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available())
+CPU_PROCESSES = Patch(
+    name="cpu_processes",
+    reason="on CPU torchrun trains as many independent models into one folder, and --distributed-init-method trains "
+    "nothing and exits 0; makes torchrun --nproc_per_node N $(which fairseq-train) ... --cpu train one model",
+    upstream="facebookresearch/fairseq#2879, #4302",
+)
+DISTRIBUTED_OBJECTS = Patch(
+    name="distributed_objects",
+    reason="with several processes a resumed run fails on rank > 0: torch >= 2.6 refuses the state broadcast by rank 0",
+    upstream="facebookresearch/fairseq#5611",
+)
+EMPTY_BATCHES = Patch(
+    name="empty_batches",
+    reason="fairseq-validate with several processes fails where the batches are no multiple of them: some get an empty one",
+)
 
 
 def _started_by_torchrun() -> bool:
@@ -66,54 +77,50 @@ def refuse_to_train_alone(cfg: Any) -> None:
     )
 
 
+@CPU_PROCESSES.probe
 def _needs_gpus() -> bool:
-    from fairseq.distributed import utils
     from fairseq.models import distributed_fairseq_model
 
-    return not is_mended(utils.call_main, "cpu_processes") and source_has(
-        distributed_fairseq_model.DistributedFairseqModel, "device_ids=[args.device_id]"
-    )
+    return source_has(distributed_fairseq_model.DistributedFairseqModel, "device_ids=[args.device_id]")
 
 
-def _allow_cpu() -> None:
+@CPU_PROCESSES.replace("fairseq.distributed.utils:call_main")
+def call_main(stock: Any, cfg: Any, main: Any, **kwargs: Any) -> Any:
+    """Join a job on CPU."""
+    if not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available()):
+        join_job(cfg)
+    return stock(cfg, main, **kwargs)
+
+
+@CPU_PROCESSES.replace("fairseq.distributed.utils:all_gather_list")
+def all_gather_list(stock: Any, data: Any, group: Any = None, max_size: int = 16384) -> List[Any]:
+    """Stock gathers through CUDA buffers."""
     from fairseq.distributed import utils
-    from fairseq.models import distributed_fairseq_model
-    from fairseq.trainer import Trainer
 
-    stock_main, stock_gather, stock_init = utils.call_main, utils.all_gather_list, Trainer.__init__
-    stock_ddp = distributed_fairseq_model.DistributedDataParallel
-
-    @instead_of(stock_main, "cpu_processes")
-    def call_main(cfg: Any, main: Any, **kwargs: Any) -> Any:
-        if _on_cpu(cfg):
-            join_job(cfg)
-        return stock_main(cfg, main, **kwargs)
-
-    @instead_of(stock_gather, "cpu_processes")
-    def all_gather_list(data: Any, group: Any = None, max_size: int = 16384) -> List[Any]:
-        group = utils.get_global_group() if group is None else group
-        if utils.use_xla() or dist.get_backend(group) != "gloo":
-            return stock_gather(data, group=group, max_size=max_size)
-        gathered: List[Any] = [None] * utils.get_world_size(group)  # stock gathers through CUDA buffers
-        dist.all_gather_object(gathered, data, group=group)
-        return gathered
-
-    @instead_of(stock_init, "cpu_processes")
-    def __init__(self: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-        refuse_to_train_alone(cfg)
-        stock_init(self, cfg, *args, **kwargs)
-
-    def distributed_data_parallel(module: torch.nn.Module, **kwargs: Any) -> torch.nn.Module:
-        if all(parameter.device.type == "cpu" for parameter in module.parameters()):
-            kwargs.update(device_ids=None, output_device=None)
-        return stock_ddp(module=module, **kwargs)
-
-    utils.call_main = call_main
-    utils.all_gather_list = all_gather_list
-    Trainer.__init__ = __init__
-    distributed_fairseq_model.DistributedDataParallel = distributed_data_parallel
+    group = utils.get_global_group() if group is None else group
+    if utils.use_xla() or dist.get_backend(group) != "gloo":
+        return list(stock(data, group=group, max_size=max_size))
+    gathered: List[Any] = [None] * utils.get_world_size(group)
+    dist.all_gather_object(gathered, data, group=group)
+    return gathered
 
 
+@CPU_PROCESSES.replace("fairseq.trainer:Trainer.__init__")
+def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    """Refuse to train alone."""
+    refuse_to_train_alone(cfg)
+    stock(trainer, cfg, *args, **kwargs)
+
+
+@CPU_PROCESSES.replace("fairseq.models.distributed_fairseq_model:DistributedDataParallel")
+def distributed_data_parallel(stock: Any, module: torch.nn.Module, **kwargs: Any) -> torch.nn.Module:
+    """A model on CPU has no device."""
+    if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+        kwargs.update(device_ids=None, output_device=None)
+    return stock(module=module, **kwargs)
+
+
+@DISTRIBUTED_OBJECTS.probe
 def _cannot_broadcast() -> bool:
     from fairseq.distributed import utils
 
@@ -122,65 +129,29 @@ def _cannot_broadcast() -> bool:
     )
 
 
-def _load_broadcast(buffer: io.BytesIO, *args: Any, **kwargs: Any) -> Any:
-    """``torch.load`` of what another process of the same job has just sent. Never reads a file."""
-    if not isinstance(buffer, io.BytesIO):
-        raise ValueError(f"only objects sent by a process of this job are read here, not {buffer!r}")
-    kwargs["weights_only"] = False
-    return torch.load(buffer, *args, **kwargs)
-
-
-def _trust_broadcast() -> None:
+@DISTRIBUTED_OBJECTS.step
+def trust_broadcast() -> None:
+    """Read what another process of the same job has just sent."""
     from fairseq.distributed import utils
 
     utils.torch = ModuleProxy(torch, load=_load_broadcast)
 
 
-def _steps_on_nothing() -> bool:
-    from fairseq import tasks
+def _load_broadcast(buffer: io.BytesIO, *args: Any, **kwargs: Any) -> Any:
+    if not isinstance(buffer, io.BytesIO):  # never a file
+        raise ValueError(f"only objects sent by a process of this job are read here, not {buffer!r}")
+    kwargs["weights_only"] = False
+    return torch.load(buffer, *args, **kwargs)
 
-    return not is_mended(tasks.setup_task, EMPTY)
 
-
-def _skip_nothing() -> None:
-    from fairseq import tasks
-
-    stock = tasks.setup_task
-
-    @instead_of(stock, EMPTY)
-    def setup_task(cfg: Any, **kwargs: Any) -> Any:
-        task = stock(cfg, **kwargs)
-        if kwargs.get("from_checkpoint"):
-            task.valid_step = partial(_valid_step, task.valid_step)  # of the instance: many tasks have one of their own
-        return task
-
-    tasks.setup_task = setup_task
+@EMPTY_BATCHES.replace("fairseq.tasks:setup_task")
+def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
+    """Let the task of a checkpoint skip empty batches; the trainer has them replaced."""
+    task = stock(cfg, **kwargs)
+    if kwargs.get("from_checkpoint"):
+        task.valid_step = partial(_valid_step, task.valid_step)  # of the instance: many tasks have one of their own
+    return task
 
 
 def _valid_step(step: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
-    """Loss, size and log of a batch; nothing for an empty one. The trainer has such batches replaced."""
-    return step(sample, *args, **kwargs) if sample else (0.0, 0, {})
-
-
-CPU_PROCESSES = Mend(
-    name="cpu_processes",
-    reason="on CPU torchrun trains as many independent models into one folder, and --distributed-init-method trains "
-    "nothing and exits 0; makes torchrun --nproc_per_node N $(which fairseq-train) ... --cpu train one model",
-    upstream="facebookresearch/fairseq#2879, #4302",
-    needed=_needs_gpus,
-    apply=_allow_cpu,
-)
-DISTRIBUTED_OBJECTS = Mend(
-    name="distributed_objects",
-    reason="with several processes a resumed run fails on rank > 0: torch >= 2.6 refuses the state broadcast by rank 0",
-    upstream="facebookresearch/fairseq#5611",
-    needed=_cannot_broadcast,
-    apply=_trust_broadcast,
-)
-EMPTY_BATCHES = Mend(
-    name=EMPTY,
-    reason="fairseq-validate with several processes fails where the batches are no multiple of them: some get an empty one",
-    upstream="no report found",
-    needed=_steps_on_nothing,
-    apply=_skip_nothing,
-)
+    return step(sample, *args, **kwargs) if sample else (0.0, 0, {})  # loss, size, log

@@ -10,14 +10,20 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch
 
 logger = logging.getLogger(__name__)
 
-NAME = "raw_sentences"
 COMMAND = "fairseq_cli.interactive"
 LISTED = 5
 """So many line numbers are written out."""
+
+RAW_SENTENCES = Patch(
+    name="raw_sentences",
+    reason="fairseq-interactive and translate() make up a text for an empty line, do not cut with --truncate-source, and name a "
+    "line that is too long by its place in the buffer, one that is not UTF-8 not at all",
+    upstream="facebookresearch/fairseq#4507 (--truncate-source); no report of the others found",
+)
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -70,18 +76,18 @@ class RawSentences:
             setattr(task, name, getattr(self, name))
 
     def build_generator(self, models: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        """As stock; note how long the models' sources may be."""
+        """Note how long the models' sources may be."""
         self.positions = [model.max_positions() for model in models]
         return self.stock["build_generator"](models, *args, **kwargs)
 
     def get_interactive_tokens_and_lengths(self, lines: Sequence[str], encode_fn: Any) -> Any:
-        """As stock; count the lines: fairseq-interactive asks once for each buffer, ``translate()`` never."""
+        """Count the lines: fairseq-interactive asks once for each buffer, ``translate()`` never."""
         self.lines_read += self.buffer
         self.buffer = len(lines)
         return self.stock["get_interactive_tokens_and_lengths"](lines, encode_fn)
 
     def build_dataset_for_inference(self, src_tokens: Any, src_lengths: Any, *args: Any, **kwargs: Any) -> Any:
-        """As stock, of sentences that ``--truncate-source`` has cut."""
+        """Build the stock dataset of sentences that ``--truncate-source`` has cut."""
         build = self.stock["build_dataset_for_inference"]
         eos = torch.tensor([self.task.source_dictionary.eos()])
         self.empty = build([eos], [1])[0]["source"]
@@ -116,11 +122,7 @@ class RawSentences:
     def filter_indices_by_size(
         self, indices: Any, dataset: Any, max_positions: Any = None, ignore_invalid_inputs: bool = False
     ) -> Any:
-        """As stock.
-
-        Raises:
-            ValueError: a sentence that is too long; names its line.
-        """
+        """Refuse a sentence that is too long (ValueError), by its line."""
         if dataset is self.dataset and not ignore_invalid_inputs:
             ignored = sorted(dataset.filter_indices_by_size(indices, max_positions)[1])
             if ignored:
@@ -134,7 +136,7 @@ class RawSentences:
     def inference_step(
         self, generator: Any, models: Any, sample: Dict[str, Any], prefix_tokens: Any = None, constraints: Any = None
     ) -> Any:
-        """As stock, of the sentences that are not empty; nothing comes of the others."""
+        """Decode the sentences that are not empty; nothing comes of the others."""
         step = self.stock["inference_step"]
         kept = None if self.empty is None else self._with_text(sample["net_input"]["src_tokens"])
         if kept is None or all(kept):
@@ -180,56 +182,33 @@ def _options(task: Any) -> Any:
     return getattr(task, "args", None) or task.cfg
 
 
-def _stock_tasks() -> bool:
-    from fairseq import tasks
+@RAW_SENTENCES.replace("fairseq.tasks:setup_task")
+def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
+    """Stand in front of tasks that translate."""
+    task = stock(cfg, **kwargs)
+    if cuts_sources(_options(task)):
+        RawSentences(task)
+    return task
 
-    return not is_mended(tasks.setup_task, NAME)
 
-
-def _stand_in_front() -> None:
-    from fairseq import tasks
-
-    stock = tasks.setup_task
-
-    @instead_of(stock, NAME)
-    def setup_task(cfg: Any, **kwargs: Any) -> Any:
-        task = stock(cfg, **kwargs)
-        if cuts_sources(_options(task)):
-            RawSentences(task)
-        return task
-
-    tasks.setup_task = setup_task
+@RAW_SENTENCES.step
+def name_lines() -> None:
+    """Let a fairseq-interactive that is running name a line that is not UTF-8."""
     for name in (COMMAND, "__main__"):  # it has two names where it is run by python -m
-        module = sys.modules.get(name)
+        module: Any = sys.modules.get(name)
         if getattr(getattr(module, "__spec__", None), "name", None) == COMMAND:
-            _read_utf8(module)
+            module.buffered_read = _buffered_read
 
 
-def _read_utf8(interactive: Any) -> None:
-    """Let fairseq-interactive name a line that is not UTF-8, on one line."""
-
-    @instead_of(interactive.buffered_read, NAME)
-    def buffered_read(input: str, buffer_size: int) -> Iterator[List[str]]:
-        buffer: List[str] = []
-        try:
-            for line in read_lines(input):
-                buffer.append(line.strip())
-                if len(buffer) >= buffer_size:
-                    yield buffer
-                    buffer = []
-        except (ValueError, OSError) as error:
-            sys.exit(f"fairseq-interactive: error: {error}")
-        if buffer:
-            yield buffer
-
-    interactive.buffered_read = buffered_read
-
-
-RAW_SENTENCES = Mend(
-    name=NAME,
-    reason="fairseq-interactive and translate() make up a text for an empty line, do not cut with --truncate-source, and name a "
-    "line that is too long by its place in the buffer, one that is not UTF-8 not at all",
-    upstream="facebookresearch/fairseq#4507 (--truncate-source); no report of the others found",
-    needed=_stock_tasks,
-    apply=_stand_in_front,
-)
+def _buffered_read(input: str, buffer_size: int) -> Iterator[List[str]]:
+    buffer: List[str] = []
+    try:
+        for line in read_lines(input):
+            buffer.append(line.strip())
+            if len(buffer) >= buffer_size:
+                yield buffer
+                buffer = []
+    except (ValueError, OSError) as error:
+        sys.exit(f"fairseq-interactive: error: {error}")
+    if buffer:
+        yield buffer

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Callable
 import torch
 
 from ..checkpoints.writing import atomic_file
-from .mend import Mend, instead_of, is_mended, source_has
+from .patch import Patch, source_has
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +18,13 @@ TRANSIENT = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR
 TRIES = 3
 PAUSE_SECONDS = 2.5
 COPY_BYTES = 16 * 2**20
+
+ATOMIC_COPIES = Patch(
+    name="atomic_copies",
+    reason="only the first file of a save is written under a temporary name; checkpoint_last.pt is often a plain copy, "
+    "which a kill or a full disk truncates",
+    upstream="facebookresearch/fairseq#2684",
+)
 
 
 def write_whole(path: str, write: Callable[[Any], Any]) -> None:
@@ -47,48 +54,36 @@ def _explained(path: str, error: OSError) -> OSError:
     )
 
 
+@ATOMIC_COPIES.probe
 def _copies_in_place() -> bool:
-    from fairseq import checkpoint_utils
+    from fairseq.file_io import PathManager
 
-    return not is_mended(checkpoint_utils.torch_persistent_save, "atomic_copies") and source_has(
-        checkpoint_utils.PathManager.copy, "shutil.copyfile(src_path, dst_path)"
-    )
+    return source_has(PathManager.copy, "shutil.copyfile(src_path, dst_path)")
 
 
-def _write_atomically() -> None:
-    from fairseq import checkpoint_utils
+@ATOMIC_COPIES.replace("fairseq.checkpoint_utils:torch_persistent_save")
+def torch_persistent_save(stock: Any, obj: Any, filename: str, async_write: bool = False) -> None:
+    """Save under a temporary name."""
+    from fairseq.file_io import PathManager
 
-    stock_save = checkpoint_utils.torch_persistent_save
-    stock_manager = checkpoint_utils.PathManager
-
-    @instead_of(stock_save, "atomic_copies")
-    def torch_persistent_save(obj: Any, filename: str, async_write: bool = False) -> None:
-        if async_write or not stock_manager.supports_rename(filename):
-            stock_save(obj, filename, async_write)
-        else:
-            write_whole(filename, lambda file: torch.save(obj, file))
-
-    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-        if any(stock_manager.path_requires_pathmanager(path) for path in (src_path, dst_path)):
-            return stock_manager.copy(src_path, dst_path, overwrite=overwrite)
-        with open(src_path, "rb") as source:
-            write_whole(dst_path, lambda file: _restart_and_copy(source, file))
-        return True
-
-    checkpoint_utils.torch_persistent_save = torch_persistent_save
-    checkpoint_utils.PathManager = type("PathManager", (stock_manager,), {"copy": staticmethod(copy)})
+    if async_write or not PathManager.supports_rename(filename):
+        stock(obj, filename, async_write)
+    else:
+        write_whole(filename, lambda file: torch.save(obj, file))
 
 
-def _restart_and_copy(source: BinaryIO, target: Any) -> None:
+@ATOMIC_COPIES.replace("fairseq.file_io:PathManager.copy")
+def copy(stock: Any, src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+    """Copy under a temporary name."""
+    from fairseq.file_io import PathManager
+
+    if any(PathManager.path_requires_pathmanager(path) for path in (src_path, dst_path)):
+        return bool(stock(src_path, dst_path, overwrite=overwrite))
+    with open(src_path, "rb") as source:
+        write_whole(dst_path, lambda file: _copy_from_start(source, file))
+    return True
+
+
+def _copy_from_start(source: BinaryIO, target: Any) -> None:
     source.seek(0)
     shutil.copyfileobj(source, target, COPY_BYTES)
-
-
-ATOMIC_COPIES = Mend(
-    name="atomic_copies",
-    reason="only the first file of a save is written under a temporary name; checkpoint_last.pt is often a plain copy, "
-    "which a kill or a full disk truncates",
-    upstream="facebookresearch/fairseq#2684",
-    needed=_copies_in_place,
-    apply=_write_atomically,
-)

@@ -1,33 +1,35 @@
 """Versions and a format number in every checkpoint that is written, and a look at them in every one that is read.
 
-No mend: nothing is wrong without it, so ``FAIRSEQ_PLUGINS_DISABLE_MENDS`` does not switch it off. It sits where all of
+No patch: nothing is wrong without it, so ``FAIRSEQ_PLUGINS_DISABLE_PATCHES`` does not switch it off. It sits where all of
 fairseq's saving and loading passes, so stock models trained with the user dir have it too.
 """
 
 from typing import Any
 
-from ..checkpoints.versions import migrated, stamped
-from .mend import ModuleProxy, instead_of, is_mended
+from ..checkpoints.versions import check_versions, stamped
+from .patch import ModuleProxy, is_patched, put_instead
 
 NAME = "checkpoint_versions"
+SAVE = "fairseq.checkpoint_utils:torch_persistent_save"
 
 
 def install() -> None:
     """Wrap fairseq's one function that writes checkpoints and the ``torch.load`` of the module that reads them. Once."""
     from fairseq import checkpoint_utils
 
-    stock_save, stock_torch = checkpoint_utils.torch_persistent_save, checkpoint_utils.torch
-    if is_mended(stock_save, NAME):
+    if is_patched(SAVE, NAME):
         return
-
-    @instead_of(stock_save, NAME)
-    def torch_persistent_save(obj: Any, filename: Any, async_write: bool = False) -> None:
-        stock_save(stamped(obj), filename, async_write)
+    stock_torch = checkpoint_utils.torch
 
     def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-        # Before fairseq applies --model-overrides and its own upgrades: a migration sees what is in the file.
         state = stock_torch.load(file, *args, **kwargs)
-        return migrated(state, f"checkpoint {getattr(file, 'name', file)}") if isinstance(state, dict) else state
+        check_versions(state, f"checkpoint {getattr(file, 'name', file)}")
+        return state
 
-    checkpoint_utils.torch_persistent_save = torch_persistent_save
+    put_instead(SAVE, torch_persistent_save, NAME)
     checkpoint_utils.torch = ModuleProxy(stock_torch, load=load)
+
+
+def torch_persistent_save(stock: Any, obj: Any, filename: Any, async_write: bool = False) -> None:
+    """Stamp the checkpoint."""
+    stock(stamped(obj), filename, async_write)

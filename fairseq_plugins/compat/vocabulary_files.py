@@ -4,11 +4,15 @@ import logging
 import re
 from typing import Any, Optional
 
-from .mend import Mend, instead_of, is_mended
+from .patch import Patch
 
 logger = logging.getLogger(__name__)
 
-NAME = "damaged_vocabularies"
+DAMAGED_VOCABULARIES = Patch(
+    name="damaged_vocabularies",
+    reason="a cut or empty dictionary or sentencepiece model fails without its name, or as a size mismatch of a tensor",
+    upstream="facebookresearch/fairseq#2167, #2804, #3147",
+)
 _REMEDY = "copy it again, or run fairseq-preprocess again"
 _ROWS = re.compile(
     r"size mismatch for (\S*embed_tokens\S*): copying a param with shape torch\.Size\(\[(\d+), (\d+)\]\)"
@@ -19,10 +23,7 @@ _MODEL_ROWS = re.compile(r"the shape in current model is torch\.Size\(\[(\d+), (
 
 
 def check_dictionary(path: str) -> None:
-    """Check that a dictionary is whole as far as it tells.
-
-    Args:
-        path: of ``dict.txt``.
+    """Check that a ``dict.txt`` is whole as far as it tells.
 
     Raises:
         ValueError: it is empty, no text, or a line is not ``symbol count``; names file and line.
@@ -45,54 +46,45 @@ def check_dictionary(path: str) -> None:
         logger.warning("dictionary %s: its last line %r has no line break: the file may be cut", path, lines[-1][:80])
 
 
-def _names_nothing() -> bool:
+@DAMAGED_VOCABULARIES.replace("fairseq.data:Dictionary.add_from_file")
+def add_from_file(stock: Any, dictionary: Any, f: Any) -> None:
+    """Check the file first."""
     from fairseq.data import Dictionary
-
-    return not is_mended(Dictionary.add_from_file, NAME)
-
-
-def _name_files() -> None:
-    from fairseq.data import Dictionary
-    from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
     from fairseq.file_io import PathManager
-    from fairseq.models import BaseFairseqModel
 
-    add, begin, load = Dictionary.add_from_file, SentencepieceBPE.__init__, BaseFairseqModel.load_state_dict
+    if not isinstance(f, str):
+        return stock(dictionary, f)
+    path = PathManager.get_local_path(f)
+    try:
+        if type(dictionary)._load_meta is Dictionary._load_meta:  # others may begin with other lines
+            check_dictionary(path)
+        return stock(dictionary, path)
+    except RuntimeError as error:  # an entry that is there twice
+        raise ValueError(f"dictionary {path}: {str(error).splitlines()[0]}") from error
 
-    @instead_of(add, NAME)
-    def add_from_file(self: Any, f: Any) -> None:
-        if not isinstance(f, str):
-            return add(self, f)
-        path = PathManager.get_local_path(f)
-        try:
-            if type(self)._load_meta is Dictionary._load_meta:  # others may begin with other lines
-                check_dictionary(path)
-            return add(self, path)
-        except RuntimeError as error:  # an entry that is there twice
-            raise ValueError(f"dictionary {path}: {str(error).splitlines()[0]}") from error
 
-    @instead_of(begin, NAME)
-    def __init__(self: Any, cfg: Any) -> None:
-        try:
-            begin(self, cfg)
-        except RuntimeError as error:
-            raise ValueError(
-                f"--sentencepiece-model {cfg.sentencepiece_model}: is no sentencepiece model, or is empty or damaged ({error}); "
-                "valid: the model that the data were cut with"
-            ) from error
+@DAMAGED_VOCABULARIES.replace("fairseq.data.encoders.sentencepiece_bpe:SentencepieceBPE.__init__")
+def read_sentencepiece(stock: Any, bpe: Any, cfg: Any) -> None:
+    """Name the file that is no sentencepiece model."""
+    try:
+        stock(bpe, cfg)
+    except RuntimeError as error:
+        raise ValueError(
+            f"--sentencepiece-model {cfg.sentencepiece_model}: is no sentencepiece model, or is empty or damaged ({error}); "
+            "valid: the model that the data were cut with"
+        ) from error
 
-    @instead_of(load, NAME)
-    def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return load(self, *args, **kwargs)
-        except RuntimeError as error:
-            other = _other_rows(str(error))
-            if other is None:
-                raise
-            raise ValueError(other) from error
 
-    Dictionary.add_from_file, SentencepieceBPE.__init__ = add_from_file, __init__
-    BaseFairseqModel.load_state_dict = load_state_dict
+@DAMAGED_VOCABULARIES.replace("fairseq.models:BaseFairseqModel.load_state_dict")
+def load_state_dict(stock: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+    """Say where the state has the rows of another dictionary."""
+    try:
+        return stock(model, *args, **kwargs)
+    except RuntimeError as error:
+        other = _other_rows(str(error))
+        if other is None:
+            raise
+        raise ValueError(other) from error
 
 
 def _other_rows(message: str) -> Optional[str]:
@@ -107,12 +99,3 @@ def _other_rows(message: str) -> Optional[str]:
         f"the checkpoint has {rows:,} rows in {found.group(1)}, the data's dictionary {entries:,} entries (what the task adds to "
         f"it counted): {cut}of another run? Use the dict.*.txt of the checkpoint's training"
     )
-
-
-DAMAGED_VOCABULARIES = Mend(
-    name=NAME,
-    reason="a cut or empty dictionary or sentencepiece model fails without its name, or as a size mismatch of a tensor",
-    upstream="facebookresearch/fairseq#2167, #2804, #3147",
-    needed=_names_nothing,
-    apply=_name_files,
-)

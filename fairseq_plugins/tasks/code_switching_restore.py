@@ -36,6 +36,8 @@ from ..data.csr_words import piece_table
 from ..data.data_bins import both_orders, check_dictionaries, load_monolingual
 from ..data.stream_names import check_once, is_training, split_names
 from ..ops.word_spans import check_switch_options
+from .old_options import add_old_options, refuse_options
+from .own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 
@@ -93,8 +95,17 @@ class CodeSwitchingRestoreConfig(TranslationConfig):
     save_dir: str = II("checkpoint.save_dir")
 
 
+AUTHORS_OPTIONS = {
+    "--competence-step": "the restore stage is --task code_switching_restore, for all updates of the run, or for the first N with "
+    "--restore-updates N; a run without it (their -1) is one without that task",
+    "--span-length": "--task code_switching_restore has --switch-span, the mean of the Poisson law of the spans in words (their -1 "
+    "means: leave it out)",
+}
+"""Option of the authors' fork of fairseq -> what it is called here."""
+
+
 @register_task("code_switching_restore", dataclass=CodeSwitchingRestoreConfig)
-class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
+class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
     """First stage of two: restore sentences of both languages; the second is stock ``translation_from_pretrained_bart``.
 
     Words are found from the pieces and replaced by the pieces of candidates of a lexicon; the target is the sentence. Both sides
@@ -116,6 +127,8 @@ class CodeSwitchingRestoreTask(TranslationFromPretrainedBARTTask):
     def add_args(cls, parser: Any) -> None:
         """Options; the stock class adds its own by hand."""
         gen_parser_from_dataclass(parser, CodeSwitchingRestoreConfig())
+        add_old_options(parser)
+        refuse_options(parser, AUTHORS_OPTIONS)
 
     @classmethod
     def setup_task(cls, cfg: CodeSwitchingRestoreConfig, **kwargs: Any) -> "CodeSwitchingRestoreTask":

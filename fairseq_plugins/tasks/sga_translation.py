@@ -22,6 +22,7 @@ from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_opti
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 from ..ops.linear import MIN_WEIGHTS, is_packed
 from ..options import option
+from .own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class SGATranslationConfig(TranslationConfig):
 
 
 @register_task("sga_translation", dataclass=SGATranslationConfig)
-class SGATranslationTask(TranslationTask):
+class SGATranslationTask(OwnRun, TranslationTask):
     """Translation for a frozen masked LM: one dictionary for both sides, ``<s>`` before the source, ``<mask>`` added.
 
     The data-bin is stock: ``fairseq-preprocess --srcdict dict.txt --tgtdict dict.txt`` with the masked LM's ``dict.txt``.

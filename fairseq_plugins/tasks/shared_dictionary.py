@@ -4,13 +4,13 @@ import os
 from typing import Any, List
 
 from fairseq.data import Dictionary
-from fairseq.tasks import FairseqTask
 
 from ..data.data_bins import load_dictionary, load_pair
 from ..data.stream_names import split_names
+from .own_run import OwnRun
 
 
-class SharedDictionaryTask(FairseqTask):
+class SharedDictionaryTask(OwnRun):
     """Texts of ``--pairs`` and ``--monolingual``, one dictionary for all.
 
     The data-bin is what ``fairseq-preprocess`` makes for each pair, in one folder (``train.en-de.en.bin`` and so on), and what it

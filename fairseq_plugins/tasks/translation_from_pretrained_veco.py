@@ -16,6 +16,9 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask, load_l
 from omegaconf import II
 from torch import Tensor
 
+from .old_options import add_old_options
+from .own_run import OwnRun
+
 logger = logging.getLogger(__name__)
 
 MISSING_TAGS: Any = ChoiceEnum(["unk", "error"])
@@ -53,12 +56,12 @@ class VECOTranslationConfig(TranslationConfig):
 
 
 @register_task("translation_from_pretrained_veco", dataclass=VECOTranslationConfig)
-class TranslationFromPretrainedVECOTask(TranslationTask):
+class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
     """Rows end with ``</s> [language]``; decoding starts and ends with the target language's tag.
 
     A restarted run continues from its own ``checkpoint_last.pt``, whatever ``--restore-file`` and the ``--reset-*`` options beside
     it say: they are for its start. Only a file of the run itself, ``checkpoint*`` or ``average*``, is gone back to (see
-    ``compat.restarts``).
+    :class:`OwnRun`).
 
     Attributes:
         kept_rows: the dictionary map, True = the entry is in the data's dictionary; None without one. The model cuts by it.
@@ -69,6 +72,12 @@ class TranslationFromPretrainedVECOTask(TranslationTask):
     criterions = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
     continues_its_own_run = True
     tgt_dict: Any
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """The options, with the names that the authors' commands use."""
+        super().add_args(parser)
+        add_old_options(parser)
 
     def __init__(self, cfg: VECOTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
         super().__init__(cfg, src_dict, tgt_dict)

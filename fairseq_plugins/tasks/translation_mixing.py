@@ -15,6 +15,7 @@ from ..data.sentinels import check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption
 from ..data.stream_names import check_once, is_training, split_names
 from ..data.text_streams import TextStream
+from .own_run import OwnRun
 from .span_corruption import (
     CorruptionOptions,
     check_corruption,
@@ -42,7 +43,7 @@ class TranslationMixingConfig(TranslationConfig, CorruptionOptions):
 
 
 @register_task("translation_mixing", dataclass=TranslationMixingConfig)
-class TranslationMixingTask(TranslationTask):
+class TranslationMixingTask(OwnRun, TranslationTask):
     """Stock pairs (translations, summaries ...) and span corruption of the languages that are to be generated.
 
     A model fine-tuned on English output alone answers in English whatever it is asked for ("accidental translation"). The corrupted

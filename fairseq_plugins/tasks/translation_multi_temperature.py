@@ -15,6 +15,7 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 
 from .. import checkpoints
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
+from .own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ SHOWN_AS = {
 
 
 @register_task("translation_multi_temperature")
-class TranslationMultiTemperatureTask(TranslationMultiSimpleEpochTask):
+class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
     """fairseq's ``translation_multi_simple_epoch`` with one option more; without it the data are those of the stock task.
 
     Checkpoints keep the languages in their order and how their tags are used: the rows of the tags follow from them, so that with

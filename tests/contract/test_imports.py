@@ -20,7 +20,7 @@ ARROWS = {
     "criterions": frozenset({"ops", "scoring"}),
     "models": frozenset({"modules", "ops", "checkpoints"}),
     "analysis": frozenset({"models", "modules", "ops", "data", "checkpoints", "scoring"}),
-    "tasks": frozenset({"data", "generators", "models", "modules", "ops", "checkpoints"}),
+    "tasks": frozenset({"data", "generators", "models", "modules", "ops", "checkpoints", "compat"}),
 }
 # Files beside the components: what starts commands may import all of them.
 TOP = {"__init__.py": frozenset(ARROWS), "__main__.py": frozenset(ARROWS), "translate.py": frozenset(ARROWS)}

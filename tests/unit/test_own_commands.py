@@ -3,7 +3,6 @@
 import logging
 import sys
 import time
-from typing import List
 
 import pytest
 
@@ -21,15 +20,13 @@ from fairseq_plugins import own_commands
         ("-c", ["python", "-c", "import fairseq_plugins"], False),
     ],
 )
-def test_a_command_of_the_package_is_known(
-    program: str, line: List[str], expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_of_the_package_is_known(program, line, expected, monkeypatch):
     monkeypatch.setattr(sys, "argv", [program, *line[2:]])
     monkeypatch.setattr(sys, "orig_argv", line, raising=False)
     assert own_commands.is_running() == expected
 
 
-def test_a_silent_wait_is_reported_and_a_talking_one_is_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silent_wait_is_reported_and_a_talking_one_is_not(caplog):
     caplog.set_level(logging.INFO)
     with own_commands.heartbeat(0.1):
         time.sleep(0.5)

@@ -1,8 +1,6 @@
 """Which files ``translate MODEL`` takes; that its texts are those of fairseq-generate is in the command-line tests."""
 
 from argparse import Namespace
-from pathlib import Path
-from typing import Any, List
 
 import pytest
 
@@ -19,7 +17,7 @@ from fairseq_plugins import translate
         ([], None),
     ],
 )
-def test_the_checkpoint_of_a_folder(files: List[str], found: Any, tmp_path: Path) -> None:
+def test_the_checkpoint_of_a_folder(files, found, tmp_path):
     for name in files:
         (tmp_path / name).touch()
     if found:
@@ -29,13 +27,13 @@ def test_the_checkpoint_of_a_folder(files: List[str], found: Any, tmp_path: Path
         translate.checkpoint(str(tmp_path))
 
 
-def test_the_dictionaries_are_beside_the_checkpoint_or_in_the_data_bin(tmp_path: Path) -> None:
+def test_the_dictionaries_are_beside_the_checkpoint_or_in_the_data_bin(tmp_path):
     run, old, other = (tmp_path / name for name in ("run", "bin", "other"))
     for folder in (run, old, other):
         folder.mkdir()
     stored, pair = Namespace(data=f"{old}:{tmp_path}"), ["de", "en"]
 
-    def folder_of(data: Any = None) -> Path:
+    def folder_of(data=None):
         return translate.with_dictionaries(translate.data_folders(run / "model.pt", data, stored), stored, pair)
 
     looked = f"dict.de.txt and dict.en.txt are not in {run} nor in {old}"
@@ -61,7 +59,7 @@ def test_the_dictionaries_are_beside_the_checkpoint_or_in_the_data_bin(tmp_path:
         ((None, None, ["de-en", "fr-en"]), ("fr", None), None),
     ],
 )
-def test_the_pair(stored: Any, given: Any, found: Any, tmp_path: Path) -> None:
+def test_the_pair(stored, given, found, tmp_path):
     (tmp_path / "train.cs-en.cs.idx").touch()
     options = Namespace(**dict(zip(("source_lang", "target_lang", "lang_pairs"), stored)))
     if found:
@@ -71,7 +69,7 @@ def test_the_pair(stored: Any, given: Any, found: Any, tmp_path: Path) -> None:
         translate.languages(tmp_path, [tmp_path], options, given)
 
 
-def test_the_segmenter_is_what_preprocess_leaves(tmp_path: Path) -> None:
+def test_the_segmenter_is_what_preprocess_leaves(tmp_path):
     first, second = tmp_path / "bin", tmp_path / "run"
     for folder in (first, second):
         folder.mkdir()
@@ -92,7 +90,7 @@ def test_the_segmenter_is_what_preprocess_leaves(tmp_path: Path) -> None:
         (["nowhere", "--input", "no.txt"], "--input no.txt: no such file"),
     ],
 )
-def test_a_wrong_line_is_refused_in_one_line(line: List[str], message: str, capsys: Any) -> None:
+def test_a_wrong_line_is_refused_in_one_line(line, message, capsys):
     with pytest.raises(SystemExit) as stopped:
         translate.main(line)
     assert stopped.value.code == 2

@@ -8,13 +8,13 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import FairseqDataclass
-from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
 from ...checkpoints.language_order import compare_start
 from ...data.language_mixture import LanguageMixture
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
 from ...options import option
+from ..own_run import OwnRun
 from .labels import class_numbers, labels_of
 from .languages import Languages
 from .predictions import OPTION as PREDICTIONS
@@ -58,7 +58,7 @@ class NLUConfig(FairseqDataclass):
     save_dir: str = II("checkpoint.save_dir")
 
 
-class NLUTask(FairseqTask):
+class NLUTask(OwnRun):
     """Subclasses say how a subset of one language becomes a dataset, and which head the model gets.
 
     ``--train-subset train.en,train.de`` mixes languages; ``--valid-subset valid.en,valid.de`` are stock's several subsets.

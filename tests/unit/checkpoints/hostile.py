@@ -3,8 +3,6 @@
 import argparse
 import struct
 import zipfile
-from pathlib import Path
-from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 import torch
@@ -16,20 +14,20 @@ VALUES = 1000
 class Call:
     """Pickles as a call."""
 
-    def __init__(self, function: Any, *arguments: Any, state: Any = None) -> None:
+    def __init__(self, function, *arguments, state=None):
         self.call = (function, arguments) + ((state,) if state is not None else ())
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return self.call
 
 
-def good(**more: Any) -> Dict[str, Any]:
+def good(**more):
     """The least that counts as a checkpoint."""
-    state: Dict[str, Any] = {"model": {"w": torch.ones(VALUES)}, "args": argparse.Namespace(arch="x"), "cfg": None}
+    state = {"model": {"w": torch.ones(VALUES)}, "args": argparse.Namespace(arch="x"), "cfg": None}
     return {**state, "extra_state": {}, "optimizer_history": [], **more}
 
 
-def rewritten(target: Path, change: Callable[[str, bytes], bytes], compression: int = zipfile.ZIP_STORED) -> None:
+def rewritten(target, change, compression=zipfile.ZIP_STORED):
     """A good file with the content of some records changed, and checksums that are right."""
     torch.save(good(), target)
     with zipfile.ZipFile(target) as archive:
@@ -39,11 +37,11 @@ def rewritten(target: Path, change: Callable[[str, bytes], bytes], compression: 
             archive.writestr(name, content)
 
 
-def _bomb(target: Path) -> None:
+def _bomb(target):
     rewritten(target, lambda name, old: b"\0" * 10**7 if name.endswith("data/0") else old, zipfile.ZIP_DEFLATED)
 
 
-def _overlapping(target: Path) -> None:
+def _overlapping(target):
     """Two records with one content: how a zip file of any size grows beyond it without compression."""
     rewritten(target, lambda name, old: old)
     content = target.read_bytes()
@@ -55,47 +53,47 @@ def _overlapping(target: Path) -> None:
     target.write_bytes(content[:start] + one * entries + ending)
 
 
-def _behind_another(target: Path) -> None:
+def _behind_another(target):
     """Two files in one: Python reads the second, torch the first."""
     torch.save(good(), target)
     target.write_bytes(target.read_bytes() * 2)
 
 
-def _many(pickled: bytes) -> bytes:
+def _many(pickled):
     number = struct.pack("<H", VALUES)
     assert b"M" + number in pickled
     return pickled.replace(b"M" + number, b"\x8a\6" + HUGE.to_bytes(6, "little"))
 
 
-def _declared(target: Path) -> None:
+def _declared(target):
     rewritten(target, lambda name, old: _many(old) if name.endswith("data.pkl") else old)
 
 
-def _declared_legacy(target: Path) -> None:
+def _declared_legacy(target):
     torch.save(good(), target, _use_new_zipfile_serialization=False)
     target.write_bytes(_many(target.read_bytes()))
 
 
-def _deep(target: Path) -> None:
+def _deep(target):
     nested = b"\x80\x02}X\5\0\0\0model" + b"]" * 10_000 + b"a" * 9_999 + b"s."
     rewritten(target, lambda name, old: nested if name.endswith("data.pkl") else old)
 
 
-def _saved(**more: Any) -> Callable[[Path], None]:
+def _saved(**more):
     return lambda target: torch.save(good(**more), target)
 
 
-def _saved_legacy(**more: Any) -> Callable[[Path], None]:
+def _saved_legacy(**more):
     return lambda target: torch.save(good(**more), target, _use_new_zipfile_serialization=False)
 
 
-def _endless() -> list:
-    endless: list = []
+def _endless():
+    endless = []
     endless.append(endless)
     return endless
 
 
-def _doubling() -> list:
+def _doubling():
     doubled = [1]
     for _ in range(60):
         doubled = [doubled, doubled]
@@ -106,7 +104,7 @@ _repeated = torch.as_strided(torch.ones(4), (HUGE,), (0,))
 _forged = Call(np.dtype, "f8", False, True, state=(3, "<", (Call(np.dtype, "O"), (1,)), None, None, -1, -1, 63))
 _array = Call(np._core.multiarray._reconstruct, np.ndarray, (0,), b"b", state=(1, (1,), _forged, False, b"AAAAAAAA"))
 
-HOSTILE: Dict[str, Tuple[Callable[[Path], None], str]] = {
+HOSTILE = {
     "zip bomb": (_bomb, "data/0 is compressed"),
     "overlapping records": (_overlapping, "records overlap"),
     "file behind a file": (_behind_another, "records overlap"),

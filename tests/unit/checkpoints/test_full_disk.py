@@ -6,7 +6,6 @@ A limit on the size of files takes the place of the disk: the system refuses the
 import contextlib
 import resource
 from pathlib import Path
-from typing import Callable, Dict, Iterator
 
 import pytest
 import torch
@@ -21,7 +20,7 @@ STATE = {"args": None, "cfg": {"model": {}}, "model": {"w": torch.arange(10_000.
 
 
 @contextlib.contextmanager
-def full_disk() -> Iterator[None]:
+def full_disk():
     """No file grows beyond LIMIT bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, before[1]))
@@ -31,14 +30,14 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def cut(folder: Path, **config: int) -> None:
+def cut(folder, **config):
     state = STATE["model"] if config else STATE
     cut_checkpoint.write_checkpoint(cut_checkpoint.Opened(folder / "1.pt", dict(state), config=config), folder / "out")
 
 
 # What writes; the file it writes to.
 REFUSED_BEFORE = ("model.safetensors", "imported.pt")  # the command replaces nothing
-WRITERS: Dict[str, Callable[[Path], object]] = {
+WRITERS = {
     "average.pt": lambda at: average.main(["--inputs", f"{at}/1.pt", "--output", f"{at}/out/average.pt"]),
     "model.safetensors": lambda at: export.main([f"{at}/1.pt", f"{at}/out", "--no-dictionaries"]),
     "imported.pt": lambda at: export.main(["import", f"{at}/exported", f"{at}/out/imported.pt"]),
@@ -49,7 +48,7 @@ WRITERS: Dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture, name: str) -> None:
+def test_a_full_disk(tmp_path, capsys, name):
     torch.save(STATE, tmp_path / "1.pt")
     export.main([str(tmp_path / "1.pt"), str(tmp_path / "exported"), "--no-dictionaries"])
     out = tmp_path / "out"

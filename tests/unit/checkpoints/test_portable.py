@@ -3,7 +3,6 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List
 
 import pytest
 import safetensors.torch
@@ -25,7 +24,7 @@ TINY = [
     for side in ("encoder", "decoder")
     for name, number in (("layers", 1), ("embed-dim", 8), ("ffn-embed-dim", 8), ("attention-heads", 1))
 ]
-CASES: Dict[str, List[str]] = {
+CASES = {
     "sga": ["--task", "sga_translation", "--arch", "sga_tiny", "--criterion", "sga_ctc", "--prompt-length", "3"],
     "sga_full": [
         *("--task", "sga_translation", "--arch", "sga_tiny", "--criterion", "sga_ctc", "--save-full-model"),
@@ -49,7 +48,7 @@ CASES: Dict[str, List[str]] = {
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     """A data-bin en-de and a masked LM with its dictionary."""
     folder = tmp_path_factory.mktemp("data")
     data_bins.write_pair(folder, "train", "en", "de")
@@ -58,7 +57,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(path: Path, data: Path, case: str, **entries: Any) -> Dict[str, Any]:
+def trained(path, data, case, **entries):
     """Build a model from a command line and save it as the trainer does. Returns the content of the file."""
     arguments = [str(data), "--source-lang", "en", "--target-lang", "de", *CASES[case]]
     if case.startswith("sga"):
@@ -84,7 +83,7 @@ def trained(path: Path, data: Path, case: str, **entries: Any) -> Dict[str, Any]
     return state
 
 
-def assert_bit_equal(found: Dict[str, torch.Tensor], expected: Dict[str, torch.Tensor]) -> None:
+def assert_bit_equal(found, expected):
     """Names, dtypes, shapes and bits."""
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
@@ -93,7 +92,7 @@ def assert_bit_equal(found: Dict[str, torch.Tensor], expected: Dict[str, torch.T
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path: Path, data: Path, case: str) -> None:
+def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path, data, case):
     state = trained(tmp_path / "model.pt", data, case)
     config = export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
     import_checkpoint(tmp_path / "folder", tmp_path / "back.pt")
@@ -110,7 +109,7 @@ def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path: Path, data: Path
     assert cfg.task.data == str(tmp_path / "folder")
 
 
-def test_the_folder_can_be_read_without_this_package(tmp_path: Path, data: Path) -> None:
+def test_the_folder_can_be_read_without_this_package(tmp_path, data):
     state = trained(tmp_path / "model.pt", data, "sga")
     export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
     names = sorted(path.name for path in (tmp_path / "folder").iterdir())
@@ -128,7 +127,7 @@ def test_the_folder_can_be_read_without_this_package(tmp_path: Path, data: Path)
     assert_bit_equal(tensors, state["model"])
 
 
-def test_tied_tensors_are_stored_once_and_tied_again(tmp_path: Path, data: Path) -> None:
+def test_tied_tensors_are_stored_once_and_tied_again(tmp_path, data):
     trained(tmp_path / "model.pt", data, "transformer")
     config = export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
     words = "encoder.embed_tokens.weight"
@@ -138,7 +137,7 @@ def test_tied_tensors_are_stored_once_and_tied_again(tmp_path: Path, data: Path)
     assert len({model[name].data_ptr() for name in (words, *config["tied"])}) == 1
 
 
-def test_half_the_size(tmp_path: Path, data: Path) -> None:
+def test_half_the_size(tmp_path, data):
     """float16 with the ties kept, loaded back by fairseq as float32; nothing becomes infinite in silence."""
     state = trained(tmp_path / "model.pt", data, "transformer")
     export.main([str(tmp_path / "model.pt"), str(tmp_path / "folder"), "--half"])
@@ -159,7 +158,7 @@ def test_half_the_size(tmp_path: Path, data: Path) -> None:
         export_checkpoint(tmp_path / "large.pt", tmp_path / "other", dictionaries=False, half=True)
 
 
-def test_tensors_of_any_layout(tmp_path: Path) -> None:
+def test_tensors_of_any_layout(tmp_path):
     """Views of one memory, transposed ones, empty ones, every dtype."""
     memory = torch.randn(4, 3)
     model = {"whole": memory, "first": memory[0], "transposed": memory.t(), "part": memory[1:3], "twin": memory[1:3]}
@@ -177,7 +176,7 @@ def test_tensors_of_any_layout(tmp_path: Path) -> None:
         torch.testing.assert_close(found[name], tensor, rtol=0, atol=0, equal_nan=True)
 
 
-def test_options_of_an_old_run(tmp_path: Path) -> None:
+def test_options_of_an_old_run(tmp_path):
     """Files older than fairseq 0.10 hold one argparse.Namespace."""
     args = argparse.Namespace(arch="transformer", lr=[0.1], data="a:b", betas=(0.9, 0.98), patience=float("inf"))
     torch.save({"model": {"w": torch.ones(2)}, "args": args}, tmp_path / "model.pt")
@@ -186,9 +185,9 @@ def test_options_of_an_old_run(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "back.pt")["args"] == args
 
 
-def test_plain_values_come_back_the_same() -> None:
+def test_plain_values_come_back_the_same():
     value = {"a/b": (1, [2.5, None]), "~": argparse.Namespace(x=True, y=("z",)), "i": -float("inf"), "e": {}}
-    types: Dict[str, str] = {}
+    types = {}
     text = json.dumps(to_json(value, types), allow_nan=False)
     assert from_json(json.loads(text), types) == value
     with pytest.raises(CheckpointError, match="/a/0: Path cannot|/a/0: PosixPath cannot"):
@@ -199,14 +198,14 @@ def test_plain_values_come_back_the_same() -> None:
         from_json([1], {"": "set"})
 
 
-def edit(folder: Path, change: Callable[[Dict[str, Any]], Any]) -> None:
+def edit(folder, change):
     """Change config.json."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     change(config)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-BAD: Dict[str, Any] = {
+BAD = {
     "other_tensors": (
         lambda f: safetensors.torch.save_file({"w": torch.zeros(2)}, f / "model.safetensors"),
         "its tensors have the fingerprint .* config.json describes",
@@ -228,7 +227,7 @@ BAD: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", list(BAD))
-def test_a_changed_folder_is_refused_and_nothing_is_written(tmp_path: Path, data: Path, case: str) -> None:
+def test_a_changed_folder_is_refused_and_nothing_is_written(tmp_path, data, case):
     torch.save({"model": {"w": torch.ones(2)}, "cfg": {"model": {}, "task": {"data": str(data)}}}, tmp_path / "m.pt")
     export_checkpoint(tmp_path / "m.pt", tmp_path / "folder")
     change, message = BAD[case]
@@ -238,7 +237,7 @@ def test_a_changed_folder_is_refused_and_nothing_is_written(tmp_path: Path, data
     assert not (tmp_path / "back.pt").exists()
 
 
-def test_what_cannot_be_exported(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_cannot_be_exported(tmp_path, capsys):
     file, folder = tmp_path / "model.pt", tmp_path / "folder"
     good = {"model": {"w": torch.ones(2)}, "cfg": {"model": {}, "task": {"data": str(tmp_path / "gone")}}}
     torch.save(good, file)
@@ -263,7 +262,7 @@ def test_what_cannot_be_exported(tmp_path: Path, capsys: pytest.CaptureFixture) 
     assert "absent.pt: no such file" in capsys.readouterr().err
 
 
-def test_dictionaries_may_lie_elsewhere(tmp_path: Path, data: Path) -> None:
+def test_dictionaries_may_lie_elsewhere(tmp_path, data):
     torch.save({"model": {"w": torch.ones(2)}, "cfg": {"model": {}}}, tmp_path / "model.pt")
     assert export.main([str(tmp_path / "model.pt"), str(tmp_path / "folder"), "--data", str(data)]) == 0
     assert (tmp_path / "folder" / "dict.en.txt").read_bytes() == (data / "dict.en.txt").read_bytes()
@@ -271,16 +270,18 @@ def test_dictionaries_may_lie_elsewhere(tmp_path: Path, data: Path) -> None:
     assert len(list((tmp_path / "bare").iterdir())) == 2
 
 
+@pytest.fixture
+def exported(tmp_path):
+    torch.save({"model": {"w": torch.ones(2)}, "cfg": {"model": {}}}, tmp_path / "model.pt")
+    return export_checkpoint(tmp_path / "model.pt", tmp_path / "folder", dictionaries=False)
+
+
 @pytest.mark.parametrize("depth", [300, 100_000])
-def test_deeply_nested_json_is_refused_by_name(tmp_path: Path, data: Path, depth: int) -> None:
+def test_deeply_nested_json_is_refused_by_name(tmp_path, exported, depth):
     """Python's reader gives up at about a thousand levels, what goes through the values earlier."""
-    trained(tmp_path / "model.pt", data, "transformer")
-    export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
     file = tmp_path / "folder" / "config.json"
     nested = "[" * depth + "]" * depth
-    file.write_text(
-        json.dumps({**json.loads(file.read_text()), "task_state": {"x": 0}}).replace('{"x": 0}', f'{{"x": {nested}}}')
-    )
+    file.write_text(json.dumps({**exported, "task_state": {"x": 0}}).replace('{"x": 0}', f'{{"x": {nested}}}'))
     with pytest.raises(CheckpointError, match=r"config\.json.*(no JSON|nested deeper)"):
         import_checkpoint(tmp_path / "folder", tmp_path / "made.pt")
     assert not (tmp_path / "made.pt").exists()
@@ -290,11 +291,9 @@ def test_deeply_nested_json_is_refused_by_name(tmp_path: Path, data: Path, depth
 
 
 @pytest.mark.parametrize("entry", ["tied", "types", "training", "task_state", "dictionaries"])
-def test_a_folder_of_other_types_is_refused_by_name(tmp_path: Path, data: Path, entry: str) -> None:
-    trained(tmp_path / "model.pt", data, "transformer")
-    config = export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
+def test_a_folder_of_other_types_is_refused_by_name(tmp_path, exported, entry):
     for wrong in (["x"], {"x": 1}) if entry in ("tied", "types", "dictionaries") else (["x"],):
-        (tmp_path / "folder" / "config.json").write_text(json.dumps({**config, entry: wrong}))
+        (tmp_path / "folder" / "config.json").write_text(json.dumps({**exported, entry: wrong}))
         with pytest.raises(CheckpointError, match=rf"config\.json.*{entry}"):
             import_checkpoint(tmp_path / "folder", tmp_path / "made.pt")
 
@@ -302,7 +301,7 @@ def test_a_folder_of_other_types_is_refused_by_name(tmp_path: Path, data: Path, 
 # ---- The command replaces nothing. ----
 
 
-def test_the_command_replaces_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_command_replaces_no_folder(tmp_path, capsys):
     """One with a model or dictionaries is refused, and stays as it is; what else is in a folder is no matter."""
     torch.save({"model": {"a": torch.ones(2)}, "cfg": {"model": {}}}, tmp_path / "model.pt")
     line = [str(tmp_path / "model.pt"), "--no-dictionaries"]
@@ -321,7 +320,7 @@ def test_the_command_replaces_no_folder(tmp_path: Path, capsys: pytest.CaptureFi
         assert [file.name for file in other.iterdir()] == [name] and (other / name).read_text() == "of somebody"
 
 
-def test_the_command_replaces_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_command_replaces_no_checkpoint(tmp_path, capsys):
     """The same again is no matter: recipes run it at each start."""
     folder, back = tmp_path / "folder", tmp_path / "back.pt"
     for value in (1.0, 2.0):

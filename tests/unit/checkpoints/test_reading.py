@@ -5,7 +5,6 @@ import contextlib
 import pickle
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,24 +24,24 @@ pytestmark = pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 class Intruder:
     """Pickles as a call that would create a file."""
 
-    def __init__(self, trace: Path):
+    def __init__(self, trace):
         self.trace = trace
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return Path.touch, (self.trace,)
 
 
 class Evaluator:
     """Pickles as a call of ``eval``."""
 
-    def __init__(self, trace: Path):
+    def __init__(self, trace):
         self.trace = trace
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return eval, (f"open({str(self.trace)!r}, 'w').close()",)
 
 
-def test_options_numpy_and_meters_are_read(tmp_path: Path) -> None:
+def test_options_numpy_and_meters_are_read(tmp_path):
     meter = meters.AverageMeter()
     meter.update(3.0)
     saved = {
@@ -62,7 +61,7 @@ def test_options_numpy_and_meters_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["numpy.core.multiarray", "numpy._core.multiarray"])
-def test_names_of_numpy_1_and_2_are_read(tmp_path: Path, module: str) -> None:
+def test_names_of_numpy_1_and_2_are_read(tmp_path, module):
     torch.save({"score": np.float64(0.5)}, tmp_path / "model.pt", _use_new_zipfile_serialization=False)
     content = (tmp_path / "model.pt").read_bytes()
     assert content.count(b"numpy._core.multiarray") == 1
@@ -70,7 +69,7 @@ def test_names_of_numpy_1_and_2_are_read(tmp_path: Path, module: str) -> None:
     assert read_checkpoint(tmp_path / "model.pt")["score"] == 0.5
 
 
-def test_old_name_of_meters_is_read(tmp_path: Path) -> None:
+def test_old_name_of_meters_is_read(tmp_path):
     torch.save({"meter": meters.AverageMeter()}, tmp_path / "model.pt", _use_new_zipfile_serialization=False)
     content = (tmp_path / "model.pt").read_bytes()
     assert b"cfairseq.logging.meters\n" in content
@@ -80,7 +79,7 @@ def test_old_name_of_meters_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("intruder", [Intruder, Evaluator])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_untrusted_object_is_refused_named_and_not_executed(tmp_path: Path, intruder: Any, zipped: bool) -> None:
+def test_untrusted_object_is_refused_named_and_not_executed(tmp_path, intruder, zipped):
     trace, file = tmp_path / "trace", tmp_path / "model.pt"
     torch.save({"model": {}, "extra": intruder(trace)}, file, _use_new_zipfile_serialization=zipped)
     name = "pathlib|getattr" if intruder is Intruder else "eval"
@@ -92,7 +91,7 @@ def test_untrusted_object_is_refused_named_and_not_executed(tmp_path: Path, intr
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_plain_pickle_is_refused_and_not_executed(tmp_path: Path, protocol: int) -> None:
+def test_plain_pickle_is_refused_and_not_executed(tmp_path, protocol):
     trace, file = tmp_path / "trace", tmp_path / "model.pt"
     file.write_bytes(pickle.dumps({"model": Evaluator(trace)}, protocol=protocol))
     with pytest.raises(CheckpointError, match=r"model\.pt: refused.*eval"):
@@ -100,13 +99,13 @@ def test_plain_pickle_is_refused_and_not_executed(tmp_path: Path, protocol: int)
     assert not trace.exists()
 
 
-def test_unsafe_module_object_is_refused(tmp_path: Path) -> None:
+def test_unsafe_module_object_is_refused(tmp_path):
     torch.save(torch.nn.Linear(2, 2), tmp_path / "model.pt")
     with pytest.raises(CheckpointError, match=r"refused.*torch\.nn\.modules\.linear\.Linear"):
         read_checkpoint(tmp_path / "model.pt")
 
 
-def test_the_allow_list_of_the_process_is_left_as_it_was(tmp_path: Path) -> None:
+def test_the_allow_list_of_the_process_is_left_as_it_was(tmp_path):
     torch.save({"args": argparse.Namespace()}, tmp_path / "model.pt")
     allowed = set(torch.serialization.get_safe_globals())
     mine = [(argparse.Namespace, "argparse.Namespace")]
@@ -121,7 +120,7 @@ def test_the_allow_list_of_the_process_is_left_as_it_was(tmp_path: Path) -> None
         torch.serialization.add_safe_globals(list(allowed))
 
 
-def test_missing_empty_folder_and_no_dictionary(tmp_path: Path) -> None:
+def test_missing_empty_folder_and_no_dictionary(tmp_path):
     with pytest.raises(CheckpointError, match=r"absent\.pt: no such file"):
         read_checkpoint(tmp_path / "absent.pt")
     (tmp_path / "empty.pt").touch()
@@ -141,14 +140,14 @@ def test_missing_empty_folder_and_no_dictionary(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_truncated_and_damaged_files(tmp_path: Path, zipped: bool) -> None:
+def test_truncated_and_damaged_files(tmp_path, zipped):
     file = tmp_path / "model.pt"
     saved = {"args": argparse.Namespace(a=1), "model": {"w": torch.randn(40)}}
     torch.save(saved, file, _use_new_zipfile_serialization=zipped)
     content = file.read_bytes()
     for length in [1, 20, len(content) // 3, len(content) // 2, len(content) - 70, len(content) - 1]:
         file.write_bytes(content[:length])
-        with pytest.raises(CheckpointError, match=rf"model\.pt: truncated, damaged .*\({length} bytes"):
+        with pytest.raises(CheckpointError, match=rf"model\.pt: truncated, damaged .*\({length:,} bytes"):
             read_checkpoint(file)
     draw = random.Random(1)
     for _ in range(60):  # any byte may be wrong: a clear error or a dictionary, no other exception
@@ -160,7 +159,7 @@ def test_truncated_and_damaged_files(tmp_path: Path, zipped: bool) -> None:
             assert isinstance(read_checkpoint(file), dict)
 
 
-def test_truncated_safetensors(tmp_path: Path) -> None:
+def test_truncated_safetensors(tmp_path):
     file = tmp_path / "model.safetensors"
     safetensors.torch.save_file({"w": torch.randn(40)}, file)
     content = file.read_bytes()
@@ -174,7 +173,7 @@ def test_truncated_safetensors(tmp_path: Path) -> None:
             read_checkpoint(file)
 
 
-def test_the_allow_list_entry_by_entry() -> None:
+def test_the_allow_list_entry_by_entry():
     """Whoever adds a name here has looked at what it does with hostile arguments and a hostile state."""
     expected = {
         "argparse.Namespace",
@@ -198,7 +197,7 @@ def test_the_allow_list_entry_by_entry() -> None:
 
 @pytest.mark.parametrize("read", [read_checkpoint, stock_reading.load])
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_more_than_a_file_can_hold_is_refused_by_name(tmp_path: Path, kind: str, read: Any) -> None:
+def test_more_than_a_file_can_hold_is_refused_by_name(tmp_path, kind, read):
     write, says = HOSTILE[kind]
     write(tmp_path / "model.pt")
     with pytest.raises(ValueError, match=rf"model\.pt.*{says}"):
@@ -206,7 +205,7 @@ def test_more_than_a_file_can_hold_is_refused_by_name(tmp_path: Path, kind: str,
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_what_training_stores_is_within_bounds(tmp_path: Path, zipped: bool) -> None:
+def test_what_training_stores_is_within_bounds(tmp_path, zipped):
     """Views, ties, scalars, empty and expanded tensors, optimizers' states; numpy numbers in either byte order."""
     weight = torch.arange(12.0).reshape(3, 4)
     saved = {
@@ -234,7 +233,7 @@ def test_what_training_stores_is_within_bounds(tmp_path: Path, zipped: bool) -> 
 
 
 @pytest.mark.parametrize("read", [read_checkpoint, stock_reading.load])
-def test_every_flipped_bit_of_a_tensor_is_found(tmp_path: Path, read: Any) -> None:
+def test_every_flipped_bit_of_a_tensor_is_found(tmp_path, read):
     file, draw = tmp_path / "model.pt", random.Random(3)
     torch.save({"model": {"w": torch.arange(300.0), "v": torch.ones(70)}}, file)
     content = file.read_bytes()
@@ -247,7 +246,7 @@ def test_every_flipped_bit_of_a_tensor_is_found(tmp_path: Path, read: Any) -> No
             read(file)
 
 
-def test_files_without_checksums_are_read_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_without_checksums_are_read_and_told(tmp_path, caplog):
     torch.save({"model": {}, "w": torch.ones(3)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     before = torch.serialization.get_crc32_options()
     try:

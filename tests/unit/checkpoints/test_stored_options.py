@@ -4,7 +4,6 @@ import argparse
 import ast
 import sys
 from pathlib import Path
-from typing import Any, Iterator, Tuple
 
 import fairseq
 import pytest
@@ -32,7 +31,7 @@ ADDRESS = "https://example.org/codes"
         ("('a', b'b', {1})", ("a", b"b", {1})),
     ],
 )
-def test_literals(text: str, value: Any) -> None:
+def test_literals(text, value):
     assert literal(text) == value
 
 
@@ -65,12 +64,12 @@ def test_literals(text: str, value: Any) -> None:
         *("[" * 3000, "-" * 9000 + "1", "1," * 9000, "[" * 300 + "]" * 300, "", "1; 2", "\0", "a=1"),
     ],
 )
-def test_everything_else_is_refused(text: str) -> None:
+def test_everything_else_is_refused(text):
     with pytest.raises(ValueError, match="literal|characters"):
         literal(text)
 
 
-def _evaluated_in_fairseq() -> Iterator[Tuple[str, str]]:
+def _evaluated_in_fairseq():
     """Each text that fairseq passes to eval, directly or by eval_str_list and the like: module, last name of the expression."""
     root = Path(fairseq.__file__).parent
     for file in sorted(root.rglob("*.py")):
@@ -86,7 +85,7 @@ def _evaluated_in_fairseq() -> Iterator[Tuple[str, str]]:
                     yield module if direct else "", getattr(node.args[0], "attr", ast.unparse(node.args[0]))
 
 
-def test_every_place_where_fairseq_evaluates_is_covered() -> None:
+def test_every_place_where_fairseq_evaluates_is_covered():
     found = list(_evaluated_in_fairseq())
     assert len(found) > 30
     passed_on = {"x", "uf", "line.strip()"}  # parameters of the functions themselves, and lines of a data file
@@ -97,7 +96,7 @@ def test_every_place_where_fairseq_evaluates_is_covered() -> None:
         assert vars(sys.modules[module])["eval"] is not eval
 
 
-def test_fairseq_itself_evaluates_no_code(tmp_path: Path) -> None:
+def test_fairseq_itself_evaluates_no_code(tmp_path):
     """The second barrier by itself: what reaches fairseq's eval without having been looked at in a file."""
     touch = f"__import__('pathlib').Path({str(tmp_path / 'ran')!r}).touch()"
     for function in (utils.eval_str_list, utils.eval_str_dict, utils.eval_bool):
@@ -115,7 +114,7 @@ def test_fairseq_itself_evaluates_no_code(tmp_path: Path) -> None:
     assert (utils.eval_bool("True"), utils.eval_bool(True, default=False), utils.eval_bool("0")) == (True, False, False)
 
 
-def _state(owner: Any, **more: Any) -> dict:
+def _state(owner, **more):
     history = [{"optimizer_name": "x", "lr_scheduler_state": {}, "num_updates": 1}]
     return {"model": {}, "optimizer_history": history, "extra_state": {"train_iterator": {"epoch": 1}}, **owner, **more}
 
@@ -135,7 +134,7 @@ def _state(owner: Any, **more: Any) -> dict:
         ("adaptive_softmax_cutoff", CODE.encode()),
     ],
 )
-def test_code_and_addresses_are_refused_by_name(tmp_path: Path, name: str, value: Any, zipped: bool) -> None:
+def test_code_and_addresses_are_refused_by_name(tmp_path, name, value, zipped):
     options = argparse.Namespace(**{name: value, "data": ADDRESS})
     owners = ({"args": options}, {"cfg": {"model": options}}, {"cfg": {"model": {"encoder": vars(options)}}})
     for owner in owners[: 3 if zipped else 1]:
@@ -149,7 +148,7 @@ def test_code_and_addresses_are_refused_by_name(tmp_path: Path, name: str, value
                 read(str(tmp_path / "model.pt"))
 
 
-def test_what_runs_store_is_read(tmp_path: Path) -> None:
+def test_what_runs_store_is_read(tmp_path):
     """Layer lists, truth values as text, fairseq's own addresses, addresses that nothing fetches, text that looks like code."""
     model = argparse.Namespace(
         encoder_layers="[(512, 3)] * 4", decoder_attention="True", adaptive_softmax_cutoff="10,20", save_dir="exp(1)"
@@ -168,7 +167,7 @@ def test_what_runs_store_is_read(tmp_path: Path) -> None:
     assert checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "model.pt"))["cfg"].model == model
 
 
-def test_what_the_user_types_is_the_users_own(tmp_path: Path) -> None:
+def test_what_the_user_types_is_the_users_own(tmp_path):
     cfg = {"bpe": {"_name": "subword_nmt", "bpe_codes": "codes"}, "model": {"_name": "x"}}
     torch.save(_state({"cfg": cfg}), tmp_path / "model.pt")
     state = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "model.pt"), arg_overrides={"bpe_codes": ADDRESS})

@@ -1,7 +1,5 @@
 """write_masked_lm: what is written is what is read."""
 
-from pathlib import Path
-
 import pytest
 import safetensors.torch
 import torch
@@ -15,7 +13,7 @@ WORDS = "sentence_encoder.embed_tokens.weight"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_round_trip(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_round_trip(tmp_path, dtype):
     given = {**TENSORS, "lm_head.weight": TENSORS[WORDS]}
     written = write_masked_lm(tmp_path / "made" / "here", MaskedLMSizes(**SIZES), given, dtype)
     found = read_masked_lm(tmp_path / "made" / "here")
@@ -28,7 +26,7 @@ def test_round_trip(tmp_path: Path, dtype: torch.dtype) -> None:
     assert values < size < values + 40_000  # the embedding is stored once
 
 
-def test_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_refused(tmp_path):
     """Where training starts as well: the file says what its tensors are."""
     write_masked_lm(tmp_path, SIZES, TENSORS, torch.float16)
     file = tmp_path / "model.safetensors"
@@ -44,7 +42,7 @@ def test_a_flipped_bit_is_refused(tmp_path: Path) -> None:
     read_masked_lm(tmp_path)  # another program's: nothing to compare with
 
 
-def test_what_cannot_be_written(tmp_path: Path) -> None:
+def test_what_cannot_be_written(tmp_path):
     bias = TENSORS["lm_head.bias"]
     with pytest.raises(CheckpointError, match=r"values that are not finite in torch\.float16: lm_head\.bias"):
         write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.bias": bias + 1e6})
@@ -57,7 +55,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
+def test_two_that_write_one_file_do_not_mix(tmp_path):
     with atomic_path(tmp_path / "a.pt") as one:
         one.write_text("one")
         with atomic_path(tmp_path / "a.pt") as other:

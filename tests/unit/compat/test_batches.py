@@ -1,8 +1,5 @@
 """Batches: none is missing, and new ones for each epoch are the default wherever the user says nothing."""
 
-from pathlib import Path
-from typing import Any, List, Optional
-
 import numpy as np
 import pytest
 from fairseq.data import data_utils
@@ -13,7 +10,7 @@ from fairseq_plugins.compat import batches
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_sentence_is_in_one_batch_and_stock_batches_are_kept(seed: int) -> None:
+def test_every_sentence_is_in_one_batch_and_stock_batches_are_kept(seed):
     rng = np.random.default_rng(seed)
     sizes = np.sort(rng.integers(1, 30, size=rng.integers(1, 70)))
     indices = rng.permutation(len(sizes))[np.argsort(sizes, kind="stable")]
@@ -33,7 +30,7 @@ def test_every_sentence_is_in_one_batch_and_stock_batches_are_kept(seed: int) ->
     assert all(max(sizes[batch]) * len(batch) <= options["max_tokens"] for batch in ours)
 
 
-def test_fixed_shapes_are_left_alone() -> None:
+def test_fixed_shapes_are_left_alone():
     sizes = np.full(10, 5)
     options = {"num_tokens_vec": sizes, "fixed_shapes": [(4, 5), (2, 5)], "required_batch_size_multiple": 8}
     ours = data_utils.batch_by_size(np.arange(10), lambda i: 5, **options)
@@ -52,15 +49,8 @@ def test_fixed_shapes_are_left_alone() -> None:
     ],
 )
 @pytest.mark.parametrize("has_sources", [True, False])
-def test_a_hydra_run_that_says_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    overrides: List[str],
-    yaml: Optional[str],
-    unset: bool,
-    has_sources: bool,
-) -> None:
-    run: Any = {"overrides": {"task": overrides}, "job": {"config_name": "mine"}, "runtime": {"version": "1"}}
+def test_a_hydra_run_that_says_nothing(monkeypatch, tmp_path, overrides, yaml, unset, has_sources):
+    run = {"overrides": {"task": overrides}, "job": {"config_name": "mine"}, "runtime": {"version": "1"}}
     if has_sources:  # hydra >= 1.1
         sources = [{"schema": "pkg", "path": "fairseq.config"}, {"schema": "file", "path": str(tmp_path)}]
         run["runtime"]["config_sources"] = sources

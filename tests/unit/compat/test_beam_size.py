@@ -1,10 +1,7 @@
 """Generators of one model disturb neither its training nor each other, whatever their beam sizes."""
 
-from typing import Any, Dict, List
-
 import pytest
 import torch
-from fairseq.models.bart import BARTModel
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator, SequenceGeneratorWithAlignment
 
 from tests import builders
@@ -13,7 +10,7 @@ from tests.mbart_builders import mbart
 SENTENCES = 6
 
 
-def batch(sentences: int = SENTENCES) -> Dict[str, Any]:
+def batch(sentences=SENTENCES):
     """Sources of different lengths, padded on the right, and targets."""
     generator = torch.Generator().manual_seed(3)
     tokens = torch.randint(builders.FIRST_PIECE, builders.MASK, (sentences, 7), generator=generator)
@@ -24,23 +21,23 @@ def batch(sentences: int = SENTENCES) -> Dict[str, Any]:
     return {"net_input": {"src_tokens": tokens, "src_lengths": lengths, "prev_output_tokens": tokens.flip(0)}}
 
 
-def generator(models: List[BARTModel], beam: int, kind: Any = SequenceGenerator) -> SequenceGenerator:
+def generator(models, beam, kind=SequenceGenerator):
     return kind(models, builders.dictionary(), beam_size=beam, max_len_b=8)
 
 
-def forced(model: BARTModel, sentences: int = SENTENCES) -> torch.Tensor:
+def forced(model, sentences=SENTENCES):
     """Output of a batch as in training."""
     return model(**batch(sentences)["net_input"])[0].detach()
 
 
-def outputs(made: SequenceGenerator, models: List[BARTModel]) -> List[List[Any]]:
+def outputs(made, models):
     found = made.generate(models, batch())
     return [[(beam["tokens"].tolist(), round(float(beam["score"]), 4)) for beam in sentence] for sentence in found]
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["one model", "an ensemble"])
 @pytest.mark.parametrize("kind", [SequenceGenerator, SequenceGeneratorWithAlignment])
-def test_training_reads_its_batches_as_before(count: int, kind: Any) -> None:
+def test_training_reads_its_batches_as_before(count, kind):
     models = [mbart() for _ in range(count)]
     before = [(forced(model), forced(model, 5)) for model in models]  # 5 is no multiple of the beam size
     made = generator(models, 3, kind)
@@ -51,7 +48,7 @@ def test_training_reads_its_batches_as_before(count: int, kind: Any) -> None:
         assert all(torch.equal(one, other) for pair, same in zip(before, found) for one, other in zip(pair, same))
 
 
-def test_generators_with_other_beam_sizes_do_not_disturb_each_other() -> None:
+def test_generators_with_other_beam_sizes_do_not_disturb_each_other():
     alone = {beam: outputs(generator([model], beam), [model]) for beam in (1, 2, 3) for model in [mbart()]}
     model = mbart()
     made = {beam: generator([model], beam) for beam in (3, 1, 2)}
@@ -59,10 +56,10 @@ def test_generators_with_other_beam_sizes_do_not_disturb_each_other() -> None:
         assert outputs(made[beam], [model]) == alone[beam]
 
 
-def test_the_copies_of_a_beam_are_read_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_copies_of_a_beam_are_read_as_such(monkeypatch):
     """Stock's faster way is taken while something is generated, with the values of the plain one."""
     model = mbart()
-    told: List[int] = []
+    told = []
     stock = type(model).set_beam_size
     monkeypatch.setattr(type(model), "set_beam_size", lambda self, beam: (told.append(beam), stock(self, beam))[1])
     fast = outputs(generator([model], 3), [model])
@@ -71,11 +68,11 @@ def test_the_copies_of_a_beam_are_read_as_such(monkeypatch: pytest.MonkeyPatch) 
     assert outputs(generator([model], 3), [model]) == fast
 
 
-def test_an_error_while_generating_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_while_generating_leaves_nothing_behind(monkeypatch):
     model = mbart()
     before, made = forced(model), generator([model], 3)
 
-    def fail(*_: Any, **__: Any) -> None:
+    def fail(*_, **__):
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(EnsembleModel, "forward_decoder", fail)

@@ -2,8 +2,6 @@
 
 import logging
 import struct
-from pathlib import Path
-from typing import Any, Callable, Dict
 
 import numpy as np
 import pytest
@@ -18,14 +16,14 @@ ROWS = 700  # 4,096 zeros overwrite more than one row
 MMAP, LEGACY = "mmap", "cached"
 
 
-def symbols(pieces: int = builders.PIECES) -> Dictionary:
+def symbols(pieces=builders.PIECES):
     dictionary = Dictionary()
     for number in range(pieces):
         dictionary.add_symbol(f"p{number}")
     return dictionary
 
 
-def write(prefix: Path, impl: str = MMAP, count: int = ROWS, vocabulary: Any = None) -> None:
+def write(prefix, impl=MMAP, count=ROWS, vocabulary=None):
     """Random rows of pieces with their </s>."""
     builder = make_builder(f"{prefix}.bin", impl, vocabulary)
     for row in data_bins.sentences(count, 3, 3, 12):
@@ -33,23 +31,23 @@ def write(prefix: Path, impl: str = MMAP, count: int = ROWS, vocabulary: Any = N
     builder.finalize(f"{prefix}.idx")
 
 
-def read(prefix: Path, pieces: int = builders.PIECES) -> Any:
+def read(prefix, pieces=builders.PIECES):
     return data_utils.load_indexed_dataset(str(prefix), symbols(pieces))
 
 
-def cut(share: float) -> Callable[[bytes], bytes]:
+def cut(share):
     return lambda content: content[: int(len(content) * share)]
 
 
-def at(place: int, value: bytes) -> Callable[[bytes], bytes]:
+def at(place, value):
     return lambda content: content[:place] + value + content[place + len(value) :]
 
 
-def flipped(place: int, bit: int) -> Callable[[bytes], bytes]:
+def flipped(place, bit):
     return lambda content: at(place, bytes([content[place] ^ (1 << bit)]))(content)
 
 
-EVERYWHERE: Dict[str, Any] = {
+EVERYWHERE = {
     "empty": lambda content: b"",
     "one byte less": lambda content: content[:-1],
     "one byte more": lambda content: content + b"\0",
@@ -63,7 +61,7 @@ EVERYWHERE: Dict[str, Any] = {
     "all zeros": lambda content: bytes(len(content)),
     "another kind of file": lambda content: (b"text " * len(content))[: len(content)],
 }
-IN_INDEX: Dict[str, Any] = {
+IN_INDEX = {
     "magic": {MMAP: flipped(3, 1), LEGACY: flipped(3, 1)},
     "version": {MMAP: flipped(9, 1), LEGACY: flipped(8, 1)},
     "another number type": {MMAP: at(17, b"\x05"), LEGACY: at(16, b"\x05")},
@@ -83,7 +81,7 @@ IN_INDEX: Dict[str, Any] = {
         LEGACY: lambda content: content[: -8 * ROWS] + np.frombuffer(content[-8 * ROWS :], np.int64)[::-1].tobytes(),
     },
 }
-IN_DATA: Dict[str, Any] = {
+IN_DATA = {
     "high bit of an id": flipped(403, 5),
     "sign of an id": flipped(407, 7),
     "third byte of an id": flipped(802, 0),
@@ -94,7 +92,7 @@ IN_DATA: Dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     for impl in (MMAP, LEGACY):
         write(folder / impl, impl)
@@ -110,9 +108,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(("bin", kind) for kind in IN_DATA),
     ],
 )
-def test_damage_is_refused_by_the_name_of_the_file(
-    whole: Path, tmp_path: Path, impl: str, ending: str, kind: str
-) -> None:
+def test_damage_is_refused_by_the_name_of_the_file(whole, tmp_path, impl, ending, kind):
     for one in ("bin", "idx"):
         (tmp_path / f"text.{one}").write_bytes((whole / f"{impl}.{one}").read_bytes())
     assert len(read(tmp_path / "text")) == ROWS
@@ -124,7 +120,7 @@ def test_damage_is_refused_by_the_name_of_the_file(
 
 
 @pytest.mark.parametrize("impl", [MMAP, LEGACY])
-def test_files_of_two_splits_are_refused(tmp_path: Path, impl: str) -> None:
+def test_files_of_two_splits_are_refused(tmp_path, impl):
     write(tmp_path / "train", impl)
     write(tmp_path / "valid", impl, count=20)
     (tmp_path / "train.idx").write_bytes((tmp_path / "valid.idx").read_bytes())
@@ -134,7 +130,7 @@ def test_files_of_two_splits_are_refused(tmp_path: Path, impl: str) -> None:
 
 @pytest.mark.parametrize("impl", [MMAP, LEGACY])
 @pytest.mark.parametrize("vocabulary", [None, 30, 70000])
-def test_an_id_beyond_the_dictionary_is_refused(tmp_path: Path, impl: str, vocabulary: Any) -> None:
+def test_an_id_beyond_the_dictionary_is_refused(tmp_path, impl, vocabulary):
     """Whatever the type of the numbers; the last entry is one of the dictionary."""
     write(tmp_path / "text", impl, vocabulary=vocabulary)
     assert len(read(tmp_path / "text")) == ROWS
@@ -144,7 +140,7 @@ def test_an_id_beyond_the_dictionary_is_refused(tmp_path: Path, impl: str, vocab
         read(tmp_path / "text", builders.PIECES - 1)
 
 
-def test_sides_of_different_length_are_refused_by_name(tmp_path: Path) -> None:
+def test_sides_of_different_length_are_refused_by_name(tmp_path):
     """By every task that reads pairs, the stock ones too."""
     for language, count in (("en", 12), ("de", 11)):
         write(tmp_path / f"train.en-de.{language}", count=count)
@@ -158,9 +154,7 @@ def test_sides_of_different_length_are_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("unknown", "said"), [(2, False), (3, True)])
 @pytest.mark.parametrize("impl", [MMAP, LEGACY, "raw"])
-def test_many_unknown_pieces_are_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, impl: str, unknown: int, said: bool
-) -> None:
+def test_many_unknown_pieces_are_reported(tmp_path, caplog, impl, unknown, said):
     """Of 100 pieces, </s> counted, 2 may be <unk>."""
     if impl == "raw":
         (tmp_path / "text").write_text("? " * unknown + "p3 " * (99 - unknown) + "\n", encoding="utf-8")

@@ -1,8 +1,6 @@
 """What cannot work together is refused before any file is read, under its name."""
 
 from argparse import Namespace
-from pathlib import Path
-from typing import Any, Dict, List, Set
 
 import pytest
 import torch
@@ -10,16 +8,17 @@ from fairseq import options, tasks
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed import utils as distributed_utils
 from fairseq.tasks import TASK_REGISTRY
+from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
 from fairseq_plugins.compat.early import check_criterion, check_precision
 from tests import data_bins
-from tests.contract.effects import Run
 
 LINEAR = "label_smoothed_linear_cross_entropy"
 SEQUENCES = {LINEAR, "cross_entropy", "label_smoothed_cross_entropy"}
-TRAINED_BY: Dict[str, Set[str]] = {
+TRAINED_BY = {
     "code_switching_restore": SEQUENCES,
     "cross_lingual_classification": {"sentence_prediction"},
     "relevance_ranking": {"relevance_ranking"},
@@ -39,10 +38,9 @@ TRAINED_BY: Dict[str, Set[str]] = {
     "sentence_prediction": {*SEQUENCES, "masked_lm", "sentence_prediction"},
 }
 OURS = "fairseq_plugins"
-SGA = ("--criterion", "sga_ctc")
 
 
-def test_every_task_and_criterion_of_the_package_is_in_the_table() -> None:
+def test_every_task_and_criterion_of_the_package_is_in_the_table():
     own = {name for name, task in TASK_REGISTRY.items() if task.__module__.startswith(OURS)}
     assert own <= set(TRAINED_BY)
     found = {name for name, criterion in CRITERION_REGISTRY.items() if criterion.__module__.startswith(OURS)}
@@ -50,7 +48,7 @@ def test_every_task_and_criterion_of_the_package_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("task", TRAINED_BY)
-def test_a_task_takes_its_criterions_alone(task: str) -> None:
+def test_a_task_takes_its_criterions_alone(task):
     for criterion in sorted(set().union(*TRAINED_BY.values())):
         if criterion in TRAINED_BY[task]:
             check_criterion(task, criterion)
@@ -59,7 +57,7 @@ def test_a_task_takes_its_criterions_alone(task: str) -> None:
             check_criterion(task, criterion)
 
 
-def test_criterions_of_others_are_let_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_criterions_of_others_are_let_pass(monkeypatch):
     class Own(SentencePredictionCriterion):
         __module__ = "somewhere.else"
 
@@ -67,7 +65,7 @@ def test_criterions_of_others_are_let_pass(monkeypatch: pytest.MonkeyPatch) -> N
     check_criterion("span_qa", "own")
 
 
-def configuration(**parts: Any) -> Any:
+def configuration(**parts):
     """The whole configuration of a command, as hydra and the stock commands make it."""
     whole = {
         "common": {"fp16": False, "cpu": True, "tpu": False},
@@ -82,7 +80,7 @@ def configuration(**parts: Any) -> Any:
 
 
 TWICE = {"bpe": {"_name": "sentencepiece"}, "common_eval": {"post_process": "sentencepiece"}}
-WRONG: List[Any] = [
+WRONG = [
     ({}, ["data folder absent", "fairseq-preprocess"]),
     ({"task": {"data": None}}, ["--task translation", "data"]),
     ({"task": {"data": "???"}}, ["--task translation", "data"]),
@@ -95,11 +93,11 @@ WRONG: List[Any] = [
 
 @pytest.mark.parametrize(("parts", "words"), WRONG)
 @pytest.mark.parametrize("legacy", [False, True], ids=["hydra", "namespace"])
-def test_wrong_options_are_named(parts: Dict[str, Any], words: List[str], legacy: bool, tmp_path: Path) -> None:
+def test_wrong_options_are_named(parts, words, legacy, tmp_path):
     cfg = configuration(**parts)
     if OmegaConf.select(cfg, "task.data"):
         cfg.task.data = cfg.task.data.replace("{here}", str(tmp_path))
-    task: Any = cfg.task
+    task = cfg.task
     if legacy:  # as convert_namespace_to_omegaconf leaves tasks without a dataclass: every option in one place
         names = {"task": cfg.task._name, "criterion": cfg.criterion._name, "bpe": cfg.bpe and cfg.bpe._name}
         data = None if OmegaConf.is_missing(cfg.task, "data") else cfg.task.data
@@ -109,7 +107,7 @@ def test_wrong_options_are_named(parts: Dict[str, Any], words: List[str], legacy
     assert all(word in str(error.value) for word in words), error.value
 
 
-def test_options_of_a_training_that_is_over_are_let_pass(tmp_path: Path) -> None:
+def test_options_of_a_training_that_is_over_are_let_pass(tmp_path):
     """A checkpoint of a GPU is decoded on CPU."""
     for language in ("en", "de"):
         data_bins.write_dictionary(tmp_path, language)
@@ -120,7 +118,7 @@ def test_options_of_a_training_that_is_over_are_let_pass(tmp_path: Path) -> None
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_decoding_has_no_criterion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoding_has_no_criterion(tmp_path, monkeypatch):
     """fairseq's commands give it the default one, which some tasks are never trained with."""
     data_bins.write_pair(tmp_path, "test", "en", "de")
     command = [str(tmp_path), "--task", "sga_translation", "-s", "en", "-t", "de", "--path", "any", "--fp16", "--cpu"]
@@ -131,17 +129,23 @@ def test_decoding_has_no_criterion(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         tasks.setup_task(cfg)
 
 
-def test_half_precision_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_precision_needs_a_gpu(monkeypatch):
     common = Namespace(fp16=True, cpu=False, tpu=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for cpu in (False, True):
         with pytest.raises(ValueError, match="--fp16"):
             check_precision(Namespace(**{**vars(common), "cpu": cpu}))
+    alone = {"distributed_init_method": None, "distributed_world_size": 1}
+    whole = OmegaConf.create({"common": vars(common), "common_eval": {"path": None}, "distributed_training": alone})
+    with pytest.raises(ValueError, match="--fp16"):
+        distributed_utils.call_main(whole, None)
+    with pytest.raises(ValueError, match="--fp16"):
+        Trainer(whole, None, None, None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     check_precision(common)
 
 
-def test_a_stored_configuration_is_no_training(tmp_path: Path) -> None:
+def test_a_stored_configuration_is_no_training(tmp_path):
     """Some models of fairseq set up the task of a checkpoint that they are built on, which a GPU may have made."""
     for language in ("en", "de"):
         data_bins.write_dictionary(tmp_path, language)
@@ -149,22 +153,26 @@ def test_a_stored_configuration_is_no_training(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     data_bins.write_pair(tmp_path, "train", "en", "de")
     return tmp_path
 
 
+def build_model(folder, from_checkpoint, *arguments):
+    line = [str(folder), "-s", "en", "-t", "de", *arguments]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), line))
+    return tasks.setup_task(cfg.task).build_model(cfg.model, from_checkpoint=from_checkpoint)
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("arch", ["sga_tiny", "nat_ctc_tiny"])
-def test_models_that_fill_slots_need_their_task(folder: Path, arch: str) -> None:
-    run = Run([str(folder), "--task", "translation", "-s", "en", "-t", "de", "--arch", arch])
+def test_models_that_fill_slots_need_their_task(folder, arch):
     for from_checkpoint in (False, True):  # training; decoding
         with pytest.raises(ValueError, match="needs --task sga_translation .*TranslationTask"):
-            run.task.build_model(run.model_options(), from_checkpoint=from_checkpoint)
+            build_model(folder, from_checkpoint, "--task", "translation", "--arch", arch)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_other_models_are_not_decoded_in_slots(folder: Path) -> None:
-    run = Run([str(folder), "--task", "sga_translation", "-s", "en", "-t", "de", "--arch", "transformer_tiny", *SGA])
+def test_other_models_are_not_decoded_in_slots(folder):
     with pytest.raises(ValueError, match="--task sga_translation .*TransformerModel.*--task translation"):
-        run.task.build_model(run.model_options(), from_checkpoint=True)
+        build_model(folder, True, "--task", "sga_translation", "--arch", "transformer_tiny", "--criterion", "sga_ctc")

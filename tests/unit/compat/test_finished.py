@@ -1,8 +1,6 @@
-"""Which runs have ended, whatever ended them, and whose files tell so; ``test_mends.py`` starts real ones again."""
+"""Which runs have ended, whatever ended them, and whose files tell so; ``test_runs.py`` starts real ones again."""
 
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Optional
 
 import pytest
 from fairseq import checkpoint_utils
@@ -29,14 +27,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("options", "files", "reason"), ENDS)
-def test_what_has_ended_does_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    caplog: Any,
-    options: Dict[str, Any],
-    files: Any,
-    reason: Optional[str],
-) -> None:
+def test_what_has_ended_does_nothing(monkeypatch, tmp_path, caplog, options, files, reason):
     """7 updates, 3 epochs, 2 hours, 5 validations without a better result."""
     counter = SimpleNamespace()
     epochs = SimpleNamespace(next_epoch_idx=4)
@@ -44,7 +35,7 @@ def test_what_has_ended_does_nothing(
     monkeypatch.setattr(finished, "_counter", lambda: counter)
     monkeypatch.setattr(Trainer, "state_dict", Trainer.state_dict)  # put back afterwards
     monkeypatch.setattr(checkpoint_utils, "load_checkpoint", lambda cfg, trainer: (state, epochs))
-    finished._do_nothing()
+    finished.FINISHED_RUNS.apply()
     cfg = OmegaConf.structured(FairseqConfig)
     cfg.checkpoint.save_dir = str(tmp_path)
     for name, value in options.items():

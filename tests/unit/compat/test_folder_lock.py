@@ -5,8 +5,6 @@ import fcntl
 import os
 import signal
 import time
-from pathlib import Path
-from typing import Any, Callable, Iterator, List
 
 import pytest
 from fairseq import checkpoint_utils
@@ -18,11 +16,11 @@ from fairseq_plugins.compat.folder_lock import hold, release
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[Callable[[], Any]], int]]:
+def start():
     """Run a function in a child, which stays until it is killed; returns its id when the function has returned."""
-    children: List[int] = []
+    children = []
 
-    def run(function: Callable[[], Any]) -> int:
+    def run(function):
         ready, done = os.pipe()
         child = os.fork()
         if not child:
@@ -43,7 +41,7 @@ def start() -> Iterator[Callable[[Callable[[], Any]], int]]:
         kill(child)
 
 
-def kill(child: int) -> None:
+def kill(child):
     try:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -51,7 +49,7 @@ def kill(child: int) -> None:
         pass
 
 
-def test_another_process_is_refused_until_the_first_is_killed(tmp_path: Path, start: Any) -> None:
+def test_another_process_is_refused_until_the_first_is_killed(tmp_path, start):
     folder = str(tmp_path / "run")
     os.mkdir(folder)
     child = start(lambda: hold(folder))
@@ -64,7 +62,7 @@ def test_another_process_is_refused_until_the_first_is_killed(tmp_path: Path, st
     assert os.listdir(folder) == []
 
 
-def test_children_do_not_keep_it(tmp_path: Path, start: Any) -> None:
+def test_children_do_not_keep_it(tmp_path, start):
     """A process that loads data lives on for seconds when its run is killed."""
     assert hold(str(tmp_path))
     try:
@@ -75,7 +73,7 @@ def test_children_do_not_keep_it(tmp_path: Path, start: Any) -> None:
     start(lambda: hold(str(tmp_path)))  # while the first child is alive
 
 
-def test_runs_of_one_process_follow_each_other(tmp_path: Path, start: Any) -> None:
+def test_runs_of_one_process_follow_each_other(tmp_path, start):
     assert hold(str(tmp_path))
     assert hold(f"{tmp_path}/../{tmp_path.name}")
     release(str(tmp_path))
@@ -91,11 +89,11 @@ def test_runs_of_one_process_follow_each_other(tmp_path: Path, start: Any) -> No
     start(lambda: hold(str(tmp_path)))
 
 
-def test_a_holder_that_removes_its_file_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_that_removes_its_file_in_between(tmp_path, monkeypatch):
     """Opened, then removed by the run that ended, then locked: that lock would be nobody's."""
     stock, removed = fcntl.flock, []
 
-    def flock(descriptor: int, flags: int) -> None:
+    def flock(descriptor, flags):
         if not removed:
             removed.append((tmp_path / folder_lock.FILE).unlink())
         stock(descriptor, flags)
@@ -107,8 +105,8 @@ def test_a_holder_that_removes_its_file_in_between(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, code: int) -> None:
-    def refuse(*args: Any) -> None:
+def test_a_file_system_without_locks(tmp_path, monkeypatch, caplog, code):
+    def refuse(*args):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
@@ -120,7 +118,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 class Trainer:
     """What the lock needs of fairseq's."""
 
-    def __init__(self, cfg: Any):
+    def __init__(self, cfg):
         self.cfg = cfg
 
 
@@ -139,16 +137,16 @@ KEPT = [
 @pytest.mark.parametrize(
     ("rank", "no_save", "locked"), [(0, False, True), (1, False, False), (0, True, False)]
 )  # fmt: skip
-def test_who_locks_and_cleans(tmp_path: Path, monkeypatch: Any, rank: int, no_save: bool, locked: bool) -> None:
+def test_who_locks_and_cleans(tmp_path, monkeypatch, rank, no_save, locked):
     """Before anything is read: the first process of a job that saves; others' files stay."""
     for name in (*LEFT, *KEPT):
         (tmp_path / name).touch()
-    seen: List[List[str]] = []
+    seen = []
     monkeypatch.setattr(checkpoint_utils, "verify_checkpoint_directory", lambda save_dir: None)
     monkeypatch.setattr(
         checkpoint_utils, "load_checkpoint", lambda cfg, trainer, **more: seen.append(sorted(os.listdir(tmp_path)))
     )
-    folder_lock._lock_folders()
+    folder_lock.FOLDER_LOCK.apply()
     cfg = OmegaConf.structured(FairseqConfig)
     cfg.checkpoint.update(save_dir=str(tmp_path), no_save=no_save)
     cfg.distributed_training.distributed_rank = rank

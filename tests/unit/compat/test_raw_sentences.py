@@ -3,37 +3,34 @@
 import io
 import sys
 from argparse import Namespace
-from pathlib import Path
-from typing import Any, Dict, List
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.compat.raw_sentences import RawSentences, read_lines
 from tests import builders
 
-EMPTY: List[int] = []
+EMPTY = []
 
 
 class Copying:
     """A model and a generator in one: every source comes back as it is. Notes what it was given."""
 
-    def __init__(self, longest: int = 40) -> None:
+    def __init__(self, longest=40):
         self.longest, self.sources = longest, []  # type: ignore[var-annotated]
 
-    def max_positions(self) -> Any:
+    def max_positions(self):
         return (self.longest, self.longest)
 
-    def generate(self, models: Any, sample: Dict[str, Any], prefix_tokens: Any = None, **unused: Any) -> Any:
-        source: Tensor = sample["net_input"]["src_tokens"]
+    def generate(self, models, sample, prefix_tokens=None, **unused):
+        source = sample["net_input"]["src_tokens"]
         assert len(sample["net_input"]["src_lengths"]) == len(source)
         self.sources.append(len(source))
         self.prefix_tokens = prefix_tokens
         return [[{"tokens": row[row != builders.PAD][1:]}] for row in source]
 
 
-def task_in_front(model: Copying, **options: Any) -> Any:
+def task_in_front(model, **options):
     task = builders.task()
     for name, value in options.items():
         setattr(task.cfg, name, value)
@@ -42,11 +39,11 @@ def task_in_front(model: Copying, **options: Any) -> Any:
     return task
 
 
-def translate(task: Any, model: Copying, rows: List[List[int]], interactive: bool = False, **given: Any) -> List[Any]:
+def translate(task, model, rows, interactive=False, **given):
     """What the hub interface and fairseq-interactive do with rows of pieces, in one batch; the tokens that come back."""
     task.build_generator([model], Namespace())
     tokens = [torch.tensor([*row, builders.EOS]) for row in rows]
-    lengths: Any = torch.tensor([len(row) for row in tokens])
+    lengths = torch.tensor([len(row) for row in tokens])
     if interactive:
         lines = [" ".join(f"p{piece - builders.FIRST_PIECE}" for piece in row) for row in rows]
         tokens, lengths = task.get_interactive_tokens_and_lengths(lines, lambda line: line)
@@ -57,14 +54,14 @@ def translate(task: Any, model: Copying, rows: List[List[int]], interactive: boo
         max_positions=positions,
         disable_iterator_cache=True,
     )
-    found: Dict[int, Any] = {}
+    found = {}
     for batch in batches.next_epoch_itr(shuffle=False):
         for number, hypotheses in zip(batch["id"].tolist(), task.inference_step(model, [model], batch, **given)):
             found[number] = hypotheses[0]["tokens"].tolist()
     return [found[number] for number in range(len(rows))]
 
 
-def test_empty_lines_stay_empty_and_never_reach_the_model() -> None:
+def test_empty_lines_stay_empty_and_never_reach_the_model():
     model = Copying()
     task = task_in_front(model)
     rows = [EMPTY, [5, 6], EMPTY, [7]]
@@ -78,14 +75,14 @@ def test_empty_lines_stay_empty_and_never_reach_the_model() -> None:
 
 
 @pytest.mark.parametrize(("options", "longest"), [({}, 5), ({"max_source_positions": 5}, 40)])
-def test_long_lines_are_cut_to_what_the_options_and_the_model_allow(options: Dict[str, int], longest: int) -> None:
+def test_long_lines_are_cut_to_what_the_options_and_the_model_allow(options, longest):
     model = Copying(longest)
     task = task_in_front(model, truncate_source=True, **options)
     row = [5, 6, 7, 8, 9, 10]
     assert translate(task, model, [row, [7]]) == [[5, 6, 7, builders.EOS], [7, builders.EOS]]  # and <s>: five tokens
 
 
-def test_a_line_is_numbered_from_1_in_each_call_and_over_the_buffers_of_interactive() -> None:
+def test_a_line_is_numbered_from_1_in_each_call_and_over_the_buffers_of_interactive():
     model = Copying(4)
     task = task_in_front(model)
     for _ in range(2):
@@ -97,7 +94,7 @@ def test_a_line_is_numbered_from_1_in_each_call_and_over_the_buffers_of_interact
 
 
 @pytest.mark.parametrize("source", ["file", "-"])
-def test_a_line_that_is_not_utf8_is_named(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_not_utf8_is_named(source, tmp_path, monkeypatch):
     content = "ä\n\nb\n".encode() + "ü\n".encode("latin-1") + b"c\n"
     path = tmp_path / "text"
     path.write_bytes(content)

@@ -1,136 +1,136 @@
-"""The registry: switches, unknown versions, failing mends, applying twice."""
-
-import logging
-from dataclasses import replace
-from typing import Any, List
+"""The registry: switches, unknown versions, failing patches, applying twice; what a patch replaces."""
 
 import fairseq
 import numpy as np
 import pytest
 
 from fairseq_plugins import compat
-from fairseq_plugins.compat.mend import Mend, ModuleProxy, instead_of, is_mended, source_has
+from fairseq_plugins.compat import patch as patch_module
+from fairseq_plugins.compat.patch import ModuleProxy, Patch, is_patched, source_has
+
+ABSENT = {"0.12.2": {"lost_sentences", "permute_sentences"}, "0.12.3.1": {"encoder_fast_path"}}
+"""Defects that a fairseq does not have."""
+
+
+def make(name, done, defect=lambda: True, fails=False, **options):
+    made = Patch(name, f"{name} is wrong", **options)
+    made.probe(defect)
+    made.step(lambda: 1 / 0 if fails else done.append(name))
+    return made
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> List[str]:
-    """Three mends in place of the real ones: one needed, one not, one that fails. Returns what was applied."""
-    done: List[str] = []
-
-    def fail() -> None:
-        raise AttributeError("no such function")
-
-    mends = (
-        Mend("fails", "it fails", "#1", lambda: True, fail),
-        Mend("works", "it works", "#2", lambda: True, lambda: done.append("works")),
-        Mend("absent", "no defect", "#3", lambda: False, lambda: done.append("absent")),
-        Mend("unclear", "cannot look", "#4", lambda: 1 / 0 > 0, lambda: done.append("unclear")),
+def calls(monkeypatch):
+    """Four patches in place of the real ones. Returns what was applied."""
+    done = []
+    monkeypatch.setattr(patch_module, "REGISTRY", [])
+    patches = (
+        make("fails", done, fails=True),
+        make("works", done),
+        make("absent", done, defect=lambda: False),
+        make("unclear", done, defect=lambda: 1 / 0 > 0),
     )
-    monkeypatch.setattr(compat, "MENDS", mends)
+    monkeypatch.setattr(compat, "PATCHES", patches)
     monkeypatch.setattr(compat, "_applied", {})
     monkeypatch.delenv(compat.VARIABLE, raising=False)
     return done
 
 
-def test_needed_ones_are_applied_once(calls: List[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_needed_ones_are_applied_once_and_failing_ones_cost_a_warning(calls, caplog):
     assert compat.apply() == ("works",)
     assert compat.apply() == compat.applied() == ("works",)
     assert calls == ["works"]
+    for name in ("fails", "unclear"):
+        assert f"patch {name} ({name} is wrong) could not be applied: ZeroDivisionError" in caplog.text
 
 
-def test_a_failing_mend_costs_a_warning_only(calls: List[str], caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_guard_that_fails_stops_the_program_unless_switched_off(calls, monkeypatch, caplog, number):
+    guard = compat.PATCHES[number]
+    guard.guards = True
+    monkeypatch.setattr(compat, "PATCHES", (guard, compat.PATCHES[1]))
+    with pytest.raises(RuntimeError, match=rf"{guard.name} .*{compat.VARIABLE}={guard.name}"):
         compat.apply()
-    assert "mend fails (it fails) could not be applied: AttributeError('no such function')" in caplog.text
-    assert "mend unclear (cannot look) could not be applied: ZeroDivisionError" in caplog.text
-
-
-def test_a_guard_that_fails_stops_the_program_unless_switched_off(
-    calls: List[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    fails, works, absent, unclear = compat.MENDS
-    for mend in (fails, unclear):
-        monkeypatch.setattr(compat, "MENDS", (replace(mend, guards=True), works))
-        monkeypatch.setattr(compat, "_applied", {})
-        with pytest.raises(RuntimeError, match=rf"{mend.name} .*{compat.VARIABLE}={mend.name}"):
-            compat.apply()
-        assert calls == []
-        with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
-            patch.setenv(compat.VARIABLE, mend.name)
-            assert compat.apply() == ("works",)
-        assert f"switches {mend.name} off" in caplog.text
-        calls.clear()
-
-
-def test_what_guards_against_hostile_files() -> None:
-    assert [mend.name for mend in compat.MENDS if mend.guards] == ["safe_loading", "literal_options"]
-
-
-@pytest.mark.parametrize("value", ["works", "all", " absent, works ,"])
-def test_switching_off(calls: List[str], monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    monkeypatch.setenv(compat.VARIABLE, value)
-    assert compat.apply() == ()
     assert calls == []
+    monkeypatch.setenv(compat.VARIABLE, guard.name)
+    assert compat.apply() == ("works",)
+    assert f"switches {guard.name} off" in caplog.text
 
 
-def test_unknown_names_are_reported(
-    calls: List[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv(compat.VARIABLE, "wroks,fails")
-    with caplog.at_level(logging.WARNING):
-        assert compat.apply() == ("works",)
-    assert "no mend is called wroks; valid: all, fails, works, absent, unclear" in caplog.text
-    assert "could not be applied: AttributeError" not in caplog.text  # the known one is off
+@pytest.mark.parametrize(
+    ("value", "expected", "words"),
+    [
+        ("works", (), ""),
+        ("all", (), ""),
+        (" absent, works ,", (), ""),
+        ("wroks,fails", ("works",), "no patch is called wroks; valid: all, fails, works, absent, unclear"),
+    ],
+)
+def test_switching_off(calls, monkeypatch, caplog, value, expected, words):
+    monkeypatch.setenv(compat.VARIABLE, value)
+    assert compat.apply() == expected
+    assert words in caplog.text
+    assert ("patch fails" in caplog.text) is ("fails" not in value and value != "all")
 
 
-def test_unknown_fairseq_is_a_warning(
-    calls: List[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unknown_fairseq_is_a_warning(calls, monkeypatch, caplog):
     monkeypatch.setattr(fairseq, "__version__", "9.9")
-    with caplog.at_level(logging.WARNING):
-        assert compat.apply() == ("works",)
+    assert compat.apply() == ("works",)
     assert "fairseq 9.9 was not tested" in caplog.text
 
 
-def test_every_mend_is_described_and_no_longer_needed() -> None:
-    names = [mend.name for mend in compat.MENDS]
+def test_the_real_ones():
+    """All that this fairseq needs are applied, and none twice."""
+    names = [patch.name for patch in compat.PATCHES]
     assert len(set(names)) == len(names)
-    for mend in compat.MENDS:
-        assert mend.name.isidentifier()
-        assert mend.reason
-        assert "\n" not in mend.reason
-        assert mend.upstream
-    assert len(compat.applied()) >= 8
-    assert [mend.name for mend in compat.MENDS if mend.needed()] == []
+    assert all(name.isidentifier() for name in names)
+    assert set(compat.applied()) == set(names) - ABSENT[fairseq.__version__]
+    assert [patch.name for patch in compat.PATCHES if patch.needed()] == []
+    assert {patch.name for patch in compat.PATCHES if patch.guards} == {"safe_loading", "literal_options"}
+    assert names[-1] == "folder_lock"
 
 
-def test_module_proxy() -> None:
+class Thing:
+    def double(self, number):
+        """Stock text."""
+        return [number,
+                number]  # fmt: skip
+
+
+def test_what_a_patch_replaces(monkeypatch):
+    target = f"{__name__}:Thing.double"
+    monkeypatch.setattr(Thing, "double", Thing.double)  # undone after the test
+    monkeypatch.setattr(patch_module, "REGISTRY", [])
+    first, second = Patch("first", "…"), Patch("second", "…")
+
+    @first.replace(target)
+    def longer(stock, thing, number):
+        return [*stock(thing, number), thing]
+
+    @second.replace(target)
+    def counted(stock, thing, number):
+        return len(stock(thing, number))
+
+    thing = Thing()
+    assert first.needed()
+    first.apply()
+    assert not first.needed() and second.needed()
+    assert thing.double(1) == [1, 1, thing]
+    second.apply()
+    assert not first.needed() and not second.needed()
+    assert thing.double(1) == 3
+    assert Thing.double.__doc__ == "Stock text."
+    assert source_has(Thing.double, "[number, number]") and not source_has(Thing.double, "[number, other]")
+    assert not is_patched(target, "third")
+    broken = Patch("broken", "…")
+    broken.replace(f"{__name__}:Thing.gone")(counted)
+    with pytest.raises(AttributeError, match="gone"):  # before anything is changed
+        broken.needed()
+
+
+def test_module_proxy():
     proxy = ModuleProxy(np, float=float)
-    assert proxy.float is float
-    assert proxy.array is np.array
+    assert (proxy.float, proxy.array) == (float, np.array)
     assert not hasattr(np, "float")
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = proxy.no_such_name
-
-
-def test_marks_and_source() -> None:
-    def stock(x: int) -> Any:
-        """Stock text."""
-        return [x,
-                x]  # fmt: skip
-
-    @instead_of(stock, "one")
-    def first(x: int) -> Any:
-        return stock(x)
-
-    @instead_of(first, "two")
-    def second(x: int) -> Any:
-        return first(x)
-
-    assert is_mended(second, "one")
-    assert is_mended(second, "two")
-    assert not is_mended(first, "two")
-    assert not is_mended(stock, "one")
-    assert second.__doc__ == "Stock text."
-    assert source_has(stock, "[x, x]")
-    assert not source_has(stock, "[x, y]")

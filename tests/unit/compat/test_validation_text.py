@@ -1,11 +1,9 @@
 """BLEU of --eval-bleu is BLEU of the text: language tags, <mask> and <pad> are no words of it."""
 
 from argparse import Namespace
-from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
@@ -21,32 +19,32 @@ from tests.mbart_builders import mbart
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 TAGS = ("[en]", "[de]")
-LANGUAGES: Dict[str, Any] = {"source_lang": "en", "target_lang": "de", "eval_bleu_remove_bpe": None}
+LANGUAGES = {"source_lang": "en", "target_lang": "de", "eval_bleu_remove_bpe": None}
 
 
-def symbols(tags: Sequence[str] = ()) -> Dictionary:
+def symbols(tags=()):
     result = builders.dictionary()
     for tag in tags:
         result.add_symbol(tag)
     return result
 
 
-def pretrained_bart() -> Any:
+def pretrained_bart():
     return TranslationFromPretrainedBARTTask(
         Namespace(langs="en,de", **{**vars(TranslationConfig()), **LANGUAGES}), *[symbols()] * 2
     )
 
 
-def restore() -> Any:
+def restore():
     return CodeSwitchingRestoreTask(CodeSwitchingRestoreConfig(langs="en,de", **LANGUAGES), *[symbols()] * 2)
 
 
-def veco(tags: Sequence[str]) -> Callable[[], Any]:
+def veco(tags):
     more = {"restore_file": "checkpoint_last.pt", "finetune_from_model": None, "missing_language_tag": "unk"}
     return lambda: TranslationFromPretrainedVECOTask(VECOTranslationConfig(**LANGUAGES, **more), *[symbols(tags)] * 2)
 
 
-TASKS: Dict[str, Any] = {  # and what ends a row
+TASKS = {  # and what ends a row
     "translation": (lambda: TranslationTask(TranslationConfig(**LANGUAGES), *[symbols()] * 2), "</s>"),
     "translation_from_pretrained_bart": (pretrained_bart, "[de]"),
     "code_switching_restore": (restore, "[de]"),
@@ -56,7 +54,7 @@ TASKS: Dict[str, Any] = {  # and what ends a row
 }
 
 
-def lengths(task: Any, output: List[int], target: List[int]) -> Any:
+def lengths(task, output, target):
     """Words of hypothesis and reference that BLEU counts, with the task's own generator."""
     models = [] if isinstance(task, SGATranslationTask) else [mbart(task.tgt_dict)]
     generator = task.build_generator(models, Namespace(beam=1))
@@ -67,7 +65,7 @@ def lengths(task: Any, output: List[int], target: List[int]) -> Any:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_only_words_are_counted(name: str) -> None:
+def test_only_words_are_counted(name):
     make, last = TASKS[name]
     task = make()
     dictionary = task.tgt_dict

@@ -3,8 +3,6 @@
 import logging
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any, Callable, Dict
 
 import pytest
 import torch
@@ -12,7 +10,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_plugins import compat
 from fairseq_plugins.checkpoints import versions
-from fairseq_plugins.compat.mend import ModuleProxy
+from fairseq_plugins.compat.patch import ModuleProxy
 from tests import data_bins
 
 # Without the package: what anybody's fairseq makes of the file. Only options of argparse are allowed in it.
@@ -26,7 +24,7 @@ print(type(models[0]).__name__)
 """
 
 
-def state(**entries: Any) -> Dict[str, Any]:
+def state(**entries):
     """What fairseq's reader accepts."""
     history = [{"criterion_name": "C", "optimizer_name": "O", "lr_scheduler_state": {}, "num_updates": 1}]
     extra = {"train_iterator": {"epoch": 1}}
@@ -34,7 +32,7 @@ def state(**entries: Any) -> Dict[str, Any]:
     return {"model": {}, "args": None, "cfg": cfg, "optimizer_history": history, "extra_state": extra, **entries}
 
 
-def test_what_is_saved_carries_the_versions(tmp_path: Path) -> None:
+def test_what_is_saved_carries_the_versions(tmp_path):
     content = state()
     checkpoint_utils.torch_persistent_save(content, str(tmp_path / "model.pt"))
     checkpoint_utils.torch_persistent_save({"step": 1}, str(tmp_path / "other.pt"))
@@ -45,29 +43,14 @@ def test_what_is_saved_carries_the_versions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", ["load_checkpoint_to_cpu", "load_ema_from_checkpoint"])
-def test_a_newer_format_is_refused(tmp_path: Path, read: str) -> None:
+def test_a_newer_format_is_refused(tmp_path, read):
     entry = {**versions.stamp(), "format": versions.FORMAT + 1, "version": "9.8.7"}
     torch.save(state(fairseq_plugins=entry), tmp_path / "model.pt")
     with pytest.raises(ValueError, match=rf"model\.pt: was written in format {versions.FORMAT + 1} by .* 9\.8\.7"):
         getattr(checkpoint_utils, read)(str(tmp_path / "model.pt"))
 
 
-def test_migrations_come_before_the_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An option that a migration adds can be overridden, and a migration sees plain dictionaries."""
-
-    def rename(content: Dict[str, Any]) -> None:
-        model = content["cfg"]["model"]
-        assert type(model) is dict
-        model["dropout_rate"] = model.pop("dropout")
-
-    monkeypatch.setitem(versions.MIGRATIONS, 1, rename)
-    torch.save(state(), tmp_path / "model.pt")
-    read = checkpoint_utils.load_checkpoint_to_cpu
-    assert read(str(tmp_path / "model.pt"))["cfg"].model.dropout_rate == 0.1
-    assert read(str(tmp_path / "model.pt"), {"dropout_rate": 0.3})["cfg"].model.dropout_rate == 0.3
-
-
-def test_it_is_installed_once_whatever_is_switched_off(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_it_is_installed_once_whatever_is_switched_off(monkeypatch, caplog):
     monkeypatch.setenv(compat.VARIABLE, "all")
     saves = []
     stock = checkpoint_utils.torch_persistent_save.__wrapped__
@@ -85,16 +68,16 @@ def test_it_is_installed_once_whatever_is_switched_off(monkeypatch: pytest.Monke
     assert versions.summary() in caplog.text
 
 
-def test_an_unknown_fairseq_costs_a_warning_only(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_an_unknown_fairseq_costs_a_warning_only(monkeypatch, caplog):
     monkeypatch.delattr(checkpoint_utils, "torch_persistent_save")
-    monkeypatch.setattr(compat, "MENDS", ())
+    monkeypatch.setattr(compat, "PATCHES", ())
     with caplog.at_level(logging.WARNING):
         compat.apply()
     assert "checkpoints will not carry versions" in caplog.text
 
 
 @pytest.mark.slow
-def test_training_a_stock_model(tmp_path: Path, run_cli: Callable[..., Any], user_dir: str) -> None:
+def test_training_a_stock_model(tmp_path, run_cli, user_dir):
     """In the log once, in every file, through a resume and moving averages; and read by a fairseq without the package."""
     for seed, split in enumerate(("train", "valid"), start=1):
         data_bins.write_pair(tmp_path, split, "de", "en", seed=seed)

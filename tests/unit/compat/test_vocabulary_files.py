@@ -1,9 +1,7 @@
 """Cut, empty and foreign dictionaries and sentencepiece models are refused by name, in the stock classes too."""
 
 import logging
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -27,14 +25,14 @@ GOOD = "▁one 10\ntwo 1\n▁three words 7 #fairseq:overwrite\n"
         ("▁one 10\ntwo 1\ntwo 1\n".encode(), "'two'"),
     ],
 )
-def test_a_damaged_dictionary_is_named(tmp_path: Path, content: bytes, where: str) -> None:
+def test_a_damaged_dictionary_is_named(tmp_path, content, where):
     path = tmp_path / "dict.de.txt"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=rf"dictionary .*dict\.de\.txt: .*{where}"):
         Dictionary.load(str(path))
 
 
-def test_a_whole_dictionary_is_read_as_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_whole_dictionary_is_read_as_ever(tmp_path, caplog):
     (tmp_path / "dict.txt").write_text(GOOD, encoding="utf-8")
     assert Dictionary.load(str(tmp_path / "dict.txt")).symbols[4:] == ["▁one", "two", "▁three words"]
     with pytest.raises(FileNotFoundError):
@@ -47,11 +45,11 @@ def test_a_whole_dictionary_is_read_as_ever(tmp_path: Path, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("kind", ["empty", "cut", "text"])
-def test_a_damaged_sentencepiece_model_is_named(tmp_path: Path, repo_root: Path, kind: str) -> None:
+def test_a_damaged_sentencepiece_model_is_named(tmp_path, repo_root, kind):
     whole = (repo_root / "examples/quickstart/masked_lm/sentencepiece.bpe.model").read_bytes()
     path = tmp_path / "spm.model"
     path.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "text": b"no model\n"}[kind])
-    options: Any = dict(sentencepiece_enable_sampling=False, sentencepiece_alpha=None)
+    options = dict(sentencepiece_enable_sampling=False, sentencepiece_alpha=None)
     with pytest.raises(ValueError, match=r"--sentencepiece-model .*spm\.model: is no sentencepiece model"):
         SentencepieceBPE(SimpleNamespace(sentencepiece_model=str(path), **options))
     path.write_bytes(whole)
@@ -61,13 +59,13 @@ def test_a_damaged_sentencepiece_model_is_named(tmp_path: Path, repo_root: Path,
 class Words(FairseqEncoderModel):
     """An embedding and nothing else."""
 
-    def __init__(self, rows: int, width: int = 3) -> None:
+    def __init__(self, rows, width=3):
         encoder = FairseqEncoder(Dictionary())
         encoder.embed_tokens = torch.nn.Embedding(rows, width)
         super().__init__(encoder)
 
 
-def test_a_checkpoint_of_another_dictionary_says_so() -> None:
+def test_a_checkpoint_of_another_dictionary_says_so():
     state = Words(9).state_dict()
     with pytest.raises(
         ValueError, match=r"9 rows in encoder\.embed_tokens\.weight, the data's dictionary 8 entries .*cut"

@@ -1,4 +1,4 @@
-"""Cleaning: each mend, each reason to drop, the bookkeeping, and what happens with bad options."""
+"""Cleaning: each fix, each reason to drop, the bookkeeping, and what happens with bad options."""
 
 import random
 
@@ -9,7 +9,7 @@ from data_prep.io import InputError, read_json, sha256
 
 
 @pytest.mark.parametrize(
-    ("line", "expected", "mend"),
+    ("line", "expected", "fix"),
     [
         ("as it is", "as it is", None),
         ("windows\r", "windows", "carriage return at the end"),
@@ -23,10 +23,10 @@ from data_prep.io import InputError, read_json, sha256
         ("zero\u200dwidth\u200cjoiners stay", "zero\u200dwidth\u200cjoiners stay", None),
     ],
 )
-def test_mends(line, expected, mend):
+def test_fixes(line, expected, fix):
     normaliser = Normaliser("NFC")
     assert normaliser(line) == expected
-    assert (mend is None and not normaliser.changed) or normaliser.changed[mend] == 1
+    assert (fix is None and not normaliser.changed) or normaliser.changed[fix] == 1
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFKC", "none"])

@@ -114,7 +114,7 @@ def test_what_is_done_is_not_done_again(runner: Any, tmp_path: Path) -> None:
 
 
 def test_a_failed_run_is_listed_and_tried_again(runner: Any, tmp_path: Path) -> None:
-    failing = entry(train='[ -e {out}/mended ] || { echo "no space left" >&2; exit 3; }; ' + TRAIN)
+    failing = entry(train='[ -e {out}/repaired ] || { echo "no space left" >&2; exit 3; }; ' + TRAIN)
     failing["train"] = failing["train"].replace("|| { echo", "|| {{ echo").replace("exit 3; }", "exit 3; }}")
     arms = {"good": entry(), "bad": failing}
     made = runner(arms=arms)
@@ -122,7 +122,7 @@ def test_a_failed_run_is_listed_and_tried_again(runner: Any, tmp_path: Path) -> 
     assert sorted(statuses(made, "tune")) == ["done", "done", "failed", "failed"]
     assert "no space left" in (tmp_path / "out" / made.ledger.code / "tune/en-de/bad-0/seed1/console.log").read_text()
     assert "| failed |" in tables.render(made.plan, made.ledger, made.ledger.code)
-    (tmp_path / "out" / "mended").touch()
+    (tmp_path / "out" / "repaired").touch()
     made = runner(arms=arms)
     made.run("")
     assert statuses(made, "tune") == ["done"] * 4

@@ -1,0 +1,74 @@
+"""Validation of stock tasks: BLEU of the text alone, and a log that says how far a long one is."""
+
+import copy
+import logging
+import time
+from typing import Any, Iterator, Set
+
+from .patch import Patch, source_has
+
+logger = logging.getLogger(__name__)
+
+REPORT_SECONDS = 20.0
+
+VALIDATION_TEXT = Patch(
+    name="validation_text",
+    reason="--eval-bleu scores what fairseq-generate strips: mBART's [en] at the end of both sides (10 points), <mask>, <pad>",
+)
+VALIDATION_PROGRESS = Patch(
+    name="validation_progress",
+    reason="fairseq-train logs nothing during a validation with --log-format simple or json: minutes with --eval-bleu",
+)
+
+
+@VALIDATION_TEXT.probe
+def _scores_symbols() -> bool:
+    from fairseq.tasks.translation import TranslationTask
+
+    return not source_has(TranslationTask._inference_with_bleu, "extra_symbols_to_ignore")
+
+
+def no_text(generator: Any, dictionary: Any) -> Set[int]:
+    """Ids that are no part of a text: what fairseq-generate strips for this generator, padding and ``<mask>``.
+
+    ``<unk>`` is part of it, also where it stands for a language's tag at the end of a row.
+    """
+    ids = set(getattr(generator, "symbols_to_strip_from_output", ())) | {dictionary.pad()}
+    if "<mask>" in dictionary:
+        ids.add(dictionary.index("<mask>"))
+    return ids - {dictionary.unk()}
+
+
+@VALIDATION_TEXT.replace("fairseq.tasks.translation:TranslationTask._inference_with_bleu")
+def inference_with_bleu(stock: Any, task: Any, generator: Any, sample: Any, model: Any) -> Any:
+    """Let the task's dictionary leave out what is no text."""
+    dictionary, ignored = task.tgt_dict, no_text(generator, task.tgt_dict)
+
+    def string(tokens: Any, *args: Any, **kwargs: Any) -> str:
+        if len(tokens) and int(tokens[-1]) == getattr(generator, "eos", None):
+            tokens = tokens[:-1]
+        return str(dictionary.string(tokens, *args, extra_symbols_to_ignore=ignored, **kwargs))
+
+    texts = copy.copy(dictionary)
+    texts.string = string
+    task.tgt_dict = texts
+    try:
+        return stock(task, generator, sample, model)
+    finally:
+        task.tgt_dict = dictionary
+
+
+@VALIDATION_PROGRESS.replace(  # the other bars draw, or shall be silent
+    "fairseq.logging.progress_bar:SimpleProgressBar.__iter__",
+    "fairseq.logging.progress_bar:JsonProgressBar.__iter__",
+)
+def iterate(stock: Any, bar: Any) -> Iterator[Any]:
+    """Log the batches of a validation set every ``REPORT_SECONDS``. Stock logs what it has in the end."""
+    subset = bar.prefix.rpartition("valid on ")[2] if "valid on " in bar.prefix else None
+    start = reported = time.monotonic()
+    for number, batch in enumerate(stock(bar)):
+        now = time.monotonic()
+        if subset and now - reported >= REPORT_SECONDS:
+            logger.info("%s: %d of %d batches in %.0f s", subset, number, bar.size, now - start)
+            reported = now
+        yield batch

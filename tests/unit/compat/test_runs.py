@@ -1,0 +1,131 @@
+"""Patches that only whole runs show: stock commands on a tiny stock model, with the user dir."""
+
+import fcntl
+import re
+import shutil
+
+import pytest
+import torch
+
+from tests import data_bins
+
+pytestmark = pytest.mark.slow
+OFF = "FAIRSEQ_PLUGINS_DISABLE_PATCHES"
+TINY = "--arch transformer --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 8 --decoder-embed-dim 8 "
+TINY += "--encoder-ffn-embed-dim 8 --decoder-ffn-embed-dim 8 --encoder-attention-heads 1 --decoder-attention-heads 1"
+RUN = "--optimizer adam --lr 0.01 --batch-size 4 --num-workers 0 --log-format simple --seed 1 --cpu"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("runs")
+    for seed, split in enumerate(("train", "valid"), start=1):
+        data_bins.write_pair(made, split, "de", "en", count=20, seed=seed)
+        shutil.copy(made / f"{split}.de-en.de.bin", made / f"{split}.bin")  # of one language
+        shutil.copy(made / f"{split}.de-en.de.idx", made / f"{split}.idx")
+    shutil.copy(made / "dict.de.txt", made / "dict.txt")
+    return made
+
+
+@pytest.fixture(scope="module")
+def train(folder, run_cli, user_dir):
+    """Train into a folder: what is logged, and the last checkpoint."""
+
+    def run(name, *arguments, off="", check=True, model=TINY):
+        line = [folder, "--user-dir", user_dir, "--save-dir", folder / name, *RUN.split(), *model.split(), *arguments]
+        done = run_cli("train", *line, env={OFF: off}, check=check)
+        file = folder / name / "checkpoint_last.pt"
+        return done.stdout + done.stderr, torch.load(file, weights_only=False) if file.is_file() else None
+
+    return run
+
+
+def updates(state):
+    return state["optimizer_history"][-1]["num_updates"]
+
+
+def difference(one, other):
+    """Greatest difference between two models' tensors, but for 0.12.2's placeholders and second copies of weights."""
+    unused = re.compile(r"_float_tensor$|layers\.\d+\.(in_proj|out_proj|fc\d)_(weight|bias)$")
+    names = [name for name in one["model"] if not unused.search(name)]
+    return max(float((one["model"][name] - other["model"][name]).abs().max()) for name in names)
+
+
+@pytest.mark.parametrize("off", ["", "epoch_resume"])
+def test_a_resumed_run_is_the_run(folder, train, off):
+    _, whole = train(f"whole{off}", "--max-epoch", 2, off=off)
+    (folder / f"parts{off}").mkdir()
+    shutil.copy(folder / f"whole{off}" / "checkpoint1.pt", folder / f"parts{off}" / "checkpoint_last.pt")
+    _, parts = train(f"parts{off}", "--max-epoch", 2, off=off)
+    assert parts["extra_state"]["train_iterator"] == whole["extra_state"]["train_iterator"]
+    if off:
+        import fairseq
+
+        assert (
+            difference(whole, parts) > 1e-4 or fairseq.__version__ == "0.12.2"
+        )  # there the noise alone is not renewed
+    else:
+        assert difference(whole, parts) == 0.0
+
+
+def test_workers_draw_the_noise_of_the_epoch(train):
+    """Masks of a masked LM depend on the epoch."""
+    task = "--task masked_lm --criterion masked_lm --mask-prob 0.5 --tokens-per-sample 16 --sample-break-mode complete".split()
+    model = "--arch roberta_base --encoder-layers 1 --encoder-embed-dim 8 --encoder-ffn-embed-dim 8 --encoder-attention-heads 1"
+    line = [*task, "--max-epoch", 2, "--disable-validation", "--num-workers"]
+    states = [train(f"masked{workers}", *line, workers, model=model)[1] for workers in (0, 1)]
+    assert difference(*states) == 0.0
+
+
+def test_a_run_that_has_ended_does_nothing_and_a_lock_keeps_others_out(folder, train):
+    (folder / "ended").mkdir()
+    (folder / "ended" / "dummy").touch()  # stock removes such a file
+    ends = ["--patience", 1, "--lr", 0, "--max-epoch", 9]
+    assert updates(train("ended", *ends)[1]) == 10
+    log, state = train("ended", *ends)
+    assert "has ended before: 1 validations without a better result" in log
+    assert updates(state) == 10
+    log, state = train("ended", "--max-update", 10)
+    assert "10 updates, --max-update 10" in log and updates(state) == 10
+    assert updates(train("ended", "--max-update", 10, off="finished_runs")[1]) == 11
+    with open(folder / "ended" / ".training.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        log, state = train("ended", "--max-update", 12, check=False)
+        assert "another training run writes there" in log and updates(state) == 11
+        assert train("ended", "--max-update", 1, "--no-save", check=False)[0].count("another training run") == 0
+    assert (folder / "ended" / "dummy").exists()
+
+
+def test_hours_of_a_stock_run_count_as_ever(folder, train):
+    """Those of the model that it starts from count: it ends after one update."""
+    _, state = train("long", "--max-update", 1)
+    state["extra_state"]["previous_training_time"] = 1e6
+    torch.save(state, folder / "long.pt")
+    start = ["--finetune-from-model", folder / "long.pt", "--stop-time-hours", 1, "--max-update", 3]
+    assert updates(train("timed", *start)[1]) == 1
+
+
+def test_gradients_that_are_no_numbers(train):
+    log, _ = train("nan", "--max-epoch", 1, "--lr", 1e30, check=False)
+    assert "FloatingPointError: update 2: gradients are NaN" in log
+
+
+def test_parts_of_a_set_are_decoded_once_and_raw_sentences(folder, train, run_cli, user_dir):
+    train("model", "--max-update", 1)
+    line = [folder, "--user-dir", user_dir, "--path", folder / "model" / "checkpoint_last.pt", "--cpu", "--beam", 1]
+    line += ["-s", "de", "-t", "en", "--max-len-b", 3]
+
+    def answers(command, *arguments, stdin="", check=True):
+        done = run_cli(command, *line, *arguments, stdin=stdin, check=check)
+        lines = [text.split("\t") for text in done.stdout.splitlines() if text[:2] in ("S-", "H-")]
+        return {text[0]: text[-1] for text in lines}, done.stderr
+
+    parts = "--gen-subset", "valid", "--batch-size", 4, "--num-shards", 2, "--shard-id"
+    found = [{name for name in answers("generate", *parts, part)[0] if name[0] == "H"} for part in (0, 1)]
+    assert all(found) and sorted([*found[0], *found[1]]) == sorted(f"H-{number}" for number in range(20))
+    texts, _ = answers("interactive", "--buffer-size", 3, "--batch-size", 3, stdin="\np1 p2\n \n")
+    assert (texts["H-0"], texts["H-2"]) == ("", "") and texts["H-1"]
+    short = ["--max-source-positions", 4]
+    assert answers("interactive", *short, "--truncate-source", stdin="p1 p2 p3 p4 p5\n")[0]["S-0"] == "p1 p2 p3"
+    _, log = answers("interactive", *short, stdin="p1\np2\np1 p2 p3 p4 p5\n", check=False)
+    assert "source line 3 has 6 tokens; valid: at most 4" in log
