@@ -167,12 +167,8 @@ def learn_maps(
             report(history[-1])
         improved = objective >= best + options.threshold
         best, since = (objective, 0) if improved else (best, since + 1)
-        repeats = keep >= 1 and _equal(before, pairs)
+        repeats = keep >= 1 and all(torch.equal(*sides) for sides in zip(before, pairs))
         if repeats or since >= options.patience:
             converged, keep, since = keep >= 1, min(1.0, keep * options.factor), 0
     make = reweighted_maps if options.reweight else orthogonal_maps
     return Learned(make(x[pairs[0]], y[pairs[1]]), pairs, history, converged)
-
-
-def _equal(first: Pairs, second: Pairs) -> bool:
-    return len(first[0]) == len(second[0]) and all(torch.equal(*sides) for sides in zip(first, second))

@@ -1,7 +1,6 @@
 """METEOR without any file to download: words that are equal, or begin alike, on either side.
 
-METEOR programs differ by up to ten points on the same text, so this variant has names of its own, METEOR-exact and
-METEOR-stem, and states what it does in its signature.
+METEOR programs differ by up to ten points on the same text, so this variant has names of its own and a signature.
 """
 
 from typing import Any, List, Optional

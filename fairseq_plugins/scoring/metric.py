@@ -50,9 +50,6 @@ class WordMetric(Metric):
         """Statistics of one pair of word lists; they are summed over the sentences."""
         raise NotImplementedError
 
-    def _compute_score_from_stats(self, stats: List[Any]) -> Score:
-        raise NotImplementedError
-
     def _aggregate_and_compute(self, stats: List[List[Any]]) -> Score:
         return self._compute_score_from_stats([sum(column) for column in zip(*stats)])
 

@@ -1,7 +1,6 @@
 """ROUGE-N and ROUGE-L on words of any script.
 
-The counting is that of the rouge_score package, whose default tokenizer loses all letters outside a-z. The package itself
-is not used: for these few lines it brings nltk, absl and six, and importing nltk loads scipy and scikit-learn.
+The counting is that of the rouge_score package, whose default tokenizer loses all letters outside a-z.
 """
 
 from collections import Counter

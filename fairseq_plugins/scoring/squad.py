@@ -35,7 +35,8 @@ def answer_words(text: str, language: Optional[str] = None) -> List[str]:
     if language is None:
         text = "".join(letter for letter in text if letter not in _ASCII_PUNCTUATION)
         return _ARTICLES["en"].sub(" ", text).split()
-    text = "".join(letter for letter in text if not _is_punctuation(letter))
+    punctuation = {letter for letter in text if unicodedata.category(letter).startswith("P")} | _ASCII_PUNCTUATION
+    text = "".join(letter for letter in text if letter not in punctuation)
     if language in _ARTICLES:
         text = _ARTICLES[language].sub(" ", text)
     if language == "zh":
@@ -61,7 +62,3 @@ def answer_f1(prediction: str, answers: Sequence[str], language: Optional[str] =
 def _f1(prediction: "Counter[str]", answer: "Counter[str]") -> float:
     common = sum((prediction & answer).values())
     return 2 * common / (sum(prediction.values()) + sum(answer.values())) if common else 0.0
-
-
-def _is_punctuation(letter: str) -> bool:
-    return letter in _ASCII_PUNCTUATION or unicodedata.category(letter).startswith("P")

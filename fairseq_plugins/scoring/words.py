@@ -1,20 +1,17 @@
 """Words of a text in any script, for the metrics that compare words."""
 
 import unicodedata
-from typing import Dict, List
+from typing import List
 
 import regex
 
 from ..ops.scripts import JOINERS, SPACELESS, WORD
 
 _SPACED = rf"[[{WORD}]--[{SPACELESS}]]"
-_PATTERNS: Dict[str, "regex.Pattern[str]"] = {
-    name: regex.compile(pattern, flags=regex.V1)
-    for name, pattern in {
-        "auto": rf"[[{SPACELESS}]&&[{WORD}]]\p{{M}}*|{_SPACED}+(?:[{JOINERS}]+{_SPACED}+)*",
-        "word": rf"[{WORD}]+(?:[{JOINERS}]+[{WORD}]+)*",
-        "char": rf"[{WORD}]\p{{M}}*",
-    }.items()
+_PATTERNS = {
+    "auto": rf"[[{SPACELESS}]&&[{WORD}]]\p{{M}}*|{_SPACED}+(?:[{JOINERS}]+{_SPACED}+)*",
+    "word": rf"[{WORD}]+(?:[{JOINERS}]+[{WORD}]+)*",
+    "char": rf"[{WORD}]\p{{M}}*",
 }
 KINDS = tuple(_PATTERNS)
 
@@ -34,4 +31,5 @@ def words(text: str, kind: str = "auto", lower: bool = True) -> List[str]:
     """
     if kind not in _PATTERNS:
         raise ValueError(f"tokens {kind}: valid: {', '.join(KINDS)}")
-    return _PATTERNS[kind].findall(unicodedata.normalize("NFC", text.lower() if lower else text))
+    text = unicodedata.normalize("NFC", text.lower() if lower else text)
+    return regex.findall(_PATTERNS[kind], text, flags=regex.V1)

@@ -45,6 +45,8 @@ def test_reweighted_maps_follow_the_equations():
         np.testing.assert_allclose((side @ mine).numpy() ** 2, (side.numpy() @ theirs) ** 2, atol=1e-9)
     joint = (x @ found.source) @ (y @ found.target).T
     np.testing.assert_allclose(joint.numpy(), x.numpy() @ expected[0] @ (y.numpy() @ expected[1]).T, atol=1e-9)
+    small = reweighted_maps(0.01 * x, 0.01 * y)
+    torch.testing.assert_close((x @ small.source) @ (y @ small.target).T, joint)  # the scale does not count
 
 
 def test_power_zero_is_a_rotation_and_halves_make_a_whole():
