@@ -25,7 +25,7 @@ def _symbols(run: Run) -> List[str]:
 
 def _streams(run: Run) -> List[int]:
     """Which stream every text of an epoch comes from."""
-    return [run.dataset.stream_of(index) for index in range(len(run.dataset))]
+    return [run.dataset.place_of(index)[0] for index in range(len(run.dataset))]
 
 
 def _batches(run: Run) -> int:
