@@ -9,8 +9,8 @@ import os
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from . import english, german, turkish
-from .toy_lexicon import gold_entries
 from .meaning import Meaning, MeaningSampler
+from .toy_lexicon import gold_entries
 
 REALISERS: Dict[str, Callable[[Meaning], str]] = {
     "en": english.sentence,

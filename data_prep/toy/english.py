@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .toy_lexicon import BECAUSE, NUMERALS
 from .meaning import Clause, Meaning, NounPhrase
+from .toy_lexicon import BECAUSE, NUMERALS
 
 VOWELS = "aeiou"
 

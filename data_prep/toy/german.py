@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .toy_lexicon import BECAUSE, NUMERALS
 from .meaning import Clause, Meaning, NounPhrase
+from .toy_lexicon import BECAUSE, NUMERALS
 
 # gender (m, f, n; p plural) -> form, in the nominative and in the accusative
 DEFINITE = ({"m": "der", "f": "die", "n": "das", "p": "die"}, {"m": "den", "f": "die", "n": "das", "p": "die"})

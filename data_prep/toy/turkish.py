@@ -5,8 +5,8 @@ Turkish has no definite article: a plural subject sounds the same whether Englis
 
 from __future__ import annotations
 
-from .toy_lexicon import BECAUSE, NUMERALS
 from .meaning import Clause, Meaning, NounPhrase
+from .toy_lexicon import BECAUSE, NUMERALS
 
 UPPER_CASE = {"i": "İ", "ı": "I"}
 

@@ -132,11 +132,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
 
     @classmethod
     def setup_task(cls, cfg: CodeSwitchingRestoreConfig, **kwargs: Any) -> "CodeSwitchingRestoreTask":
-        """Stock setup, then check the options.
-
-        Raises:
-            ValueError: naming option, value and valid range.
-        """
+        """Check the options, then the stock setup and the languages."""
         check_switch_options(cfg.switch_ratio, cfg.switch_span)
         if not cfg.langs:
             raise ValueError("--langs is needed: all languages of the pretrained model, in its order")
@@ -158,11 +154,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
     # ---- Languages. ----
 
     def check_languages(self) -> None:
-        """Every language that is used has an id, and one dictionary serves all.
-
-        Raises:
-            ValueError: --langs names a language twice or lacks one, or dictionaries differ.
-        """
+        """Refuse a language without an id, one that is named twice, and dictionaries that differ."""
         cfg, langs = self.cfg, list(self.langs)
         if len(set(langs)) < len(langs) or not all(langs):
             raise ValueError(f"--langs must name each language once; got {cfg.langs}")
@@ -182,11 +174,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
     # ---- Data. ----
 
     def load_dataset(self, split: str, epoch: Optional[int] = None, combine: bool = False, **kwargs: Any) -> None:
-        """Restore sets for training and validation; for decoding, and for the second stage, the stock task's.
-
-        Raises:
-            ValueError: missing data or options, or a lexicon that does not fit the text.
-        """
+        """Restore sets for training and validation; for decoding, and for the second stage, the stock task's."""
         # fairseq-generate names no epoch, fairseq-validate does.
         decoded = kwargs.get("task_cfg") is not None and epoch is None
         epoch, training = epoch or 1, is_training(split, self.cfg.train_subset, kwargs)

@@ -82,11 +82,7 @@ class SpanCorruptionConfig(CorruptionOptions):
 
 
 def check_corruption(cfg: CorruptionOptions) -> None:
-    """Check the options of corrupting and sampling.
-
-    Raises:
-        ValueError: naming option, value and valid range.
-    """
+    """Check the options of corrupting and sampling."""
     check_span_options(cfg.mask_prob, cfg.mean_span)
     if cfg.tokens_per_sample < SHORTEST_SAMPLE:
         raise ValueError(f"--tokens-per-sample must be at least {SHORTEST_SAMPLE} tokens; got {cfg.tokens_per_sample}")
@@ -157,11 +153,7 @@ class SpanCorruptionTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: SpanCorruptionConfig, **kwargs: Any) -> "SpanCorruptionTask":
-        """Check the options, read the dictionary and find the sentinels.
-
-        Raises:
-            ValueError: naming option, value and valid range.
-        """
+        """Check the options, read the dictionary and find the sentinels."""
         pairs, languages = split_names(cfg.pairs), split_names(cfg.monolingual)
         check_corruption(cfg)
         check_span_options(cfg.pair_mask_prob, cfg.mean_span, "--pair-mask-prob")
@@ -176,11 +168,7 @@ class SpanCorruptionTask(SharedDictionaryTask):
         return cls(cfg, dictionary, sentinels)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Build the split: each language and pair a stream; sampled for training, every text once otherwise.
-
-        Raises:
-            ValueError: a language or pair without data.
-        """
+        """Build the split: each language and pair a stream; sampled for training, every text once otherwise."""
         cfg = self.cfg
         streams: Dict[str, TextStream] = {}
         for pair in self.pairs:

@@ -49,11 +49,7 @@ class TLMPretrainingTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: TLMPretrainingConfig, **kwargs: Any) -> "TLMPretrainingTask":
-        """Check the options and read the dictionary.
-
-        Raises:
-            ValueError: neither pairs nor languages given, a malformed pair, a ratio out of range, no dictionary.
-        """
+        """Check the options and read the dictionary."""
         if not 0.0 < cfg.mask_prob <= 1.0:
             raise ValueError(f"--mask-prob must lie in (0, 1]; got {cfg.mask_prob}")
         if not 0.0 <= cfg.one_side_prob <= 1.0:

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 MISSING_TAGS: Any = ChoiceEnum(["unk", "error"])
 OWN_CHECKPOINT = "checkpoint_last.pt"
 """Default of --restore-file."""
-TAG = "[{}]"
-"""How a language is written as a dictionary entry."""
 _ADDED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|madeupword\d+")
 """Entries that a cut dictionary may have behind those that a map keeps."""
 
@@ -91,35 +89,23 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
         self.target_tag = self._tag("target", cfg.target_lang, tgt_dict)
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> Any:
-        """The stock way.
-
-        Raises:
-            ValueError: training with a dictionary map, and no pretrained file whose rows it would cut.
-        """
-        if self.kept_rows is not None and not from_checkpoint and not self._reads_a_file(cfg):
+        """The stock way; refuses to train with a dictionary map where there is no pretrained file whose rows it would cut."""
+        task = self.cfg
+        starts_from_a_file = (
+            any((task.finetune_from_model, task.continue_once, getattr(cfg, "init_from_mlm", None)))
+            or task.restore_file != OWN_CHECKPOINT
+            or os.path.exists(os.path.join(task.save_dir, OWN_CHECKPOINT))
+        )
+        if self.kept_rows is not None and not from_checkpoint and not starts_from_a_file:
             raise ValueError(
-                f"--resized-dict-map {self.cfg.resized_dict_map}: there are no pretrained rows to cut; valid with --restore-file, "
+                f"--resized-dict-map {task.resized_dict_map}: there are no pretrained rows to cut; valid with --restore-file, "
                 "--finetune-from-model or --init-from-mlm"
             )
         return super().build_model(cfg, from_checkpoint)
 
-    def _reads_a_file(self, model: Any) -> bool:
-        """True where training starts from a file, or goes on from its own checkpoint."""
-        cfg = self.cfg
-        named = (cfg.finetune_from_model, cfg.continue_once, getattr(model, "init_from_mlm", None))
-        return (
-            any(named)
-            or cfg.restore_file != OWN_CHECKPOINT
-            or os.path.exists(os.path.join(cfg.save_dir, OWN_CHECKPOINT))
-        )
-
     def _tag(self, side: str, language: str, dictionary: Dictionary) -> int:
-        """Index of a language's tag, or of ``<unk>``.
-
-        Raises:
-            ValueError: the dictionary does not have it, and the option forbids that.
-        """
-        tag = TAG.format(language)
+        """Index of a language's tag, or of ``<unk>`` where the option allows that."""
+        tag = f"[{language}]"
         if tag in dictionary:
             return int(dictionary.index(tag))
         problem = f"the dictionary has no entry {tag} for --{side}-lang {language}"
@@ -128,19 +114,14 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
                 f"--missing-language-tag error: {problem}; valid: a dict.txt with it, or --missing-language-tag unk, as in the "
                 "authors' runs (in training and decoding)"
             )
-        logger.warning(
-            "%s: %s stands for it, as in the authors' runs (--missing-language-tag unk)",
-            problem,
-            dictionary[dictionary.unk()],
-        )
+        logger.warning("%s: <unk> stands for it, as in the authors' runs (--missing-language-tag unk)", problem)
         return int(dictionary.unk())
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """As stock translation, with the languages' tags."""
-        paths = utils.split_paths(self.cfg.data)
-        if split != self.cfg.train_subset:
+        """The pairs of stock translation, with the languages' tags."""
+        cfg, paths = self.cfg, utils.split_paths(self.cfg.data)
+        if split != cfg.train_subset:
             paths = paths[:1]  # the others hold further training data alone
-        cfg = self.cfg
         self.datasets[split] = load_langpair_dataset(
             paths[(epoch - 1) % len(paths)],
             split,
@@ -167,13 +148,7 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
     def build_dataset_for_inference(
         self, src_tokens: Sequence[Tensor], src_lengths: Sequence[int], constraints: Optional[Tensor] = None
     ) -> LanguagePairDataset:
-        """Rows for fairseq-interactive: what it read, with the source language's tag behind.
-
-        Args:
-            src_tokens: (S,) int64 each, ``</s>`` included.
-            src_lengths: of the rows, in tokens.
-            constraints: as in stock translation.
-        """
+        """Rows for fairseq-interactive: what it read, (S,) int64 each with ``</s>``, and the source language's tag behind."""
         return LanguagePairDataset(
             [torch.cat([row, row.new_tensor([self.source_tag])]) for row in src_tokens],
             [int(length) + 1 for length in src_lengths],
@@ -184,35 +159,18 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
         )
 
     def build_generator(
-        self,
-        models: List[Any],
-        args: Any,
-        seq_gen_cls: Any = None,
-        extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
-        prefix_allowed_tokens_fn: Any = None,
+        self, models: Any, args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **options: Any
     ) -> Any:
         """Stock generator (or scorer of references) that starts and ends rows with the target language's tag."""
         if getattr(args, "score_reference", False):
-            return SequenceScorer(
-                self.target_dictionary,
-                compute_alignment=getattr(args, "print_alignment", False),
-                eos=self.target_tag,
-            )
-        return super().build_generator(
-            models,
-            args,
-            seq_gen_cls=seq_gen_cls,
-            extra_gen_cls_kwargs={**(extra_gen_cls_kwargs or {}), "eos": self.target_tag},
-            prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
-        )
+            aligned = getattr(args, "print_alignment", False)
+            return SequenceScorer(self.target_dictionary, compute_alignment=aligned, eos=self.target_tag)
+        more = {**(extra_gen_cls_kwargs or {}), "eos": self.target_tag}
+        return super().build_generator(models, args, seq_gen_cls=seq_gen_cls, extra_gen_cls_kwargs=more, **options)
 
 
 def read_dictionary_map(path: str) -> Tuple[bool, ...]:
-    """Read ``--resized-dict-map``.
-
-    Raises:
-        ValueError: no such file, or a line that is neither 0 nor 1; names file and line.
-    """
+    """Read ``--resized-dict-map``; refuses a line that is neither 0 nor 1."""
     option = f"--resized-dict-map {path}"
     try:
         with open(path, encoding="utf-8") as stream:
@@ -226,11 +184,9 @@ def read_dictionary_map(path: str) -> Tuple[bool, ...]:
 
 
 def check_dictionary_map(kept: Sequence[bool], dictionary: Dictionary, cfg: Any) -> None:
-    """Compare the entries that a map keeps with those of the data's dictionary.
+    """Refuse a map that keeps more entries than the dictionary has, or fewer than it has before those added at its end.
 
-    Raises:
-        ValueError: it keeps more than there are, or fewer than there are in front of what may be added at the end: ``<mask>``,
-            the languages' tags and what pads a dictionary.
+    Added are ``<mask>``, the languages' tags and what pads a dictionary.
     """
     entries = dictionary.symbols[dictionary.nspecial :]
     added = 0

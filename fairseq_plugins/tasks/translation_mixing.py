@@ -59,11 +59,7 @@ class TranslationMixingTask(OwnRun, TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: TranslationMixingConfig, **kwargs: Any) -> "TranslationMixingTask":
-        """Stock setup, then options and sentinels of what is mixed in.
-
-        Raises:
-            ValueError: naming option, value and valid range; or dictionaries that differ.
-        """
+        """Stock setup, then options and sentinels of what is mixed in."""
         task: TranslationMixingTask = super().setup_task(cfg, **kwargs)
         if not 0.0 <= cfg.mix_share < 1.0:
             raise ValueError(f"--mix-share must lie in [0, 1); got {cfg.mix_share}")
@@ -87,11 +83,7 @@ class TranslationMixingTask(OwnRun, TranslationTask):
         check_dictionaries(self.cfg.mix_data or folder, self.languages, self.src_dict, origin)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Stock pairs; those that are trained on with corrupted text among them.
-
-        Raises:
-            ValueError: a language without data.
-        """
+        """Stock pairs; those that are trained on with corrupted text among them."""
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         cfg = self.cfg
         if not self.languages or not cfg.mix_share or not is_training(split, cfg.train_subset, kwargs):

@@ -14,6 +14,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 from .. import checkpoints
+from ..data.data_bins import both_orders
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
 from .own_run import OwnRun
 
@@ -62,12 +63,7 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
 
     @classmethod
     def setup_task(cls, args: Namespace, **kwargs: Any) -> "TranslationMultiTemperatureTask":
-        """Check the options and read the dictionaries.
-
-        Raises:
-            ValueError: a malformed schedule, one beside another way of sampling, a malformed pair, a pair without dictionary, a
-                model to start from that has other languages.
-        """
+        """Check options, pairs, dictionaries and the languages of a model to start from; then the stock way."""
         _set_sampling(args)
         for name in ("left_pad_source", "left_pad_target"):  # stock reads a bool, as checkpoints have it, as False
             setattr(args, name, str(getattr(args, name)))
@@ -88,11 +84,7 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
     # ---- Data. ----
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Read a split; with a schedule, the training set is drawn by it.
-
-        Raises:
-            ValueError: a language pair without data.
-        """
+        """Read a split; with a schedule, the training set is drawn by it. Refuses a pair without data."""
         self._check_data(split)
         if self.schedule is None or not self.training or split != self.args.train_subset:
             super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
@@ -156,14 +148,11 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
         }
 
     def compare_languages(self, state: Dict[str, Any], origin: str) -> None:
-        """Compare with what a checkpoint keeps.
+        """Refuse a checkpoint with other languages, another order, or tags used in another way.
 
         Args:
             state: the task's state in the checkpoint.
             origin: the checkpoint, for messages.
-
-        Raises:
-            ValueError: other languages, another order, or tags that are used in another way.
         """
         trained = state.get(LANGUAGES)
         if trained is None:
@@ -173,9 +162,10 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
             return
         for key, own in self.state.languages.items():
             if trained.get(key, own) != own:
+                there, here = (",".join(value) if isinstance(value, list) else value for value in (trained[key], own))
                 raise ValueError(
                     f"{origin} was trained with other language tags than this command line gives. {SHOWN_AS[key]}: "
-                    f"{_shown(trained[key])} there, {_shown(own)} here. Every tag has a row of the embedding by its place in that "
+                    f"{there} there, {here} here. Every tag has a row of the embedding by its place in that "
                     "list, so give the options of the training, in its order"
                 )
 
@@ -191,10 +181,6 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
         """Called when a run is resumed: compare its languages."""
         self.compare_languages(state, "the checkpoint to continue")
-
-
-def _shown(value: Any) -> str:
-    return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _set_sampling(args: Namespace) -> None:
@@ -217,15 +203,11 @@ def _set_sampling(args: Namespace) -> None:
     args.sampling_method = "temperature"
 
 
-def _pairs(args: Namespace) -> List[str]:
-    pairs = args.lang_pairs or []
-    return pairs.split(",") if isinstance(pairs, str) else list(pairs)
-
-
 def _check_pairs(args: Namespace) -> None:
     """Form of the pairs, and a dictionary for each language."""
     decoding = args.source_lang is not None or args.target_lang is not None
-    for pair in _pairs(args):
+    pairs = args.lang_pairs or []
+    for pair in pairs.split(",") if isinstance(pairs, str) else pairs:
         if len(pair.split("-")) != 2 or not all(pair.split("-")):
             raise ValueError(f"--lang-pairs must be pairs of two languages, as en-de,en-fr; got {pair!r}")
         for language, given in zip(pair.split("-"), (args.source_dict, args.target_dict)):
@@ -239,11 +221,10 @@ def _check_pairs(args: Namespace) -> None:
 
 def _missing_file(folder: str, split: str, pair: str, training: bool) -> Optional[str]:
     """The first file that a pair lacks in a folder, None if it is all there; the reverse direction's files count, as in stock."""
-    source, target = pair.split("-")
-    sides = (source, target) if training else (source,)  # decoding needs no references
+    sides = pair.split("-")[: 2 if training else 1]  # decoding needs no references
     missing = None
-    for stem in (f"{split}.{target}-{source}", f"{split}.{source}-{target}"):
-        paths = [os.path.join(folder, f"{stem}.{side}.{kind}") for side in sides for kind in ("idx", "bin")]
+    for name in reversed(both_orders(pair)):
+        paths = [os.path.join(folder, f"{split}.{name}.{side}.{kind}") for side in sides for kind in ("idx", "bin")]
         missing = next((path for path in paths if not os.path.isfile(path) or not os.path.getsize(path)), None)
         if missing is None:
             return None

@@ -99,11 +99,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: VECOPretrainingConfig, **kwargs: Any) -> "VECOPretrainingTask":
-        """Check the options and read the dictionary.
-
-        Raises:
-            ValueError: naming option, value and valid range; or a dictionary that cannot be used.
-        """
+        """Check the options and read the dictionary."""
         _check_options(cfg)
         check_names(split_names(cfg.pairs), split_names(cfg.monolingual))
         dictionary = cls.read_dictionary(cfg)
@@ -113,12 +109,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
         return cls(cfg, dictionary)
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> Any:
-        """The stock way, and checks that texts fit the model and that the phase of frozen parameters can work.
-
-        Raises:
-            ValueError: ``--tokens-per-sample`` above the model's positions; ``--freeze-backbone-updates`` with an architecture or a
-                way of training that cannot freeze.
-        """
+        """The stock way; refuses texts longer than the model, and an architecture or a way of training that cannot freeze."""
         self.trains = not from_checkpoint
         model = super().build_model(cfg, from_checkpoint)
         positions = model.max_positions() if hasattr(model, "max_positions") else None
@@ -129,14 +120,11 @@ class VECOPretrainingTask(SharedDictionaryTask):
                 "--max-source-positions"
             )
         if self.cfg.freeze_backbone_updates and not from_checkpoint:
-            self._check_freezing(model)
+            given = f"--freeze-backbone-updates {self.cfg.freeze_backbone_updates}"
+            if not hasattr(model, "freeze_backbone"):
+                raise ValueError(f"{given} needs a VECO --arch; {type(model).__name__} cannot freeze its backbone")
+            self.check_backend(given)
         return model
-
-    def _check_freezing(self, model: Any) -> None:
-        given = f"--freeze-backbone-updates {self.cfg.freeze_backbone_updates}"
-        if not hasattr(model, "freeze_backbone"):
-            raise ValueError(f"{given} needs a VECO --arch; {type(model).__name__} cannot freeze its backbone")
-        self.check_backend(given)
 
     def check_backend(self, given: str) -> None:
         """Refuse several processes that would wait for gradients which some parameters do not get; ``given`` is the option."""
@@ -155,11 +143,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
     # ---- Data. ----
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Build the split: languages, then pairs; sampled and in turn for training, every text once otherwise.
-
-        Raises:
-            ValueError: a language or pair without data, without documents, or without a text of two segments.
-        """
+        """Build the split: languages, then pairs; sampled and in turn for training, every text once otherwise."""
         cfg = self.cfg
         streams: Dict[str, SegmentStream] = {language: self._documents(split, language) for language in self.languages}
         for pair in self.pairs:
