@@ -69,16 +69,6 @@ def test_a_batch_is_padded_on_the_right():
     assert data.collater([]) == {}
 
 
-def test_classes_go_with_their_rows():
-    data = dataset(FIRST, SECOND, labels=np.array([2, 0, 1, 2]))
-    batch = data.collater([data[2], data[0]])
-    assert batch["target"].tolist() == [1, 2]
-    assert batch["target"].dtype == torch.int64
-    assert batch["id"].tolist() == [2, 0]
-    assert batch["net_input"]["src_lengths"].tolist() == [9, 8]
-    assert data.collater([]) == {}
-
-
 def test_batches_are_of_similar_sizes_in_an_order_of_the_epoch():
     many = [[11] * (number % 5) for number in range(40)]
 

@@ -63,28 +63,23 @@ def with_head(task, monkeypatch):
     return task.build_model("cfg", True), asked
 
 
-def test_a_batch_has_pairs_and_classes(folder):
-    task = setup(folder, input_format="mbart", langs="en_XX,de_DE")
+@pytest.mark.parametrize("decoder", [False, True])
+def test_the_decoder_of_an_mbart_reads_language_first(folder, decoder):
+    """The encoder reads the pairs with the language last. The output above the last </s> has seen every piece."""
+    task = setup(folder, input_format="mbart", langs="en_XX,de_DE", add_prev_output_tokens=decoder)
     task.load_dataset("train.de")
     data = task.dataset("train.de")
     batch = data.collater([data[index] for index in range(8)])
     assert batch["target"].tolist() == [0, 1, 0, 0, 2, 0, 1, 0]
-    rows = batch["net_input"]["src_tokens"].tolist()
-    wanted = [[*first, EOS, *second, EOS, MASK + 1] for first, second in zip(FIRST, SECOND)]
-    assert [row[: len(want)] for row, want in zip(rows, wanted)] == wanted
-
-
-def test_the_decoder_of_an_mbart_reads_language_first(folder):
-    """Its output above the last </s> has seen every piece; padding stays on the right."""
-    task = setup(folder, input_format="mbart", langs="en_XX,de_DE", add_prev_output_tokens=True)
-    task.load_dataset("train.de")
-    data = task.dataset("train.de")
-    batch = data.collater([data[index] for index in range(8)])
-    rows = batch["net_input"]["prev_output_tokens"].tolist()
-    wanted = [[MASK + 1, *first, EOS, *second, EOS] for first, second in zip(FIRST, SECOND)]
-    assert [row[: len(want)] for row, want in zip(rows, wanted)] == wanted
-    assert all(set(row[len(want) :]) <= {PAD} for row, want in zip(rows, wanted))
-    assert len({len(want) for want in wanted}) > 1
+    pairs = [[*first, EOS, *second, EOS] for first, second in zip(FIRST, SECOND)]
+    wanted = {"src_tokens": [[*pair, MASK + 1] for pair in pairs]}
+    if decoder:
+        wanted["prev_output_tokens"] = [[MASK + 1, *pair] for pair in pairs]
+    assert set(batch["net_input"]) == {*wanted, "src_lengths"}
+    assert len({len(pair) for pair in pairs}) > 1
+    for name, rows in wanted.items():
+        for row, want in zip(batch["net_input"][name].tolist(), rows):
+            assert row == want + [PAD] * (len(row) - len(want))
 
 
 def test_a_decoder_is_fed_only_where_there_is_one(folder, monkeypatch):

@@ -67,6 +67,13 @@ def test_the_large_model_has_662_million_parameters():
     assert 0.10 < crossing / total < 0.20
 
 
+@pytest.mark.parametrize(("pretrains", "rate"), [(True, 0.1), (False, 0.0)])
+def test_attention_dropout_depends_on_the_task(pretrains, rate):
+    args = veco_builders.arguments()
+    models.build_model(args, veco_builders.task(pretrains))
+    assert args.attention_dropout == rate
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_kept_layers_set_the_depth_and_stay_in_the_options(kind):
     args = veco_builders.arguments(kind, keep_encoder_layers="1,3", keep_decoder_layers="every:2")
