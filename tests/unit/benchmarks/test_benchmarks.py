@@ -1,15 +1,13 @@
 """The benchmarks measure what they say: memory, forced lengths, equal losses, verdicts. No time is asserted."""
 
 import argparse
-import json
-from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 import torch
 
-from benchmarks import data_path, decoding, deltalm, floor, measure, report, results, sga_training_step, vocab_losses
+from benchmarks import decoding, floor, measure, report, results, sga_training_step, vocab_losses
 from benchmarks.systems import Sizes, autoregressive, batch, dictionary, sga
 
 SIZES = Sizes(vocab=60, layers=2, width=16, heads=2, prompts=3)
@@ -36,11 +34,6 @@ def test_peak_memory_sees_what_is_freed_again() -> None:
 
     call()
     assert 150e6 < measure.peak_memory(call, CPU) < 200e6
-
-
-def test_percentile_is_the_nearest_rank() -> None:
-    assert measure.percentile(range(100), 0.95) == 95
-    assert measure.percentile([3.0, 1.0], 0.95) == 3.0
 
 
 @pytest.mark.parametrize("trained", [False, True])
@@ -71,15 +64,6 @@ def test_sga_does_exactly_the_passes_that_are_asked_for() -> None:
         assert [sentence[0]["steps"] for sentence in hypotheses] == [passes, passes]
 
 
-def test_shares_add_up() -> None:
-    model, symbols = sga(SIZES, CPU), dictionary(SIZES.vocab)
-    sample = batch(torch.tensor([9]), SIZES.vocab, CPU)
-    parts = decoding.shares(model, lambda: decoding.decode_sga(model, symbols, 1)(sample, 9), CPU)
-    assert sum(parts.values()) == pytest.approx(1.0, abs=0.01)
-    assert min(parts[name] for name in ("attention", "feed-forward", "projection")) > 0
-    assert not model._forward_hooks and "best_path" not in vars(model)
-
-
 def test_the_floor_is_the_slower_of_reading_and_computing() -> None:
     rates = {"gflops": 1.0, "gb_per_s": 2.0}
     assert floor.floor_seconds(4e9, 1e9, rates) == 2.0
@@ -99,48 +83,12 @@ def test_training_steps_have_the_same_loss_and_gradient() -> None:
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=1e-5)
 
 
-def test_data_paths_have_the_same_blocks_and_all_their_tokens() -> None:
-    options = argparse.Namespace(tokens=3000, batch_tokens=1024, vocab=300, rounds=1)
-    found = data_path.cases(options)
-    stock, ours, pairs = found.values()
-    assert len(stock.dataset) == len(ours.dataset) >= 5
-    for index in range(len(ours.dataset)):
-        block = stock.dataset[index]["target"].tolist()
-        assert block[1:] == ours.dataset.streams[0].read(index, None)[0].tolist()
-    assert (
-        stock.tokens
-        == ours.tokens
-        == sum(len(stock.dataset[index]["target"]) - 1 for index in range(len(stock.dataset)))
-    )
-    assert pairs.tokens == int(pairs.dataset.sizes[:, 0].sum())
-    assert stock.run() == stock.tokens + len(stock.dataset), "the stock target is the whole block with its <s>"
-    table = data_path.render({"results": data_path.compare(options)})
-    assert table.count("\n") == 4 and "1.00 (1.00 to 1.00)" in table
-
-
 def test_verdicts_name_what_is_missed() -> None:
     row = {"loss": "ctc", "weight": "frozen", "variant": "chunked", "time_ratio": [1.2, 1.1, 1.3], "memory_ratio": 0.05}
     lines = [results.verdict({"results": [row]}, bar) for bar in results.BARS["vocab_losses"]]
     assert "**missed** (1.200)" in lines[0]
     assert "holds (0.050)" in lines[1]
     assert "not measured" in lines[2]
-
-
-def test_the_page_is_made_of_the_committed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    rows = [
-        {"loss": "ctc", "weight": "frozen", "variant": name, "seconds": 1.0, "time_ratio": [1.0, 1.0, 1.0]}
-        for name in "ab"
-    ]
-    rows = [{**row, "extra_mb": 2.0, "memory_ratio": 0.5, "gradient_error": None} for row in rows]
-    path = report.write("vocab_losses", CPU, {"vocab": 7}, rows)
-    content: Dict[str, Any] = json.loads(path.read_text())
-    assert {"device", "torch", "fairseq", "threads"} <= set(content["machine"])
-    page = results.render()
-    assert page.count("| ctc | frozen |") == 2 and "## decoding" not in page
-    assert "yet: `sga_training_step`, `decoding`, `free_decoding`, `trained`, `data_path`, `deltalm`, " in page
-    assert "`nlu_data_path`, `cka`, `csr_data_path`, `word_mapping`, `veco`, `veco_data_path`." in page
-    assert page == results.render()
 
 
 @pytest.mark.parametrize(
@@ -166,22 +114,3 @@ def test_the_trained_models_passes_are_looked_up_between_the_forced_ones(
         for name, speed in speeds.items()
     ]
     assert results.speedups_at_trained_stopping({"results": rows}) == pytest.approx(expected)
-
-
-def test_deltalm_against_stock() -> None:
-    options = Namespace(
-        vocab=60, decoding_vocab=60, layers=2, width=16, heads=2, batch=2, sentences=2, length=6, rounds=1
-    )
-    found = deltalm.decoding(options, CPU)
-    assert [(row["system"], row["sentences"]) for row in found] == [
-        (name, count) for count in (1, 2) for name in (deltalm.PEER, deltalm.OURS)
-    ]
-    sizes = {row["system"]: row["decoder_parameters"] for row in found}
-    assert sizes[deltalm.OURS] == pytest.approx(sizes[deltalm.PEER], rel=0.02), "the peer must be as large"
-    stock, chunked = deltalm.training(options, CPU)
-    assert stock["loss"] == pytest.approx(chunked["loss"], rel=1e-5) and stock["time_ratio"] == [1.0, 1.0, 1.0]
-    text = deltalm.render({"results": [*found, stock, chunked]})
-    assert text.count("DeltaLM, interleaved decoder") == 2 and "chunked criterion" in text
-    (bar,) = results.BARS["deltalm"]
-    slow = [{**row, "speed_ratio": [0.8, 0.8, 0.8]} for row in found]
-    assert "**missed**" in results.verdict({"results": slow}, bar)

@@ -1,83 +1,13 @@
-"""The benchmark of free generation decodes what it says: lengths, iterations, passes; its floor by hand. No time is asserted."""
-
-import argparse
-from typing import Any, Dict, List
+"""The floor of the benchmark of free generation, by hand."""
 
 import pytest
 import torch
 
-from benchmarks import decoding, floor, free_decoding, measure, results
-from benchmarks.systems import Sizes, batch, dictionary, prompted_lm, sga
-from fairseq_plugins.ops import linear
+from benchmarks import free_decoding
+from benchmarks.systems import Sizes, dictionary, prompted_lm, sga
 
 SIZES = Sizes(vocab=60, layers=2, width=16, heads=2, prompts=3)
 CPU = torch.device("cpu")
-NAMES = [
-    "SGA 0 iterations", "SGA 0 iterations + denoiser", "SGA 2 iterations", "SGA 2 iterations + denoiser",
-    "SGA 4 iterations", "SGA 4 iterations + denoiser", "SGA 8 iterations", "SGA 8 iterations + denoiser",
-    "MSP beam 1", "MSP beam 4", "SGA 4 iterations + denoiser, packed", "MSP by torch's own products, beam 1",
-]  # fmt: skip
-
-
-def counted(model: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> List[int]:
-    """Sizes of the batches that a method of the model is called with."""
-    calls: List[int] = []
-    original = getattr(model, method)
-
-    def spy(*args: Any) -> Any:
-        calls.append(args[0].numel() if torch.is_tensor(args[0]) else 0)
-        return original(*args)
-
-    monkeypatch.setattr(model, method, spy)
-    return calls
-
-
-@torch.no_grad()
-def test_every_system_does_what_its_name_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = free_decoding.systems(SIZES, dictionary(SIZES.vocab), CPU)
-    assert list(found) == NAMES
-    spies = {
-        id(model): (counted(model, "fill_masks", monkeypatch), counted(model, "align", monkeypatch))
-        for model in (found[NAMES[0]][0], found[NAMES[-2]][0])
-    }
-    for name, (model, decode) in found.items():
-        filled, aligned = spies.get(id(model), ([], []))
-        for length in (9, 12):  # the second call must forget the length of the first
-            filled.clear(), aligned.clear()
-            best = [sentence[0] for sentence in decode(batch(torch.tensor([9, 7]), SIZES.vocab, CPU), length)]
-            if name.startswith("MSP"):
-                assert [len(one["tokens"]) for one in best] == [length + 1] * 2, "and </s>"
-                continue
-            iterations = int(name.split()[1])
-            assert filled == [2 * length] * iterations and len(aligned) == (iterations == 0)
-            assert [one["steps"] for one in best] == [int("denoiser" in name)] * 2
-            if iterations and "denoiser" not in name:
-                assert [len(one["tokens"]) for one in best] == [length] * 2
-
-
-@torch.no_grad()
-def test_one_system_is_packed_and_one_does_without_one_dnn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "MIN_WEIGHTS", 1)
-    found = free_decoding.systems(SIZES, dictionary(SIZES.vocab), CPU)
-    tables = [found[name][0].masked_lm.output_weight for name in (NAMES[5], NAMES[-2])]
-    assert [hasattr(table, "one_dnn") for table in tables] == [False, True] and torch.equal(*tables)
-    seen = []
-    monkeypatch.setattr(found[NAMES[-1]][0].decoder, "forward", lambda *args, **kwargs: seen.append(enabled()) or 1 / 0)
-    for name in ("MSP beam 1", NAMES[-1]):
-        with pytest.raises(ZeroDivisionError):
-            found[name][1](batch(torch.tensor([6]), SIZES.vocab, CPU), 8)
-    assert seen == [True, False] and enabled()
-
-
-def enabled() -> bool:
-    return bool(torch.backends.mkldnn.enabled)
-
-
-def test_the_beam_is_the_one_of_the_name() -> None:
-    found = free_decoding.systems(SIZES, dictionary(SIZES.vocab), CPU)
-    sample = batch(torch.tensor([6]), SIZES.vocab, CPU)
-    with torch.no_grad():
-        assert [len(found[f"MSP beam {beam}"][1](sample, 8)[0]) for beam in (1, 4)] == [1, 4]
 
 
 def test_tokens_of_each_iteration_by_hand() -> None:
@@ -107,56 +37,3 @@ def test_the_floor_by_hand(name: str, weights: int, tables: int, through: int, p
     computing = {"gflops": 1e-9, "gb_per_s": 1e9}
     flops = through * 2 * 2 * 12 * 16**2 + projected * 2 * 60 * 16
     assert free_decoding.least_seconds(SIZES, 5, name, model, computing) == flops
-
-
-def test_shares_of_the_prompted_model() -> None:
-    model, symbols = prompted_lm(SIZES, dictionary(SIZES.vocab), CPU), dictionary(SIZES.vocab)
-    sample = batch(torch.tensor([9]), SIZES.vocab, CPU)
-    parts = decoding.shares(model, lambda: decoding.decode_autoregressive(model, symbols, 1)(sample, 9), CPU)
-    assert sum(parts.values()) == pytest.approx(1.0, abs=0.01)
-    assert min(parts[name] for name in ("attention", "feed-forward", "projection")) > 0
-
-
-def test_both_models_are_equally_large() -> None:
-    """The layers of both, and the prompts of three units or stages."""
-    sizes = {}
-    for name, model in (("SGA", sga(SIZES, CPU)), ("MSP", prompted_lm(SIZES, dictionary(60), CPU))):
-        sizes[name] = sum(one.numel() for key, one in model.named_parameters() if ".layers." in key)
-        assert sum(one.numel() for key, one in model.named_parameters() if key.endswith(".key")) == 3 * 2 * 3 * 16
-    assert sizes["SGA"] == sizes["MSP"]
-
-
-def test_a_table_and_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floor, "peak_rates", lambda device: {"gflops": 100.0, "gb_per_s": 10.0})
-    monkeypatch.setattr(decoding, "sentence_lengths", lambda count: torch.arange(count) + 8)
-    monkeypatch.setattr(decoding, "TYPICAL", 8)
-    monkeypatch.setattr(measure.gc, "collect", lambda: 0)  # takes longer than everything else here
-    options = argparse.Namespace(sentences=2, batch=2, rounds=1)
-    rows = free_decoding.compare(SIZES, options, CPU)
-    assert [row["system"] for row in rows] == NAMES and {row["vocab"] for row in rows} == {60}
-    base = next(row for row in rows if row["system"] == free_decoding.BASE)
-    assert base["speedup"] == [1.0, 1.0, 1.0] and base["batch_speedup"] == 1.0
-    table = free_decoding.render({"results": rows})
-    assert table.count("\n") == 1 + len(NAMES) and "× MSP beam 1" in table and "AT beam" not in table
-    verdicts = [results.verdict({"results": rows}, bar) for bar in results.BARS["free_decoding"]]
-    assert [text.count("holds") + text.count("missed") for text in verdicts] == [1, 1, 1]
-
-
-@pytest.mark.parametrize(("speed", "verdict"), [(4.1, "holds (0.244)"), (3.9, "**missed** (0.256)")])
-def test_the_bar_is_four_times_msp_with_the_largest_vocabulary(speed: float, verdict: str) -> None:
-    def row(vocab: int, system: str, value: float) -> Dict[str, Any]:
-        return {"vocab": vocab, "system": system, "speedup": [value] * 3}
-
-    for name, bar in zip((NAMES[5], NAMES[-2]), results.BARS["free_decoding"]):
-        rows = [row(9, name, speed), row(9, "SGA 4 iterations", 1.0), row(3, name, 1.0)]
-        assert verdict in results.verdict({"results": rows}, bar)
-
-
-def test_the_bar_against_stock_products_is_of_the_median_sentence_with_the_largest_vocabulary() -> None:
-    rows = [
-        {"vocab": vocab, "system": name, "p50": seconds}
-        for vocab, name, seconds in ((9, NAMES[-2], 0.9), (9, NAMES[-1], 4.0), (9, NAMES[5], 3.0), (3, NAMES[-2], 5.0))
-    ]
-    bar = results.BARS["free_decoding"][2]
-    assert "holds (0.225)" in results.verdict({"results": rows}, bar)
-    assert "missed" not in results.verdict({"results": rows[2:]}, bar)

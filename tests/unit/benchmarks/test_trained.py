@@ -1,223 +1,12 @@
-"""The benchmark of trained systems: each task decodes its own way and gives the same texts in any batch; ratios and plots by hand.
+"""The benchmark of trained systems: ratios, scores and curves by hand. No time is asserted."""
 
-No time is asserted.
-"""
-
-import json
-import sys
-from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List
 
 import pytest
-import torch
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from omegaconf import OmegaConf
 
-from benchmarks import report, results, trained, trained_plot
-from benchmarks.trained import Run, Source, System
-from fairseq_plugins.checkpoints import write_masked_lm
-from fairseq_plugins.modules.masked_lm import MaskedLM, MaskedLMSizes
-from tests import builders, nlu_builders
-
-CPU = torch.device("cpu")
-TAGGED = ("--task", "translation_multi_simple_epoch", "--lang-pairs", "de-en,en-de", "--langs", "de,en", "--encoder-langtok", "src",
-          "--decoder-langtok")  # fmt: skip
-PAIR = ("-s", "de", "-t", "en")
-POSITIONS = ("--max-source-positions", "60", "--max-target-positions", "60")
-LINES = ["abc defg", "kl ahgd lbe fij", "c", "dd ee fff gabk", "hij"]
-REFERENCE = ["a b", "abc ihg", "kl", "fff gab k", "de f"]
-
-
-class World(NamedTuple):
-    """Checkpoints, and what they are decoded with."""
-
-    root: Path
-    systems: List[str]
-
-    @property
-    def line(self) -> List[str]:
-        """Arguments of the benchmark, but for the systems."""
-        root = str(self.root)
-        return [
-            "--device", "cpu", "--data", f"{root}/bin", "--sentencepiece", f"{root}/bin/spm", "--pair", "de-en", "--source",
-            f"{root}/source", "--reference", f"{root}/reference", "--sentences", "5", "--batch", "3", "--rounds", "1",
-        ]  # fmt: skip
-
-
-def write_bin(folder: Path, pieces: int) -> None:
-    """Dictionaries and sentencepiece model of a data-bin; no data."""
-    symbols = nlu_builders.write_sentencepiece(folder, pieces, "spm")
-    for language in ("de", "en"):
-        text = "".join(f"{symbol} 1\n" for symbol in symbols if symbol not in ("<unk>", "<s>", "</s>"))
-        (folder / f"dict.{language}.txt").write_text(text, encoding="utf-8")
-
-
-def write_checkpoint(path: Path, data: Path, *line: str) -> str:
-    """A random model as its training would save it."""
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, [str(data), "--optimizer", "adam", *line])
-    cfg = convert_namespace_to_omegaconf(args)
-    model = tasks.setup_task(cfg.task).build_model(cfg.model)
-    builders.randomise(model, seed=3)
-    history = [{"criterion_name": "CrossEntropyCriterion", "best_loss": 0.0}]
-    state = {
-        "args": None,
-        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-        "model": model.state_dict(),
-    }
-    torch.save({**state, "optimizer_history": history, "extra_state": {}}, path)
-    return str(path)
-
-
-def sizes() -> List[str]:
-    """A transformer of one layer."""
-    found = ["--share-all-embeddings", *POSITIONS]
-    for side in ("encoder", "decoder"):
-        shape = {"layers": 1, "embed-dim": 16, "ffn-embed-dim": 24, "attention-heads": 2}
-        found += [part for name, value in shape.items() for part in (f"--{side}-{name}", str(value))]
-    return found
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A checkpoint of every task of the comparison; mBART has a data-bin and pieces of its own."""
-    root = tmp_path_factory.mktemp("trained")
-    write_bin(root / "bin", 30)
-    write_bin(root / "own", 40)
-    for name, lines in (("source", LINES), ("reference", REFERENCE)):
-        (root / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    rows = len((root / "bin" / "dict.de.txt").read_text(encoding="utf-8").splitlines()) + 5
-    lm_sizes = MaskedLMSizes(rows, 1, 16, 24, 2, max_positions=60)
-    lm = MaskedLM(lm_sizes)
-    builders.randomise(lm, seed=5)
-    tensors = {key: value for key, value in lm.state_dict().items() if key != "lm_head.weight"}
-    write_masked_lm(root / "masked_lm", vars(lm_sizes), tensors, dtype=torch.float32)
-    (root / "masked_lm" / "dict.txt").write_bytes((root / "bin" / "dict.de.txt").read_bytes())
-    sga = ("--task", "sga_translation", "--criterion", "sga_ctc")
-    frozen = (*sga, *PAIR, "--pretrained-mlm", str(root / "masked_lm"), "--prompt-length", "3")
-    lines = {
-        "AT": ("bin", "--task", "translation", "--arch", "transformer", *PAIR, *sizes()),
-        "tags": ("bin", "--arch", "transformer", *TAGGED, *sizes()),
-        "mBART": ("own", "--task", "translation_from_pretrained_bart", "--arch", "mbart_base", "--langs", "de,en", *PAIR, *sizes()),
-        "SGA": ("bin", "--arch", "sga_tiny", *frozen),
-        "SGA, aligned": ("bin", "--arch", "sga_tiny", "--no-denoising", *frozen),
-        "free": ("bin", "--arch", "sga_tiny", "--alignment", "mask_predict", *frozen),
-        "free, aligned": ("bin", "--arch", "sga_tiny", "--alignment", "mask_predict", "--no-denoising", *frozen),
-    }  # fmt: skip
-    systems = []
-    for name, (data, *line) in lines.items():
-        path = write_checkpoint(root / f"{len(systems)}.pt", root / data, *line)
-        own = f",{root}/own,{root}/own/spm" if data == "own" else ""
-        systems.append(f"{name}={path}{own}")
-    return World(root, systems)
-
-
-@pytest.fixture(scope="module")
-def loaded(world: World) -> Dict[str, System]:
-    """Every decoding of every system."""
-    defaults = world.root / "bin", world.root / "bin" / "spm"
-    found = [system for text in world.systems for system in trained.load(Source.parse(text, *defaults), "de-en", CPU)]
-    return {system.name: system for system in found}
-
-
-PASSES = ["at most 0 passes", "1 forced pass", "at most 8 passes", "at most 10 passes"]
-NAMES = [
-    *(f"{name}, beam {beam}" for name in ("AT", "tags", "mBART") for beam in (5, 1)),
-    *(f"SGA, {passes}" for passes in PASSES),
-    "SGA, aligned, at most 0 passes",
-    *(f"free, {denoiser}{count} iterations" for denoiser in ("", "denoiser, ") for count in (2, 4, 8)),
-    *(f"free, aligned, {count} iterations" for count in (2, 4, 8)),
-]
-
-
-def test_every_task_has_its_decodings(loaded: Dict[str, System]) -> None:
-    assert list(loaded) == NAMES
-    pieces = {name: system.pieces.get_piece_size() for name, system in loaded.items()}
-    assert pieces["mBART, beam 5"] > pieces["AT, beam 5"] == pieces["SGA, 1 forced pass"]
-    beams = [loaded[f"{name}, beam {beam}"].generator.beam_size for name in ("AT", "tags", "mBART") for beam in (5, 1)]
-    assert beams == [5, 1] * 3
-    free = [loaded[name].generator for name in NAMES if name.startswith("free")]
-    assert [one.mask_predict.iterations for one in free] == [2, 4, 8] * 3
-    assert [one.options.max_iter for one in free] == [0] * 3 + [10] * 3 + [0] * 3
-
-
-@pytest.mark.parametrize("name", NAMES, ids=[name.replace(", ", "-").replace(" ", "_") for name in NAMES])
-@torch.no_grad()
-def test_texts_do_not_depend_on_the_batch(
-    loaded: Dict[str, System], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Batches are sorted by length inside; and language tags, which these tasks write, are no text."""
-    monkeypatch.setattr(
-        loaded[name].generator, "max_len_a", 0, raising=False
-    )  # else the longest source of a batch counts
-    single, batched = (trained.translate(loaded[name], LINES, size, CPU) for size in (1, 3))
-    assert single.texts == batched.texts and len(single.texts) == len(LINES) == len(single.total)
-    assert len(batched.total) == len(batched.model) == 2
-    assert len(set(single.texts)) > 1, "other sources give other texts"
-    assert not any(text.startswith("__en__") or text.endswith("[en]") for text in single.texts)
-    if name.startswith("SGA"):
-        most = 8 if name.endswith("8 passes") else 10
-        wanted = {PASSES[0]: {0}, PASSES[1]: {1}}.get(name.rpartition(", ")[2], set(range(1, most + 1)))
-        assert set(single.steps) <= wanted and len(single.steps) == len(LINES)
-
-
-def test_trained_and_other_parameters(loaded: Dict[str, System]) -> None:
-    at, ours = (loaded[name].model for name in ("AT, beam 1", "SGA, at most 0 passes"))
-    assert trained.parameters(at) == dict.fromkeys(
-        ("parameters", "trained_parameters"), sum(p.numel() for p in at.parameters())
-    )
-    found = trained.parameters(ours)
-    assert found["trained_parameters"] == 3 * 2 * 1 * 3 * 16 + 2 * (16 * 16 + 16)
-    assert found["parameters"] - found["trained_parameters"] == sum(p.numel() for p in ours.frozen.parameters())
-
-
-def test_the_command(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    trained.main([*world.line, *(part for text in (world.systems[0], world.systems[3]) for part in ("--system", text))])
-    (content,) = report.load("trained")
-    assert content["file"] == "trained-cpu" and [row["system"] for row in content["results"]] == [
-        NAMES[0],
-        NAMES[1],
-        *NAMES[6:10],
-    ]
-    assert [row["system"] for row in content["results"] if "to_one_pass" in row] == ["SGA, at most 8 passes"]
-    row = content["results"][4]
-    assert sorted(row["to_one_pass"]) == ["1", "3"] and sum(row["passes"].values()) == len(LINES)
-    table = capsys.readouterr().out
-    assert "| BLEU | length |" in table
-    assert f"| SGA, 1 forced pass | {row['trained_parameters']:,} |" in table and ".svg" not in table
-    assert "batch 3: " in table and "times the time of 1 forced pass" in table
-
-
-def test_a_second_table_with_several_references(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    """It lies beside the first one; a score of its own; an empty line of a further reference is none."""
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
-    (tmp_path / "more").write_text("\n".join(["", *REFERENCE[1:]]) + "\n", encoding="utf-8")
-    line = [*world.line, "--system", world.systems[3], "--name", "free", "--score", "meteor_exact"]
-    line.insert(line.index(str(world.root / "reference")) + 1, str(tmp_path / "more"))
-    trained.main(line)
-    (content,) = report.load("trained")
-    assert content["file"] == "trained-free-cpu" and "nrefs:var" in content["results"][0]["signature"]
-    assert "bleu" not in content["results"][0] and 0 <= content["results"][0]["meteor_exact"] <= 100
-    assert "| METEOR-exact | length |" in capsys.readouterr().out
-    lines, references = trained.read_pair(
-        Namespace(source=world.root / "source", reference=[tmp_path / "more"], sentences=2)
-    )
-    half = len(LINES) // 2
-    assert lines == [LINES[0], LINES[half]] and references == [["", REFERENCE[half]]], "spread over the file"
-    with pytest.raises(SystemExit):
-        trained.main([*world.line, "--system", world.systems[0], "--name", "a/b"])
-    assert "--name a/b: valid: letters, digits and _" in capsys.readouterr().err
-    monkeypatch.setattr(results, "speedups", lambda system: lambda content: [0.5])
-    rows = [
-        {"system": "SGA, 1 passes", "vocab": 9, "speedup": [2.0]},
-        {"system": "SGA, 10 passes", "vocab": 9, "speedup": [1.0]},
-    ]
-    assert results.speedups_at_trained_stopping({"results": rows}) == [], "passes of a named table are not the bar's"
+from benchmarks import results, trained, trained_plot
+from benchmarks.trained import Run, Source
 
 
 def test_what_passes_cost_by_hand() -> None:
@@ -273,13 +62,6 @@ def test_paths_of_a_system() -> None:
             Source.parse(text, data, pieces)
 
 
-def test_a_task_that_is_not_timed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(trained.DECODINGS, "translation")
-    source = Source.parse(world.systems[0], world.root / "bin", world.root / "bin" / "spm")
-    with pytest.raises(ValueError, match="--system AT: task translation; valid: sga_translation, "):
-        trained.load(source, "de-en", CPU)
-
-
 # ---- The plot. ----
 
 
@@ -297,12 +79,6 @@ def content(*rows: Dict[str, Any]) -> Dict[str, Any]:
 MEASURED = content(row("AT, beam 5", 10, 90, 21.0), row("SGA, a, b", 30, 70, 19.0), row("AT, beam 1", 20, 80, 20.0))
 
 
-def test_iterations_with_and_without_the_denoiser_are_two_curves() -> None:
-    names = [f"free, {trained.described(options)}" for options in trained.MASK_PREDICT]
-    drawn = trained_plot.curves(content(*(row(name, 1, 1, 1.0) for name in names)), "sentences_per_s")
-    assert [(curve.label, len(curve.places)) for curve in drawn] == [("free", 3), ("free, denoiser", 3)]
-
-
 def test_a_curve_is_a_system_and_a_point_a_decoding() -> None:
     assert trained_plot.panels(MEASURED) == {1: "sentences_per_s", 32: "batch_sentences_per_s"}
     single, batched = (trained_plot.curves(MEASURED, key) for key in trained_plot.panels(MEASURED).values())
@@ -310,44 +86,3 @@ def test_a_curve_is_a_system_and_a_point_a_decoding() -> None:
     assert batched[0] == ("AT", [80, 90], [20.0, 21.0])
     earlier = content({"batch_sentences_per_s": 3})
     assert trained_plot.panels(earlier) == {32: "batch_sentences_per_s"}
-
-
-def test_the_page_and_its_plots_are_the_same_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = {}
-    for name in ("one", "two"):
-        folder = tmp_path / name
-        (folder / "results").mkdir(parents=True)
-        stored = {**MEASURED, "benchmark": "trained", "machine": {"device": "a processor"}}
-        (folder / "results" / "trained-cpu.json").write_text(json.dumps(stored), encoding="utf-8")
-        monkeypatch.setattr(report, "RESULTS", folder / "results")
-        monkeypatch.setattr(results, "PAGE", folder / "RESULTS.md")
-        monkeypatch.setattr(trained_plot, "FOLDER", folder / "plots")
-        results.main()
-        folders[name] = {path.name: path.read_bytes() for path in folder.rglob("*.*")}
-    assert folders["one"] == folders["two"]
-    assert sorted(folders["one"]) == [
-        "RESULTS.md",
-        "trained-cpu-batch-1.svg",
-        "trained-cpu-batch-32.svg",
-        "trained-cpu.json",
-    ]
-    page = folders["one"]["RESULTS.md"].decode()
-    assert "(plots/trained-cpu-batch-1.svg)" in page and "(plots/trained-cpu-batch-32.svg)" in page
-    assert "at most 2.5 times the time of 1: not measured" in page
-    assert b"SGA, a" in folders["one"]["trained-cpu-batch-32.svg"]
-
-
-def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(report, "load", lambda name: [MEASURED])
-    monkeypatch.setattr(results, "PAGE", tmp_path / "RESULTS.md")
-    monkeypatch.setattr(trained_plot, "FOLDER", tmp_path / "plots")
-    with pytest.raises(SystemExit, match=r"pip install 'fairseq-plugins\[plots\]'"):
-        results.main()
-    assert not (tmp_path / "RESULTS.md").exists()
-
-
-def test_languages_by_the_names_of_the_data_bin(tmp_path: Path) -> None:
-    for name in ("de_DE", "en_XX", "en"):
-        (tmp_path / f"dict.{name}.txt").touch()
-    assert [trained.own_name(tmp_path, language) for language in ("de", "en", "fr")] == ["de_DE", "en", "fr"]

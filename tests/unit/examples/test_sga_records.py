@@ -62,13 +62,6 @@ def test_several_models_of_a_run_are_added_up(tmp_path: Path) -> None:
     assert facts == [30, 3.0, 3000, [], {"lr": [0.5]}]
 
 
-def test_a_frozen_backbone_of_the_run_counts(tmp_path: Path) -> None:
-    for stage, count in (("", 10), ("backbone", 200), ("restore", 3000)):
-        (tmp_path / stage).mkdir(exist_ok=True)
-        (tmp_path / stage / "train.log").write_text(STARTED.format("shared", "9,000", count), encoding="utf-8")
-    assert record.parameters_of_run(tmp_path) == 210, "what restore trained, fine-tuning trains again"
-
-
 # ---- What checkpoints tell. ----
 
 MULTI = {"langs": ["de", "en", "fr"], "encoder_langtok": "src", "decoder_langtok": True}
@@ -102,14 +95,3 @@ def test_what_a_checkpoint_was_trained_with(
     with pytest.raises(SystemExit):
         trained_with.main(["tags", path])
     assert "task some_task: has no --langs" in capsys.readouterr().err
-
-
-def test_what_tells_nothing(tmp_path: Path, capsys: Any) -> None:
-    for content, message in (
-        ({"model": {}}, "does not tell its task"),
-        ({"cfg": {"task": {"_name": "masked_lm"}}}, "task masked_lm: has no language pairs"),
-    ):
-        torch.save(content, tmp_path / "run.pt")
-        with pytest.raises(SystemExit):
-            trained_with.main(["pairs", str(tmp_path / "run.pt")])
-        assert message in capsys.readouterr().err

@@ -9,8 +9,8 @@ from typing import Any, Dict
 import pytest
 
 from tests.conftest import ROOT
-from tests.unit.examples import test_miniature
-from tests.unit.examples.test_miniature import TRAIN, entry
+from tests.unit.examples import test_sweep
+from tests.unit.examples.test_sweep import TRAIN, entry
 
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
@@ -18,7 +18,7 @@ import ledger as ledgers  # noqa: E402
 
 from data_prep.score import System, score_systems  # noqa: E402
 
-runner = test_miniature.runner
+runner = test_sweep.runner
 
 
 def test_the_code_with_the_most_finals_is_shown(tmp_path: Path) -> None:
@@ -79,13 +79,3 @@ def test_a_claim_is_tested_as_the_score_command_does(runner: Any, tmp_path: Path
         assert found == (pytest.approx(rows[1][score] - rows[0][score]), rows[1]["p_values"][score])
         assert (found[0] > 0) == (seed == 1)
         assert seed == 1 or rows[1]["p_values"]["chrf"] != rows[1]["p_values"]["bleu"], "so that one is no other"
-
-
-def test_only_finished_runs_are_compared(runner: Any) -> None:
-    made = runner(claims=[])
-    facts = {"phase": "final", "arm": "good", "pair": "en-de", "seed": 1}
-    made._put({"key": "one", "status": "failed", **facts})
-    assert made._done("good", "en-de", 1) == ""
-    made._put({"key": "two", "status": "done", **facts})
-    assert made._done("good", "en-de", 1) == "two"
-    assert {made._done(*other) for other in (("bad", "en-de", 1), ("good", "de-en", 1), ("good", "en-de", 2))} == {""}

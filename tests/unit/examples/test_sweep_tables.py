@@ -8,14 +8,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.conftest import ROOT
-from tests.unit.examples.test_miniature import entry, write_plan
+from tests.unit.examples.test_sweep import entry, write_plan
 
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
 import ledger as ledgers  # noqa: E402
 import plan as plans  # noqa: E402
 import plots  # noqa: E402
-import record  # noqa: E402
 import tables  # noqa: E402
 from plan import read_plan  # noqa: E402
 
@@ -173,13 +172,3 @@ def test_an_arm_is_chosen_by_its_lowest_loss(tmp_path: Path, losses: Any, chosen
         points = [{"loss": value} for value in values]
         ledger.put({"key": job.key, "phase": "tune", "status": "done", "validation": points})
     assert tables.choose(plan, ledger) == {"good": plan.arms[0].grid[chosen]}
-
-
-def test_validation_points_of_one_or_several_subsets() -> None:
-    assert record.validation_point({"valid_loss": "1", "valid_bleu": "30", "valid_num_updates": "5"}) == {
-        "num_updates": 5.0,
-        "loss": 1.0,
-        "bleu": 30.0,
-    }
-    assert record.validation_point({"valid.en_loss": "2", "valid.en_f1": "40"}) == {"loss": 2.0, "f1": 40.0}
-    assert record.validation_point({"train_loss": "2"}) == {}

@@ -4,13 +4,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
-from unittest.mock import MagicMock
-from xml.etree import ElementTree
+from typing import Any, Dict, List
 
 import pytest
 import yaml
-from matplotlib.text import Text
 
 from tests.conftest import ROOT
 
@@ -105,20 +102,6 @@ def test_a_whole_sweep(runner: Any) -> None:
     assert "| good (best) better than bad (best) | en-de |" in page
     assert "100.0 ± 0.0 (n = 3)" in page
     assert "| final/en-de/good-1/seed1 | --lr 0.2 | done |" in page
-
-
-def test_an_arm_without_the_metric_is_chosen_by_its_loss(runner: Any) -> None:
-    made = runner(seeds=[1])
-
-    def fact(number: int, job: Any) -> Dict[str, Any]:
-        point = (
-            {"loss": [3.0, 2.0][number % 2]} if job.arm.name == "bad" else {"loss": 2.0 - number, "bleu": 9.0 - number}
-        )
-        return {"key": job.key, "phase": "tune", "status": "done", "validation": [point]}
-
-    for number, job in enumerate(made.plan.tuning()):
-        made._put(fact(number, job))
-    assert tables.choose(made.plan, made.ledger) == {"good": ("--lr", "0.1"), "bad": ("--lr", "0.2")}
 
 
 def test_what_is_done_is_not_done_again(runner: Any, tmp_path: Path) -> None:
@@ -220,27 +203,6 @@ def test_assets_of_other_code_are_not_taken_for_todays(runner: Any, tmp_path: Pa
         runner().prepare()
 
 
-def test_settings_of_the_shell_do_not_reach_the_runs(
-    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`export MLM=...`, as a README may say, would train on another model than the page names."""
-    for name in ("MLM", "PAIRS", "BACKBONE", "LR"):
-        assert name in sweep.settings_of_scripts()
-        monkeypatch.setenv(name, "of-the-shell")
-    monkeypatch.setenv("KEPT", "yes")
-    arm = entry(train=TRAIN + '; env | grep -E "^(MLM|PAIRS|KEPT)=" > {out}/{run}/seen')
-    runner(arms={"good": arm, "bad": entry("x")}).run("good")
-    assert {path.read_text().strip() for path in tmp_path.glob("out/*/*/*/good*/*/seen")} == {"KEPT=yes"}
-
-
-def test_no_path_of_the_machine_in_the_ledger(runner: Any, tmp_path: Path) -> None:
-    made = runner()
-    made.run("")
-    text = made.ledger.path.read_text(encoding="utf-8")
-    assert str(tmp_path) not in text and str(ROOT) not in text
-    assert json.loads(text)["format"] == ledgers.FORMAT
-
-
 def test_the_same_ledger_gives_the_same_bytes(runner: Any, tmp_path: Path) -> None:
     made = runner()
     made.run("")
@@ -250,52 +212,6 @@ def test_the_same_ledger_gives_the_same_bytes(runner: Any, tmp_path: Path) -> No
         "plots/probe.svg",
     ]
     assert first[tmp_path / "RESULTS-probe.md"] == tables.render(made.plan, made.ledger, made.ledger.code)
-
-
-def test_the_plot_shows_every_run(runner: Any) -> None:
-    made = runner()
-    made.run("")
-    ElementTree.fromstring(plots.render(made.plan, made.ledger))
-    drawn: Dict[str, Any] = {}
-    colours: Dict[str, List[str]] = {}
-
-    class Axis:
-        """Notes what is drawn on it."""
-
-        names: List[Any] = []
-
-        def plot(self, xs: List[float], ys: List[float], style: str, **options: Any) -> None:
-            drawn.setdefault(style, []).append((xs, ys))
-            colours.setdefault(style, []).append(options["color"])
-
-        def set_yticks(self, places: Sequence[int], labels: List[str]) -> None:
-            self.names = [Text(text=label) for label in labels]
-
-        def get_yticklabels(self) -> List[Any]:
-            return self.names
-
-        def __getattr__(self, name: str) -> Any:
-            return MagicMock()
-
-    finals = [one for one in made.ledger.current() if one.get("phase") == "final"]
-    finals[0].update(train_seconds=90.0, updates=2)
-    strip = Axis()
-    plots._strip(strip, made.plan, finals, "en-de")
-    assert [name.get_color() for name in strip.names] == colours["o"] == ["C0", "C1"]
-    plots._curves(Axis(), made.plan, finals, "en-de")
-    (good, rows), (bad, _) = drawn["o"]
-    assert good == [pytest.approx(100.0)] * 3 and rows == [0, 0, 0] and max(bad) < 100 and len(bad) == 3
-    assert len(drawn["-"]) == 6 and ([0.75], [2.0]) in drawn["-"]
-    for one in finals:
-        one["trained_parameters"] = 100 if one["arm"] == "good" else 149
-    assert not plots.differ_in_parameters(finals)
-    plots._parameters(Axis(), made.plan, finals, "en-de")
-    assert drawn["o"][2:] == [([100], [pytest.approx(100.0)]), ([149], [pytest.approx(max(bad))])]
-    next(one for one in finals if one["arm"] == "bad")["trained_parameters"] = 150
-    assert plots.differ_in_parameters(finals)
-    assert "trained parameters" in plots.render(made.plan, made.ledger)
-    late = dict(finals[0], updates=6, earlier_updates=4)  # of a stage without this curve
-    assert plots.curve(late, "bleu") == ([1.25], [2.0])
 
 
 @pytest.mark.parametrize(
@@ -355,21 +271,6 @@ def test_scores_of_subsets_instead_of_bleu(runner: Any, tmp_path: Path, monkeypa
     assert "accuracy" in plots.render(made.plan, made.ledger)
     with pytest.raises(ValueError, match="metrics must name one of each of the directions"):
         read_plan(write_plan(tmp_path, directions=["xnli"], metrics={"ner": "f1"}))
-
-
-def test_another_score_of_texts_against_several_references(runner: Any, tmp_path: Path) -> None:
-    """``good`` equals the second reference alone, so its ROUGE-L is 100 only if both count."""
-    for number, word in enumerate("ze"):
-        (tmp_path / f"test.de.ref{number}").write_text(f"a b c d {word}\n" * 4, encoding="utf-8")
-    arms = {"good": entry("e", grid=[["--lr", 0.1]]), "bad": entry("x", grid=[["--lr", 0.1]])}
-    made = runner(score="rouge_l", reference="{data}/test.{target}.ref*", seeds=[1], arms=arms)
-    made.run("")
-    page = tables.render(made.plan, made.ledger, made.ledger.code)
-    assert "## Test ROUGE-L" in page and "| good | greedy | 100.0 |" in page and "| bad | greedy | 80.0 |" in page
-    assert "ROUGE-L difference by seed (p)" in page and "+20.0 (" in page and "- ROUGE-L: `" in page
-    assert "test ROUGE-L, en-de" in plots.render(made.plan, made.ledger)
-    with pytest.raises(ValueError, match="names no file"):
-        runner(reference="{data}/nothing.{target}", seeds=[1], arms=arms).scores._references("en-de", 1)
 
 
 def test_scores_of_languages(runner: Any) -> None:
