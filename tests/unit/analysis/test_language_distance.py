@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.analysis import language_distance
-from fairseq_plugins.analysis.decoder_vectors import last_token_vectors
+from fairseq_plugins.analysis.vectors import last_token_vectors
 from fairseq_plugins.analysis.language_distance import PretrainedSequenceModel, distance_of, models_of
 from fairseq_plugins.analysis.sequence_models import read_sequence_model
 from fairseq_plugins.checkpoints.encoders import read_encoder

@@ -66,8 +66,7 @@ def test_names_are_as_short_as_tells_them_apart(paths: List[str], names: List[st
 
 def test_outputs_are_checked_before_the_work(tmp_path: Path, capsys: Any) -> None:
     parser = argparse.ArgumentParser()
-    report.add_output_options(parser)
-    report.add_tsv_option(parser)
+    report.add_output_options(parser, tsv="the table")
     worked: List[Any] = []
     for line in (
         ["--json", str(tmp_path / "no" / "x")],
@@ -158,8 +157,3 @@ def test_maps_show_their_numbers_and_leave_empty_cells_empty(tmp_path: Path) -> 
 def test_png(tmp_path: Path) -> None:
     plots.draw_lines(str(tmp_path / "x.PNG"), [Panel("one", "d", LINES)], [1, 2], "layer", "title")
     assert (tmp_path / "x.PNG").read_bytes()[:4] == b"\x89PNG"
-
-
-def test_ticks_are_whole_layers_and_not_too_many() -> None:
-    assert plots._ticks(range(5)) == [0, 1, 2, 3, 4]
-    assert plots._ticks(range(25)) == list(range(0, 25, 2))

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from fairseq_plugins.analysis import bucc, plots
 from fairseq_plugins.analysis import retrieval as room
-from fairseq_plugins.analysis.retrieval import Found, accuracy, best_layer
+from fairseq_plugins.analysis.retrieval import Found, best_layer
 from fairseq_plugins.models.nlu import load_text_encoder
-from fairseq_plugins.ops.neighbours import Matches, best_matches
+from fairseq_plugins.ops.neighbours import best_matches
 from tests import nlu_builders
 
 COUNT = 30
@@ -59,12 +59,6 @@ def cosines(x: Tensor, y: Tensor) -> List[List[float]]:
 def run(*line: Any) -> None:
     """The command; it must end well."""
     assert room.main([str(item) for item in line]) == 0
-
-
-def test_accuracy_counts_each_direction() -> None:
-    matches = Matches(torch.tensor([0, 2, 2, 1]), torch.ones(4), torch.tensor([0, 1, 2, 0]), torch.ones(4))
-    found = accuracy(matches)
-    assert (found.forward, found.backward, found.mean) == (0.5, 0.75, 0.625)
 
 
 def test_tatoeba_equals_a_loop_in_every_layer(model: Path, tmp_path: Path, capsys: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_plugins.analysis import training_curves
 from fairseq_plugins.analysis.training_curves import best_of, compare, direction
-from fairseq_plugins.analysis.training_logs import Point, json_records, read_curves
+from fairseq_plugins.analysis.logs import Point, json_records, read_curves
 
 DAY = "2026-01-01 "
 START = " | INFO | fairseq_cli.train | {'_name': None, 'common': {'_name': None, 'seed': 1}}"

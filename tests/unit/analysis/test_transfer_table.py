@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fairseq_plugins.analysis import transfer_table
-from fairseq_plugins.analysis.validation_logs import read_log
+from fairseq_plugins.analysis.logs import read_log
 
 
 def write_log(path: Path, subsets: Dict[str, Dict[str, float]]) -> Path:
