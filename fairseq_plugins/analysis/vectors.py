@@ -122,12 +122,7 @@ def mean_over(states: Tensor, keep: Tensor) -> Tensor:
 
 
 def last_token_vectors(
-    model: Any,
-    rows: Sequence[Tensor],
-    eos: int,
-    padding_idx: int,
-    max_tokens: int = 4096,
-    name: str = "sentences",
+    model: Any, rows: Sequence[Tensor], eos: int, padding_idx: int, max_tokens: int = 4096, name: str = "sentences"
 ) -> Tensor:
     """Feed each sentence to encoder and decoder and take the decoder's output where it predicts the last ``</s>``.
 

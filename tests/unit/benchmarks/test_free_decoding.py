@@ -10,7 +10,7 @@ SIZES = Sizes(vocab=60, layers=2, width=16, heads=2, prompts=3)
 CPU = torch.device("cpu")
 
 
-def test_tokens_of_each_iteration_by_hand() -> None:
+def test_tokens_of_each_iteration_by_hand():
     assert free_decoding.unit_tokens(25, 0) == ([50], [50])
     assert free_decoding.unit_tokens(25, 2) == ([25, 25], [25, 12])
     assert free_decoding.unit_tokens(25, 4) == ([25] * 4, [25, 18, 12, 6])
@@ -28,7 +28,7 @@ def test_tokens_of_each_iteration_by_hand() -> None:
         ("MSP beam 4", 2 + 6, 6, 2 * 5 + 4 * 6, 4 * 6),
     ],
 )
-def test_the_floor_by_hand(name: str, weights: int, tables: int, through: int, projected: int) -> None:
+def test_the_floor_by_hand(name, weights, tables, through, projected):
     """Layers have 12 C^2 weights, 9 C biases and 4 C of layer norms, 4 bytes each; source and target 5 tokens, and MSP's </s>."""
     model = prompted_lm(SIZES, dictionary(60), CPU) if name.startswith("MSP") else sga(SIZES, CPU)
     layers = 2 * (12 * 16**2 + 13 * 16)

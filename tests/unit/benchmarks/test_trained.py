@@ -9,8 +9,8 @@ from benchmarks import results, trained, trained_plot
 from benchmarks.trained import Run, Source
 
 
-def test_what_passes_cost_by_hand() -> None:
-    def run(*seconds: float) -> Run:
+def test_what_passes_cost_by_hand():
+    def run(*seconds):
         return Run([7.0], list(seconds), [], [])
 
     allowed, forced = [run(1, 5), run(2, 2), run(9)], [run(2, 1), run(1, 1), run(3)]
@@ -23,7 +23,7 @@ def test_what_passes_cost_by_hand() -> None:
     assert "not measured" in results.verdict({"results": rows[:1]}, bar)
 
 
-def test_passes_alone_by_hand() -> None:
+def test_passes_alone_by_hand():
     """2, 3 and 5 seconds a sentence: three against one; in batches 1, 3 and 2: a half."""
     names = [f"SGA, {trained.described(options)}" for options in trained.PASSES[:3]]
     seconds = zip(names, (2, 3, 5), (1, 3, 2))
@@ -32,10 +32,10 @@ def test_passes_alone_by_hand() -> None:
     assert trained.passes_alone(names[2], {"results": rows}, "batch_") == pytest.approx(0.5)
 
 
-def test_a_row_by_hand() -> None:
+def test_a_row_by_hand():
     texts = ["a b c d e", "f g h i j"]
 
-    def run(total: List[float], model: List[float], steps: List[int]) -> Run:
+    def run(total, model, steps):
         return Run(total, model, texts, steps)
 
     runs = {
@@ -52,7 +52,7 @@ def test_a_row_by_hand() -> None:
     assert (found["passes"], found["mean_passes"]) == ({"1": 1, "2": 1}, 1.5)
 
 
-def test_paths_of_a_system() -> None:
+def test_paths_of_a_system():
     data, pieces = Path("bin"), Path("spm")
     assert Source.parse("a=b.pt", data, pieces) == ("a", "b.pt", data, pieces)
     assert Source.parse("a b=c.pt,d", data, pieces) == ("a b", "c.pt", Path("d"), pieces)
@@ -65,21 +65,21 @@ def test_paths_of_a_system() -> None:
 # ---- The plot. ----
 
 
-def row(system: str, speed: float, batched: float, bleu: float) -> Dict[str, Any]:
+def row(system, speed, batched, bleu):
     """What the plot needs of a row, and what the table needs."""
     times = dict.fromkeys(("p50", "p95", "speedup", "model_only_speedup", "batch_speedup", "length_ratio"), 1.0)
     rates = {"sentences_per_s": speed, "batch_sentences_per_s": batched}
     return {"system": system, **times, **rates, "bleu": bleu, "mean_passes": None, "signature": "s"}
 
 
-def content(*rows: Dict[str, Any]) -> Dict[str, Any]:
+def content(*rows):
     return {"file": "trained-cpu", "options": {"batch": 32}, "results": list(rows)}
 
 
 MEASURED = content(row("AT, beam 5", 10, 90, 21.0), row("SGA, a, b", 30, 70, 19.0), row("AT, beam 1", 20, 80, 20.0))
 
 
-def test_a_curve_is_a_system_and_a_point_a_decoding() -> None:
+def test_a_curve_is_a_system_and_a_point_a_decoding():
     assert trained_plot.panels(MEASURED) == {1: "sentences_per_s", 32: "batch_sentences_per_s"}
     single, batched = (trained_plot.curves(MEASURED, key) for key in trained_plot.panels(MEASURED).values())
     assert single == [("AT", [10, 20], [21.0, 20.0]), ("SGA, a", [30], [19.0])]

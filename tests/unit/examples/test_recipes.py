@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any, Dict, List
 
 import pytest
 
@@ -12,7 +10,7 @@ from fairseq_plugins import checkpoints  # noqa: F401  (its import counts for no
 from tests.contract.repository import ROOT
 
 
-def bash(script: str, **env: str) -> Any:
+def bash(script, **env):
     given = {**os.environ, "PYTHON": sys.executable, **env}
     return subprocess.run(["bash", "-c", script], cwd=ROOT, env=given, capture_output=True, text=True, check=False)
 
@@ -39,7 +37,7 @@ def bash(script: str, **env: str) -> Any:
         ("train_each.sh {out} n 1 1", {"SYSTEM": "free"}, "SYSTEM is 'free'; valid: many (SGA), msp, at, from_xlmr"),
     ],
 )
-def test_mistakes_are_named(tmp_path: Path, command: str, env: Dict[str, str], message: str) -> None:
+def test_mistakes_are_named(tmp_path, command, env, message):
     done = bash(f"bash examples/sga/{command.format(out=tmp_path)}", KEEP=str(tmp_path), **env)
     assert done.returncode == 2 and done.stderr == message + "\n"
 
@@ -54,7 +52,7 @@ esac
 """
 
 
-def calls_of(tmp_path: Path, command: str, **env: str) -> List[List[str]]:
+def calls_of(tmp_path, command, **env):
     """Command lines that a script runs when its programs do nothing."""
     for name in ("python", "fairseq-preprocess", "fairseq-train", "fairseq-generate"):
         (tmp_path / name).write_text(FAKE, encoding="utf-8")
@@ -67,11 +65,11 @@ def calls_of(tmp_path: Path, command: str, **env: str) -> List[List[str]]:
     return [line.split(" ") for line in calls.read_text(encoding="utf-8").splitlines()]
 
 
-def value(call: List[str], option: str) -> str:
+def value(call, option):
     return call[len(call) - call[::-1].index(option)]
 
 
-def test_models_of_each_language_share_the_wall_time(tmp_path: Path) -> None:
+def test_models_of_each_language_share_the_wall_time(tmp_path):
     """A finished one does not start again."""
     command = f"train_each.sh {tmp_path} run 1 7 --lr 0.1"
     (tmp_path / "run" / "es").mkdir(parents=True)
@@ -89,7 +87,7 @@ def test_models_of_each_language_share_the_wall_time(tmp_path: Path) -> None:
     assert done.returncode != 0 and not (tmp_path / "run" / "fr" / "done").exists(), "a failed one ends it"
 
 
-def test_the_wall_time_of_adapters_is_split(tmp_path: Path) -> None:
+def test_the_wall_time_of_adapters_is_split(tmp_path):
     """Half each; a given backbone leaves all of it to the adapters, and adapters that have begun keep their backbone."""
     command = f"train_adapter.sh {tmp_path} run 0.5 7 --cpu --lr 0.1"
     first, second = calls_of(tmp_path, command, BACKBONE_OPTIONS="--dropout 0.3")
@@ -105,7 +103,7 @@ def test_the_wall_time_of_adapters_is_split(tmp_path: Path) -> None:
     assert value(again, "--stop-time-hours") == "0.250000"
 
 
-def test_outputs_stay_with_the_run_and_are_scored_there(tmp_path: Path) -> None:
+def test_outputs_stay_with_the_run_and_are_scored_there(tmp_path):
     """A run of a user does not overwrite the project's own."""
     (tmp_path / "run").mkdir()
     calls = calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0", PAIR="de-en")
@@ -126,7 +124,7 @@ def test_outputs_stay_with_the_run_and_are_scored_there(tmp_path: Path) -> None:
     assert value(call, "--reference") == "texts/test.en"
 
 
-def test_a_smaller_validation_set(tmp_path: Path) -> None:
+def test_a_smaller_validation_set(tmp_path):
     """The text is a copy then, and DATA stays as it is."""
     data = tmp_path / "data"
     data.mkdir()

@@ -17,7 +17,7 @@ LIMITS = {FOLDER: 5_000_000, EXAMPLES / "sga" / "masked_lm": 10_500_000}
 
 
 @pytest.mark.parametrize("folder", LIMITS, ids=lambda folder: folder.parent.name)
-def test_card_size_and_dictionary_are_true(folder: Path) -> None:
+def test_card_size_and_dictionary_are_true(folder):
     assert sum(path.stat().st_size for path in folder.iterdir()) <= LIMITS[folder]
     found = checkpoints.read_masked_lm(folder)
     assert f"`{found.fingerprint}`" in (folder / "README.md").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def test_card_size_and_dictionary_are_true(folder: Path) -> None:
     assert found.sizes["vocab_size"] == len(entries) + 5
 
 
-def test_it_has_learned_the_toy_languages() -> None:
+def test_it_has_learned_the_toy_languages():
     """A masked piece of an unseen German sentence is found with the English sentence beside it more often than not."""
     found = checkpoints.read_masked_lm(FOLDER)
     model = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
@@ -48,7 +48,7 @@ def test_it_has_learned_the_toy_languages() -> None:
     assert right / total > 0.7
 
 
-def test_export_keeps_the_function(tmp_path: Path) -> None:
+def test_export_keeps_the_function(tmp_path):
     fingerprint = export_masked_lm.export(
         FOLDER, FOLDER / "dict.txt", FOLDER / "sentencepiece.bpe.model", tmp_path / "out"
     )
