@@ -75,6 +75,7 @@ def test_tatoeba_equals_a_loop_in_every_layer(model, tmp_path, capsys):
         columns = [list(column) for column in zip(*table)]
         backward = sum(scores.index(max(scores)) == number for number, scores in enumerate(columns)) / COUNT
         assert (row["forward"], row["backward"]) == pytest.approx((forward, backward))
+        assert row["mean"] == pytest.approx((forward + backward) / 2)
         assert 0.3 < row["mean"] < 1, "the test must be able to see a difference"
     assert content["found"] == {}
     run("tatoeba", *common, "--pair", "de-en", *paths, "--json", tmp_path / "x.json", "--layer", 1)
