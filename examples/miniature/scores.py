@@ -76,7 +76,7 @@ class Scores:
 
     def _subsets(self, job: Job) -> Dict[str, Any]:
         """The metric of the direction: subsets of a ``fairseq-validate`` log, or languages of a ``score_languages`` file."""
-        from fairseq_plugins.analysis.validation_logs import read_log  # needs torch
+        from fairseq_plugins.analysis.logs import read_log  # needs torch
 
         outputs, metric = {}, self.plan.metric(job.pair)
         for stem in job.arm.outputs:

@@ -97,7 +97,7 @@ def describe(run: Path) -> Dict[str, Any]:
 
 
 def _describe(run: Path) -> Dict[str, Any]:
-    from fairseq_plugins.analysis.training_logs import json_records  # not before main() has told where the package lies
+    from fairseq_plugins.analysis.logs import json_records  # not before main() has told where the package lies
 
     curve = [point for point in map(validation_point, json_records(run / "train.log")) if point]
     state = torch.load(run / "checkpoint_last.pt", weights_only=True, map_location="cpu")

@@ -9,12 +9,7 @@ IdPair = Tuple[str, str]
 
 
 class Mined(NamedTuple):
-    """Two sentences that were found to be translations of each other.
-
-    Attributes:
-        score: the larger, the better.
-        first, second: numbers of the sentences.
-    """
+    """Two sentences, by their numbers, that were found to be translations of each other; a larger score is better."""
 
     score: float
     first: int
@@ -49,10 +44,8 @@ def read_sentences(path: str, limit: Optional[int] = None) -> Dict[str, str]:
 def read_gold(path: str, first: Sequence[str], second: Sequence[str], cut: bool = False) -> Set[Tuple[int, int]]:
     """Pairs of numbers of sentences, of a file with ``id<TAB>id`` lines.
 
-    Args:
-        path: the file.
-        first, second: ids of the sentences of the two sides.
-        cut: pairs with a sentence that is not there are left out instead of refused (``--limit``).
+    ``first`` and ``second`` are the ids of the two sides. With ``cut`` (``--limit``) pairs with a sentence that is not there are
+    left out instead of refused.
 
     Raises:
         ValueError: a line of another form, an id that no sentence has, or no pair at all.
@@ -109,11 +102,7 @@ def best_threshold(mined: Sequence[Mined], gold: Set[Tuple[int, int]]) -> float:
     """The threshold with the largest F1 on these pairs.
 
     It lies halfway between the worst score that is kept and the best one that is not; of equally good ones it is the highest.
-    Equal scores are kept or left together.
-
-    Args:
-        mined: from :func:`mine`, best first.
-        gold: true pairs of numbers.
+    Equal scores are kept or left together. ``mined`` is from :func:`mine`, best first.
 
     Raises:
         ValueError: nothing was mined.

@@ -11,7 +11,6 @@ import argparse
 import itertools
 import logging
 import sys
-import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..ops.cka import Cka, check_count, cka_of_pairs
@@ -25,29 +24,22 @@ from .pretrained import (
     row_parallel,
     vector_folder,
 )
-from .report import add_output_options, run, say, short_names, table, write_json
+from .report import Progress, add_output_options, names_of_sides, new_parser, run, say, table, write_json
 from .text import read_lines
-from .vectors import SECONDS, LayerVectors, read_vectors
+from .vectors import LayerVectors, read_vectors
 
 logger = logging.getLogger(__name__)
 
 MOST_LINES = 8
-"""Pairs of languages that are drawn as lines over the layers; more become a heat map a layer."""
+"""Pairs of languages that are drawn as lines over the layers; more become a heat map per layer."""
+
 Texts = Dict[str, LayerVectors]
 
 
 class Row(NamedTuple):
-    """CKA of two sides.
+    """CKA of two sides: of one text in two models, or of two texts in one model."""
 
-    Attributes:
-        text: the language, or the two languages.
-        layers: of the two sides.
-        sentences: N.
-        widths: of the two sides.
-        cka: estimates and floors.
-    """
-
-    text: Tuple[str, ...]
+    text: Tuple[str, ...]  # the language, or the two languages
     layers: Tuple[int, int]
     sentences: int
     widths: Tuple[int, int]
@@ -55,8 +47,7 @@ class Row(NamedTuple):
 
     def cells(self) -> List[Any]:
         """As a row of the table."""
-        layer = str(self.layers[0]) if self.layers[0] == self.layers[1] else "{} × {}".format(*self.layers)
-        width = str(self.widths[0]) if self.widths[0] == self.widths[1] else "{} × {}".format(*self.widths)
+        layer, width = (str(a) if a == b else f"{a} × {b}" for a, b in (self.layers, self.widths))
         found = self.cka
         floors = [max(floor) if floor else "none" for floor in (found.floor_biased, found.floor_unbiased)]
         pair = " × ".join(self.text)
@@ -64,16 +55,8 @@ class Row(NamedTuple):
 
     def numbers(self) -> Dict[str, Any]:
         """As an entry of the JSON file."""
-        return {
-            "text": list(self.text),
-            "layers": list(self.layers),
-            "n": self.sentences,
-            "widths": list(self.widths),
-            "biased": self.cka.biased,
-            "unbiased": self.cka.unbiased,
-            "floor_biased": list(self.cka.floor_biased),
-            "floor_unbiased": list(self.cka.floor_unbiased),
-        }
+        sides = {"text": self.text, "layers": self.layers, "n": self.sentences, "widths": self.widths}
+        return {**sides, **self.cka._asdict()}
 
 
 COLUMNS = ("text", "layer", "n", "C", "biased", "its floor", "unbiased", "its floor")
@@ -82,13 +65,9 @@ COLUMNS = ("text", "layer", "n", "C", "biased", "its floor", "unbiased", "its fl
 def compare_models(
     first: Texts, second: Texts, all_layers: bool, names: Sequence[str], **options: Any
 ) -> Iterator[Row]:
-    """CKA of two models on each text.
+    """CKA of two models on each text, by layers of equal numbers or (``all_layers``) each layer with each.
 
-    Args:
-        first, second: language -> vectors of the same sentences.
-        all_layers: every layer of one with every layer of the other, instead of equal numbers.
-        names: of the models.
-        options: of ``ops.cka.cka_of_pairs``.
+    ``first`` and ``second`` are language -> vectors of the same sentences; ``options`` those of ``ops.cka.cka_of_pairs``.
 
     Raises:
         ValueError: other languages, other numbers of sentences or, without ``all_layers``, of layers.
@@ -144,11 +123,11 @@ def compare_languages(texts: Texts, name: str, **options: Any) -> Iterator[Row]:
 def warn_of_small(rows: Sequence[Row]) -> None:
     """Say where the biased estimate means little."""
     small = sorted({(row.sentences, max(row.widths)) for row in rows if row.sentences <= max(row.widths)})
-    for sentences, width in small:
+    for pair in small:
         logger.warning(
             "n = %d sentences are not more than C = %d: biased CKA tends to 1 there for any vectors; read the unbiased one",
-            sentences, width,
-        )  # fmt: skip
+            *pair,
+        )
 
 
 def draw(path: str, rows: Sequence[Row], all_layers: bool, title: str) -> None:
@@ -226,9 +205,7 @@ def gather(args: argparse.Namespace, folder: str) -> Tuple[List[str], List[Texts
         row_parallel(lines, "--text")
     for text in lines.values():
         check_count(len(text))
-    names = short_names(args.models)
-    if len(set(names)) < len(names):  # the same model twice
-        names = [f"{name} {letter}" for name, letter in zip(names, "AB")]
+    names = names_of_sides(args.models)
     found: List[Texts] = []
     first: Optional[Pretrained] = None
     for name, path in zip(names, args.models):
@@ -251,29 +228,19 @@ def work(args: argparse.Namespace) -> None:
             raise ValueError("--all-layers compares two models; got one")
         else:
             found = compare_languages(texts[0], names[0], **options)
-        rows = list(_with_progress(found))
+        rows, progress = [], Progress()
+        for row in found:
+            rows.append(row)
+            if progress.is_due():
+                done = " × ".join(row.text), " × ".join(map(str, row.layers))
+                logger.info("%d pairs, now %s, layers %s", len(rows), *done)
     title = " × ".join(names)
     warn_of_small(rows)
     say(f"CKA of {title}\n\n{table(COLUMNS, [row.cells() for row in rows])}")
-    if args.json is not None:
-        content = {
-            "models": names,
-            "permutations": args.permutations,
-            "seed": args.seed,
-            "rows": [row.numbers() for row in rows],
-        }
-        write_json(args.json, content)
+    content = {"models": names, "permutations": args.permutations, "seed": args.seed}
+    write_json(args.json, {**content, "rows": [row.numbers() for row in rows]})
     if args.plot is not None:
         draw(args.plot, rows, args.all_layers, title)
-
-
-def _with_progress(rows: Iterator[Row]) -> Iterator[Row]:
-    said = time.monotonic()
-    for number, row in enumerate(rows, start=1):
-        if time.monotonic() - said > SECONDS:
-            said = time.monotonic()
-            logger.info("%d pairs, now %s, layers %s", number, " × ".join(row.text), " × ".join(map(str, row.layers)))
-        yield row
 
 
 def _span(layers: Sequence[int]) -> str:
@@ -282,11 +249,7 @@ def _span(layers: Sequence[int]) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.analysis.cka",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = new_parser("cka", __doc__)
     result.add_argument(
         "models", nargs="*", metavar="MODEL", help="one or two pretrained encoders, fairseq or Hugging Face"
     )

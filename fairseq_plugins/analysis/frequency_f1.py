@@ -19,16 +19,7 @@ import numpy as np
 from ..scoring.words import KINDS, words
 from . import plots
 from .pretrained import row_parallel
-from .report import (
-    add_output_options,
-    add_tsv_option,
-    named_paths,
-    run,
-    say,
-    table,
-    write_json,
-    write_tsv,
-)
+from .report import add_output_options, named_paths, new_parser, run, say, table, write_json, write_tsv
 from .text import read_lines
 
 EDGES = (100, 1001)
@@ -42,29 +33,19 @@ Counts = np.ndarray
 
 
 class Score(NamedTuple):
-    """An output in a bucket.
-
-    Attributes:
-        output: its name.
-        bucket: label.
-        matched, produced, expected: words matched, in the output, in the reference.
-        precision, recall, f1: in [0, 1]; None where there is nothing to divide by.
-        span: 95 % interval of ``f1``.
-        difference: of ``f1`` to the first output's.
-        p: of the difference; None for the first output and where a score is missing.
-    """
+    """An output in a bucket; precision, recall and F1 in [0, 1], None where there is nothing to divide by."""
 
     output: str
     bucket: str
-    matched: int
-    produced: int
-    expected: int
+    matched: int  # words
+    produced: int  # in the output
+    expected: int  # in the reference
     precision: Optional[float]
     recall: Optional[float]
     f1: Optional[float]
-    span: Optional[Tuple[float, float]]
-    difference: Optional[float]
-    p: Optional[float]
+    span: Optional[Tuple[float, float]]  # 95 % interval of f1
+    difference: Optional[float]  # of f1 to that of the first output
+    p: Optional[float]  # of the difference; None for the first output and where a score is missing
 
 
 def labels_of(edges: Sequence[int]) -> List[str]:
@@ -116,11 +97,7 @@ def f1_of(sums: np.ndarray) -> np.ndarray:
 
 
 def resample(counts: Sequence[Counts], samples: int, seed: int) -> np.ndarray:
-    """F1 of bootstrap samples of sentences; every output is resampled with the same sentences.
-
-    Returns:
-        (outputs, samples, buckets).
-    """
+    """(outputs, samples, buckets): F1 of bootstrap samples; every output is resampled with the same sentences."""
     generator = np.random.default_rng(seed)
     sentences = len(counts[0])
     flat = [one.reshape(sentences, -1).astype(np.float64) for one in counts]
@@ -135,8 +112,7 @@ def resample(counts: Sequence[Counts], samples: int, seed: int) -> np.ndarray:
 def p_value(differences: np.ndarray, observed: float) -> Optional[float]:
     """Two-sided p of a paired bootstrap: how often samples lie as far from their own mean as the observed difference from 0.
 
-    Args:
-        differences: (samples,); NaN where a sample has no word of the bucket.
+    ``differences`` (samples,) are NaN where a sample has no word of the bucket.
 
     Source: Riezler and Maxwell 2005, as sacreBLEU computes it.
     """
@@ -147,14 +123,7 @@ def p_value(differences: np.ndarray, observed: float) -> Optional[float]:
 
 
 def score(counts: Mapping[str, Counts], labels: Sequence[str], samples: int, seed: int) -> List[Score]:
-    """Scores of every output in every bucket; differences are to the first output.
-
-    Args:
-        counts: output -> its counts.
-        labels: of the buckets, ``all`` at the end.
-        samples: of the bootstrap.
-        seed: of the bootstrap.
-    """
+    """Scores of every output in every bucket (``labels``, the one of all words last); differences are to the first output."""
     names = list(counts)
     drawn = resample([counts[name] for name in names], samples, seed)
     sums = {name: counts[name].sum(0) for name in names}
@@ -212,7 +181,7 @@ def _percent(value: Optional[float]) -> str:
 
 
 def draw(path: str, rows: Sequence[Score]) -> None:
-    """Bars of F1 by bucket, one colour an output, with intervals."""
+    """Bars of F1 by bucket, one colour for each output, with intervals."""
     labels = list(dict.fromkeys(row.bucket for row in rows))
     bars = []
     for name in dict.fromkeys(row.output for row in rows):
@@ -248,26 +217,17 @@ def work(args: argparse.Namespace) -> None:
     how = f"tokens {args.tokens}, {'cased' if args.cased else 'lower-cased'}, {len(expected)} sentences"
     boot = f"bootstrap of {args.samples} samples, seed {args.seed}"
     say(f"F1 of words by occurrences in {args.train} ({how}; {boot})\n\n{render(rows)}")
-    if args.json is not None:
-        settings = {name: getattr(args, name) for name in ("tokens", "cased", "edges", "samples", "seed")}
-        write_json(args.json, {**settings, "sentences": len(expected), "rows": [row._asdict() for row in rows]})
-    if args.tsv is not None:
-        write_tsv(args.tsv, Score._fields, [[*row[:8], _span(row), *row[9:]] for row in rows])
+    settings = {name: getattr(args, name) for name in ("tokens", "cased", "edges", "samples", "seed")}
+    write_json(args.json, {**settings, "sentences": len(expected), "rows": [row._asdict() for row in rows]})
+    spans = [None if row.span is None else "{}–{}".format(*row.span) for row in rows]
+    write_tsv(args.tsv, Score._fields, [[*row[:8], span, *row[9:]] for row, span in zip(rows, spans)])
     if args.plot is not None:
         draw(args.plot, rows)
 
 
-def _span(row: Score) -> Optional[str]:
-    return None if row.span is None else "{}–{}".format(*row.span)
-
-
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.analysis.frequency_f1",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = new_parser("frequency_f1", __doc__)
     result.add_argument("--train", required=True, metavar="FILE", help="target side of the training text")
     result.add_argument("--reference", required=True, metavar="FILE", help="a sentence a line")
     result.add_argument(
@@ -291,8 +251,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--cased", action="store_true", help="do not lower-case")
     result.add_argument("--samples", type=int, default=1000, metavar="N", help="of the bootstrap (default 1000)")
     result.add_argument("--seed", type=int, default=1, metavar="N", help="of the bootstrap")
-    add_output_options(result)
-    add_tsv_option(result)
+    add_output_options(result, tsv="write the table there, tab-separated")
     return result
 
 

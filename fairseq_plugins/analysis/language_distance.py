@@ -21,21 +21,11 @@ from torch import Tensor
 
 from ..checkpoints.encoders import EncoderFile
 from . import plots
-from .decoder_vectors import last_token_vectors
 from .pretrained import FORMATS, PretrainedText, add_batch_options, add_model_options, row_parallel
-from .report import (
-    add_output_options,
-    add_tsv_option,
-    named_paths,
-    run,
-    say,
-    short_names,
-    table,
-    write_json,
-    write_tsv,
-)
+from .report import add_output_options, named_paths, new_parser, run, say, short_names, table, write_json, write_tsv
 from .sequence_models import read_sequence_model
 from .text import read_lines
+from .vectors import last_token_vectors
 
 logger = logging.getLogger(__name__)
 
@@ -49,25 +39,15 @@ TASKS = {
 
 
 class Distance(NamedTuple):
-    """The distance of two languages in a model.
-
-    Attributes:
-        model: its name.
-        n: sentences.
-        width: C.
-        distance: D of Eq. 4.
-        normalised: D / √n.
-        any_two: the same of all n² pairs of a source and a target sentence.
-        ratio: ``normalised`` to ``any_two``; None where that is 0.
-    """
+    """The distance of two languages in a model, from n sentences of width C."""
 
     model: str
     n: int
     width: int
-    distance: float
-    normalised: float
-    any_two: float
-    ratio: Optional[float]
+    distance: float  # D of Eq. 4
+    normalised: float  # D / √n
+    any_two: float  # the same of all n² pairs of a source and a target sentence
+    ratio: Optional[float]  # normalised to any_two; None where that is 0
 
 
 class PretrainedSequenceModel(PretrainedText):
@@ -97,11 +77,7 @@ class PretrainedSequenceModel(PretrainedText):
 
 
 def distance_of(source: Tensor, target: Tensor, name: str) -> Distance:
-    """Compare embeddings of the same sentences.
-
-    Args:
-        source, target: (N, C) floating-point.
-        name: of the model.
+    """Compare embeddings (N, C) of the same sentences, floating-point.
 
     Source: CSR Eq. 4. ``any_two`` is ours.
     """
@@ -151,19 +127,14 @@ def work(args: argparse.Namespace) -> None:
                 model.inputs.symbol(language)
         sides = [model.embeddings(texts[option], language) for option, language in languages.items()]
         rows.append(distance_of(sides[0], sides[1], name))
+    cells = [[*row[:-1], "" if row.ratio is None else row.ratio] for row in rows]
     title = f"distance of {args.source_lang} and {args.target_lang}"
-    say(f"{title} (CSR Eq. 4: D), n = {rows[0].n} sentences\n\n{table(COLUMNS, [_cells(row) for row in rows])}")
-    if args.json is not None:
-        content: Dict[str, Any] = {"source": args.source_lang, "target": args.target_lang}
-        write_json(args.json, {**content, "rows": [row._asdict() for row in rows]})
-    if args.tsv is not None:
-        write_tsv(args.tsv, Distance._fields, rows)
+    say(f"{title} (CSR Eq. 4: D), n = {rows[0].n} sentences\n\n{table(COLUMNS, cells)}")
+    content: Dict[str, Any] = {"source": args.source_lang, "target": args.target_lang}
+    write_json(args.json, {**content, "rows": [row._asdict() for row in rows]})
+    write_tsv(args.tsv, Distance._fields, rows)
     if args.plot is not None:
         draw(args.plot, rows, f"{title}, {rows[0].n} sentences")
-
-
-def _cells(row: Distance) -> List[Any]:
-    return [*row[:-1], "" if row.ratio is None else row.ratio]
 
 
 def draw(path: str, rows: Sequence[Distance], title: str) -> None:
@@ -178,11 +149,7 @@ def draw(path: str, rows: Sequence[Distance], title: str) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.analysis.language_distance",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = new_parser("language_distance", __doc__)
     result.add_argument(
         "models",
         nargs="+",
@@ -201,8 +168,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"from the beginning, at most (default {SENTENCES})",
     )
     add_batch_options(result)
-    add_output_options(result)
-    add_tsv_option(result)
+    add_output_options(result, tsv="write the table there, tab-separated")
     add_model_options(result.add_argument_group("how the models read text (all of them)"))
     return result
 

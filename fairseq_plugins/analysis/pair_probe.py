@@ -19,7 +19,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from .pretrained import Pretrained, add_model_options, add_text_options, vector_folder
-from .report import named_paths, run, say, short_names, table, write_json
+from .report import named_paths, new_parser, run, say, short_names, table, write_json
 from .text import read_lines
 
 logger = logging.getLogger(__name__)
@@ -29,13 +29,7 @@ PENALTIES = (0.0001, 0.001)
 
 
 class Pairs(NamedTuple):
-    """Sentence pairs of a language.
-
-    Attributes:
-        language: of both sides.
-        sides: first and second sentences.
-        classes: of each pair.
-    """
+    """Sentence pairs: the language of both sides, first and second sentences, and the class of each pair."""
 
     language: str
     sides: Tuple[List[str], List[str]]
@@ -78,28 +72,18 @@ def make_classifier(penalty: float) -> Any:
 
 
 class Choice(NamedTuple):
-    """The best layer and penalty.
-
-    Attributes:
-        layer: 0 = the embedding's output.
-        penalty: C of the logistic regression; smaller is stronger.
-        classifier: trained with them.
-        dev: layer -> best accuracy on the development pairs, in [0, 1].
-    """
+    """The best layer (0 = the embedding's output) and penalty, and the classifier that was trained with them."""
 
     layer: int
-    penalty: float
+    penalty: float  # C of the logistic regression; smaller is stronger
     classifier: Any
-    dev: Dict[int, float]
+    dev: Dict[int, float]  # layer -> best accuracy on the development pairs, in [0, 1]
 
 
 def choose(features: Dict[str, Dict[int, np.ndarray]], train: Pairs, dev: Pairs) -> Choice:
     """Train a classifier for each layer and penalty, and take the best on ``dev``; of equal ones the lowest layer.
 
-    Args:
-        features: ``train`` and ``dev`` -> layer -> (N, 4C).
-        train: gives the classes of the one.
-        dev: of the other.
+    ``features`` are ``train`` and ``dev`` -> layer -> (N, 4C).
     """
     best: Optional[Choice] = None
     accuracies: Dict[int, float] = {}
@@ -171,18 +155,13 @@ def report(args: argparse.Namespace, model: str, chosen: Choice, signs: Dict[str
     say(f"\nlayer {chosen.layer}, C = {chosen.penalty:g}\n")
     cells = [f"{100 * one:.1f}" for one in [*scores.values(), mean]]
     say(table(["test", *scores, "mean"], [["accuracy", *cells]]))
-    if args.json is not None:
-        content = {"model": model, "layer": chosen.layer, "penalty": chosen.penalty, "dev": chosen.dev, "test": scores}
-        write_json(args.json, {**content, "found": {language: [text] for language, text in signs.items()}})
+    content = {"model": model, "layer": chosen.layer, "penalty": chosen.penalty, "dev": chosen.dev, "test": scores}
+    write_json(args.json, {**content, "found": {language: [text] for language, text in signs.items()}})
 
 
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.analysis.pair_probe",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = new_parser("pair_probe", __doc__)
     result.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
     for name, text in (("train", "trains the classifier"), ("dev", "chooses layer and penalty"), ("test", "is scored")):
         more = "; again for more" if name == "test" else ""
@@ -195,7 +174,6 @@ def parser() -> argparse.ArgumentParser:
         )
     add_text_options(result)
     result.add_argument("--json", metavar="FILE", help="write every number there, and which test pairs were right")
-    result.set_defaults(plot=None)
     add_model_options(result.add_argument_group("how the model reads text"))
     return result
 

@@ -7,7 +7,7 @@ import importlib
 import io
 import math
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from ..checkpoints import atomic_path
 
@@ -20,13 +20,13 @@ STYLE = {
     "axes.spines.right": False,
     "axes.prop_cycle": "cycler('color', ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#000000', '#999999'])",
 }
+LEGEND: Dict[str, Any] = {"frameon": False, "fontsize": 8, "loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
+"""At the right of the last panel."""
 MARKERS = "os^Dv<>P"
 MOST_MARKED = 40
 """Points of a curve up to which each has a marker."""
 CELLS_WITH_NUMBERS = 17
 """Rows or columns of a heat map up to which each cell shows its number."""
-
-
 UPRIGHT = 4
 """Letters from which on the labels of columns are written upwards."""
 
@@ -36,45 +36,25 @@ class MissingLibrary(ValueError):
 
 
 class Line(NamedTuple):
-    """A line of a panel.
-
-    Attributes:
-        label: in the legend; lines of one label have one colour.
-        values: one a place of the x axis.
-        style: of matplotlib, as ``-`` or ``:``.
-        note: what lines of another style than ``-`` are, as ``floor``: one entry in the legend for all of them.
-    """
+    """A line of a panel; lines of one label have one colour and one entry in the legend."""
 
     label: str
-    values: Sequence[float]
-    style: str = "-"
-    note: str = ""
+    values: Sequence[float]  # one for each place of the x axis
+    style: str = "-"  # of matplotlib, as - or :
+    note: str = ""  # what lines of another style than - are: one entry in the legend for all of them
 
 
 class Panel(NamedTuple):
-    """Lines over a common x axis.
-
-    Attributes:
-        title: above it.
-        y_label: of the y axis.
-        lines: drawn in this order.
-        y_range: of the y axis; what the lines need when None.
-    """
+    """Lines over a common x axis, drawn in their order."""
 
     title: str
     y_label: str
     lines: Sequence[Line]
-    y_range: Optional[Tuple[float, float]] = None
+    y_range: Optional[Tuple[float, float]] = None  # None: what the lines need
 
 
 class Curve(NamedTuple):
-    """A curve with an x axis of its own.
-
-    Attributes:
-        label: in the legend.
-        places: x of each point, ascending.
-        values: y of each point.
-    """
+    """A curve with an x axis of its own, whose ``places`` ascend."""
 
     label: str
     places: Sequence[float]
@@ -82,13 +62,7 @@ class Curve(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Bars of one colour, one a group.
-
-    Attributes:
-        label: in the legend.
-        values: one a group; None leaves it out.
-        spans: ends of the interval of each value; none are drawn when None.
-    """
+    """Bars of one colour, one in each group; None leaves a bar out, or the interval (``spans``) of its value."""
 
     label: str
     values: Sequence[Optional[float]]
@@ -96,13 +70,7 @@ class Bars(NamedTuple):
 
 
 class HeatMap(NamedTuple):
-    """A matrix of numbers.
-
-    Attributes:
-        title: above it.
-        rows, columns: labels.
-        values: a list a row; None leaves a cell empty.
-    """
+    """A matrix of numbers with labels of its rows and columns; None leaves a cell empty."""
 
     title: str
     rows: Sequence[str]
@@ -125,18 +93,15 @@ def check(path: str) -> None:
 def draw_lines(path: str, panels: Sequence[Panel], places: Sequence[int], x_label: str, title: str) -> None:
     """Panels side by side, with one legend at the right for all of them."""
     check(path)
-    matplotlib = _matplotlib()
-    with matplotlib.rc_context(STYLE):
+    with _matplotlib().rc_context(STYLE):
         figure = _figure((4.6 * len(panels) + 2.0, 4.0))
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         entries: Dict[str, Any] = {}
         for axis, panel in zip(axes, panels):
             entries.update(_draw_panel(axis, panel, places))
             axis.set_xlabel(x_label)
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
-        axes[-1].legend(list(entries.values()), list(entries), frameon=False, fontsize=8, **beside)
-        figure.suptitle(title, fontsize=10)
-        _write(figure, path)
+        axes[-1].legend(list(entries.values()), list(entries), **LEGEND)
+        _write(figure, path, title)
 
 
 def draw_curves(
@@ -144,8 +109,7 @@ def draw_curves(
 ) -> None:
     """Curves in one panel; ``level`` is a value that they are to reach, drawn as a dotted line."""
     check(path)
-    matplotlib = _matplotlib()
-    with matplotlib.rc_context(STYLE):
+    with _matplotlib().rc_context(STYLE):
         figure = _figure((7.0, 4.0))
         axis = figure.subplots()
         for number, curve in enumerate(curves):
@@ -157,25 +121,24 @@ def draw_curves(
         axis.set_xlabel(x_label)
         axis.set_ylabel(y_label)
         axis.grid(linewidth=0.3)
-        axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.02, 1.0))
-        figure.suptitle(title, fontsize=10)
-        _write(figure, path)
+        axis.legend(**LEGEND)
+        _write(figure, path, title)
 
 
 def draw_bars(path: str, groups: Sequence[str], bars: Sequence[Bars], y_label: str, title: str) -> None:
     """Groups of bars side by side, from 0, each with its number above it."""
     check(path)
-    matplotlib = _matplotlib()
     width = 0.8 / len(bars)
-    with matplotlib.rc_context(STYLE):
+    with _matplotlib().rc_context(STYLE):
         figure = _figure((max(4.0, 0.45 * len(groups) * len(bars) + 2.5), 4.0))
         axis = figure.subplots()
         for number, one in enumerate(bars):
+            first = next((group for group, value in enumerate(one.values) if value is not None), None)
             for group, value in enumerate(one.values):
                 if value is None:
                     continue
                 place = group + (number - (len(bars) - 1) / 2) * width
-                label = one.label if group == _first(one.values) else "_"
+                label = one.label if group == first else "_"  # one entry in the legend
                 axis.bar(place, value, width * 0.94, color=f"C{number % 8}", label=label)
                 span = one.spans[group] if one.spans is not None else None
                 top = value
@@ -189,14 +152,8 @@ def draw_bars(path: str, groups: Sequence[str], bars: Sequence[Bars], y_label: s
         axis.set_ylabel(y_label)
         axis.grid(axis="y", linewidth=0.3)
         axis.set_axisbelow(True)
-        axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.02, 1.0))
-        figure.suptitle(title, fontsize=10)
-        _write(figure, path)
-
-
-def _first(values: Sequence[Optional[float]]) -> int:
-    """Place of the first value that is there."""
-    return next(place for place, value in enumerate(values) if value is not None)
+        axis.legend(**LEGEND)
+        _write(figure, path, title)
 
 
 def draw_heat_maps(
@@ -204,14 +161,13 @@ def draw_heat_maps(
 ) -> None:
     """Heat maps of one scale from ``low`` to 1, as many side by side as make a square of them."""
     check(path)
-    matplotlib = _matplotlib()
     columns = min(math.ceil(math.sqrt(len(maps))), 4)
     rows = math.ceil(len(maps) / columns)
     widest = max(len(label) for one in maps for label in one.rows)
     tallest = max(len(label) for one in maps for label in one.columns)
     size = max(2.2, 0.36 * max(len(one.columns) for one in maps)) + 0.08 * widest + 0.3
     height = max(1.6, 0.3 * max(len(one.rows) for one in maps)) + (0.08 * tallest if tallest > UPRIGHT else 0.1) + 0.8
-    with matplotlib.rc_context(STYLE):
+    with _matplotlib().rc_context(STYLE):
         figure = _figure((size * columns + 1.0, height * rows + 0.5))
         axes = figure.subplots(rows, columns, squeeze=False).flatten()
         for axis, one in zip(axes, maps):
@@ -221,8 +177,7 @@ def draw_heat_maps(
         figure.colorbar(image, ax=list(axes), shrink=0.8)
         figure.supxlabel(x_label, fontsize=9)
         figure.supylabel(y_label, fontsize=9)
-        figure.suptitle(title, fontsize=10)
-        _write(figure, path)
+        _write(figure, path, title)
 
 
 def _draw_panel(axis: Any, panel: Panel, places: Sequence[int]) -> Dict[str, Any]:
@@ -248,17 +203,11 @@ def _draw_panel(axis: Any, panel: Panel, places: Sequence[int]) -> Dict[str, Any
             notes[line.note] = axis.plot([], [], line.style, color="0.4", linewidth=1.0)[0]
     axis.set_title(panel.title, fontsize=9)
     axis.set_ylabel(panel.y_label)
-    axis.set_xticks(_ticks(places))
+    axis.set_xticks(list(places)[:: max(1, math.ceil(len(places) / 13))])  # at most 13 whole numbers
     axis.grid(linewidth=0.3)
     if panel.y_range is not None:
         axis.set_ylim(*panel.y_range)
     return {**entries, **notes}
-
-
-def _ticks(places: Sequence[int]) -> List[int]:
-    """Whole numbers, at most about 13 of them."""
-    step = max(1, math.ceil(len(places) / 13))
-    return list(places)[::step]
 
 
 def _draw_map(axis: Any, one: HeatMap, low: float) -> Any:
@@ -291,7 +240,8 @@ def _matplotlib() -> Any:
         raise MissingLibrary("--plot needs matplotlib: pip install 'fairseq-plugins[plots]'") from error
 
 
-def _write(figure: Any, path: str) -> None:
+def _write(figure: Any, path: str, title: str) -> None:
+    figure.suptitle(title, fontsize=10)
     kind = os.path.splitext(path)[1].lower()[1:]
     content = io.BytesIO()
     names = {"svg": ("Date", "Creator"), "png": ("Software",)}[kind]

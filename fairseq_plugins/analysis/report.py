@@ -4,20 +4,19 @@ import argparse
 import json
 import os
 import sys
+import time
 from pathlib import PurePath
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..checkpoints import atomic_path
 from ..own_commands import heartbeat
+from . import plots
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], text_columns: int = 1) -> str:
     """A Markdown table, padded so that it can be read as it stands.
 
-    Args:
-        columns: header.
-        rows: cells; floats are shown with four decimals.
-        text_columns: columns from the left that are aligned to the left; the others to the right.
+    Floats are shown with four decimals. The first ``text_columns`` columns are aligned to the left, the others to the right.
     """
     cells = [list(columns), *([_shown(cell) for cell in row] for row in rows)]
     widths = [max(3, *(len(row[number]) for row in cells)) for number in range(len(columns))]
@@ -43,15 +42,22 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json`` and ``--plot``."""
+def new_parser(name: str, description: Optional[str]) -> argparse.ArgumentParser:
+    """The parser of ``python -m fairseq_plugins.analysis.NAME``."""
+    return argparse.ArgumentParser(
+        prog=f"python -m fairseq_plugins.analysis.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_output_options(parser: argparse.ArgumentParser, *, plot: bool = True, tsv: Optional[str] = None) -> None:
+    """Add ``--json``, ``--plot`` where ``plot``, and ``--tsv`` where its help text is given."""
     parser.add_argument("--json", metavar="FILE", help="write every number there")
-    parser.add_argument("--plot", metavar="FILE", help="draw it: .svg or .png; needs matplotlib, the extra 'plots'")
-
-
-def add_tsv_option(parser: argparse.ArgumentParser, text: str = "write the table there, tab-separated") -> None:
-    """Add ``--tsv``."""
-    parser.add_argument("--tsv", metavar="FILE", help=text)
+    if plot:
+        parser.add_argument("--plot", metavar="FILE", help="draw it: .svg or .png; needs matplotlib, the extra 'plots'")
+    if tsv is not None:
+        parser.add_argument("--tsv", metavar="FILE", help=tsv)
 
 
 def check_outputs(args: argparse.Namespace) -> None:
@@ -64,38 +70,48 @@ def check_outputs(args: argparse.Namespace) -> None:
         path = getattr(args, option, None)
         if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise ValueError(f"--{option} {path}: its folder does not exist; valid: a file in an existing folder")
-    if args.plot is not None:
-        from . import plots
-
+    if getattr(args, "plot", None) is not None:
         plots.check(args.plot)
 
 
-def write_json(path: str, content: Any) -> None:
-    """Write a JSON file at once; not-a-number becomes null."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(
-            json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-        )
+def write_json(path: Optional[str], content: Any) -> None:
+    """Write a JSON file at once; nothing where ``path`` is None. Refuses numbers that are not finite."""
+    if path is not None:
+        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+        _write(path, text)
 
 
-def write_tsv(path: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write a tab-separated table at once; None becomes an empty cell."""
-    lines = ["\t".join("" if cell is None else str(cell) for cell in row) for row in [columns, *rows]]
+def write_tsv(path: Optional[str], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write a tab-separated table at once; nothing where ``path`` is None. None becomes an empty cell."""
+    if path is not None:
+        lines = ["\t".join("" if cell is None else str(cell) for cell in row) for row in [columns, *rows]]
+        _write(path, "\n".join(lines))
+
+
+def _write(path: str, text: str) -> None:
     with atomic_path(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+class Progress:
+    """Tells when the next line of progress is due: some seconds after the last one."""
+
+    def __init__(self, seconds: float = 10.0):
+        self.seconds, self.last = seconds, time.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether to log a line now; if so, the next one is due later."""
+        due = time.monotonic() - self.last > self.seconds
+        if due:
+            self.last = time.monotonic()
+        return due
 
 
 def named_paths(items: Sequence[str], option: str, valid: str, kind: str = "NAME=FILE") -> Dict[str, str]:
     """``en=FILE de=FILE`` as a dictionary, in that order.
 
-    Args:
-        items: as typed.
-        option: where, for messages.
-        valid: an example, for messages.
-        kind: what an item is, for messages.
-
     Raises:
-        ValueError: a part without ``=``, a name twice.
+        ValueError: an item without ``=``, a name twice; names ``option``, what an item is (``kind``) and an example (``valid``).
     """
     found: Dict[str, str] = {}
     for item in items:
@@ -115,6 +131,12 @@ def short_names(paths: Sequence[str]) -> List[str]:
         if len(set(names)) == len(set(paths)):
             break
     return names
+
+
+def names_of_sides(paths: Sequence[str]) -> List[str]:
+    """Short names; the same model twice is ``NAME A`` and ``NAME B``."""
+    names = short_names(paths)
+    return names if len(set(names)) == len(names) else [f"{name} {letter}" for name, letter in zip(names, "AB")]
 
 
 def run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], None], argv: Any = None) -> int:

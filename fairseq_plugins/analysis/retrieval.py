@@ -11,7 +11,7 @@ table. BUCC's threshold is found on ``--dev`` for each pair.
 import argparse
 import logging
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch import Tensor
 from ..ops.neighbours import MARGIN, SCORES, Matches, best_matches
 from . import bucc
 from .pretrained import Pretrained, add_model_options, add_text_options, row_parallel, vector_folder
-from .report import add_output_options, run, say, short_names, write_json
+from .report import add_output_options, new_parser, run, say, short_names, write_json
 from .retrieval_tables import BUCC, PERCENT, TATOEBA, Found, best_layer, draw, layers_table, scores_table
 from .text import read_lines
 from .vectors import LayerVectors
@@ -29,32 +29,10 @@ logger = logging.getLogger(__name__)
 ALL = "all"
 
 
-class Accuracy(NamedTuple):
-    """Share of sentences whose best partner is their translation, in [0, 1].
-
-    Attributes:
-        forward: the first language's sentences look for the second's.
-        backward: the other way.
-    """
-
-    forward: float
-    backward: float
-
-    @property
-    def mean(self) -> float:
-        """Of both directions."""
-        return (self.forward + self.backward) / 2
-
-
 def right(matches: Matches) -> List[Tensor]:
     """Of row-parallel sides, where sentence i belongs to sentence i: (N,) bool for each direction, True = found."""
     own = torch.arange(len(matches.forward), device=matches.forward.device)
     return [matches.forward.eq(own), matches.backward.eq(own)]
-
-
-def accuracy(matches: Matches) -> Accuracy:
-    """Of row-parallel sides."""
-    return Accuracy(*(float(side.double().mean()) for side in right(matches)))
 
 
 def languages_of(pair: str) -> Tuple[str, str]:
@@ -70,15 +48,12 @@ def languages_of(pair: str) -> Tuple[str, str]:
 
 
 class Searcher:
-    """Finds best partners with a model's vectors.
-
-    Args:
-        args: of the command line.
-        folder: for vectors.
-    """
+    """Finds best partners with a model's vectors, which are kept in ``folder``; ``args`` are those of the command line."""
 
     def __init__(self, args: argparse.Namespace, folder: str):
-        self.layers = None if args.layer == ALL else [_number(args.layer)]
+        if args.layer != ALL and not args.layer.isdigit():
+            raise ValueError(f"--layer {args.layer}: valid: {ALL}, or a number from 0 (the embedding's output)")
+        self.layers = None if args.layer == ALL else [int(args.layer)]
         self.model = Pretrained(args.model, short_names([args.model])[0], args)
         self.args, self.folder = args, folder
 
@@ -108,9 +83,11 @@ def tatoeba(search: Searcher, pairs: Sequence[Sequence[str]], title: str) -> Lis
         sides = search.sides(name, texts, title)
         for layer in sides[0].layers:
             matches = search.matches(sides, layer)
-            both = accuracy(matches)
-            scores = {"sentences": len(texts[0]), "forward": both.forward, "backward": both.backward, "mean": both.mean}
-            signs = tuple("".join(str(int(one)) for one in side.tolist()) for side in right(matches))
+            sides_right = right(matches)
+            forward, backward = (float(side.double().mean()) for side in sides_right)
+            mean = (forward + backward) / 2
+            scores = {"sentences": len(texts[0]), "forward": forward, "backward": backward, "mean": mean}
+            signs = tuple("".join(str(int(one)) for one in side.tolist()) for side in sides_right)
             found.append(Found(name, layer, scores, signs))
         logger.info("%s %s: done", title, name)
     return found
@@ -184,29 +161,18 @@ def report(args: argparse.Namespace, found: Sequence[Found], chosen: Optional[in
     if chosen is not None:
         say(f"layer {chosen}, {how}\n")
         say(scores_table([one for one in found if one.layer == chosen], BUCC if is_bucc else TATOEBA))
-    if args.json is not None:
-        content = {"model": name, "score": args.score, "neighbours": args.neighbours, "layer": chosen}
-        rows = [{"pair": one.pair, "layer": one.layer, **one.scores} for one in found]
-        signs = {one.pair: one.signs for one in found if one.layer == chosen and one.signs}
-        write_json(args.json, {**content, "rows": rows, "found": signs})
+    content = {"model": name, "score": args.score, "neighbours": args.neighbours, "layer": chosen}
+    rows = [{"pair": one.pair, "layer": one.layer, **one.scores} for one in found]
+    signs = {one.pair: one.signs for one in found if one.layer == chosen and one.signs}
+    write_json(args.json, {**content, "rows": rows, "found": signs})
     if args.plot is not None:
         label = "F1 on the development set, %" if is_bucc else "accuracy, mean of both directions, %"
         draw(args.plot, found, score, label, how)
 
 
-def _number(text: str) -> int:
-    if not text.isdigit():
-        raise ValueError(f"--layer {text}: valid: {ALL}, or a number from 0 (the embedding's output)")
-    return int(text)
-
-
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.analysis.retrieval",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = new_parser("retrieval", __doc__)
     commands = result.add_subparsers(dest="what", required=True)
     pair: Dict[str, Any] = {"nargs": 3, "action": "append", "metavar": ("PAIR", "FILE", "FILE")}
     mined: Dict[str, Any] = {"nargs": 4, "action": "append", "metavar": ("PAIR", "FILE", "FILE", "GOLD")}

@@ -17,19 +17,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from .report import run, say, short_names, table, write_json
+from .report import add_output_options, new_parser, run, say, short_names, table, write_json
 
 BLOCK = 1000
 """Draws that are made at a time."""
 
 
 class Retrieved(NamedTuple):
-    """What one file says.
-
-    Attributes:
-        layer: the chosen one.
-        scores: pair -> (N,) float64, of each sentence pair.
-    """
+    """What one file says of its chosen layer: pair -> (N,) float64, the score of each sentence pair."""
 
     layer: int
     scores: Dict[str, np.ndarray]
@@ -65,16 +60,7 @@ def read(path: str) -> Retrieved:
 
 
 def randomisation(differences: np.ndarray, samples: int, seed: int) -> float:
-    """Two-sided p of the approximate randomisation test.
-
-    Args:
-        differences: (M,) of the scores of two systems.
-        samples: draws.
-        seed: of the draws.
-
-    Returns:
-        p in (0, 1].
-    """
+    """Two-sided p, in (0, 1], of the approximate randomisation test; ``differences`` (M,) are of the scores of two systems."""
     moved = differences[differences != 0]
     observed = abs(moved.sum())
     generator, reached = np.random.default_rng(seed), 0
@@ -124,23 +110,17 @@ def work(args: argparse.Namespace) -> None:
         "over sentence pairs\n"
     )
     say(table(["model", "layer", *found[0].scores, "all", "difference", "p"], rows))
-    if args.json:
-        write_json(args.json, {"samples": args.samples, "seed": args.seed, "comparisons": results})
+    write_json(args.json, {"samples": args.samples, "seed": args.seed, "comparisons": results})
 
 
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.analysis.retrieval_comparison",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = new_parser("retrieval_comparison", __doc__)
     result.add_argument("first", metavar="FIRST")
     result.add_argument("others", metavar="OTHER", nargs="+")
     result.add_argument("--samples", type=int, default=10000, metavar="N", help="draws (default 10000)")
     result.add_argument("--seed", type=int, default=1, help="of the draws (default 1)")
-    result.add_argument("--json", metavar="FILE", help="write every number there")
-    result.set_defaults(plot=None)
+    add_output_options(result, plot=False)
     return result
 
 

@@ -7,10 +7,9 @@ from .report import table
 
 
 class Found(NamedTuple):
-    """Results of a pair of languages in one layer; ``scores`` says on what, by name in the JSON file.
+    """Results of a pair of languages in one layer; ``scores`` are by name in the JSON file.
 
-    Attributes:
-        signs: of Tatoeba: a text for each direction, ``1`` where the sentence found its translation, else ``0``.
+    ``signs`` are of Tatoeba: a text for each direction, ``1`` where the sentence found its translation, else ``0``.
     """
 
     pair: str
@@ -26,7 +25,7 @@ def best_layer(found: Sequence[Found], score: str) -> int:
 
 
 def layers_table(found: Sequence[Found], shown: Callable[[Dict[str, float]], str]) -> str:
-    """A row a pair, a column a layer, and the averages."""
+    """A row for each pair, a column for each layer, and the averages."""
     layers = sorted({one.layer for one in found})
     by_place = {(one.pair, one.layer): one.scores for one in found}
     pairs = list(dict.fromkeys(one.pair for one in found))
@@ -36,7 +35,7 @@ def layers_table(found: Sequence[Found], shown: Callable[[Dict[str, float]], str
 
 
 def scores_table(found: Sequence[Found], columns: Dict[str, Tuple[str, str]]) -> str:
-    """A row a pair, and the averages; ``columns``: score -> (header, format)."""
+    """A row for each pair, and the averages; ``columns``: score -> (header, format)."""
     shown = {name: column for name, column in columns.items() if all(name in one.scores for one in found)}
     rows = [[one.pair, *(form.format(one.scores[name]) for name, (_, form) in shown.items())] for one in found]
     mean = averages(found)
@@ -51,7 +50,7 @@ def averages(found: Sequence[Found]) -> Dict[str, float]:
 
 
 def draw(path: str, found: Sequence[Found], score: str, label: str, title: str) -> None:
-    """A line a pair over the layers."""
+    """A line for each pair over the layers."""
     layers = sorted({one.layer for one in found})
     pairs = list(dict.fromkeys(one.pair for one in found))
     lines = [plots.Line(pair, [100 * one.scores[score] for one in found if one.pair == pair]) for pair in pairs]

@@ -33,23 +33,14 @@ _DECODER_WORDS = "decoder." + WORDS
 
 
 class SequenceModel(NamedTuple):
-    """An encoder-decoder.
-
-    Attributes:
-        model: of fairseq, in evaluation mode, on the CPU.
-        task: name of the task of its training; None where the file does not tell.
-    """
+    """An encoder-decoder in evaluation mode, on the CPU, and the name of the task of its training, where the file tells it."""
 
     model: FairseqEncoderDecoderModel
     task: Optional[str]
 
 
 def read_sequence_model(path: str, encoder: EncoderFile) -> SequenceModel:
-    """Read a whole model whose encoder is known.
-
-    Args:
-        path: as in ``checkpoints.encoders.read_encoder``.
-        encoder: what that read.
+    """Read a whole model whose encoder is known: ``encoder`` is what ``checkpoints.encoders.read_encoder`` read from ``path``.
 
     Raises:
         ValueError: no options in the file, an unknown architecture, no encoder-decoder, two vocabularies, or tensors that do not

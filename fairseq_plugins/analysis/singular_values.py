@@ -10,14 +10,14 @@ import logging
 import math
 import re
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from ..checkpoints.encoders import read_encoder
 from . import plots
-from .report import add_output_options, run, say, short_names, table, write_json
+from .report import add_output_options, names_of_sides, new_parser, run, say, table, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -37,28 +37,17 @@ Layers = List[Dict[str, Tensor]]
 
 
 class Comparison(NamedTuple):
-    """A matrix of two models.
-
-    Attributes:
-        layer: counted from 1.
-        matrix: key of :data:`MATRICES`.
-        first, second: ‖σ‖ of the two.
-        distance: d.
-    """
+    """A matrix of two models: ``layer`` is counted from 1, ``matrix`` is a key of :data:`MATRICES`."""
 
     layer: int
     matrix: str
-    first: float
+    first: float  # ‖σ‖ of the first model
     second: float
-    distance: float
+    distance: float  # d
 
 
 def layer_matrices(tensors: Mapping[str, Tensor], name: str) -> Layers:
-    """The six matrices of each layer, from the first one on.
-
-    Args:
-        tensors: name -> tensor, in the names of fairseq's ``TransformerEncoder``.
-        name: of the model, for messages.
+    """The six matrices of each layer, from the first one on, of tensors named as in fairseq's ``TransformerEncoder``.
 
     Raises:
         ValueError: no layers, or a matrix is missing.
@@ -93,11 +82,7 @@ def singular_values(matrix: Tensor) -> Tensor:
 
 
 def compare(first: Layers, second: Layers, names: Sequence[str]) -> List[Comparison]:
-    """Compare matrix with matrix.
-
-    Args:
-        first, second: from :func:`layer_matrices`.
-        names: of the models, for messages.
+    """Compare the matrices of two models, each from :func:`layer_matrices`.
 
     Raises:
         ValueError: other numbers of layers; other shapes, naming the layer, the matrix and both shapes.
@@ -135,7 +120,7 @@ def _named(matrix: Tensor, name: str) -> Tensor:
 
 
 def render(found: Sequence[Comparison], names: Sequence[str]) -> str:
-    """The table: for each layer a row of ‖σ‖ a model, and a row of d, as in the paper's Table 5 turned."""
+    """The table: for each layer a row of ‖σ‖ for each model, and a row of d, as in the paper's Table 5 turned."""
     rows = []
     for layer in dict.fromkeys(one.layer for one in found):
         here = [one for one in found if one.layer == layer]
@@ -146,7 +131,7 @@ def render(found: Sequence[Comparison], names: Sequence[str]) -> str:
 
 
 def draw(path: str, found: Sequence[Comparison], names: Sequence[str]) -> None:
-    """Two panels over the layers: how much ‖σ‖ rose, and d; a line a matrix."""
+    """Two panels over the layers: how much ‖σ‖ rose, and d; a line for each matrix."""
     layers = list(dict.fromkeys(one.layer for one in found))
     by_matrix = {matrix: [one for one in found if one.matrix == matrix] for matrix in MATRICES}
     rises = [plots.Line(matrix, [one.second - one.first for one in ones]) for matrix, ones in by_matrix.items()]
@@ -168,29 +153,21 @@ def _with_zero(lines: Sequence[plots.Line]) -> Tuple[float, float]:
 def work(args: argparse.Namespace) -> None:
     """Compute, print and write."""
     paths = [args.model, args.model_b]
-    names = short_names(paths)
-    if len(set(names)) < len(names):  # the same model twice
-        names = [f"{name} {letter}" for name, letter in zip(names, "AB")]
+    names = names_of_sides(paths)
     heads = [args.heads, args.heads if args.heads_b is None else args.heads_b]
     sides = [
         layer_matrices(read_encoder(path, heads=count).tensors, name) for path, name, count in zip(paths, names, heads)
     ]
     found = compare(sides[0], sides[1], names)
     say(f"Singular values of {names[0]} and {names[1]}\n\n{render(found, names)}")
-    if args.json is not None:
-        content: Dict[str, Any] = {"models": names, "rows": [one._asdict() for one in found]}
-        write_json(args.json, content)
+    write_json(args.json, {"models": names, "rows": [one._asdict() for one in found]})
     if args.plot is not None:
         draw(args.plot, found, names)
 
 
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.analysis.singular_values",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = new_parser("singular_values", __doc__)
     result.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
     result.add_argument("model_b", metavar="MODEL_B", help="another one of the same shape")
     result.add_argument("--heads", type=int, metavar="N", help="attention heads, for files that do not tell")

@@ -100,12 +100,7 @@ class TextInputs:
         self.max_unknown = max_unknown
 
     def rows(self, lines: Sequence[str], language: str, name: str) -> List[Tensor]:
-        """Token rows (S,), int64, one a line.
-
-        Args:
-            lines: sentences.
-            language: of the lines.
-            name: of the text, for messages.
+        """Token rows (S,), int64, one for each line; ``name`` is that of the text, for messages.
 
         Raises:
             ValueError: too many unknown pieces, or a language without a symbol where the format needs one.

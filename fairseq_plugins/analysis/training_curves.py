@@ -13,17 +13,8 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import plots
-from .report import (
-    add_output_options,
-    add_tsv_option,
-    named_paths,
-    run,
-    say,
-    table,
-    write_json,
-    write_tsv,
-)
-from .training_logs import Point, read_curves
+from .logs import Point, read_curves
+from .report import add_output_options, named_paths, new_parser, run, say, table, write_json, write_tsv
 
 LOWER, HIGHER = "lower", "higher"
 UPDATES, WALL = "updates", "wall"
@@ -32,21 +23,13 @@ FALLING = ("loss", "ppl")
 
 
 class Row(NamedTuple):
-    """A run.
-
-    Attributes:
-        name: of the run.
-        points: of its curve.
-        best: its best value, and where it was first.
-        reached: the first point that is at least as good as the value asked for; None when there is none.
-        updates_ratio, minutes_ratio: of ``reached`` to that of the first run; None where either is missing.
-    """
+    """A run: its best value where it was first, and the first point that is at least as good as the value asked for."""
 
     name: str
     points: int
     best: Point
     reached: Optional[Point]
-    updates_ratio: Optional[float]
+    updates_ratio: Optional[float]  # of ``reached`` to that of the first run; None where either is missing
     minutes_ratio: Optional[float]
 
 
@@ -91,12 +74,7 @@ def best_of(points: Sequence[Point], better: str) -> Point:
 
 
 def compare(runs: Dict[str, List[Point]], better: str, reach: Optional[float]) -> Tuple[List[Row], float]:
-    """A row a run, and the value to reach.
-
-    Args:
-        runs: name -> its curve.
-        better: ``lower`` or ``higher``.
-        reach: the value; the worst of the runs' best values when None.
+    """A row for each run, and the value to reach: ``reach``, or the worst of the runs' best values when that is None.
 
     Source: CSR section V-C, "only requires about half of the update steps (12k vs. 25k) to reach the same loss level".
     """
@@ -164,18 +142,16 @@ def work(args: argparse.Namespace) -> None:
     rows, wanted = compare(runs, better, args.reach)
     columns = [column.format(f"{wanted:g}") for column in COLUMNS]
     say(f"{args.metric} ({better} is better)\n\n{table(columns, [cells(row) for row in rows])}")
-    if args.json is not None:
-        content = {
-            "metric": args.metric,
-            "better": better,
-            "reach": wanted,
-            "rows": [_numbers(row) for row in rows],
-            "curves": {name: [list(point) for point in points] for name, points in runs.items()},
-        }
-        write_json(args.json, content)
-    if args.tsv is not None:
-        points = [[name, *point] for name, curve in runs.items() for point in curve]
-        write_tsv(args.tsv, ["run", "updates", "minutes", args.metric], points)
+    content = {
+        "metric": args.metric,
+        "better": better,
+        "reach": wanted,
+        "rows": [_numbers(row) for row in rows],
+        "curves": runs,
+    }
+    write_json(args.json, content)
+    points = [[name, *point] for name, curve in runs.items() for point in curve]
+    write_tsv(args.tsv, ["run", "updates", "minutes", args.metric], points)
     if args.plot is not None:
         draw(args.plot, runs, args.metric, args.against, wanted)
 
@@ -188,11 +164,7 @@ def _numbers(row: Row) -> Dict[str, Any]:
 
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
-    result = argparse.ArgumentParser(
-        prog="python -m fairseq_plugins.analysis.training_curves",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    result = new_parser("training_curves", __doc__)
     result.add_argument(
         "runs", nargs="+", metavar="NAME=LOG", help="what fairseq-train printed; ratios are to the first"
     )
@@ -218,8 +190,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--against", choices=(UPDATES, WALL), default=UPDATES, help="x axis of the plot: updates, or minutes of running"
     )
-    add_output_options(result)
-    add_tsv_option(result, "write the points of the curves there, tab-separated")
+    add_output_options(result, tsv="write the points of the curves there, tab-separated")
     return result
 
 

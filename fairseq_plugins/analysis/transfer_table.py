@@ -12,25 +12,21 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import plots, report
-from .validation_logs import choose_metric, read_log
+from .logs import read_log
 
 Key = Tuple[str, str, str]
+PREFERRED = ("ndcg", "f1", "accuracy")
+"""Metrics by which tasks are compared when none is named: the first one that a log has."""
 LONG_COLUMNS = ("model", "task", "metric", "language", "seed", "value")
 
 
 class Scores(NamedTuple):
-    """Everything that the table shows.
-
-    Attributes:
-        models, tasks: in the order of the command line.
-        metrics: of each task.
-        values: (model, task, language) -> one number a seed.
-    """
+    """Everything that the table shows; models and tasks in the order of the command line."""
 
     models: List[str]
     tasks: List[str]
-    metrics: Dict[str, str]
-    values: Dict[Key, List[float]]
+    metrics: Dict[str, str]  # of each task
+    values: Dict[Key, List[float]]  # (model, task, language) -> one number for each seed
 
     def languages(self, task: str) -> List[str]:
         """Languages of a task, those that any model has."""
@@ -42,18 +38,14 @@ class Scores(NamedTuple):
         return [one for one in self.languages(task) if all((model, task, one) in self.values for model in models)]
 
     def average(self, model: str, task: str, left_out: Sequence[str] = ()) -> List[float]:
-        """Mean over the common languages, one number a seed; empty when the model lacks the task."""
+        """Mean over the common languages, one number for each seed; empty when the model lacks the task."""
         columns = [self.values.get((model, task, one), []) for one in self.common(task) if one not in left_out]
         seeds = min(map(len, columns), default=0)
         return [statistics.mean(column[seed] for column in columns) for seed in range(seeds)]
 
 
 def read_scores(logs: Sequence[Tuple[str, str, str]], metrics: Dict[str, str]) -> Scores:
-    """Read logs.
-
-    Args:
-        logs: (model, task, path); repeated models and tasks are seeds.
-        metrics: task -> its metric, where it is not to be chosen.
+    """Read logs (model, task, path); repeated models and tasks are seeds. ``metrics`` names those that are not to be chosen.
 
     Raises:
         ValueError: a log without numbers, seeds with different languages, a metric or task that is not there.
@@ -78,14 +70,30 @@ def read_scores(logs: Sequence[Tuple[str, str, str]], metrics: Dict[str, str]) -
         languages = [subset.rpartition(".")[2] for subset in log]
         twice = sorted({one for one in languages if languages.count(one) > 1})
         if twice:
-            raise ValueError(f"{path}: two subsets of language {twice[0]}; valid: one a language")
+            raise ValueError(f"{path}: two subsets of language {twice[0]}; valid: one for each language")
         for language, numbers in zip(languages, log.values()):
             values.setdefault((model, task, language), []).append(numbers[chosen[task]])
     return Scores(models, tasks, chosen, values)
 
 
+def choose_metric(logs: List[Dict[str, Dict[str, float]]], wanted: Optional[str], task: str) -> str:
+    """The metric of a task: the wanted one, or the first of :data:`PREFERRED` that every subset has.
+
+    Raises:
+        ValueError: some subset does not have it.
+    """
+    each = [set(numbers) for log in logs for numbers in log.values()]
+    common = set.intersection(*each)
+    chosen = wanted or next((name for name in PREFERRED if name in common), None)
+    if chosen is None or chosen not in common:
+        raise ValueError(
+            f"--metric {task}={wanted or '(none given)'}: valid: {', '.join(sorted(common)) or '(nothing in common)'}"
+        )
+    return chosen
+
+
 def render(scores: Scores, trained_on: Sequence[str]) -> str:
-    """Markdown: a table of averages, then one a task."""
+    """Markdown: a table of averages, then one for each task."""
     parts = ["## Averages over languages", report.table(*_averages(scores, ()), text_columns=1)]
     if trained_on:
         title = f"## Averages over languages without {', '.join(trained_on)}"
@@ -123,7 +131,7 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def long_rows(scores: Scores) -> List[List[Any]]:
-    """One row a model, task, language and seed, as :data:`LONG_COLUMNS`."""
+    """One row for each model, task, language and seed, as :data:`LONG_COLUMNS`."""
     return [
         [model, task, scores.metrics[task], language, seed, f"{value:g}"]
         for (model, task, language), values in scores.values.items()
@@ -132,7 +140,7 @@ def long_rows(scores: Scores) -> List[List[Any]]:
 
 
 def heat_maps(scores: Scores) -> List[plots.HeatMap]:
-    """A heat map a task: models down, languages across, in hundredths of what the log has (which is in per cent)."""
+    """A heat map for each task: models down, languages across, in hundredths of what the log has (which is in per cent)."""
     maps = []
     for task in scores.tasks:
         languages = scores.languages(task)
@@ -149,14 +157,12 @@ def _work(args: argparse.Namespace) -> None:
     metrics = dict(_pair(text, "--metric", "TASK=NAME") for text in args.metric)
     scores = read_scores(logs, metrics)
     report.say(render(scores, [one for one in args.trained_on.split(",") if one]))
-    if args.json:
-        rows = [
-            {"model": model, "task": task, "metric": scores.metrics[task], "language": language, "values": values}
-            for (model, task, language), values in scores.values.items()
-        ]
-        report.write_json(args.json, rows)
-    if args.tsv:
-        report.write_tsv(args.tsv, LONG_COLUMNS, long_rows(scores))
+    rows = [
+        {"model": model, "task": task, "metric": scores.metrics[task], "language": language, "values": values}
+        for (model, task, language), values in scores.values.items()
+    ]
+    report.write_json(args.json, rows)
+    report.write_tsv(args.tsv, LONG_COLUMNS, long_rows(scores))
     if args.plot:
         lowest = min(value for values in scores.values.values() for value in values) / 100
         low = max(0.0, math.floor(lowest * 10) / 10)
@@ -180,7 +186,7 @@ def _pair(text: str, option: str, shape: str) -> Tuple[str, str]:
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = report.new_parser("transfer_table", __doc__)
     parser.add_argument(
         "--log", nargs="+", required=True, metavar="MODEL/TASK=FILE", help="what fairseq-validate printed"
     )
@@ -188,8 +194,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument(
         "--trained-on", default="", metavar="en", help="languages of the training: also averages without"
     )
-    report.add_tsv_option(parser, "one line a model, task, language and seed")
-    report.add_output_options(parser)
+    report.add_output_options(parser, tsv="one line for each model, task, language and seed")
     return report.run(parser, _work, argv)
 
 

@@ -1,24 +1,22 @@
-"""Sentence vectors of every layer of an encoder, kept in memory-mapped files.
+"""Sentence vectors: of every layer of an encoder, kept in memory-mapped files; of the last token of an encoder-decoder.
 
 Shape letters of this file: K layers that are kept, N sentences.
 """
 
 import logging
 import os
-import time
 from dataclasses import dataclass
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..checkpoints import atomic_path
+from .report import Progress
 
 logger = logging.getLogger(__name__)
-
-SECONDS = 10.0
-"""Between two lines of progress."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class LayerVectors:
             ValueError: that layer is not there.
         """
         if number not in self.layers:
-            raise ValueError(f"layer {number} is not there; valid: {_listed(self.layers)}")
+            raise ValueError(f"layer {number} is not there; valid: {', '.join(map(str, self.layers))}")
         return self.values[self.layers.index(number)]
 
     def limited(self, limit: Optional[int]) -> "LayerVectors":
@@ -80,10 +78,6 @@ def sentence_vectors(
 
     Source: Ji et al. 2024, section 3.2.
     """
-    if max_tokens < 1:
-        raise ValueError(f"--max-tokens must be at least 1; got {max_tokens}")
-    if not rows:
-        raise ValueError(f"{name}: no sentences")
     with atomic_path(path) as temporary:
         kept, values = _write_vectors(encoder, rows, str(temporary), layers, max_tokens, name)
     return LayerVectors(kept, torch.from_numpy(values))
@@ -96,9 +90,8 @@ def _write_vectors(
     padding = encoder.layout.padding_idx
     kept: Tuple[int, ...] = ()
     values: Any = None
-    done, said = 0, time.monotonic()
-    for numbers in batches([len(row) for row in rows], max_tokens):
-        tokens = torch.nn.utils.rnn.pad_sequence([rows[number] for number in numbers], True, padding).to(device)
+    for numbers in _read_in_batches(rows, max_tokens, name):
+        tokens = pad_sequence([rows[number] for number in numbers], True, padding).to(device)
         with torch.no_grad():
             states = encoder(tokens)
         if values is None:
@@ -110,10 +103,6 @@ def _write_vectors(
         keep = tokens.ne(padding)
         for place, layer in enumerate(kept):
             values[place, numbers] = mean_over(states[layer], keep).float().cpu().numpy()
-        done += len(numbers)
-        if time.monotonic() - said > SECONDS:
-            said = time.monotonic()
-            logger.info("%s: %d of %d sentences", name, done, len(rows))
     values.flush()
     return kept, values
 
@@ -130,6 +119,61 @@ def mean_over(states: Tensor, keep: Tensor) -> Tensor:
     """(B, S, C) -> (B, C): mean over the tokens where ``keep`` (B, S) is True; here True = not padding."""
     kept = states.masked_fill(~keep[:, :, None], 0.0)  # not a product: 0 times NaN at padding would be NaN
     return kept.sum(1) / keep.sum(1, keepdim=True)
+
+
+def last_token_vectors(
+    model: Any, rows: Sequence[Tensor], eos: int, padding_idx: int, max_tokens: int = 4096, name: str = "sentences"
+) -> Tensor:
+    """Feed each sentence to encoder and decoder and take the decoder's output where it predicts the last ``</s>``.
+
+    The encoder reads the row; the decoder reads it shifted by one, the row's last token first, as in training. For mBART's
+    ``A </s> LANG`` that is ``LANG A </s>``, and the output is taken at the last piece of A. It is the place whose output stock
+    ``sentence_prediction`` classifies with a BART: the state has seen the whole sentence and the language.
+
+    Args:
+        model: a ``FairseqEncoderDecoderModel`` in evaluation mode, on the device that is to compute.
+        rows: (S,) int64 each, with one ``</s>`` at least; the vectors come in their order.
+        eos, padding_idx: ids of ``</s>`` and ``<pad>``.
+        max_tokens, name: as in :func:`sentence_vectors`.
+
+    Returns:
+        (N, C) float32, on the CPU; after the decoder's final layer norm where it has one.
+
+    Raises:
+        ValueError: an option out of range, no sentences.
+
+    Source: CSR section V-A, "e_i is the output on the last token from the decoder".
+    """
+    device = next(model.parameters()).device
+    found: List[Tensor] = [torch.empty(0)] * len(rows)
+    for numbers in _read_in_batches(rows, max_tokens, name):
+        batch = [rows[number] for number in numbers]
+        source = pad_sequence(batch, True, padding_idx).to(device)
+        previous = pad_sequence([row.roll(1) for row in batch], True, padding_idx).to(device)
+        lengths = torch.tensor([len(row) for row in batch], device=device)
+        # The last </s> of a row is, in the shifted row, the place of the token before it.
+        places = torch.tensor([int(row.eq(eos).nonzero()[-1]) for row in batch], device=device)
+        with torch.no_grad():
+            encoded = model.encoder(source, src_lengths=lengths)
+            states = model.decoder(previous, encoder_out=encoded, features_only=True)[0]
+        picked = states[torch.arange(len(batch), device=device), places].float().cpu()
+        for number, vector in zip(numbers, picked):
+            found[number] = vector
+    return torch.stack(found)
+
+
+def _read_in_batches(rows: Sequence[Tensor], max_tokens: int, name: str) -> Iterator[List[int]]:
+    """Numbers of the rows of each batch; logs progress."""
+    if max_tokens < 1:
+        raise ValueError(f"--max-tokens must be at least 1; got {max_tokens}")
+    if not rows:
+        raise ValueError(f"{name}: no sentences")
+    done, progress = 0, Progress()
+    for numbers in batches([len(row) for row in rows], max_tokens):
+        yield numbers
+        done += len(numbers)
+        if progress.is_due():
+            logger.info("%s: %d of %d sentences", name, done, len(rows))
 
 
 def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[List[int]]:
@@ -163,7 +207,3 @@ def read_vectors(path: str, option: str = "--vectors") -> LayerVectors:
         )
     values = torch.from_numpy(array if array.ndim == 3 else array[None])
     return LayerVectors(tuple(range(len(values))), values)
-
-
-def _listed(layers: Sequence[int]) -> str:
-    return ", ".join(map(str, layers))

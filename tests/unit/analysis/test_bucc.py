@@ -1,44 +1,16 @@
 """BUCC: mining, the threshold of the development set, F1, and files that are refused."""
 
-from pathlib import Path
-from typing import List, Set, Tuple
+from functools import partial
+from typing import List, Tuple
 
 import pytest
 import torch
 
-from fairseq_plugins.analysis.bucc import (
-    Mined,
-    best_threshold,
-    mine,
-    quality,
-    read_gold,
-    read_sentences,
-)
-from fairseq_plugins.ops.neighbours import Matches, best_matches
+from fairseq_plugins.analysis.bucc import Mined, best_threshold, mine, quality, read_gold, read_sentences
+from fairseq_plugins.ops.neighbours import best_matches
 
 
-def matches(forward: List[Tuple[int, float]], backward: List[Tuple[int, float]]) -> Matches:
-    """Best partners with their scores."""
-    columns = [torch.tensor(column) for column in (*zip(*forward), *zip(*backward))]
-    return Matches(*columns)
-
-
-def test_mining_is_one_to_one_from_the_best_score_down() -> None:
-    """Sources 0 and 1 both want target 0; source 1 loses, and gets target 1, which wants it."""
-    found = mine(matches([(0, 0.9), (0, 0.8), (2, 0.3)], [(0, 0.9), (1, 0.5), (2, 0.3)]))
-    assert [(one.first, one.second) for one in found] == [(0, 0), (1, 1), (2, 2)]
-    assert [one.score for one in found] == pytest.approx([0.9, 0.5, 0.3])
-
-
-def test_both_directions_give_candidates() -> None:
-    """Target 1 is wanted by no source, but wants source 1."""
-    forward_only = mine(matches([(0, 0.9), (0, 0.8)], [(0, 0.9), (0, 0.1)]))
-    assert [(one.first, one.second) for one in forward_only] == [(0, 0)]
-    found = mine(matches([(0, 0.9), (0, 0.8)], [(0, 0.9), (1, 0.1)]))
-    assert [(one.first, one.second) for one in found] == [(0, 0), (1, 1)]
-
-
-def test_mining_equals_a_loop_over_all_candidates() -> None:
+def test_mining_equals_a_loop_over_all_candidates():
     generator = torch.Generator().manual_seed(1)
     x, y = (torch.randn(count, 5, generator=generator) + 1.0 for count in (12, 10))
     found = best_matches(x, y, "cosine")
@@ -53,7 +25,7 @@ def test_mining_equals_a_loop_over_all_candidates() -> None:
     assert len(expected) > 5
 
 
-def f1_of(kept: List[Mined], gold: Set[Tuple[int, int]]) -> float:
+def f1_of(kept, gold):
     """Harmonic mean of precision and recall, as written."""
     right = len({(one.first, one.second) for one in kept} & gold)
     if not right:
@@ -63,7 +35,7 @@ def f1_of(kept: List[Mined], gold: Set[Tuple[int, int]]) -> float:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_threshold_is_as_good_as_any(seed: int) -> None:
+def test_the_threshold_is_as_good_as_any(seed):
     generator = torch.Generator().manual_seed(seed)
     scores = sorted((torch.randint(0, 8, (12,), generator=generator) / 8).tolist(), reverse=True)  # with equal ones
     mined = [Mined(score, number, number) for number, score in enumerate(scores)]
@@ -73,7 +45,7 @@ def test_the_threshold_is_as_good_as_any(seed: int) -> None:
     assert quality(mined, gold, threshold).f1 == pytest.approx(max(every))
 
 
-def test_the_threshold_lies_between_the_last_kept_and_the_first_left() -> None:
+def test_the_threshold_lies_between_the_last_kept_and_the_first_left():
     mined = [Mined(0.9, 0, 0), Mined(0.7, 1, 1), Mined(0.3, 2, 5), Mined(0.2, 3, 6)]
     assert best_threshold(mined, {(0, 0), (1, 1)}) == pytest.approx(0.5)
     assert best_threshold(mined[:2], {(0, 0), (1, 1)}) == pytest.approx(0.7)
@@ -87,7 +59,7 @@ def test_the_threshold_lies_between_the_last_kept_and_the_first_left() -> None:
     )
 
 
-def test_quality_by_hand() -> None:
+def test_quality_by_hand():
     mined = [Mined(0.9, 0, 0), Mined(0.8, 1, 2), Mined(0.4, 2, 1), Mined(0.1, 3, 3)]
     gold = {(0, 0), (2, 1), (3, 3), (4, 4)}
     found = quality(mined, gold, 0.4)
@@ -96,7 +68,7 @@ def test_quality_by_hand() -> None:
     assert quality(mined, gold, 0.0).precision == 3 / 4
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files(tmp_path):
     sentences, gold = tmp_path / "x.de", tmp_path / "x.gold"
     sentences.write_text("de-1\tEin Satz\twith a tab\nde-2\tZwei\n", encoding="utf-8")
     assert read_sentences(str(sentences)) == {"de-1": "Ein Satz\twith a tab", "de-2": "Zwei"}
@@ -106,36 +78,27 @@ def test_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("kind", "text", "message"),
     [
-        ("de-1\tA\nde-2 B\n", r"x, line 2: 'de-2 B'; valid: id<TAB>sentence"),
-        ("de-1\tA\nde-1\tB\n", "x, line 2: the id de-1 is there twice"),
+        ("sentences", "de-1\tA\nde-2 B\n", "x, line 2: 'de-2 B'; valid: id<TAB>sentence"),
+        ("sentences", "de-1\tA\nde-1\tB\n", "x, line 2: the id de-1 is there twice"),
+        ("gold", "a\tx\nb\n", "line 2: 'b'; valid: id<TAB>id"),
+        ("gold", "a\tx\na\ty\n", "line 2: no sentence has the id y"),
+        ("cut gold", "q\tq\n", "no pair of sentences"),
     ],
 )
-def test_bad_sentences(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "x").write_text(text, encoding="utf-8")
+def test_files_that_are_refused(tmp_path, kind, text, message):
+    path = tmp_path / "x"
+    path.write_text(text, encoding="utf-8")
+    read = (
+        read_sentences if kind == "sentences" else partial(read_gold, first=["a"], second=["x"], cut=kind == "cut gold")
+    )
     with pytest.raises(ValueError, match=message):
-        read_sentences(str(tmp_path / "x"))
+        read(str(path))
 
 
-def test_bad_gold(tmp_path: Path) -> None:
-    path = tmp_path / "gold"
-    for text, message in (
-        ("a\tx\nb\n", "line 2: 'b'; valid: id<TAB>id"),
-        ("a\tx\na\ty\n", "line 2: no sentence has the id y"),
-    ):
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(ValueError, match=message):
-            read_gold(str(path), ["a"], ["x"])
-    assert read_gold(str(path), ["a"], ["x"], cut=True) == {(0, 0)}
-    path.write_text("q\tq\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="no pair of sentences"):
-        read_gold(str(path), ["a"], ["x"], cut=True)
+def test_nothing_mined_and_pairs_beyond_the_limit(tmp_path):
+    (tmp_path / "gold").write_text("a\tx\na\ty\n", encoding="utf-8")
+    assert read_gold(str(tmp_path / "gold"), ["a"], ["x"], cut=True) == {(0, 0)}
     with pytest.raises(ValueError, match="no candidate pairs"):
         best_threshold([], {(0, 0)})
-
-
-def test_every_pair_is_mined_where_sentences_are_their_own_translations() -> None:
-    x = torch.eye(6) + 0.1
-    found = mine(best_matches(x, x.flip(0), "margin", 4))
-    assert {(one.first, one.second) for one in found} == {(number, 5 - number) for number in range(6)}

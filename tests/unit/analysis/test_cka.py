@@ -2,13 +2,11 @@
 
 import json
 import logging
-from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.analysis import cka as room
 from fairseq_plugins.analysis.vectors import LayerVectors
@@ -16,26 +14,26 @@ from fairseq_plugins.ops.cka import linear_cka
 from tests import nlu_builders
 
 
-def vectors(seed: int, layers: int = 3, count: int = 30, width: int = 6) -> LayerVectors:
+def vectors(seed, layers=3, count=30, width=6):
     """Random vectors."""
     values = torch.randn(layers, count, width, generator=torch.Generator().manual_seed(seed))
     return LayerVectors(tuple(range(layers)), values)
 
 
-def saved(folder: Path, **texts: LayerVectors) -> List[str]:
+def saved(folder, **texts):
     """``LANG=FILE`` of vectors on disk."""
     for name, one in texts.items():
         np.save(folder / f"{name}.npy", one.values.numpy())
     return [f"{name[:2]}={folder / name}.npy" for name in texts]
 
 
-def close(row: room.Row, x: Tensor, y: Tensor) -> bool:
+def close(row, x, y):
     """Whether a row has the CKA of two matrices."""
     expected = linear_cka(x, y)
     return row.cka[:2] == pytest.approx(expected[:2], rel=1e-6)
 
 
-def test_models_are_compared_layer_by_layer_and_language_by_language() -> None:
+def test_models_are_compared_layer_by_layer_and_language_by_language():
     first, second = ({"en": vectors(seed), "de": vectors(seed + 1, count=20)} for seed in (1, 5))
     rows = list(room.compare_models(first, second, False, ["A", "B"]))
     assert [(row.text, row.layers, row.sentences) for row in rows] == [
@@ -46,17 +44,7 @@ def test_models_are_compared_layer_by_layer_and_language_by_language() -> None:
         assert close(row, first[row.text[0]].layer(row.layers[0]), second[row.text[0]].layer(row.layers[1]))
 
 
-def test_every_layer_with_every_layer() -> None:
-    first, second = {"en": vectors(1)}, {"en": vectors(2, layers=2, width=9)}
-    rows = list(room.compare_models(first, second, True, ["A", "B"]))
-    assert [row.layers for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
-    for row in rows:
-        assert close(row, first["en"].layer(row.layers[0]), second["en"].layer(row.layers[1]))
-        assert row.widths == (6, 9)
-    assert rows[1].cells()[1:4] == ["0 × 1", 30, "6 × 9"]
-
-
-def test_layers_are_found_by_their_numbers() -> None:
+def test_layers_are_found_by_their_numbers():
     """Not by their places: one model may keep other layers than the other."""
     first, whole = vectors(1), vectors(2)
     second = LayerVectors((2, 1), whole.values[[2, 1]])
@@ -67,14 +55,14 @@ def test_layers_are_found_by_their_numbers() -> None:
 
 
 @pytest.mark.parametrize(("count", "widths", "warned"), [(9, (6, 9), True), (10, (6, 9), False), (9, (9, 6), True)])
-def test_biased_cka_of_few_sentences_is_warned_about(count: int, widths: Any, warned: bool, caplog: Any) -> None:
+def test_biased_cka_of_few_sentences_is_warned_about(count, widths, warned, caplog):
     """The wider side counts."""
     sides = [{"en": vectors(seed, 1, count, width)} for seed, width in zip((1, 2), widths)]
     room.warn_of_small(list(room.compare_models(*sides, False, ["A", "B"])))
     assert (f"n = {count} sentences are not more than C = 9" in caplog.text) == warned
 
 
-def test_languages_are_compared_with_each_other_in_each_layer() -> None:
+def test_languages_are_compared_with_each_other_in_each_layer():
     texts = {"en": vectors(1), "de": vectors(2), "fr": vectors(3)}
     rows = list(room.compare_languages(texts, "A"))
     assert [row.text for row in rows[:3]] == [("en", "de"), ("en", "fr"), ("de", "fr")]
@@ -83,7 +71,7 @@ def test_languages_are_compared_with_each_other_in_each_layer() -> None:
         assert close(row, *(texts[language].layer(row.layers[0]) for language in row.text))
 
 
-def test_the_same_permutations_for_every_pair() -> None:
+def test_the_same_permutations_for_every_pair():
     """So that floors can be compared; the seed decides."""
     texts = {"en": vectors(1), "de": vectors(2), "fr": vectors(2)}
     floors = [
@@ -106,25 +94,18 @@ def test_the_same_permutations_for_every_pair() -> None:
         (lambda a, b: room.compare_languages({"en": a, "de": vectors(3, layers=2)}, "A"), "layer 2 is not there; valid: 0, 1"),
     ],
 )  # fmt: skip
-def test_sides_that_do_not_fit(call: Callable[..., Any], message: str) -> None:
+def test_sides_that_do_not_fit(call, message):
     with pytest.raises(ValueError, match=message):
         list(call(vectors(1), vectors(2)))
 
 
-def test_constant_vectors_are_named() -> None:
-    """The embedding of one and the same symbol in every sentence, say."""
-    constant = LayerVectors((0, 1), torch.cat([torch.ones(1, 30, 6), vectors(1).values[:1]]))
-    with pytest.raises(ValueError, match="m2m, de, layer 0: every sentence has the same vector"):
-        list(room.compare_models({"de": vectors(2, layers=2)}, {"de": constant}, False, ["mBART", "m2m"]))
-
-
-def run(capsys: Any, *line: Any) -> str:
+def run(capsys, *line):
     """Standard output of the command."""
     assert room.main([str(item) for item in line]) == 0
     return capsys.readouterr().out
 
 
-def refused(capsys: Any, *line: Any) -> str:
+def refused(capsys, *line):
     """Its message."""
     with pytest.raises(SystemExit) as status:
         room.main([str(item) for item in line])
@@ -132,7 +113,7 @@ def refused(capsys: Any, *line: Any) -> str:
     return capsys.readouterr().err
 
 
-def test_the_command_with_vectors(tmp_path: Path, capsys: Any, caplog: Any) -> None:
+def test_the_command_with_vectors(tmp_path, capsys, caplog):
     files = saved(tmp_path, en=vectors(1), de=vectors(2))
     others = saved(tmp_path, en_b=vectors(3), de_b=vectors(4))
     found = run(capsys, "--vectors", *files, "--vectors-b", *others, "--permutations", 2, "--json", tmp_path / "x.json")
@@ -154,7 +135,7 @@ def test_the_command_with_vectors(tmp_path: Path, capsys: Any, caplog: Any) -> N
     assert shorter.count("none") == 2 * 3
 
 
-def test_the_command_with_two_models(tmp_path: Path, capsys: Any) -> None:
+def test_the_command_with_two_models(tmp_path, capsys):
     """The second model is the first one's own checkpoint in another folder: everything agrees; another family does not."""
     first, _ = nlu_builders.write_any("mbart", tmp_path / "mbart")
     other, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
@@ -184,7 +165,7 @@ def test_the_command_with_two_models(tmp_path: Path, capsys: Any) -> None:
     assert max(row["biased"] for row in found["other"]["rows"]) < 0.99
 
 
-def test_bad_command_lines(tmp_path: Path, capsys: Any) -> None:
+def test_bad_command_lines(tmp_path, capsys):
     files = saved(tmp_path, en=vectors(1), de=vectors(2))
     few, other = tmp_path / "few", tmp_path / "other"
     few.write_text("a\nb\nc\n", encoding="utf-8")
@@ -207,7 +188,7 @@ def test_bad_command_lines(tmp_path: Path, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["languages", "many languages", "models", "all layers"])
-def test_plots_show_every_number(kind: str, tmp_path: Path, monkeypatch: Any) -> None:
+def test_plots_show_every_number(kind, tmp_path, monkeypatch):
     """What is given to the plots room holds each estimate once, in its place."""
     drawn: List[Any] = []
     monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend(panels))

@@ -3,8 +3,6 @@
 import json
 import random
 from collections import Counter
-from pathlib import Path
-from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ TRAIN = ["the the the the", "cat mat a", "Cat, cat!", "rare sat on dog"]
 """the 4, cat 3; mat a rare sat on dog 1; zebra at okapi 0."""
 
 
-def write(folder: Path) -> List[str]:
+def write(folder):
     """The texts as files, and the options that name them."""
     for name, lines in (("train", TRAIN), ("reference", REFERENCE), ("first", FIRST), ("second", SECOND)):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -27,23 +25,23 @@ def write(folder: Path) -> List[str]:
     return [*line, "--output", f"one={folder / 'first'}", f"two={folder / 'second'}"]
 
 
-def rows_of(path: Path) -> Any:
+def rows_of(path):
     """(output, bucket) -> row of the JSON file."""
     return {(row["output"], row["bucket"]): row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
 
 
-def refused(capsys: Any, *line: str) -> str:
+def refused(capsys, *line):
     with pytest.raises(SystemExit) as error:
         frequency_f1.main(list(line))
     assert error.value.code == 2
     return str(capsys.readouterr().err)
 
 
-def slow_counts(ours: List[str], theirs: List[str], frequencies: Any, edges: Tuple[int, ...]) -> List[List[int]]:
+def slow_counts(ours, theirs, frequencies, edges):
     """Match each word of the output with an unused one of the reference, as compare-mt does; bucket by bucket."""
     found = [[0, 0, 0] for _ in range(len(edges) + 2)]
 
-    def bucket(word: str) -> int:
+    def bucket(word):
         return sum(frequencies[word] >= edge for edge in edges)
 
     left = list(theirs)
@@ -60,7 +58,7 @@ def slow_counts(ours: List[str], theirs: List[str], frequencies: Any, edges: Tup
     return found
 
 
-def test_buckets_hold_what_their_labels_say() -> None:
+def test_buckets_hold_what_their_labels_say():
     assert labels_of((100, 1001)) == ["<100", "100–1000", ">1000"]
     assert labels_of((1, 2, 5)) == ["0", "1", "2–4", ">4"]
     frequencies = {"a": 99, "b": 100, "c": 1000, "d": 1001}
@@ -72,7 +70,7 @@ def test_buckets_hold_what_their_labels_say() -> None:
             labels_of(edges)
 
 
-def test_the_command_by_hand(tmp_path: Path, capsys: Any) -> None:
+def test_the_command_by_hand(tmp_path, capsys):
     """Edges 2 and 4: the lowest bucket has zebra, at and okapi, which are not in the training text, and the words with 1.
 
     Output one, lowest bucket. Reference: sat on mat a dog rare zebra = 7. Output: sat at mat a zebra = 5. Matched: all but at = 4.
@@ -109,7 +107,7 @@ def test_the_command_by_hand(tmp_path: Path, capsys: Any) -> None:
     assert all(f">{label}<" in (tmp_path / "x.svg").read_text(encoding="utf-8") for label in ("one", "two", "all"))
 
 
-def test_case_and_tokens_count(tmp_path: Path) -> None:
+def test_case_and_tokens_count(tmp_path):
     """cat comes once in lower case, Cat once; cased, ``cat`` falls below 3."""
     line = [*write(tmp_path), "--edges", "3", "--samples", "5", "--json", str(tmp_path / "x.json")]
     frequency_f1.main(line)
@@ -126,7 +124,7 @@ def test_case_and_tokens_count(tmp_path: Path) -> None:
     )
 
 
-def test_random_sentences_equal_a_slow_loop() -> None:
+def test_random_sentences_equal_a_slow_loop():
     draw = random.Random(3)
     words = [f"w{number}" for number in range(12)]
     frequencies = Counter({word: number**2 for number, word in enumerate(words)})
@@ -136,7 +134,7 @@ def test_random_sentences_equal_a_slow_loop() -> None:
     assert found.tolist() == expected
 
 
-def test_f1_of_nothing_is_missing() -> None:
+def test_f1_of_nothing_is_missing():
     found = f1_of(np.array([[0, 0, 0], [0, 3, 0], [2, 3, 5]]))
     assert np.isnan(found[0]) and found[1:].tolist() == [0.0, 0.5]
     counts = np.array([[[0, 0, 0], [1, 1, 1]], [[0, 0, 0], [0, 1, 1]]])
@@ -145,7 +143,7 @@ def test_f1_of_nothing_is_missing() -> None:
     assert rows[3].difference == 0.0 and rows[3].p == 1 / 21, "equal outputs: no sample is farther away than 0"
 
 
-def test_samples_are_of_sentences_and_the_same_for_every_output() -> None:
+def test_samples_are_of_sentences_and_the_same_for_every_output():
     draw = np.random.default_rng(5)
     counts = draw.integers(1, 6, size=(30, 2, 3))
     drawn = resample([counts, counts, counts[::-1]], 100, 7)
@@ -157,7 +155,7 @@ def test_samples_are_of_sentences_and_the_same_for_every_output() -> None:
     np.testing.assert_allclose(drawn[0, :64], 2 * sums[..., 0] / (sums[..., 1] + sums[..., 2]))
 
 
-def test_p_by_hand() -> None:
+def test_p_by_hand():
     """Centred: -2 -1 0 1 2 around 3; two of them lie farther away than 1.5."""
     samples = np.array([1.0, 2.0, 3.0, 4.0, 5.0, np.nan])
     assert p_value(samples, 1.5) == pytest.approx(3 / 6)
@@ -166,7 +164,7 @@ def test_p_by_hand() -> None:
     assert p_value(np.array([np.nan]), 1.0) is None
 
 
-def test_the_interval_holds_95_percent_of_the_samples_of_its_output_and_bucket() -> None:
+def test_the_interval_holds_95_percent_of_the_samples_of_its_output_and_bucket():
     """Of 201 samples in order the 6th and the 196th: 2.5 % of 200 steps from either end."""
     counts = np.random.default_rng(5).integers(1, 9, size=(2, 40, 3, 3))
     counts[0, :, 1] += 20  # so that outputs and buckets lie apart
@@ -181,7 +179,7 @@ def test_the_interval_holds_95_percent_of_the_samples_of_its_output_and_bucket()
     assert f"{100 * rows[0].span[0]:.1f} to {100 * rows[0].span[1]:.1f}" in frequency_f1.render(rows)
 
 
-def test_mistakes(tmp_path: Path, capsys: Any) -> None:
+def test_mistakes(tmp_path, capsys):
     line = write(tmp_path)
     assert "--edges 9 3: valid: ascending" in refused(capsys, *line, "--edges", "9", "3")
     assert "--samples must be at least 1; got 0" in refused(capsys, *line, "--samples", "0")

@@ -3,8 +3,6 @@
 import itertools
 import json
 import re
-from pathlib import Path
-from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -12,12 +10,12 @@ import pytest
 from fairseq_plugins.analysis import retrieval_comparison as room
 
 
-def written(path: Path, found: Dict[str, List[str]], layer: Any = 3) -> Path:
+def written(path, found, layer=3):
     path.write_text(json.dumps({"layer": layer, "found": found}), encoding="utf-8")
     return path
 
 
-def exact(differences: List[float]) -> float:
+def exact(differences):
     """Share of all assignments whose sum is as large."""
     sums = [
         abs(sum(sign * each for sign, each in zip(signs, differences)))
@@ -27,22 +25,14 @@ def exact(differences: List[float]) -> float:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 4])
-def test_p_is_the_share_of_all_assignments(seed: int) -> None:
+def test_p_is_the_share_of_all_assignments(seed):
     differences = np.random.default_rng(seed).integers(-1, 3, 11) / 2
     expected = exact(differences.tolist())
     assert 0.005 < expected < 0.9, "the test must be able to see a difference"
     assert room.randomisation(differences, 20_000, 1) == pytest.approx(expected, abs=0.015)
 
 
-def test_nothing_differs() -> None:
-    assert room.randomisation(np.zeros(5), 100, 1) == 1.0
-
-
-def test_a_difference_in_every_sentence_is_none_of_chance() -> None:
-    assert room.randomisation(np.ones(40), 1500, 1) == pytest.approx(1 / 1501)
-
-
-def test_by_hand(tmp_path: Path, capsys: Any) -> None:
+def test_by_hand(tmp_path, capsys):
     """Sentences of all pairs count alike, and both directions half."""
     first = written(tmp_path / "a.json", {"de-en": ["1101", "1001"], "fr-en": ["11", "11"]})
     other = written(tmp_path / "b.json", {"fr-en": ["10", "10"], "de-en": ["0001", "1001"]}, layer=2)
@@ -72,7 +62,7 @@ def test_by_hand(tmp_path: Path, capsys: Any) -> None:
         ({"de-en": ["1x", "11"]}, "valid: a file that retrieval tatoeba --json wrote"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: Any, other: Any, message: str) -> None:
+def test_what_cannot_be_compared_is_refused(tmp_path, capsys, other, message):
     first = written(tmp_path / "a.json", {"de-en": ["1101", "1001"]})
     second = written(tmp_path / "b.json", other)
     with pytest.raises(SystemExit) as status:
@@ -81,7 +71,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: Any, other: 
     assert re.search(message, capsys.readouterr().err.replace("\n", " "))
 
 
-def test_bad_command_lines(tmp_path: Path, capsys: Any) -> None:
+def test_bad_command_lines(tmp_path, capsys):
     first = str(written(tmp_path / "a.json", {"de-en": ["11", "10"]}))
     for line, message in (
         ([first, first], "is there twice"),

@@ -1,11 +1,10 @@
 """Singular values and their distances: equal to numpy, and checkpoints of different shapes are refused."""
 
-from typing import Any, Dict, List
+from typing import Any, List
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.analysis import singular_values as room
 from fairseq_plugins.analysis.singular_values import MATRICES, Comparison, compare, layer_matrices, singular_values
@@ -14,20 +13,20 @@ from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_l
 SIZES = {"vocab_size": 9, "layers": 3, "embed_dim": 6, "ffn_dim": 10, "heads": 2, "max_positions": 5}
 
 
-def tensors(seed: int = 1, **changes: int) -> Dict[str, Tensor]:
+def tensors(seed=1, **changes):
     """Random tensors of an encoder."""
     generator = torch.Generator().manual_seed(seed)
     shapes = expected_shapes(family_layout("mbart", **{**SIZES, **changes}))
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
 
-def layers(seed: int = 1, **changes: int) -> Any:
+def layers(seed=1, **changes):
     """The matrices of a random encoder."""
     return layer_matrices(tensors(seed, **changes), f"model {seed}")
 
 
 @pytest.mark.parametrize("shape", [(6, 6), (10, 6), (6, 10), (1, 5)])
-def test_singular_values_equal_numpy(shape: Any) -> None:
+def test_singular_values_equal_numpy(shape):
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(2))
     found = singular_values(matrix)
     expected = np.linalg.svd(matrix.double().numpy(), compute_uv=False)
@@ -36,7 +35,7 @@ def test_singular_values_equal_numpy(shape: Any) -> None:
     torch.testing.assert_close(singular_values(matrix.T), found)
 
 
-def test_norms_and_distances_of_two_models_equal_numpy() -> None:
+def test_norms_and_distances_of_two_models_equal_numpy():
     first, second = tensors(1), tensors(2)
     found = {(one.layer, one.matrix): one for one in compare(layers(1), layers(2), ["A", "B"])}
     assert len(found) == 3 * 6
@@ -48,7 +47,7 @@ def test_norms_and_distances_of_two_models_equal_numpy() -> None:
         assert one.distance == pytest.approx(np.sqrt(((a - b) ** 2).sum()), rel=1e-9)
 
 
-def test_each_name_is_its_own_matrix() -> None:
+def test_each_name_is_its_own_matrix():
     """One matrix at a time is doubled: that one's norm doubles, and no other one moves."""
     base = tensors()
     for name, inner in MATRICES.items():
@@ -62,23 +61,14 @@ def test_each_name_is_its_own_matrix() -> None:
         assert moved[0].distance == pytest.approx(moved[0].first), "σ of twice a matrix is twice its σ"
 
 
-def test_a_rotated_matrix_is_no_other_one() -> None:
-    """d sees only singular values: an orthogonal map on either side leaves it at 0."""
-    base = tensors()
-    rotated = dict(base)
-    turn = torch.linalg.qr(torch.randn(10, 10, dtype=torch.float64)).Q
-    rotated["layers.0.fc1.weight"] = turn @ base["layers.0.fc1.weight"].double()
-    assert max(one.distance for one in compare(layer_matrices(base, "A"), layer_matrices(rotated, "B"), "AB")) < 1e-9
-
-
-def test_layers_are_in_their_order_beyond_nine() -> None:
+def test_layers_are_in_their_order_beyond_nine():
     base = tensors(layers=11)
     for number in range(11):
         base[f"layers.{number}.fc1.weight"] = torch.full((2, 2), float(number))
     assert [float(layer["FC1"][0, 0]) for layer in layer_matrices(base, "A")] == list(range(11))
 
 
-def test_different_shapes_are_refused_by_layer_and_matrix() -> None:
+def test_different_shapes_are_refused_by_layer_and_matrix():
     other = tensors(2)
     other["layers.2.fc1.weight"] = torch.zeros(11, 6)
     with pytest.raises(ValueError, match=r"layer 3, FC1 \(fc1.weight\): A has the shape \(10, 6\), B \(11, 6\)"):
@@ -92,30 +82,21 @@ def test_different_shapes_are_refused_by_layer_and_matrix() -> None:
         layer_matrices({"embed_tokens.weight": torch.zeros(2, 2)}, "C")
 
 
-def test_matrices_that_have_no_singular_values() -> None:
+def test_matrices_that_have_no_singular_values():
     bad = layers(2)
     bad[1]["V"][0, 0] = float("inf")
     with pytest.raises(ValueError, match="B, layer 2, V: holds numbers that are not finite"):
         compare(layers(1), bad, ["A", "B"])
 
 
-def test_a_decomposition_that_is_wrong_is_seen(monkeypatch: Any) -> None:
+def test_a_decomposition_that_is_wrong_is_seen(monkeypatch):
     original = torch.linalg.svdvals
     monkeypatch.setattr(torch.linalg, "svdvals", lambda matrix: 1.001 * original(matrix))
     with pytest.raises(ValueError, match="A, layer 1, K: ‖σ‖ is .*, the Frobenius norm"):
         compare(layers(1), layers(2), ["A", "B"])
 
 
-def test_the_table() -> None:
-    found = [Comparison(layer, matrix, 44.756, 48.284, 4.231) for layer in (1, 2) for matrix in MATRICES]
-    lines = room.render(found, ["mBART", "m2m"]).splitlines()
-    assert lines[0].split() == "| layer | | K | Q | V | Out | FC1 | FC2 |".split()
-    assert lines[2].split()[1:6] == ["1", "|", "‖σ‖", "mBART", "|"]
-    assert [line.count("44.76") + line.count("48.28") + line.count("4.23") for line in lines[2:]] == [6] * 6
-    assert len({len(line) for line in lines}) == 1
-
-
-def test_the_plot_shows_the_sign_of_each_difference(monkeypatch: Any) -> None:
+def test_the_plot_shows_the_sign_of_each_difference(monkeypatch):
     drawn: List[Any] = []
     monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend([*panels, places]))
     found = [Comparison(layer, matrix, 5.0, 4.0 + layer, 0.5 * layer) for layer in (1, 2, 3) for matrix in MATRICES]

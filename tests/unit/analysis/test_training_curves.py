@@ -1,26 +1,24 @@
 """Curves from the logs of fairseq-train: JSON, simple, hydra and --log-file; resumed runs; the table by hand; mistakes."""
 
 import json
-from pathlib import Path
-from typing import Any, List, Optional, Tuple
 
 import pytest
 
 from fairseq_plugins.analysis import training_curves
-from fairseq_plugins.analysis.training_curves import best_of, compare, direction
-from fairseq_plugins.analysis.training_logs import Point, json_records, read_curves
+from fairseq_plugins.analysis.logs import Point, json_records, read_curves
+from fairseq_plugins.analysis.training_curves import compare
 
 DAY = "2026-01-01 "
 START = " | INFO | fairseq_cli.train | {'_name': None, 'common': {'_name': None, 'seed': 1}}"
 
 
-def valid(time: str, updates: int, loss: Any, subset: str = "valid") -> str:
+def valid(time, updates, loss, subset="valid"):
     """A validation as --log-format json prints it."""
     stats = {"epoch": 1, f"{subset}_loss": str(loss), f"{subset}_ppl": "2", f"{subset}_num_updates": str(updates)}
     return f"{DAY}{time} | INFO | {subset} | {json.dumps(stats)}"
 
 
-def inner(time: str, updates: int, loss: float) -> str:
+def inner(time, updates, loss):
     """A line of training as --log-format json prints it."""
     stats = {"epoch": 1, "update": 0.5, "loss": str(loss), "num_updates": str(updates), "gb_free": "none"}
     return f"{DAY}{time} | INFO | train_inner | {json.dumps(stats)}"
@@ -39,16 +37,16 @@ SIMPLE = [
 ]
 
 
-def write(path: Path, lines: List[str]) -> str:
+def write(path, lines):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
 
 
-def values(points: List[Point]) -> List[Tuple[int, float]]:
+def values(points):
     return [(point.updates, point.value) for point in points]
 
 
-def refused(capsys: Any, *line: str) -> str:
+def refused(capsys, *line):
     with pytest.raises(SystemExit) as error:
         training_curves.main(list(line))
     assert error.value.code == 2
@@ -58,7 +56,7 @@ def refused(capsys: Any, *line: str) -> str:
 # ---- Logs. ----
 
 
-def test_simple_logs(tmp_path: Path) -> None:
+def test_simple_logs(tmp_path):
     found = read_curves(write(tmp_path / "x.log", SIMPLE))
     assert found["train_inner.loss"] == [Point(50, 1.0, 12.751)]
     assert found["valid.loss"] == [Point(50, 2.0, 9.5)] and found["valid.de.loss"] == [Point(50, 2.0, 8.5)]
@@ -69,7 +67,7 @@ def test_simple_logs(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_json_logs(tmp_path: Path) -> None:
+def test_json_logs(tmp_path):
     lines = [inner("10:00:00", 50, 7.5), valid("10:00:30", 50, 6.5), valid("10:00:30", 50, 5.5, "valid_a.de")]
     lines += [
         DAY + '10:00:31 | INFO | x | {"other": 1}',
@@ -87,7 +85,7 @@ def test_json_logs(tmp_path: Path) -> None:
     assert [sorted(record)[:1] for record in json_records(tmp_path / "x.log")] == [["epoch"]] * 3 + [["other"]]
 
 
-def test_logs_of_hydra_and_of_log_file(tmp_path: Path) -> None:
+def test_logs_of_hydra_and_of_log_file(tmp_path):
     hydra = [
         "[2026-01-01 10:00:00,123][fairseq_cli.train][INFO] - {'_name': None, 'common': {'_name': None}}",
         '[2026-01-01 10:00:30,123][valid][INFO] - {"epoch": 1, "valid_loss": "5", "valid_num_updates": "9"}',
@@ -105,7 +103,7 @@ def test_logs_of_hydra_and_of_log_file(tmp_path: Path) -> None:
     }
 
 
-def test_a_resumed_run_is_one_curve(tmp_path: Path) -> None:
+def test_a_resumed_run_is_one_curve(tmp_path):
     """The first attempt logged up to 400; the second resumed from 200 and is stopped at 300: 400 never was in its history."""
     lines = [DAY + "10:00:00" + START]
     lines += [valid(f"10:{updates // 10:02}:00", updates, 10 - updates / 100) for updates in (100, 200, 300, 400)]
@@ -121,19 +119,14 @@ def test_a_resumed_run_is_one_curve(tmp_path: Path) -> None:
     assert found["train_inner.loss"] == [Point(310, 51.0, 1.0)]
 
 
-def test_values_that_are_not_finite_are_left_out(tmp_path: Path) -> None:
-    lines = [valid("10:00:00", 1, "nan"), valid("10:01:00", 2, "inf"), valid("10:02:00", 3, 4)]
-    assert values(read_curves(write(tmp_path / "x.log", lines))["valid.loss"]) == [(3, 4.0)]
-
-
 # ---- The table. ----
 
 
-def points(*pairs: Tuple[int, float], minutes: Optional[float] = 0.5) -> List[Point]:
+def points(*pairs, minutes=0.5):
     return [Point(updates, None if minutes is None else minutes * updates, value) for updates, value in pairs]
 
 
-def test_the_table_by_hand() -> None:
+def test_the_table_by_hand():
     plain = points((10, 5.0), (20, 4.0), (30, 3.5), (40, 3.6))
     restored = points((10, 4.0), (20, 3.4), (30, 3.0), (40, 3.0), minutes=1.0)
     rows, wanted = compare({"plain": plain, "restored": restored}, "lower", None)
@@ -148,17 +141,7 @@ def test_the_table_by_hand() -> None:
     assert rows[1].updates_ratio == pytest.approx(1 / 3) and rows[1].minutes_ratio is None
 
 
-def test_the_direction_follows_from_the_name() -> None:
-    found = {
-        name: direction(name, None) for name in ("valid.loss", "valid.nll_loss", "valid.ppl", "valid.bleu", "valid.f1")
-    }
-    assert list(found.values()) == ["lower", "lower", "lower", "higher", "higher"]
-    assert direction("valid.bleu", "lower") == "lower"
-    curve = points((1, 2.0), (2, 3.0), (3, 3.0), (4, 2.0))
-    assert best_of(curve, "higher").updates == 2 and best_of(curve, "lower").updates == 1
-
-
-def test_the_command(tmp_path: Path, capsys: Any) -> None:
+def test_the_command(tmp_path, capsys):
     plain = write(tmp_path / "a.log", [DAY + "10:00:00" + START, valid("10:10:00", 100, 5), valid("10:20:00", 200, 4)])
     other = write(tmp_path / "b.log", [DAY + "10:00:00" + START, valid("10:05:00", 100, 4), valid("10:20:00", 200, 3)])
     files = [part for kind in ("json", "tsv") for part in (f"--{kind}", str(tmp_path / f"x.{kind}"))]
@@ -181,18 +164,7 @@ def test_the_command(tmp_path: Path, capsys: Any) -> None:
     assert "never" in capsys.readouterr().out
 
 
-def test_the_plot_is_against_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = write(tmp_path / "a.log", [DAY + "10:00:00" + START, valid("10:10:00", 100, 5), valid("10:20:00", 200, 4)])
-    drawn: List[Any] = []
-    monkeypatch.setattr(training_curves.plots, "draw_curves", lambda *given: drawn.append(given))
-    for against in ("updates", "wall"):
-        training_curves.main([f"a={log}", "--plot", str(tmp_path / "x.svg"), "--against", against])
-    assert [list(given[1][0].places) for given in drawn] == [[100.0, 200.0], [10.0, 20.0]]
-    assert [given[2] for given in drawn] == ["updates", "minutes of running"]
-    assert [list(given[1][0].values) for given in drawn] == [[5.0, 4.0]] * 2 and drawn[0][5] == 4.0
-
-
-def test_a_run_is_counted_from_its_first_stage(tmp_path: Path, capsys: Any) -> None:
+def test_a_run_is_counted_from_its_first_stage(tmp_path, capsys):
     first = write(tmp_path / "1.log", [DAY + "09:00:00" + START, valid("09:10:00", 50, 9), inner("09:30:00", 60, 8)])
     second = write(tmp_path / "2.log", [DAY + "10:00:00" + START, valid("10:10:00", 100, 5), valid("10:20:00", 200, 4)])
     line = [f"plain={second}", f"restored={second}", "--earlier", f"restored={first}"]
@@ -209,7 +181,7 @@ def test_a_run_is_counted_from_its_first_stage(tmp_path: Path, capsys: Any) -> N
     )
 
 
-def test_mistakes(tmp_path: Path, capsys: Any) -> None:
+def test_mistakes(tmp_path, capsys):
     log = write(tmp_path / "x.log", SIMPLE)
     message = refused(capsys, f"a={log}", "--metric", "valid.bleu")
     assert f"--metric valid.bleu: {log} has none; valid: train.loss, train.ppl, train.wall, train_inner.loss" in message

@@ -1,17 +1,15 @@
 """The table of language × task × model: hand-made logs, averages worked out by hand, mistakes."""
 
 import json
-from pathlib import Path
-from typing import Dict
 from xml.etree import ElementTree
 
 import pytest
 
 from fairseq_plugins.analysis import transfer_table
-from fairseq_plugins.analysis.validation_logs import read_log
+from fairseq_plugins.analysis.logs import read_log
 
 
-def write_log(path: Path, subsets: Dict[str, Dict[str, float]]) -> Path:
+def write_log(path, subsets):
     """As fairseq-validate --log-format json prints it."""
     lines = ["2026-01-01 00:00:00 | INFO | fairseq_cli.validate | loading model(s) from model.pt", "no { JSON"]
     for subset, numbers in subsets.items():
@@ -23,7 +21,7 @@ def write_log(path: Path, subsets: Dict[str, Dict[str, float]]) -> Path:
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> Dict[str, Path]:
+def logs(tmp_path):
     first = {"test.en": {"loss": 1, "accuracy": 60}, "test.de": {"loss": 1, "accuracy": 40}}
     second = {"test.en": {"loss": 1, "accuracy": 70}, "test.de": {"loss": 1, "accuracy": 42}}
     other = {"test.en": {"accuracy": 90}, "test.fr": {"accuracy": 10}}
@@ -32,20 +30,20 @@ def logs(tmp_path: Path) -> Dict[str, Path]:
     return {name: write_log(tmp_path / f"{name}.log", subsets) for name, subsets in made.items()}
 
 
-def test_reads_every_subset_and_nothing_else(logs: Dict[str, Path]) -> None:
+def test_reads_every_subset_and_nothing_else(logs):
     assert read_log(str(logs["a1"])) == {
         "test.en": {"loss": 1.0, "accuracy": 60.0},
         "test.de": {"loss": 1.0, "accuracy": 40.0},
     }
 
 
-def test_of_a_subset_that_comes_again_the_last_numbers_count(tmp_path: Path) -> None:
+def test_of_a_subset_that_comes_again_the_last_numbers_count(tmp_path):
     logs = [write_log(tmp_path / name, {"test.en": {"accuracy": value}}) for name, value in (("a", 60), ("b", -7.5))]
     (tmp_path / "both").write_text("".join(log.read_text(encoding="utf-8") for log in logs), encoding="utf-8")
     assert read_log(str(tmp_path / "both")) == {"test.en": {"accuracy": -7.5}}
 
 
-def test_averages_are_over_the_languages_that_all_models_have(logs: Dict[str, Path]) -> None:
+def test_averages_are_over_the_languages_that_all_models_have(logs):
     scores = transfer_table.read_scores(
         [("A", "xnli", str(logs["a1"])), ("A", "xnli", str(logs["a2"])), ("B", "xnli", str(logs["b"]))], {}
     )
@@ -56,7 +54,7 @@ def test_averages_are_over_the_languages_that_all_models_have(logs: Dict[str, Pa
     assert "without de, fr" in page and "65.0 ± 7.1" in page
 
 
-def test_the_page_of_one_model(logs: Dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_page_of_one_model(logs, tmp_path, capsys):
     arguments = ["--log", f"A/xnli={logs['a1']}", f"A/xnli={logs['a2']}", f"A/ner={logs['tags']}", "--trained-on", "en"]
     files = ["--tsv", str(tmp_path / "t.tsv"), "--json", str(tmp_path / "t.json"), "--plot", str(tmp_path / "t.svg")]
     assert transfer_table.main([*arguments, *files]) == 0
@@ -89,9 +87,7 @@ def test_the_page_of_one_model(logs: Dict[str, Path], tmp_path: Path, capsys: py
         (["--log", "A/x={a1}", "--tsv", "/nowhere/at/all.tsv"], "--tsv /nowhere/at/all.tsv: its folder does not exist"),
     ],
 )
-def test_mistakes(
-    arguments: list, message: str, logs: Dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_mistakes(arguments, message, logs, tmp_path, capsys):
     (tmp_path / "empty.log").write_text("nothing\n")
     write_log(tmp_path / "twice.log", {"test.en": {"accuracy": 1}, "valid.en": {"accuracy": 2}})
     names = {**logs, "empty": tmp_path / "empty.log", "twice": tmp_path / "twice.log"}

@@ -2,15 +2,13 @@
 
 import logging
 import os
-from pathlib import Path
-from typing import Any, List
+from typing import List
 
 import numpy as np
 import pytest
 import sentencepiece
 import torch
 from fairseq.data import Dictionary
-from torch import Tensor
 
 from fairseq_plugins.analysis import vectors
 from fairseq_plugins.analysis.text import TextInputs, load_segmenter, read_lines
@@ -23,7 +21,7 @@ PIECES = 12
 SIZES = {"vocab_size": 20, "layers": 2, "embed_dim": 8, "ffn_dim": 12, "heads": 2, "max_positions": 12}
 
 
-def encoder(family: str = "xlmr") -> TextEncoder:
+def encoder(family="xlmr"):
     """A random encoder of two layers, in evaluation mode."""
     result = TextEncoder(family_layout(family, **SIZES))
     randomise(result, 3)
@@ -31,7 +29,7 @@ def encoder(family: str = "xlmr") -> TextEncoder:
     return result.eval()
 
 
-def dictionary() -> Dictionary:
+def dictionary():
     """p0 p1 …"""
     result = Dictionary()
     for number in range(PIECES):
@@ -39,13 +37,13 @@ def dictionary() -> Dictionary:
     return result
 
 
-def inputs(**options: Any) -> TextInputs:
+def inputs(**options):
     """Pieces separated by spaces."""
     values = {"input_format": "xlmr", "max_positions": 12, "vocab_size": 20, **options}
     return TextInputs(dictionary(), None, **values)
 
 
-def rows(lengths: List[int]) -> List[Tensor]:
+def rows(lengths):
     """``<s>``, random pieces, ``</s>``."""
     generator = torch.Generator().manual_seed(1)
     middles = [torch.randint(4, 16, (length - 2,), generator=generator) for length in lengths]
@@ -56,7 +54,7 @@ LENGTHS = [7, 3, 12, 4, 7, 5]
 
 
 @pytest.mark.parametrize("family", ["xlmr", "mbart"])
-def test_vectors_are_the_means_of_each_sentence_alone(family: str, tmp_path: Path) -> None:
+def test_vectors_are_the_means_of_each_sentence_alone(family, tmp_path):
     model, text = encoder(family), rows(LENGTHS)
     found = sentence_vectors(model, text, str(tmp_path / "x.npy"), max_tokens=20)
     assert found.layers == (0, 1, 2)
@@ -68,19 +66,11 @@ def test_vectors_are_the_means_of_each_sentence_alone(family: str, tmp_path: Pat
                 torch.testing.assert_close(found.layer(layer)[number], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_size_of_a_batch_changes_nothing(tmp_path: Path) -> None:
-    model, text = encoder(), rows(LENGTHS)
-    one, many = (sentence_vectors(model, text, str(tmp_path / f"{size}.npy"), max_tokens=size) for size in (1, 1000))
-    torch.testing.assert_close(one.values, many.values, rtol=1e-5, atol=1e-6)
-
-
-def test_the_file_has_its_place_on_the_disk_before_it_is_filled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_has_its_place_on_the_disk_before_it_is_filled(tmp_path, monkeypatch):
     """A mapped file with holes ends the process with SIGBUS where the disk is full; it is not there before it is whole."""
     seen: List[int] = []
 
-    def watch(states: Tensor, keep: Tensor) -> Tensor:
+    def watch(states, keep):
         (file,) = tmp_path.iterdir()
         seen.append(file.stat().st_blocks * 512 >= file.stat().st_size > 3 * 3000 * 8 * 4)
         assert file.name != "x.npy"
@@ -93,8 +83,8 @@ def test_the_file_has_its_place_on_the_disk_before_it_is_filled(
     assert [file.name for file in tmp_path.iterdir()] == ["x.npy"]
 
 
-def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: Any) -> None:
+def test_a_full_disk_leaves_no_file(tmp_path, monkeypatch):
+    def full(*args):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
@@ -103,7 +93,7 @@ def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_the_layers_that_are_asked_for(tmp_path: Path) -> None:
+def test_only_the_layers_that_are_asked_for(tmp_path):
     model, text = encoder(), rows(LENGTHS)
     whole = sentence_vectors(model, text, str(tmp_path / "a.npy"))
     part = sentence_vectors(model, text, str(tmp_path / "b.npy"), layers=[2, 1])
@@ -116,12 +106,7 @@ def test_only_the_layers_that_are_asked_for(tmp_path: Path) -> None:
         sentence_vectors(model, text, str(tmp_path / "c.npy"), layers=[3])
 
 
-def test_padding_is_left_out_even_where_it_is_no_number() -> None:
-    states = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [float("nan"), 9.0]]])
-    assert mean_over(states, torch.tensor([[True, True, False]])).tolist() == [[2.0, 4.0]]
-
-
-def test_batches_hold_every_row_once_and_not_too_much() -> None:
+def test_batches_hold_every_row_once_and_not_too_much():
     found = list(batches([5, 1, 9, 5, 30, 2], 12))
     assert [[5, 1, 9, 5, 30, 2][number] for batch in found for number in batch] == [1, 2, 5, 5, 9, 30]
     assert sorted(number for batch in found for number in batch) == list(range(6))
@@ -129,7 +114,7 @@ def test_batches_hold_every_row_once_and_not_too_much() -> None:
     assert sizes == [4, 10, 9, 30], "the longest alone, though it is longer than a batch"
 
 
-def test_vectors_are_kept_in_a_file_and_read_again(tmp_path: Path) -> None:
+def test_vectors_are_kept_in_a_file_and_read_again(tmp_path):
     path = str(tmp_path / "x.npy")
     made = sentence_vectors(encoder(), rows(LENGTHS), path)
     found = read_vectors(path)
@@ -142,7 +127,7 @@ def test_vectors_are_kept_in_a_file_and_read_again(tmp_path: Path) -> None:
     assert read_vectors(str(tmp_path / "one.npy")).values.shape == (1, 5, 3)
 
 
-def test_vectors_that_are_refused(tmp_path: Path) -> None:
+def test_vectors_that_are_refused(tmp_path):
     np.save(tmp_path / "int.npy", np.ones((5, 3), dtype=np.int64))
     np.save(tmp_path / "flat.npy", np.ones(5))
     (tmp_path / "text.npy").write_text("no array", encoding="utf-8")
@@ -164,13 +149,13 @@ def test_vectors_that_are_refused(tmp_path: Path) -> None:
     ("input_format", "expected"),
     [("xlmr", [0, 4, 6, 2]), ("bert", [0, 4, 6, 2]), ("mbart", [4, 6, 2, 17]), ("mbart50", [17, 4, 6, 2])],
 )
-def test_each_format(input_format: str, expected: List[int]) -> None:
+def test_each_format(input_format, expected):
     """The languages follow the 16 entries of the dictionary, in their order."""
     made = inputs(input_format=input_format, languages=["en_XX", "de_DE", "fr_XX"])
     assert made.rows(["p0 p2"], "de", "x")[0].tolist() == expected
 
 
-def test_the_symbol_of_a_language() -> None:
+def test_the_symbol_of_a_language():
     languages = ["en_XX", "deu_Latn", "zh_CN", "zh_TW"]
     made = inputs(input_format="mbart", languages=languages, codes={"de": "deu_Latn"}, template="<{}>")
     assert made.dictionary[made.symbol("de")] == "<deu_Latn>"
@@ -186,14 +171,14 @@ def test_the_symbol_of_a_language() -> None:
         listed.symbol("99")
 
 
-def test_long_and_empty_sentences_are_counted(caplog: Any) -> None:
+def test_long_and_empty_sentences_are_counted(caplog):
     with caplog.at_level(logging.INFO):
         found = inputs(max_positions=5).rows(["p0 p1 p2 p3", "p0 p1 p2", ""], "en", "news")
     assert [row.tolist() for row in found] == [[0, 4, 5, 6, 2], [0, 4, 5, 6, 2], [0, 2]]
     assert "news: 1 sentences cut to 5 tokens, 1 empty" in caplog.text
 
 
-def test_text_that_does_not_belong_to_the_model() -> None:
+def test_text_that_does_not_belong_to_the_model():
     with pytest.raises(ValueError, match=r"news: 1 of 4 pieces are unknown, more than --max-unknown 0.2"):
         inputs().rows(["p0 p1", "p2 x"], "en", "news")
     assert inputs(max_unknown=0.25).rows(["p0 p1", "p2 x"], "en", "news")[1].tolist() == [0, 6, 3, 2]
@@ -205,7 +190,7 @@ def test_text_that_does_not_belong_to_the_model() -> None:
         inputs(vocab_size=17, languages=["a", "b"])
 
 
-def test_sentencepiece(tmp_path: Path) -> None:
+def test_sentencepiece(tmp_path):
     text = tmp_path / "text"
     text.write_text("a b a b ab ba\n" * 20, encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(
@@ -225,14 +210,14 @@ def test_sentencepiece(tmp_path: Path) -> None:
         load_segmenter(str(tmp_path / "none.model"))
 
 
-def test_lines_end_at_lf_alone(tmp_path: Path) -> None:
+def test_lines_end_at_lf_alone(tmp_path):
     path = tmp_path / "x"
     path.write_bytes("a\u2028b\x0cc\r\nd\n\ne".encode())
     assert read_lines(str(path)) == ["a\u2028b\x0cc", "d", "", "e"]
     assert read_lines(str(path), 2) == ["a\u2028b\x0cc", "d"]
 
 
-def test_files_that_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_refused(tmp_path):
     (tmp_path / "empty").write_text("", encoding="utf-8")
     (tmp_path / "latin").write_bytes(b"ok\nna\xefve\n")
     for name, message in (("empty", "is empty"), ("latin", "is not UTF-8"), ("none", "no such file")):

@@ -1,39 +1,42 @@
 """The benchmarks measure what they say: memory, forced lengths, equal losses, verdicts. No time is asserted."""
 
 import argparse
-from argparse import Namespace
 
 import pytest
 import torch
 
-from benchmarks import data_path, decoding, deltalm, floor, measure, results, sga_training_step, vocab_losses
+from benchmarks import decoding, floor, measure, report, results, sga_training_step, vocab_losses
 from benchmarks.systems import Sizes, autoregressive, batch, dictionary, sga
 
 SIZES = Sizes(vocab=60, layers=2, width=16, heads=2, prompts=3)
 CPU = torch.device("cpu")
 
 
-def test_ratios_are_taken_round_by_round() -> None:
+def test_every_variant_runs_in_every_round():
+    calls = []
+    names = {name: (lambda name=name: calls.append(name)) for name in "ab"}
+    timings = measure.time_side_by_side(names, 3, CPU, warmup=1, quiet=True)
+    assert sorted(calls) == ["a"] * 4 + ["b"] * 4
+    assert calls[0] != calls[2], "the order turns"
+    assert all(len(timing.seconds) == 3 for timing in timings.values())
+
+
+def test_ratios_are_taken_round_by_round():
     ratio = measure.Timing([1.0, 4.0, 2.0]).ratio_to(measure.Timing([1.0, 2.0, 4.0]))
     assert ratio == (1.0, 0.5, 2.0)
 
 
-def test_peak_memory_sees_what_is_freed_again() -> None:
-    def call() -> None:
+def test_peak_memory_sees_what_is_freed_again():
+    def call():
         torch.ones(40_000_000).sum()
 
     call()
     assert 150e6 < measure.peak_memory(call, CPU) < 200e6
 
 
-def test_percentile_is_the_nearest_rank() -> None:
-    assert measure.percentile(range(100), 0.95) == 95
-    assert measure.percentile([3.0, 1.0], 0.95) == 3.0
-
-
 @pytest.mark.parametrize("trained", [False, True])
 @pytest.mark.parametrize("loss", ["ctc", "smoothed cross-entropy"])
-def test_compared_losses_are_equal(loss: str, trained: bool) -> None:
+def test_compared_losses_are_equal(loss, trained):
     options = argparse.Namespace(tokens=24, slots=12, vocab=50, width=8)
     case = vocab_losses.Case(options, CPU, trained)
     values = [case.step(variant) for name, variant in vocab_losses.variants(loss).items() if "no smoothing" not in name]
@@ -41,7 +44,7 @@ def test_compared_losses_are_equal(loss: str, trained: bool) -> None:
     torch.testing.assert_close(values[0], values[1], rtol=1e-4, atol=1e-5)
 
 
-def test_autoregressive_systems_produce_the_length_that_is_asked_for() -> None:
+def test_autoregressive_systems_produce_the_length_that_is_asked_for():
     symbols = dictionary(SIZES.vocab)
     model = autoregressive(SIZES, symbols, 1, CPU)
     sample = batch(torch.tensor([9, 7]), SIZES.vocab, CPU)
@@ -51,7 +54,7 @@ def test_autoregressive_systems_produce_the_length_that_is_asked_for() -> None:
         assert [len(sentence[0]["tokens"]) for sentence in hypotheses] == [10, 10], "nine tokens and </s>"
 
 
-def test_sga_does_exactly_the_passes_that_are_asked_for() -> None:
+def test_sga_does_exactly_the_passes_that_are_asked_for():
     model, symbols = sga(SIZES, CPU), dictionary(SIZES.vocab)
     sample = batch(torch.tensor([9, 7]), SIZES.vocab, CPU)
     for passes in (0, 2):
@@ -59,54 +62,26 @@ def test_sga_does_exactly_the_passes_that_are_asked_for() -> None:
         assert [sentence[0]["steps"] for sentence in hypotheses] == [passes, passes]
 
 
-def test_shares_add_up() -> None:
-    model, symbols = sga(SIZES, CPU), dictionary(SIZES.vocab)
-    sample = batch(torch.tensor([9]), SIZES.vocab, CPU)
-    parts = decoding.shares(model, lambda: decoding.decode_sga(model, symbols, 1)(sample, 9), CPU)
-    assert sum(parts.values()) == pytest.approx(1.0, abs=0.01)
-    assert min(parts[name] for name in ("attention", "feed-forward", "projection")) > 0
-    assert not model._forward_hooks and "best_path" not in vars(model)
-
-
-def test_the_floor_is_the_slower_of_reading_and_computing() -> None:
+def test_the_floor_is_the_slower_of_reading_and_computing():
     rates = {"gflops": 1.0, "gb_per_s": 2.0}
     assert floor.floor_seconds(4e9, 1e9, rates) == 2.0
     assert floor.floor_seconds(1e9, 3e9, rates) == 3.0
 
 
-def test_training_steps_have_the_same_loss_and_gradient() -> None:
+def test_training_steps_have_the_same_loss_and_gradient():
     model = sga(SIZES, CPU).train()
     sample = batch(torch.full((2,), 9), SIZES.vocab, CPU)
     targets = sample["net_input"]["src_tokens"][:, 1:-1].flip(1)
     lengths = torch.full((2,), targets.size(1))
     found = []
-    for ctc in sga_training_step.VARIANTS.values():
-        loss = sga_training_step.step(model, sample, targets, lengths, ctc)
+    for make in sga_training_step.VARIANTS.values():
+        loss = sga_training_step.step(model, sample, make(targets, lengths, model.blank))
         found.append((loss, model.semantic.key.weight.grad.clone()))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=1e-5)
 
 
-def test_data_paths_have_the_same_blocks_and_all_their_tokens() -> None:
-    options = argparse.Namespace(tokens=3000, batch_tokens=1024, vocab=300, rounds=1)
-    found = data_path.cases(options)
-    stock, ours, pairs = found.values()
-    assert len(stock.dataset) == len(ours.dataset) >= 5
-    for index in range(len(ours.dataset)):
-        block = stock.dataset[index]["target"].tolist()
-        assert block[1:] == ours.dataset.streams[0].read(index, None)[0].tolist()
-    assert (
-        stock.tokens
-        == ours.tokens
-        == sum(len(stock.dataset[index]["target"]) - 1 for index in range(len(stock.dataset)))
-    )
-    assert pairs.tokens == int(pairs.dataset.sizes[:, 0].sum())
-    assert stock.run() == stock.tokens + len(stock.dataset), "the stock target is the whole block with its <s>"
-    table = data_path.render({"results": data_path.compare(options)})
-    assert table.count("\n") == 4 and "1.00 (1.00 to 1.00)" in table
-
-
-def test_verdicts_name_what_is_missed() -> None:
+def test_verdicts_name_what_is_missed():
     row = {"loss": "ctc", "weight": "frozen", "variant": "chunked", "time_ratio": [1.2, 1.1, 1.3], "memory_ratio": 0.05}
     lines = [results.verdict({"results": [row]}, bar) for bar in results.BARS["vocab_losses"]]
     assert "**missed** (1.200)" in lines[0]
@@ -114,20 +89,24 @@ def test_verdicts_name_what_is_missed() -> None:
     assert "not measured" in lines[2]
 
 
-def test_deltalm_against_stock() -> None:
-    options = Namespace(
-        vocab=60, decoding_vocab=60, layers=2, width=16, heads=2, batch=2, sentences=2, length=6, rounds=1
+@pytest.mark.parametrize(
+    ("mean_passes", "expected"), [(None, []), (0.5, [0.25]), (2.0, [0.4]), (3.0, [0.5]), (9.0, [])]
+)
+def test_the_trained_models_passes_are_looked_up_between_the_forced_ones(tmp_path, monkeypatch, mean_passes, expected):
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    report.write(
+        "trained", CPU, {}, [{"mean_passes": 0.0 if mean_passes is None else mean_passes}, {"mean_passes": None}]
     )
-    found = deltalm.decoding(options, CPU)
-    assert [(row["system"], row["sentences"]) for row in found] == [
-        (name, count) for count in (1, 2) for name in (deltalm.PEER, deltalm.OURS)
+    speeds = {
+        "SGA alignment": 5.0,
+        "SGA 1 passes": 1 / 0.3,
+        "SGA 2 passes": 2.5,
+        "SGA 4 passes": 1 / 0.6,
+        "AT 2+2 beam 5": 1.0,
+    }
+    rows = [
+        {"vocab": vocab, "system": name, "speedup": [speed * factor]}
+        for vocab, factor in ((9, 1.0), (3, 7.0))
+        for name, speed in speeds.items()
     ]
-    sizes = {row["system"]: row["decoder_parameters"] for row in found}
-    assert sizes[deltalm.OURS] == pytest.approx(sizes[deltalm.PEER], rel=0.02), "the peer must be as large"
-    stock, chunked = deltalm.training(options, CPU)
-    assert stock["loss"] == pytest.approx(chunked["loss"], rel=1e-5) and stock["time_ratio"] == [1.0, 1.0, 1.0]
-    text = deltalm.render({"results": [*found, stock, chunked]})
-    assert text.count("DeltaLM, interleaved decoder") == 2 and "chunked criterion" in text
-    (bar,) = results.BARS["deltalm"]
-    slow = [{**row, "speed_ratio": [0.8, 0.8, 0.8]} for row in found]
-    assert "**missed**" in results.verdict({"results": slow}, bar)
+    assert results.speedups_at_trained_stopping({"results": rows}) == pytest.approx(expected)

@@ -3,8 +3,6 @@
 import argparse
 import re
 from dataclasses import fields
-from pathlib import Path
-from typing import Any, Set
 
 import pytest
 from fairseq.dataclass.configs import FairseqConfig
@@ -20,7 +18,7 @@ FILES = [path for path in sorted((ROOT / "examples").glob("*/*.yaml")) if "task:
 STOCK = FairseqConfig()
 
 
-def model_options(arch: str) -> Set[str]:
+def model_options(arch):
     """Names of the options of a model, from its dataclass or its parser."""
     model = ARCH_MODEL_REGISTRY[arch]
     dataclass = getattr(model, "__dataclass", None)
@@ -31,7 +29,7 @@ def model_options(arch: str) -> Set[str]:
     return {action.dest for action in parser._actions}
 
 
-def known(part: str, name: Any) -> Set[str]:
+def known(part, name):
     """Names of the options that a part of the configuration may set."""
     if part == "model":
         return model_options(name)
@@ -43,7 +41,7 @@ def known(part: str, name: Any) -> Set[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_options_exist_and_what_is_open_is_in_the_command(path: Path) -> None:
+def test_options_exist_and_what_is_open_is_in_the_command(path):
     loaded = OmegaConf.load(path)
     open_ends = set()
     for part, entry in loaded.items():
@@ -54,5 +52,5 @@ def test_options_exist_and_what_is_open_is_in_the_command(path: Path) -> None:
     assert open_ends == set(re.findall(r"\b(\w+\.\w+)=", comment)) and open_ends
 
 
-def test_there_are_some() -> None:
+def test_there_are_some():
     assert {path.parent.name for path in FILES} >= {"sga", "deltalm"}

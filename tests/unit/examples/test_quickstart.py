@@ -4,8 +4,6 @@ import fcntl
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any, List
 
 import pytest
 
@@ -17,24 +15,24 @@ RESULTS += ["scores.json", "generate-10.log", "hypotheses-0.de"]
 FIRST_STEP = 7
 
 
-def fill(out: Path, names: List[str]) -> None:
+def fill(out, names):
     for name in names:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_text("content")
 
 
-def files(out: Path) -> List[str]:
+def files(out):
     return sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
 
 
 @pytest.fixture
-def quickstart(tmp_path: Path) -> Any:
+def quickstart(tmp_path):
     """Run the script as far as its first step."""
     stub = tmp_path / "python"
     stub.write_text(f'#!/bin/sh\n[ "$1" = -c ] || exit {FIRST_STEP}\nexec "{sys.executable}" "$@"\n')
     stub.chmod(0o755)
 
-    def run(out: Path) -> Any:
+    def run(out):
         environment = {**os.environ, "PYTHON": str(stub), "OUT": str(out)}
         line = ["bash", "examples/quickstart/run.sh"]
         return subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -42,7 +40,7 @@ def quickstart(tmp_path: Path) -> Any:
     return run
 
 
-def test_a_folder_of_a_user_stays(quickstart: Any, tmp_path: Path) -> None:
+def test_a_folder_of_a_user_stays(quickstart, tmp_path):
     out = tmp_path / "mine"
     fill(out, [*USERS, *RESULTS])
     before = files(out)
@@ -52,7 +50,7 @@ def test_a_folder_of_a_user_stays(quickstart: Any, tmp_path: Path) -> None:
     assert files(out) == before
 
 
-def test_results_of_a_quickstart_are_replaced(quickstart: Any, tmp_path: Path) -> None:
+def test_results_of_a_quickstart_are_replaced(quickstart, tmp_path):
     out = tmp_path / "own"
     assert quickstart(out).returncode == FIRST_STEP
     (mark,) = files(out)

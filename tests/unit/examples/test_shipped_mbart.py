@@ -13,7 +13,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "examples" / "miniature" / "mbart
 LANGUAGES = ["[en]", "[de]", "[fr]", "[es]"]
 
 
-def test_card_size_and_dictionary_are_true(tmp_path: Path) -> None:
+def test_card_size_and_dictionary_are_true(tmp_path):
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 10_500_000
     import_checkpoint(FOLDER, tmp_path / "mbart.pt")  # compares fingerprint and dictionary
     tensors = read_checkpoint(tmp_path / "mbart.pt")["model"]
@@ -29,7 +29,7 @@ def test_card_size_and_dictionary_are_true(tmp_path: Path) -> None:
     assert len(tensors["encoder.embed_tokens.weight"]) == 4 + len(entries) + len(LANGUAGES) + 1
 
 
-def test_it_is_a_denoising_model(tmp_path: Path) -> None:
+def test_it_is_a_denoising_model(tmp_path):
     """Read by fairseq: a sentence in its own language is more likely than the same pieces in another order."""
     import_checkpoint(FOLDER, tmp_path / "mbart.pt")
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "mbart.pt")])

@@ -3,14 +3,12 @@
 import json
 import os
 import sys
-from pathlib import Path
-from typing import Any, Dict
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.unit.examples import test_miniature
-from tests.unit.examples.test_miniature import TRAIN, entry
+from tests.unit.examples import test_sweep
+from tests.unit.examples.test_sweep import TRAIN, entry
 
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
@@ -18,13 +16,13 @@ import ledger as ledgers  # noqa: E402
 
 from data_prep.score import System, score_systems  # noqa: E402
 
-runner = test_miniature.runner
+runner = test_sweep.runner
 
 
-def test_the_code_with_the_most_finals_is_shown(tmp_path: Path) -> None:
+def test_the_code_with_the_most_finals_is_shown(tmp_path):
     """Not the one with the most entries; of equals the later one in the file."""
 
-    def entry_of(code: str, number: int, phase: str, status: str = "done") -> Dict[str, Any]:
+    def entry_of(code, number, phase, status="done"):
         return {"key": f"{phase}{number}", "code": code, "phase": phase, "status": status}
 
     path = tmp_path / "ledger.json"
@@ -37,7 +35,7 @@ def test_the_code_with_the_most_finals_is_shown(tmp_path: Path) -> None:
     assert ledgers.Ledger(tmp_path / "none.json", "today").largest().code == "today"
 
 
-def test_finals_have_their_own_minutes_and_cover_everything(runner: Any) -> None:
+def test_finals_have_their_own_minutes_and_cover_everything(runner):
     plan = runner(directions=["en-de", "de-en"]).plan
     chosen = {arm.name: arm.grid[1] for arm in plan.arms}
     jobs = plan.final(chosen)
@@ -48,7 +46,7 @@ def test_finals_have_their_own_minutes_and_cover_everything(runner: Any) -> None
     assert len({job.key for job in [*jobs, *plan.tuning()]}) == 12 + 4
 
 
-def test_a_run_gets_its_own_seed_pair_and_hours(runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_gets_its_own_seed_pair_and_hours(runner, tmp_path, monkeypatch):
     """And where runs share the machine, they share its cores."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
@@ -61,7 +59,7 @@ def test_a_run_gets_its_own_seed_pair_and_hours(runner: Any, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("score", ["bleu", "chrf"])
-def test_a_claim_is_tested_as_the_score_command_does(runner: Any, tmp_path: Path, score: str) -> None:
+def test_a_claim_is_tested_as_the_score_command_does(runner, tmp_path, score):
     """By the score of the plan, with the reference of the seed and the runs of the two arms."""
     made = runner(reference="{data}/own.{seed}.{target}", score=score, arms={"good": entry("e"), "bad": entry("x")})
     texts = {"good": ["a b c d e", "f g h", "i j k l m"], "bad": ["a b c d x", "f g", "i j k l m"]}
@@ -79,13 +77,3 @@ def test_a_claim_is_tested_as_the_score_command_does(runner: Any, tmp_path: Path
         assert found == (pytest.approx(rows[1][score] - rows[0][score]), rows[1]["p_values"][score])
         assert (found[0] > 0) == (seed == 1)
         assert seed == 1 or rows[1]["p_values"]["chrf"] != rows[1]["p_values"]["bleu"], "so that one is no other"
-
-
-def test_only_finished_runs_are_compared(runner: Any) -> None:
-    made = runner(claims=[])
-    facts = {"phase": "final", "arm": "good", "pair": "en-de", "seed": 1}
-    made._put({"key": "one", "status": "failed", **facts})
-    assert made._done("good", "en-de", 1) == ""
-    made._put({"key": "two", "status": "done", **facts})
-    assert made._done("good", "en-de", 1) == "two"
-    assert {made._done(*other) for other in (("bad", "en-de", 1), ("good", "de-en", 1), ("good", "en-de", 2))} == {""}

@@ -1,26 +1,24 @@
 """What the tables of a sweep say: verdicts of claims, and what is kept of a validation."""
 
 import sys
-from pathlib import Path
-from typing import Any, List, Sequence
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
 from tests.conftest import ROOT
-from tests.unit.examples.test_miniature import entry, write_plan
+from tests.unit.examples.test_sweep import entry, write_plan
 
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
 import ledger as ledgers  # noqa: E402
 import plan as plans  # noqa: E402
 import plots  # noqa: E402
-import record  # noqa: E402
 import tables  # noqa: E402
 from plan import read_plan  # noqa: E402
 
 
-def verdict_alone(differences: Sequence[float], p_values: Sequence[float]) -> List[str]:
+def verdict_alone(differences, p_values):
     """Cells of a claim that is the only one of its page."""
     found = tables.Outcome(differences, p_values, seeds=3)
     return found.cells(*tables.holm([found.p_value()]))
@@ -37,7 +35,7 @@ def verdict_alone(differences: Sequence[float], p_values: Sequence[float]) -> Li
         ([1, 1], [0.01, 0.01], "open, 2 of 3 seeds"),
     ],
 )
-def test_verdicts(differences: List[float], p_values: List[float], verdict: str) -> None:
+def test_verdicts(differences, p_values, verdict):
     assert verdict_alone(differences, p_values)[-1] == verdict
 
 
@@ -53,7 +51,7 @@ def test_verdicts(differences: List[float], p_values: List[float], verdict: str)
         ([1.0, 1.0], "open, 2 of 3 seeds"),
     ],
 )
-def test_verdicts_by_the_spread_of_the_seeds(differences: List[float], verdict: str) -> None:
+def test_verdicts_by_the_spread_of_the_seeds(differences, verdict):
     text, _, found = verdict_alone(differences, [tables._t_test(differences)] if len(differences) == 3 else [])
     assert found == verdict
     p_values = {1.5: " (0.035)", 2.0: " (0.074)"}
@@ -61,13 +59,13 @@ def test_verdicts_by_the_spread_of_the_seeds(differences: List[float], verdict: 
         assert text.endswith(p_values[differences[1]]), "Student's t of two degrees of freedom, from a table"
 
 
-def test_holm_by_hand() -> None:
+def test_holm_by_hand():
     assert tables.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert tables.holm([0.5, 0.5, 0.9]) == [1.0, 1.0, 1.0] and tables.holm([]) == []
 
 
 @pytest.mark.parametrize("by_spread", [True, False], ids=["t-test", "bootstrap"])
-def test_a_page_of_claims_is_corrected_together(by_spread: bool, tmp_path: Path) -> None:
+def test_a_page_of_claims_is_corrected_together(by_spread, tmp_path):
     """A claim that would be shown alone is not, beside others; those that are open or whose signs differ count too."""
     rows = {"strong": ([2.0, 2.1, 1.9], 0.002), "weak": ([1.0, 1.5, 2.0], 0.035), "mixed": ([1.0, -1.0, 1.0], 0.001)}
     arms = {name: plans.Arm(name, "", "", {"out": ""}, ((),)) for name in ["base", *rows]}
@@ -92,7 +90,7 @@ def test_a_page_of_claims_is_corrected_together(by_spread: bool, tmp_path: Path)
     assert verdicts["weak"] == "not shown: not significant |", "twice 0.035"
 
 
-def made(tmp_path: Path, **changes: Any) -> Any:
+def made(tmp_path, **changes):
     """A plan without tuning, and its ledger with a finished final of every arm, direction and seed."""
     arms = {name: entry(grid=[["--lr", 0.1]]) for name in ("good", "bad")}
     plan = read_plan(write_plan(tmp_path, **{"arms": arms, **changes}))
@@ -111,7 +109,7 @@ def made(tmp_path: Path, **changes: Any) -> Any:
     return plan, ledger
 
 
-def test_each_claim_has_the_differences_of_its_direction(tmp_path: Path) -> None:
+def test_each_claim_has_the_differences_of_its_direction(tmp_path):
     sides = [["good", "best"], ["bad", "best"]]
     claims = [{"better": better, "worse": worse} for better, worse in (sides, sides[::-1])]
     plan, ledger = made(tmp_path, directions=["en-de", "de-en"], claims=claims)
@@ -128,7 +126,7 @@ def test_each_claim_has_the_differences_of_its_direction(tmp_path: Path) -> None
     assert "| done | 7 | 1.5 | 5 |" in page, "updates, minutes, parameters"
 
 
-def test_scores_and_validations_may_be_negative(tmp_path: Path) -> None:
+def test_scores_and_validations_may_be_negative(tmp_path):
     """COMET and correlations are: a missing one is not better, and the best is not 0."""
     metrics = {"xnli": "comet", "ner": "f1"}
     plan, ledger = made(tmp_path, directions=["xnli", "ner"], metrics=metrics, claims=[])
@@ -155,7 +153,7 @@ def test_scores_and_validations_may_be_negative(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "chosen"), [(-0.5, -0.3, 1), (-0.3, -0.5, 0), (-0.3, None, 0), (None, -0.3, 1)]
 )
-def test_the_best_of_negative_validations_is_chosen(tmp_path: Path, first: Any, second: Any, chosen: int) -> None:
+def test_the_best_of_negative_validations_is_chosen(tmp_path, first, second, chosen):
     plan = read_plan(write_plan(tmp_path, arms={"good": entry()}, claims=[]))
     ledger = ledgers.Ledger(tmp_path / "ledger.json", "code")
     for job, value in zip(plan.tuning(), (first, second)):
@@ -165,7 +163,7 @@ def test_the_best_of_negative_validations_is_chosen(tmp_path: Path, first: Any, 
 
 
 @pytest.mark.parametrize(("losses", "chosen"), [(([1.0, 3.0], [2.0, 2.0]), 0), (([3.0, 1.5], [2.0, 1.0]), 1)])
-def test_an_arm_is_chosen_by_its_lowest_loss(tmp_path: Path, losses: Any, chosen: int) -> None:
+def test_an_arm_is_chosen_by_its_lowest_loss(tmp_path, losses, chosen):
     """Where its task logs no other metric; not by the last one."""
     plan = read_plan(write_plan(tmp_path, arms={"good": entry()}, claims=[]))
     ledger = ledgers.Ledger(tmp_path / "ledger.json", "code")
@@ -173,13 +171,3 @@ def test_an_arm_is_chosen_by_its_lowest_loss(tmp_path: Path, losses: Any, chosen
         points = [{"loss": value} for value in values]
         ledger.put({"key": job.key, "phase": "tune", "status": "done", "validation": points})
     assert tables.choose(plan, ledger) == {"good": plan.arms[0].grid[chosen]}
-
-
-def test_validation_points_of_one_or_several_subsets() -> None:
-    assert record.validation_point({"valid_loss": "1", "valid_bleu": "30", "valid_num_updates": "5"}) == {
-        "num_updates": 5.0,
-        "loss": 1.0,
-        "bleu": 30.0,
-    }
-    assert record.validation_point({"valid.en_loss": "2", "valid.en_f1": "40"}) == {"loss": 2.0, "f1": 40.0}
-    assert record.validation_point({"train_loss": "2"}) == {}

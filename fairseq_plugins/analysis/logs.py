@@ -1,4 +1,4 @@
-"""What ``fairseq-train`` wrote while it ran: the curve of every number, from JSON and simple logs.
+"""What ``fairseq-train`` and ``fairseq-validate`` wrote: the curve of every number of a training, the numbers of every subset.
 
 A curve has a name of two parts, as the log has them: ``train_inner.loss`` (every ``--log-interval`` updates), ``train.loss`` (the
 mean of an epoch), ``valid.bleu`` (a validation subset).
@@ -11,8 +11,6 @@ import re
 from datetime import datetime, timedelta
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .validation_logs import prefixed_numbers
-
 UPDATES = "num_updates"
 INNER = "train_inner"
 
@@ -20,18 +18,16 @@ _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)")
 _START = re.compile(r"fairseq_cli\.train\W.*\{'_name': None, 'common':")
 _JSON = re.compile(r"(?:^|[|-] )(\{\".*\})\s*$")
 _PREFIX = re.compile(rf'"(?:([^"]+)_)?{UPDATES}":')
+_SUBSET = re.compile(r"\| (?P<subset>[^|]+) \| (?P<stats>\{.*\})\s*$")
 _INNER = re.compile(r"(?:^|[|-] )epoch \d+(?: \| [^|]*)?:\s+\d+ / \d+ (.*=.*)$")
 _EPOCH = re.compile(r"(?:^|[|-] )epoch \d+ \| (?:valid on '([^']+)' subset \| )?(.* \d.*)$")
 
 
 class Point(NamedTuple):
-    """A number at one time.
+    """A number at one time of a training.
 
-    Attributes:
-        updates: done by then.
-        minutes: of running until then, without the time between an attempt's last results and the start of the next one; None
-            where the log has no times.
-        value: of the number.
+    ``minutes`` are those of running until then, without the time between an attempt's last results and the start of the next one;
+    None where the log has no times.
     """
 
     updates: int
@@ -48,9 +44,8 @@ def read_curves(path: str) -> Curves:
     A run that was resumed logs some updates again: what was logged later counts, and what an earlier attempt logged at the same
     or at later updates is left out. So are values that are not finite.
 
-    Args:
-        path: standard error of ``fairseq-train`` or ``fairseq-hydra-train`` with ``--log-format json``, ``simple`` or ``tqdm``,
-            or what ``--log-file`` names (without times).
+    The log is standard error of ``fairseq-train`` or ``fairseq-hydra-train`` with ``--log-format json``, ``simple`` or ``tqdm``,
+    or what ``--log-file`` names (without times).
 
     Raises:
         ValueError: no such file, or no numbers of a training in it.
@@ -144,3 +139,40 @@ def _pairs(text: str, between: str, inside: str) -> Dict[str, float]:
         except ValueError:
             continue
     return found
+
+
+def read_log(path: str) -> Dict[str, Dict[str, float]]:
+    """Numbers by subset and name, as ``{"test.de": {"accuracy": 41.3, …}}``; of repeated subsets the last counts.
+
+    Raises:
+        ValueError: no subset's numbers in it.
+    """
+    found: Dict[str, Dict[str, float]] = {}
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            match = _SUBSET.search(line)
+            if not match:
+                continue
+            subset = match["subset"].strip()
+            numbers = prefixed_numbers(match["stats"], subset + "_")
+            if numbers:
+                found[subset] = numbers
+    if not found:
+        raise ValueError(f"{path}: no numbers of a subset; valid: what fairseq-validate --log-format json prints")
+    return found
+
+
+def prefixed_numbers(text: str, prefix: str) -> Dict[str, float]:
+    """Numbers of a JSON object whose names begin with ``prefix``, without it; empty where the text is no JSON."""
+    try:
+        stats = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    numbers = {}
+    for key, value in stats.items():
+        if key.startswith(prefix):
+            try:
+                numbers[key[len(prefix) :]] = float(value)
+            except (TypeError, ValueError):
+                continue
+    return numbers
