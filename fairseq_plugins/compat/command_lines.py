@@ -68,9 +68,6 @@ def take_shard(args: argparse.Namespace) -> None:
 
     Each part writes into a folder of its own under ``--results-path``.
 
-    Args:
-        args: of any stock command.
-
     Raises:
         ValueError: a part that does not exist, or a command that has none.
     """

@@ -46,11 +46,6 @@ class Options:
         part = self.cfg if kind == "task" else _value(self.whole, kind)
         return part if isinstance(part, str) else _value(part, "_name")
 
-    @property
-    def data(self) -> Any:
-        """The folders of the data."""
-        return _value(self.cfg, "data")
-
 
 def _value(part: Any, name: str) -> Any:
     if part is None or OmegaConf.is_config(part) and (name not in part or OmegaConf.is_missing(part, name)):
@@ -59,11 +54,7 @@ def _value(part: Any, name: str) -> Any:
 
 
 def check_criterion(task_name: Optional[str], criterion_name: Optional[str]) -> None:
-    """Compare what task and criterion name. One that is registered elsewhere is let pass by the tasks of this package.
-
-    Raises:
-        ValueError: the criterion does not train the task.
-    """
+    """Refuse a criterion that does not train the task (ValueError). Our tasks let pass what is registered elsewhere."""
     from fairseq.criterions import CRITERION_REGISTRY
     from fairseq.tasks import TASK_REGISTRY
 
@@ -94,23 +85,17 @@ def check_data(task_name: Optional[str], data: Any) -> None:
     task = TASK_REGISTRY.get(task_name)
     own = task is not None and task.__module__.split(".")[0] == __name__.split(".")[0]
     if not data and (own or task is not None and issubclass(task, TranslationTask)):
-        raise ValueError(
-            f"--task {task_name} needs a folder of data (task.data): the one that fairseq-preprocess wrote"
-        )
+        raise ValueError(f"--task {task_name} needs a folder of data (task.data), as fairseq-preprocess writes it")
     for path in split_paths(data) if isinstance(data, str) else ():
         if "://" not in path and not os.path.exists(path):
             raise MissingData(f"data folder {path}: is missing; valid: one that fairseq-preprocess wrote")
 
 
 def check(cfg: Any) -> None:
-    """Refuse options of a command that cannot work together. ``cfg``: see :class:`Options`.
-
-    Raises:
-        ValueError: naming options, values and what is valid.
-    """
+    """Refuse options of a command that cannot work together (ValueError). ``cfg``: see :class:`Options`."""
     options = Options(cfg)
     task_name = options.chosen("task")
-    check_data(task_name, options.data)
+    check_data(task_name, _value(cfg, "data"))
     if not options.get("common_eval", "path"):  # commands that read a checkpoint have the default criterion
         check_criterion(task_name, options.chosen("criterion"))
     bpe, removed = options.chosen("bpe"), options.get("common_eval", "post_process")
@@ -153,8 +138,7 @@ def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
     try:
         return stock(cfg, **kwargs)
     except OSError:  # some tasks do without the folder that a checkpoint was trained on
-        options = Options(cfg)
-        check_data(options.chosen("task"), options.data)
+        check_data(Options(cfg).chosen("task"), _value(cfg, "data"))
         raise
 
 

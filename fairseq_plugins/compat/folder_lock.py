@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import weakref
-from dataclasses import dataclass
+from collections import Counter
 from typing import Any, Dict
 
 from .patch import Patch, source_has
@@ -28,19 +28,14 @@ FOLDER_LOCK = Patch(
 )
 
 
-@dataclass
-class _Held:
-    descriptor: int
-    users: int = 1
-
-
-_held: Dict[str, _Held] = {}
+_held: Dict[str, int] = {}  # descriptors by folder
+_users: "Counter[str]" = Counter()  # runs of this process by folder
 
 
 def _leave_to_the_parent() -> None:
     """A worker that loads data may outlive the run for a while: it must not keep the folder."""
-    for held in _held.values():
-        os.close(held.descriptor)  # the parent's stays locked
+    for descriptor in _held.values():
+        os.close(descriptor)  # the parent's stays locked
     _held.clear()
 
 
@@ -56,12 +51,10 @@ def hold(folder: str) -> bool:
         ValueError: another process holds it; says which.
     """
     key = os.path.realpath(folder)
-    if key in _held:
-        _held[key].users += 1
-        return True
-    path = os.path.join(key, FILE)
     try:
-        descriptor = _lock(path)
+        if key not in _held:
+            _held[key] = _lock(os.path.join(key, FILE))
+            _users[key] = 0
     except BlockingIOError as error:
         raise ValueError(
             f"--save-dir {folder}: another training run writes there ({error.strerror}); two would mix their checkpoints. "
@@ -72,25 +65,23 @@ def hold(folder: str) -> bool:
             f"--save-dir {folder} cannot be locked ({error}): nothing keeps a second run out, start none there"
         )
         return False
-    _held[key] = _Held(descriptor)
+    _users[key] += 1
     return True
 
 
 def release(folder: str) -> None:
     """Give up what :func:`hold` locked."""
     key = os.path.realpath(folder)
-    held = _held.get(key)
-    if held is None:  # a child of the process that holds it
+    if key not in _held:  # in a child of the process that holds it
         return
-    held.users -= 1
-    if held.users:
+    _users[key] -= 1
+    if _users[key]:
         return
-    del _held[key]
     try:
         os.unlink(os.path.join(key, FILE))
     except OSError as error:
         logger.debug(f"{FILE} stays in {folder}: {error}")
-    os.close(held.descriptor)
+    os.close(_held.pop(key))
 
 
 def _lock(path: str) -> int:

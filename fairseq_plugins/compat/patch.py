@@ -80,6 +80,8 @@ def put_instead(target: str, function: Callable[..., Any], mark: str) -> None:
     """Let ``function`` be called in the place of ``target``, with the stock function as its first argument."""
     owner, name = _find(target)
     stock = getattr(owner, name)
+    if inspect.isclass(owner) and name not in vars(owner):
+        stock = _inherited(owner, name)
 
     @functools.wraps(stock)
     def replacement(*args: Any, **kwargs: Any) -> Any:
@@ -87,6 +89,16 @@ def put_instead(target: str, function: Callable[..., Any], mark: str) -> None:
 
     setattr(replacement, MARK, mark)
     setattr(owner, name, replacement)
+
+
+def _inherited(owner: Any, name: str) -> Callable[..., Any]:
+    """A method that a class has not itself, found when it is called."""
+
+    @functools.wraps(getattr(owner, name))
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(owner, self), name)(*args, **kwargs)
+
+    return method
 
 
 def is_patched(target: str, mark: str) -> bool:

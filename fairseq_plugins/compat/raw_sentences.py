@@ -15,6 +15,10 @@ from .patch import Patch
 logger = logging.getLogger(__name__)
 
 COMMAND = "fairseq_cli.interactive"
+REPLACED = (
+    *("build_generator", "get_interactive_tokens_and_lengths", "build_dataset_for_inference"),
+    *("filter_indices_by_size", "inference_step"),
+)
 LISTED = 5
 """So many line numbers are written out."""
 
@@ -27,10 +31,7 @@ RAW_SENTENCES = Patch(
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a UTF-8 text, without their ends, which are LF or CR LF.
-
-    Args:
-        path: a file; ``-`` = standard input.
+    """The lines of a UTF-8 text, without their ends, which are LF or CR LF. ``-`` is standard input.
 
     Raises:
         ValueError: a line that is not UTF-8, by its number from 1.
@@ -54,7 +55,7 @@ class RawSentences:
     """Stands in front of a translation task where it is handed raw sentences; what comes from a data-bin passes by.
 
     Args:
-        task: has ``--truncate-source`` among its options; four of its methods are replaced, for this task alone.
+        task: has ``--truncate-source`` among its options; methods are replaced for this task alone.
     """
 
     def __init__(self, task: Any) -> None:
@@ -65,13 +66,7 @@ class RawSentences:
         self.dataset: Any = None
         self.empty: Optional[Tensor] = None  # (S,), what the task makes of an empty sentence
         self.stock: Dict[str, Any] = {}
-        for name in (
-            "build_generator",
-            "get_interactive_tokens_and_lengths",
-            "build_dataset_for_inference",
-            "filter_indices_by_size",
-            "inference_step",
-        ):
+        for name in REPLACED:
             self.stock[name] = getattr(task, name)
             setattr(task, name, getattr(self, name))
 
@@ -157,7 +152,7 @@ class RawSentences:
         return [next(found) if has_text else [self._nothing(source)] for has_text in kept]
 
     def _with_text(self, source: Tensor) -> List[bool]:
-        """For each row (B, S): is there more than what the task makes of an empty sentence?"""
+        """For each row of (B, S): is there more than what the task makes of an empty sentence?"""
         assert self.empty is not None
         pad = self.task.source_dictionary.pad()
         return [not torch.equal(row[row != pad], self.empty.to(row)) for row in source.cpu()]

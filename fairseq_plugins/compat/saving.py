@@ -40,18 +40,14 @@ def write_whole(path: str, write: Callable[[Any], Any]) -> None:
             return
         except OSError as error:
             if error.errno not in TRANSIENT or attempt == TRIES:
-                raise _explained(path, error) from error
+                kept = f"The previous {os.path.basename(path)} is untouched. " if os.path.exists(path) else ""
+                raise OSError(
+                    error.errno,
+                    f"checkpoint {path} could not be written: {error.strerror or error}. {kept}"
+                    "Make room and start the same command again: training resumes from the last whole checkpoint",
+                ) from error
             logger.warning(f"writing {path} failed ({error}), try {attempt} of {TRIES}")
             time.sleep(PAUSE_SECONDS)
-
-
-def _explained(path: str, error: OSError) -> OSError:
-    kept = f"The previous {os.path.basename(path)} is untouched. " if os.path.exists(path) else ""
-    return OSError(
-        error.errno,
-        f"checkpoint {path} could not be written: {error.strerror or error}. {kept}"
-        "Make room and start the same command again: training resumes from the last whole checkpoint",
-    )
 
 
 @ATOMIC_COPIES.probe

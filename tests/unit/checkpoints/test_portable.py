@@ -24,25 +24,12 @@ TINY = [
     for side in ("encoder", "decoder")
     for name, number in (("layers", 1), ("embed-dim", 8), ("ffn-embed-dim", 8), ("attention-heads", 1))
 ]
+SGA = "--task sga_translation --arch sga_tiny --criterion sga_ctc"
+MLM = "--task tlm_pretraining --pairs en-de --arch xlmr_mlm_tiny --criterion masked_lm --encoder-layers 2 --encoder-embed-dim 16 "
 CASES = {
-    "sga": ["--task", "sga_translation", "--arch", "sga_tiny", "--criterion", "sga_ctc", "--prompt-length", "3"],
-    "sga_full": [
-        *("--task", "sga_translation", "--arch", "sga_tiny", "--criterion", "sga_ctc", "--save-full-model"),
-        *("--no-denoising", "--prompt-scale"),
-    ],
-    "xlmr_mlm": [
-        *("--task", "tlm_pretraining", "--pairs", "en-de", "--arch", "xlmr_mlm_tiny", "--criterion", "masked_lm"),
-        *(
-            "--encoder-layers",
-            "2",
-            "--encoder-embed-dim",
-            "16",
-            "--encoder-ffn-embed-dim",
-            "24",
-            "--tokens-per-sample",
-            "40",
-        ),
-    ],
+    "sga": f"{SGA} --prompt-length 3".split(),
+    "sga_full": f"{SGA} --save-full-model --no-denoising --prompt-scale".split(),
+    "xlmr_mlm": f"{MLM} --encoder-ffn-embed-dim 24 --tokens-per-sample 40".split(),
     "transformer": ["--arch", "transformer", "--share-all-embeddings", *TINY],
 }
 

@@ -16,29 +16,19 @@ from fairseq_plugins.checkpoints import CheckpointError, read_checkpoint
 from fairseq_plugins.checkpoints.reading import allowed_globals
 from fairseq_plugins.compat import reading as stock_reading
 
-from .hostile import HOSTILE
+from .hostile import HOSTILE, Call
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 
 
-class Intruder:
+def intruder(trace):
     """Pickles as a call that would create a file."""
-
-    def __init__(self, trace):
-        self.trace = trace
-
-    def __reduce__(self):
-        return Path.touch, (self.trace,)
+    return Call(Path.touch, trace)
 
 
-class Evaluator:
+def evaluator(trace):
     """Pickles as a call of ``eval``."""
-
-    def __init__(self, trace):
-        self.trace = trace
-
-    def __reduce__(self):
-        return eval, (f"open({str(self.trace)!r}, 'w').close()",)
+    return Call(eval, f"open({str(trace)!r}, 'w').close()")
 
 
 def test_options_numpy_and_meters_are_read(tmp_path):
@@ -60,29 +50,28 @@ def test_options_numpy_and_meters_are_read(tmp_path):
     assert torch.equal(found["model"]["weight"], torch.ones(2))
 
 
-@pytest.mark.parametrize("module", ["numpy.core.multiarray", "numpy._core.multiarray"])
-def test_names_of_numpy_1_and_2_are_read(tmp_path, module):
-    torch.save({"score": np.float64(0.5)}, tmp_path / "model.pt", _use_new_zipfile_serialization=False)
+@pytest.mark.parametrize(
+    ("value", "written", "other"),
+    [
+        (np.float64(0.5), b"numpy._core.multiarray", b"numpy.core.multiarray"),
+        (np.float64(0.5), b"numpy._core.multiarray", b"numpy._core.multiarray"),
+        (meters.AverageMeter(), b"cfairseq.logging.meters\n", b"cfairseq.meters\n"),
+    ],
+)
+def test_names_of_old_and_new_modules_are_read(tmp_path, value, written, other):
+    torch.save({"value": value}, tmp_path / "model.pt", _use_new_zipfile_serialization=False)
     content = (tmp_path / "model.pt").read_bytes()
-    assert content.count(b"numpy._core.multiarray") == 1
-    (tmp_path / "model.pt").write_bytes(content.replace(b"numpy._core.multiarray", module.encode()))
-    assert read_checkpoint(tmp_path / "model.pt")["score"] == 0.5
+    assert content.count(written) == 1
+    (tmp_path / "model.pt").write_bytes(content.replace(written, other))
+    found = read_checkpoint(tmp_path / "model.pt")["value"]
+    assert type(found) is type(value) and (found == 0.5 or written.startswith(b"cfairseq"))
 
 
-def test_old_name_of_meters_is_read(tmp_path):
-    torch.save({"meter": meters.AverageMeter()}, tmp_path / "model.pt", _use_new_zipfile_serialization=False)
-    content = (tmp_path / "model.pt").read_bytes()
-    assert b"cfairseq.logging.meters\n" in content
-    (tmp_path / "model.pt").write_bytes(content.replace(b"cfairseq.logging.meters\n", b"cfairseq.meters\n"))
-    assert isinstance(read_checkpoint(tmp_path / "model.pt")["meter"], meters.AverageMeter)
-
-
-@pytest.mark.parametrize("intruder", [Intruder, Evaluator])
+@pytest.mark.parametrize(("bait", "name"), [(intruder, "pathlib|getattr"), (evaluator, "eval")])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_untrusted_object_is_refused_named_and_not_executed(tmp_path, intruder, zipped):
+def test_untrusted_object_is_refused_named_and_not_executed(tmp_path, bait, name, zipped):
     trace, file = tmp_path / "trace", tmp_path / "model.pt"
-    torch.save({"model": {}, "extra": intruder(trace)}, file, _use_new_zipfile_serialization=zipped)
-    name = "pathlib|getattr" if intruder is Intruder else "eval"
+    torch.save({"model": {}, "extra": bait(trace)}, file, _use_new_zipfile_serialization=zipped)
     with pytest.raises(CheckpointError, match=rf"model\.pt: refused.*pickled object .*({name})"):
         read_checkpoint(file)
     assert not trace.exists()
@@ -93,16 +82,10 @@ def test_untrusted_object_is_refused_named_and_not_executed(tmp_path, intruder, 
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_plain_pickle_is_refused_and_not_executed(tmp_path, protocol):
     trace, file = tmp_path / "trace", tmp_path / "model.pt"
-    file.write_bytes(pickle.dumps({"model": Evaluator(trace)}, protocol=protocol))
+    file.write_bytes(pickle.dumps({"model": evaluator(trace)}, protocol=protocol))
     with pytest.raises(CheckpointError, match=r"model\.pt: refused.*eval"):
         read_checkpoint(file)
     assert not trace.exists()
-
-
-def test_unsafe_module_object_is_refused(tmp_path):
-    torch.save(torch.nn.Linear(2, 2), tmp_path / "model.pt")
-    with pytest.raises(CheckpointError, match=r"refused.*torch\.nn\.modules\.linear\.Linear"):
-        read_checkpoint(tmp_path / "model.pt")
 
 
 def test_the_allow_list_of_the_process_is_left_as_it_was(tmp_path):
@@ -120,23 +103,25 @@ def test_the_allow_list_of_the_process_is_left_as_it_was(tmp_path):
         torch.serialization.add_safe_globals(list(allowed))
 
 
-def test_missing_empty_folder_and_no_dictionary(tmp_path):
-    with pytest.raises(CheckpointError, match=r"absent\.pt: no such file"):
-        read_checkpoint(tmp_path / "absent.pt")
-    (tmp_path / "empty.pt").touch()
-    with pytest.raises(CheckpointError, match=r"empty\.pt: is empty"):
-        read_checkpoint(tmp_path / "empty.pt")
-    with pytest.raises(CheckpointError, match="is a folder, expected a file"):
-        read_checkpoint(tmp_path)
-    torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(CheckpointError, match=r"list\.pt: expected a dictionary, found list"):
-        read_checkpoint(tmp_path / "list.pt")
-    (tmp_path / "pointer.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
-    with pytest.raises(CheckpointError, match=r"pointer\.safetensors: is a git-lfs pointer"):
-        read_checkpoint(tmp_path / "pointer.safetensors")
-    (tmp_path / "text.pt").write_text("hello")
-    with pytest.raises(CheckpointError, match=r"text\.pt: truncated, damaged or no checkpoint"):
-        read_checkpoint(tmp_path / "text.pt")
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("absent.pt", None, r"absent\.pt: no such file"),
+        ("empty.pt", b"", r"empty\.pt: is empty"),
+        ("", None, "is a folder, expected a file"),
+        ("list.pt", [1, 2], r"list\.pt: expected a dictionary, found list"),
+        ("linear.pt", torch.nn.Linear(2, 2), r"refused.*torch\.nn\.modules\.linear\.Linear"),
+        ("lfs.pt", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", r"lfs\.pt: is a git-lfs pointer"),
+        ("text.pt", b"hello", r"text\.pt: truncated, damaged or no checkpoint"),
+    ],
+)
+def test_what_is_no_checkpoint(tmp_path, name, content, message):
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    elif content is not None:
+        torch.save(content, tmp_path / name)
+    with pytest.raises(CheckpointError, match=message):
+        read_checkpoint(tmp_path / name)
 
 
 @pytest.mark.parametrize("zipped", [True, False])

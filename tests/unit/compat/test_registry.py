@@ -97,6 +97,10 @@ class Thing:
                 number]  # fmt: skip
 
 
+class Part(Thing):
+    pass
+
+
 def test_what_a_patch_replaces(monkeypatch):
     target = f"{__name__}:Thing.double"
     monkeypatch.setattr(Thing, "double", Thing.double)  # undone after the test
@@ -122,6 +126,12 @@ def test_what_a_patch_replaces(monkeypatch):
     assert Thing.double.__doc__ == "Stock text."
     assert source_has(Thing.double, "[number, number]") and not source_has(Thing.double, "[number, other]")
     assert not is_patched(target, "third")
+    third = Patch("third", "…")
+    third.replace(f"{__name__}:Part.double")(lambda stock, part, number: [stock(part, number)])
+    third.apply()
+    monkeypatch.setattr(Thing, "double", lambda thing, number: "changed later")
+    assert Part().double(1) == ["changed later"]
+    monkeypatch.delattr(Part, "double")
     broken = Patch("broken", "…")
     broken.replace(f"{__name__}:Thing.gone")(counted)
     with pytest.raises(AttributeError, match="gone"):  # before anything is changed

@@ -3,10 +3,13 @@
 import fcntl
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
 
+from fairseq_plugins.checkpoints import versions
 from tests import data_bins
 
 pytestmark = pytest.mark.slow
@@ -14,6 +17,16 @@ OFF = "FAIRSEQ_PLUGINS_DISABLE_PATCHES"
 TINY = "--arch transformer --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 8 --decoder-embed-dim 8 "
 TINY += "--encoder-ffn-embed-dim 8 --decoder-ffn-embed-dim 8 --encoder-attention-heads 1 --decoder-attention-heads 1"
 RUN = "--optimizer adam --lr 0.01 --batch-size 4 --num-workers 0 --log-format simple --seed 1 --cpu"
+
+# Without the package: what anybody's fairseq makes of the file. Only options of argparse are allowed in it.
+STOCK = """
+import argparse, sys, torch
+from fairseq import checkpoint_utils
+torch.serialization.add_safe_globals([argparse.Namespace])
+models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([sys.argv[1]])
+assert "fairseq_plugins" not in sys.modules
+print(type(models[0]).__name__)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +142,17 @@ def test_parts_of_a_set_are_decoded_once_and_raw_sentences(folder, train, run_cl
     assert answers("interactive", *short, "--truncate-source", stdin="p1 p2 p3 p4 p5\n")[0]["S-0"] == "p1 p2 p3"
     _, log = answers("interactive", *short, stdin="p1\np2\np1 p2 p3 p4 p5\n", check=False)
     assert "source line 3 has 6 tokens; valid: at most 4" in log
+
+
+def test_checkpoints_of_a_stock_run_carry_versions_and_are_stock(folder, train):
+    """Said once; in every file, beside moving averages; read by a fairseq without the package."""
+    log, _ = train("stamped", "--max-epoch", 1, "--store-ema")
+    assert log.count(versions.summary()) == 1
+    for name in ("checkpoint1", "checkpoint_best", "checkpoint_last"):
+        content = torch.load(folder / "stamped" / f"{name}.pt", weights_only=False)
+        assert content[versions.KEY] == versions.stamp()
+        assert content["extra_state"]["ema"].keys() == content["model"].keys()
+    (folder / "stock.py").write_text(STOCK)
+    line = [sys.executable, str(folder / "stock.py"), str(folder / "stamped" / "checkpoint_last.pt")]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["TransformerModel"], done.stderr[-2000:]

@@ -1,8 +1,6 @@
 """Every checkpoint that fairseq writes carries versions, every one that it reads is looked at; whatever is switched off."""
 
 import logging
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -11,17 +9,6 @@ from fairseq import checkpoint_utils
 from fairseq_plugins import compat
 from fairseq_plugins.checkpoints import versions
 from fairseq_plugins.compat.patch import ModuleProxy
-from tests import data_bins
-
-# Without the package: what anybody's fairseq makes of the file. Only options of argparse are allowed in it.
-STOCK = """
-import argparse, sys, torch
-from fairseq import checkpoint_utils
-torch.serialization.add_safe_globals([argparse.Namespace])
-models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([sys.argv[1]])
-assert "fairseq_plugins" not in sys.modules
-print(type(models[0]).__name__)
-"""
 
 
 def state(**entries):
@@ -74,33 +61,3 @@ def test_an_unknown_fairseq_costs_a_warning_only(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         compat.apply()
     assert "checkpoints will not carry versions" in caplog.text
-
-
-@pytest.mark.slow
-def test_training_a_stock_model(tmp_path, run_cli, user_dir):
-    """In the log once, in every file, through a resume and moving averages; and read by a fairseq without the package."""
-    for seed, split in enumerate(("train", "valid"), start=1):
-        data_bins.write_pair(tmp_path, split, "de", "en", seed=seed)
-    sizes = [
-        f"--{side}-{name}={number}"
-        for side in ("encoder", "decoder")
-        for name, number in (("layers", 1), ("embed-dim", 8), ("ffn-embed-dim", 8), ("attention-heads", 1))
-    ]
-    line = [tmp_path, "--user-dir", user_dir, "--arch", "transformer", "--optimizer", "adam", "--max-sentences", 6]
-    line += ["--store-ema", "--num-workers", 0, "--cpu", "--save-dir", tmp_path / "save", "--lr", "0.01", *sizes]
-    log = run_cli("train", *line, "--max-epoch", 1)
-    assert (log.stdout + log.stderr).count(versions.summary()) == 1
-    run_cli("train", *line, "--max-epoch", 2)
-    files = sorted((tmp_path / "save").glob("*.pt"))
-    assert [file.name for file in files] == [
-        "checkpoint1.pt", "checkpoint2.pt", "checkpoint_best.pt", "checkpoint_last.pt",
-    ]  # fmt: skip
-    for file in files:
-        content = torch.load(file)
-        assert content[versions.KEY] == versions.stamp(), file.name
-        assert content["extra_state"]["ema"].keys() == content["model"].keys()
-    (tmp_path / "stock.py").write_text(STOCK)
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "stock.py"), str(files[-1])], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.stdout.splitlines()[-1:] == ["TransformerModel"], done.stderr[-2000:]
