@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent
 INIT = (ROOT / "fairseq_plugins" / "__init__.py").read_text(encoding="utf-8")
 VERSION = re.search(r'^__version__ = "([^"]+)"', INIT, re.MULTILINE).group(1)
 
-# fairseq's own releases end at 0.12.2, which does not import on Python 3.11; fairseq-fixed is the same code, mended.
+# fairseq's own releases end at 0.12.2, which does not import on Python 3.11; fairseq-fixed is the same code, repaired.
 # Both compile C++ against the installed torch: install torch first and pass --no-build-isolation (see the Makefile).
 # Both require torchaudio, for speech only; where it cannot be loaded beside this torch, the Makefile removes it again.
 REQUIREMENTS = [

@@ -1,7 +1,7 @@
 """Stock commands in processes forked from one that has imported torch and fairseq: five seconds of a core less for each.
 
 A process is forked before it has done anything but import the stock libraries, so what the tests are about stays apart:
-registries, mends, --user-dir, options, generators, threads. Recipes in bash, torchrun and our own commands start cold.
+registries, patches, --user-dir, options, generators, threads. Recipes in bash, torchrun and our own commands start cold.
 """
 
 import json
