@@ -33,11 +33,8 @@ def test_every_registered_name_is_our_class():
     for file, function, name in found:
         entry = REGISTRIES[function].get(name)
         assert entry is not None, f"{file}: {name} is not registered: fairseq_plugins/__init__.py must import the file"
-        assert entry.__module__.startswith(f"{PACKAGE}."), (
-            f"{file}: the name {name} belongs to {entry.__module__}, choose another"
-        )
+        owners = [entry]
         if function == "register_model":
-            for arch in ARCH_MODEL_INV_REGISTRY.get(name, [name]):
-                assert ARCH_MODEL_REGISTRY[arch].__module__.startswith(f"{PACKAGE}."), (
-                    f"--arch {arch} is the class of another package"
-                )
+            owners += [ARCH_MODEL_REGISTRY[arch] for arch in ARCH_MODEL_INV_REGISTRY.get(name, [])]
+        others = [owner.__module__ for owner in owners if not owner.__module__.startswith(f"{PACKAGE}.")]
+        assert not others, f"{file}: the name {name} or an architecture of it belongs to {others}, choose another"
