@@ -43,7 +43,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 	  $(SAY) "removed torchaudio, which cannot be loaded beside this torch: fairseq needs it for speech only (pip check says it is missing)"; \
 	fi; }
 
-.PHONY: help install quickstart test mutants tree check format bench results evidence clean
+.PHONY: help install quickstart test defects mutants tree check format bench results evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +57,10 @@ quickstart: install  ## the whole job at tiny size: toy corpus, training, BLEU t
 test: $(STAMPS)/test  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
 
-mutants: $(STAMPS)/mutants  ## mutation testing: 400 mutants drawn with a seed, and the traps of the design (hours; MUTANTS='--count 20')
+defects: $(STAMPS)/test  ## put the traps of the design in, one at a time: each must turn a test red (a minute)
 	$(PY) tests/mutants/defects.py
+
+mutants: $(STAMPS)/mutants  ## mutation testing: 400 mutants drawn with a seed (1 to 2 hours; MUTANTS='--count 20')
 	$(PY) tests/mutants/random_mutants.py --jobs $(TEST_JOBS) $(MUTANTS)
 
 tree:  ## lines and files of package and tests, import closures of the loaders, share of docstrings (ROOT=other/checkout)

@@ -37,7 +37,8 @@ TEST = ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS, GENSIM, SC
 EXTRAS = {
     # transformers: only to compare logits with it; matplotlib: plots; gensim: word vectors, for which Python 3.14 has none yet
     "test": TEST,
-    "mutants": [*TEST, 'mutmut==3.8.1; python_version >= "3.10"'],  # exactly: tests/mutants/ calls parts that may change
+    # mutmut exactly: tests/mutants/ calls parts of it that may change
+    "mutants": [*TEST, 'mutmut==3.8.1; python_version >= "3.10"'],
     "check": ["ruff>=0.5", "mypy>=1.8"],
     "huggingface": [TRANSFORMERS],
     "lexicon": [GENSIM],

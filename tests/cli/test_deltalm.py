@@ -12,16 +12,13 @@ from fairseq import options
 
 from fairseq_plugins.checkpoints import export
 from fairseq_plugins.models.deltalm import DeltaLMModel
-from tests import builders, deltalm_builders
 
 from .commands import checkpoint, hydra, hypotheses, largest_difference, last_line, logged
 
-POSITIONS = builders.POSITIONS
+WIDTH, FFN, POSITIONS = 16, 32, 64
 SIZES = {"encoder_layers": 2, "decoder_layers": 1}
 for _side in ("encoder", "decoder"):
-    SIZES.update(
-        {f"{_side}_embed_dim": builders.WIDTH, f"{_side}_ffn_embed_dim": builders.FFN, f"{_side}_attention_heads": 2}
-    )
+    SIZES.update({f"{_side}_embed_dim": WIDTH, f"{_side}_ffn_embed_dim": FFN, f"{_side}_attention_heads": 2})
 SEED = 5
 UNNAMED = 96  # rows of the released files beyond the entries of their dictionary: 250,104 and 250,008
 PAGE = Path(__file__).resolve().parents[2] / "examples" / "deltalm" / "README.md"
@@ -33,6 +30,41 @@ class Trained(NamedTuple):
     save_dir: Path
     released: Path
     log: str
+
+
+def write_released(path, rows):
+    """A random model of SIZES in the layout of the authors' release, under which translations differ."""
+    generator = torch.Generator().manual_seed(11)
+    tensors = {}
+
+    def draw(name, scale, *shape):
+        tensors[f"{name}.weight"] = scale * torch.randn(shape, generator=generator)
+
+    def part(layer, name, norm=""):
+        linears = {f"{projection}_proj": (WIDTH, WIDTH) for projection in ("k", "v", "q", "out")}
+        for linear, shape in ({"fc1": (FFN, WIDTH), "fc2": (WIDTH, FFN)} if "ffn" in name else linears).items():
+            draw(f"{layer}.{name}.{linear}", 0.2, *shape)
+            tensors[f"{layer}.{name}.{linear}.bias"] = torch.zeros(shape[0])
+        set_norm(f"{layer}.{norm or name + '_layer_norm'}")
+
+    def set_norm(name):
+        tensors[f"{name}.weight"], tensors[f"{name}.bias"] = torch.ones(WIDTH), torch.zeros(WIDTH)
+
+    draw("src_embedding.embed_tokens", 0.3, rows, WIDTH)
+    for side in ("src_embedding", "tgt_embedding"):
+        tensors[f"{side}.embed_tokens.weight"] = tensors["src_embedding.embed_tokens.weight"].clone()
+        draw(f"{side}.embed_positions", 0.1, POSITIONS + 2, WIDTH)
+        set_norm(f"{side}.emb_layer_norm")
+    for number in range(SIZES["encoder_layers"]):
+        part(f"encoder.layers.{number}", "self_attn")
+        part(f"encoder.layers.{number}", "ffn", "final_layer_norm")
+    for number in range(SIZES["decoder_layers"]):
+        part(f"decoder.layers.{number}", "self_attn")
+        part(f"decoder.layers.{number}", "ffn_1", "ffn_layer_norm")
+        part(f"decoder.layers.{number}", "encoder_attn")
+        part(f"decoder.layers.{number}", "ffn_2", "final_layer_norm")
+    torch.save({"weights": tensors}, path)
+    return path
 
 
 def command_line(world, user_dir, save_dir, pretrained, *more):
@@ -53,8 +85,7 @@ def command_line(world, user_dir, save_dir, pretrained, *more):
 def trained(world, run_cli, user_dir, tmp_path_factory):
     """One epoch; the pretrained file is deleted; the same command resumes for a second epoch."""
     root = tmp_path_factory.mktemp("deltalm")
-    tensors = deltalm_builders.released_tensors(seed=11, rows=world.pieces + 4 + UNNAMED, layers=2, blocks=1)
-    released = deltalm_builders.write_released(root / "released.pt", tensors)
+    released = write_released(root / "released.pt", world.pieces + 4 + UNNAMED)
     moving = root / "deltalm-base.pt"
     moving.write_bytes(released.read_bytes())
     arguments = command_line(world, user_dir, root / "run", moving)
@@ -75,7 +106,7 @@ def test_the_authors_command_line_trains_and_resumes_without_the_file(trained, w
     assert {name: args[name] for name in SIZES} == SIZES
     assert args["pretrained_deltalm_checkpoint"] is None
     assert str(args["initialised_from"]).endswith("deltalm-base.pt")
-    assert first["model"]["encoder.embed_positions.weight"].shape == (POSITIONS + 2, builders.WIDTH)
+    assert first["model"]["encoder.embed_positions.weight"].shape == (POSITIONS + 2, WIDTH)
     entries = world.pieces + 4
     assert first["model"]["encoder.embed_tokens.weight"].size(0) == entries
     assert f"the first {entries:,} of {entries + UNNAMED:,} rows (--embedding-mismatch truncate)" in trained.log

@@ -3,7 +3,6 @@
 import importlib
 import re
 
-import pytest
 from setuptools import find_packages
 
 import fairseq_plugins
@@ -71,10 +70,7 @@ def test_documented_make_targets_exist():
     assert "exec make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [("transformers", "BertForMaskedLM"), ("gensim.models", "Word2Vec"), ("matplotlib.figure", "Figure")],
-)
-def test_what_make_test_installs_can_be_used(module, name):
+def test_what_make_test_installs_can_be_used():
     # transformers imports torchaudio, which fairseq requires, wherever it is installed: it must not be a broken one.
-    assert callable(getattr(importlib.import_module(module), name))
+    for module, name in (("transformers", "BertForMaskedLM"), ("gensim.models", "Word2Vec")):
+        assert callable(getattr(importlib.import_module(module), name))

@@ -27,18 +27,14 @@ def decorators():
                     yield source.name, function, node.args[0].value
 
 
-def is_ours(entry):
-    """True if a registered class is defined in the package."""
-    return entry.__module__.split(".")[0] == PACKAGE
-
-
 def test_every_registered_name_is_our_class():
     found = list(decorators())
     assert {name for _, _, name in found} >= {"sga_translation", "sga_ctc", "sga"}
     for file, function, name in found:
         entry = REGISTRIES[function].get(name)
         assert entry is not None, f"{file}: {name} is not registered: fairseq_plugins/__init__.py must import the file"
-        assert is_ours(entry), f"{file}: the name {name} belongs to {entry.__module__}, choose another"
+        owners = [entry]
         if function == "register_model":
-            for arch in ARCH_MODEL_INV_REGISTRY.get(name, [name]):
-                assert is_ours(ARCH_MODEL_REGISTRY[arch]), f"--arch {arch} is the class of another package"
+            owners += [ARCH_MODEL_REGISTRY[arch] for arch in ARCH_MODEL_INV_REGISTRY.get(name, [])]
+        others = [owner.__module__ for owner in owners if not owner.__module__.startswith(f"{PACKAGE}.")]
+        assert not others, f"{file}: the name {name} or an architecture of it belongs to {others}, choose another"

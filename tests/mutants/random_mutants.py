@@ -60,7 +60,8 @@ class WithoutTexts(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Attribute) and "log" in ast.unparse(node.func.value).lower():
+        node.keywords = [keyword for keyword in node.keywords if keyword.arg not in ("help", "metavar")]
+        if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in ("logger", "logging"):
             node.args, node.keywords = [], []
         return node
 
