@@ -75,7 +75,7 @@ def prompts_of_the_layers_in_another_order(original):
     return lambda self: original(self)[::-1]
 
 
-@defect("models.sga.prompts:SemanticProjection.forward", "reference/test_sga_forward.py")
+@defect("models.sga.guidance:SemanticProjection.forward", "reference/test_sga_forward.py")
 def keys_and_values_are_exchanged(original):
     return lambda self, hidden: original(self, hidden)[::-1]
 
