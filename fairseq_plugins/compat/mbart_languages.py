@@ -3,7 +3,7 @@ refuses those that have no tag."""
 
 from typing import Any, Dict
 
-from ..checkpoints.language_order import KEY, compare_order, compare_start, language_state
+from ..checkpoints.starting import KEY, compare_order, compare_start, language_state
 from .mend import Mend, instead_of, is_mended
 
 NAME = "mbart_languages"

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints.encoders import write_dictionary
+from fairseq_plugins.checkpoints.dictionary import write_dictionary
 from tests import nlu_builders, nlu_models
 
 Run = Callable[..., Any]

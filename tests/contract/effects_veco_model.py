@@ -2,7 +2,7 @@
 
 from tests.contract.effects import seen_by
 
-STATES, MASKED_LM = "tests/unit/models/veco/test_state.py", "tests/unit/models/veco/test_masked_lm.py"
+STATES, MASKED_LM = "tests/unit/models/veco/test_state.py", "tests/unit/models/veco/test_veco_pretrained.py"
 TASK, CRITERION = (
     "tests/unit/tasks/test_translation_from_pretrained_veco.py",
     "tests/unit/criterions/test_cross_sequence_mlm.py",

@@ -16,7 +16,7 @@ from ...checkpoints.starting import left_closed
 from ...modules.filled_model import FilledModel
 from ...modules.interleaved_layer import InterleavedDecoderLayer
 from ...modules.model_options import set_architecture, writable
-from . import pretrained
+from . import deltalm_pretrained
 from .config import ARCHITECTURES, DECODER_BLOCKS, EMBEDDING_POLICIES, DeltaLMOptions
 
 OPTIONS = [one.name for one in fields(DeltaLMOptions) if one.name != "_name"]
@@ -73,7 +73,7 @@ class DeltaLMModel(FilledModel, TransformerModel):
             path = getattr(args, name)
             model.absent_source = left_closed(f"--{name.replace('_', '-')}", path, plain, task)
             if model.absent_source is None:
-                pretrained.fill(model, plain, name)
+                deltalm_pretrained.fill(model, plain, name)
             with writable(args):
                 args.initialised_from = path
                 setattr(args, name, None)

@@ -22,8 +22,8 @@ from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
 from .length_predictor import LengthPredictor, length_nll
-from .pretrained import build_empty, build_frozen
 from .prompts import SemanticProjection
+from .sga_pretrained import build_empty, build_frozen
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class SGAModel(BaseFairseqModel):
         """Build from a config; reads the pretrained file unless the checkpoint carries the frozen weights.
 
         Raises:
-            ValueError: see :func:`check_config`, :func:`~.pretrained.build_frozen`; a blank that is not in the dictionary; another
+            ValueError: see :func:`check_config`, :func:`.build_frozen`; a blank that is not in the dictionary; another
                 task.
         """
         check_slots_task(task, "sga")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...checkpoints.starting import left_closed
 from ...modules.model_options import set_architecture, writable
-from . import masked_lm
+from . import veco_pretrained
 from .base import VECOBase
 from .config import ARCHITECTURES, VECOOptions, resolve
 from .pretraining import VECOPretrainingModel
@@ -58,7 +58,7 @@ class VECOModel(VECOBase):
         if path:
             model.absent_source = left_closed("--init-from-mlm", path, plain, task)
             if model.absent_source is None:
-                masked_lm.fill(model, plain, path)
+                veco_pretrained.fill(model, plain, path)
             with writable(args):
                 args.initialised_from, args.init_from_mlm = path, None
         return model

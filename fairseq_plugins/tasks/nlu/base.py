@@ -11,7 +11,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import FairseqTask
 from omegaconf import II, MISSING
 
-from ...checkpoints.language_order import compare_start
+from ...checkpoints.starting import compare_start
 from ...data.language_mixture import LanguageMixture
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
 from .predictions import OPTION as PREDICTIONS
