@@ -50,11 +50,8 @@ def check_entries(
     """Compare the entries of a model with those of the data's dictionary, as far as both go.
 
     Args:
-        own: entries of the model, in the order of its rows.
-        found: entries of the data's dictionary.
         origin: option and path of the model, for the message.
         where: what says so, e.g. ``the dict.txt beside it``.
-        remedy: what to do about it.
 
     Raises:
         ValueError: the first entry that differs.
@@ -108,12 +105,6 @@ def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
     """A token embedding with one row more, for a ``<mask>`` that the model never had and that understanding never reads.
 
     The row is the mean of all: of a usual size, and the same in every run.
-
-    Args:
-        tensor: (rows, C) of the file.
-
-    Returns:
-        (rows + 1, C), and what was changed.
     """
     mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
     change = f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
@@ -121,17 +112,10 @@ def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
 
 
 def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: str) -> Tuple[Tensor, str]:
-    """A position embedding cut to the length that is asked for.
-
-    Args:
-        tensor: (rows, C) of the file.
-        want: rows that the model has.
-        unused: rows before the first position.
-        origin: option and path of the file, for messages.
-        option: what sets the length.
+    """A position embedding (rows, C) cut to ``want`` rows, of which ``unused`` come before the first position.
 
     Raises:
-        ValueError: the file has fewer.
+        ValueError: the file has fewer; names ``option``, which sets the length.
     """
     if want > tensor.size(0):
         raise ValueError(
@@ -184,12 +168,7 @@ def trailing_tags(dictionary: Any) -> List[str]:
 
 
 def check_sizes(sizes: Mapping[str, int], args: Any, origin: str) -> None:
-    """Compare the sizes of a file with those of the model.
-
-    Args:
-        sizes: option -> value that the file has; options that the model does not have are not compared.
-        args: options of the model.
-        origin: option and path of the file, for messages.
+    """Compare the sizes of a file (option -> value) with those of the options that the model has.
 
     Raises:
         ValueError: names every option that differs.

@@ -337,7 +337,9 @@ def test_differences_are_explained(entries: int, rows: int, languages: Any, mess
 
 def test_a_policy_that_does_not_allow_it_is_told_with_the_explanation() -> None:
     rows = torch.arange(12.0).view(4, 3)
-    wanted = "has 2 entries, file 4 rows, and --embedding-mismatch is error; valid here: truncate.*2 languages, for which"
+    wanted = (
+        "has 2 entries, file 4 rows, and --embedding-mismatch is error; valid here: truncate.*2 languages, for which"
+    )
     with pytest.raises(ValueError, match=wanted):
         fit_words(rows, rows[:2], "error", "file", ["de", "en"])
 
