@@ -11,11 +11,10 @@ import torch
 from fairseq.data import Dictionary
 
 from ..checkpoints import load
-from ..checkpoints.embedding_rows import check_entries
 from ..checkpoints.encoders import EncoderFile, read_encoder
+from ..checkpoints.fitting import MARKERS, check_entries
 from ..checkpoints.vocabularies import STYLES
 from ..data.nlu_inputs import INPUT_FORMATS
-from ..models.nlu.pretrained import MARKERS
 from ..modules.text_encoder import TextEncoder
 from .report import named_paths
 from .text import TextInputs, load_segmenter

@@ -12,12 +12,11 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, build_model
 from torch import Tensor
 
-from ..checkpoints.encoder_decoder import SHARED, WORDS
+from ..checkpoints.encoder_decoder import SHARED
 from ..checkpoints.encoders import EncoderFile
-from ..checkpoints.huggingface import CONFIG_NAME, read_json
-from ..checkpoints.masked_lm import find_weights
+from ..checkpoints.pipeline import WORDS, find_settings, find_weights
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.xlmr import find_settings
+from ..checkpoints.vocabularies import CONFIG_NAME, read_json
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ Every file is read without running code from it, every tensor is accounted for, 
 
 from .fingerprints import fingerprint
 from .loading import LoadReport, load
-from .masked_lm import MaskedLMFile, read_masked_lm
 from .portable import export_checkpoint, import_checkpoint
 from .reading import CheckpointError, read_checkpoint
 from .writing import atomic_path, write_masked_lm
+from .xlmr import MaskedLMFile, read_masked_lm
 
 __all__ = [
     "CheckpointError",

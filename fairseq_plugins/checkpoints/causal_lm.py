@@ -1,50 +1,49 @@
 """Reading a causal language model, a Hugging Face GPT-2 or fairseq's ``transformer_lm``, into the names of fairseq's decoder."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from . import gpt2
-from .encoder_languages import dictionary_of_run, find_dictionary
+from .encoder_languages import dictionary_of_run
+from .encoder_layout import Shapes, layer_shapes
 from .errors import CheckpointError
-from .gpt2 import OUTPUT, PADDING_IDX, POSITIONS, WORDS
-from .huggingface import CONFIG_NAME, read_json
+from .huggingface import differing, refuse_config, shift_positions
 from .loading import LoadReport
-from .masked_lm import check_stated, choose_heads, compare_shapes, find_weights, float_tensors
-from .reading import PathLike, read_checkpoint
-from .renames import Renamed, apply_rules, drop, refuse, rename, split
-from .vocabularies import read_dictionary
-from .xlmr import find_settings
-
-STOCK_EXPECTED = "a fairseq transformer_lm (decoder.embed_tokens, decoder.layers.*; no adaptive softmax, no encoder)"
-_FIRST_FC = "layers.0.fc1.weight"
-_LAYER = r"decoder\.layers\.(\d+)\."
-
-RULES = (
-    refuse(r"encoder\..*", "is a model with an encoder"),
-    refuse(_LAYER + r"encoder_attn(?:_layer_norm)?\..*", "is the decoder of a model with an encoder"),
-    refuse(r"decoder\.(?:adaptive_softmax|embed_tokens\.embeddings)\..*", "has adaptive sizes"),
-    refuse(
-        r"decoder\.project_(?:in|out)_dim\..*",
-        "has another --decoder-input-dim or --decoder-output-dim than --decoder-embed-dim",
-    ),
-    rename(r"decoder\.(embed_tokens|embed_positions)\.weight", r"\1.weight"),
-    rename(r"decoder\.(layernorm_embedding|layer_norm)\.(weight|bias)", r"\1.\2"),
-    rename(_LAYER + r"self_attn\.(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)", r"layers.\1.self_attn.\2.\3"),
-    split(
-        _LAYER + r"self_attn\.in_proj_(weight|bias)",
-        r"layers.\1.self_attn.q_proj.\2",
-        r"layers.\1.self_attn.k_proj.\2",
-        r"layers.\1.self_attn.v_proj.\2",
-    ),
-    rename(_LAYER + r"(self_attn_layer_norm|fc1|fc2|final_layer_norm)\.(weight|bias)", r"layers.\1.\2.\3"),
-    rename(r"decoder\.output_projection\.weight|decoder\.embed_out", OUTPUT),
-    drop(r"decoder\.version", "format counter of fairseq"),
-    drop(r"decoder\.embed_positions\.(?:_float_tensor|weights)", "buffer that is counted anew"),
+from .pipeline import (
+    PADDING_IDX,
+    POSITIONS,
+    WORDS,
+    Content,
+    FileLayout,
+    Heads,
+    Source,
+    check_shapes,
+    read_content,
+    sizes_of,
+    source_of,
 )
+from .reading import PathLike
+from .renames import Renamed, Rule, drop, fused_attention, refuse, rename, split
+from .vocabularies import (
+    DICTIONARY_NAME,
+    SENTENCEPIECE,
+    SPECIAL,
+    find_dictionary,
+    pieces_of,
+    read_dictionary,
+    tokenizer_entries,
+)
+
+GPT2_EXPECTED = (
+    "a Hugging Face GPT-2 (model_type gpt2, tensors transformer.wte, transformer.wpe, transformer.h.*, transformer.ln_f; output "
+    "tied to the embedding)"
+)
+STOCK_EXPECTED = "a fairseq transformer_lm (decoder.embed_tokens, decoder.layers.*; no adaptive softmax, no encoder)"
+OUTPUT = "output_projection.weight"
 
 
 @dataclass(frozen=True)
@@ -101,86 +100,232 @@ class CausalLMFile:
     report: LoadReport
 
 
-def read_causal_lm(path: PathLike, heads: Optional[int] = None) -> CausalLMFile:
+# ---- fairseq's transformer_lm. ----
+
+_LAYER = r"decoder\.layers\.(\d+)\."
+_UNSUPPORTED = ("no_token_positional_embeddings", "scale_fc", "scale_attn", "scale_heads")
+
+STOCK_RULES: Tuple[Rule, ...] = (
+    refuse(r"encoder\..*", "is a model with an encoder"),
+    refuse(_LAYER + r"encoder_attn(?:_layer_norm)?\..*", "is the decoder of a model with an encoder"),
+    refuse(r"decoder\.(?:adaptive_softmax|embed_tokens\.embeddings)\..*", "has adaptive sizes"),
+    refuse(
+        r"decoder\.project_(?:in|out)_dim\..*",
+        "has another --decoder-input-dim or --decoder-output-dim than --decoder-embed-dim",
+    ),
+    rename(r"decoder\.(embed_tokens|embed_positions)\.weight", r"\1.weight"),
+    rename(r"decoder\.(layernorm_embedding|layer_norm)\.(weight|bias)", r"\1.\2"),
+    *fused_attention(_LAYER, r"layers.\1."),
+    rename(_LAYER + r"(self_attn_layer_norm|fc1|fc2|final_layer_norm)\.(weight|bias)", r"layers.\1.\2.\3"),
+    rename(r"decoder\.output_projection\.weight|decoder\.embed_out", OUTPUT),
+    drop(r"decoder\.version", "format counter of fairseq"),
+    drop(r"decoder\.embed_positions\.(?:_float_tensor|weights)", "buffer that is counted anew"),
+)
+
+
+def _check_stock(content: Content) -> None:
+    for name in _UNSUPPORTED:
+        if content.options.get(name):
+            raise CheckpointError(
+                f"{content.origin}: was trained with {name} = {content.options[name]!r}, expected False, i.e. {STOCK_EXPECTED}"
+            )
+
+
+def _settle_stock(content: Content, source: Source) -> None:
+    options = content.options
+    _drop_tied(source.renamed)
+    shown = {name.split(".")[0] for name in source.renamed.tensors}
+    source.wiring = {
+        "normalize_before": bool(options.get("decoder_normalize_before")),
+        "final_norm": "layer_norm" in shown,
+        "layernorm_embedding": "layernorm_embedding" in shown,
+        "learned_positions": POSITIONS in source.renamed.tensors,
+        "scale_embedding": not options.get("no_scale_embedding"),
+        "activation": str(options.get("activation_fn") or "relu"),
+    }
+    if not source.wiring["learned_positions"]:
+        source.wiring["max_positions"] = options.get("max_target_positions") or options.get("tokens_per_sample")
+
+
+STOCK = FileLayout(
+    STOCK_EXPECTED,
+    lambda content: not content.is_folder,
+    STOCK_RULES,
+    {
+        "layers": "decoder_layers",
+        "embed_dim": "decoder_embed_dim",
+        "ffn_dim": "decoder_ffn_embed_dim",
+        "heads": "decoder_attention_heads",
+    },
+    _check_stock,
+    _settle_stock,
+)
+
+
+# ---- GPT-2. ----
+
+ACTIVATIONS = {
+    "gelu_new": "gelu_accurate",
+    "gelu_pytorch_tanh": "gelu_accurate",
+    "gelu_fast": "gelu_accurate",
+    "gelu": "gelu",
+    "relu": "relu",
+}
+"""Hugging Face's name of an activation -> fairseq's name of the same function."""
+
+_TOP = r"(?:transformer\.)?"
+_BLOCK = _TOP + r"h\.(\d+)\."
+_IDS = (("</s>", "eos_token_id"), ("<pad>", "pad_token_id"), ("<s>", "bos_token_id"), ("<unk>", "unk_token_id"))
+_COMPUTES = {
+    "model_type": "gpt2",
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+
+GPT2_RULES: Tuple[Rule, ...] = (
+    refuse(_BLOCK + r"(?:crossattention|ln_cross_attn)\..*", "has cross-attention"),
+    rename(_TOP + r"wte\.weight", WORDS),
+    rename(_TOP + r"wpe\.weight", POSITIONS),
+    rename(_BLOCK + r"ln_1\.(weight|bias)", r"layers.\1.self_attn_layer_norm.\2"),
+    split(
+        _BLOCK + r"attn\.c_attn\.(weight|bias)",
+        r"layers.\1.self_attn.q_proj.\2",
+        r"layers.\1.self_attn.k_proj.\2",
+        r"layers.\1.self_attn.v_proj.\2",
+    ),
+    rename(_BLOCK + r"attn\.c_proj\.(weight|bias)", r"layers.\1.self_attn.out_proj.\2"),
+    rename(_BLOCK + r"ln_2\.(weight|bias)", r"layers.\1.final_layer_norm.\2"),
+    rename(_BLOCK + r"mlp\.c_fc\.(weight|bias)", r"layers.\1.fc1.\2"),
+    rename(_BLOCK + r"mlp\.c_proj\.(weight|bias)", r"layers.\1.fc2.\2"),
+    rename(_TOP + r"ln_f\.(weight|bias)", r"layer_norm.\1"),
+    rename(r"lm_head\.weight", OUTPUT),
+    drop(_BLOCK + r"attn\.(?:bias|masked_bias)", "triangular mask, made anew"),
+)
+
+
+def _check_gpt2(content: Content) -> None:
+    config = content.options
+    problems = differing(config, _COMPUTES)
+    if config.get("model_type") is None:
+        problems.append("model_type is missing, expected 'gpt2'")
+    activation, epsilon = config.get("activation_function", "gelu_new"), config.get("layer_norm_epsilon", 1e-5)
+    if activation not in ACTIVATIONS:
+        problems.append(f"activation_function = {activation!r}, expected one of {', '.join(ACTIVATIONS)}")
+    if not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
+        problems.append(f"layer_norm_epsilon = {epsilon!r}, expected a small number above 0")
+    refuse_config(problems, content)
+
+
+def _settle_gpt2(content: Content, source: Source) -> None:
+    """The first position gets the row behind ``<pad>``."""
+    config = content.options
+    source.wiring = {
+        "activation": ACTIVATIONS[config.get("activation_function", "gelu_new")],
+        "epsilon": float(config.get("layer_norm_epsilon", 1e-5)),
+    }
+    if not _drop_tied(source.renamed):
+        raise CheckpointError(
+            f"{content.origin}: lm_head.weight is not transformer.wte.weight; expected {GPT2_EXPECTED}"
+        )
+    shift_positions(source.renamed, first=0)
+
+
+GPT2 = FileLayout(
+    GPT2_EXPECTED,
+    lambda content: content.is_folder,
+    GPT2_RULES,
+    {
+        "vocab_size": "vocab_size",
+        "layers": "n_layer",
+        "embed_dim": "n_embd",
+        "ffn_dim": "n_inner",
+        "max_positions": "n_positions",
+        "heads": "n_head",
+    },
+    _check_gpt2,
+    _settle_gpt2,
+    transposed=re.compile(_BLOCK + r"(?:attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight"),
+)
+
+
+def _entries_of(folder: Path, config: Mapping[str, Any], rows: int) -> List[str]:
+    """What each row of the embedding means, as far as files in the folder tell.
+
+    A ``dict.txt`` counts first, then the tokenizer's files. The special rows that the configuration names are called as in
+    fairseq: ``</s>`` is the one that ends a text.
+
+    Args:
+        folder: of the model.
+        config: content of ``config.json``.
+        rows: of the embedding.
+
+    Returns:
+        At most ``rows`` entries in the order of the rows; empty where there is no such file.
+
+    Raises:
+        CheckpointError: a damaged file, or more entries than rows.
+    """
+    dictionary = folder / DICTIONARY_NAME
+    if dictionary.is_file():
+        return _checked(read_dictionary(dictionary), rows, dictionary)
+    model = next((folder / name for name in SENTENCEPIECE if (folder / name).is_file()), None)
+    if model is not None and not (folder / "tokenizer.json").is_file():
+        entries = _checked(pieces_of(model), rows, model)
+    else:
+        entries = list(tokenizer_entries(folder, "gpt2", rows) or ())
+    for name, key in _IDS:
+        row = config.get(key)
+        if isinstance(row, int) and 0 <= row < len(entries) and name not in entries and entries[row] not in SPECIAL:
+            entries[row] = name
+    return entries
+
+
+def _checked(entries: List[str], rows: int, file: Path) -> List[str]:
+    """The entries; raises CheckpointError when a file names more of them than there are rows."""
+    if len(entries) > rows:
+        raise CheckpointError(
+            f"{file}: names {len(entries):,} entries, the model has {rows:,} rows; they must belong to one model"
+        )
+    return entries
+
+
+# ---- Reading. ----
+
+
+def read_causal_lm(
+    path: PathLike, heads: Optional[int] = None, default_heads: Optional[int] = None, label: str = "heads=…"
+) -> CausalLMFile:
     """Read a causal language model.
 
     Args:
         path: a Hugging Face GPT-2 folder (``config.json`` with ``model.safetensors`` or ``pytorch_model.bin``), a weights file in
             one, or a fairseq checkpoint of ``transformer_lm``; ``dict.txt`` or the tokenizer's files beside tell the vocabulary.
-        heads: attention heads, for files that do not tell.
-
-    Returns:
-        Tensors, layout, entries, report.
+        heads, default_heads, label: see :class:`.pipeline.Heads`.
 
     Raises:
         CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
     """
-    file = find_weights(Path(path))
-    origin = f"checkpoint {file}"
-    content = read_checkpoint(file)
-    if isinstance(content.get("model"), Mapping):
-        return _from_fairseq(content, file, heads, origin)
-    if not content or not all(isinstance(value, Tensor) for value in content.values()):
-        keys = ", ".join(sorted(map(str, content))[:8]) or "(none)"
-        raise CheckpointError(f"{origin}: holds the entries {keys}; expected {gpt2.EXPECTED}, or {STOCK_EXPECTED}")
-    config_file = file.parent / CONFIG_NAME
-    config = read_json(config_file, gpt2.EXPECTED)
-    wiring = gpt2.wiring(config, config_file)
-    renamed = gpt2.from_folder(float_tensors(content, origin), origin)
-    if not _is_tied(renamed):
-        raise CheckpointError(f"{origin}: lm_head.weight is not transformer.wte.weight; expected {gpt2.EXPECTED}")
-    layout = _layout(
-        renamed, wiring, choose(heads, config.get("n_head"), "n_head", renamed, origin), origin, gpt2.EXPECTED
-    )
-    stated = {name: size for name, size in gpt2.stated_sizes(config).items() if size is not None}
-    check_stated(vars(layout), stated, origin)
-    entries = gpt2.entries_of(file.parent, config, layout.vocab_size)
-    return CausalLMFile(renamed.tensors, layout, tuple(entries), _report(renamed))
+    known = f"{GPT2_EXPECTED}, or {STOCK_EXPECTED}"
+    content = read_content(path, known)
+    source = source_of(content, (STOCK, GPT2), known)
+    sizes = sizes_of(source, content.origin, Heads(heads, default_heads, label))
+    tensors = source.renamed.tensors
+    layout = CausalLMLayout(**sizes, tied=OUTPUT not in tensors)
+    check_shapes(tensors, expected_shapes(layout), content.origin, source.expected)
+    return CausalLMFile(tensors, layout, tuple(_entries(content, layout.vocab_size)), source.report())
 
 
-def _from_fairseq(content: Mapping[str, Any], file: Path, heads: Optional[int], origin: str) -> CausalLMFile:
-    settings = find_settings(content)
-    renamed = apply_rules(float_tensors(content["model"], origin), RULES, origin, STOCK_EXPECTED)
-    _is_tied(renamed)
-    stated = settings.get("decoder_attention_heads")
-    shown = {name.split(".")[0] for name in renamed.tensors}
-    wiring = {
-        "normalize_before": bool(settings.get("decoder_normalize_before")),
-        "final_norm": "layer_norm" in shown,
-        "layernorm_embedding": "layernorm_embedding" in shown,
-        "learned_positions": POSITIONS in renamed.tensors,
-        "scale_embedding": not settings.get("no_scale_embedding"),
-        "activation": str(settings.get("activation_fn") or "relu"),
-    }
-    refused = {"no_token_positional_embeddings": False, "scale_fc": False, "scale_attn": False, "scale_heads": False}
-    for name, value in refused.items():
-        if settings.get(name) not in (None, value):
-            raise CheckpointError(
-                f"{origin}: was trained with {name} = {settings[name]!r}, expected {value!r}, i.e. {STOCK_EXPECTED}"
-            )
-    positions = settings.get("max_target_positions") or settings.get("tokens_per_sample")
-    if not wiring["learned_positions"]:
-        wiring["max_positions"] = positions
-    found = choose(heads, stated, "decoder_attention_heads", renamed, origin)
-    layout = _layout(renamed, wiring, found, origin, STOCK_EXPECTED)
-    sizes = {"layers": "decoder_layers", "embed_dim": "decoder_embed_dim", "ffn_dim": "decoder_ffn_embed_dim"}
-    if not settings.get("decoder_layers_to_keep"):
-        check_stated(vars(layout), {field: settings.get(name) for field, name in sizes.items()}, origin)
-    beside = find_dictionary(file.parent) or dictionary_of_run(content)
-    entries = gpt2.checked(read_dictionary(beside), layout.vocab_size, beside) if beside else []
-    return CausalLMFile(renamed.tensors, layout, tuple(entries), _report(renamed))
+def _entries(content: Content, rows: int) -> List[str]:
+    if content.is_folder:
+        return _entries_of(content.file.parent, content.options, rows)
+    beside = find_dictionary(content.file.parent) or dictionary_of_run(content.entries)
+    return _checked(read_dictionary(beside), rows, beside) if beside else []
 
 
-def choose(heads: Optional[int], stated: Optional[int], entry: str, renamed: Renamed, origin: str) -> int:
-    """Attention heads, which no shape tells; see ``masked_lm.choose_heads``."""
-    words = renamed.tensors.get(WORDS)
-    if words is None or words.dim() != 2:
-        raise CheckpointError(f"{origin}: has no matrix for {WORDS}; expected {gpt2.EXPECTED}, or {STOCK_EXPECTED}")
-    return choose_heads(heads, stated, entry, words.size(1), origin)
-
-
-def _is_tied(renamed: Renamed) -> bool:
-    """Whether the output projection is the embedding; drops it then."""
+def _drop_tied(renamed: Renamed) -> bool:
+    """Drop an output projection that is the embedding; False where it is another matrix."""
     if OUTPUT in renamed.tensors and WORDS in renamed.tensors:
         if not torch.equal(renamed.tensors[OUTPUT], renamed.tensors[WORDS]):
             return False
@@ -188,47 +333,17 @@ def _is_tied(renamed: Renamed) -> bool:
     return True
 
 
-def _layout(renamed: Renamed, wiring: Dict[str, Any], heads: int, origin: str, expected: str) -> CausalLMLayout:
-    tensors = renamed.tensors
-    for name in (_FIRST_FC, *([] if wiring.get("max_positions") else [POSITIONS])):
-        if name not in tensors or tensors[name].dim() != 2:
-            raise CheckpointError(f"{origin}: has no matrix for {name}; expected {expected}")
-    values: Dict[str, Any] = {
-        "vocab_size": tensors[WORDS].size(0),
-        "layers": 1 + max(int(name.split(".")[1]) for name in tensors if name.startswith("layers.")),
-        "embed_dim": tensors[WORDS].size(1),
-        "ffn_dim": tensors[_FIRST_FC].size(0),
-        "heads": heads,
-        "tied": OUTPUT not in tensors,
-    }
-    if POSITIONS in tensors:
-        values["max_positions"] = tensors[POSITIONS].size(0) - PADDING_IDX - 1
-    layout = CausalLMLayout(**{**values, **wiring})
-    compare_shapes(tensors, expected_shapes(layout), origin, expected)
-    return layout
-
-
-def expected_shapes(layout: CausalLMLayout) -> Dict[str, Tuple[int, ...]]:
+def expected_shapes(layout: CausalLMLayout) -> Shapes:
     """Name -> shape of every tensor of a causal LM of this layout, in the names of fairseq's ``TransformerDecoder``."""
-    width, inner = layout.embed_dim, layout.ffn_dim
-    shapes: Dict[str, Tuple[int, ...]] = {WORDS: (layout.vocab_size, width)}
+    width = layout.embed_dim
+    shapes: Shapes = {WORDS: (layout.vocab_size, width)}
     if not layout.tied:
         shapes[OUTPUT] = (layout.vocab_size, width)
     if layout.learned_positions:
         shapes[POSITIONS] = (layout.max_positions + PADDING_IDX + 1, width)
-    block: Dict[str, Tuple[int, ...]] = {"fc1.weight": (inner, width), "fc1.bias": (inner,)}
-    block.update({"fc2.weight": (width, inner), "fc2.bias": (width,)})
-    for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        block[f"self_attn.{projection}.weight"] = (width, width)
-        block[f"self_attn.{projection}.bias"] = (width,)
-    for norm in ("self_attn_layer_norm", "final_layer_norm"):
-        block[f"{norm}.weight"] = block[f"{norm}.bias"] = (width,)
     for norm in ["layernorm_embedding"] * layout.layernorm_embedding + ["layer_norm"] * layout.final_norm:
         shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = (width,)
+    block = layer_shapes(width, layout.ffn_dim)
     for layer in range(layout.layers):
         shapes.update({f"layers.{layer}.{name}": shape for name, shape in block.items()})
     return shapes
-
-
-def _report(renamed: Renamed) -> LoadReport:
-    return LoadReport(renamed.used(), dropped=tuple(renamed.dropped), reasons=renamed.dropped)

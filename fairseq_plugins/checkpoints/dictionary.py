@@ -7,12 +7,60 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import List, Optional, Sequence
 
 from .encoder_languages import read_languages
-from .encoders import write_dictionary
+from .encoders import open_encoder, row_order
+from .errors import CheckpointError
+from .pipeline import WORDS
+from .reading import PathLike
+from .vocabularies import DICTIONARY_NAME, STYLES, dictionary_text
+from .writing import atomic_path
 
 logger = logging.getLogger(__name__)
+
+
+def write_dictionary(
+    folder: PathLike, path: PathLike, dictionary: Optional[PathLike] = None, languages: Sequence[str] = ()
+) -> List[str]:
+    """Write a fairseq ``dict.txt`` that names every row of an encoder: languages and ``<mask>`` included, in order.
+
+    Args:
+        folder: of the encoder, as in :func:`.encoders.read_encoder`.
+        path: of the file to write.
+        dictionary: ``dict.txt`` of a fairseq model; None = the one beside it.
+        languages: in the order of their rows, for encoders that do not tell; none = those that it tells.
+
+    Returns:
+        All entries, the four special ones first: as many as the embedding has rows. Rows that nothing names, which were never
+        used in training, are called ``madeupword…``.
+
+    Raises:
+        CheckpointError: no file tells the entries, or rows of languages whose names no file tells; languages that are not those
+            of the encoder, or for which it has no rows.
+    """
+    source, entries, named, origin = open_encoder(folder, dictionary, languages)
+    rows = source.renamed.tensors[WORDS].size(0)
+    if not entries:
+        raise CheckpointError(
+            f"{origin}: nothing beside it tells its entries; expected {DICTIONARY_NAME} or dict.LANG.txt (fairseq), "
+            "tokenizer.json, vocab.txt or a sentencepiece model with the language codes"
+        )
+    family = source.wiring["family"]
+    unnamed = rows - len(entries)
+    if unnamed and family in STYLES and not named:
+        raise CheckpointError(
+            f"{origin}: has {rows:,} rows, of which {len(entries):,} are named, and no list of its languages; give them, or a "
+            "dictionary that has them, in the order of the training (--langs, --dictionary)"
+        )
+    if unnamed:
+        logger.warning("%s: %d rows without a name are called madeupword", origin, unnamed)
+    entries = [*entries, *(f"madeupword{index:04d}" for index in range(unnamed))]
+    ordered = [entries[row] for row in row_order(entries, family, origin)]
+    text = dictionary_text(ordered, origin)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return ordered
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -2,12 +2,12 @@
 
 import logging
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from .errors import CheckpointError
-from .vocabularies import DICTIONARY_NAME, MASK, languages_of
+from .pipeline import task_options
+from .vocabularies import MASK, Languages, find_dictionary, languages_of
 
 logger = logging.getLogger(__name__)
 
@@ -15,28 +15,6 @@ LIST_NAME = "ML50_langs.txt"
 """List of languages, one a line, in the folder of a released mBART-50."""
 
 _STYLES = {"mbart": "[{}]", "multilingual": "__{}__"}
-
-
-@dataclass(frozen=True)
-class Languages:
-    """What a model says of its languages.
-
-    Attributes:
-        listed: in the order of their rows; None where it has no list.
-        guessed: those of its language pairs, as fairseq takes them where no list is given. Dictionaries often have others too, so
-            that they are believed only where they explain every row.
-        file: name of the list that it was trained with.
-        style: how a language is written as a dictionary entry.
-    """
-
-    listed: Optional[Tuple[str, ...]] = None
-    guessed: Optional[Tuple[str, ...]] = None
-    file: Optional[str] = None
-    style: str = "[{}]"
-
-    def symbols(self, languages: Optional[Sequence[str]]) -> List[str]:
-        """Dictionary entries of these languages."""
-        return [self.style.format(language) for language in languages or ()]
 
 
 def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], style: str) -> Languages:
@@ -47,13 +25,13 @@ def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], 
         settings: options of the model, where older files have those of the task as well.
         style: how a language is written, where the task does not say.
     """
-    options = {**settings, **_task_options(checkpoint)}
+    options = {**settings, **task_options(checkpoint)}
     style = _STYLES.get(str(options.get("lang_tok_style")), style)
     state = checkpoint.get("task_state")
     kept = state.get("languages") if isinstance(state, Mapping) else None
     if isinstance(kept, Mapping) and isinstance(kept.get("langs"), (list, tuple)):
         return Languages(tuple(str(language) for language in kept["langs"]), style=style)
-    denoising = "denoising" in str(_task_options(checkpoint).get("_name") or settings.get("task"))
+    denoising = "denoising" in str(task_options(checkpoint).get("_name") or settings.get("task"))
     if denoising and options.get("add_lang_token") is False:
         return Languages(style=style)
     file = options.get("lang_dict")
@@ -67,14 +45,6 @@ def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], 
     )
 
 
-def _task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
-    config = checkpoint.get("cfg")
-    task = config.get("task") if isinstance(config, Mapping) else getattr(config, "task", None)
-    if task is None:
-        return {}
-    return dict(task) if isinstance(task, Mapping) else dict(vars(task))
-
-
 def _as_list(value: Any) -> List[str]:
     if isinstance(value, str):
         value = value.split(",")
@@ -84,29 +54,10 @@ def _as_list(value: Any) -> List[str]:
 # ---- Files beside the model. ----
 
 
-def find_dictionary(folder: Path) -> Optional[Path]:
-    """``dict.txt``, or one of several equal ``dict.LANG.txt``, as releases of multilingual models have; None where there is none.
-
-    Raises:
-        CheckpointError: dictionaries of several languages that differ.
-    """
-    file = folder / DICTIONARY_NAME
-    if file.is_file():
-        return file
-    found = sorted(folder.glob("dict.*.txt"))
-    for other in found[1:]:
-        if other.read_bytes() != found[0].read_bytes():
-            raise CheckpointError(
-                f"dictionary {found[0]}: differs from {other.name} beside it; expected equal ones, or {DICTIONARY_NAME} with the "
-                "entries of the encoder"
-            )
-    return found[0] if found else None
-
-
 def dictionary_of_run(checkpoint: Mapping[str, Any]) -> Optional[Path]:
     """As :func:`find_dictionary`, in the data folder that a fairseq run was trained on; None where it is not there any more."""
     args = checkpoint.get("args")
-    data = _task_options(checkpoint).get("data") or getattr(args, "data", None)
+    data = task_options(checkpoint).get("data") or getattr(args, "data", None)
     folder = Path(str(data).split(os.pathsep)[0]) if data else None
     found = find_dictionary(folder) if folder is not None and folder.is_dir() else None
     if found is not None:

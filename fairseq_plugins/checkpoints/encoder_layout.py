@@ -1,14 +1,16 @@
-"""What the shapes of an encoder do not tell: how its pieces are put together, by the family it comes from."""
+"""Sizes and wiring of transformer stacks, and the shapes that follow from them, in fairseq's names."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Dict, Mapping, Tuple
 
 from .errors import CheckpointError
 
+Shapes = Dict[str, Tuple[int, ...]]
+
 
 @dataclass(frozen=True)
 class EncoderLayout:
-    """Sizes and wiring of a transformer encoder in fairseq's names.
+    """A transformer encoder.
 
     Attributes:
         family: one of :data:`FAMILIES`.
@@ -23,7 +25,7 @@ class EncoderLayout:
         normalize_before: layer norms before the blocks and one after the last layer (pre-norm), else after each block.
         layernorm_embedding: a layer norm after the embedding.
         learned_positions: a table of positions, else sinusoids.
-        scale_embedding: token embeddings are multiplied with the square root of C.
+        scale_embedding: token embeddings are multiplied by the square root of C.
         activation: of the feed-forward blocks, a name fairseq knows.
         epsilon: of every layer norm.
         segments: rows of the segment (token type) embedding; 0 = there is none.
@@ -97,29 +99,34 @@ def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
     return family_layout(**dict(stored))
 
 
-def with_rows(layout: EncoderLayout, vocab_size: int) -> EncoderLayout:
-    """The same layout with another number of embedding rows."""
-    return replace(layout, vocab_size=vocab_size)
+def attention_shapes(name: str, width: int) -> Shapes:
+    """Shapes of an attention block and of the norm behind it."""
+    shapes: Shapes = {f"{name}_layer_norm.weight": (width,), f"{name}_layer_norm.bias": (width,)}
+    for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        shapes[f"{name}.{projection}.weight"] = (width, width)
+        shapes[f"{name}.{projection}.bias"] = (width,)
+    return shapes
 
 
-def expected_shapes(layout: EncoderLayout) -> Dict[str, Tuple[int, ...]]:
+def layer_shapes(width: int, inner: int) -> Shapes:
+    """Shapes of one layer: self-attention, feed-forward block and norms."""
+    shapes = attention_shapes("self_attn", width)
+    shapes.update({"fc1.weight": (inner, width), "fc1.bias": (inner,), "fc2.weight": (width, inner)})
+    shapes.update(dict.fromkeys(("fc2.bias", "final_layer_norm.weight", "final_layer_norm.bias"), (width,)))
+    return shapes
+
+
+def expected_shapes(layout: EncoderLayout) -> Shapes:
     """Name -> shape of every tensor of an encoder of this layout, in the names of fairseq's ``TransformerEncoder``."""
-    width, inner = layout.embed_dim, layout.ffn_dim
-    shapes: Dict[str, Tuple[int, ...]] = {"embed_tokens.weight": (layout.vocab_size, width)}
+    width = layout.embed_dim
+    shapes: Shapes = {"embed_tokens.weight": (layout.vocab_size, width)}
     if layout.learned_positions:
         shapes["embed_positions.weight"] = (layout.max_positions + layout.padding_idx + 1, width)
     if layout.segments:
         shapes["segment_embeddings.weight"] = (layout.segments, width)
-    norms = ["layernorm_embedding"] * layout.layernorm_embedding + ["layer_norm"] * layout.normalize_before
-    block: Dict[str, Tuple[int, ...]] = {"fc1.weight": (inner, width), "fc1.bias": (inner,)}
-    block.update({"fc2.weight": (width, inner), "fc2.bias": (width,)})
-    for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        block[f"self_attn.{projection}.weight"] = (width, width)
-        block[f"self_attn.{projection}.bias"] = (width,)
-    for norm in ("self_attn_layer_norm", "final_layer_norm"):
-        block[f"{norm}.weight"] = block[f"{norm}.bias"] = (width,)
-    for norm in norms:
+    for norm in ["layernorm_embedding"] * layout.layernorm_embedding + ["layer_norm"] * layout.normalize_before:
         shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = (width,)
+    block = layer_shapes(width, layout.ffn_dim)
     for layer in range(layout.layers):
         shapes.update({f"layers.{layer}.{name}": shape for name, shape in block.items()})
     return shapes

@@ -18,11 +18,7 @@ _VALUES_AT_ONCE = 1 << 22
 
 
 def check_stated(file: Path, found: str) -> None:
-    """Compare the fingerprint of the tensors that were read from a safetensors file with the one that it states, if it does.
-
-    Args:
-        file: that was read; other kinds of file state none.
-        found: of its tensors.
+    """Compare the fingerprint of tensors that were read from a safetensors file with the one that it states, if it does.
 
     Raises:
         CheckpointError: they differ: the file was damaged since it was written.

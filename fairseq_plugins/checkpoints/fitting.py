@@ -1,20 +1,20 @@
-"""Fitting a pretrained file to a transformer: sizes, rows, positions, dictionaries, and where every tensor came from."""
+"""Fitting a pretrained file to a model: sizes, rows, positions, dictionaries; loading it and saying where every tensor is from."""
 
+import logging
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .embedding_rows import check_entries, fit_positions, fit_words
-from .loading import LoadReport
-from .masked_lm import MaskedLMFile, read_masked_lm
-from .padding import PAD, ROW
-from .reading import CheckpointError
+from .loading import LoadReport, load
 from .veco import MASK_ROW
 from .vocabularies import MASK, read_dictionary
+
+logger = logging.getLogger(__name__)
 
 _WORDS = re.compile(r"(encoder|decoder)\.embed_tokens\.weight|decoder\.output_projection\.weight")
 _POSITIONS = re.compile(r"(encoder|decoder)\.embed_positions\.weight")
@@ -28,8 +28,8 @@ EMBEDDINGS = (
 """What encoder and decoder have beside their layers."""
 
 MARKERS = (
-    r"(?:encoder|decoder)\.version",
-    r"(?:encoder|decoder)\.embed_positions\._float_tensor",
+    r"(?:(?:encoder|decoder)\.)?version",
+    r"(?:(?:encoder|decoder)\.)?embed_positions\._float_tensor",
     re.escape(MASK_ROW),
 )
 """Tensors that the model makes itself and no file needs to have."""
@@ -37,32 +37,125 @@ MARKERS = (
 _TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 
 
-def read_masked_lm_for(path: str, args: Any, mask_anywhere: bool = False) -> MaskedLMFile:
-    """Read a masked LM; where the file does not tell its number of heads, it is ``args.encoder_attention_heads``.
+# ---- Rows. ----
+
+MULTIPLE = 8  # fairseq-preprocess pads the dictionaries it makes to a multiple of this
+POLICY = "--embedding-mismatch"
+USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
+
+
+def check_entries(
+    own: Sequence[str], found: Sequence[str], origin: str, where: str, remedy: str = USE_ITS_DICTIONARY
+) -> None:
+    """Compare the entries of a model with those of the data's dictionary, as far as both go.
 
     Args:
-        path: of the file.
-        args: options of the model.
-        mask_anywhere: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
+        origin: option and path of the model, for the message.
+        where: what says so, e.g. ``the dict.txt beside it``.
 
     Raises:
-        ValueError: rows of another order than fairseq's.
+        ValueError: the first entry that differs.
     """
-    try:
-        found = read_masked_lm(path)
-    except CheckpointError:  # the file does not tell its number of heads
-        found = read_masked_lm(path, heads=args.encoder_attention_heads)
-    row, rows = found.sizes["padding_idx"], found.sizes["vocab_size"]
-    if row != ROW:
-        raise ValueError(
-            f"{path} has {PAD} in row {row}; valid here: {ROW}, as in every fairseq dictionary, with positions from {ROW + 1}"
+    for index in range(min(len(own), len(found))):
+        if own[index] != found[index]:
+            raise ValueError(
+                f"{origin}: {where} has {own[index]!r} as entry {index}, the data's dictionary "
+                f"{found[index]!r}; {remedy}"
+            )
+
+
+def fit_words(
+    tensor: Tensor, target: Tensor, policy: str, origin: str, languages: Sequence[str] = ()
+) -> Tuple[Tensor, str]:
+    """A token embedding with as many rows as the dictionary has entries.
+
+    Args:
+        tensor: (rows, C) of the file.
+        target: (V, C) of the model, at random.
+        policy: ``error``, ``extend`` (rows beyond the file's keep the model's random values) or ``truncate`` (the file's last
+            rows are left out).
+        origin: option and path of the file, for messages.
+        languages: of the file, in order, where it has them.
+
+    Returns:
+        (V, C), and what was changed.
+
+    Raises:
+        ValueError: the policy does not allow what is needed; explains where the difference may come from.
+    """
+    have, want = tensor.size(0), target.size(0)
+    wanted = "extend" if want > have else "truncate"
+    if policy != wanted:
+        effect = (
+            "gives random values to the rows beyond the file's" if want > have else "leaves the file's last rows out"
         )
-    if found.mask_row not in (None, rows - 1) and not mask_anywhere:
+        reason = explain(want, have, languages)
         raise ValueError(
-            f"{path} has {MASK} in row {found.mask_row} and {rows - 1 - found.mask_row:,} rows behind it; valid here: a masked LM "
-            f"whose last row is that of {MASK}"
+            f"the dictionary has {want:,} entries, {origin} {have:,} rows, and {POLICY} is {policy}; valid "
+            f"here: {wanted}, which {effect}. {reason + '. ' if reason else ''}Entries must mean the same: preprocess with the "
+            "model's own dictionary, new symbols at its end"
         )
-    return found
+    if want < have:
+        return tensor[:want], f"the first {want:,} of {have:,} rows ({POLICY} truncate)"
+    rows = torch.cat([tensor, target[have:].to(tensor.dtype)])
+    return rows, f"{want - have:,} random rows after the file's {have:,} ({POLICY} extend)"
+
+
+def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
+    """A token embedding with one row more, for a ``<mask>`` that the model never had and that understanding never reads.
+
+    The row is the mean of all: of a usual size, and the same in every run.
+    """
+    mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
+    change = f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
+    return torch.cat([tensor, mean]), change
+
+
+def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: str) -> Tuple[Tensor, str]:
+    """A position embedding (rows, C) cut to ``want`` rows, of which ``unused`` come before the first position.
+
+    Raises:
+        ValueError: the file has fewer; names ``option``, which sets the length.
+    """
+    if want > tensor.size(0):
+        raise ValueError(
+            f"{option} {want - unused}: {origin} has {tensor.size(0) - unused} learned positions; valid: at most that"
+        )
+    return tensor[:want], f"the first {want - unused} of {tensor.size(0) - unused} positions ({option})"
+
+
+def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) -> str:
+    """Where a difference between a dictionary and a file probably comes from; empty when nothing suggests itself.
+
+    Args:
+        entries: of the dictionary, with what the task adds to it.
+        rows: of the file.
+        languages: of the file, in order.
+    """
+    difference, count = abs(entries - rows), len(languages or ())
+    listed = ",".join(languages or ())
+    if difference == 1:
+        if entries > rows:
+            return "The one entry more is probably <mask>, which some tasks add and for which this file has no row"
+        return "The one entry fewer is probably <mask>, which the file has as its last row"
+    if count and difference in (count, count + 1):
+        also = " and <mask>" if difference == count + 1 else ""
+        if entries > rows:
+            return f"The difference is the file's {count} languages{also}: they are probably counted twice in the dictionary"
+        return (
+            f"The difference is the file's {count} languages{also}, for which it has rows behind the pieces and the dictionary "
+            f"no entries. Their order is {listed}; `python -m fairseq_plugins.checkpoints.dictionary` writes the whole dictionary"
+        )
+    padded = [f"{number:,}" for number in (entries, rows) if number % MULTIPLE == 0]
+    if padded:
+        return (
+            f"{' and '.join(padded)} {'are multiples' if len(padded) > 1 else 'is a multiple'} of {MULTIPLE}, as of a dictionary "
+            "that was padded with madeupword entries, perhaps after languages were added"
+        )
+    return ""
+
+
+# ---- A file and a model. ----
 
 
 def trailing_tags(dictionary: Any) -> List[str]:
@@ -75,12 +168,7 @@ def trailing_tags(dictionary: Any) -> List[str]:
 
 
 def check_sizes(sizes: Mapping[str, int], args: Any, origin: str) -> None:
-    """Compare the sizes of a file with those of the model.
-
-    Args:
-        sizes: option -> value that the file has; options that the model does not have are not compared.
-        args: options of the model.
-        origin: option and path of the file, for messages.
+    """Compare the sizes of a file (option -> value) with those of the options that the model has.
 
     Raises:
         ValueError: names every option that differs.
@@ -149,6 +237,44 @@ def folded(sources: Mapping[str, str]) -> str:
         numbers = ("{" + ",".join(column) + "}" for column in zip(*members))
         shown.append(" from ".join(text.replace("{}", layers) for text, layers in zip(pattern, numbers)))
     return ", ".join(shown)
+
+
+def load_fitted(
+    model: nn.Module,
+    tensors: Mapping[str, Tensor],
+    origin: str,
+    sources: Optional[Mapping[str, str]] = None,
+    changes: Optional[Mapping[str, str]] = None,
+    random: Sequence[str] = (),
+) -> LoadReport:
+    """Load tensors that fit, and log where everything comes from.
+
+    Args:
+        origin: option and path of the file, for messages.
+        sources: name in the model -> name in the file, where they differ.
+        changes: name -> what was cut or added.
+        random: regular expressions of the names that may keep their initial values.
+
+    Returns:
+        What became of every tensor of the model; ``reasons`` names the source of each.
+
+    Raises:
+        ValueError: tensors that are missing, left over or of another shape.
+    """
+    changes = changes or {}
+    try:
+        report = load(model, tensors, allow_missing=(*MARKERS, *random))
+    except ValueError as error:
+        raise ValueError(f"{origin}: {error}") from error
+    if sources is None:
+        logger.info("%s: %s", origin, report.summary())
+        reasons = {**report.reasons, **changes}
+    else:
+        logger.info("%s: filled %s", origin, folded({name: sources[name] for name in report.loaded if name in sources}))
+        reasons = reasons_of(report, sources, changes)
+    for name, change in changes.items():
+        logger.info("%s: %s: %s", origin, name, change)
+    return replace(report, reasons=reasons)
 
 
 class Fit:

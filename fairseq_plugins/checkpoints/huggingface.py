@@ -1,19 +1,22 @@
-"""Hugging Face XLM-RoBERTa folders: names and configuration, in both directions.
+"""Hugging Face folders of XLM-RoBERTa and BERT: names and configurations, and XLM-R's way back.
 
-The vocabulary order is fairseq's in these models (``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3): no row is permuted.
+The vocabulary order is fairseq's in XLM-R (``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3): no row is permuted.
 """
 
-import json
 import logging
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from .reading import CheckpointError
-from .renames import Renamed, drop, rename
+from .encoder_layout import FAMILIES
+from .errors import CheckpointError
+from .pipeline import PADDING_IDX, Content, FileLayout, Source
+from .pipeline import POSITIONS as TABLE
+from .renames import Renamed, Rule, drop, rename
+from .vocabularies import CONFIG_NAME, SPECIAL, find_dictionary, tokenizer_entries
 
 logger = logging.getLogger(__name__)
 
@@ -21,19 +24,22 @@ EXPECTED = (
     "a Hugging Face XLM-RoBERTa masked LM (model_type xlm-roberta, roberta or camembert, hidden_act gelu, "
     "layer_norm_eps 1e-05, one token type, tensors roberta.* and lm_head.*)"
 )
-CONFIG_NAME = "config.json"
+BERT_EXPECTED = (
+    "a Hugging Face BERT (model_type bert, hidden_act gelu, absolute positions, tensors bert.*), with vocab.txt or "
+    "tokenizer.json"
+)
 WEIGHTS_NAME = "model.safetensors"
 MODEL_TYPES = ("xlm-roberta", "roberta", "camembert")
 LAYER_NORM_EPS = 1e-5
-WORDS = "sentence_encoder.embed_tokens.weight"
-POSITIONS = "sentence_encoder.embed_positions.weight"
+STACK = "sentence_encoder."
+WORDS = STACK + "embed_tokens.weight"
+POSITIONS = STACK + TABLE
 TOKEN_TYPES = "token_type_embeddings.weight"
 STORED_TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
 OUTPUT_WEIGHT = "lm_head.weight"
 OUTPUT_BIAS = "lm_head.bias"
 OUTPUT_BIAS_COPY = "lm_head.decoder.bias"
 
-_CONFIG_DEFAULTS = {"hidden_act": "gelu", "layer_norm_eps": 1e-12, "position_embedding_type": "absolute"}
 _ROBERTA = r"roberta\.embeddings\."
 _TOP = r"(?:(?:roberta|bert)\.)?"
 _EMBEDDINGS = _TOP + r"embeddings\."
@@ -41,37 +47,52 @@ _LAYER = _TOP + r"encoder\.layer\.(\d+)\."
 CROSS_ATTENTION = _LAYER + r"cross_?attention\."
 """What VECO has beside XLM-R, also in one word, as a decoder of the library has it."""
 
+ATTENTION = {"self.query": "q_proj", "self.key": "k_proj", "self.value": "v_proj", "output.dense": "out_proj"}
+"""Projection of an attention block -> fairseq's name."""
 
-def rename_norm(source: str, target: str) -> Tuple[Any, Any]:
-    """Layer norms: ``weight``/``bias``, in old files ``gamma``/``beta``."""
+_PARTS = {
+    **{f"attention.{theirs}": f"self_attn.{ours}" for theirs, ours in ATTENTION.items()},
+    "attention.output.LayerNorm": "self_attn_layer_norm",
+    "intermediate.dense": "fc1",
+    "output.dense": "fc2",
+    "output.LayerNorm": "final_layer_norm",
+}
+"""Part of a layer -> fairseq's name."""
+
+_STACK_PARTS = {
+    "word_embeddings": "embed_tokens",
+    "position_embeddings": "embed_positions",
+    "LayerNorm": "layernorm_embedding",
+}
+
+
+def renames_of(source: str, target: str) -> Tuple[Rule, ...]:
+    """Rules for weight and bias, which old files call ``gamma`` and ``beta`` in layer norms."""
+    if not source.endswith(("LayerNorm", "layer_norm")):
+        return (rename(source + r"\.weight", target + ".weight"), rename(source + r"\.bias", target + ".bias"))
     return (
         rename(source + r"\.(?:weight|gamma)", target + ".weight"),
         rename(source + r"\.(?:bias|beta)", target + ".bias"),
     )
 
 
-ENCODER_RULES = (
-    rename(_EMBEDDINGS + r"word_embeddings\.weight", WORDS),
-    rename(_EMBEDDINGS + r"position_embeddings\.weight", POSITIONS),
-    rename(_EMBEDDINGS + r"token_type_embeddings\.weight", TOKEN_TYPES),
-    *rename_norm(_EMBEDDINGS + "LayerNorm", "sentence_encoder.layernorm_embedding"),
-    rename(_LAYER + r"attention\.self\.query\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.q_proj.\2"),
-    rename(_LAYER + r"attention\.self\.key\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.k_proj.\2"),
-    rename(_LAYER + r"attention\.self\.value\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.v_proj.\2"),
-    rename(_LAYER + r"attention\.output\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.self_attn.out_proj.\2"),
-    *rename_norm(_LAYER + r"attention\.output\.LayerNorm", r"sentence_encoder.layers.\1.self_attn_layer_norm"),
-    rename(_LAYER + r"intermediate\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.fc1.\2"),
-    rename(_LAYER + r"output\.dense\.(weight|bias)", r"sentence_encoder.layers.\1.fc2.\2"),
-    *rename_norm(_LAYER + r"output\.LayerNorm", r"sentence_encoder.layers.\1.final_layer_norm"),
+_STACK_RULES: Tuple[Rule, ...] = (
+    *(rule for name, ours in _STACK_PARTS.items() for rule in renames_of(_EMBEDDINGS + name, STACK + ours)),
+    *(
+        rule
+        for name, ours in _PARTS.items()
+        for rule in renames_of(_LAYER + re.escape(name), rf"{STACK}layers.\1.{ours}")
+    ),
     drop(_EMBEDDINGS + r"(?:position_ids|token_type_ids)", "buffer that is counted anew"),
     drop(_TOP + r"pooler\.dense\.(?:weight|bias)", "pooler, unused by a masked LM"),
 )
 """What XLM-R and BERT have in common."""
 
-RULES = (
-    *ENCODER_RULES,
-    rename(r"lm_head\.dense\.(weight|bias)", r"lm_head.dense.\1"),
-    *rename_norm(r"lm_head\.layer_norm", "lm_head.layer_norm"),
+RULES: Tuple[Rule, ...] = (
+    rename(_EMBEDDINGS + r"token_type_embeddings\.weight", TOKEN_TYPES),
+    *_STACK_RULES,
+    *renames_of(r"lm_head\.dense", "lm_head.dense"),
+    *renames_of(r"lm_head\.layer_norm", "lm_head.layer_norm"),
     rename(r"lm_head\.bias", OUTPUT_BIAS),
     rename(r"lm_head\.decoder\.weight", OUTPUT_WEIGHT),
     rename(r"lm_head\.decoder\.bias", OUTPUT_BIAS_COPY),
@@ -81,121 +102,113 @@ RULES = (
     ),
 )
 
+BERT_RULES: Tuple[Rule, ...] = (
+    rename(_EMBEDDINGS + r"token_type_embeddings\.weight", STACK + "segment_embeddings.weight"),
+    *_STACK_RULES,
+    drop(r"cls\..*", "heads of the pre-training, unused by an encoder"),
+    drop(r"(?:classifier|qa_outputs)\..*", "head of another task"),
+)
+
+_EXPORT = {
+    **{f"{STACK}{ours}": f"roberta.embeddings.{name}" for name, ours in _STACK_PARTS.items()},
+    **{rf"{STACK}layers.(\d+).{ours}": rf"roberta.encoder.layer.\1.{name}" for name, ours in _PARTS.items()},
+}
+EXPORT_RULES: Tuple[Rule, ...] = (
+    *(
+        rename(ours.replace(".", r"\.") + r"\.(weight|bias)", theirs + (r".\2" if r"\1" in theirs else r".\1"))
+        for ours, theirs in _EXPORT.items()
+    ),
+    rename(r"(lm_head\.(?:dense|layer_norm)\.\w+|lm_head\.bias)", r"\1"),
+)
+
+SIZES = {
+    "vocab_size": "vocab_size",
+    "layers": "num_hidden_layers",
+    "embed_dim": "hidden_size",
+    "ffn_dim": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "heads": "num_attention_heads",
+}
+
+
+# ---- XLM-R. ----
+
 
 def has_cross_attention(names: Iterable[str]) -> bool:
     """Whether these are the tensors of a VECO."""
     return any(re.match(CROSS_ATTENTION, name) for name in names)
 
 
-def model_type(config: Mapping[str, Any], names: Iterable[str]) -> Optional[str]:
+def model_type(content: Content) -> Optional[str]:
     """What a configuration says, or XLM-R where it says nothing and the tensors are ``roberta.*``.
 
     transformers wrote no ``model_type`` before 2.3 (January 2020); VECO was made with a version of those weeks.
     """
-    stated: Optional[str] = config.get("model_type")
-    if stated is None and any(re.match(_ROBERTA, name) for name in names):
+    stated: Optional[str] = content.options.get("model_type")
+    if stated is None and any(re.match(_ROBERTA, name) for name in content.tensors):
         return MODEL_TYPES[0]
     return stated
 
 
-def read_config(folder: Path, names: Sequence[str] = ()) -> Dict[str, Any]:
-    """Read and check ``config.json``.
-
-    Args:
-        folder: that holds it.
-        names: of the tensors in the weights. The cross-attention of a VECO is one that the configuration may state; the names of
-            XLM-R make up for a ``model_type`` that is not there, with a warning.
-
-    Raises:
-        CheckpointError: missing or damaged, or a model that computes something else; names entry and expected value.
-    """
-    file = folder / CONFIG_NAME
-    config = read_json(file, EXPECTED)
-    _check_config(config, file, names)
-    if config.get("model_type") is None:
-        logger.warning(
-            "checkpoint %s: has no model_type: its tensors are roberta.*, so %s is taken", file, MODEL_TYPES[0]
-        )
-    return config
+def refuse_config(problems: List[str], content: Content) -> None:
+    """Raise CheckpointError where there are problems with a configuration."""
+    if problems:
+        raise CheckpointError(f"{content.config_origin}: {'; '.join(problems)}")
 
 
-def read_json(file: Path, expected: str) -> Dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        CheckpointError: missing, damaged or something else; ``expected`` says what the folder should hold.
-    """
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"checkpoint {file.parent}: has no {file.name}; expected {expected}") from error
-    except (ValueError, OSError, RecursionError) as error:
-        raise CheckpointError(f"checkpoint {file}: is no readable JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {type(content).__name__}")
-    return content
+def differing(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> List[str]:
+    """The entries that a configuration states otherwise than wanted."""
+    return [
+        f"{name} = {config[name]!r}, expected {value!r}"
+        for name, value in wanted.items()
+        if config.get(name) is not None and config[name] != value
+    ]
 
 
-def _check_config(config: Mapping[str, Any], file: Path, names: Sequence[str]) -> None:
+def _check_config(content: Content) -> None:
+    config, names = content.options, content.tensors
     problems = []
-    if model_type(config, names) not in MODEL_TYPES:
+    if model_type(content) not in MODEL_TYPES:
         problems.append(f"model_type = {config.get('model_type')!r}, expected one of {', '.join(MODEL_TYPES)}")
-    merged = {**_CONFIG_DEFAULTS, **{key: value for key, value in config.items() if value is not None}}
-    if merged["hidden_act"] != "gelu":
-        problems.append(f"hidden_act = {merged['hidden_act']!r}, expected 'gelu'")
-    epsilon = merged["layer_norm_eps"]
+    problems += differing(config, {"hidden_act": "gelu", "position_embedding_type": "absolute"})
+    stated = config.get("layer_norm_eps")
+    epsilon = 1e-12 if stated is None else stated
     if not isinstance(epsilon, (int, float)) or abs(epsilon - LAYER_NORM_EPS) > 1e-3 * LAYER_NORM_EPS:
-        missing = "" if "layer_norm_eps" in config else " (the default when the entry is missing)"
+        missing = " (the default when the entry is missing)" if stated is None else ""
         problems.append(f"layer_norm_eps = {epsilon!r}{missing}, expected {LAYER_NORM_EPS!r}")
-    if merged["position_embedding_type"] != "absolute":
-        problems.append(f"position_embedding_type = {merged['position_embedding_type']!r}, expected 'absolute'")
-    padding = merged.get("pad_token_id", 1)
-    if not isinstance(padding, int) or padding < 0:
+    padding = config.get("pad_token_id")
+    if padding is not None and (not isinstance(padding, int) or padding < 0):
         problems.append(f"pad_token_id = {padding!r}, expected the index of <pad>")
     for flag in ("is_decoder", "add_cross_attention"):
-        if merged.get(flag) and not has_cross_attention(names):
+        if config.get(flag) and not has_cross_attention(names):
             problems.append(
-                f"{flag} = {merged[flag]!r}, expected false (there are no cross_attention.* tensors, as VECO has)"
+                f"{flag} = {config[flag]!r}, expected false (there are no cross_attention.* tensors, as VECO has)"
             )
-    if problems:
-        raise CheckpointError(f"checkpoint {file}: {'; '.join(problems)}")
-    if merged.get("is_decoder") and any(".crossattention." in name for name in names):
+    refuse_config(problems, content)
+    if config.get("is_decoder") and any(".crossattention." in name for name in names):
         logger.warning(
-            "checkpoint %s: is_decoder = true with crossattention.*: taken to be a VECO, whose encoder reads in both directions; a "
+            "%s: is_decoder = true with crossattention.*: taken to be a VECO, whose encoder reads in both directions; a "
             "decoder of transformers, which reads to the left alone, has these names too",
-            file,
+            content.config_origin,
+        )
+    if config.get("model_type") is None:
+        logger.warning(
+            "%s: has no model_type: its tensors are roberta.*, so %s is taken", content.config_origin, MODEL_TYPES[0]
         )
 
 
-def stated_sizes(config: Mapping[str, Any], padding: int) -> Dict[str, Optional[int]]:
-    """Sizes that the configuration states, by the names of ``MaskedLMSizes``; None where it says nothing.
-
-    Args:
-        config: of the folder.
-        padding: row of ``<pad>``.
-    """
-    rows = config.get("max_position_embeddings")
-    return {
-        "vocab_size": config.get("vocab_size"),
-        "layers": config.get("num_hidden_layers"),
-        "embed_dim": config.get("hidden_size"),
-        "ffn_dim": config.get("intermediate_size"),
-        "max_positions": rows - padding - 1 if isinstance(rows, int) else None,
-    }
+def settle(content: Content, source: Source) -> None:
+    """Find the row of ``<pad>``, and merge what XLM-R's layout has no place for."""
+    words = source.renamed.tensors.get(WORDS, source.renamed.tensors.get(OUTPUT_WEIGHT))
+    merge(source.renamed, content.origin)
+    rows = words.size(0) if words is not None and words.dim() else 0
+    source.padding_idx = padding_row(content, rows)
+    positions = source.stated["max_positions"]
+    source.stated["max_positions"] = positions - source.padding_idx - 1 if isinstance(positions, int) else None
+    source.mask_last = True
 
 
-def padding_idx(config: Mapping[str, Any]) -> int:
-    """Index of the padding symbol, as the configuration states it; see ``padding.padding_row``."""
-    value = config.get("pad_token_id")
-    return 1 if value is None else int(value)
-
-
-def attention_heads(config: Mapping[str, Any]) -> Optional[int]:
-    """Attention heads; None when the configuration does not say."""
-    return config.get("num_attention_heads")
-
-
-def settle(renamed: Renamed, origin: str) -> None:
+def merge(renamed: Renamed, origin: str) -> None:
     """Merge what XLM-R's layout has no place for; changes ``renamed``.
 
     The one token-type row is added to every position row (not to the word embedding, which is also the output
@@ -210,8 +223,8 @@ def settle(renamed: Renamed, origin: str) -> None:
         renamed.sources["(added to the positions)"] = renamed.sources.pop(TOKEN_TYPES)
     for kept, copy in ((WORDS, OUTPUT_WEIGHT), (OUTPUT_BIAS, OUTPUT_BIAS_COPY)):
         if kept not in tensors and copy in tensors:
-            tensors[kept] = tensors.pop(copy)
-            renamed.sources[kept] = renamed.sources.pop(copy)
+            renamed.move(copy, kept)
+            tensors = renamed.tensors
     if OUTPUT_BIAS_COPY in tensors:
         if not torch.equal(tensors[OUTPUT_BIAS], tensors[OUTPUT_BIAS_COPY]):
             raise CheckpointError(f"{origin}: {OUTPUT_BIAS_COPY} differs from {OUTPUT_BIAS}, expected them to be tied")
@@ -230,6 +243,121 @@ def _merge_token_types(tensors: Dict[str, Tensor], origin: str) -> None:
         shapes = f"{tuple(token_types.shape)} and {tuple(positions.shape)}"
         raise CheckpointError(f"{origin}: {TOKEN_TYPES} and position embedding have shapes {shapes}, not one width")
     tensors[POSITIONS] = positions + token_types
+
+
+FOLDER = FileLayout(
+    EXPECTED, lambda content: content.is_folder, RULES, SIZES, _check_config, settle, model_types=MODEL_TYPES
+)
+
+
+# ---- The row of <pad>, behind which the positions are counted. ----
+
+PAD = SPECIAL[PADDING_IDX]
+_UNSAID = 0
+"""What transformers wrote as ``pad_token_id`` for every model in January 2020, while XLM-R's own code had 1 as a constant."""
+
+
+def padding_row(content: Content, rows: int) -> int:
+    """Row of ``<pad>`` in a folder of XLM-R's layout.
+
+    Where ``pad_token_id`` is not 1, the tokenizer or dictionary beside it is asked. A 0 counts as not said,
+    unless a file beside it says 0 too.
+
+    Args:
+        rows: of the embedding.
+
+    Raises:
+        CheckpointError: configuration and the file beside it contradict each other, or that file is damaged.
+
+    Source: the authors' ``RobertaEmbeddings``, whose ``padding_idx`` is the constant 1.
+    """
+    stated = content.options.get("pad_token_id")
+    if stated is None or stated == PADDING_IDX:
+        return PADDING_IDX
+    file, found = _padding_beside(content.file.parent, rows)
+    if found == stated:
+        return int(stated)
+    if stated == _UNSAID and found in (None, PADDING_IDX):
+        logger.warning(
+            "%s: pad_token_id = %d in %s: row %d is taken for %s, as in every XLM-R, and positions are counted from row %d",
+            content.origin,
+            stated,
+            CONFIG_NAME,
+            PADDING_IDX,
+            PAD,
+            PADDING_IDX + 1,
+        )
+        return PADDING_IDX
+    if found is not None:
+        raise padding_contradiction(stated, found, file, content.origin)
+    return int(stated)
+
+
+def padding_contradiction(stated: int, found: int, file: str, origin: str) -> CheckpointError:
+    """The error where the configuration has ``<pad>`` in another row than a file beside it."""
+    return CheckpointError(
+        f"{origin}: {CONFIG_NAME} has {PAD} in row {stated} (pad_token_id), {file} beside it in row {found}; expected "
+        "the same, since positions are counted from the row behind it"
+    )
+
+
+def _padding_beside(folder: Path, rows: int) -> Tuple[str, Optional[int]]:
+    """The file that names the rows, and which of them is that of ``<pad>``; None where no file tells."""
+    entries = tokenizer_entries(folder, "xlmr", rows)
+    if entries is not None:
+        return "the tokenizer", entries.index(PAD) if PAD in entries else None
+    file = find_dictionary(folder)
+    return ("", None) if file is None else (file.name, PADDING_IDX)
+
+
+# ---- BERT. ----
+
+
+def _check_bert(content: Content) -> None:
+    config = content.options
+    problems = differing(config, {"hidden_act": "gelu", "position_embedding_type": "absolute"})
+    epsilon = _bert_epsilon(config)
+    if not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
+        problems.append(f"layer_norm_eps = {epsilon!r}, expected a small number above 0")
+    problems += [f"{flag} = true, expected false" for flag in ("is_decoder", "add_cross_attention") if config.get(flag)]
+    refuse_config(problems, content)
+
+
+def _bert_epsilon(config: Mapping[str, Any]) -> Any:
+    stated = config.get("layer_norm_eps")
+    return FAMILIES["bert"]["epsilon"] if stated is None else stated
+
+
+def _settle_bert(content: Content, source: Source) -> None:
+    source.renamed.move(STACK, "")
+    source.rows_unordered = True
+    segments = source.renamed.tensors.get("segment_embeddings.weight")
+    source.wiring = {
+        "family": "bert",
+        "epsilon": float(_bert_epsilon(content.options)),
+        "segments": segments.size(0) if segments is not None and segments.dim() else 0,
+    }
+    shift_positions(source.renamed, first=0)
+
+
+def shift_positions(renamed: Renamed, first: int) -> None:
+    """Give the first position, in row ``first`` of the file, the row behind ``<pad>``, as fairseq counts."""
+    table = renamed.tensors.get(TABLE)
+    if table is None or table.dim() != 2 or first == PADDING_IDX + 1:
+        return
+    unused = torch.zeros(PADDING_IDX + 1, table.size(1), dtype=table.dtype)
+    renamed.tensors[TABLE] = torch.cat([unused, table[first:]])
+
+
+BERT = FileLayout(
+    BERT_EXPECTED,
+    lambda content: content.is_folder and content.options.get("model_type") == "bert",
+    BERT_RULES,
+    {**SIZES, "segments": "type_vocab_size"},
+    _check_bert,
+    _settle_bert,
+    model_types=("bert",),
+)
 
 
 def export_config(sizes: Mapping[str, int], dtype: torch.dtype) -> Dict[str, Any]:
@@ -255,26 +383,3 @@ def export_config(sizes: Mapping[str, int], dtype: torch.dtype) -> Dict[str, Any
         "type_vocab_size": 1,
         "vocab_size": sizes["vocab_size"],
     }
-
-
-_EXPORT: List[Tuple[str, str]] = [
-    (r"sentence_encoder\.embed_tokens\.weight", "roberta.embeddings.word_embeddings.weight"),
-    (r"sentence_encoder\.embed_positions\.weight", "roberta.embeddings.position_embeddings.weight"),
-    (r"sentence_encoder\.layernorm_embedding\.(\w+)", r"roberta.embeddings.LayerNorm.\1"),
-    (r"sentence_encoder\.layers\.(\d+)\.self_attn\.q_proj\.(\w+)", r"roberta.encoder.layer.\1.attention.self.query.\2"),
-    (r"sentence_encoder\.layers\.(\d+)\.self_attn\.k_proj\.(\w+)", r"roberta.encoder.layer.\1.attention.self.key.\2"),
-    (r"sentence_encoder\.layers\.(\d+)\.self_attn\.v_proj\.(\w+)", r"roberta.encoder.layer.\1.attention.self.value.\2"),
-    (
-        r"sentence_encoder\.layers\.(\d+)\.self_attn\.out_proj\.(\w+)",
-        r"roberta.encoder.layer.\1.attention.output.dense.\2",
-    ),
-    (
-        r"sentence_encoder\.layers\.(\d+)\.self_attn_layer_norm\.(\w+)",
-        r"roberta.encoder.layer.\1.attention.output.LayerNorm.\2",
-    ),
-    (r"sentence_encoder\.layers\.(\d+)\.fc1\.(\w+)", r"roberta.encoder.layer.\1.intermediate.dense.\2"),
-    (r"sentence_encoder\.layers\.(\d+)\.fc2\.(\w+)", r"roberta.encoder.layer.\1.output.dense.\2"),
-    (r"sentence_encoder\.layers\.(\d+)\.final_layer_norm\.(\w+)", r"roberta.encoder.layer.\1.output.LayerNorm.\2"),
-    (r"(lm_head\.(?:dense|layer_norm)\.\w+|lm_head\.bias)", r"\1"),
-]
-EXPORT_RULES = tuple(rename(pattern, target) for pattern, target in _EXPORT)

@@ -1,7 +1,7 @@
 """Tables of anchored renames: how the tensors of one source become the tensors of another.
 
-A table is a sequence of :class:`Rule`. Each must match a *whole* name (so that layer 1 and layer 11 cannot be mixed
-up), the first that matches wins, and a name that none matches is an error.
+Each rule of a table must match a *whole* name (so that layer 1 and layer 11 cannot be mixed up), the first that matches
+wins, and a name that none matches is an error.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from .reading import CheckpointError
+from .errors import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def rename(pattern: str, target: str) -> Rule:
 
 
 def split(pattern: str, *targets: str) -> Rule:
-    """The rows of the tensor are cut into equal blocks, one a target, in order."""
+    """The rows of the tensor are cut into equal blocks, one per target, in order."""
     return Rule(re.compile(pattern), targets=targets)
 
 
@@ -41,6 +41,15 @@ def drop(pattern: str, because: str) -> Rule:
 def refuse(pattern: str, because: str) -> Rule:
     """The tensor proves that the file is something else."""
     return Rule(re.compile(pattern), refused_because=because)
+
+
+def fused_attention(layer: str, target: str) -> Tuple[Rule, Rule]:
+    """fairseq's self-attention, with its projections apart or in one ``in_proj``; ``target`` is the name of the layer."""
+    projections = [f"{target}self_attn.{name}_proj.\\2" for name in "qkv"]
+    return (
+        rename(layer + r"self_attn\.(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)", target + r"self_attn.\2.\3"),
+        split(layer + r"self_attn\.in_proj_(weight|bias)", *projections),
+    )
 
 
 @dataclass
@@ -62,6 +71,20 @@ class Renamed:
         del self.tensors[name]
         self.dropped[self.sources.pop(name)] = because
 
+    def discard_all(self, start: str, because: str) -> None:
+        """Drop the tensors whose new names begin with ``start``."""
+        for name in [name for name in self.tensors if name.startswith(start)]:
+            self.discard(name, because)
+
+    def move(self, old: str, new: str) -> None:
+        """The new names that begin with ``old`` begin with ``new`` instead."""
+
+        def moved(name: str) -> str:
+            return new + name[len(old) :] if name.startswith(old) else name
+
+        self.tensors = {moved(name): tensor for name, tensor in self.tensors.items()}
+        self.sources = {moved(name): source for name, source in self.sources.items()}
+
     def used(self) -> Tuple[str, ...]:
         """Names in the source of the tensors that are kept, in order."""
         return tuple(dict.fromkeys(self.sources.values()))
@@ -71,8 +94,6 @@ def apply_rules(tensors: Mapping[str, Tensor], rules: Sequence[Rule], origin: st
     """Rename every tensor by the first rule that matches its whole name.
 
     Args:
-        tensors: name -> tensor of the source.
-        rules: the table of that source.
         origin: the file, for messages.
         expected: what kind of file was expected, for messages.
 

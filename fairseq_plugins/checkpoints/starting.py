@@ -1,8 +1,15 @@
-"""Which files a run starts from, and which of them need not be opened any more."""
+"""What a run starts from: which of its files are opened, and whether the languages have the order of the run before."""
 
+import logging
 import os
-from typing import Any, Optional
+from typing import Any, Dict, Optional, Sequence
 
+from .encoder_languages import stock_languages
+from .reading import read_checkpoint
+
+logger = logging.getLogger(__name__)
+
+KEY = "languages"  # in the state of a task, which checkpoints keep
 DEFAULT = "checkpoint_last.pt"
 
 
@@ -33,3 +40,45 @@ def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str
         return f"{option} {path}: no such file"
     checkpoint = started_from(options) if getattr(options, "save_dir", None) else None
     return checkpoint and f"{option} {path}: was not opened, since {checkpoint} is there to be continued"
+
+
+def language_state(langs: Sequence[str]) -> Dict[str, Any]:
+    """What the state of a task keeps of its languages."""
+    return {KEY: {"langs": [str(language) for language in langs]}}
+
+
+def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin: str) -> None:
+    """Compare ``--langs`` with the languages of a checkpoint.
+
+    Args:
+        langs: in their order.
+        trained: in theirs; None = the checkpoint does not tell, which is logged.
+        origin: the checkpoint, for messages.
+
+    Raises:
+        ValueError: other languages, or another order: the rows of their ids would be those of other languages.
+    """
+    if trained is None:
+        logger.warning("%s does not tell its languages: --langs must have them in the order of its training", origin)
+    elif list(trained) != list(langs):
+        raise ValueError(
+            f"--langs {','.join(langs)}: {origin} was trained with {','.join(trained)}; give the same languages in the same "
+            "order, because the rows of their ids follow it"
+        )
+
+
+def compare_start(langs: Sequence[str], options: Any) -> None:
+    """Compare ``--langs`` with the checkpoint that training starts from or goes on with, if there is one.
+
+    Args:
+        langs: in their order.
+        options: have ``restore_file``, ``save_dir``, ``finetune_from_model``, as fairseq-train's.
+
+    Raises:
+        ValueError: see :func:`compare_order`.
+    """
+    path = started_from(options)
+    if path is not None:
+        content = read_checkpoint(path)
+        settings = vars(content["args"]) if content.get("args") else {}
+        compare_order(langs, stock_languages(content, settings, "[{}]").listed, path)

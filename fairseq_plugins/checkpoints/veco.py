@@ -9,20 +9,17 @@ those of this package.
 
 import logging
 import re
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from . import encoder_decoder as common
-from . import xlmr
-from .encoder_decoder import POSITIONS, EncoderSource
 from .errors import CheckpointError
-from .renames import Renamed, Rule, apply_rules, drop, refuse, rename
+from .pipeline import POSITIONS, WORDS, Content
+from .renames import Renamed, Rule, drop, refuse, rename
 
 logger = logging.getLogger(__name__)
 
-FAMILY = "xlmr"
 EXPECTED = (
     "a VECO in fairseq's layout (encoder.* and decoder.* of XLM-R's shape, lm_head.* where it was pre-trained here), or a Hugging "
     "Face folder of model_type xlm-roberta with cross_attention.* or crossattention.*"
@@ -36,10 +33,8 @@ fairseq's moving average stops at an integer. Files of older versions do not hav
 
 _LAYER = r"(encoder|decoder)\.layers\.(\d+)\."
 _PROJECTIONS = r"(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)"
-_DECODER = "decoder, unused by an encoder"
-_HEAD = "head of the masked LM, unused by an encoder"
 _OTHERS = ("mbart", "bart", "deltalm")
-_OPTION = "no_scale_embedding"
+SCALE_OPTION = "no_scale_embedding"
 
 RULES: Tuple[Rule, ...] = (
     rename(r"(encoder|decoder)\.(embed_tokens|embed_positions)\.weight", r"\1.\2.weight"),
@@ -64,45 +59,49 @@ RULES: Tuple[Rule, ...] = (
 """fairseq's layout: what is kept keeps its name."""
 
 
+SIZES = {
+    "layers": "encoder_layers",
+    "embed_dim": "encoder_embed_dim",
+    "ffn_dim": "encoder_ffn_embed_dim",
+    "max_positions": "max_source_positions",
+    "heads": "encoder_attention_heads",
+}
+"""Of the encoder of any fairseq transformer."""
+
+
 # ---- Recognising. ----
 
 
-def is_veco(settings: Mapping[str, Any], model: Mapping[str, Any]) -> bool:
-    """Whether a fairseq checkpoint holds a VECO.
+def is_veco(content: Content) -> bool:
+    """Whether a file is a fairseq checkpoint of a VECO.
 
     Its architecture says so, or, where that is missing or tells no family (``transformer``), its tensors do: XLM-R's shape, and a
     masked-LM head beside encoder and decoder, or a decoder whose layers are layers of the encoder. A fine-tuned one without its
     options cannot be told from a BART; see :func:`check_stated_somehow`.
-
-    Args:
-        settings: options of the model; may be empty.
-        model: its tensors.
     """
-    arch = _arch(settings)
-    if not _has_layers(model) or arch.startswith(_OTHERS):
+    model = content.tensors
+    if content.is_folder or not has_layers(content) or content.arch.startswith(_OTHERS):
         return False
-    return arch.startswith("veco") or (_of_xlmr_shape(model) and (HEAD in model or _one_stack(model)))
+    return content.arch.startswith("veco") or (_of_xlmr_shape(model) and (HEAD in model or _one_stack(model)))
 
 
-def check_stated_somehow(settings: Mapping[str, Any], model: Mapping[str, Any], origin: str) -> None:
+def check_stated_somehow(content: Content) -> None:
     """Refuse an encoder-decoder whose tensors fit several families, where no option tells which it is.
 
     Raises:
         CheckpointError: neither the architecture nor the scaling of the embeddings is stated.
     """
-    if _of_xlmr_shape(model) and not _arch(settings) and settings.get(_OPTION) is None:
+    if _of_xlmr_shape(content.tensors) and not content.arch and content.options.get(SCALE_OPTION) is None:
         raise CheckpointError(
-            f"{origin}: its options tell neither arch nor {_OPTION}, and its tensors fit BART, a post-norm mBART and a fine-tuned "
-            "VECO, which differ in what they do with the embeddings; expected the options of its training (args or cfg)"
+            f"{content.origin}: its options tell neither arch nor {SCALE_OPTION}, and its tensors fit BART, a post-norm mBART "
+            "and a fine-tuned VECO, which differ in what they do with the embeddings; expected the options of its "
+            "training (args or cfg)"
         )
 
 
-def _arch(settings: Mapping[str, Any]) -> str:
-    return str(settings.get("arch") or settings.get("_name") or "")
-
-
-def _has_layers(model: Mapping[str, Any]) -> bool:
-    return all(any(name.startswith(f"{side}.layers.") for name in model) for side in ("encoder", "decoder"))
+def has_layers(content: Content) -> bool:
+    """Whether there are layers of an encoder and of a decoder."""
+    return all(any(name.startswith(f"{side}.layers.") for name in content.tensors) for side in ("encoder", "decoder"))
 
 
 def _of_xlmr_shape(model: Mapping[str, Any]) -> bool:
@@ -127,16 +126,12 @@ def marked_mask(row: int) -> Tensor:
 
 
 def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
-    """Row of ``<mask>`` in the embedding; None where the state does not tell.
-
-    Args:
-        model: tensors of a checkpoint in fairseq's layout.
-        origin: how messages call it.
+    """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where the state does not tell.
 
     Raises:
         CheckpointError: the embedding has no such row, or another tensor has that name.
     """
-    stored, words = model.get(MASK_ROW), model.get(f"encoder.{common.WORDS}")
+    stored, words = model.get(MASK_ROW), model.get(f"encoder.{WORDS}")
     if stored is None:
         return None
     rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
@@ -148,76 +143,17 @@ def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
     return stored.size(0)
 
 
-# ---- Reading. ----
-
-
-def from_fairseq(tensors: Mapping[str, Tensor], settings: Mapping[str, Any], origin: str) -> EncoderSource:
-    """The encoder of a fairseq checkpoint.
-
-    Args:
-        tensors: its model.
-        settings: options of the model.
-        origin: how messages call the file.
-
-    Raises:
-        CheckpointError: tensors that are not accounted for, or options of another model.
-    """
-    renamed = apply_rules(tensors, RULES, origin, EXPECTED)
-    scaled = _scaled(settings, renamed, origin)
-    for name in [name for name in renamed.tensors if not name.startswith("encoder.")]:
-        renamed.discard(name, _HEAD if name.startswith("lm_head.") else _DECODER)
-    renamed = moved(renamed, "encoder.", "")
-    wiring = common.stock_wiring(settings, renamed.tensors, {"activation": "gelu"}, origin)
-    return EncoderSource(
-        renamed,
-        {"family": FAMILY, **wiring, "scale_embedding": scaled},
-        common.stock_sizes(settings),
-        settings.get("encoder_attention_heads"),
-        "encoder_attention_heads",
-        EXPECTED,
-        mask_row=mask_row(tensors, origin),
-    )
-
-
-def masked_lm_of(tensors: Mapping[str, Tensor], settings: Mapping[str, Any], origin: str) -> Renamed:
-    """Encoder and head of one that was pre-trained here, under the names of ``modules.prefix_masked_lm.MaskedLM``.
-
-    Raises:
-        CheckpointError: it has no head, computes something else than XLM-R, or has tensors that are not accounted for.
-    """
-    renamed = apply_rules(tensors, RULES, origin, EXPECTED)
-    if HEAD not in renamed.tensors:
-        raise CheckpointError(
-            f"{origin}: is a VECO for generation, without the head of a masked LM; expected one as it was pre-trained here "
-            f"(lm_head.*), its Hugging Face folder, or {xlmr.EXPECTED}. --pretrained-encoder takes its encoder as it is"
-        )
-    xlmr.check_settings({**settings, _OPTION: not _scaled(settings, renamed, origin)}, origin)
-    for name in [name for name in renamed.tensors if name.startswith("decoder.")]:
-        renamed.discard(name, "decoder, unused by a masked LM")
-    return moved(renamed, "encoder.", "sentence_encoder.")
-
-
-def moved(renamed: Renamed, old: str, new: str) -> Renamed:
-    """The names that start with ``old`` start with ``new`` instead."""
-
-    def name_of(name: str) -> str:
-        return new + name[len(old) :] if name.startswith(old) else name
-
-    tensors: Dict[str, Tensor] = {name_of(name): tensor for name, tensor in renamed.tensors.items()}
-    return Renamed(tensors, {name_of(name): source for name, source in renamed.sources.items()}, renamed.dropped)
-
-
-def _scaled(settings: Mapping[str, Any], renamed: Renamed, origin: str) -> bool:
-    """Whether embeddings are multiplied with the square root of C."""
-    stated = settings.get(_OPTION)
+def scaled(content: Content, renamed: Renamed) -> bool:
+    """Whether embeddings are multiplied by the square root of C."""
+    stated = content.options.get(SCALE_OPTION)
     if stated is not None:
         return not stated
-    scaled = HEAD not in renamed.tensors
+    released = HEAD not in renamed.tensors
     logger.warning(
         "%s: its options lack %s: %s is taken, as in %s",
-        origin,
-        _OPTION,
-        not scaled,
-        "the released VECO" if scaled else "a VECO that was pre-trained here",
+        content.origin,
+        SCALE_OPTION,
+        not released,
+        "the released VECO" if released else "a VECO that was pre-trained here",
     )
-    return scaled
+    return released

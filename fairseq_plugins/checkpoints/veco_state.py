@@ -1,6 +1,7 @@
 """The Hugging Face folder of a VECO, released for understanding, as the state that generation and pre-training load."""
 
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple
@@ -8,35 +9,44 @@ from typing import Any, Dict, Mapping, Tuple
 import torch
 from torch import Tensor
 
-from . import huggingface, masked_lm, veco
-from .encoder_languages import find_dictionary
+from . import huggingface, veco
+from .encoder_layout import attention_shapes
 from .errors import CheckpointError
-from .huggingface import CROSS_ATTENTION, rename_norm
+from .huggingface import ATTENTION, CROSS_ATTENTION, STACK, renames_of
 from .loading import LoadReport
-from .reading import PathLike, read_checkpoint
-from .renames import apply_rules, rename
+from .pipeline import PADDING_IDX, WORDS, FileLayout, Heads, check_shapes, read_content, sizes_of, source_of
+from .reading import PathLike
 from .versions import KEY, stamped
-from .vocabularies import MASK, read_dictionary
+from .vocabularies import CONFIG_NAME, MASK, find_dictionary, read_dictionary, read_json
 from .writing import save_checkpoint
+from .xlmr import masked_lm_shapes, untie
 
 logger = logging.getLogger(__name__)
 
 ARCH = "veco_large"
 """What a written checkpoint names; its sizes are stated beside it."""
 
-_ATTENTION = r"layers.\1.encoder_attn"
-CROSS_RULES = (
-    rename(CROSS_ATTENTION + r"self\.query\.(weight|bias)", _ATTENTION + r".q_proj.\2"),
-    rename(CROSS_ATTENTION + r"self\.key\.(weight|bias)", _ATTENTION + r".k_proj.\2"),
-    rename(CROSS_ATTENTION + r"self\.value\.(weight|bias)", _ATTENTION + r".v_proj.\2"),
-    rename(CROSS_ATTENTION + r"output\.dense\.(weight|bias)", _ATTENTION + r".out_proj.\2"),
-    *rename_norm(CROSS_ATTENTION + r"output\.LayerNorm", _ATTENTION + "_layer_norm"),
+_BLOCK = r"layers.\1.encoder_attn"
+_CROSS_RULES = (
+    *(
+        rule
+        for name, ours in ATTENTION.items()
+        for rule in renames_of(CROSS_ATTENTION + re.escape(name), f"{_BLOCK}.{ours}")
+    ),
+    *renames_of(CROSS_ATTENTION + r"output\.LayerNorm", _BLOCK + "_layer_norm"),
 )
 """What the decoder has of its own. Source: the mapping that the authors gave when they were asked for it."""
 
-_STACK = "sentence_encoder."
+FOLDER = FileLayout(
+    veco.EXPECTED,
+    huggingface.FOLDER.recognised,
+    (*_CROSS_RULES, *huggingface.RULES),
+    huggingface.SIZES,
+    huggingface.FOLDER.check,
+    huggingface.FOLDER.settle,
+)
+
 _HEAD = "lm_head."
-_WORDS = "embed_tokens.weight"
 
 
 @dataclass(frozen=True)
@@ -67,52 +77,34 @@ def veco_state_from_folder(path: PathLike) -> VECOState:
         CheckpointError: unreadable, of another layout, without cross-attention in every layer, with tensors that are not accounted
             for, or with another ``<pad>`` than row 1.
     """
-    file = masked_lm.find_weights(Path(path))
-    origin = f"checkpoint {file}"
-    content = read_checkpoint(file)
-    if isinstance(content.get("model"), Mapping):
+    content = read_content(path, veco.EXPECTED)
+    origin = content.origin
+    if not content.is_folder:
         raise CheckpointError(
             f"{origin}: is a fairseq checkpoint, expected a Hugging Face folder; expected {veco.EXPECTED}"
         )
-    source = masked_lm.read_source(content, file, origin)
-    own = {name: one for name, one in content.items() if huggingface.has_cross_attention([name])}
-    if not own:
+    source = source_of(content, (FOLDER,), veco.EXPECTED)
+    if not huggingface.has_cross_attention(content.tensors):
         raise CheckpointError(f"{origin}: has no cross_attention.* tensors, so it is no VECO; expected {veco.EXPECTED}")
-    if source.padding_idx != 1:
+    if source.padding_idx != PADDING_IDX:
         raise CheckpointError(
             f"{origin}: pad_token_id = {source.padding_idx}, expected 1, as in every fairseq dictionary"
         )
-    stack = source.renamed
-    masked_lm.untie(stack, origin)
-    sizes = masked_lm.infer_sizes(stack.tensors, source, origin)
-    sizes["heads"] = masked_lm.choose_heads(None, source.heads, source.heads_entry, sizes["embed_dim"], origin)
-    masked_lm.check_stated(sizes, source.stated, origin)
-    cross = apply_rules(masked_lm.float_tensors(own, origin), CROSS_RULES, origin, veco.EXPECTED)
-    has_head = any(name.startswith(_HEAD) for name in stack.tensors)
-    found = {**stack.tensors, **cross.tensors}
-    masked_lm.compare_shapes(found, expected_shapes(sizes, has_head), origin, veco.EXPECTED)
-    reasons = {name: why for name, why in stack.dropped.items() if name not in own}
-    report = LoadReport((*stack.used(), *cross.used()), dropped=tuple(reasons), reasons=reasons)
+    untie(source.renamed, origin)
+    sizes = {**sizes_of(source, origin, Heads(), STACK), "padding_idx": source.padding_idx}
+    found, named = source.renamed.tensors, source.renamed.sources
+    has_head = any(name.startswith(_HEAD) for name in found)
+    check_shapes(found, expected_shapes(sizes, has_head), origin, veco.EXPECTED)
     places = _places(found, has_head)
-    named = {**stack.sources, **cross.sources}
     sources = {name: named[taken] for name, taken in places.items()}
-    return VECOState({name: found[taken] for name, taken in places.items()}, sources, sizes, report)
+    return VECOState({name: found[taken] for name, taken in places.items()}, sources, sizes, source.report())
 
 
 def expected_shapes(sizes: Mapping[str, int], has_head: bool = True) -> Dict[str, Tuple[int, ...]]:
     """Name -> shape of what is stored once: the stack, its cross-attention, and the head where there is one."""
-    width = sizes["embed_dim"]
-    shapes = {
-        name: shape
-        for name, shape in masked_lm.expected_shapes(sizes).items()
-        if has_head or not name.startswith(_HEAD)
-    }
+    shapes = masked_lm_shapes(sizes, has_head)
     for layer in range(sizes["layers"]):
-        start = f"layers.{layer}.encoder_attn"
-        for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            shapes[f"{start}.{projection}.weight"] = (width, width)
-            shapes[f"{start}.{projection}.bias"] = (width,)
-        shapes[f"{start}_layer_norm.weight"] = shapes[f"{start}_layer_norm.bias"] = (width,)
+        shapes.update(attention_shapes(f"layers.{layer}.encoder_attn", sizes["embed_dim"]))
     return shapes
 
 
@@ -121,23 +113,23 @@ def _places(found: Mapping[str, Tensor], has_head: bool) -> Dict[str, str]:
     places: Dict[str, str] = {}
     for side in ("encoder", "decoder"):
         for name in found:
-            if name.startswith(_STACK):
-                places[f"{side}.{name[len(_STACK) :]}"] = name
+            if name.startswith(STACK):
+                places[f"{side}.{name[len(STACK) :]}"] = name
             elif side == "decoder" and not name.startswith(_HEAD):
                 places[f"decoder.{name}"] = name
-    places["decoder.output_projection.weight"] = _STACK + _WORDS
+    places["decoder.output_projection.weight"] = STACK + WORDS
     if has_head:
         places.update({name: name for name in found if name.startswith(_HEAD)})
-        places[huggingface.OUTPUT_WEIGHT] = _STACK + _WORDS
+        places[huggingface.OUTPUT_WEIGHT] = STACK + WORDS
     return places
 
 
 def is_folder_of_others(path: PathLike) -> bool:
     """Whether a folder is of Hugging Face's XLM-R layout, of which a VECO may be, and no export of this package."""
-    file = Path(path) / huggingface.CONFIG_NAME
+    file = Path(path) / CONFIG_NAME
     if not file.is_file():
         return False
-    config = huggingface.read_json(file, veco.EXPECTED)
+    config = read_json(file, veco.EXPECTED)
     kind = config.get("model_type")
     # Older versions of the library state sizes, and not which model they are of.
     return KEY not in config and (kind in huggingface.MODEL_TYPES or (kind is None and "num_hidden_layers" in config))

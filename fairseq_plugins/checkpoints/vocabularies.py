@@ -1,13 +1,14 @@
-"""What the rows of an embedding mean: entries of fairseq dictionaries and of Hugging Face tokenizers, and their languages."""
+"""What the rows of an embedding mean, by the files beside the weights: dictionaries, tokenizers, and their languages."""
 
 import importlib
+import json
 import logging
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .errors import CheckpointError
-from .huggingface import read_json
 
 logger = logging.getLogger(__name__)
 
@@ -15,6 +16,7 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 """The first entries of every fairseq dictionary, which its files leave out."""
 
 MASK = "<mask>"
+CONFIG_NAME = "config.json"
 DICTIONARY_NAME = "dict.txt"
 STYLES = {"mbart": "[{}]", "nllb": "__{}__"}
 """Family -> how fairseq writes a language as a dictionary entry."""
@@ -24,12 +26,70 @@ _TOKENIZER_CONFIG = "tokenizer_config.json"
 _SPECIAL_TOKENS = "special_tokens_map.json"
 _WORDPIECES = "vocab.txt"
 _JSON_VOCABULARY = "vocab.json"
-_SENTENCEPIECE = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
+SENTENCEPIECE = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
 _SENTENCEPIECE_START = ["<unk>", "<s>", "</s>"]
 _WORDPIECE_NAMES = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
 _CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
 _BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
 _LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
+
+
+@dataclass(frozen=True)
+class Languages:
+    """What a model says of its languages.
+
+    Attributes:
+        listed: in the order of their rows; None where it has no list.
+        guessed: those of its language pairs, as fairseq takes them where no list is given. Dictionaries often have others too, so
+            that they are believed only where they explain every row.
+        file: name of the list that it was trained with.
+        style: how a language is written as a dictionary entry.
+    """
+
+    listed: Optional[Tuple[str, ...]] = None
+    guessed: Optional[Tuple[str, ...]] = None
+    file: Optional[str] = None
+    style: str = "[{}]"
+
+    def symbols(self, languages: Optional[Sequence[str]]) -> List[str]:
+        """Dictionary entries of these languages."""
+        return [self.style.format(language) for language in languages or ()]
+
+
+def read_json(file: Path, expected: str) -> Dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        CheckpointError: missing, damaged or something else; ``expected`` says what the folder should hold.
+    """
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"checkpoint {file.parent}: has no {file.name}; expected {expected}") from error
+    except (ValueError, OSError, RecursionError) as error:
+        raise CheckpointError(f"checkpoint {file}: is no readable JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {type(content).__name__}")
+    return content
+
+
+def find_dictionary(folder: Path) -> Optional[Path]:
+    """``dict.txt``, or one of several equal ``dict.LANG.txt``, as releases of multilingual models have; None where there is none.
+
+    Raises:
+        CheckpointError: dictionaries of several languages that differ.
+    """
+    file = folder / DICTIONARY_NAME
+    if file.is_file():
+        return file
+    found = sorted(folder.glob("dict.*.txt"))
+    for other in found[1:]:
+        if other.read_bytes() != found[0].read_bytes():
+            raise CheckpointError(
+                f"dictionary {found[0]}: differs from {other.name} beside it; expected equal ones, or {DICTIONARY_NAME} with the "
+                "entries of the encoder"
+            )
+    return found[0] if found else None
 
 
 def read_dictionary(file: Path) -> List[str]:
@@ -107,7 +167,7 @@ def _stored_entries(
         file = folder / _JSON_VOCABULARY
         entries = _by_index(read_json(file, "a vocabulary"), file)
         return file, entries + [token for token in listed if token not in set(entries)], set(listed)
-    model = next((folder / name for name in _SENTENCEPIECE if (folder / name).is_file()), None)
+    model = next((folder / name for name in SENTENCEPIECE if (folder / name).is_file()), None)
     if model is None:
         return None
     pieces = _sentencepieces(model)
@@ -154,8 +214,12 @@ def _fast_tokenizer(file: Path) -> Tuple[List[str], Set[str]]:
     return [names.get(entry, entry) for entry in _by_index({**vocabulary, **added}, file)], set(added)
 
 
-def _sentencepieces(file: Path) -> List[str]:
-    """Pieces behind fairseq's four special entries."""
+def pieces_of(file: Path) -> List[str]:
+    """Pieces of a sentencepiece model in its own order.
+
+    Raises:
+        CheckpointError: no such model, or the package sentencepiece is not installed.
+    """
     try:
         sentencepiece = importlib.import_module("sentencepiece")
     except ImportError as error:
@@ -164,7 +228,12 @@ def _sentencepieces(file: Path) -> List[str]:
         model = sentencepiece.SentencePieceProcessor(model_file=str(file))
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"tokenizer {file}: is no sentencepiece model ({error})") from error
-    pieces = [model.id_to_piece(index) for index in range(model.get_piece_size())]
+    return [model.id_to_piece(index) for index in range(model.get_piece_size())]
+
+
+def _sentencepieces(file: Path) -> List[str]:
+    """Pieces behind fairseq's four special entries."""
+    pieces = pieces_of(file)
     if pieces[:3] != _SENTENCEPIECE_START:
         raise CheckpointError(
             f"tokenizer {file}: starts with {pieces[:3]}, expected {_SENTENCEPIECE_START}, as in fairseq's models"

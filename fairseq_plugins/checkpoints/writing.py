@@ -17,9 +17,11 @@ from torch import Tensor
 
 from . import huggingface
 from .fingerprints import FINGERPRINT, fingerprint
-from .masked_lm import check_shapes
+from .pipeline import check_shapes
 from .reading import CheckpointError, PathLike
 from .renames import apply_rules, listing
+from .vocabularies import CONFIG_NAME
+from .xlmr import masked_lm_shapes
 
 
 def beside(target: Path) -> Path:
@@ -149,7 +151,7 @@ def write_masked_lm(
     numbers: Dict[str, int] = dict(sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes))
     kept = dict(tensors)
     output = kept.pop(huggingface.OUTPUT_WEIGHT, None)
-    check_shapes(kept, numbers, origin, "the tensors of modules.prefix_masked_lm.MaskedLM")
+    check_shapes(kept, masked_lm_shapes(numbers), origin, "the tensors of modules.prefix_masked_lm.MaskedLM")
     if output is not None and not torch.equal(output, kept[huggingface.WORDS]):
         raise CheckpointError(f"{origin}: {huggingface.OUTPUT_WEIGHT} differs from the token embedding, expected a tie")
     rounded = _round(kept, dtype, origin)
@@ -158,7 +160,7 @@ def write_masked_lm(
     Path(folder).mkdir(parents=True, exist_ok=True)
     made = fingerprint(rounded)
     save_tensors(stored, Path(folder) / huggingface.WEIGHTS_NAME, {FINGERPRINT: made})
-    with atomic_path(Path(folder) / huggingface.CONFIG_NAME) as temporary:
+    with atomic_path(Path(folder) / CONFIG_NAME) as temporary:
         config = json.dumps(huggingface.export_config(numbers, dtype), indent=2, sort_keys=True)
         temporary.write_text(config + "\n", encoding="utf-8")
     return made

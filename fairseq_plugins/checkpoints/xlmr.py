@@ -1,14 +1,37 @@
-"""fairseq XLM-R files (XLM-R, InfoXLM, RoBERTa-era, ``xlmr_mlm`` of this package): names and settings.
+"""Masked LMs of XLM-R's shape: fairseq's files (XLM-R, InfoXLM, RoBERTa-era, ``xlmr_mlm`` of this package); reading any of them.
 
 Layouts met in the wild: ``decoder.sentence_encoder.`` (fairseq < 0.10) against ``encoder.sentence_encoder.``,
 ``emb_layer_norm`` against ``layernorm_embedding``, one fused ``in_proj_weight`` against ``q_proj``, ``k_proj`` and
 ``v_proj``, and InfoXLM's training files with the model under ``model_fast.`` beside a momentum copy.
 """
 
-from typing import Any, Dict, Mapping, Optional
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Tuple
 
-from .reading import CheckpointError
-from .renames import drop, refuse, rename, split
+import torch
+from torch import Tensor
+
+from . import huggingface, veco
+from .encoder_layout import Shapes, expected_shapes, family_layout
+from .errors import CheckpointError
+from .fingerprints import check_stated as check_fingerprint
+from .fingerprints import fingerprint
+from .huggingface import OUTPUT_WEIGHT, STACK, WORDS
+from .loading import LoadReport
+from .pipeline import (
+    PADDING_IDX,
+    Content,
+    FileLayout,
+    Heads,
+    Source,
+    check_shapes,
+    read_content,
+    sizes_of,
+    source_of,
+)
+from .reading import PathLike
+from .renames import Renamed, Rule, drop, fused_attention, refuse, rename
+from .vocabularies import DICTIONARY_NAME, MASK
 
 EXPECTED = (
     "a fairseq masked LM of XLM-R's shape (post-norm encoder, learned positions, layer norm after the embedding, "
@@ -20,21 +43,12 @@ _ENCODER = _TOP + r"sentence_encoder\."
 _LAYER = _ENCODER + r"layers\.(\d+)\."
 _HEAD = _TOP + r"lm_head\."
 
-RULES = (
+RULES: Tuple[Rule, ...] = (
     rename(_ENCODER + r"(embed_tokens|embed_positions)\.weight", r"sentence_encoder.\1.weight"),
     rename(
         _ENCODER + r"(?:layernorm_embedding|emb_layer_norm)\.(weight|bias)", r"sentence_encoder.layernorm_embedding.\1"
     ),
-    rename(
-        _LAYER + r"self_attn\.(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)",
-        r"sentence_encoder.layers.\1.self_attn.\2.\3",
-    ),
-    split(
-        _LAYER + r"self_attn\.in_proj_(weight|bias)",
-        r"sentence_encoder.layers.\1.self_attn.q_proj.\2",
-        r"sentence_encoder.layers.\1.self_attn.k_proj.\2",
-        r"sentence_encoder.layers.\1.self_attn.v_proj.\2",
-    ),
+    *fused_attention(_LAYER, r"sentence_encoder.layers.\1."),
     rename(
         _LAYER + r"(self_attn_layer_norm|fc1|fc2|final_layer_norm)\.(weight|bias)", r"sentence_encoder.layers.\1.\2.\3"
     ),
@@ -54,52 +68,159 @@ RULES = (
     ),
 )
 
+SIZES = {
+    "layers": "encoder_layers",
+    "embed_dim": "encoder_embed_dim",
+    "ffn_dim": "encoder_ffn_embed_dim",
+    "max_positions": "max_positions",
+    "heads": "encoder_attention_heads",
+}
 
-def find_settings(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
-    """The model's options, from a checkpoint's ``args`` (old) or ``cfg["model"]`` (current); empty when absent."""
-    found = checkpoint.get("args")
-    if found is None:
-        found = _as_dict(checkpoint.get("cfg")).get("model")
-    return _as_dict(found)
+_WIRING = {
+    "activation_fn": "gelu",
+    "encoder_normalize_before": False,
+    "encoder_learned_pos": True,
+    "no_scale_embedding": True,
+    "layernorm_embedding": True,
+    "no_token_positional_embeddings": False,
+}
 
 
-def _as_dict(value: Any) -> Dict[str, Any]:
-    if value is None:
-        return {}
-    return dict(value) if isinstance(value, Mapping) else dict(vars(value))
+def _settle(content: Content, source: Source) -> None:
+    _check_wiring(content.options, content.origin)
+    source.mask_last = True
 
 
-def check_settings(settings: Mapping[str, Any], origin: str) -> None:
-    """Refuse a file whose options say that it computes something else than XLM-R.
-
-    Raises:
-        CheckpointError: names the option, its value and the one that is expected.
-    """
-    wanted = {
-        "activation_fn": "gelu",
-        "encoder_normalize_before": False,
-        "encoder_learned_pos": True,
-        "no_scale_embedding": True,
-        "layernorm_embedding": True,
-        "no_token_positional_embeddings": False,
-    }
-    for name, value in wanted.items():
-        if settings.get(name) is not None and settings[name] != value:
+def _check_wiring(options: Mapping[str, Any], origin: str) -> None:
+    """Refuse a file whose options say that it computes something else than XLM-R."""
+    for name, value in _WIRING.items():
+        if options.get(name) is not None and options[name] != value:
             raise CheckpointError(
-                f"{origin}: was trained with {name} = {settings[name]!r}, expected {value!r}, i.e. {EXPECTED}"
+                f"{origin}: was trained with {name} = {options[name]!r}, expected {value!r}, i.e. {EXPECTED}"
             )
 
 
-def attention_heads(settings: Mapping[str, Any]) -> Optional[int]:
-    """Attention heads, which no shape tells; None when the file does not say."""
-    return settings.get("encoder_attention_heads")
+def _settle_veco(content: Content, source: Source) -> None:
+    """Encoder and head of a VECO that was pre-trained here."""
+    renamed = source.renamed
+    if veco.HEAD not in renamed.tensors:
+        raise CheckpointError(
+            f"{content.origin}: is a VECO for generation, without the head of a masked LM; expected one as it was pre-trained "
+            f"here (lm_head.*), its Hugging Face folder, or {EXPECTED}. An nlu_encoder takes its encoder as it is"
+        )
+    _check_wiring({**content.options, veco.SCALE_OPTION: not veco.scaled(content, renamed)}, content.origin)
+    renamed.discard_all("decoder.", "decoder, unused by a masked LM")
+    renamed.move("encoder.", STACK)
+    source.mask_row = veco.mask_row(content.tensors, content.origin)
 
 
-def stated_sizes(settings: Mapping[str, Any]) -> Dict[str, Optional[int]]:
-    """Sizes that the options state, by the names of ``MaskedLMSizes``; None where they say nothing."""
-    return {
-        "layers": None if settings.get("encoder_layers_to_keep") else settings.get("encoder_layers"),
-        "embed_dim": settings.get("encoder_embed_dim"),
-        "ffn_dim": settings.get("encoder_ffn_embed_dim"),
-        "max_positions": settings.get("max_positions"),
-    }
+LAYOUTS = (
+    FileLayout(veco.EXPECTED, veco.is_veco, veco.RULES, veco.SIZES, settle=_settle_veco),
+    FileLayout(EXPECTED, lambda content: "model" in content.entries, RULES, SIZES, settle=_settle),
+    huggingface.FOLDER,
+)
+"""The masked LMs of XLM-R's shape."""
+
+
+@dataclass(frozen=True)
+class MaskedLMFile:
+    """A masked LM as read from disk.
+
+    Attributes:
+        sizes: the fields of ``MaskedLMSizes``.
+        tensors: name -> float32 tensor, in the names of ``modules.prefix_masked_lm.MaskedLM``, without the tied
+            ``lm_head.weight``.
+        fingerprint: of ``tensors``.
+        report: what became of every tensor *of the file* (source names).
+        dictionary_path: ``dict.txt`` beside the weights, None when there is none.
+        mask_row: row of ``<mask>`` as the file itself tells it; None where it does not.
+        mask_last: whether the last row is that of ``<mask>`` by what the file is: any but a VECO that was pre-trained here, which
+            has it where its data's dictionary has.
+    """
+
+    sizes: Dict[str, int]
+    tensors: Dict[str, Tensor]
+    fingerprint: str
+    report: LoadReport
+    dictionary_path: Optional[str]
+    mask_row: Optional[int] = None
+    mask_last: bool = True
+
+    def check_rows(self, origin: str, mask_anywhere: bool = False) -> None:
+        """Refuse rows of another order than fairseq's.
+
+        Args:
+            origin: option and path of the file, for messages.
+            mask_anywhere: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
+
+        Raises:
+            ValueError: ``<pad>`` or ``<mask>`` is in another row.
+        """
+        row, rows = self.sizes["padding_idx"], self.sizes["vocab_size"]
+        if row != PADDING_IDX:
+            raise ValueError(
+                f"{origin} has {huggingface.PAD} in row {row}; valid here: {PADDING_IDX}, as in every fairseq dictionary, with "
+                f"positions from {PADDING_IDX + 1}"
+            )
+        if self.mask_row not in (None, rows - 1) and not mask_anywhere:
+            raise ValueError(
+                f"{origin} has {MASK} in row {self.mask_row} and {rows - 1 - self.mask_row:,} rows behind it; valid here: a "
+                f"masked LM whose last row is that of {MASK}"
+            )
+
+
+def read_masked_lm(
+    path: PathLike, heads: Optional[int] = None, default_heads: Optional[int] = None, label: str = "heads=…"
+) -> MaskedLMFile:
+    """Read a masked LM of XLM-R's shape.
+
+    Args:
+        path: a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names; a VECO that was pre-trained here, of which
+            encoder and head are taken), a Hugging Face XLM-RoBERTa folder (``config.json`` with ``model.safetensors`` or
+            ``pytorch_model.bin``; also one of a VECO), a weights file in such a folder, or a folder with a fairseq ``model.pt``.
+        heads, default_heads, label: see :class:`.pipeline.Heads`.
+
+    Raises:
+        CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
+    """
+    content = read_content(path, f"'model', as in {EXPECTED}")
+    source = source_of(content, LAYOUTS, EXPECTED)
+    untie(source.renamed, content.origin)
+    found = sizes_of(source, content.origin, Heads(heads, default_heads, label), STACK)
+    sizes = {**found, "padding_idx": source.padding_idx}
+    tensors = source.renamed.tensors
+    check_shapes(tensors, masked_lm_shapes(sizes), content.origin, source.expected)
+    made = fingerprint(tensors)
+    check_fingerprint(content.file, made)
+    dictionary = content.file.parent / DICTIONARY_NAME
+    beside = str(dictionary) if dictionary.is_file() else None
+    return MaskedLMFile(sizes, tensors, made, source.report(), beside, source.mask_row, source.mask_last)
+
+
+def untie(renamed: Renamed, origin: str) -> None:
+    """Drop ``lm_head.weight`` after making sure that it is the embedding.
+
+    Raises:
+        CheckpointError: it is another matrix.
+    """
+    output, words = renamed.tensors.get(OUTPUT_WEIGHT), renamed.tensors.get(WORDS)
+    if output is None or words is None:
+        return
+    if not torch.equal(output, words):
+        raise CheckpointError(
+            f"{origin}: the output projection ({renamed.sources[OUTPUT_WEIGHT]}, shape {tuple(output.shape)}) differs from the "
+            f"token embedding (shape {tuple(words.shape)}); this package projects with the embedding, so an untied "
+            "model cannot be used"
+        )
+    renamed.discard(OUTPUT_WEIGHT, "equal to the token embedding")
+
+
+def masked_lm_shapes(sizes: Mapping[str, int], has_head: bool = True) -> Shapes:
+    """Name -> shape of every tensor of a masked LM of these sizes, without the tied ``lm_head.weight``."""
+    stack = expected_shapes(family_layout("xlmr", **sizes))
+    shapes: Shapes = {STACK + name: shape for name, shape in stack.items()}
+    if has_head:
+        width = sizes["embed_dim"]
+        shapes.update({"lm_head.dense.weight": (width, width), "lm_head.bias": (sizes["vocab_size"],)})
+        shapes.update({f"lm_head.{name}": (width,) for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias")})
+    return shapes

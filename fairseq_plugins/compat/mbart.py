@@ -3,7 +3,7 @@ decodes. A language without a tag is refused."""
 
 from typing import Any, Dict
 
-from ..checkpoints.language_order import KEY, compare_order, compare_start, language_state
+from ..checkpoints.starting import KEY, compare_order, compare_start, language_state
 from .patch import Patch, source_has
 
 TASK = "fairseq.tasks.translation_from_pretrained_bart:TranslationFromPretrainedBARTTask"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fairseq_plugins.checkpoints.encoders import write_dictionary
+from fairseq_plugins.checkpoints.dictionary import write_dictionary
 from tests import nlu_builders, nlu_models
 
 from .commands import checkpoint, hydra, largest_difference, logged, transformer

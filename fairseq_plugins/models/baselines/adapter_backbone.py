@@ -6,9 +6,10 @@ from typing import Any, List, Mapping, Optional
 from torch import Tensor
 
 from ... import checkpoints
-from ...checkpoints.fitting import MARKERS, check_dictionary
+from ...checkpoints.encoder_languages import stock_languages
+from ...checkpoints.fitting import check_dictionary, load_fitted
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.xlmr import find_settings
+from ...checkpoints.pipeline import find_settings, task_options
 
 logger = logging.getLogger(__name__)
 
@@ -56,17 +57,12 @@ def fill(model: Any, args: Any, task: Any) -> LoadReport:
         raise ValueError(f"{origin}: has adapters itself; expected the transformer that they were trained on")
     settings = find_settings(content)
     _compare(settings, args, SAME, origin)
-    _compare({**settings, **_task_options(content)}, task.args, SAME_TAGS, origin)
+    _compare({**settings, **task_options(content)}, task.args, SAME_TAGS, origin)
     _compare_languages(_languages(content, settings), [str(language) for language in task.langs], origin)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         check_dictionary(path, dictionary, origin)
     _check_rows(model, state, origin)
-    try:
-        report = checkpoints.load(model, state, allow_missing=(*MARKERS, r".*\.adapters\..*"))
-    except ValueError as error:
-        raise ValueError(f"{origin}: {error}") from error
-    logger.info("%s: %s", origin, report.summary())
-    return report
+    return load_fitted(model, state, origin, random=(r".*\.adapters\..*",))
 
 
 def _compare(settings: Mapping[str, Any], args: Any, names: Any, origin: str) -> None:
@@ -84,27 +80,11 @@ def _compare(settings: Mapping[str, Any], args: Any, names: Any, origin: str) ->
         raise ValueError(f"{origin} was trained with other options: {', '.join(wrong)}")
 
 
-def _task_options(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = (content.get("cfg") or {}).get("task")
-    if found is None:
-        return {}
-    return found if isinstance(found, Mapping) else vars(found)
-
-
 def _languages(content: Mapping[str, Any], settings: Mapping[str, Any]) -> Optional[List[str]]:
     """Languages of the backbone in the order of their tokens, where it tells."""
-    kept = (content.get("task_state") or {}).get("languages")
-    if isinstance(kept, Mapping) and kept.get("langs"):
-        return [str(language) for language in kept["langs"]]
-    options = {**settings, **_task_options(content)}
-    for name in ("langs", "lang_pairs"):
-        value = options.get(name)
-        listed = value.split(",") if isinstance(value, str) else list(value or ())
-        if listed and name == "langs":
-            return [str(language) for language in listed]
-        if listed and not options.get("lang_dict"):  # as fairseq infers them
-            return sorted({language for pair in listed for language in str(pair).split("-")})
-    return None
+    found = stock_languages(content, settings, "[{}]")
+    languages = found.listed or found.guessed
+    return list(languages) if languages else None
 
 
 def _compare_languages(trained: Optional[List[str]], found: List[str], origin: str) -> None:

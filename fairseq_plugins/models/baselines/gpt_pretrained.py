@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from ... import checkpoints
-from ...checkpoints.causal_lm import CausalLMFile, read_causal_lm
-from ...checkpoints.gpt2 import OUTPUT, WORDS
+from ...checkpoints.causal_lm import OUTPUT, CausalLMFile, read_causal_lm
+from ...checkpoints.fitting import MARKERS
+from ...checkpoints.pipeline import WORDS
 from ...checkpoints.renames import listing
 from ...modules.frozen import Frozen
 from ...modules.prefix_decoder import PrefixDecoder
@@ -27,9 +28,6 @@ SIZES: Dict[str, str] = {
     "max_positions": "max_positions",
 }
 """Option -> field of the layout."""
-
-MARKERS = ("version", r"embed_positions\._float_tensor")
-"""Buffers of fairseq's decoder that are no weights."""
 
 _NEVER_READ = re.compile(r"<s>|<pad>|<unk>|madeupword\d+")
 
@@ -58,7 +56,7 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
             "pretrained model's new place with --model-overrides \"{'pretrained_gpt': 'PATH'}\""
         )
     origin = f"{OPTION} {path}"
-    found = _read(path, cfg.decoder_attention_heads)
+    found = read_causal_lm(path, default_heads=cfg.decoder_attention_heads, label="--decoder-attention-heads")
     check_sizes(cfg, found, origin)
     rows = matching_rows(found, dictionary, origin)
     tensors = dict(found.tensors)
@@ -70,18 +68,6 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
     fingerprint = checkpoints.fingerprint(tensors)
     logger.info("frozen language model %s: %s, fingerprint %s", path, module.layout, fingerprint)
     return Frozen(module, fingerprint, path, train_dropout=cfg.frozen_dropout > 0, option=OPTION)
-
-
-def _read(path: str, heads: Any) -> CausalLMFile:
-    """Read the file; ``heads`` serves where it does not tell, and is compared with it otherwise (see check_sizes)."""
-    try:
-        return read_causal_lm(path)
-    except checkpoints.CheckpointError as error:
-        if "pass heads=" not in str(error):
-            raise
-        if heads is None:
-            raise ValueError(str(error).replace("pass heads=…", "give --decoder-attention-heads")) from error
-        return read_causal_lm(path, heads)
 
 
 def check_sizes(cfg: Any, found: CausalLMFile, origin: str) -> None:

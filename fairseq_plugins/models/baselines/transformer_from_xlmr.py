@@ -1,7 +1,7 @@
 """``transformer_from_xlmr``: an autoregressive transformer whose encoder starts as an XLM-R, for comparison with SGA."""
 
 import logging
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Dict, Optional
 
 import torch
@@ -12,19 +12,10 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ... import checkpoints
-from ...checkpoints.fitting import (
-    EMBEDDINGS,
-    MARKERS,
-    Fit,
-    check_dictionary,
-    check_sizes,
-    folded,
-    read_masked_lm_for,
-    reasons_of,
-)
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes, load_fitted
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.starting import left_closed
+from ...checkpoints.xlmr import read_masked_lm
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledModel
 from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
@@ -181,7 +172,8 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     """
     origin = f"{OPTION} {args.pretrained_xlmr}"
     check_wiring(args, origin)
-    found = read_masked_lm_for(args.pretrained_xlmr, args)
+    found = read_masked_lm(args.pretrained_xlmr, default_heads=args.encoder_attention_heads)
+    found.check_rows(args.pretrained_xlmr)
     names = {"layers": "layers", "embed_dim": "embed_dim", "ffn_dim": "ffn_embed_dim", "heads": "attention_heads"}
     check_sizes({f"encoder_{name}": found.sizes[size] for size, name in names.items()}, args, origin)
     fit = Fit(model, args, origin)
@@ -195,14 +187,7 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     dictionary = model.encoder.dictionary
     fit.leave_mask_out("encoder", tensors, dictionary, check_dictionary(args.pretrained_xlmr, dictionary, origin))
     tensors = {name: fit.rows(name, tensor) for name, tensor in tensors.items()}
-    try:
-        report = checkpoints.load(model, tensors, allow_missing=(*MARKERS, *_RANDOM))
-    except ValueError as error:
-        raise ValueError(f"{origin}: {error}") from error
-    logger.info("%s: filled %s; the decoder is random", origin, folded(sources))
-    for name, change in fit.changes.items():
-        logger.info("%s: %s: %s", origin, name, change)
-    return replace(report, reasons=reasons_of(report, sources, fit.changes))
+    return load_fitted(model, tensors, origin, sources, fit.changes, _RANDOM)
 
 
 def check_wiring(args: Any, origin: str) -> None:

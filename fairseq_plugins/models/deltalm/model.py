@@ -14,7 +14,7 @@ from ...modules.filled_model import FilledModel
 from ...modules.interleaved_layer import InterleavedDecoderLayer
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
 from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, defaults_of, flag
-from . import pretrained
+from . import deltalm_pretrained
 from .config import ARCHITECTURES, DECODER_BLOCKS, DeltaLMOptions
 
 CHOICES = {"embedding_mismatch": EMBEDDING_POLICIES, "decoder_block": DECODER_BLOCKS}
@@ -59,7 +59,7 @@ class DeltaLMModel(FilledModel, TransformerModel):
             path = getattr(args, name)
             model.absent_source = left_closed(flag(name), path, plain, task)
             if model.absent_source is None:
-                pretrained.fill(model, plain, name)
+                deltalm_pretrained.fill(model, plain, name)
             with writable(args):
                 args.initialised_from = path
                 setattr(args, name, None)

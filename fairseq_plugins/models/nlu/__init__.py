@@ -2,6 +2,6 @@
 
 from .config import NLUEncoderOptions
 from .model import NLUEncoderModel
-from .pretrained import load_text_encoder
+from .nlu_pretrained import load_text_encoder
 
 __all__ = ["NLUEncoderModel", "NLUEncoderOptions", "load_text_encoder"]

@@ -14,7 +14,7 @@ from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY
 from ...modules.filled_model import FilledModel
 from ...modules.model_options import as_namespace, register_architectures, writable
 from ...modules.text_encoder import TextEncoder
-from . import pretrained
+from . import nlu_pretrained
 from .config import ARCHITECTURES, POOLING_OF, NLUEncoderOptions, complete
 from .heads import SentenceHead, TokenHead, pool
 
@@ -53,7 +53,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         """
         with writable(args):
             complete(args)
-        start = pretrained.find_start(as_namespace(args), task)
+        start = nlu_pretrained.find_start(as_namespace(args), task)
         encoder = TextEncoder(
             start.layout,
             dropout=args.dropout,
@@ -63,7 +63,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
             checkpoint_activations=args.checkpoint_activations,
         )
         encoder.apply(init_bert_params)
-        pretrained.fill(encoder, start, str(args.embedding_mismatch))
+        nlu_pretrained.fill(encoder, start, str(args.embedding_mismatch))
         with writable(args):
             setattr(args, LAYOUT_ENTRY, asdict(start.layout))
             setattr(args, LANGUAGES_ENTRY, list(start.languages) if start.languages else None)

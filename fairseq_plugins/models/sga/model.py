@@ -22,7 +22,7 @@ from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
 from .guidance import Guidance, SemanticProjection
 from .length_predictor import LengthPredictor, length_nll
-from .pretrained import build_empty, build_frozen
+from .sga_pretrained import build_empty, build_frozen
 
 logger = logging.getLogger(__name__)
 

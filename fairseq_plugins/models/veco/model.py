@@ -11,7 +11,7 @@ from torch import Tensor
 from ...checkpoints.starting import left_closed
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
 from ...modules.option_checks import defaults_of
-from . import fill_from_mlm
+from . import veco_pretrained
 from .config import ARCHITECTURES, VECOOptions, resolve
 from .prepared_model import PreparedModel
 from .pretraining import VECOPretrainingModel
@@ -50,7 +50,7 @@ class VECOModel(PreparedModel):
         if path:
             model.absent_source = left_closed("--init-from-mlm", path, plain, task)
             if model.absent_source is None:
-                fill_from_mlm.fill(model, plain, path)
+                veco_pretrained.fill(model, plain, path)
             with writable(args):
                 args.initialised_from, args.init_from_mlm = path, None
         return model

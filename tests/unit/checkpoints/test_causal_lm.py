@@ -134,7 +134,7 @@ def test_other_tensors(tmp_path: Path) -> None:
         {
             "transformer.h.0.crossattention.c_attn.weight": "has cross-attention",
             "transformer.h.0.attn.rotary": "unknown tensors transformer.h.0.attn.rotary",
-            "transformer.h.3.ln_1.weight": "missing tensors",
+            "transformer.h.3.ln_1.weight": "options say layers = 3, its tensors 4",
         }.items()
     ):
         source = {**gpt_builders.tensors(), name: torch.ones(WIDTH)}

@@ -10,8 +10,9 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.embedding_rows import check_entries, explain, fit_positions, fit_words, with_mask_row
-from fairseq_plugins.checkpoints.encoders import read_encoder, write_dictionary
+from fairseq_plugins.checkpoints.dictionary import write_dictionary
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.fitting import check_entries, explain, fit_words
 from fairseq_plugins.checkpoints.vocabularies import dictionary_text, fairseq_order, languages_of, read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
@@ -334,25 +335,13 @@ def test_differences_are_explained(entries: int, rows: int, languages: Any, mess
     assert re.search(message, explain(entries, rows, languages))
 
 
-def test_rows_by_policy() -> None:
-    rows, target = torch.arange(12.0).view(4, 3), -torch.ones(6, 3)
-    extended, _ = fit_words(rows, target, "extend", "file")
-    assert torch.equal(extended[:4], rows) and torch.equal(extended[4:], target[4:])
-    cut, _ = fit_words(rows, target[:3], "truncate", "file")
-    assert torch.equal(cut, rows[:3])
-    with pytest.raises(
-        ValueError,
-        match="dictionary has 6 entries, file 4 rows, and --embedding-mismatch is truncate; valid here: extend",
-    ):
-        fit_words(rows, target, "truncate", "file")
-    masked, change = with_mask_row(rows)
-    assert torch.equal(masked[:4], rows) and torch.equal(masked[4], torch.tensor([4.5, 5.5, 6.5])) and "4" in change
-    with pytest.raises(ValueError, match="2 languages, for which it has rows"):
-        fit_words(rows, target[:2], "error", "file", ["de", "en"])
-    positions, _ = fit_positions(rows, 3, 2, "file", "--max")
-    assert torch.equal(positions, rows[:3])
-    with pytest.raises(ValueError, match="--max 3: file has 2 learned positions"):
-        fit_positions(rows, 5, 2, "file", "--max")
+def test_a_policy_that_does_not_allow_it_is_told_with_the_explanation() -> None:
+    rows = torch.arange(12.0).view(4, 3)
+    wanted = (
+        "has 2 entries, file 4 rows, and --embedding-mismatch is error; valid here: truncate.*2 languages, for which"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        fit_words(rows, rows[:2], "error", "file", ["de", "en"])
 
 
 def test_the_first_entry_that_differs_is_named() -> None:

@@ -162,7 +162,7 @@ def test_loads_into_the_module(tmp_path: Path) -> None:
 
 def test_heads(tmp_path: Path) -> None:
     silent = write_fairseq(tmp_path / "silent.pt", current_state(TENSORS), encoder_attention_heads=None)
-    with pytest.raises(CheckpointError, match=r"silent\.pt: does not tell the number of attention heads.*pass heads="):
+    with pytest.raises(CheckpointError, match=r"silent\.pt: does not tell the number of attention heads.*give heads="):
         read_masked_lm(silent)
     assert read_masked_lm(silent, heads=4).sizes["heads"] == 4
     with pytest.raises(CheckpointError, match="heads = 3, expected a divisor of the width 8"):
@@ -224,7 +224,7 @@ BAD_FAIRSEQ: Dict[str, Any] = {
         {},
         r"not floating-point: sentence_encoder\.layers\.0\.fc1\.weight torch\.int8",
     ),
-    "no_positions": (lambda s: s.pop(PRE + "embed_positions.weight"), {}, "embed_positions.weight: no such tensor"),
+    "no_positions": (lambda s: s.pop(PRE + "embed_positions.weight"), {}, "has no matrix for .*embed_positions.weight"),
     "stated_layers": (None, {"encoder_layers": 6}, "options say layers = 6, its tensors 12"),
     "stated_positions": (None, {"max_positions": 12}, "options say max_positions = 12, its tensors 10"),
     "no_tensor": (lambda s: s.update({"encoder.lm_head.bias": [1.0]}), {}, "is of type list, expected a tensor"),
@@ -248,7 +248,7 @@ BAD_CONFIGS: Dict[str, Any] = {
     "positions": ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
     "decoder": ({"is_decoder": True}, "is_decoder = True, expected false"),
     "padding": ({"pad_token_id": "one"}, "pad_token_id = 'one', expected the index of <pad>"),
-    "heads": ({"num_attention_heads": None}, r"no num_attention_heads.*pass heads="),
+    "heads": ({"num_attention_heads": None}, r"no num_attention_heads.*give heads="),
     "stated": ({"vocab_size": 24}, "options say vocab_size = 24, its tensors 23"),
 }
 
@@ -289,7 +289,7 @@ def test_wrong_folders_and_files(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"absent\.pt: no such file"):
         read_masked_lm(tmp_path / "absent.pt")
     torch.save({"weights": {}}, tmp_path / "deltalm.pt")
-    with pytest.raises(CheckpointError, match="holds the entries weights, expected 'model'"):
+    with pytest.raises(CheckpointError, match="holds the entries weights; .*of no known layout"):
         read_masked_lm(tmp_path / "deltalm.pt")
     (tmp_path / "model.safetensors.index.json").write_text("{}")
     with pytest.raises(CheckpointError, match="split over several files"):

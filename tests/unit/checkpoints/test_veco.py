@@ -274,7 +274,7 @@ def test_a_head_that_is_not_tied_is_refused(tmp_path: Path) -> None:
 
 def test_half_precision_and_shared_memory(tmp_path: Path) -> None:
     """What is stored once under many names is converted once."""
-    from fairseq_plugins.checkpoints.masked_lm import float_tensors
+    from fairseq_plugins.checkpoints.pipeline import float_tensors
 
     state = veco_files.pretrained_state(veco_files.stock(scaled=False))
     halves: Dict[int, Tensor] = {}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_plugins.checkpoints import CheckpointError, write_masked_lm
-from fairseq_plugins.models.deltalm import pretrained
+from fairseq_plugins.models.deltalm import deltalm_pretrained as pretrained
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import builders, deltalm_builders
 from tests.deltalm_builders import ATTENTION, KINDS, LAYERS, arguments, build, state_of, write_mlm

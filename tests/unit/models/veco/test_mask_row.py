@@ -1,6 +1,5 @@
 """Which row is that of ``<mask>``: kept in the state of a pre-training, and what readers with other dictionaries do with it."""
 
-import argparse
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -11,7 +10,6 @@ from fairseq.models.ema import EMA
 from torch import Tensor
 
 from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
-from fairseq_plugins.checkpoints.fitting import read_masked_lm_for
 from fairseq_plugins.checkpoints.portable import export_checkpoint, import_checkpoint
 from tests import builders, veco_builders
 from tests.veco_builders import LAYERS
@@ -157,9 +155,11 @@ def test_readers_that_need_it_last_say_so(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match="has <mask> in row 29 and 2 rows behind it; valid here: a masked LM whose last row"
     ):
-        read_masked_lm_for(path, argparse.Namespace())
+        read_masked_lm(path).check_rows(str(path))
     last = write(tmp_path / "last.pt", pretrained(mask=True))
-    assert read_masked_lm_for(last, argparse.Namespace()).mask_row == builders.MASK
+    found = read_masked_lm(last)
+    found.check_rows(str(last))
+    assert found.mask_row == builders.MASK
 
 
 def test_a_dictionary_beside_the_masked_lm_agrees_or_is_refused(tmp_path: Path) -> None:

@@ -7,16 +7,23 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ... import checkpoints
-from ...checkpoints.embedding_rows import check_entries, explain, fit_positions, fit_words, with_mask_row
-from ...checkpoints.encoder_decoder import POSITIONS, WORDS
-from ...checkpoints.encoder_layout import EncoderLayout, family_layout, layout_from, with_rows
+from ...checkpoints.encoder_layout import EncoderLayout, family_layout, layout_from
 from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderFile, read_encoder
-from ...checkpoints.loading import LoadReport
-from ...checkpoints.reading import CheckpointError, PathLike
+from ...checkpoints.errors import CheckpointError
+from ...checkpoints.fitting import (
+    MARKERS,
+    check_entries,
+    explain,
+    fit_positions,
+    fit_words,
+    load_fitted,
+    with_mask_row,
+)
+from ...checkpoints.loading import LoadReport, load
+from ...checkpoints.pipeline import POSITIONS, WORDS, as_dict, find_settings
+from ...checkpoints.reading import PathLike, read_checkpoint
 from ...checkpoints.starting import left_closed, started_from
 from ...checkpoints.vocabularies import MASK, STYLES, languages_of
-from ...checkpoints.xlmr import find_settings
 from ...modules.text_encoder import TextEncoder
 from .config import ARCHITECTURES, SIZES, flag
 from .config import POSITIONS as SCRATCH_POSITIONS
@@ -24,9 +31,6 @@ from .config import POSITIONS as SCRATCH_POSITIONS
 logger = logging.getLogger(__name__)
 
 OPTION = "--pretrained-encoder"
-MARKERS = ("version", r"embed_positions\._float_tensor")
-"""Buffers of fairseq's encoder that are no weights."""
-
 MASKLESS = ("nllb", "deltalm")
 """Families of which no released file has a row for ``<mask>``."""
 
@@ -68,7 +72,7 @@ def load_text_encoder(path: PathLike, heads: Optional[int] = None) -> TextEncode
     """
     found = read_encoder(path, heads)
     encoder = TextEncoder(found.layout)
-    checkpoints.load(encoder, found.tensors, allow_missing=MARKERS)
+    load(encoder, found.tensors, allow_missing=MARKERS)
     return encoder.eval()
 
 
@@ -85,7 +89,7 @@ def find_start(args: Any, task: Any) -> Start:
     dictionary = task.source_dictionary
     stored = getattr(args, LAYOUT_ENTRY, None)
     if stored is not None:
-        return _from_stored(_plain(stored), _languages(args), dictionary, "the checkpoint")
+        return _from_stored(as_dict(stored), _languages(args), dictionary, "the checkpoint")
     path = args.pretrained_encoder
     if path is None:
         return Start(_from_options(args, len(dictionary)), _own_languages(args.encoder_family, dictionary))
@@ -112,14 +116,7 @@ def fill(encoder: TextEncoder, start: Start, policy: str) -> Optional[LoadReport
     if start.file is None:
         return None
     tensors, changes = fitted(encoder, start, policy)
-    try:
-        report = checkpoints.load(encoder, tensors, allow_missing=MARKERS)
-    except ValueError as error:
-        raise ValueError(f"{start.origin}: {error}") from error
-    logger.info("%s: %s", start.origin, report.summary())
-    for name, change in changes.items():
-        logger.info("%s: %s: %s", start.origin, name, change)
-    return replace(report, reasons={**report.reasons, **changes})
+    return load_fitted(encoder, tensors, start.origin, changes=changes)
 
 
 def fitted(encoder: TextEncoder, start: Start, policy: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
@@ -145,14 +142,13 @@ def fitted(encoder: TextEncoder, start: Start, policy: str) -> Tuple[Dict[str, T
 
 def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
     try:
-        found = read_encoder(args.pretrained_encoder, args.encoder_heads)
+        found = read_encoder(args.pretrained_encoder, args.encoder_heads, flag("encoder_heads"))
     except CheckpointError as error:
-        message = str(error).replace("pass heads=…", f"give {flag('encoder_heads')}")
-        raise ValueError(f"{OPTION}: {message}") from error
+        raise ValueError(f"{OPTION}: {error}") from error
     _check_sizes(args, found.layout, origin)
     compare_languages(found.languages, dictionary, origin, found.layout.family)
     compare_rows(found, dictionary, str(args.embedding_mismatch), str(args.unnamed_rows), origin)
-    layout = with_rows(found.layout, len(dictionary))
+    layout = replace(found.layout, vocab_size=len(dictionary))
     if args.max_source_positions is not None:
         layout = replace(layout, max_positions=args.max_source_positions)
     languages = found.languages or _own_languages(layout.family, dictionary)
@@ -163,11 +159,11 @@ def _without_file(args: Any, dictionary: Dictionary, absent: str) -> Start:
     """The checkpoint that will be continued has everything, or, where the file is gone, the command line has the sizes."""
     path = started_from(args)
     if path:
-        settings = find_settings(checkpoints.read_checkpoint(path))
+        settings = find_settings(read_checkpoint(path))
         if settings.get(LAYOUT_ENTRY) is not None:
             languages = settings.get(LANGUAGES_ENTRY)
             start = _from_stored(
-                _plain(settings[LAYOUT_ENTRY]), tuple(languages) if languages else None, dictionary, path
+                as_dict(settings[LAYOUT_ENTRY]), tuple(languages) if languages else None, dictionary, path
             )
             return start._replace(absent=absent)
     missing = [flag(name) for name in ("encoder_family", *SIZES) if getattr(args, name) is None]
@@ -224,10 +220,6 @@ def _check_sizes(args: Any, layout: EncoderLayout, origin: str) -> None:
         raise ValueError(
             f"{flag('max_source_positions')} {positions}: {origin} has {layout.max_positions} positions; valid: at most that"
         )
-
-
-def _plain(value: Any) -> Dict[str, Any]:
-    return {str(name): item for name, item in (value.items() if isinstance(value, Mapping) else vars(value).items())}
 
 
 def _languages(args: Any) -> Optional[Tuple[str, ...]]:

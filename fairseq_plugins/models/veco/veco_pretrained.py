@@ -1,26 +1,15 @@
 """Filling a VECO from a masked LM: everything but cross-attention; every tensor has a source, which the log names."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from torch import Tensor
 
-from ... import checkpoints
-from ...checkpoints.embedding_rows import fit_words
-from ...checkpoints.fitting import (
-    EMBEDDINGS,
-    MARKERS,
-    Fit,
-    check_dictionary,
-    check_sizes,
-    folded,
-    read_masked_lm_for,
-    reasons_of,
-)
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes, fit_words, load_fitted
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.vocabularies import MASK, read_dictionary
+from ...checkpoints.xlmr import MaskedLMFile, read_masked_lm
 from .dictionary_map import cut_rows
 from .layer_choice import LayerChoice
 
@@ -52,7 +41,8 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
         ValueError: sizes, positions, dictionary, its map or layers that do not fit.
     """
     origin = f"--init-from-mlm {path}"
-    found = read_masked_lm_for(path, args, mask_anywhere=True)
+    found = read_masked_lm(path, default_heads=args.encoder_attention_heads)
+    found.check_rows(path, mask_anywhere=True)
     _check(found, args, model.choice, origin)
     sources = _sources(found, model.choice, args.decoder_layers)
     if hasattr(model, "lm_head"):
@@ -75,20 +65,14 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
         )
     fit.tie(tensors)
     sources.setdefault("decoder.output_projection.weight", sources["decoder.embed_tokens.weight"])
-    try:
-        report = checkpoints.load(model, tensors, allow_missing=(*MARKERS, *_CROSS_ATTENTION))
-    except ValueError as error:
-        raise ValueError(f"{origin}: {error}") from error
-    logger.info("%s: filled %s", origin, folded({name: sources[name] for name in report.loaded if name in sources}))
-    for name, change in fit.changes.items():
-        logger.info("%s: %s: %s", origin, name, change)
+    report = load_fitted(model, tensors, origin, sources, fit.changes, _CROSS_ATTENTION)
     logger.info(
         "%s: random: cross-attention of %d layers; of the file %s", origin, args.decoder_layers, _left(found, sources)
     )
-    return replace(report, reasons=reasons_of(report, sources, fit.changes))
+    return report
 
 
-def _check(found: checkpoints.MaskedLMFile, args: Any, choice: LayerChoice, origin: str) -> None:
+def _check(found: MaskedLMFile, args: Any, choice: LayerChoice, origin: str) -> None:
     """Sizes of the file against those of the model; the stack has as many layers as the file.
 
     Raises:
@@ -111,7 +95,7 @@ def _check(found: checkpoints.MaskedLMFile, args: Any, choice: LayerChoice, orig
         )
 
 
-def _sources(found: checkpoints.MaskedLMFile, choice: LayerChoice, decoder_layers: int) -> Dict[str, str]:
+def _sources(found: MaskedLMFile, choice: LayerChoice, decoder_layers: int) -> Dict[str, str]:
     """Name in the model -> name in the masked LM, for all but the head."""
     decoder: Tuple[int, ...] = tuple(range(choice.stack - decoder_layers, choice.stack))
     if choice.decoder is not None:
@@ -127,7 +111,7 @@ def _sources(found: checkpoints.MaskedLMFile, choice: LayerChoice, decoder_layer
     return sources
 
 
-def _mask_row(found: checkpoints.MaskedLMFile, origin: str) -> Optional[int]:
+def _mask_row(found: MaskedLMFile, origin: str) -> Optional[int]:
     """Row of ``<mask>`` by the file, or by the dict.txt beside it; None where neither tells.
 
     Raises:
@@ -151,7 +135,7 @@ def _cut(
     tensors[name], fit.changes[name] = cut_rows(tensors[name], kept, mask_at, name, fit.origin, mask_row)
 
 
-def _left(found: checkpoints.MaskedLMFile, sources: Dict[str, str]) -> str:
+def _left(found: MaskedLMFile, sources: Dict[str, str]) -> str:
     """What of the file was not used."""
     used = set(sources.values())
     unused = LoadReport((), dropped=tuple(name for name in found.tensors if name not in used))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_plugins.checkpoints.language_order import compare_order, compare_start, language_state, started_from
+from fairseq_plugins.checkpoints.starting import compare_order, compare_start, language_state, started_from
 from tests import nlu_builders
 
 MODEL = SimpleNamespace(state_dict=dict, options={})

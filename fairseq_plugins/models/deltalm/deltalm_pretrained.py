@@ -1,26 +1,13 @@
 """Filling a DeltaLM from a DeltaLM file or from a masked LM; every tensor has a source, which the log names."""
 
-import logging
-from dataclasses import replace
 from typing import Any, Dict, List, Tuple
 
 from torch import Tensor
 
-from ... import checkpoints
-from ...checkpoints.deltalm import read_deltalm
-from ...checkpoints.fitting import (
-    EMBEDDINGS,
-    MARKERS,
-    Fit,
-    check_dictionary,
-    check_sizes,
-    folded,
-    read_masked_lm_for,
-    reasons_of,
-)
+from ...checkpoints.encoder_decoder import read_deltalm
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes, load_fitted
 from ...checkpoints.loading import LoadReport
-
-logger = logging.getLogger(__name__)
+from ...checkpoints.xlmr import MaskedLMFile, read_masked_lm
 
 _ENCODER_PARTS = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 _CROSS_ATTENTION = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
@@ -44,7 +31,9 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
     origin = f"--{option.replace('_', '-')} {path}"
     random: Tuple[str, ...] = ()
     if option == "init_from_mlm":
-        tensors, sources = from_masked_lm(read_masked_lm_for(path, args), args, origin)
+        masked_lm = read_masked_lm(path, default_heads=args.encoder_attention_heads)
+        masked_lm.check_rows(path)
+        tensors, sources = from_masked_lm(masked_lm, args, origin)
         random = _CROSS_ATTENTION if vanilla else ()
     else:
         found = read_deltalm(path)
@@ -61,17 +50,10 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
     tensors = {name: fit.rows(name, tensor) for name, tensor in tensors.items()}
     fit.tie(tensors)
     sources.setdefault("decoder.output_projection.weight", sources["decoder.embed_tokens.weight"])
-    try:
-        report = checkpoints.load(model, tensors, allow_missing=(*MARKERS, *random))
-    except ValueError as error:
-        raise ValueError(f"{origin}: {error}") from error
-    logger.info("%s: filled %s", origin, folded({name: sources[name] for name in report.loaded if name in sources}))
-    for name, change in fit.changes.items():
-        logger.info("%s: %s: %s", origin, name, change)
-    return replace(report, reasons=reasons_of(report, sources, fit.changes))
+    return load_fitted(model, tensors, origin, sources, fit.changes, random)
 
 
-def from_masked_lm(found: checkpoints.MaskedLMFile, args: Any, origin: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
+def from_masked_lm(found: MaskedLMFile, args: Any, origin: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
     """The tensors of a DeltaLM made of those of a masked LM, and the name of each one's source.
 
     Encoder layer l is layer l. Decoder block b takes self-attention and bottom network from layer 2b, cross-attention and top

@@ -2,12 +2,15 @@
 
 import logging
 import os
+from pathlib import Path
 from typing import Any, Dict, Optional
 
 import torch
 from fairseq.data import Dictionary
 
-from ... import checkpoints
+from ...checkpoints.loading import load
+from ...checkpoints.vocabularies import read_dictionary
+from ...checkpoints.xlmr import read_masked_lm
 from ...modules.frozen import Frozen
 from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from .config import SIZE_OPTIONS, SGAConfig
@@ -35,23 +38,14 @@ def build_frozen(cfg: SGAConfig, dictionary: Dictionary) -> Frozen:
             f"--pretrained-mlm {cfg.pretrained_mlm}: no such file or folder. A checkpoint holds only the trained part; when "
             "decoding, give the pretrained model's new place with --model-overrides \"{'pretrained_mlm': 'PATH'}\""
         )
-    found = _read(cfg.pretrained_mlm, cfg.encoder_attention_heads)
+    heads = cfg.encoder_attention_heads
+    found = read_masked_lm(cfg.pretrained_mlm, default_heads=heads, label="--encoder-attention-heads")
     check_sizes(cfg, found.sizes)
     check_dictionary(cfg.pretrained_mlm, found.sizes, found.dictionary_path, dictionary)
     module = MaskedLM(MaskedLMSizes(**found.sizes), cfg.frozen_dropout, cfg.frozen_dropout)
-    checkpoints.load(module, found.tensors)
+    load(module, found.tensors)
     logger.info("frozen masked LM %s: %s, fingerprint %s", cfg.pretrained_mlm, module.sizes, found.fingerprint)
     return Frozen(module, found.fingerprint, cfg.pretrained_mlm, cfg.save_full_model, cfg.frozen_dropout > 0)
-
-
-def _read(path: str, heads: Optional[int]) -> checkpoints.MaskedLMFile:
-    """Read the file; ``heads`` serves where it does not tell, and is compared with it otherwise (see check_sizes)."""
-    try:
-        return checkpoints.read_masked_lm(path)
-    except checkpoints.CheckpointError:
-        if heads is None:
-            raise
-        return checkpoints.read_masked_lm(path, heads=heads)
 
 
 def build_empty(cfg: SGAConfig, dictionary: Dictionary, fingerprint: str = "") -> Frozen:
@@ -109,7 +103,7 @@ def check_dictionary(path: str, sizes: Dict[str, int], beside: Optional[str], di
             path,
         )
         return
-    own = Dictionary.load(beside)
+    own = read_dictionary(Path(beside))
     for index in range(min(len(own), rows - 1)):
         if own[index] != dictionary[index]:
             raise ValueError(
