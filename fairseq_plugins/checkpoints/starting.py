@@ -29,7 +29,7 @@ def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str
         option: that names the file, for messages.
         path: of the file.
         options: of the model; those of the command line have ``restore_file`` and ``save_dir`` too, those of a YAML do not.
-        task: has ``from_checkpoint`` where the model is built to be filled from a checkpoint; see ``compat.tasks``.
+        task: has ``from_checkpoint`` where the model is built to be filled from a checkpoint; see ``compat.stock_tasks``.
 
     Returns:
         None where it is to be opened; otherwise why not, for the error of a model that nothing was loaded into.

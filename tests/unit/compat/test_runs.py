@@ -107,6 +107,8 @@ def test_a_run_that_has_ended_does_nothing_and_a_lock_keeps_others_out(folder, t
         assert "another training run writes there" in log and updates(state) == 11
         assert train("ended", "--max-update", 1, "--no-save", check=False)[0].count("another training run") == 0
     assert (folder / "ended" / "dummy").exists()
+    log, _ = train("missing", "--max-update", 1, "--restore-file", "none.pt", check=False)
+    assert "--restore-file none.pt: no such file" in log
 
 
 def test_hours_of_a_stock_run_count_as_ever(folder, train):
