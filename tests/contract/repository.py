@@ -54,10 +54,10 @@ def texts() -> Iterator[Tuple[str, str]]:
 
 def sources(*folders: str) -> List[Source]:
     """Every listed Python file below the folders."""
-    found = []
-    for name, text in texts():
-        if name.endswith(".py") and name.split("/")[0] in folders:
-            found.append(Source.parse(name, text))
+    found = [
+        Source.parse(name, text) for name, text in texts() if name.endswith(".py") and name.split("/")[0] in folders
+    ]
+    assert found, f"no Python in {folders}"
     return found
 
 
