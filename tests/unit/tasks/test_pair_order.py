@@ -1,9 +1,9 @@
 """Tasks read a pair from the files of either direction, as stock translation does."""
 
 import pytest
+from fairseq import options, tasks
 
 from tests import builders, data_bins
-from tests.contract.effects import Run
 
 PAIR = ("-s", "en", "-t", "de")
 SENTINELS = ("--add-sentinels", "171", "--mean-span", "1.5")
@@ -28,7 +28,11 @@ TASKS = {
 
 
 def items(folder, name):
-    dataset = Run([str(folder), "--task", name, "--arch", "transformer", *TASKS[name]]).dataset
+    line = [str(folder), "--task", name, "--arch", "transformer", *TASKS[name]]
+    args = options.parse_args_and_arch(options.get_training_parser(default_task=name), line)
+    task = tasks.setup_task(args)
+    task.load_dataset("train")
+    dataset = task.dataset("train")
     assert len(dataset)
     return [str(dataset[index]) for index in range(len(dataset))]
 
