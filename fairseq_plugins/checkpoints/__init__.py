@@ -3,10 +3,9 @@
 Every file is read without running code from it, every tensor is accounted for, and every refusal names the file.
 """
 
-from .fingerprints import fingerprint
 from .loading import LoadReport, load
 from .portable import export_checkpoint, import_checkpoint
-from .reading import CheckpointError, read_checkpoint
+from .reading import CheckpointError, fingerprint, read_checkpoint
 from .writing import atomic_path, write_masked_lm
 from .xlmr import MaskedLMFile, read_masked_lm
 

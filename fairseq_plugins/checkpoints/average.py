@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ..own_commands import heartbeat
+from .loading import listing
 from .reading import CheckpointError, PathLike, model_of, place_of, read_checkpoint
-from .renames import listing
 from .versions import stamped
 from .writing import save_checkpoint
 

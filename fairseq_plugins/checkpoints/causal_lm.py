@@ -12,7 +12,7 @@ from .encoder_languages import dictionary_of_run
 from .encoder_layout import Shapes, layer_shapes
 from .errors import CheckpointError
 from .huggingface import differing, refuse_config, shift_positions
-from .loading import LoadReport
+from .loading import LoadReport, Renamed, Rule, drop, fused_attention, refuse, rename, split
 from .pipeline import (
     PADDING_IDX,
     POSITIONS,
@@ -27,7 +27,6 @@ from .pipeline import (
     source_of,
 )
 from .reading import PathLike
-from .renames import Renamed, Rule, drop, fused_attention, refuse, rename, split
 from .vocabularies import (
     DICTIONARY_NAME,
     SENTENCEPIECE,

@@ -13,10 +13,9 @@ from .encoder_languages import stock_languages
 from .encoder_layout import FAMILIES
 from .errors import CheckpointError
 from .huggingface import differing, refuse_config
-from .loading import LoadReport
+from .loading import LoadReport, Renamed, Rule, drop, fused_attention, refuse, rename
 from .pipeline import POSITIONS, WORDS, Content, FileLayout, Source, matrix, read_content, source_of
 from .reading import PathLike
-from .renames import Renamed, Rule, drop, fused_attention, refuse, rename
 from .vocabularies import STYLES, Languages
 
 logger = logging.getLogger(__name__)

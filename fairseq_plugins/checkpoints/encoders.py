@@ -11,7 +11,7 @@ from . import encoder_decoder, huggingface, veco, vocabularies, xlmr
 from .encoder_languages import checked, dictionary_of_run, languages_beside, name_rows
 from .encoder_layout import EncoderLayout, expected_shapes, layout_from
 from .errors import CheckpointError
-from .loading import LoadReport
+from .loading import LoadReport, drop, rename
 from .pipeline import (
     PADDING_IDX,
     WORDS,
@@ -27,7 +27,6 @@ from .pipeline import (
     source_of,
 )
 from .reading import PathLike
-from .renames import drop, rename
 from .vocabularies import (
     MASK,
     Languages,

@@ -14,9 +14,8 @@ from typing import Optional, Sequence
 
 from ..own_commands import heartbeat
 from .errors import CheckpointError
-from .fingerprints import fingerprint
 from .portable import CONFIG, WEIGHTS, export_checkpoint, import_checkpoint
-from .reading import read_checkpoint
+from .reading import fingerprint, read_checkpoint
 from .veco_state import is_folder_of_others, write_veco
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from .encoder_layout import FAMILIES
 from .errors import CheckpointError
+from .loading import Renamed, Rule, drop, rename
 from .pipeline import PADDING_IDX, Content, FileLayout, Source
 from .pipeline import POSITIONS as TABLE
-from .renames import Renamed, Rule, drop, rename
 from .vocabularies import CONFIG_NAME, SPECIAL, find_dictionary, tokenizer_entries
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,8 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence,
 from torch import Tensor
 
 from .errors import CheckpointError
-from .loading import LoadReport
+from .loading import LoadReport, Renamed, Rule, apply_rules, listing
 from .reading import PathLike, read_checkpoint
-from .renames import Renamed, Rule, apply_rules, listing
 from .vocabularies import CONFIG_NAME, Languages, read_json
 
 WORDS = "embed_tokens.weight"

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from .errors import CheckpointError
+from .loading import Renamed, Rule, drop, refuse, rename
 from .pipeline import POSITIONS, WORDS, Content
-from .renames import Renamed, Rule, drop, refuse, rename
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from . import huggingface
-from .fingerprints import FINGERPRINT, fingerprint
+from .loading import apply_rules, listing
 from .pipeline import check_shapes
-from .reading import CheckpointError, PathLike
-from .renames import apply_rules, listing
+from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint
 from .vocabularies import CONFIG_NAME
 from .xlmr import masked_lm_shapes
 

@@ -14,10 +14,8 @@ from torch import Tensor
 from . import huggingface, veco
 from .encoder_layout import Shapes, expected_shapes, family_layout
 from .errors import CheckpointError
-from .fingerprints import check_stated as check_fingerprint
-from .fingerprints import fingerprint
 from .huggingface import OUTPUT_WEIGHT, STACK, WORDS
-from .loading import LoadReport
+from .loading import LoadReport, Renamed, Rule, drop, fused_attention, refuse, rename
 from .pipeline import (
     PADDING_IDX,
     Content,
@@ -29,8 +27,8 @@ from .pipeline import (
     sizes_of,
     source_of,
 )
-from .reading import PathLike
-from .renames import Renamed, Rule, drop, fused_attention, refuse, rename
+from .reading import PathLike, fingerprint
+from .reading import check_stated as check_fingerprint
 from .vocabularies import DICTIONARY_NAME, MASK
 
 EXPECTED = (

@@ -12,8 +12,8 @@ from torch import Tensor
 from ... import checkpoints
 from ...checkpoints.causal_lm import OUTPUT, CausalLMFile, read_causal_lm
 from ...checkpoints.fitting import MARKERS
+from ...checkpoints.loading import listing
 from ...checkpoints.pipeline import WORDS
-from ...checkpoints.renames import listing
 from ...modules.frozen import Frozen
 from ...modules.prefix_decoder import PrefixDecoder
 

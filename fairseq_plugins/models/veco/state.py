@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ...checkpoints.fitting import MARKERS, MASK, Fit, folded, trailing_tags
-from ...checkpoints.loading import LoadReport
-from ...checkpoints.renames import listing
+from ...checkpoints.loading import LoadReport, listing
 from ...checkpoints.veco import MASK_ROW, mask_row
 from .dictionary_map import SPECIAL_ROWS, cut_rows
 
