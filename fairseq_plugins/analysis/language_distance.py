@@ -19,7 +19,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from torch import Tensor
 
-from ..checkpoints.encoders import EncoderFile
+from ..checkpoints.pipeline import PretrainedFile
 from . import plots
 from .pretrained import FORMATS, PretrainedText, add_batch_options, add_model_options, row_parallel
 from .report import add_output_options, named_paths, new_parser, run, say, short_names, table, write_json, write_tsv
@@ -58,7 +58,7 @@ class PretrainedSequenceModel(PretrainedText):
         task: of its training; None where its file does not tell.
     """
 
-    def _build(self, found: EncoderFile, path: str) -> int:
+    def _build(self, found: PretrainedFile, path: str) -> int:
         self.model, self.task = read_sequence_model(path, found)
         self.model.to(self.device)
         return min(found.layout.max_positions, *self.model.max_positions())

@@ -11,9 +11,10 @@ import torch
 from fairseq.data import Dictionary
 
 from ..checkpoints import load
-from ..checkpoints.encoders import EncoderFile, read_encoder
+from ..checkpoints.dictionaries import STYLES
+from ..checkpoints.encoders import read_encoder
 from ..checkpoints.fitting import MARKERS, check_entries
-from ..checkpoints.vocabularies import STYLES
+from ..checkpoints.pipeline import PretrainedFile
 from ..data.nlu_inputs import INPUT_FORMATS
 from ..modules.text_encoder import TextEncoder
 from .report import named_paths
@@ -133,7 +134,7 @@ class PretrainedText:
         )
         logger.info("%s: %s, %d layers of width %d", name, layout.family, layout.layers, layout.embed_dim)
 
-    def _build(self, found: EncoderFile, path: str) -> int:
+    def _build(self, found: PretrainedFile, path: str) -> int:
         """Make the model, in evaluation mode and on the device, from its file. Returns the longest input, in tokens."""
         raise NotImplementedError
 
@@ -163,7 +164,7 @@ class PretrainedText:
             )
         return chosen
 
-    def _find_dictionary(self, found: EncoderFile, path: str) -> Dictionary:
+    def _find_dictionary(self, found: PretrainedFile, path: str) -> Dictionary:
         """What the rows mean: a file that is named, what the model's own files say, or the first model's entries."""
         option, given = self._own("dict")
         if given is not None:
@@ -197,7 +198,7 @@ class Pretrained(PretrainedText):
 
     encoder: TextEncoder
 
-    def _build(self, found: EncoderFile, path: str) -> int:
+    def _build(self, found: PretrainedFile, path: str) -> int:
         self.encoder = TextEncoder(found.layout)
         load(self.encoder, found.tensors, allow_missing=MARKERS)
         self.encoder.eval().to(self.device)

@@ -12,11 +12,10 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, build_model
 from torch import Tensor
 
+from ..checkpoints.dictionaries import CONFIG_NAME, read_json
 from ..checkpoints.encoder_decoder import SHARED
-from ..checkpoints.encoders import EncoderFile
-from ..checkpoints.pipeline import WORDS, find_settings, find_weights
+from ..checkpoints.pipeline import WORDS, PretrainedFile, find_settings, find_weights
 from ..checkpoints.reading import read_checkpoint
-from ..checkpoints.vocabularies import CONFIG_NAME, read_json
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ class SequenceModel(NamedTuple):
     task: Optional[str]
 
 
-def read_sequence_model(path: str, encoder: EncoderFile) -> SequenceModel:
+def read_sequence_model(path: str, encoder: PretrainedFile) -> SequenceModel:
     """Read a whole model whose encoder is known: ``encoder`` is what ``checkpoints.encoders.read_encoder`` read from ``path``.
 
     Raises:
@@ -81,7 +80,7 @@ def _from_fairseq(content: Mapping[str, Any], file: Path) -> "tuple[Dict[str, An
 
 
 def _from_folder(
-    content: Mapping[str, Tensor], encoder: EncoderFile, file: Path
+    content: Mapping[str, Tensor], encoder: PretrainedFile, file: Path
 ) -> "tuple[Dict[str, Any], Dict[str, Tensor]]":
     """The same of a Hugging Face folder of mBART, whose rows of words are put in fairseq's order."""
     config = read_json(file.parent / CONFIG_NAME, VALID)

@@ -3,16 +3,16 @@
 Every file is read without running code from it, every tensor is accounted for, and every refusal names the file.
 """
 
+from .huggingface import write_masked_lm
 from .loading import LoadReport, load
 from .portable import export_checkpoint, import_checkpoint
 from .reading import CheckpointError, fingerprint, read_checkpoint
-from .writing import atomic_path, write_masked_lm
-from .xlmr import MaskedLMFile, read_masked_lm
+from .writing import atomic_path
+from .xlmr import read_masked_lm
 
 __all__ = [
     "CheckpointError",
     "LoadReport",
-    "MaskedLMFile",
     "atomic_path",
     "export_checkpoint",
     "fingerprint",

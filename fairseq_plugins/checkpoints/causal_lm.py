@@ -3,16 +3,15 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import List, Optional, Tuple
 
 import torch
-from torch import Tensor
 
+from .dictionaries import DICTIONARY_NAME, SPECIAL, find_dictionary, read_dictionary
 from .encoder_languages import dictionary_of_run
-from .encoder_layout import Shapes, layer_shapes
+from .encoder_layout import expected_shapes
 from .errors import CheckpointError
-from .huggingface import differing, refuse_config, shift_positions
-from .loading import LoadReport, Renamed, Rule, drop, fused_attention, refuse, rename, split
+from .loading import Rule, drop, fused_attention, refuse, rename, split
 from .pipeline import (
     PADDING_IDX,
     POSITIONS,
@@ -20,22 +19,17 @@ from .pipeline import (
     Content,
     FileLayout,
     Heads,
-    Source,
+    PretrainedFile,
     check_shapes,
-    read_content,
-    sizes_of,
-    source_of,
+    differing,
+    find_sizes,
+    layouts_of,
+    open_file,
+    refuse_config,
 )
 from .reading import PathLike
-from .vocabularies import (
-    DICTIONARY_NAME,
-    SENTENCEPIECE,
-    SPECIAL,
-    find_dictionary,
-    pieces_of,
-    read_dictionary,
-    tokenizer_entries,
-)
+from .vocabularies import SENTENCEPIECE, pieces_of, tokenizer_entries
+from .xlmr import shift_positions
 
 GPT2_EXPECTED = (
     "a Hugging Face GPT-2 (model_type gpt2, tensors transformer.wte, transformer.wpe, transformer.h.*, transformer.ln_f; output "
@@ -64,6 +58,7 @@ class CausalLMLayout:
         activation: of the feed-forward blocks, a name fairseq knows.
         epsilon: of every layer norm.
         tied: the output projection is the token embedding.
+        padding_idx: row of ``<pad>``; positions are counted from the row after it.
     """
 
     vocab_size: int
@@ -80,23 +75,7 @@ class CausalLMLayout:
     activation: str = "gelu_accurate"
     epsilon: float = 1e-5
     tied: bool = True
-
-
-@dataclass(frozen=True)
-class CausalLMFile:
-    """A causal language model as read from disk.
-
-    Attributes:
-        tensors: name -> float32 tensor, in the names of fairseq's ``TransformerDecoder``; no output projection where it is tied.
-        layout: sizes and wiring.
-        entries: what the rows of the embedding mean, in their order; empty where no file beside tells.
-        report: what became of every tensor of the file.
-    """
-
-    tensors: Dict[str, Tensor]
-    layout: CausalLMLayout
-    entries: Tuple[str, ...]
-    report: LoadReport
+    padding_idx: int = PADDING_IDX
 
 
 # ---- fairseq's transformer_lm. ----
@@ -130,23 +109,23 @@ def _check_stock(content: Content) -> None:
             )
 
 
-def _settle_stock(content: Content, source: Source) -> None:
+def _settle_stock(content: Content, found: PretrainedFile) -> None:
     options = content.options
-    _drop_tied(source.renamed)
-    shown = {name.split(".")[0] for name in source.renamed.tensors}
-    source.wiring = {
+    _drop_tied(found)
+    shown = {name.split(".")[0] for name in found.tensors}
+    found.wiring = {
         "normalize_before": bool(options.get("decoder_normalize_before")),
         "final_norm": "layer_norm" in shown,
         "layernorm_embedding": "layernorm_embedding" in shown,
-        "learned_positions": POSITIONS in source.renamed.tensors,
+        "learned_positions": POSITIONS in found.tensors,
         "scale_embedding": not options.get("no_scale_embedding"),
         "activation": str(options.get("activation_fn") or "relu"),
     }
-    if not source.wiring["learned_positions"]:
-        source.wiring["max_positions"] = options.get("max_target_positions") or options.get("tokens_per_sample")
+    if not found.wiring["learned_positions"]:
+        found.wiring["max_positions"] = options.get("max_target_positions") or options.get("tokens_per_sample")
 
 
-STOCK = FileLayout(
+_STOCK = FileLayout(
     STOCK_EXPECTED,
     lambda content: not content.is_folder,
     STOCK_RULES,
@@ -217,21 +196,21 @@ def _check_gpt2(content: Content) -> None:
     refuse_config(problems, content)
 
 
-def _settle_gpt2(content: Content, source: Source) -> None:
+def _settle_gpt2(content: Content, found: PretrainedFile) -> None:
     """The first position gets the row behind ``<pad>``."""
     config = content.options
-    source.wiring = {
+    found.wiring = {
         "activation": ACTIVATIONS[config.get("activation_function", "gelu_new")],
         "epsilon": float(config.get("layer_norm_epsilon", 1e-5)),
     }
-    if not _drop_tied(source.renamed):
+    if not _drop_tied(found):
         raise CheckpointError(
             f"{content.origin}: lm_head.weight is not transformer.wte.weight; expected {GPT2_EXPECTED}"
         )
-    shift_positions(source.renamed, first=0)
+    shift_positions(found, first=0)
 
 
-GPT2 = FileLayout(
+_GPT2 = FileLayout(
     GPT2_EXPECTED,
     lambda content: content.is_folder,
     GPT2_RULES,
@@ -249,26 +228,46 @@ GPT2 = FileLayout(
 )
 
 
-def _entries_of(folder: Path, config: Mapping[str, Any], rows: int) -> List[str]:
-    """What each row of the embedding means, as far as files in the folder tell.
+CAUSAL_LMS = (_STOCK, _GPT2)
 
-    A ``dict.txt`` counts first, then the tokenizer's files. The special rows that the configuration names are called as in
-    fairseq: ``</s>`` is the one that ends a text.
+
+# ---- Reading. ----
+
+
+def read_causal_lm(
+    path: PathLike, heads: Optional[int] = None, default_heads: Optional[int] = None, label: str = "heads=…"
+) -> PretrainedFile:
+    """Read a causal language model.
 
     Args:
-        folder: of the model.
-        config: content of ``config.json``.
-        rows: of the embedding.
+        path: a Hugging Face GPT-2 folder (``config.json`` with ``model.safetensors`` or ``pytorch_model.bin``), a weights file in
+            one, or a fairseq checkpoint of ``transformer_lm``; ``dict.txt`` or the tokenizer's files beside tell the vocabulary.
+        heads, default_heads, label: see :class:`.pipeline.Heads`.
 
     Returns:
-        At most ``rows`` entries in the order of the rows; empty where there is no such file.
+        The file, in the names of fairseq's ``TransformerDecoder``, without an output projection where it is tied; its ``layout`` is
+        a :class:`CausalLMLayout`.
 
     Raises:
-        CheckpointError: a damaged file, or more entries than rows.
+        CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
     """
-    dictionary = folder / DICTIONARY_NAME
-    if dictionary.is_file():
-        return _checked(read_dictionary(dictionary), rows, dictionary)
+    found = open_file(path, layouts_of("CAUSAL_LMS"), f"{GPT2_EXPECTED}, or {STOCK_EXPECTED}")
+    find_sizes(found, Heads(heads, default_heads, label))
+    found.layout = CausalLMLayout(**found.sizes, tied=OUTPUT not in found.tensors)
+    check_shapes(found.tensors, expected_shapes(found.layout), found.origin, found.expected)
+    found.entries = tuple(_entries(found.content, found.layout.vocab_size))
+    return found
+
+
+def _entries(content: Content, rows: int) -> List[str]:
+    """What each row of the embedding means, as far as a ``dict.txt`` or the tokenizer's files tell.
+
+    The special rows that the configuration of a folder names are called as in fairseq: ``</s>`` is the one that ends a text.
+    """
+    folder, config = content.file.parent, content.options
+    if not content.is_folder or (folder / DICTIONARY_NAME).is_file():
+        beside = find_dictionary(folder) or dictionary_of_run(content.entries)
+        return _checked(read_dictionary(beside), rows, beside) if beside else []
     model = next((folder / name for name in SENTENCEPIECE if (folder / name).is_file()), None)
     if model is not None and not (folder / "tokenizer.json").is_file():
         entries = _checked(pieces_of(model), rows, model)
@@ -290,59 +289,10 @@ def _checked(entries: List[str], rows: int, file: Path) -> List[str]:
     return entries
 
 
-# ---- Reading. ----
-
-
-def read_causal_lm(
-    path: PathLike, heads: Optional[int] = None, default_heads: Optional[int] = None, label: str = "heads=…"
-) -> CausalLMFile:
-    """Read a causal language model.
-
-    Args:
-        path: a Hugging Face GPT-2 folder (``config.json`` with ``model.safetensors`` or ``pytorch_model.bin``), a weights file in
-            one, or a fairseq checkpoint of ``transformer_lm``; ``dict.txt`` or the tokenizer's files beside tell the vocabulary.
-        heads, default_heads, label: see :class:`.pipeline.Heads`.
-
-    Raises:
-        CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
-    """
-    known = f"{GPT2_EXPECTED}, or {STOCK_EXPECTED}"
-    content = read_content(path, known)
-    source = source_of(content, (STOCK, GPT2), known)
-    sizes = sizes_of(source, content.origin, Heads(heads, default_heads, label))
-    tensors = source.renamed.tensors
-    layout = CausalLMLayout(**sizes, tied=OUTPUT not in tensors)
-    check_shapes(tensors, expected_shapes(layout), content.origin, source.expected)
-    return CausalLMFile(tensors, layout, tuple(_entries(content, layout.vocab_size)), source.report())
-
-
-def _entries(content: Content, rows: int) -> List[str]:
-    if content.is_folder:
-        return _entries_of(content.file.parent, content.options, rows)
-    beside = find_dictionary(content.file.parent) or dictionary_of_run(content.entries)
-    return _checked(read_dictionary(beside), rows, beside) if beside else []
-
-
-def _drop_tied(renamed: Renamed) -> bool:
+def _drop_tied(found: PretrainedFile) -> bool:
     """Drop an output projection that is the embedding; False where it is another matrix."""
-    if OUTPUT in renamed.tensors and WORDS in renamed.tensors:
-        if not torch.equal(renamed.tensors[OUTPUT], renamed.tensors[WORDS]):
+    if OUTPUT in found.tensors and WORDS in found.tensors:
+        if not torch.equal(found.tensors[OUTPUT], found.tensors[WORDS]):
             return False
-        renamed.discard(OUTPUT, "equal to the token embedding")
+        found.renamed.discard(OUTPUT, "equal to the token embedding")
     return True
-
-
-def expected_shapes(layout: CausalLMLayout) -> Shapes:
-    """Name -> shape of every tensor of a causal LM of this layout, in the names of fairseq's ``TransformerDecoder``."""
-    width = layout.embed_dim
-    shapes: Shapes = {WORDS: (layout.vocab_size, width)}
-    if not layout.tied:
-        shapes[OUTPUT] = (layout.vocab_size, width)
-    if layout.learned_positions:
-        shapes[POSITIONS] = (layout.max_positions + PADDING_IDX + 1, width)
-    for norm in ["layernorm_embedding"] * layout.layernorm_embedding + ["layer_norm"] * layout.final_norm:
-        shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = (width,)
-    block = layer_shapes(width, layout.ffn_dim)
-    for layer in range(layout.layers):
-        shapes.update({f"layers.{layer}.{name}": shape for name, shape in block.items()})
-    return shapes

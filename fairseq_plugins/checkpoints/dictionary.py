@@ -7,14 +7,14 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
+from .dictionaries import DICTIONARY_NAME, SPECIAL, STYLES
 from .encoder_languages import read_languages
 from .encoders import open_encoder, row_order
 from .errors import CheckpointError
 from .pipeline import WORDS
 from .reading import PathLike
-from .vocabularies import DICTIONARY_NAME, STYLES, dictionary_text
 from .writing import atomic_path
 
 logger = logging.getLogger(__name__)
@@ -39,16 +39,16 @@ def write_dictionary(
         CheckpointError: no file tells the entries, or rows of languages whose names no file tells; languages that are not those
             of the encoder, or for which it has no rows.
     """
-    source, entries, named, origin = open_encoder(folder, dictionary, languages)
-    rows = source.renamed.tensors[WORDS].size(0)
+    found = open_encoder(folder, dictionary, languages)
+    entries, origin, rows = list(found.entries), found.origin, found.tensors[WORDS].size(0)
     if not entries:
         raise CheckpointError(
             f"{origin}: nothing beside it tells its entries; expected {DICTIONARY_NAME} or dict.LANG.txt (fairseq), "
             "tokenizer.json, vocab.txt or a sentencepiece model with the language codes"
         )
-    family = source.wiring["family"]
+    family = found.wiring["family"]
     unnamed = rows - len(entries)
-    if unnamed and family in STYLES and not named:
+    if unnamed and family in STYLES and not found.languages:
         raise CheckpointError(
             f"{origin}: has {rows:,} rows, of which {len(entries):,} are named, and no list of its languages; give them, or a "
             "dictionary that has them, in the order of the training (--langs, --dictionary)"
@@ -61,6 +61,24 @@ def write_dictionary(
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return ordered
+
+
+def dictionary_text(entries: Sequence[str], origin: str) -> str:
+    """A fairseq ``dict.txt`` with these entries, of which the first four must be fairseq's.
+
+    Raises:
+        CheckpointError: entries that such a file cannot hold: twice the same, or with a line break.
+    """
+    if tuple(entries[: len(SPECIAL)]) != SPECIAL:
+        raise CheckpointError(f"{origin}: its first entries are {list(entries[:4])}, expected {list(SPECIAL)}")
+    seen: Dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        if entry in seen:
+            raise CheckpointError(f"{origin}: entries {seen[entry]} and {index} are both {entry!r}")
+        if "\n" in entry or "\r" in entry:
+            raise CheckpointError(f"{origin}: entry {index} is {entry!r}, which no line of a dictionary can hold")
+        seen[entry] = index
+    return "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :])
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

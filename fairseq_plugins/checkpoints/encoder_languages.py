@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+from .dictionaries import MASK, Languages, find_dictionary, languages_of
 from .errors import CheckpointError
 from .pipeline import task_options
-from .vocabularies import MASK, Languages, find_dictionary, languages_of
 
 logger = logging.getLogger(__name__)
 

@@ -68,22 +68,14 @@ SIZES = ("vocab_size", "layers", "embed_dim", "ffn_dim", "heads", "max_positions
 
 
 def family_layout(family: str, **sizes: Any) -> EncoderLayout:
-    """The usual layout of a family, at these sizes (and, where named, otherwise wired).
-
-    Raises:
-        ValueError: an unknown family.
-    """
+    """The usual layout of a family, at these sizes (and, where named, otherwise wired); ValueError for an unknown family."""
     if family not in FAMILIES:
         raise ValueError(f"encoder family {family!r} is unknown; valid: {', '.join(FAMILIES)}")
     return EncoderLayout(family=family, **{**FAMILIES[family], **sizes})
 
 
 def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
-    """The layout that a checkpoint's options hold.
-
-    Raises:
-        CheckpointError: fields are missing, unknown or of another type.
-    """
+    """The layout that a checkpoint's options hold; CheckpointError where fields are missing, unknown or of another type."""
     known = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(EncoderLayout)}
     unknown = sorted(set(map(str, stored)) - set(known))
     missing = [name for name in ("family", *SIZES) if name not in stored]
@@ -108,25 +100,25 @@ def attention_shapes(name: str, width: int) -> Shapes:
     return shapes
 
 
-def layer_shapes(width: int, inner: int) -> Shapes:
-    """Shapes of one layer: self-attention, feed-forward block and norms."""
-    shapes = attention_shapes("self_attn", width)
-    shapes.update({"fc1.weight": (inner, width), "fc1.bias": (inner,), "fc2.weight": (width, inner)})
-    shapes.update(dict.fromkeys(("fc2.bias", "final_layer_norm.weight", "final_layer_norm.bias"), (width,)))
-    return shapes
+def expected_shapes(layout: Any) -> Shapes:
+    """Name -> shape of every tensor of a stack, in the names of fairseq's ``TransformerEncoder`` and ``TransformerDecoder``.
 
-
-def expected_shapes(layout: EncoderLayout) -> Shapes:
-    """Name -> shape of every tensor of an encoder of this layout, in the names of fairseq's ``TransformerEncoder``."""
-    width = layout.embed_dim
+    ``layout``: :class:`EncoderLayout`, or ``causal_lm.CausalLMLayout``.
+    """
+    width, inner = layout.embed_dim, layout.ffn_dim
     shapes: Shapes = {"embed_tokens.weight": (layout.vocab_size, width)}
     if layout.learned_positions:
         shapes["embed_positions.weight"] = (layout.max_positions + layout.padding_idx + 1, width)
-    if layout.segments:
+    if getattr(layout, "segments", 0):
         shapes["segment_embeddings.weight"] = (layout.segments, width)
-    for norm in ["layernorm_embedding"] * layout.layernorm_embedding + ["layer_norm"] * layout.normalize_before:
+    if not getattr(layout, "tied", True):
+        shapes["output_projection.weight"] = (layout.vocab_size, width)
+    last = getattr(layout, "final_norm", layout.normalize_before)
+    for norm in ["layernorm_embedding"] * layout.layernorm_embedding + ["layer_norm"] * last:
         shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = (width,)
-    block = layer_shapes(width, layout.ffn_dim)
+    block = attention_shapes("self_attn", width)
+    block.update({"fc1.weight": (inner, width), "fc1.bias": (inner,), "fc2.weight": (width, inner)})
+    block.update(dict.fromkeys(("fc2.bias", "final_layer_norm.weight", "final_layer_norm.bias"), (width,)))
     for layer in range(layout.layers):
         shapes.update({f"layers.{layer}.{name}": shape for name, shape in block.items()})
     return shapes

@@ -16,7 +16,7 @@ from ..own_commands import heartbeat
 from .errors import CheckpointError
 from .portable import CONFIG, WEIGHTS, export_checkpoint, import_checkpoint
 from .reading import fingerprint, read_checkpoint
-from .veco_state import is_folder_of_others, write_veco
+from .veco import is_folder_of_others, write_veco
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
+from .dictionaries import MASK, read_dictionary
+from .errors import CheckpointError
 from .loading import LoadReport, load
-from .veco import MASK_ROW
-from .vocabularies import MASK, read_dictionary
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,10 @@ EMBEDDINGS = (
     "layernorm_embedding.bias",
 )
 """What encoder and decoder have beside their layers."""
+
+MASK_ROW = "lm_head.mask_row"
+"""Of a pre-trained one: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave as it is, where
+fairseq's moving average stops at an integer. Files of older versions do not have it."""
 
 MARKERS = (
     r"(?:(?:encoder|decoder)\.)?version",
@@ -153,6 +157,32 @@ def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) ->
             "that was padded with madeupword entries, perhaps after languages were added"
         )
     return ""
+
+
+# ---- The place of <mask> in the state of a VECO that was pre-trained here. ----
+
+
+def marked_mask(row: int) -> Tensor:
+    """What a state holds as :data:`MASK_ROW`, where ``<mask>`` has this row. (row, 0)."""
+    return torch.empty(row, 0)
+
+
+def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
+    """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where the state does not tell.
+
+    Raises:
+        CheckpointError: the embedding has no such row, or another tensor has that name.
+    """
+    stored, words = model.get(MASK_ROW), model.get("encoder.embed_tokens.weight")
+    if stored is None:
+        return None
+    rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
+    if not isinstance(stored, Tensor) or stored.dim() != 2 or stored.numel() or not 0 < stored.size(0) < rows:
+        found = tuple(stored.shape) if isinstance(stored, Tensor) else type(stored).__name__
+        raise CheckpointError(
+            f"{origin}: {MASK_ROW} is {found}, expected (row of <mask>, 0) with one of its {rows:,} rows"
+        )
+    return stored.size(0)
 
 
 # ---- A file and a model. ----

@@ -3,20 +3,35 @@
 The vocabulary order is fairseq's in XLM-R (``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3): no row is permuted.
 """
 
+import dataclasses
+import json
 import logging
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
 
+from .dictionaries import CONFIG_NAME, PAD, find_dictionary
 from .encoder_layout import FAMILIES
 from .errors import CheckpointError
-from .loading import Renamed, Rule, drop, rename
-from .pipeline import PADDING_IDX, Content, FileLayout, Source
-from .pipeline import POSITIONS as TABLE
-from .vocabularies import CONFIG_NAME, SPECIAL, find_dictionary, tokenizer_entries
+from .loading import Rule, apply_rules, drop, listing, rename
+from .pipeline import (
+    PADDING_IDX,
+    POSITIONS,
+    WORDS,
+    Content,
+    FileLayout,
+    PretrainedFile,
+    check_shapes,
+    differing,
+    refuse_config,
+)
+from .reading import FINGERPRINT, PathLike, fingerprint
+from .vocabularies import padding_contradiction, tokenizer_entries
+from .writing import atomic_path, save_tensors
+from .xlmr import OUTPUT_WEIGHT, STACK, encoder_of, masked_lm_shapes, shift_positions
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +46,8 @@ BERT_EXPECTED = (
 WEIGHTS_NAME = "model.safetensors"
 MODEL_TYPES = ("xlm-roberta", "roberta", "camembert")
 LAYER_NORM_EPS = 1e-5
-STACK = "sentence_encoder."
-WORDS = STACK + "embed_tokens.weight"
-POSITIONS = STACK + TABLE
 TOKEN_TYPES = "token_type_embeddings.weight"
 STORED_TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
-OUTPUT_WEIGHT = "lm_head.weight"
 OUTPUT_BIAS = "lm_head.bias"
 OUTPUT_BIAS_COPY = "lm_head.decoder.bias"
 
@@ -150,21 +161,6 @@ def model_type(content: Content) -> Optional[str]:
     return stated
 
 
-def refuse_config(problems: List[str], content: Content) -> None:
-    """Raise CheckpointError where there are problems with a configuration."""
-    if problems:
-        raise CheckpointError(f"{content.config_origin}: {'; '.join(problems)}")
-
-
-def differing(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> List[str]:
-    """The entries that a configuration states otherwise than wanted."""
-    return [
-        f"{name} = {config[name]!r}, expected {value!r}"
-        for name, value in wanted.items()
-        if config.get(name) is not None and config[name] != value
-    ]
-
-
 def _check_config(content: Content) -> None:
     config, names = content.options, content.tensors
     problems = []
@@ -197,19 +193,18 @@ def _check_config(content: Content) -> None:
         )
 
 
-def settle(content: Content, source: Source) -> None:
+def settle(content: Content, found: PretrainedFile) -> None:
     """Find the row of ``<pad>``, and merge what XLM-R's layout has no place for."""
-    words = source.renamed.tensors.get(WORDS, source.renamed.tensors.get(OUTPUT_WEIGHT))
-    merge(source.renamed, content.origin)
-    rows = words.size(0) if words is not None and words.dim() else 0
-    source.padding_idx = padding_row(content, rows)
-    positions = source.stated["max_positions"]
-    source.stated["max_positions"] = positions - source.padding_idx - 1 if isinstance(positions, int) else None
-    source.mask_last = True
+    words = found.tensors.get(STACK + WORDS, found.tensors.get(OUTPUT_WEIGHT))
+    merge(found)
+    found.padding_idx = padding_row(content, words.size(0) if words is not None and words.dim() else 0)
+    positions = found.stated["max_positions"]
+    found.stated["max_positions"] = positions - found.padding_idx - 1 if isinstance(positions, int) else None
+    found.mask_last = True
 
 
-def merge(renamed: Renamed, origin: str) -> None:
-    """Merge what XLM-R's layout has no place for; changes ``renamed``.
+def merge(found: PretrainedFile) -> None:
+    """Merge what XLM-R's layout has no place for.
 
     The one token-type row is added to every position row (not to the word embedding, which is also the output
     projection), so that logits stay the same. A tied tensor of which only the output's copy was stored takes its place.
@@ -217,22 +212,23 @@ def merge(renamed: Renamed, origin: str) -> None:
     Raises:
         CheckpointError: several token types, or an output bias stored twice with different values.
     """
-    tensors = renamed.tensors
-    if TOKEN_TYPES in tensors:
-        _merge_token_types(tensors, origin)
+    renamed = found.renamed
+    if TOKEN_TYPES in found.tensors:
+        _merge_token_types(found.tensors, found.origin)
         renamed.sources["(added to the positions)"] = renamed.sources.pop(TOKEN_TYPES)
-    for kept, copy in ((WORDS, OUTPUT_WEIGHT), (OUTPUT_BIAS, OUTPUT_BIAS_COPY)):
-        if kept not in tensors and copy in tensors:
+    for kept, copy in ((STACK + WORDS, OUTPUT_WEIGHT), (OUTPUT_BIAS, OUTPUT_BIAS_COPY)):
+        if kept not in found.tensors and copy in found.tensors:
             renamed.move(copy, kept)
-            tensors = renamed.tensors
-    if OUTPUT_BIAS_COPY in tensors:
-        if not torch.equal(tensors[OUTPUT_BIAS], tensors[OUTPUT_BIAS_COPY]):
-            raise CheckpointError(f"{origin}: {OUTPUT_BIAS_COPY} differs from {OUTPUT_BIAS}, expected them to be tied")
+    if OUTPUT_BIAS_COPY in found.tensors:
+        if not torch.equal(found.tensors[OUTPUT_BIAS], found.tensors[OUTPUT_BIAS_COPY]):
+            raise CheckpointError(
+                f"{found.origin}: {OUTPUT_BIAS_COPY} differs from {OUTPUT_BIAS}, expected them to be tied"
+            )
         renamed.discard(OUTPUT_BIAS_COPY, f"equal to {OUTPUT_BIAS}")
 
 
 def _merge_token_types(tensors: Dict[str, Tensor], origin: str) -> None:
-    token_types, positions = tensors.pop(TOKEN_TYPES), tensors.get(POSITIONS)
+    token_types, positions = tensors.pop(TOKEN_TYPES), tensors.get(STACK + POSITIONS)
     if token_types.dim() != 2 or token_types.size(0) != 1:
         raise CheckpointError(
             f"{origin}: {TOKEN_TYPES} has shape {tuple(token_types.shape)}, expected one row; expected {EXPECTED}"
@@ -242,7 +238,7 @@ def _merge_token_types(tensors: Dict[str, Tensor], origin: str) -> None:
     if positions.dim() != 2 or positions.size(1) != token_types.size(1):
         shapes = f"{tuple(token_types.shape)} and {tuple(positions.shape)}"
         raise CheckpointError(f"{origin}: {TOKEN_TYPES} and position embedding have shapes {shapes}, not one width")
-    tensors[POSITIONS] = positions + token_types
+    tensors[STACK + POSITIONS] = positions + token_types
 
 
 FOLDER = FileLayout(
@@ -252,7 +248,6 @@ FOLDER = FileLayout(
 
 # ---- The row of <pad>, behind which the positions are counted. ----
 
-PAD = SPECIAL[PADDING_IDX]
 _UNSAID = 0
 """What transformers wrote as ``pad_token_id`` for every model in January 2020, while XLM-R's own code had 1 as a constant."""
 
@@ -293,14 +288,6 @@ def padding_row(content: Content, rows: int) -> int:
     return int(stated)
 
 
-def padding_contradiction(stated: int, found: int, file: str, origin: str) -> CheckpointError:
-    """The error where the configuration has ``<pad>`` in another row than a file beside it."""
-    return CheckpointError(
-        f"{origin}: {CONFIG_NAME} has {PAD} in row {stated} (pad_token_id), {file} beside it in row {found}; expected "
-        "the same, since positions are counted from the row behind it"
-    )
-
-
 def _padding_beside(folder: Path, rows: int) -> Tuple[str, Optional[int]]:
     """The file that names the rows, and which of them is that of ``<pad>``; None where no file tells."""
     entries = tokenizer_entries(folder, "xlmr", rows)
@@ -328,25 +315,16 @@ def _bert_epsilon(config: Mapping[str, Any]) -> Any:
     return FAMILIES["bert"]["epsilon"] if stated is None else stated
 
 
-def _settle_bert(content: Content, source: Source) -> None:
-    source.renamed.move(STACK, "")
-    source.rows_unordered = True
-    segments = source.renamed.tensors.get("segment_embeddings.weight")
-    source.wiring = {
+def _settle_bert(content: Content, found: PretrainedFile) -> None:
+    found.renamed.move(STACK, "")
+    found.rows_unordered = True
+    segments = found.tensors.get("segment_embeddings.weight")
+    found.wiring = {
         "family": "bert",
         "epsilon": float(_bert_epsilon(content.options)),
         "segments": segments.size(0) if segments is not None and segments.dim() else 0,
     }
-    shift_positions(source.renamed, first=0)
-
-
-def shift_positions(renamed: Renamed, first: int) -> None:
-    """Give the first position, in row ``first`` of the file, the row behind ``<pad>``, as fairseq counts."""
-    table = renamed.tensors.get(TABLE)
-    if table is None or table.dim() != 2 or first == PADDING_IDX + 1:
-        return
-    unused = torch.zeros(PADDING_IDX + 1, table.size(1), dtype=table.dtype)
-    renamed.tensors[TABLE] = torch.cat([unused, table[first:]])
+    shift_positions(found, first=0)
 
 
 BERT = FileLayout(
@@ -358,6 +336,65 @@ BERT = FileLayout(
     _settle_bert,
     model_types=("bert",),
 )
+
+
+MASKED_LMS = (FOLDER,)
+ENCODERS = (
+    BERT,
+    dataclasses.replace(
+        encoder_of(FOLDER), recognised=lambda content: content.is_folder and model_type(content) in MODEL_TYPES
+    ),
+)
+
+
+# ---- XLM-R's way back. ----
+
+
+def write_masked_lm(
+    folder: PathLike,
+    sizes: Any,
+    tensors: Mapping[str, Tensor],
+    dtype: torch.dtype = torch.float16,
+) -> str:
+    """Write a Hugging Face XLM-RoBERTa folder: ``config.json`` and ``model.safetensors``.
+
+    Args:
+        folder: made when missing; both files are replaced one by one, each atomically.
+        sizes: ``MaskedLMSizes``, or a mapping with its fields.
+        tensors: name -> floating-point tensor in the names of ``MaskedLM``; the tied ``lm_head.weight`` may be there.
+        dtype: of the stored tensors; values are rounded to it.
+
+    Returns:
+        The fingerprint that :func:`.xlmr.read_masked_lm` will give for the folder, i.e. of the *rounded* tensors.
+
+    Raises:
+        CheckpointError: names or shapes that are not those of a masked LM of these sizes, or values beyond ``dtype``.
+    """
+    origin = f"masked LM for {folder}"
+    numbers: Dict[str, int] = dict(sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes))
+    kept = dict(tensors)
+    output = kept.pop(OUTPUT_WEIGHT, None)
+    check_shapes(kept, masked_lm_shapes(numbers), origin, "the tensors of modules.prefix_masked_lm.MaskedLM")
+    if output is not None and not torch.equal(output, kept[STACK + WORDS]):
+        raise CheckpointError(f"{origin}: {OUTPUT_WEIGHT} differs from the token embedding, expected a tie")
+    rounded = _round(kept, dtype, origin)
+    stored = apply_rules(rounded, EXPORT_RULES, origin, "a masked LM").tensors
+    stored[STORED_TOKEN_TYPES] = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    made = fingerprint(rounded)
+    save_tensors(stored, Path(folder) / WEIGHTS_NAME, {FINGERPRINT: made})
+    with atomic_path(Path(folder) / CONFIG_NAME) as temporary:
+        config = json.dumps(export_config(numbers, dtype), indent=2, sort_keys=True)
+        temporary.write_text(config + "\n", encoding="utf-8")
+    return made
+
+
+def _round(tensors: Mapping[str, Tensor], dtype: torch.dtype, origin: str) -> Dict[str, Tensor]:
+    rounded = {name: tensor.detach().to("cpu", dtype, copy=True).contiguous() for name, tensor in tensors.items()}
+    overflown = [name for name, tensor in rounded.items() if not bool(torch.isfinite(tensor).all())]
+    if overflown:
+        raise CheckpointError(f"{origin}: values that are not finite in {dtype}: {listing(overflown)}")
+    return rounded
 
 
 def export_config(sizes: Mapping[str, int], dtype: torch.dtype) -> Dict[str, Any]:

@@ -1,19 +1,22 @@
 """The way from a file to the tensors of a known layout: read, recognise, rename, sizes, check.
 
-A :class:`FileLayout` declares one pretrained layout. What follows, fitting and loading, is in ``fitting`` and ``loading``.
+A :class:`FileLayout` declares one pretrained layout, in a module of :data:`LAYOUTS`. Fitting and loading come after, in
+``fitting`` and ``loading``.
 """
 
+import functools
+import importlib
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from torch import Tensor
 
+from .dictionaries import CONFIG_NAME, DICTIONARY_NAME, MASK, PAD, Languages, read_json
 from .errors import CheckpointError
 from .loading import LoadReport, Renamed, Rule, apply_rules, listing
-from .reading import PathLike, read_checkpoint
-from .vocabularies import CONFIG_NAME, Languages, read_json
+from .reading import PathLike, fingerprint, read_checkpoint
 
 WORDS = "embed_tokens.weight"
 POSITIONS = "embed_positions.weight"
@@ -21,20 +24,19 @@ FIRST_FC = "layers.0.fc1.weight"
 PADDING_IDX = 1
 """Row of ``<pad>`` in every fairseq dictionary."""
 
+LAYOUTS = ("encoders", "deltalm", "veco", "xlmr", "encoder_decoder", "huggingface", "causal_lm")
+"""Modules that declare layouts, in the order in which they are asked. Each has them by what is wanted of a file:
+``ENCODERS``, ``MASKED_LMS`` or ``CAUSAL_LMS``."""
+
 _FAIRSEQ_NAME = "model.pt"
 _WEIGHT_NAMES = ("model.safetensors", "pytorch_model.bin", _FAIRSEQ_NAME)
 
 
 @dataclass(frozen=True)
 class Content:
-    """A file as read.
+    """A file as read: everything in it (``entries``), the tensors of the model, and the options of the model.
 
-    Attributes:
-        file: the weights.
-        entries: everything in it.
-        tensors: those of the model.
-        is_folder: whether it is of a Hugging Face folder.
-        options: of the model: fairseq's, or the content of ``config.json``.
+    The options of a Hugging Face folder (``is_folder``) are the content of its ``config.json``.
     """
 
     file: Path
@@ -60,41 +62,103 @@ class Content:
 
 
 @dataclass
-class Source:
-    """What a file says of its model.
+class PretrainedFile:
+    """A pretrained model as read from disk.
 
     Attributes:
-        renamed: its tensors under this package's names.
+        content: the file.
         expected: what kind of file it must be, for messages.
-        stated: sizes that it states; None where it says nothing.
+        renamed: its tensors under this package's names, float32.
+        stated: sizes that its options state; None where they say nothing.
         heads: attention heads, which no shape tells; None where it does not state them.
         heads_entry: what it calls them.
         wiring: fields of the layout that it states or that follow from what it is.
+        sizes: of the model, from shapes, heads and wiring.
+        layout: the sizes as a layout, for encoders and causal language models.
         padding_idx: row of ``<pad>``, behind which the positions begin.
         padding_row: row of ``<pad>`` that a tokenizer beside the file must have too; None where it is not compared.
         rows_unordered: the special symbols are not in rows 0 to 3.
-        languages: what it says of them.
-        mask_last: whether its last row is that of ``<mask>``, by what it is.
+        stated_languages: what it says of its languages.
+        languages: in the order of their rows; None where there is no list.
+        entries: what the first rows of the embedding mean, as entries of a fairseq dictionary; empty where no file beside tells.
+        mask_last: whether the last row is that of ``<mask>``, by what the file is: a masked LM as released. Those of this package
+            may have it elsewhere, as their data's dictionary does.
         mask_row: row of ``<mask>`` as the file itself tells it; None where it does not.
+        reasons: name in the file -> what was done with it.
     """
 
-    renamed: Renamed
+    content: Content
     expected: str
+    renamed: Renamed
     stated: Dict[str, Any]
     heads: Optional[int]
     heads_entry: str
     wiring: Dict[str, Any] = field(default_factory=dict)
+    sizes: Dict[str, Any] = field(default_factory=dict)
+    layout: Any = None
     padding_idx: int = PADDING_IDX
     padding_row: Optional[int] = None
     rows_unordered: bool = False
-    languages: Languages = Languages()
+    stated_languages: Languages = Languages()
+    languages: Optional[Tuple[str, ...]] = None
+    entries: Tuple[str, ...] = ()
     mask_last: bool = False
     mask_row: Optional[int] = None
+    reasons: Dict[str, str] = field(default_factory=dict)
 
-    def report(self, **reasons: str) -> LoadReport:
-        """What became of every tensor of the file."""
+    @property
+    def origin(self) -> str:
+        """How messages call the file."""
+        return self.content.origin
+
+    @property
+    def tensors(self) -> Dict[str, Tensor]:
+        """Name -> float32 tensor."""
+        return self.renamed.tensors
+
+    @property
+    def sources(self) -> Dict[str, str]:
+        """Name -> its name in the file."""
+        return self.renamed.sources
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Of the tensors, when it is first asked for."""
+        return fingerprint(self.tensors)
+
+    @property
+    def report(self) -> LoadReport:
+        """What became of every tensor of the file (its names)."""
         dropped = self.renamed.dropped
-        return LoadReport(self.renamed.used(), dropped=tuple(dropped), reasons={**dropped, **reasons})
+        return LoadReport(self.renamed.used(), dropped=tuple(dropped), reasons={**dropped, **self.reasons})
+
+    @property
+    def dictionary_path(self) -> Optional[Path]:
+        """``dict.txt`` beside the weights; None when there is none."""
+        beside = self.content.file.parent / DICTIONARY_NAME
+        return beside if beside.is_file() else None
+
+    def check_rows(self, origin: str, mask_anywhere: bool = False) -> None:
+        """Refuse rows of a masked LM in another order than fairseq's.
+
+        Args:
+            origin: option and path of the file, for messages.
+            mask_anywhere: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
+
+        Raises:
+            ValueError: ``<pad>`` or ``<mask>`` is in another row.
+        """
+        rows = self.sizes["vocab_size"]
+        if self.padding_idx != PADDING_IDX:
+            raise ValueError(
+                f"{origin} has {PAD} in row {self.padding_idx}; valid here: {PADDING_IDX}, as in every fairseq dictionary, with "
+                f"positions from {PADDING_IDX + 1}"
+            )
+        if self.mask_row not in (None, rows - 1) and not mask_anywhere:
+            raise ValueError(
+                f"{origin} has {MASK} in row {self.mask_row} and {rows - 1 - self.mask_row:,} rows behind it; valid here: a "
+                f"masked LM whose last row is that of {MASK}"
+            )
 
 
 def _nothing(*_: Any) -> None:
@@ -111,7 +175,7 @@ class FileLayout:
         rules: its names -> those of this package.
         sizes: size -> what the options call it; ``heads`` is among them.
         check: refuses options with which the model computes something else, before the tensors are looked at.
-        settle: fills in whatever of the source no table tells.
+        settle: fills in whatever of the file no table tells.
         transposed: names of the matrices that are stored as (in, out), where fairseq's are (out, in).
         model_types: what ``config.json`` calls it, in a Hugging Face folder.
     """
@@ -121,9 +185,15 @@ class FileLayout:
     rules: Sequence[Rule]
     sizes: Mapping[str, str]
     check: Callable[[Content], Any] = _nothing
-    settle: Callable[[Content, Source], Any] = _nothing
+    settle: Callable[[Content, PretrainedFile], Any] = _nothing
     transposed: Optional["re.Pattern[str]"] = None
     model_types: Tuple[str, ...] = ()
+
+
+def layouts_of(kind: str) -> List[FileLayout]:
+    """The layouts from which ``ENCODERS``, ``MASKED_LMS`` or ``CAUSAL_LMS`` are read."""
+    modules = (importlib.import_module(f".{name}", __package__) for name in LAYOUTS)
+    return [layout for module in modules for layout in getattr(module, kind, ())]
 
 
 # ---- Read. ----
@@ -167,9 +237,7 @@ def read_content(path: PathLike, expected: str) -> Content:
 def find_settings(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
     """Options of the model, from a checkpoint's ``args`` (old) or ``cfg["model"]`` (current); empty when absent."""
     found = checkpoint.get("args")
-    if found is None:
-        found = as_dict(checkpoint.get("cfg")).get("model")
-    return as_dict(found)
+    return as_dict(as_dict(checkpoint.get("cfg")).get("model") if found is None else found)
 
 
 def task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
@@ -197,35 +265,38 @@ def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise CheckpointError(f"{origin}: {name} is of type {type(tensor).__name__}, expected a tensor")
-        if not tensor.is_floating_point():
-            result[name] = tensor
-            continue
         place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-        if place not in made:
+        if tensor.is_floating_point() and place not in made:
             made[place] = tensor.detach().float()
-        result[name] = made[place]
+        result[name] = made[place] if tensor.is_floating_point() else tensor
     return result
 
 
 # ---- Recognise, rename. ----
 
 
-def source_of(content: Content, layouts: Sequence[FileLayout], expected: str) -> Source:
-    """What the file says, read by the first of the layouts that recognises it.
+def open_file(path: PathLike, layouts: Sequence[FileLayout], expected: str, entries: str = "") -> PretrainedFile:
+    """Read a file and rename its tensors, by the first of the layouts that recognises it.
+
+    Args:
+        path: of a file, or of a folder with one.
+        expected: what it should be, for messages.
+        entries: what it should hold, where that can be said more exactly.
 
     Raises:
-        CheckpointError: none does (``expected`` says what it should be), tensors that are not accounted for, other options.
+        CheckpointError: unreadable, untrusted, of no such layout, tensors that are not accounted for, other options.
     """
+    content = read_content(path, f"{entries}, as in {expected}" if entries else expected)
     layout = next((one for one in layouts if one.recognised(content)), None)
     if layout is None and content.is_folder:
-        valid = ", ".join(kind for one in layouts for kind in one.model_types)
+        valid = ", ".join(sorted(kind for one in layouts for kind in one.model_types))
         stated = content.options.get("model_type")
         raise CheckpointError(f"{content.config_origin}: model_type = {stated!r}, expected one of {valid}")
     if layout is None:
         names = ", ".join(list(map(str, content.tensors))[:4]) or "(none)"
-        entries = listing(sorted(map(str, content.entries)))
         raise CheckpointError(
-            f"{content.origin}: holds the entries {entries}; its tensors ({names}, …) are of no known layout; expected {expected}"
+            f"{content.origin}: holds the entries {listing(sorted(map(str, content.entries)))}; its tensors ({names}, …) are of no "
+            f"known layout; expected {expected}"
         )
     layout.check(content)
     tensors = float_tensors(content.tensors, content.origin)
@@ -236,12 +307,27 @@ def source_of(content: Content, layouts: Sequence[FileLayout], expected: str) ->
     stated = {size: content.options.get(entry) for size, entry in layout.sizes.items()}
     if content.options.get(f"{layout.sizes['layers']}_to_keep"):
         stated["layers"] = None
-    source = Source(renamed, layout.expected, stated, stated.pop("heads"), layout.sizes["heads"])
-    layout.settle(content, source)
-    return source
+    found = PretrainedFile(content, layout.expected, renamed, stated, stated.pop("heads"), layout.sizes["heads"])
+    layout.settle(content, found)
+    return found
 
 
 # ---- Sizes, check. ----
+
+
+def refuse_config(problems: List[str], content: Content) -> None:
+    """Raise CheckpointError where there are problems with a configuration."""
+    if problems:
+        raise CheckpointError(f"{content.config_origin}: {'; '.join(problems)}")
+
+
+def differing(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> List[str]:
+    """The entries that a configuration states otherwise than wanted."""
+    return [
+        f"{name} = {config[name]!r}, expected {value!r}"
+        for name, value in wanted.items()
+        if config.get(name) is not None and config[name] != value
+    ]
 
 
 def matrix(tensors: Mapping[str, Tensor], name: str, origin: str, expected: str) -> Tensor:
@@ -267,39 +353,34 @@ class Heads(NamedTuple):
     label: str = "heads=…"
 
 
-def sizes_of(source: Source, origin: str, heads: Heads, start: str = "") -> Dict[str, Any]:
-    """Fields of the layout: sizes from the shapes, heads and wiring from what the file says.
-
-    Args:
-        origin: how messages call the file.
-        start: what the names of the stack begin with.
+def find_sizes(found: PretrainedFile, heads: Heads, start: str = "") -> None:
+    """Fill in ``sizes``: from the shapes of the tensors whose names begin with ``start``, heads and wiring from what the file says.
 
     Raises:
         CheckpointError: a matrix that tells a size is missing, nothing tells the heads, or the options contradict the tensors.
     """
-    tensors = source.renamed.tensors
-    rows, width = matrix(tensors, start + WORDS, origin, source.expected).shape
+    tensors, origin = found.tensors, found.origin
+    rows, width = matrix(tensors, start + WORDS, origin, found.expected).shape
     layers = start + "layers."
     numbers = {int(name[len(layers) :].split(".")[0]) for name in tensors if name.startswith(layers)}
-    sizes = {
+    found.sizes = sizes = {
         "vocab_size": rows,
         "layers": max(numbers, default=0) + 1,
         "embed_dim": width,
-        "ffn_dim": matrix(tensors, start + FIRST_FC, origin, source.expected).size(0),
-        "heads": _heads(heads, source, width, origin),
-        **source.wiring,
+        "ffn_dim": matrix(tensors, start + FIRST_FC, origin, found.expected).size(0),
+        "heads": _heads(heads, found, width),
+        **found.wiring,
     }
     if start + POSITIONS in tensors or not sizes.get("max_positions"):
-        positions = matrix(tensors, start + POSITIONS, origin, source.expected)
-        sizes["max_positions"] = positions.size(0) - source.padding_idx - 1
-    for name, value in source.stated.items():
+        positions = matrix(tensors, start + POSITIONS, origin, found.expected)
+        sizes["max_positions"] = positions.size(0) - found.padding_idx - 1
+    for name, value in found.stated.items():
         if isinstance(value, int) and value != sizes[name]:
             raise CheckpointError(f"{origin}: its options say {name} = {value}, its tensors {sizes[name]}")
-    return sizes
 
 
-def _heads(asked: Heads, source: Source, width: int, origin: str) -> int:
-    stated, entry = source.heads, source.heads_entry
+def _heads(asked: Heads, found: PretrainedFile, width: int) -> int:
+    origin, stated, entry = found.origin, found.heads, found.heads_entry
     if asked.given is not None and stated is not None and asked.given != stated:
         raise CheckpointError(f"{origin}: heads = {asked.given} was given, but the file says {entry} = {stated}")
     heads = next((one for one in (stated, asked.given, asked.default) if one is not None), None)
@@ -320,20 +401,17 @@ def check_shapes(
     Raises:
         CheckpointError: lists missing tensors, surplus tensors, and shapes found and expected.
     """
-    missing = [f"{name} {shape}" for name, shape in shapes.items() if name not in tensors]
-    surplus = [f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items() if name not in shapes]
-    wrong = [
-        f"{name} {tuple(tensors[name].shape)} instead of {shape}"
-        for name, shape in shapes.items()
-        if name in tensors and tuple(tensors[name].shape) != shape
-    ]
-    not_float = [f"{name} {tensor.dtype}" for name, tensor in tensors.items() if not tensor.is_floating_point()]
-    kinds = (
-        ("missing tensors", missing),
-        ("surplus tensors", surplus),
-        ("wrong shapes", wrong),
-        ("not floating-point", not_float),
-    )
-    problems = [f"{title}: {listing(names)}" for title, names in kinds if names]
+    shared = {name: tensor for name, tensor in tensors.items() if name in shapes}
+    kinds = {
+        "missing tensors": [f"{name} {shape}" for name, shape in shapes.items() if name not in tensors],
+        "surplus tensors": [f"{name} {tuple(one.shape)}" for name, one in tensors.items() if name not in shapes],
+        "wrong shapes": [
+            f"{name} {tuple(tensor.shape)} instead of {shapes[name]}"
+            for name, tensor in shared.items()
+            if tuple(tensor.shape) != shapes[name]
+        ],
+        "not floating-point": [f"{name} {one.dtype}" for name, one in tensors.items() if not one.is_floating_point()],
+    }
+    problems = [f"{title}: {listing(names)}" for title, names in kinds.items() if names]
     if problems:
         raise CheckpointError(f"{origin}: {'; '.join(problems)}; expected {expected}")

@@ -9,14 +9,37 @@ those of this package.
 
 import logging
 import re
-from typing import Any, Mapping, Optional, Tuple
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, Mapping, Tuple
 
 import torch
 from torch import Tensor
 
+from . import huggingface
+from .dictionaries import CONFIG_NAME, MASK, find_dictionary, read_dictionary, read_json
+from .encoder_decoder import SIZES, has_layers, of_xlmr_shape, stock_wiring
+from .encoder_layout import attention_shapes
 from .errors import CheckpointError
-from .loading import Renamed, Rule, drop, refuse, rename
-from .pipeline import POSITIONS, WORDS, Content
+from .fitting import MASK_ROW, marked_mask, mask_row
+from .huggingface import ATTENTION, CROSS_ATTENTION, renames_of
+from .loading import Rule, drop, refuse, rename
+from .pipeline import (
+    PADDING_IDX,
+    WORDS,
+    Content,
+    FileLayout,
+    Heads,
+    PretrainedFile,
+    check_shapes,
+    find_sizes,
+    open_file,
+)
+from .reading import PathLike
+from .versions import KEY, stamped
+from .writing import save_checkpoint
+from .xlmr import EXPECTED as MASKED_LM
+from .xlmr import HEAD, OUTPUT_WEIGHT, STACK, check_wiring, masked_lm_shapes, untie
 
 logger = logging.getLogger(__name__)
 
@@ -24,12 +47,8 @@ EXPECTED = (
     "a VECO in fairseq's layout (encoder.* and decoder.* of XLM-R's shape, lm_head.* where it was pre-trained here), or a Hugging "
     "Face folder of model_type xlm-roberta with cross_attention.* or crossattention.*"
 )
-HEAD = "lm_head.dense.weight"
+PRETRAINED_HERE = "lm_head.dense.weight"
 """What a pre-trained one has, and one for generation has not."""
-
-MASK_ROW = "lm_head.mask_row"
-"""Of a pre-trained one: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave as it is, where
-fairseq's moving average stops at an integer. Files of older versions do not have it."""
 
 _LAYER = r"(encoder|decoder)\.layers\.(\d+)\."
 _PROJECTIONS = r"(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)"
@@ -59,17 +78,7 @@ RULES: Tuple[Rule, ...] = (
 """fairseq's layout: what is kept keeps its name."""
 
 
-SIZES = {
-    "layers": "encoder_layers",
-    "embed_dim": "encoder_embed_dim",
-    "ffn_dim": "encoder_ffn_embed_dim",
-    "max_positions": "max_source_positions",
-    "heads": "encoder_attention_heads",
-}
-"""Of the encoder of any fairseq transformer."""
-
-
-# ---- Recognising. ----
+# ---- fairseq's layout: recognising, wiring. ----
 
 
 def is_veco(content: Content) -> bool:
@@ -77,37 +86,12 @@ def is_veco(content: Content) -> bool:
 
     Its architecture says so, or, where that is missing or tells no family (``transformer``), its tensors do: XLM-R's shape, and a
     masked-LM head beside encoder and decoder, or a decoder whose layers are layers of the encoder. A fine-tuned one without its
-    options cannot be told from a BART; see :func:`check_stated_somehow`.
+    options cannot be told from a BART; see ``encoder_decoder``.
     """
     model = content.tensors
     if content.is_folder or not has_layers(content) or content.arch.startswith(_OTHERS):
         return False
-    return content.arch.startswith("veco") or (_of_xlmr_shape(model) and (HEAD in model or _one_stack(model)))
-
-
-def check_stated_somehow(content: Content) -> None:
-    """Refuse an encoder-decoder whose tensors fit several families, where no option tells which it is.
-
-    Raises:
-        CheckpointError: neither the architecture nor the scaling of the embeddings is stated.
-    """
-    if _of_xlmr_shape(content.tensors) and not content.arch and content.options.get(SCALE_OPTION) is None:
-        raise CheckpointError(
-            f"{content.origin}: its options tell neither arch nor {SCALE_OPTION}, and its tensors fit BART, a post-norm mBART "
-            "and a fine-tuned VECO, which differ in what they do with the embeddings; expected the options of its "
-            "training (args or cfg)"
-        )
-
-
-def has_layers(content: Content) -> bool:
-    """Whether there are layers of an encoder and of a decoder."""
-    return all(any(name.startswith(f"{side}.layers.") for name in content.tensors) for side in ("encoder", "decoder"))
-
-
-def _of_xlmr_shape(model: Mapping[str, Any]) -> bool:
-    """Learned positions, a norm after the embedding, and none after the last layer, as there is with norms before the blocks."""
-    needed = (f"encoder.{POSITIONS}", "encoder.layernorm_embedding.weight")
-    return all(name in model for name in needed) and "encoder.layer_norm.weight" not in model
+    return content.arch.startswith("veco") or (of_xlmr_shape(model) and (PRETRAINED_HERE in model or _one_stack(model)))
 
 
 def _one_stack(model: Mapping[str, Any]) -> bool:
@@ -117,43 +101,204 @@ def _one_stack(model: Mapping[str, Any]) -> bool:
     return isinstance(own, Tensor) and any(isinstance(one, Tensor) and torch.equal(one, own) for one in layers)
 
 
-# ---- The place of <mask>. ----
-
-
-def marked_mask(row: int) -> Tensor:
-    """What a state holds as :data:`MASK_ROW`, where ``<mask>`` has this row. (row, 0)."""
-    return torch.empty(row, 0)
-
-
-def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
-    """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where the state does not tell.
-
-    Raises:
-        CheckpointError: the embedding has no such row, or another tensor has that name.
-    """
-    stored, words = model.get(MASK_ROW), model.get(f"encoder.{WORDS}")
-    if stored is None:
-        return None
-    rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
-    if not isinstance(stored, Tensor) or stored.dim() != 2 or stored.numel() or not 0 < stored.size(0) < rows:
-        found = tuple(stored.shape) if isinstance(stored, Tensor) else type(stored).__name__
-        raise CheckpointError(
-            f"{origin}: {MASK_ROW} is {found}, expected (row of <mask>, 0) with one of its {rows:,} rows"
-        )
-    return stored.size(0)
-
-
-def scaled(content: Content, renamed: Renamed) -> bool:
+def _scaled(found: PretrainedFile) -> bool:
     """Whether embeddings are multiplied by the square root of C."""
-    stated = content.options.get(SCALE_OPTION)
+    stated = found.content.options.get(SCALE_OPTION)
     if stated is not None:
         return not stated
-    released = HEAD not in renamed.tensors
+    released = PRETRAINED_HERE not in found.tensors
     logger.warning(
         "%s: its options lack %s: %s is taken, as in %s",
-        content.origin,
+        found.origin,
         SCALE_OPTION,
         not released,
         "the released VECO" if released else "a VECO that was pre-trained here",
     )
     return released
+
+
+def _settle_encoder(content: Content, found: PretrainedFile) -> None:
+    scaled = _scaled(found)
+    found.renamed.discard_all(HEAD, "head of the masked LM, unused by an encoder")
+    found.renamed.discard_all("decoder.", "decoder, unused by an encoder")
+    found.renamed.move("encoder.", "")
+    wiring = stock_wiring(content, found.tensors, {"activation": "gelu"})
+    found.wiring = {"family": "xlmr", **wiring, "scale_embedding": scaled}
+    found.mask_row = mask_row(content.tensors, content.origin)
+
+
+def _settle_masked_lm(content: Content, found: PretrainedFile) -> None:
+    """Encoder and head of a VECO that was pre-trained here."""
+    if PRETRAINED_HERE not in found.tensors:
+        raise CheckpointError(
+            f"{content.origin}: is a VECO for generation, without the head of a masked LM; expected one as it was pre-trained "
+            f"here (lm_head.*), its Hugging Face folder, or {MASKED_LM}. An nlu_encoder takes its encoder as it is"
+        )
+    check_wiring({**content.options, SCALE_OPTION: not _scaled(found)}, content.origin)
+    found.renamed.discard_all("decoder.", "decoder, unused by a masked LM")
+    found.renamed.move("encoder.", STACK)
+    found.mask_row = mask_row(content.tensors, content.origin)
+
+
+_LAYOUT = FileLayout(EXPECTED, is_veco, RULES, SIZES)
+MASKED_LMS = (replace(_LAYOUT, settle=_settle_masked_lm),)
+ENCODERS = (replace(_LAYOUT, settle=_settle_encoder),)
+
+
+# ---- The Hugging Face folder, released for understanding, as the state that generation and pre-training load. ----
+
+ARCH = "veco_large"
+"""What a written checkpoint names; its sizes are stated beside it."""
+
+_BLOCK = r"layers.\1.encoder_attn"
+_CROSS_RULES = (
+    *(
+        rule
+        for name, ours in ATTENTION.items()
+        for rule in renames_of(CROSS_ATTENTION + re.escape(name), f"{_BLOCK}.{ours}")
+    ),
+    *renames_of(CROSS_ATTENTION + r"output\.LayerNorm", _BLOCK + "_layer_norm"),
+)
+"""What the decoder has of its own. Source: the mapping that the authors gave when they were asked for it."""
+
+
+def _check_folder(content: Content) -> None:
+    if not content.is_folder:
+        raise CheckpointError(
+            f"{content.origin}: is a fairseq checkpoint, expected a Hugging Face folder; expected {EXPECTED}"
+        )
+    huggingface.FOLDER.check(content)
+    if not huggingface.has_cross_attention(content.tensors):
+        raise CheckpointError(
+            f"{content.origin}: has no cross_attention.* tensors, so it is no VECO; expected {EXPECTED}"
+        )
+
+
+FOLDER = replace(
+    huggingface.FOLDER,
+    expected=EXPECTED,
+    recognised=lambda content: True,
+    rules=(*_CROSS_RULES, *huggingface.RULES),
+    check=_check_folder,
+)
+
+
+def veco_state_from_folder(path: PathLike) -> PretrainedFile:
+    """Read the Hugging Face folder of a VECO, all of it.
+
+    Args:
+        path: the folder, or its weights file.
+
+    Returns:
+        The file; its tensors are those of fairseq's layout: ``encoder.*``, ``decoder.*`` with as many layers, ``lm_head.*`` where
+        the folder has it. What is tied is one tensor: each layer's self-attention, network and norms, the embeddings, the output
+        projections. Its ``sizes`` are the fields of ``MaskedLMSizes``.
+
+    Raises:
+        CheckpointError: unreadable, of another layout, without cross-attention in every layer, with tensors that are not accounted
+            for, or with another ``<pad>`` than row 1.
+    """
+    found = open_file(path, (FOLDER,), EXPECTED)
+    if found.padding_idx != PADDING_IDX:
+        raise CheckpointError(
+            f"{found.origin}: pad_token_id = {found.padding_idx}, expected 1, as in every fairseq dictionary"
+        )
+    untie(found)
+    find_sizes(found, Heads(), STACK)
+    found.sizes["padding_idx"] = found.padding_idx
+    has_head = any(name.startswith(HEAD) for name in found.tensors)
+    shapes = masked_lm_shapes(found.sizes, has_head)
+    for layer in range(found.sizes["layers"]):
+        shapes.update(attention_shapes(f"layers.{layer}.encoder_attn", found.sizes["embed_dim"]))
+    check_shapes(found.tensors, shapes, found.origin, EXPECTED)
+    places = _places(found.tensors, has_head)
+    tensors, sources = found.tensors, found.sources
+    found.renamed.tensors = {name: tensors[taken] for name, taken in places.items()}
+    merged = {name: source for name, source in sources.items() if name not in tensors}
+    found.renamed.sources = {**{name: sources[taken] for name, taken in places.items()}, **merged}
+    return found
+
+
+def _places(found: Mapping[str, Tensor], has_head: bool) -> Dict[str, str]:
+    """Name in fairseq's layout -> name of what is stored once."""
+    places: Dict[str, str] = {}
+    for side in ("encoder", "decoder"):
+        for name in found:
+            if name.startswith(STACK):
+                places[f"{side}.{name[len(STACK) :]}"] = name
+            elif side == "decoder" and not name.startswith(HEAD):
+                places[f"decoder.{name}"] = name
+    places["decoder.output_projection.weight"] = STACK + WORDS
+    if has_head:
+        places.update({name: name for name in found if name.startswith(HEAD)})
+        places[OUTPUT_WEIGHT] = STACK + WORDS
+    return places
+
+
+def is_folder_of_others(path: PathLike) -> bool:
+    """Whether a folder is of Hugging Face's XLM-R layout, of which a VECO may be, and no export of this package."""
+    file = Path(path) / CONFIG_NAME
+    if not file.is_file():
+        return False
+    config = read_json(file, EXPECTED)
+    kind = config.get("model_type")
+    # Older versions of the library state sizes, and not which model they are of.
+    return KEY not in config and (kind in huggingface.MODEL_TYPES or (kind is None and "num_hidden_layers" in config))
+
+
+def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
+    """Make a fairseq checkpoint of the Hugging Face folder of a VECO; what is tied is stored once.
+
+    Its options state the sizes and that embeddings are not scaled, as in the folder; the released checkpoint in fairseq's layout
+    does scale them, so whoever fine-tunes from this one gives ``--no-scale-embedding``.
+
+    Args:
+        folder: see :func:`veco_state_from_folder`.
+        checkpoint: the file to write.
+
+    Raises:
+        CheckpointError: as :func:`veco_state_from_folder`, or the file cannot be written there.
+    """
+    found = veco_state_from_folder(folder)
+    if PRETRAINED_HERE not in found.tensors:
+        # What tells a model whose embeddings are not scaled from a released one is its head.
+        raise CheckpointError(
+            f"checkpoint {folder}: has no lm_head; expected a masked LM, so that VECO can go on from it"
+        )
+    versions = {f"{side}.version": torch.tensor([3.0]) for side in ("encoder", "decoder")}
+    versions[MASK_ROW] = marked_mask(_mask_row(Path(folder), found.sizes["vocab_size"]))
+    state: Dict[str, Any] = {
+        "args": None,
+        "cfg": {"model": _options(found.sizes)},
+        "model": {**found.tensors, **versions},
+        "criterion": None,
+        "optimizer_history": [{"num_updates": 0, "lr_scheduler_state": {}}],
+        "task_state": {},
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "version": 2}},
+    }
+    save_checkpoint(stamped(state), checkpoint)
+    logger.info("wrote %s: %s", checkpoint, found.report.summary())
+    logger.info("%s: its embeddings are not scaled: fine-tune it with --no-scale-embedding", checkpoint)
+    return found
+
+
+def _mask_row(path: Path, rows: int) -> int:
+    """Where the dictionary beside the weights lists ``<mask>``; else the last row, as in every XLM-R."""
+    beside = find_dictionary(path if path.is_dir() else path.parent)
+    entries = [] if beside is None else read_dictionary(beside)[:rows]
+    return entries.index(MASK) if MASK in entries else rows - 1
+
+
+def _options(sizes: Mapping[str, int]) -> Dict[str, Any]:
+    """Of the stock transformer."""
+    options: Dict[str, Any] = {"_name": ARCH, "activation_fn": "gelu", "layernorm_embedding": True}
+    options.update(no_scale_embedding=True, share_all_embeddings=True, share_decoder_input_output_embed=True)
+    for side, length in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
+        options[f"{side}_layers"] = sizes["layers"]
+        options[f"{side}_embed_dim"] = sizes["embed_dim"]
+        options[f"{side}_ffn_embed_dim"] = sizes["ffn_dim"]
+        options[f"{side}_attention_heads"] = sizes["heads"]
+        options[f"{side}_normalize_before"] = False
+        options[f"{side}_learned_pos"] = True
+        options[length] = sizes["max_positions"]
+    return options

@@ -1,25 +1,15 @@
-"""What the rows of an embedding mean, by the files beside the weights: dictionaries, tokenizers, and their languages."""
+"""What the rows of an embedding mean, by the tokenizer's files beside the weights."""
 
 import importlib
-import json
 import logging
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
 
+from .dictionaries import CONFIG_NAME, LANGUAGE, MASK, PAD, SPECIAL, STYLES, read_json
 from .errors import CheckpointError
 
 logger = logging.getLogger(__name__)
-
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-"""The first entries of every fairseq dictionary, which its files leave out."""
-
-MASK = "<mask>"
-CONFIG_NAME = "config.json"
-DICTIONARY_NAME = "dict.txt"
-STYLES = {"mbart": "[{}]", "nllb": "__{}__"}
-"""Family -> how fairseq writes a language as a dictionary entry."""
 
 _TOKENIZER = "tokenizer.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -29,89 +19,7 @@ _JSON_VOCABULARY = "vocab.json"
 SENTENCEPIECE = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
 _SENTENCEPIECE_START = ["<unk>", "<s>", "</s>"]
 _WORDPIECE_NAMES = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
-_CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
 _BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
-_LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
-
-
-@dataclass(frozen=True)
-class Languages:
-    """What a model says of its languages.
-
-    Attributes:
-        listed: in the order of their rows; None where it has no list.
-        guessed: those of its language pairs, as fairseq takes them where no list is given. Dictionaries often have others too, so
-            that they are believed only where they explain every row.
-        file: name of the list that it was trained with.
-        style: how a language is written as a dictionary entry.
-    """
-
-    listed: Optional[Tuple[str, ...]] = None
-    guessed: Optional[Tuple[str, ...]] = None
-    file: Optional[str] = None
-    style: str = "[{}]"
-
-    def symbols(self, languages: Optional[Sequence[str]]) -> List[str]:
-        """Dictionary entries of these languages."""
-        return [self.style.format(language) for language in languages or ()]
-
-
-def read_json(file: Path, expected: str) -> Dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        CheckpointError: missing, damaged or something else; ``expected`` says what the folder should hold.
-    """
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"checkpoint {file.parent}: has no {file.name}; expected {expected}") from error
-    except (ValueError, OSError, RecursionError) as error:
-        raise CheckpointError(f"checkpoint {file}: is no readable JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {type(content).__name__}")
-    return content
-
-
-def find_dictionary(folder: Path) -> Optional[Path]:
-    """``dict.txt``, or one of several equal ``dict.LANG.txt``, as releases of multilingual models have; None where there is none.
-
-    Raises:
-        CheckpointError: dictionaries of several languages that differ.
-    """
-    file = folder / DICTIONARY_NAME
-    if file.is_file():
-        return file
-    found = sorted(folder.glob("dict.*.txt"))
-    for other in found[1:]:
-        if other.read_bytes() != found[0].read_bytes():
-            raise CheckpointError(
-                f"dictionary {found[0]}: differs from {other.name} beside it; expected equal ones, or {DICTIONARY_NAME} with the "
-                "entries of the encoder"
-            )
-    return found[0] if found else None
-
-
-def read_dictionary(file: Path) -> List[str]:
-    """Entries of a fairseq dictionary in row order, the four special ones first.
-
-    Raises:
-        CheckpointError: the file is no fairseq dictionary; names the line.
-    """
-    entries = list(SPECIAL)
-    try:
-        with file.open(encoding="utf-8") as stream:
-            lines = stream.readlines()
-    except (OSError, UnicodeError) as error:
-        raise CheckpointError(f"dictionary {file}: cannot be read ({error})") from error
-    for number, line in enumerate(lines, 1):
-        symbol, space, count = line.rstrip().rpartition(" ")
-        if count == "#fairseq:overwrite":
-            symbol, space, count = symbol.rpartition(" ")
-        if not space or not count.lstrip("-").isdigit():
-            raise CheckpointError(f"dictionary {file}, line {number}: {line.rstrip()!r}, expected 'symbol count'")
-        entries.append(symbol)
-    return entries
 
 
 def tokenizer_entries(folder: Path, family: str, rows: int, languages: Sequence[str] = ()) -> Optional[List[str]]:
@@ -176,7 +84,7 @@ def _stored_entries(
 
 
 def _is_language(entry: str) -> bool:
-    return bool(_BARE_CODE.fullmatch(entry) or _LANGUAGE.fullmatch(entry))
+    return bool(_BARE_CODE.fullmatch(entry) or LANGUAGE.fullmatch(entry))
 
 
 def _in_fairseq(entry: str, style: Optional[str]) -> str:
@@ -296,41 +204,9 @@ def fairseq_order(entries: Sequence[str], origin: str, mask_last: bool = False) 
     return [*first, *(index for index in range(len(entries)) if index not in moved), *last]
 
 
-def languages_of(entries: Sequence[str], known: Sequence[str] = ()) -> Tuple[str, ...]:
-    """Languages that are entries of a dictionary (``[en_XX]`` or ``__eng_Latn__``), in their order.
-
-    Args:
-        entries: of the dictionary.
-        known: languages of a model; where one of them is found, what looks like a language earlier in the dictionary and
-            apart from it counts as a piece.
-    """
-    codes = [language_of(entry) for entry in entries]
-    wanted = set(known)
-    first = next((index for index, code in enumerate(codes) if code in wanted), 0)
-    while first > 0 and codes[first - 1] is not None:
-        first -= 1
-    return tuple(code for code in codes[first:] if code is not None)
-
-
-def language_of(entry: str) -> Optional[str]:
-    """The language that a dictionary entry stands for, None for any other entry."""
-    found = _LANGUAGE.fullmatch(entry)
-    return None if found is None else found.group(1) or found.group(2)
-
-
-def dictionary_text(entries: Sequence[str], origin: str) -> str:
-    """A fairseq ``dict.txt`` with these entries, of which the first four must be fairseq's.
-
-    Raises:
-        CheckpointError: entries that such a file cannot hold: twice the same, or with a line break.
-    """
-    if tuple(entries[: len(SPECIAL)]) != SPECIAL:
-        raise CheckpointError(f"{origin}: its first entries are {list(entries[:4])}, expected {list(SPECIAL)}")
-    seen: Dict[str, int] = {}
-    for index, entry in enumerate(entries):
-        if entry in seen:
-            raise CheckpointError(f"{origin}: entries {seen[entry]} and {index} are both {entry!r}")
-        if "\n" in entry or "\r" in entry:
-            raise CheckpointError(f"{origin}: entry {index} is {entry!r}, which no line of a dictionary can hold")
-        seen[entry] = index
-    return "".join(f"{entry} 1\n" for entry in entries[len(SPECIAL) :])
+def padding_contradiction(stated: int, found: int, file: str, origin: str) -> CheckpointError:
+    """The error where the configuration has ``<pad>`` in another row than a file beside it."""
+    return CheckpointError(
+        f"{origin}: {CONFIG_NAME} has {PAD} in row {stated} (pad_token_id), {file} beside it in row {found}; expected "
+        "the same, since positions are counted from the row behind it"
+    )

@@ -1,26 +1,19 @@
-"""Writing files so that a kill or a full disk leaves the previous one intact, and writing masked LMs."""
+"""Writing files so that a kill or a full disk leaves the previous one intact."""
 
 import contextlib
-import dataclasses
 import errno
-import json
 import os
 import re
 import secrets
 import shutil
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional
+from typing import Any, BinaryIO, Iterator, Mapping, Optional
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from . import huggingface
-from .loading import apply_rules, listing
-from .pipeline import check_shapes
-from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint
-from .vocabularies import CONFIG_NAME
-from .xlmr import masked_lm_shapes
+from .reading import CheckpointError, PathLike
 
 
 def beside(target: Path) -> Path:
@@ -124,50 +117,3 @@ def save_tensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Option
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)  # safetensors lets only their owner read them
-
-
-def write_masked_lm(
-    folder: PathLike,
-    sizes: Any,
-    tensors: Mapping[str, Tensor],
-    dtype: torch.dtype = torch.float16,
-) -> str:
-    """Write a Hugging Face XLM-RoBERTa folder: ``config.json`` and ``model.safetensors``.
-
-    Args:
-        folder: made when missing; both files are replaced one by one, each atomically.
-        sizes: ``MaskedLMSizes``, or a mapping with its fields.
-        tensors: name -> floating-point tensor in the names of ``MaskedLM``; the tied ``lm_head.weight`` may be there.
-        dtype: of the stored tensors; values are rounded to it.
-
-    Returns:
-        The fingerprint that :func:`~.masked_lm.read_masked_lm` will give for the folder, i.e. of the *rounded* tensors.
-
-    Raises:
-        CheckpointError: names or shapes that are not those of a masked LM of these sizes, or values beyond ``dtype``.
-    """
-    origin = f"masked LM for {folder}"
-    numbers: Dict[str, int] = dict(sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes))
-    kept = dict(tensors)
-    output = kept.pop(huggingface.OUTPUT_WEIGHT, None)
-    check_shapes(kept, masked_lm_shapes(numbers), origin, "the tensors of modules.prefix_masked_lm.MaskedLM")
-    if output is not None and not torch.equal(output, kept[huggingface.WORDS]):
-        raise CheckpointError(f"{origin}: {huggingface.OUTPUT_WEIGHT} differs from the token embedding, expected a tie")
-    rounded = _round(kept, dtype, origin)
-    stored = apply_rules(rounded, huggingface.EXPORT_RULES, origin, "a masked LM").tensors
-    stored[huggingface.STORED_TOKEN_TYPES] = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    made = fingerprint(rounded)
-    save_tensors(stored, Path(folder) / huggingface.WEIGHTS_NAME, {FINGERPRINT: made})
-    with atomic_path(Path(folder) / CONFIG_NAME) as temporary:
-        config = json.dumps(huggingface.export_config(numbers, dtype), indent=2, sort_keys=True)
-        temporary.write_text(config + "\n", encoding="utf-8")
-    return made
-
-
-def _round(tensors: Mapping[str, Tensor], dtype: torch.dtype, origin: str) -> Dict[str, Tensor]:
-    rounded = {name: tensor.detach().to("cpu", dtype, copy=True).contiguous() for name, tensor in tensors.items()}
-    overflown = [name for name, tensor in rounded.items() if not bool(torch.isfinite(tensor).all())]
-    if overflown:
-        raise CheckpointError(f"{origin}: values that are not finite in {dtype}: {listing(overflown)}")
-    return rounded

@@ -5,41 +5,40 @@ Layouts met in the wild: ``decoder.sentence_encoder.`` (fairseq < 0.10) against 
 ``v_proj``, and InfoXLM's training files with the model under ``model_fast.`` beside a momentum copy.
 """
 
-from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from dataclasses import replace
+from typing import Any, Mapping, Optional, Tuple
 
 import torch
-from torch import Tensor
 
-from . import huggingface, veco
 from .encoder_layout import Shapes, expected_shapes, family_layout
 from .errors import CheckpointError
-from .huggingface import OUTPUT_WEIGHT, STACK, WORDS
-from .loading import LoadReport, Renamed, Rule, drop, fused_attention, refuse, rename
+from .loading import Rule, drop, fused_attention, refuse, rename
 from .pipeline import (
     PADDING_IDX,
+    POSITIONS,
+    WORDS,
     Content,
     FileLayout,
     Heads,
-    Source,
+    PretrainedFile,
     check_shapes,
-    read_content,
-    sizes_of,
-    source_of,
+    find_sizes,
+    layouts_of,
+    open_file,
 )
-from .reading import PathLike, fingerprint
-from .reading import check_stated as check_fingerprint
-from .vocabularies import DICTIONARY_NAME, MASK
+from .reading import PathLike, check_stated
 
 EXPECTED = (
     "a fairseq masked LM of XLM-R's shape (post-norm encoder, learned positions, layer norm after the embedding, "
     "GELU, lm_head tied to the embedding; names encoder.sentence_encoder.* and encoder.lm_head.*)"
 )
+STACK = "sentence_encoder."
+HEAD = "lm_head."
+OUTPUT_WEIGHT = HEAD + "weight"
 
 _TOP = r"(?:model_fast\.)?(?:(?:encoder|decoder)\.)?"
 _ENCODER = _TOP + r"sentence_encoder\."
 _LAYER = _ENCODER + r"layers\.(\d+)\."
-_HEAD = _TOP + r"lm_head\."
 
 RULES: Tuple[Rule, ...] = (
     rename(_ENCODER + r"(embed_tokens|embed_positions)\.weight", r"sentence_encoder.\1.weight"),
@@ -50,8 +49,8 @@ RULES: Tuple[Rule, ...] = (
     rename(
         _LAYER + r"(self_attn_layer_norm|fc1|fc2|final_layer_norm)\.(weight|bias)", r"sentence_encoder.layers.\1.\2.\3"
     ),
-    rename(_HEAD + r"(dense|layer_norm)\.(weight|bias)", r"lm_head.\1.\2"),
-    rename(_HEAD + r"(weight|bias)", r"lm_head.\1"),
+    rename(_TOP + r"lm_head\.(dense|layer_norm)\.(weight|bias)", r"lm_head.\1.\2"),
+    rename(_TOP + r"lm_head\.(weight|bias)", r"lm_head.\1"),
     drop(_ENCODER + r"version", "format counter of fairseq"),
     drop(_ENCODER + r"(?:embed_positions\.)?_float_tensor", "dtype marker of fairseq"),
     drop(_TOP + r"classification_heads\..*", "classification head, unused by a masked LM"),
@@ -65,7 +64,6 @@ RULES: Tuple[Rule, ...] = (
         "is an encoder-decoder or language model such as mBART",
     ),
 )
-
 SIZES = {
     "layers": "encoder_layers",
     "embed_dim": "encoder_embed_dim",
@@ -73,7 +71,6 @@ SIZES = {
     "max_positions": "max_positions",
     "heads": "encoder_attention_heads",
 }
-
 _WIRING = {
     "activation_fn": "gelu",
     "encoder_normalize_before": False,
@@ -84,12 +81,7 @@ _WIRING = {
 }
 
 
-def _settle(content: Content, source: Source) -> None:
-    _check_wiring(content.options, content.origin)
-    source.mask_last = True
-
-
-def _check_wiring(options: Mapping[str, Any], origin: str) -> None:
+def check_wiring(options: Mapping[str, Any], origin: str) -> None:
     """Refuse a file whose options say that it computes something else than XLM-R."""
     for name, value in _WIRING.items():
         if options.get(name) is not None and options[name] != value:
@@ -98,79 +90,52 @@ def _check_wiring(options: Mapping[str, Any], origin: str) -> None:
             )
 
 
-def _settle_veco(content: Content, source: Source) -> None:
-    """Encoder and head of a VECO that was pre-trained here."""
-    renamed = source.renamed
-    if veco.HEAD not in renamed.tensors:
-        raise CheckpointError(
-            f"{content.origin}: is a VECO for generation, without the head of a masked LM; expected one as it was pre-trained "
-            f"here (lm_head.*), its Hugging Face folder, or {EXPECTED}. An nlu_encoder takes its encoder as it is"
-        )
-    _check_wiring({**content.options, veco.SCALE_OPTION: not veco.scaled(content, renamed)}, content.origin)
-    renamed.discard_all("decoder.", "decoder, unused by a masked LM")
-    renamed.move("encoder.", STACK)
-    source.mask_row = veco.mask_row(content.tensors, content.origin)
+def _settle(content: Content, found: PretrainedFile) -> None:
+    check_wiring(content.options, content.origin)
+    found.mask_last = True
 
 
-LAYOUTS = (
-    FileLayout(veco.EXPECTED, veco.is_veco, veco.RULES, veco.SIZES, settle=_settle_veco),
-    FileLayout(EXPECTED, lambda content: "model" in content.entries, RULES, SIZES, settle=_settle),
-    huggingface.FOLDER,
+def encoder_of(layout: FileLayout) -> FileLayout:
+    """The layout for the encoder alone of a masked LM."""
+
+    def settle(content: Content, found: PretrainedFile) -> None:
+        layout.settle(content, found)
+        found.renamed.discard_all(HEAD, "head of the masked LM, unused by an encoder")
+        found.renamed.move(STACK, "")
+        found.wiring["family"] = "xlmr"
+        found.padding_row = found.padding_idx
+        if found.padding_idx != PADDING_IDX:
+            shift_positions(found, first=found.padding_idx + 1)
+            found.padding_idx, found.rows_unordered = PADDING_IDX, True
+
+    return replace(layout, settle=settle)
+
+
+def shift_positions(found: PretrainedFile, first: int) -> None:
+    """Give the first position, in row ``first`` of the file, the row behind ``<pad>``, as fairseq counts."""
+    table = found.tensors.get(POSITIONS)
+    if table is None or table.dim() != 2 or first == PADDING_IDX + 1:
+        return
+    unused = torch.zeros(PADDING_IDX + 1, table.size(1), dtype=table.dtype)
+    found.tensors[POSITIONS] = torch.cat([unused, table[first:]])
+
+
+_LAYOUT = FileLayout(EXPECTED, lambda content: "model" in content.entries, RULES, SIZES, settle=_settle)
+MASKED_LMS = (_LAYOUT,)
+ENCODERS = (
+    replace(
+        encoder_of(_LAYOUT),
+        recognised=lambda content: (
+            not content.is_folder and any("sentence_encoder." in name for name in content.tensors)
+        ),
+    ),
 )
-"""The masked LMs of XLM-R's shape."""
-
-
-@dataclass(frozen=True)
-class MaskedLMFile:
-    """A masked LM as read from disk.
-
-    Attributes:
-        sizes: the fields of ``MaskedLMSizes``.
-        tensors: name -> float32 tensor, in the names of ``modules.prefix_masked_lm.MaskedLM``, without the tied
-            ``lm_head.weight``.
-        fingerprint: of ``tensors``.
-        report: what became of every tensor *of the file* (source names).
-        dictionary_path: ``dict.txt`` beside the weights, None when there is none.
-        mask_row: row of ``<mask>`` as the file itself tells it; None where it does not.
-        mask_last: whether the last row is that of ``<mask>`` by what the file is: any but a VECO that was pre-trained here, which
-            has it where its data's dictionary has.
-    """
-
-    sizes: Dict[str, int]
-    tensors: Dict[str, Tensor]
-    fingerprint: str
-    report: LoadReport
-    dictionary_path: Optional[str]
-    mask_row: Optional[int] = None
-    mask_last: bool = True
-
-    def check_rows(self, origin: str, mask_anywhere: bool = False) -> None:
-        """Refuse rows of another order than fairseq's.
-
-        Args:
-            origin: option and path of the file, for messages.
-            mask_anywhere: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
-
-        Raises:
-            ValueError: ``<pad>`` or ``<mask>`` is in another row.
-        """
-        row, rows = self.sizes["padding_idx"], self.sizes["vocab_size"]
-        if row != PADDING_IDX:
-            raise ValueError(
-                f"{origin} has {huggingface.PAD} in row {row}; valid here: {PADDING_IDX}, as in every fairseq dictionary, with "
-                f"positions from {PADDING_IDX + 1}"
-            )
-        if self.mask_row not in (None, rows - 1) and not mask_anywhere:
-            raise ValueError(
-                f"{origin} has {MASK} in row {self.mask_row} and {rows - 1 - self.mask_row:,} rows behind it; valid here: a "
-                f"masked LM whose last row is that of {MASK}"
-            )
 
 
 def read_masked_lm(
     path: PathLike, heads: Optional[int] = None, default_heads: Optional[int] = None, label: str = "heads=…"
-) -> MaskedLMFile:
-    """Read a masked LM of XLM-R's shape.
+) -> PretrainedFile:
+    """Read a masked LM of XLM-R's shape, in the names of ``modules.prefix_masked_lm.MaskedLM``, without the tied output matrix.
 
     Args:
         path: a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names; a VECO that was pre-trained here, of which
@@ -178,39 +143,34 @@ def read_masked_lm(
             ``pytorch_model.bin``; also one of a VECO), a weights file in such a folder, or a folder with a fairseq ``model.pt``.
         heads, default_heads, label: see :class:`.pipeline.Heads`.
 
+    Returns:
+        The file; its ``sizes`` are the fields of ``MaskedLMSizes``.
+
     Raises:
         CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
     """
-    content = read_content(path, f"'model', as in {EXPECTED}")
-    source = source_of(content, LAYOUTS, EXPECTED)
-    untie(source.renamed, content.origin)
-    found = sizes_of(source, content.origin, Heads(heads, default_heads, label), STACK)
-    sizes = {**found, "padding_idx": source.padding_idx}
-    tensors = source.renamed.tensors
-    check_shapes(tensors, masked_lm_shapes(sizes), content.origin, source.expected)
-    made = fingerprint(tensors)
-    check_fingerprint(content.file, made)
-    dictionary = content.file.parent / DICTIONARY_NAME
-    beside = str(dictionary) if dictionary.is_file() else None
-    return MaskedLMFile(sizes, tensors, made, source.report(), beside, source.mask_row, source.mask_last)
+    found = open_file(path, layouts_of("MASKED_LMS"), EXPECTED, "'model'")
+    untie(found)
+    find_sizes(found, Heads(heads, default_heads, label), STACK)
+    found.sizes["padding_idx"] = found.padding_idx
+    check_shapes(found.tensors, masked_lm_shapes(found.sizes), found.origin, found.expected)
+    check_stated(found.content.file, found.fingerprint)
+    return found
 
 
-def untie(renamed: Renamed, origin: str) -> None:
-    """Drop ``lm_head.weight`` after making sure that it is the embedding.
-
-    Raises:
-        CheckpointError: it is another matrix.
-    """
-    output, words = renamed.tensors.get(OUTPUT_WEIGHT), renamed.tensors.get(WORDS)
+def untie(found: PretrainedFile) -> None:
+    """Drop ``lm_head.weight`` after making sure that it is the embedding; CheckpointError where it is another matrix."""
+    tensors = found.tensors
+    output, words = tensors.get(OUTPUT_WEIGHT), tensors.get(STACK + WORDS)
     if output is None or words is None:
         return
     if not torch.equal(output, words):
         raise CheckpointError(
-            f"{origin}: the output projection ({renamed.sources[OUTPUT_WEIGHT]}, shape {tuple(output.shape)}) differs from the "
+            f"{found.origin}: the output projection ({found.sources[OUTPUT_WEIGHT]}, shape {tuple(output.shape)}) differs from the "
             f"token embedding (shape {tuple(words.shape)}); this package projects with the embedding, so an untied "
             "model cannot be used"
         )
-    renamed.discard(OUTPUT_WEIGHT, "equal to the token embedding")
+    found.renamed.discard(OUTPUT_WEIGHT, "equal to the token embedding")
 
 
 def masked_lm_shapes(sizes: Mapping[str, int], has_head: bool = True) -> Shapes:

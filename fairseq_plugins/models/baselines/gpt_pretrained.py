@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ... import checkpoints
-from ...checkpoints.causal_lm import OUTPUT, CausalLMFile, read_causal_lm
+from ...checkpoints.causal_lm import OUTPUT, read_causal_lm
 from ...checkpoints.fitting import MARKERS
 from ...checkpoints.loading import listing
-from ...checkpoints.pipeline import WORDS
+from ...checkpoints.pipeline import WORDS, PretrainedFile
 from ...modules.frozen import Frozen
 from ...modules.prefix_decoder import PrefixDecoder
 
@@ -70,7 +70,7 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
     return Frozen(module, fingerprint, path, train_dropout=cfg.frozen_dropout > 0, option=OPTION)
 
 
-def check_sizes(cfg: Any, found: CausalLMFile, origin: str) -> None:
+def check_sizes(cfg: Any, found: PretrainedFile, origin: str) -> None:
     """Raise ValueError where the architecture or the command line asks for other sizes than the file has."""
     wrong = [
         f"--{name.replace('_', '-')} {getattr(cfg, name)} (valid here: {getattr(found.layout, size)})"
@@ -84,7 +84,7 @@ def check_sizes(cfg: Any, found: CausalLMFile, origin: str) -> None:
         )
 
 
-def matching_rows(found: CausalLMFile, dictionary: Any, origin: str) -> List[int]:
+def matching_rows(found: PretrainedFile, dictionary: Any, origin: str) -> List[int]:
     """For each entry of the dictionary the row of the file that means the same; -1 for entries that no text has.
 
     Args:

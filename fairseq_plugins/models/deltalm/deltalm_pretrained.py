@@ -4,10 +4,11 @@ from typing import Any, Dict, List, Tuple
 
 from torch import Tensor
 
-from ...checkpoints.encoder_decoder import read_deltalm
+from ...checkpoints.deltalm import read_deltalm
 from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes, load_fitted
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.xlmr import MaskedLMFile, read_masked_lm
+from ...checkpoints.pipeline import PretrainedFile
+from ...checkpoints.xlmr import read_masked_lm
 
 _ENCODER_PARTS = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 _CROSS_ATTENTION = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
@@ -53,7 +54,7 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
     return load_fitted(model, tensors, origin, sources, fit.changes, random)
 
 
-def from_masked_lm(found: MaskedLMFile, args: Any, origin: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
+def from_masked_lm(found: PretrainedFile, args: Any, origin: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
     """The tensors of a DeltaLM made of those of a masked LM, and the name of each one's source.
 
     Encoder layer l is layer l. Decoder block b takes self-attention and bottom network from layer 2b, cross-attention and top

@@ -7,8 +7,9 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from ...checkpoints.dictionaries import MASK, STYLES, languages_of
 from ...checkpoints.encoder_layout import EncoderLayout, family_layout, layout_from
-from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderFile, read_encoder
+from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, read_encoder
 from ...checkpoints.errors import CheckpointError
 from ...checkpoints.fitting import (
     MARKERS,
@@ -20,10 +21,9 @@ from ...checkpoints.fitting import (
     with_mask_row,
 )
 from ...checkpoints.loading import LoadReport, load
-from ...checkpoints.pipeline import POSITIONS, WORDS, as_dict, find_settings
+from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, as_dict, find_settings
 from ...checkpoints.reading import PathLike, read_checkpoint
 from ...checkpoints.starting import left_closed, started_from
-from ...checkpoints.vocabularies import MASK, STYLES, languages_of
 from ...modules.text_encoder import TextEncoder
 from .config import ARCHITECTURES, SIZES, flag
 from .config import POSITIONS as SCRATCH_POSITIONS
@@ -54,7 +54,7 @@ class Start(NamedTuple):
 
     layout: EncoderLayout
     languages: Optional[Tuple[str, ...]]
-    file: Optional[EncoderFile] = None
+    file: Optional[PretrainedFile] = None
     origin: str = ""
     absent: Optional[str] = None
     adds_mask: bool = False
@@ -259,7 +259,7 @@ def compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary, 
     )
 
 
-def lacks_mask_alone(found: EncoderFile, dictionary: Dictionary) -> bool:
+def lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
     """Whether the data's dictionary has one entry more than the file has rows: ``<mask>``, its last one, which no row of it is.
 
     The understanding tasks add ``<mask>`` to every dictionary. Where nothing tells what the last row of a file is, it is that of
@@ -271,7 +271,7 @@ def lacks_mask_alone(found: EncoderFile, dictionary: Dictionary) -> bool:
     return len(known) == rows or found.layout.family in MASKLESS
 
 
-def compare_rows(found: EncoderFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
+def compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
     """Compare what is known of the file's rows with the data's dictionary.
 
     Raises:

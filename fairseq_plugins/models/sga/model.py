@@ -8,11 +8,12 @@ import torch
 from fairseq.models import BaseFairseqModel, register_model
 from torch import Tensor
 
+from ...checkpoints.loading import load
 from ...modules.blank import check_blank
 from ...modules.frozen import Frozen, log_sizes
 from ...modules.linear import pack_linears
 from ...modules.model_options import check_slots_task, register_architectures, set_architecture, writable
-from ...modules.prefix_masked_lm import MaskedLM
+from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from ...modules.prompts import Prompts, join_prefixes
 from ...ops.ctc import BestPath, linear_best_path, linear_ctc_with_best
 from ...ops.linear import pack
@@ -22,7 +23,7 @@ from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from .config import ARCHITECTURES, SIZE_OPTIONS, SGAConfig, check_config, reads_upsample
 from .guidance import Guidance, SemanticProjection
 from .length_predictor import LengthPredictor, length_nll
-from .sga_pretrained import build_empty, build_frozen
+from .sga_pretrained import read_pretrained
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,29 @@ Corruption = Callable[[Tensor, Tensor], Tensor]
 
 CTC = Callable[..., Tuple[Tensor, Optional[BestPath]]]
 """(hidden (B, T, C), want_best) -> (loss (B,) nats, best path or None)."""
+
+
+def build_frozen(cfg: SGAConfig, dictionary: Any) -> Frozen:
+    """The frozen masked LM that ``cfg.pretrained_mlm`` names, on the CPU, float32; errors of :func:`read_pretrained`."""
+    found = read_pretrained(cfg, dictionary)
+    module = MaskedLM(MaskedLMSizes(**found.sizes), cfg.frozen_dropout, cfg.frozen_dropout)
+    load(module, found.tensors)
+    logger.info("frozen masked LM %s: %s, fingerprint %s", cfg.pretrained_mlm, module.sizes, found.fingerprint)
+    return Frozen(module, found.fingerprint, str(cfg.pretrained_mlm), cfg.save_full_model, cfg.frozen_dropout > 0)
+
+
+def build_empty(cfg: SGAConfig, dictionary: Any) -> Frozen:
+    """A frozen masked LM of zeros, for checkpoints that hold its weights; ValueError where a size is not set."""
+    sizes = {name: getattr(cfg, option) for name, option in SIZE_OPTIONS.items()}
+    missing = [option for name, option in SIZE_OPTIONS.items() if sizes[name] is None]
+    if missing:
+        raise ValueError(
+            f"--save-full-model checkpoint without {', '.join(missing)}: it was not written by this package"
+        )
+    module = MaskedLM(MaskedLMSizes(vocab_size=len(dictionary), padding_idx=dictionary.pad(), **sizes))
+    for parameter in module.parameters():
+        torch.nn.init.zeros_(parameter)
+    return Frozen(module, "", "the checkpoint itself", True, cfg.frozen_dropout > 0)
 
 
 @register_model("sga", dataclass=SGAConfig)

@@ -5,8 +5,8 @@ from typing import Any, Callable, Dict, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
-from ...checkpoints.veco import MASK_ROW, marked_mask
-from ...checkpoints.vocabularies import MASK
+from ...checkpoints.dictionaries import MASK
+from ...checkpoints.fitting import MASK_ROW, marked_mask
 from ...modules.prefix_masked_lm import MaskedLMHead
 from .prepared_model import PreparedModel
 from .state import check_tied_state

@@ -8,9 +8,8 @@ from typing import Any, Dict, Optional, Sequence, Set, Tuple
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, MASK, Fit, folded, trailing_tags
+from ...checkpoints.fitting import MARKERS, MASK, MASK_ROW, Fit, folded, mask_row, trailing_tags
 from ...checkpoints.loading import LoadReport, listing
-from ...checkpoints.veco import MASK_ROW, mask_row
 from .dictionary_map import SPECIAL_ROWS, cut_rows
 
 logger = logging.getLogger(__name__)

@@ -6,10 +6,11 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 from torch import Tensor
 
+from ...checkpoints.dictionaries import MASK, read_dictionary
 from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes, fit_words, load_fitted
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.vocabularies import MASK, read_dictionary
-from ...checkpoints.xlmr import MaskedLMFile, read_masked_lm
+from ...checkpoints.pipeline import PretrainedFile
+from ...checkpoints.xlmr import read_masked_lm
 from .dictionary_map import cut_rows
 from .layer_choice import LayerChoice
 
@@ -72,7 +73,7 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     return report
 
 
-def _check(found: MaskedLMFile, args: Any, choice: LayerChoice, origin: str) -> None:
+def _check(found: PretrainedFile, args: Any, choice: LayerChoice, origin: str) -> None:
     """Sizes of the file against those of the model; the stack has as many layers as the file.
 
     Raises:
@@ -95,7 +96,7 @@ def _check(found: MaskedLMFile, args: Any, choice: LayerChoice, origin: str) -> 
         )
 
 
-def _sources(found: MaskedLMFile, choice: LayerChoice, decoder_layers: int) -> Dict[str, str]:
+def _sources(found: PretrainedFile, choice: LayerChoice, decoder_layers: int) -> Dict[str, str]:
     """Name in the model -> name in the masked LM, for all but the head."""
     decoder: Tuple[int, ...] = tuple(range(choice.stack - decoder_layers, choice.stack))
     if choice.decoder is not None:
@@ -111,7 +112,7 @@ def _sources(found: MaskedLMFile, choice: LayerChoice, decoder_layers: int) -> D
     return sources
 
 
-def _mask_row(found: MaskedLMFile, origin: str) -> Optional[int]:
+def _mask_row(found: PretrainedFile, origin: str) -> Optional[int]:
     """Row of ``<mask>`` by the file, or by the dict.txt beside it; None where neither tells.
 
     Raises:
@@ -135,7 +136,7 @@ def _cut(
     tensors[name], fit.changes[name] = cut_rows(tensors[name], kept, mask_at, name, fit.origin, mask_row)
 
 
-def _left(found: MaskedLMFile, sources: Dict[str, str]) -> str:
+def _left(found: PretrainedFile, sources: Dict[str, str]) -> str:
     """What of the file was not used."""
     used = set(sources.values())
     unused = LoadReport((), dropped=tuple(name for name in found.tensors if name not in used))

@@ -9,9 +9,9 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
+from fairseq_plugins.checkpoints.dictionaries import read_dictionary
 from fairseq_plugins.checkpoints.encoder_languages import LIST_NAME, Languages, languages_beside, name_rows
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.vocabularies import read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
 

@@ -260,7 +260,7 @@ def test_other_transformers_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "t5"}, "model_type = 't5', expected one of bert, mbart, m2m_100, xlm-roberta"),
+        ({"model_type": "t5"}, "model_type = 't5', expected one of bert, camembert, m2m_100, mbart, roberta, xlm-roberta"),
         ({"hidden_act": "relu"}, "hidden_act = 'relu', expected 'gelu'"),
         ({"position_embedding_type": "relative_key"}, "expected 'absolute'"),
         ({"is_decoder": True}, "is_decoder = true"),

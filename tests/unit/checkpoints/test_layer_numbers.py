@@ -12,9 +12,9 @@ import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
 from fairseq_plugins.checkpoints.causal_lm import read_causal_lm
-from fairseq_plugins.checkpoints.encoder_decoder import read_deltalm
+from fairseq_plugins.checkpoints.deltalm import read_deltalm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.veco_state import veco_state_from_folder
+from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import deltalm_builders, gpt_builders, nlu_builders, veco_files
 
 LAST = re.compile(r"(?<=\.)(layers?|h)\.1\.")

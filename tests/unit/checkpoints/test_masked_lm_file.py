@@ -147,7 +147,7 @@ def test_dictionary_beside_the_file(tmp_path: Path) -> None:
     file = write_fairseq(tmp_path / "model.pt", current_state(TENSORS))
     assert read_masked_lm(file).dictionary_path is None
     (tmp_path / "dict.txt").write_text("a 1\n")
-    assert read_masked_lm(file).dictionary_path == str(tmp_path / "dict.txt")
+    assert read_masked_lm(file).dictionary_path == tmp_path / "dict.txt"
 
 
 def test_loads_into_the_module(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, export, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.veco_state import veco_state_from_folder
+from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import nlu_builders, veco_files
 from tests.unit.checkpoints import builders as masked_lms
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
 from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.veco_state import veco_state_from_folder
+from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import nlu_builders, veco_files

@@ -15,7 +15,7 @@ from torch import Tensor
 from fairseq_plugins.checkpoints import CheckpointError, average, export, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.portable import export_checkpoint, import_checkpoint
-from fairseq_plugins.checkpoints.veco_state import VECOState, veco_state_from_folder
+from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import nlu_builders, veco_files
 from tests.unit.checkpoints import builders as masked_lms
 from tests.veco_files import CROSS, WORDS
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> VECOState:
+def found(folder: Path):
     return veco_state_from_folder(folder)
 
 
@@ -59,7 +59,7 @@ def assert_tied(state: Dict[str, Tensor], layers: int, head: bool = True) -> Non
 # ---- The folder as a state. ----
 
 
-def test_every_name_of_the_folder_has_its_place(found: VECOState) -> None:
+def test_every_name_of_the_folder_has_its_place(found) -> None:
     state = veco_files.folder_state()
     tensors = masked_lms.masked_lm_tensors()
     for layer in range(LAYERS):
@@ -90,7 +90,7 @@ def test_without_a_head(tmp_path: Path) -> None:
     assert_tied(state, LAYERS, head=False)
 
 
-def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder: Path, found: VECOState, tmp_path: Path) -> None:
+def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder: Path, found, tmp_path: Path) -> None:
     file = tmp_path / "veco.pt"
     assert export.main(["import", str(folder), str(file)]) == 0
     content = checkpoint_utils.load_checkpoint_to_cpu(str(file))

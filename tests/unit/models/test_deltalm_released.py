@@ -10,7 +10,7 @@ from fairseq import models
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from fairseq_plugins.checkpoints.encoder_decoder import read_deltalm
+from fairseq_plugins.checkpoints.deltalm import read_deltalm
 from fairseq_plugins.models.deltalm import deltalm_pretrained as pretrained
 from tests import builders, deltalm_builders
 from tests.deltalm_builders import KINDS, arguments, build, net_input, released_tensors, state_of, write_released
