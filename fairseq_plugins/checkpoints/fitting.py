@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 _WORDS = re.compile(r"(encoder|decoder)\.embed_tokens\.weight|decoder\.output_projection\.weight")
 _POSITIONS = re.compile(r"(encoder|decoder)\.embed_positions\.weight")
 _LAYER_NUMBER = re.compile(r"(?<=layers\.)\d+")
+_TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 EMBEDDINGS = (
     "embed_tokens.weight",
     "embed_positions.weight",
@@ -28,8 +29,8 @@ EMBEDDINGS = (
 """What encoder and decoder have beside their layers."""
 
 MASK_ROW = "lm_head.mask_row"
-"""Of a pre-trained one: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave as it is, where
-fairseq's moving average stops at an integer. Files of older versions do not have it."""
+"""Of a VECO that was pre-trained here: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave as
+it is, where fairseq's moving average stops at an integer. Files of older versions do not have it."""
 
 MARKERS = (
     r"(?:(?:encoder|decoder)\.)?version",
@@ -38,27 +39,20 @@ MARKERS = (
 )
 """Tensors that the model makes itself and no file needs to have."""
 
-_TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
-
-
-# ---- Rows. ----
-
 MULTIPLE = 8  # fairseq-preprocess pads the dictionaries it makes to a multiple of this
 POLICY = "--embedding-mismatch"
 USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
 
 
+# ---- Rows. ----
+
+
 def check_entries(
     own: Sequence[str], found: Sequence[str], origin: str, where: str, remedy: str = USE_ITS_DICTIONARY
 ) -> None:
-    """Compare the entries of a model with those of the data's dictionary, as far as both go.
+    """Raise ValueError for the first entry of a model that differs from that of the data's dictionary, as far as both go.
 
-    Args:
-        origin: option and path of the model, for the message.
-        where: what says so, e.g. ``the dict.txt beside it``.
-
-    Raises:
-        ValueError: the first entry that differs.
+    ``where``: what says so, e.g. ``the dict.txt beside it``.
     """
     for index in range(min(len(own), len(found))):
         if own[index] != found[index]:
@@ -74,11 +68,9 @@ def fit_words(
     """A token embedding with as many rows as the dictionary has entries.
 
     Args:
-        tensor: (rows, C) of the file.
-        target: (V, C) of the model, at random.
+        tensor: (rows, C) of the file; ``target``: (V, C) of the model, at random.
         policy: ``error``, ``extend`` (rows beyond the file's keep the model's random values) or ``truncate`` (the file's last
             rows are left out).
-        origin: option and path of the file, for messages.
         languages: of the file, in order, where it has them.
 
     Returns:
@@ -105,39 +97,26 @@ def fit_words(
     return rows, f"{want - have:,} random rows after the file's {have:,} ({POLICY} extend)"
 
 
-def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
-    """A token embedding with one row more, for a ``<mask>`` that the model never had and that understanding never reads.
-
-    The row is the mean of all: of a usual size, and the same in every run.
-    """
-    mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
-    change = f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
-    return torch.cat([tensor, mean]), change
-
-
 def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: str) -> Tuple[Tensor, str]:
     """A position embedding (rows, C) cut to ``want`` rows, of which ``unused`` come before the first position.
 
     Raises:
         ValueError: the file has fewer; names ``option``, which sets the length.
     """
-    if want > tensor.size(0):
-        raise ValueError(
-            f"{option} {want - unused}: {origin} has {tensor.size(0) - unused} learned positions; valid: at most that"
-        )
-    return tensor[:want], f"the first {want - unused} of {tensor.size(0) - unused} positions ({option})"
+    have = tensor.size(0) - unused
+    if want - unused > have:
+        raise ValueError(f"{option} {want - unused}: {origin} has {have} learned positions; valid: at most that")
+    return tensor[:want], f"the first {want - unused} of {have} positions ({option})"
 
 
 def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) -> str:
     """Where a difference between a dictionary and a file probably comes from; empty when nothing suggests itself.
 
     Args:
-        entries: of the dictionary, with what the task adds to it.
-        rows: of the file.
+        entries: of the dictionary, with what the task adds to it; ``rows``: of the file.
         languages: of the file, in order.
     """
     difference, count = abs(entries - rows), len(languages or ())
-    listed = ",".join(languages or ())
     if difference == 1:
         if entries > rows:
             return "The one entry more is probably <mask>, which some tasks add and for which this file has no row"
@@ -147,8 +126,9 @@ def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) ->
         if entries > rows:
             return f"The difference is the file's {count} languages{also}: they are probably counted twice in the dictionary"
         return (
-            f"The difference is the file's {count} languages{also}, for which it has rows behind the pieces and the dictionary "
-            f"no entries. Their order is {listed}; `python -m fairseq_plugins.checkpoints.dictionary` writes the whole dictionary"
+            f"The difference is the file's {count} languages{also}, for which it has rows behind the pieces and the dictionary no "
+            f"entries. Their order is {','.join(languages or ())}; `python -m fairseq_plugins.checkpoints.dictionary` writes the "
+            "whole dictionary"
         )
     padded = [f"{number:,}" for number in (entries, rows) if number % MULTIPLE == 0]
     if padded:
@@ -157,6 +137,15 @@ def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) ->
             "that was padded with madeupword entries, perhaps after languages were added"
         )
     return ""
+
+
+def trailing_tags(dictionary: Any) -> List[str]:
+    """What stands at the end of a dictionary (fairseq's) and looks as if it was added to it: ``[en]``, ``<2de>``."""
+    entries = list(dictionary.symbols[dictionary.nspecial :])
+    first = len(entries)
+    while first > 0 and _TAG.fullmatch(entries[first - 1]):
+        first -= 1
+    return entries[first:]
 
 
 # ---- The place of <mask> in the state of a VECO that was pre-trained here. ----
@@ -188,21 +177,8 @@ def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
 # ---- A file and a model. ----
 
 
-def trailing_tags(dictionary: Any) -> List[str]:
-    """What stands at the end of a dictionary (fairseq's) and looks as if it was added to it: ``[en]``, ``<2de>``."""
-    entries = list(dictionary.symbols[dictionary.nspecial :])
-    first = len(entries)
-    while first > 0 and _TAG.fullmatch(entries[first - 1]):
-        first -= 1
-    return entries[first:]
-
-
 def check_sizes(sizes: Mapping[str, int], args: Any, origin: str) -> None:
-    """Compare the sizes of a file (option -> value) with those of the options that the model has.
-
-    Raises:
-        ValueError: names every option that differs.
-    """
+    """Raise ValueError where the sizes of a file (option -> value) are not those of the options that the model has."""
     wrong = [
         f"--{name.replace('_', '-')} {getattr(args, name)} (valid here: {value})"
         for name, value in sizes.items()
@@ -216,9 +192,7 @@ def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Seq
     """Compare a dictionary of the data (fairseq's) with a ``dict.txt`` beside the file, where there is one.
 
     Args:
-        path: of the file.
-        dictionary: of the data.
-        origin: option and path of the file, for messages.
+        path: of the file; ``origin``: option and path, for messages.
         kept: which entries of the file's dictionary (special symbols not counted) the data's has; None = all.
 
     Returns:
@@ -242,17 +216,6 @@ def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Seq
         shared = [*own[:special], *(entry for entry, stays in zip(own[special:], kept) if stays)]
     check_entries(shared, dictionary.symbols, origin, "the dict.txt beside it")
     return len(own)
-
-
-def reasons_of(report: LoadReport, sources: Mapping[str, str], changes: Mapping[str, str]) -> Dict[str, str]:
-    """Where every tensor of the model has its values from."""
-    reasons = dict(report.reasons)
-    for name in report.initialised:
-        reasons[name] = "of the layout itself" if any(re.fullmatch(marker, name) for marker in MARKERS) else "random"
-    for name in report.loaded:
-        parts = [sources[name]] if name in sources else []
-        reasons[name] = "; ".join([*parts, *([changes[name]] if name in changes else [])])
-    return reasons
 
 
 def folded(sources: Mapping[str, str]) -> str:
@@ -296,26 +259,30 @@ def load_fitted(
         report = load(model, tensors, allow_missing=(*MARKERS, *random))
     except ValueError as error:
         raise ValueError(f"{origin}: {error}") from error
+    reasons = {**report.reasons, **changes}
     if sources is None:
         logger.info("%s: %s", origin, report.summary())
-        reasons = {**report.reasons, **changes}
     else:
-        logger.info("%s: filled %s", origin, folded({name: sources[name] for name in report.loaded if name in sources}))
-        reasons = reasons_of(report, sources, changes)
+        used = {name: sources[name] for name in report.loaded if name in sources}
+        logger.info("%s: filled %s", origin, folded(used))
+        for name in report.initialised:
+            marker = any(re.fullmatch(marker, name) for marker in MARKERS)
+            reasons[name] = "of the layout itself" if marker else "random"
+        reasons.update({name: "; ".join([used[name], *filter(None, [changes.get(name)])]) for name in used})
     for name, change in changes.items():
         logger.info("%s: %s: %s", origin, name, change)
     return replace(report, reasons=reasons)
 
 
 class Fit:
-    """Brings the tensors of a file to the rows of a model, by the options that allow it.
+    """Brings the tensors of a file to the rows of an encoder-decoder, by the options that allow it.
 
     Attributes:
         changes: name -> what was cut or added.
     """
 
-    def __init__(self, model: Any, args: Any, origin: str):
-        self.model, self.args, self.origin = model, args, origin
+    def __init__(self, model: Any, policy: Any, origin: str):
+        self.model, self.policy, self.origin = model, str(policy), origin
         self.targets: Dict[str, Tensor] = model.state_dict()
         self.changes: Dict[str, str] = {}
 
@@ -331,9 +298,8 @@ class Fit:
         """Drop a masked LM's row of ``<mask>``, where the dictionary goes on without it: it would be another symbol's.
 
         Args:
-            side: ``encoder`` or ``decoder``.
+            side: ``encoder`` or ``decoder``; ``dictionary``: of that side.
             tensors: those of the file; changed.
-            dictionary: of that side.
             entries: of the dictionary beside the file, which has no ``<mask>``; None when there is none. Without it, as many
                 entries as rows are taken to mean the same, unless the last one is a tag.
             row: that of ``<mask>``, where it is known for sure.
@@ -364,13 +330,10 @@ class Fit:
                 )
             same = len(dictionary) == rows and entries != rows - 1 and not (tags and entries is None)
             if row is not None or not same:
-                self._without(name, tensors, rows - 1 if row is None else row)
-
-    def _without(self, name: str, tensors: Dict[str, Tensor], row: int) -> None:
-        last = row == tensors[name].size(0) - 1
-        tensors[name] = torch.cat([tensors[name][:row], tensors[name][row + 1 :]])
-        shown = "the last row" if last else f"row {row:,}"
-        self.changes[name] = f"without {shown}, {MASK}, which the dictionary does not have"
+                place = rows - 1 if row is None else row
+                tensors[name] = torch.cat([tensors[name][:place], tensors[name][place + 1 :]])
+                shown = "the last row" if place == rows - 1 else f"row {place:,}"
+                self.changes[name] = f"without {shown}, {MASK}, which the dictionary does not have"
 
     def rows(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor with as many rows as the model has; what is neither words nor positions is left as it is."""
@@ -378,21 +341,15 @@ class Fit:
         if target is None or tensor.dim() != 2 or tensor.size(0) == target.size(0):
             return tensor
         if _POSITIONS.fullmatch(name):
-            return self._positions(name, tensor, target.size(0))
-        return self._words(name, tensor, target) if _WORDS.fullmatch(name) else tensor
-
-    def _note(self, name: str, change: str) -> None:
-        self.changes[name] = f"{self.changes[name]}; {change}" if name in self.changes else change
-
-    def _words(self, name: str, tensor: Tensor, target: Tensor) -> Tensor:
-        rows, change = fit_words(tensor, target, str(self.args.embedding_mismatch), self.origin)
-        self._note(name, change)
-        return rows
-
-    def _positions(self, name: str, tensor: Tensor, want: int) -> Tensor:
-        side, module = ("source", self.model.encoder) if name.startswith("encoder") else ("target", self.model.decoder)
-        rows, change = fit_positions(tensor, want, module.padding_idx + 1, self.origin, f"--max-{side}-positions")
-        self._note(name, change)
+            side = name.split(".")[0]
+            unused = getattr(self.model, side).padding_idx + 1
+            option = f"--max-{'source' if side == 'encoder' else 'target'}-positions"
+            rows, change = fit_positions(tensor, target.size(0), unused, self.origin, option)
+        elif _WORDS.fullmatch(name):
+            rows, change = fit_words(tensor, target, self.policy, self.origin)
+        else:
+            return tensor
+        self.changes[name] = "; ".join([*filter(None, [self.changes.get(name)]), change])
         return rows
 
     def tie(self, tensors: Dict[str, Tensor]) -> None:
@@ -401,20 +358,27 @@ class Fit:
         Raises:
             ValueError: an option ties what differs.
         """
+        encoder, decoder = self.model.encoder, self.model.decoder
         source, target, output = (
             f"{name}.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
         )
-        if self.model.encoder.embed_tokens is self.model.decoder.embed_tokens and not torch.equal(
-            tensors[source], tensors[target]
-        ):
+        if encoder.embed_tokens is decoder.embed_tokens and not torch.equal(tensors[source], tensors[target]):
             raise ValueError(
                 f"{self.origin} has different source and target embeddings; leave --share-all-embeddings out"
             )
-        if output not in tensors and not self.model.decoder.share_input_output_embed:
+        if output not in tensors and not decoder.share_input_output_embed:
             self.changes[output] = f"a copy of {target}"
         tensors.setdefault(output, tensors[target])
-        if self.model.decoder.share_input_output_embed and not torch.equal(tensors[output], tensors[target]):
+        if decoder.share_input_output_embed and not torch.equal(tensors[output], tensors[target]):
             raise ValueError(
                 f"{self.origin} has an output projection of its own; leave --share-all-embeddings and "
                 "--share-decoder-input-output-embed out"
             )
+
+    def load(self, tensors: Dict[str, Tensor], sources: Dict[str, str], random: Sequence[str] = ()) -> LoadReport:
+        """Bring all tensors to the model's rows, tie what it ties, and load them; see :func:`load_fitted`."""
+        tensors = {name: self.rows(name, tensor) for name, tensor in tensors.items()}
+        if "decoder.embed_tokens.weight" in tensors:
+            self.tie(tensors)
+            sources.setdefault("decoder.output_projection.weight", sources["decoder.embed_tokens.weight"])
+        return load_fitted(self.model, tensors, self.origin, sources, self.changes, random)

@@ -12,7 +12,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes, load_fitted
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.starting import left_closed
 from ...checkpoints.xlmr import read_masked_lm
@@ -176,7 +176,7 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     found.check_rows(args.pretrained_xlmr)
     names = {"layers": "layers", "embed_dim": "embed_dim", "ffn_dim": "ffn_embed_dim", "heads": "attention_heads"}
     check_sizes({f"encoder_{name}": found.sizes[size] for size, name in names.items()}, args, origin)
-    fit = Fit(model, args, origin)
+    fit = Fit(model, args.embedding_mismatch, origin)
     start = "sentence_encoder."
     tensors: Dict[str, Tensor] = {}
     sources: Dict[str, str] = {}
@@ -186,8 +186,7 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
             tensors[f"encoder.{short}"], sources[f"encoder.{short}"] = tensor, name
     dictionary = model.encoder.dictionary
     fit.leave_mask_out("encoder", tensors, dictionary, check_dictionary(args.pretrained_xlmr, dictionary, origin))
-    tensors = {name: fit.rows(name, tensor) for name, tensor in tensors.items()}
-    return load_fitted(model, tensors, origin, sources, fit.changes, _RANDOM)
+    return fit.load(tensors, sources, _RANDOM)
 
 
 def check_wiring(args: Any, origin: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Tuple
 from torch import Tensor
 
 from ...checkpoints.deltalm import read_deltalm
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes, load_fitted
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import PretrainedFile
 from ...checkpoints.xlmr import read_masked_lm
@@ -15,11 +15,9 @@ _CROSS_ATTENTION = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
 
 
 def fill(model: Any, args: Any, option: str) -> LoadReport:
-    """Fill ``model`` from the file that ``args`` names.
+    """Fill ``model``, which is at random, from the file that ``args`` names.
 
     Args:
-        model: DeltaLM, randomly initialised.
-        args: its options.
         option: ``pretrained_deltalm_checkpoint`` or ``init_from_mlm``.
 
     Returns:
@@ -30,28 +28,25 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
     """
     path, vanilla = getattr(args, option), str(args.decoder_block) == "vanilla"
     origin = f"--{option.replace('_', '-')} {path}"
-    random: Tuple[str, ...] = ()
-    if option == "init_from_mlm":
+    from_mlm = option == "init_from_mlm"
+    if from_mlm:
         masked_lm = read_masked_lm(path, default_heads=args.encoder_attention_heads)
         masked_lm.check_rows(path)
         tensors, sources = from_masked_lm(masked_lm, args, origin)
-        random = _CROSS_ATTENTION if vanilla else ()
     else:
         found = read_deltalm(path)
         if vanilla == any(".fc3." in name for name in found.tensors):
             kind = "interleaved" if vanilla else "vanilla"
             raise ValueError(f"{origin} has {kind} decoder blocks; give --decoder-block {kind}")
         check_sizes(found.sizes, args, origin)
-        tensors, sources = found.tensors, dict(found.sources)
-    fit = Fit(model, args, origin)
-    for side, dictionary in (("encoder", model.encoder.dictionary), ("decoder", model.decoder.dictionary)):
+        tensors, sources = found.tensors, found.sources
+    fit = Fit(model, args.embedding_mismatch, origin)
+    for side in ("encoder", "decoder"):
+        dictionary = getattr(model, side).dictionary
         entries = check_dictionary(path, dictionary, origin)
-        if option == "init_from_mlm":
+        if from_mlm:
             fit.leave_mask_out(side, tensors, dictionary, entries)
-    tensors = {name: fit.rows(name, tensor) for name, tensor in tensors.items()}
-    fit.tie(tensors)
-    sources.setdefault("decoder.output_projection.weight", sources["decoder.embed_tokens.weight"])
-    return load_fitted(model, tensors, origin, sources, fit.changes, random)
+    return fit.load(tensors, sources, _CROSS_ATTENTION if from_mlm and vanilla else ())
 
 
 def from_masked_lm(found: PretrainedFile, args: Any, origin: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:

@@ -10,7 +10,10 @@ from fairseq.models import BaseFairseqModel, register_model
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY
+from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, read_encoder
+from ...checkpoints.fitting import MARKERS
+from ...checkpoints.loading import load
+from ...checkpoints.reading import PathLike
 from ...modules.filled_model import FilledModel
 from ...modules.model_options import as_namespace, register_architectures, writable
 from ...modules.text_encoder import TextEncoder
@@ -21,6 +24,14 @@ from .heads import SentenceHead, TokenHead, pool
 logger = logging.getLogger(__name__)
 
 _PROJECTION = ".out_proj.weight"
+
+
+def load_text_encoder(path: PathLike, heads: Optional[int] = None) -> TextEncoder:
+    """A pretrained encoder of any family from disk, in evaluation mode; arguments and errors of ``read_encoder``."""
+    found = read_encoder(path, heads)
+    encoder = TextEncoder(found.layout)
+    load(encoder, found.tensors, allow_missing=MARKERS)
+    return encoder.eval()
 
 
 @register_model("nlu_encoder")

@@ -4,27 +4,19 @@ import logging
 from dataclasses import replace
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import torch
 from fairseq.data import Dictionary
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...checkpoints.dictionaries import MASK, STYLES, languages_of
 from ...checkpoints.encoder_layout import EncoderLayout, family_layout, layout_from
 from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, read_encoder
 from ...checkpoints.errors import CheckpointError
-from ...checkpoints.fitting import (
-    MARKERS,
-    check_entries,
-    explain,
-    fit_positions,
-    fit_words,
-    load_fitted,
-    with_mask_row,
-)
-from ...checkpoints.loading import LoadReport, load
+from ...checkpoints.fitting import check_entries, explain, fit_positions, fit_words, load_fitted
+from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, as_dict, find_settings
-from ...checkpoints.reading import PathLike, read_checkpoint
+from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.starting import left_closed, started_from
-from ...modules.text_encoder import TextEncoder
 from .config import ARCHITECTURES, SIZES, flag
 from .config import POSITIONS as SCRATCH_POSITIONS
 
@@ -60,22 +52,6 @@ class Start(NamedTuple):
     adds_mask: bool = False
 
 
-def load_text_encoder(path: PathLike, heads: Optional[int] = None) -> TextEncoder:
-    """A pretrained encoder of any family from disk, in evaluation mode.
-
-    Args:
-        path: as in :func:`~.checkpoints.encoders.read_encoder`; also a checkpoint of ``nlu_encoder``.
-        heads: attention heads, for files that do not tell.
-
-    Raises:
-        CheckpointError: a ``ValueError``; the file cannot be read or is no encoder.
-    """
-    found = read_encoder(path, heads)
-    encoder = TextEncoder(found.layout)
-    load(encoder, found.tensors, allow_missing=MARKERS)
-    return encoder.eval()
-
-
 def find_start(args: Any, task: Any) -> Start:
     """Decide what the model is built from.
 
@@ -86,24 +62,32 @@ def find_start(args: Any, task: Any) -> Start:
     Raises:
         ValueError: sizes, languages or entries that do not fit, or a file that is not there and cannot be done without.
     """
-    dictionary = task.source_dictionary
-    stored = getattr(args, LAYOUT_ENTRY, None)
-    if stored is not None:
-        return _from_stored(as_dict(stored), _languages(args), dictionary, "the checkpoint")
-    path = args.pretrained_encoder
+    dictionary, path = task.source_dictionary, args.pretrained_encoder
+    if getattr(args, LAYOUT_ENTRY, None) is not None:
+        return _from_stored(vars(args), dictionary, "the checkpoint")
     if path is None:
-        return Start(_from_options(args, len(dictionary)), _own_languages(args.encoder_family, dictionary))
+        return _from_options(args, dictionary)
     absent = left_closed(OPTION, path, args, task)
     if absent is None:
         return _from_file(args, dictionary, f"{OPTION} {path}")
-    return _without_file(args, dictionary, absent)
+    # The checkpoint that will be continued has everything, or, where the file is gone, the command line has the sizes.
+    continued = started_from(args)
+    settings = find_settings(read_checkpoint(continued)) if continued else {}
+    if settings.get(LAYOUT_ENTRY) is not None:
+        return _from_stored(settings, dictionary, str(continued))._replace(absent=absent)
+    missing = _missing_sizes(args)
+    if missing:
+        raise ValueError(
+            f"{absent}, and there is no checkpoint of this run to continue (nor all sizes: {missing} are not given)"
+        )
+    return _from_options(args, dictionary)._replace(absent=absent)
 
 
-def fill(encoder: TextEncoder, start: Start, policy: str) -> Optional[LoadReport]:
+def fill(encoder: Any, start: Start, policy: str) -> Optional[LoadReport]:
     """Fill an encoder from the file it starts from.
 
     Args:
-        encoder: randomly initialised.
+        encoder: a ``TextEncoder``, randomly initialised.
         start: see :func:`find_start`.
         policy: of ``--embedding-mismatch``.
 
@@ -119,22 +103,33 @@ def fill(encoder: TextEncoder, start: Start, policy: str) -> Optional[LoadReport
     return load_fitted(encoder, tensors, start.origin, changes=changes)
 
 
-def fitted(encoder: TextEncoder, start: Start, policy: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
+def fitted(encoder: nn.Module, start: Start, policy: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
     """The file's tensors with the encoder's rows, and name -> what was cut or added."""
     assert start.file is not None
     tensors, changes = dict(start.file.tensors), {}
-    target = encoder.embed_tokens.weight
+    rows, positions = (encoder.state_dict().get(name) for name in (WORDS, POSITIONS))
+    assert rows is not None
     if start.adds_mask:
         tensors[WORDS], changes[WORDS] = with_mask_row(tensors[WORDS])
-    elif tensors[WORDS].size(0) != target.size(0):
+    elif len(tensors[WORDS]) != len(rows):
         languages = start.file.languages or ()
-        tensors[WORDS], changes[WORDS] = fit_words(tensors[WORDS], target, policy, start.origin, languages)
-    table = getattr(encoder.embed_positions, "weight", None)
-    if isinstance(table, Tensor) and tensors[POSITIONS].size(0) != table.size(0):
+        tensors[WORDS], changes[WORDS] = fit_words(tensors[WORDS], rows, policy, start.origin, languages)
+    if positions is not None and len(tensors[POSITIONS]) != len(positions):
+        option, unused = flag("max_source_positions"), start.layout.padding_idx + 1
         tensors[POSITIONS], changes[POSITIONS] = fit_positions(
-            tensors[POSITIONS], table.size(0), encoder.padding_idx + 1, start.origin, flag("max_source_positions")
+            tensors[POSITIONS], len(positions), unused, start.origin, option
         )
     return tensors, changes
+
+
+def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
+    """A token embedding with one row more, for a ``<mask>`` that the model never had and that understanding never reads.
+
+    The row is the mean of all: of a usual size, and the same in every run.
+    """
+    mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
+    change = f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
+    return torch.cat([tensor, mean]), change
 
 
 # ---- Where the layout comes from. ----
@@ -155,30 +150,9 @@ def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
     return Start(layout, languages, found, origin, adds_mask=lacks_mask_alone(found, dictionary))
 
 
-def _without_file(args: Any, dictionary: Dictionary, absent: str) -> Start:
-    """The checkpoint that will be continued has everything, or, where the file is gone, the command line has the sizes."""
-    path = started_from(args)
-    if path:
-        settings = find_settings(read_checkpoint(path))
-        if settings.get(LAYOUT_ENTRY) is not None:
-            languages = settings.get(LANGUAGES_ENTRY)
-            start = _from_stored(
-                as_dict(settings[LAYOUT_ENTRY]), tuple(languages) if languages else None, dictionary, path
-            )
-            return start._replace(absent=absent)
-    missing = [flag(name) for name in ("encoder_family", *SIZES) if getattr(args, name) is None]
-    if missing:
-        raise ValueError(
-            f"{absent}, and there is no checkpoint of this run to continue (nor all sizes: {', '.join(missing)} are not given)"
-        )
-    layout = _from_options(args, len(dictionary))
-    return Start(layout, _own_languages(layout.family, dictionary), absent=absent)
-
-
-def _from_stored(
-    stored: Mapping[str, Any], languages: Optional[Tuple[str, ...]], dictionary: Dictionary, origin: str
-) -> Start:
-    layout = layout_from(stored, origin)
+def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: str) -> Start:
+    layout, listed = layout_from(as_dict(settings[LAYOUT_ENTRY]), origin), settings.get(LANGUAGES_ENTRY)
+    languages = tuple(str(language) for language in listed) if listed else None
     compare_languages(languages, dictionary, origin, layout.family)
     if layout.vocab_size != len(dictionary):
         reason = explain(len(dictionary), layout.vocab_size, languages)
@@ -189,19 +163,22 @@ def _from_stored(
     return Start(layout, languages)
 
 
-def _from_options(args: Any, rows: int) -> EncoderLayout:
-    missing = [flag(name) for name in ("encoder_family", *SIZES) if getattr(args, name) is None]
+def _missing_sizes(args: Any) -> str:
+    return ", ".join(flag(name) for name in ("encoder_family", *SIZES) if getattr(args, name) is None)
+
+
+def _from_options(args: Any, dictionary: Dictionary) -> Start:
+    missing = _missing_sizes(args)
     if missing:
-        raise ValueError(
-            f"an encoder from scratch needs {', '.join(missing)}; give them, or {OPTION} with a file that has them"
-        )
+        raise ValueError(f"an encoder from scratch needs {missing}; give them, or {OPTION} with a file that has them")
     sizes = {field: getattr(args, name) for name, field in SIZES.items()}
     if sizes["embed_dim"] % sizes["heads"]:
         raise ValueError(
             f"{flag('encoder_heads')} {sizes['heads']}: must divide {flag('encoder_embed_dim')} {sizes['embed_dim']}"
         )
-    positions = args.max_source_positions or SCRATCH_POSITIONS
-    return family_layout(str(args.encoder_family), vocab_size=rows, max_positions=positions, **sizes)
+    positions, family = args.max_source_positions or SCRATCH_POSITIONS, str(args.encoder_family)
+    layout = family_layout(family, vocab_size=len(dictionary), max_positions=positions, **sizes)
+    return Start(layout, _own_languages(family, dictionary))
 
 
 def _check_sizes(args: Any, layout: EncoderLayout, origin: str) -> None:
@@ -222,11 +199,6 @@ def _check_sizes(args: Any, layout: EncoderLayout, origin: str) -> None:
         )
 
 
-def _languages(args: Any) -> Optional[Tuple[str, ...]]:
-    found = getattr(args, LANGUAGES_ENTRY, None)
-    return tuple(str(language) for language in found) if found else None
-
-
 # ---- Dictionaries and languages. ----
 
 
@@ -235,11 +207,7 @@ def _own_languages(family: Any, dictionary: Dictionary) -> Optional[Tuple[str, .
 
 
 def compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary, origin: str, family: str) -> None:
-    """Compare an encoder's languages with those among the entries of the data's dictionary, in their order.
-
-    Raises:
-        ValueError: languages are missing, too many or in another order; lists both.
-    """
+    """Raise ValueError where the languages among the entries of the data's dictionary are not the encoder's, in their order."""
     if not trained:
         if family in STYLES:
             logger.warning(
@@ -262,8 +230,8 @@ def compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary, 
 def lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
     """Whether the data's dictionary has one entry more than the file has rows: ``<mask>``, its last one, which no row of it is.
 
-    The understanding tasks add ``<mask>`` to every dictionary. Where nothing tells what the last row of a file is, it is that of
-    ``<mask>`` in an XLM-R or mBART, and is none in a NLLB, M2M-100 or DeltaLM.
+    The understanding tasks add it to every dictionary. Where nothing tells what the last row of a file is, it is that of ``<mask>``
+    in an XLM-R or mBART, and is none in a NLLB, M2M-100 or DeltaLM.
     """
     rows, known = found.layout.vocab_size, found.entries
     if len(dictionary) != rows + 1 or dictionary.symbols[-1] != MASK or MASK in known:

@@ -2,7 +2,6 @@
 
 import logging
 import re
-from argparse import Namespace
 from typing import Any, Dict, Optional, Sequence, Set, Tuple
 
 import torch
@@ -127,7 +126,7 @@ class StackReader:
         for side, layers in choices.items():
             if layers is not None:
                 self._choose(side, layers)
-        fit = Fit(self.model, Namespace(embedding_mismatch=self.model.embedding_mismatch), _STATE)
+        fit = Fit(self.model, self.model.embedding_mismatch, _STATE)
         self._rows(fit, stack)
         if stack:
             self._check_complete(fit.targets)

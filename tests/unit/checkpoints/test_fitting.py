@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints.fitting import fit_positions, fit_words, with_mask_row
+from fairseq_plugins.checkpoints.fitting import fit_positions, fit_words
+from fairseq_plugins.models.nlu.nlu_pretrained import with_mask_row
 
 FILE = torch.arange(12.0).reshape(4, 3)
 
