@@ -58,8 +58,11 @@ def select_best(
     name = metric if metric is not None else next(iter(found), "*")
     scored = found.get(name, [])
     _check_count("--best", count, len(scored), f"{directory}/checkpoint.best_{name}_*.pt", allow_fewer)
-    larger = _is_maximized(name) if maximize is None else maximize
-    ranked = sorted(scored, key=lambda pair: (-pair[0] if larger else pair[0], pair[1].name))
+    if maximize is None:
+        maximize = bool(_HIGHER_IS_BETTER.fullmatch(name.lower()))
+        if not maximize and not _LOWER_IS_BETTER.fullmatch(name.lower()):
+            raise CheckpointError(f"--metric {name}: larger or smaller is better? give --maximize or --minimize")
+    ranked = sorted(scored, key=lambda pair: (-pair[0] if maximize else pair[0], pair[1].name))
     return [file for _, file in ranked[:count]]
 
 
@@ -74,12 +77,8 @@ def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow
     epochs, updates = _matching(directory, _EPOCH), _matching(directory, _UPDATE)
     if by is None and epochs and updates:
         raise CheckpointError(f"--directory {directory}: has checkpoints by epochs and by updates; give --by")
-    kinds = {
-        "epochs": (epochs, "checkpointN.pt"),
-        "updates": (updates, "checkpoint_N_M.pt"),
-        None: (epochs or updates, "checkpoint[_]N[_M].pt"),
-    }
-    chosen, names = kinds[by]
+    chosen = {"epochs": epochs, "updates": updates, None: epochs or updates}[by]
+    names = {"epochs": "checkpointN.pt", "updates": "checkpoint_N_M.pt", None: "checkpoint[_]N[_M].pt"}[by]
     _check_count("--last", count, len(chosen), f"{directory}/{names}", allow_fewer)
     ranked = sorted(chosen, key=lambda pair: int(pair[1].group(1)), reverse=True)
     return [file for file, _ in ranked[:count]]
@@ -101,14 +100,6 @@ def _check_count(option: str, wanted: int, found: int, what: str, allow_fewer: b
         raise CheckpointError(f"{option} {wanted}: {found} files {what}{hint}")
     if found < wanted:
         logger.warning("%s %d: only %d files %s", option, wanted, found, what)
-
-
-def _is_maximized(metric: str) -> bool:
-    if _LOWER_IS_BETTER.fullmatch(metric.lower()):
-        return False
-    if _HIGHER_IS_BETTER.fullmatch(metric.lower()):
-        return True
-    raise CheckpointError(f"--metric {metric}: larger or smaller is better? give --maximize or --minimize")
 
 
 def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
@@ -139,11 +130,21 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
             kept = {name: tensor for name, tensor in model.items() if name not in tied}
             sums = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in kept.items()}
         else:
-            _add(sums, tied, model, state["model"], path, paths[0])
+            _add(sums, tied, model, state["model"], f"checkpoint {path}", str(paths[0]))
         logger.info("read %d of %d: %s", index, len(paths), path)
     assert state is not None
-    state["model"] = _divide(sums, tied, state["model"], len(paths))
-    return _without_optimizer(state)
+    means = {
+        name: (one / len(paths)).to(state["model"][name].dtype) for name, one in sums.items() if one.is_floating_point()
+    }
+    # In the order of the first model; what is tied in every model is one tensor.
+    state["model"] = {name: means.get(tied.get(name, name), tensor) for name, tensor in state["model"].items()}
+    dropped = [key for key in ("last_optimizer_state", "optimizer") if state.pop(key, None) is not None]
+    extra = state.get("extra_state")
+    if isinstance(extra, dict):
+        dropped += [key for key in _DROPPED_STATE if extra.pop(key, None) is not None]
+    if dropped:
+        logger.info("dropped: %s", ", ".join(dropped))
+    return state
 
 
 def _tied(model: Mapping[str, Tensor]) -> Dict[str, str]:
@@ -162,51 +163,28 @@ def _add(
     tied: Dict[str, str],
     model: Mapping[str, Tensor],
     first: Mapping[str, Tensor],
-    path: PathLike,
-    first_path: PathLike,
+    origin: str,
+    other: str,
 ) -> None:
     """Add one model to the sums, in place; what is not tied in it is summed apart from there on."""
     different = sorted(set(model) ^ set(first))
     if different:
         raise CheckpointError(
-            f"checkpoint {path}: its tensors are not those of {first_path}; only one of them has {listing(different)}"
+            f"{origin}: its tensors are not those of {other}; only one of them has {listing(different)}"
         )
     for name, tensor in model.items():
         if tensor.shape != first[name].shape or tensor.dtype != first[name].dtype:
             raise CheckpointError(
-                f"checkpoint {path}: {name} is {tensor.dtype} {tuple(tensor.shape)}, but {first[name].dtype} "
-                f"{tuple(first[name].shape)} in {first_path}"
+                f"{origin}: {name} is {tensor.dtype} {tuple(tensor.shape)}, but {first[name].dtype} "
+                f"{tuple(first[name].shape)} in {other}"
             )
         if not tensor.is_floating_point() and not torch.equal(tensor, first[name]):
-            raise CheckpointError(f"checkpoint {path}: {name} is {tensor.dtype} and differs from {first_path}")
+            raise CheckpointError(f"{origin}: {name} is {tensor.dtype} and differs from {other}")
     for name in [name for name, owner in tied.items() if not torch.equal(model[name], model[owner])]:
         sums[name] = sums[tied.pop(name)]
     for name in sums:
         if model[name].is_floating_point():
             sums[name] = sums[name] + model[name].double()
-
-
-def _divide(
-    sums: Mapping[str, Tensor], tied: Mapping[str, str], first: Mapping[str, Tensor], count: int
-) -> Dict[str, Tensor]:
-    """Sums to means, in the dtypes and the order of the first model; what is tied in every model is one tensor."""
-    means: Dict[str, Tensor] = {}
-    for name, tensor in first.items():
-        if name in tied:
-            means[name] = means[tied[name]]
-            continue
-        means[name] = (sums[name] / count).to(tensor.dtype) if tensor.is_floating_point() else tensor
-    return means
-
-
-def _without_optimizer(state: Dict[str, Any]) -> Dict[str, Any]:
-    dropped = [key for key in ("last_optimizer_state", "optimizer") if state.pop(key, None) is not None]
-    extra = state.get("extra_state")
-    if isinstance(extra, dict):
-        dropped += [key for key in _DROPPED_STATE if extra.pop(key, None) is not None]
-    if dropped:
-        logger.info("dropped: %s", ", ".join(dropped))
-    return state
 
 
 def write_average(paths: Sequence[PathLike], output: PathLike) -> None:

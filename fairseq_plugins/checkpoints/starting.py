@@ -48,15 +48,9 @@ def language_state(langs: Sequence[str]) -> Dict[str, Any]:
 
 
 def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin: str) -> None:
-    """Compare ``--langs`` with the languages of a checkpoint.
+    """Raise ValueError where ``--langs`` are not the languages of a checkpoint, in their order, which the rows of their ids follow.
 
-    Args:
-        langs: in their order.
-        trained: in theirs; None = the checkpoint does not tell, which is logged.
-        origin: the checkpoint, for messages.
-
-    Raises:
-        ValueError: other languages, or another order: the rows of their ids would be those of other languages.
+    ``trained``: None = the checkpoint does not tell, which is logged.
     """
     if trained is None:
         logger.warning("%s does not tell its languages: --langs must have them in the order of its training", origin)
@@ -68,14 +62,9 @@ def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin
 
 
 def compare_start(langs: Sequence[str], options: Any) -> None:
-    """Compare ``--langs`` with the checkpoint that training starts from or goes on with, if there is one.
+    """As :func:`compare_order`, with the checkpoint that training starts from or goes on with, if there is one.
 
-    Args:
-        langs: in their order.
-        options: have ``restore_file``, ``save_dir``, ``finetune_from_model``, as fairseq-train's.
-
-    Raises:
-        ValueError: see :func:`compare_order`.
+    ``options`` have ``restore_file``, ``save_dir``, ``finetune_from_model``, as fairseq-train's.
     """
     path = started_from(options)
     if path is not None:

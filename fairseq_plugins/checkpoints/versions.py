@@ -19,25 +19,19 @@ KEY = "fairseq_plugins"
 FORMAT = 1
 """What is written and read. It grows by one when checkpoints change so that earlier versions of this package cannot read them."""
 
-_VERSION = re.compile(r'^__version__ = "([^"]+)"', re.MULTILINE)
-
 
 def package_version() -> str:
     """Version of this package. Read from the file: the first log line comes while the package is still being imported."""
     text = (Path(__file__).resolve().parents[1] / "__init__.py").read_text(encoding="utf-8")
-    found = _VERSION.search(text)
+    found = re.search(r'^__version__ = "([^"]+)"', text, re.MULTILINE)
     return found.group(1) if found else "unknown"
 
 
 def stamp() -> Dict[str, Any]:
     """What a checkpoint written now carries under :data:`KEY`."""
-    fairseq = getattr(sys.modules.get("fairseq"), "__version__", "not imported")
-    return {
-        "version": package_version(),
-        "format": FORMAT,
-        "fairseq": str(fairseq),
-        "torch": str(torch.__version__),  # a subclass of str, which safe loading would refuse
-    }
+    fairseq = str(getattr(sys.modules.get("fairseq"), "__version__", "not imported"))
+    # torch's version is of a subclass of str, which safe loading would refuse.
+    return {"version": package_version(), "format": FORMAT, "fairseq": fairseq, "torch": str(torch.__version__)}
 
 
 def stamped(state: Any) -> Any:
@@ -52,14 +46,9 @@ def summary() -> str:
 
 
 def check_versions(state: Any, origin: str) -> None:
-    """Refuse a checkpoint of a newer format. One without versions, as stock fairseq writes it, passes.
+    """Raise CheckpointError, with the versions, where a state is of a newer format, or its entry is damaged.
 
-    Args:
-        state: the content of any file.
-        origin: how messages call it.
-
-    Raises:
-        CheckpointError: the format is newer than this package knows, or the entry is damaged; both name the versions.
+    One without versions, as stock fairseq writes it, passes. ``origin``: how messages call the file.
     """
     if not isinstance(state, Mapping) or KEY not in state:
         return
