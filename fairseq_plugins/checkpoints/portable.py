@@ -283,16 +283,10 @@ _BUILDERS: Dict[str, Callable[[Any], Any]] = {
 
 
 def to_json(value: Any, types: Types, where: str = "") -> Any:
-    """Turn a value into what ``json`` writes.
-
-    Args:
-        value: None, booleans, numbers, strings, and dictionaries with string keys, lists, tuples and
-            ``argparse.Namespace`` of these.
-        types: filled with what :func:`from_json` needs to give back the very same value.
-        where: JSON pointer of the value, for ``types`` and messages.
+    """Turn a value into what ``json`` writes, and note in ``types`` what :func:`from_json` needs to give back the very same value.
 
     Raises:
-        CheckpointError: any other object; names the place and the type.
+        CheckpointError: an object that is none of the plain ones; names the place (``where``, a JSON pointer) and the type.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -317,11 +311,7 @@ def to_json(value: Any, types: Types, where: str = "") -> Any:
 
 
 def from_json(value: Any, types: Mapping[str, str], where: str = "") -> Any:
-    """The value that :func:`to_json` was given.
-
-    Raises:
-        CheckpointError: ``types`` names a type that there is not, or the value is nested too deep.
-    """
+    """The value that :func:`to_json` was given; CheckpointError for an unknown type, or one that is nested too deep."""
     if where.count("/") > DEEPEST_CONTENT:  # a key's own / is escaped
         raise CheckpointError(f"{where[:40]}...: nested deeper than {DEEPEST_CONTENT}")
     if isinstance(value, dict):
