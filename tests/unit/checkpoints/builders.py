@@ -2,12 +2,9 @@
 
 import argparse
 import json
-from pathlib import Path
-from typing import Any, Callable, Dict
 
 import safetensors.torch
 import torch
-from torch import Tensor
 
 SIZES = {
     "vocab_size": 23,
@@ -42,11 +39,11 @@ CONFIG = {
 }
 
 
-def masked_lm_tensors(seed: int = 1) -> Dict[str, Tensor]:
+def masked_lm_tensors(seed=1):
     """Random tensors in the package's layout (no two alike), without the tied ``lm_head.weight``."""
     generator = torch.Generator().manual_seed(seed)
 
-    def random(*shape: int) -> Tensor:
+    def random(*shape):
         return torch.randn(*shape, generator=generator)
 
     tensors = {
@@ -72,7 +69,7 @@ def masked_lm_tensors(seed: int = 1) -> Dict[str, Tensor]:
     return tensors
 
 
-def current_state(tensors: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def current_state(tensors):
     """State dict of fairseq 0.12."""
     state = {f"encoder.{name}": tensor for name, tensor in tensors.items()}
     state["encoder.lm_head.weight"] = tensors["sentence_encoder.embed_tokens.weight"]
@@ -80,9 +77,9 @@ def current_state(tensors: Dict[str, Tensor]) -> Dict[str, Tensor]:
     return state
 
 
-def old_state(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def old_state(state):
     """The same in the layout of fairseq < 0.10: ``decoder.``, ``emb_layer_norm``, ``in_proj_*``."""
-    old: Dict[str, Tensor] = {}
+    old = {}
     for name, tensor in state.items():
         name = name.replace("encoder.", "decoder.", 1).replace("layernorm_embedding", "emb_layer_norm")
         if ".q_proj." in name:
@@ -94,11 +91,11 @@ def old_state(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
     return old
 
 
-def _current(old_start: str) -> str:
+def _current(old_start):
     return old_start.replace("decoder.", "encoder.", 1)
 
 
-def huggingface_state(tensors: Dict[str, Tensor], prefix: str = "roberta.") -> Dict[str, Tensor]:
+def huggingface_state(tensors, prefix="roberta."):
     """Names of ``XLMRobertaForMaskedLM``; the token type is zero."""
     state = {
         "embeddings.word_embeddings.weight": tensors["sentence_encoder.embed_tokens.weight"],
@@ -127,10 +124,10 @@ def huggingface_state(tensors: Dict[str, Tensor], prefix: str = "roberta.") -> D
     return state
 
 
-def write_fairseq(path: Path, state: Dict[str, Tensor], as_cfg: bool = False, **changes: Any) -> Path:
+def write_fairseq(path, state, as_cfg=False, **changes):
     """A fairseq checkpoint with ``args`` (or ``cfg``); an option changed to None is left out."""
     options = {key: value for key, value in {**ARGS, **changes}.items() if value is not None}
-    saved: Dict[str, Any] = {"model": state, "optimizer_history": [{"num_updates": 3}], "extra_state": {"epoch": 1}}
+    saved = {"model": state, "optimizer_history": [{"num_updates": 3}], "extra_state": {"epoch": 1}}
     if as_cfg:
         saved.update(args=None, cfg={"model": {"_name": "xlmr_base", **options}, "task": {"_name": "masked_lm"}})
     else:
@@ -139,7 +136,7 @@ def write_fairseq(path: Path, state: Dict[str, Tensor], as_cfg: bool = False, **
     return path
 
 
-def write_huggingface(folder: Path, state: Dict[str, Tensor], pickled: bool = False, **changes: Any) -> Path:
+def write_huggingface(folder, state, pickled=False, **changes):
     """A Hugging Face folder; an entry of the configuration changed to None is left out."""
     folder.mkdir(exist_ok=True)
     config = {key: value for key, value in {**CONFIG, **changes}.items() if value is not None}
@@ -153,14 +150,14 @@ def write_huggingface(folder: Path, state: Dict[str, Tensor], pickled: bool = Fa
     return folder
 
 
-def edited(state: Dict[str, Tensor], change: Callable[[Dict[str, Tensor]], Any]) -> Dict[str, Tensor]:
+def edited(state, change):
     """A changed copy."""
     copy = dict(state)
     change(copy)
     return copy
 
 
-def assert_same(found: Dict[str, Tensor], expected: Dict[str, Tensor]) -> None:
+def assert_same(found, expected):
     """Same names, and bit-equal tensors."""
     assert set(found) == set(expected)
     assert [name for name in expected if not torch.equal(found[name], expected[name])] == []

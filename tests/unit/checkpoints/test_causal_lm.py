@@ -1,8 +1,6 @@
 """Reading causal language models: the rename tables, vocabularies, and what is refused."""
 
 import json
-from pathlib import Path
-from typing import Any, Dict
 
 import pytest
 import torch
@@ -14,7 +12,7 @@ from tests import gpt_builders
 WIDTH = gpt_builders.WIDTH
 
 
-def test_every_tensor_of_a_gpt2_has_its_place(tmp_path: Path) -> None:
+def test_every_tensor_of_a_gpt2_has_its_place(tmp_path):
     """Eleven layers, so that layer 1 and layer 10 could be mixed up."""
     source = gpt_builders.tensors(11)
     found = read_causal_lm(gpt_builders.write(tmp_path, source))
@@ -39,7 +37,7 @@ def test_every_tensor_of_a_gpt2_has_its_place(tmp_path: Path) -> None:
     assert all("mask" in found.report.reasons[name] for name in found.report.dropped)
 
 
-def test_the_layout_of_a_gpt2(tmp_path: Path) -> None:
+def test_the_layout_of_a_gpt2(tmp_path):
     """A tied output may be stored; names may come without ``transformer.``; half precision becomes float32."""
     source = {name.replace("transformer.", ""): tensor.half() for name, tensor in gpt_builders.tensors().items()}
     source["lm_head.weight"] = source["wte.weight"].clone()
@@ -54,7 +52,7 @@ def test_the_layout_of_a_gpt2(tmp_path: Path) -> None:
     assert found.entries == () and found.tensors["layers.0.fc1.bias"].dtype == torch.float32
 
 
-def stock(path: Path, settings: Any = None, **changes: Any) -> Path:
+def stock(path, settings=None, **changes):
     """A checkpoint of transformer_lm, made of the tensors of a GPT-2 that was read."""
     folder = gpt_builders.write(path / "gpt")
     state = {f"decoder.{name}": tensor for name, tensor in read_causal_lm(folder).tensors.items()}
@@ -65,7 +63,7 @@ def stock(path: Path, settings: Any = None, **changes: Any) -> Path:
     return path / "lm.pt"
 
 
-def test_stock_transformer_lm(tmp_path: Path) -> None:
+def test_stock_transformer_lm(tmp_path):
     found = read_causal_lm(stock(tmp_path))
     assert found.layout.tied and found.layout.activation == "gelu" and found.entries == ()
     other = torch.zeros(gpt_builders.ROWS, WIDTH)
@@ -78,7 +76,7 @@ def test_stock_transformer_lm(tmp_path: Path) -> None:
     assert read_causal_lm(tmp_path / "lm.pt").entries == ("<s>", "<pad>", "</s>", "<unk>", "a", "b")
 
 
-def test_heads_that_the_file_does_not_tell(tmp_path: Path) -> None:
+def test_heads_that_the_file_does_not_tell(tmp_path):
     path = stock(tmp_path, gpt_builders.stock_settings(decoder_attention_heads=None))
     with pytest.raises(CheckpointError, match="number of attention heads"):
         read_causal_lm(path)
@@ -87,7 +85,7 @@ def test_heads_that_the_file_does_not_tell(tmp_path: Path) -> None:
         read_causal_lm(stock(tmp_path), heads=4)
 
 
-def test_names_of_the_rows(tmp_path: Path) -> None:
+def test_names_of_the_rows(tmp_path):
     """tokenizer.json of a GPT-2: the symbol that ends a text is </s>; a dict.txt counts first."""
     folder = gpt_builders.write(tmp_path, pieces=0, eos_token_id=5, bos_token_id=5, pad_token_id=0)
     vocabulary = {f"w{number}": number for number in range(gpt_builders.ROWS)}
@@ -99,7 +97,7 @@ def test_names_of_the_rows(tmp_path: Path) -> None:
     assert read_causal_lm(folder).entries == ("<s>", "<pad>", "</s>", "<unk>", "x")
 
 
-def test_names_of_the_rows_of_a_sentencepiece_model(tmp_path: Path, repo_root: Path) -> None:
+def test_names_of_the_rows_of_a_sentencepiece_model(tmp_path, repo_root):
     """In its own order, as mT5's and mGPT's; rows beyond it have no name, and a model with more pieces is another one's."""
     pieces = (repo_root / "examples" / "sga" / "masked_lm" / "sentencepiece.bpe.model").read_bytes()
     for rows in (6010, 5000):
@@ -124,12 +122,12 @@ def test_names_of_the_rows_of_a_sentencepiece_model(tmp_path: Path, repo_root: P
         ({"layer_norm_epsilon": 0}, "layer_norm_epsilon = 0, expected a small number above 0"),
     ],
 )
-def test_another_configuration(tmp_path: Path, changes: Dict[str, Any], message: str) -> None:
+def test_another_configuration(tmp_path, changes, message):
     with pytest.raises(CheckpointError, match=message):
         read_causal_lm(gpt_builders.write(tmp_path, **changes))
 
 
-def test_other_tensors(tmp_path: Path) -> None:
+def test_other_tensors(tmp_path):
     for number, (name, message) in enumerate(
         {
             "transformer.h.0.crossattention.c_attn.weight": "has cross-attention",
@@ -157,12 +155,12 @@ def test_other_tensors(tmp_path: Path) -> None:
         ("decoder.layers.0.fc9.weight", "unknown tensors decoder.layers.0.fc9.weight"),
     ],
 )
-def test_another_stock_model(tmp_path: Path, name: str, message: str) -> None:
+def test_another_stock_model(tmp_path, name, message):
     with pytest.raises(CheckpointError, match=message):
         read_causal_lm(stock(tmp_path, **{name: torch.ones(2, 2)}))
 
 
-def test_a_stock_model_without_positions(tmp_path: Path) -> None:
+def test_a_stock_model_without_positions(tmp_path):
     settings = gpt_builders.stock_settings(no_token_positional_embeddings=True)
     with pytest.raises(CheckpointError, match="no_token_positional_embeddings = True, expected False"):
         read_causal_lm(stock(tmp_path, settings))

@@ -1,8 +1,6 @@
 """Languages of fairseq models: what checkpoints and the files beside them say, and which rows are theirs."""
 
 import re
-from pathlib import Path
-from typing import Any, Callable, Dict, Sequence
 
 import pytest
 import torch
@@ -18,7 +16,7 @@ from tests.nlu_builders import LANGUAGES, PIECES, tags
 SYMBOLS = [*PIECES, *tags(LANGUAGES), "<mask>"]
 
 
-def change(path: Path, edit: Callable[[Dict[str, Any]], Any]) -> Path:
+def change(path, edit):
     """Edit a pickled checkpoint."""
     content = torch.load(path, weights_only=False)
     edit(content)
@@ -26,7 +24,7 @@ def change(path: Path, edit: Callable[[Dict[str, Any]], Any]) -> Path:
     return path
 
 
-def test_what_a_checkpoint_says_comes_before_the_list_beside_it(tmp_path: Path) -> None:
+def test_what_a_checkpoint_says_comes_before_the_list_beside_it(tmp_path):
     """Also where both fit the rows; and the list that it names before the one that releases have."""
     base, listed, beside = ["<s>", "a"], ("de_DE", "en_XX"), ("en_XX", "de_DE")
     for own, other, expected in ((listed, beside, listed), (None, beside, beside), (listed, None, listed)):
@@ -73,23 +71,23 @@ def test_what_a_checkpoint_says_comes_before_the_list_beside_it(tmp_path: Path) 
     ],
 )
 @pytest.mark.parametrize("namespace", [False, True])
-def test_languages_in_the_order_of_the_training(tmp_path: Path, task: Any, expected: Any, namespace: bool) -> None:
+def test_languages_in_the_order_of_the_training(tmp_path, task, expected, namespace):
     model = nlu_builders.stock_model(SYMBOLS, arch="mbart_base")
     path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, task, namespace)
     assert read_encoder(path).languages == expected
 
 
-def test_languages_of_the_released_layout_and_of_a_kept_state(tmp_path: Path) -> None:
+def test_languages_of_the_released_layout_and_of_a_kept_state(tmp_path):
     nlu_builders.mbart_cc25(tmp_path)
     assert read_encoder(tmp_path).languages == LANGUAGES
 
-    def keep(content: Dict[str, Any]) -> None:
+    def keep(content):
         content["task_state"] = {"languages": {"langs": ["en_XX", "ar_AR", "de_DE"]}}
 
     assert read_encoder(change(tmp_path / "model.pt", keep)).languages == ("en_XX", "ar_AR", "de_DE")
 
 
-def test_rows_of_a_denoising_without_language_rows(tmp_path: Path) -> None:
+def test_rows_of_a_denoising_without_language_rows(tmp_path):
     """--langs were given, but the rows are those of the dictionary and <mask> alone."""
     model = nlu_builders.stock_model([*PIECES, "<mask>"], arch="mbart_base")
     nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, {"_name": "denoising", "langs": "ar_AR,de_DE"})
@@ -98,7 +96,7 @@ def test_rows_of_a_denoising_without_language_rows(tmp_path: Path) -> None:
     assert found.languages is None and found.entries[-1] == "<mask>" and len(found.entries) == found.layout.vocab_size
 
 
-def _pairs(folder: Path, symbols: Sequence[str], dictionary: Sequence[str], pairs: str) -> Path:
+def _pairs(folder, symbols, dictionary, pairs):
     """A translation model whose task tells pairs of languages alone."""
     model = nlu_builders.stock_model(symbols, arch="mbart_base")
     task = {"_name": "translation_multi_simple_epoch", "langs": None, "lang_dict": None, "lang_pairs": pairs}
@@ -106,12 +104,12 @@ def _pairs(folder: Path, symbols: Sequence[str], dictionary: Sequence[str], pair
     return nlu_builders.stock_checkpoint(folder / "model.pt", model, {**task, "lang_tok_style": "mbart"})
 
 
-def test_languages_of_pairs_where_they_explain_every_row(tmp_path: Path) -> None:
+def test_languages_of_pairs_where_they_explain_every_row(tmp_path):
     found = read_encoder(_pairs(tmp_path, SYMBOLS, PIECES, "en_XX-de_DE,ar_AR-en_XX"))
     assert found.languages == LANGUAGES and list(found.entries[4:]) == SYMBOLS
 
 
-def test_languages_of_pairs_are_dropped_where_they_do_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_languages_of_pairs_are_dropped_where_they_do_not(tmp_path, caplog):
     """Three rows of languages, and pairs of two of them."""
     path = _pairs(tmp_path, SYMBOLS, PIECES, "en_XX-de_DE")
     found = read_encoder(path)
@@ -121,7 +119,7 @@ def test_languages_of_pairs_are_dropped_where_they_do_not(tmp_path: Path, caplog
     assert read_encoder(path).languages is None
 
 
-def test_languages_are_those_of_the_rows_in_their_order(tmp_path: Path) -> None:
+def test_languages_are_those_of_the_rows_in_their_order(tmp_path):
     """What the dictionary has already is not added again; --lang-pairs name some of them, sorted."""
     rows = ["en_XX", "fr_XX", "ar_AR", "de_DE"]
     symbols = [*PIECES, *tags(rows), "<mask>"]
@@ -133,20 +131,20 @@ def test_languages_are_those_of_the_rows_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", [{}, {"langs": "en_XX,ar_AR,de_DE,af_ZA", "lang_dict": None}, {"lang_dict": None}])
-def test_an_mbart50_has_a_list_and_a_dictionary_for_each_language(tmp_path: Path, task: Dict[str, Any]) -> None:
+def test_an_mbart50_has_a_list_and_a_dictionary_for_each_language(tmp_path, task):
     nlu_builders.mbart50(tmp_path, **task)
     found = read_encoder(tmp_path)
     assert found.languages == nlu_builders.ML50
     assert list(found.entries[4:]) == [*PIECES, *tags(nlu_builders.ML50), "<mask>"]
 
 
-def test_the_list_that_fits_the_rows_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_list_that_fits_the_rows_is_used(tmp_path, caplog):
     nlu_builders.mbart50(tmp_path, langs=["ar_AR", "de_DE"], lang_dict=None)
     assert read_encoder(tmp_path).languages == nlu_builders.ML50
     assert "its options and the list beside it name different languages" in caplog.text
 
 
-def test_a_list_of_another_name_lies_beside(tmp_path: Path) -> None:
+def test_a_list_of_another_name_lies_beside(tmp_path):
     nlu_builders.mbart50(tmp_path, lang_dict="/data/own.txt")
     (tmp_path / "ML50_langs.txt").rename(tmp_path / "own.txt")
     assert read_encoder(tmp_path).languages == nlu_builders.ML50
@@ -155,7 +153,7 @@ def test_a_list_of_another_name_lies_beside(tmp_path: Path) -> None:
     assert found.languages is None and list(found.entries) == [*nlu_builders.SPECIAL, *PIECES]
 
 
-def test_dictionaries_that_differ_are_refused(tmp_path: Path) -> None:
+def test_dictionaries_that_differ_are_refused(tmp_path):
     nlu_builders.mbart50(tmp_path)
     nlu_builders.write_dict(tmp_path / "dict.de_DE.txt", PIECES[::-1])
     with pytest.raises(
@@ -174,7 +172,7 @@ def test_dictionaries_that_differ_are_refused(tmp_path: Path) -> None:
         ("a\nb\na\n", ": a, expected every"),
     ],
 )
-def test_a_list_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_list_that_is_none_is_refused(tmp_path, text, message):
     nlu_builders.mbart50(tmp_path)
     (tmp_path / "ML50_langs.txt").write_text(text)
     with pytest.raises(CheckpointError, match=rf"ML50_langs\.txt.*{message}"):
@@ -184,7 +182,7 @@ def test_a_list_that_is_none_is_refused(tmp_path: Path, text: str, message: str)
 # ---- The command. ----
 
 
-def test_the_command_writes_the_dictionary_of_an_mbart50(tmp_path: Path) -> None:
+def test_the_command_writes_the_dictionary_of_an_mbart50(tmp_path):
     model = nlu_builders.mbart50(tmp_path)
     assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")]) == 0
     loaded = Dictionary.load(str(tmp_path / "whole.txt"))
@@ -193,7 +191,7 @@ def test_the_command_writes_the_dictionary_of_an_mbart50(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("form", ["list", "file"])
-def test_the_command_takes_the_languages(tmp_path: Path, form: str, capsys: pytest.CaptureFixture) -> None:
+def test_the_command_takes_the_languages(tmp_path, form, capsys):
     nlu_builders.mbart50(tmp_path)
     (tmp_path / "ML50_langs.txt").rename(tmp_path / "languages.txt")
     with pytest.raises(SystemExit):
@@ -213,9 +211,7 @@ def test_the_command_takes_the_languages(tmp_path: Path, form: str, capsys: pyte
         (False, "ar,ar", "languages that were given: ar, expected every language once"),
     ],
 )
-def test_languages_that_are_not_the_encoders_are_refused(
-    tmp_path: Path, kept: bool, given: str, message: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_languages_that_are_not_the_encoders_are_refused(tmp_path, kept, given, message, capsys):
     nlu_builders.mbart50(tmp_path)
     if not kept:
         (tmp_path / "ML50_langs.txt").unlink()

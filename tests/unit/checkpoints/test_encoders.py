@@ -4,7 +4,6 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict, List
 
 import pytest
 import safetensors.torch
@@ -20,7 +19,7 @@ from tests.unit.checkpoints import builders as layouts
 SYMBOLS = [*PIECES, *tags(LANGUAGES), "<mask>"]
 
 
-def tensors_of(path: Path) -> Dict[str, Any]:
+def tensors_of(path):
     """Every tensor of the weights file, by its own name."""
     file = (
         path
@@ -33,7 +32,7 @@ def tensors_of(path: Path) -> Dict[str, Any]:
     return content.get("model") or content.get("weights") or content
 
 
-def change(path: Path, edit: Callable[[Dict[str, Any]], Any]) -> Path:
+def change(path, edit):
     """Edit a pickled checkpoint."""
     content = torch.load(path, weights_only=False)
     edit(content)
@@ -42,7 +41,7 @@ def change(path: Path, edit: Callable[[Dict[str, Any]], Any]) -> Path:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_tensor_is_accounted_for(tmp_path: Path, family: str) -> None:
+def test_every_tensor_is_accounted_for(tmp_path, family):
     path, symbols = nlu_builders.write_any(family, tmp_path)
     found = read_encoder(path, heads=nlu_builders.heads_of(family))
     assert found.layout.family == family
@@ -65,7 +64,7 @@ def test_every_tensor_is_accounted_for(tmp_path: Path, family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_layouts_of_the_families(tmp_path: Path, family: str) -> None:
+def test_layouts_of_the_families(tmp_path, family):
     path, symbols = nlu_builders.write_any(family, tmp_path)
     layout = read_encoder(path, heads=2).layout
     usual = family_layout(
@@ -81,7 +80,7 @@ def test_layouts_of_the_families(tmp_path: Path, family: str) -> None:
     assert layout.max_positions == (40 if family in ("xlmr", "deltalm") else nlu_builders.POSITIONS)
 
 
-def test_what_a_stock_mbart_states_decides(tmp_path: Path) -> None:
+def test_what_a_stock_mbart_states_decides(tmp_path):
     """Stock mbart_* architectures are post-norm unless told otherwise."""
     options = {
         "encoder_normalize_before": False,
@@ -103,9 +102,7 @@ def test_what_a_stock_mbart_states_decides(tmp_path: Path) -> None:
         ("encoder_learned_pos", False, "learned_positions"),
     ],
 )
-def test_tensors_count_where_the_options_say_otherwise(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, option: str, stated: bool, field: str
-) -> None:
+def test_tensors_count_where_the_options_say_otherwise(tmp_path, caplog, option, stated, field):
     """As in files whose options are not those of the training."""
     nlu_builders.mbart_cc25(tmp_path)
     expected = read_encoder(tmp_path).layout
@@ -115,7 +112,7 @@ def test_tensors_count_where_the_options_say_otherwise(
     assert f"its options say {option} = {stated}, its tensors {not stated}: the tensors count" in caplog.text
 
 
-def test_norms_that_are_stated_and_absent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_norms_that_are_stated_and_absent(tmp_path, caplog):
     nlu_builders.mbart_cc25(tmp_path, layernorm_embedding=False, encoder_normalize_before=False)
     change(tmp_path / "model.pt", _set(layernorm_embedding=True, encoder_normalize_before=True))
     layout = read_encoder(tmp_path).layout
@@ -134,12 +131,10 @@ def test_norms_that_are_stated_and_absent(tmp_path: Path, caplog: pytest.LogCapt
         (nlu_builders.nllb_fairseq, "my_model", "relu"),
     ],
 )
-def test_an_activation_that_is_not_stated_is_that_of_the_architecture(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, build: Any, arch: str, activation: str
-) -> None:
+def test_an_activation_that_is_not_stated_is_that_of_the_architecture(tmp_path, caplog, build, arch, activation):
     build(tmp_path)
 
-    def leave_out(content: Dict[str, Any]) -> None:
+    def leave_out(content):
         options = content["args"] or content["cfg"]["model"]
         del options.activation_fn
         options.arch = arch
@@ -148,10 +143,10 @@ def test_an_activation_that_is_not_stated_is_that_of_the_architecture(
     assert f"lack activation_fn: {activation} is taken, as for --arch {arch}" in caplog.text
 
 
-def test_fused_projections_of_old_files_are_split(tmp_path: Path) -> None:
+def test_fused_projections_of_old_files_are_split(tmp_path):
     model = nlu_builders.mbart_cc25(tmp_path)
 
-    def fuse(content: Dict[str, Any]) -> None:
+    def fuse(content):
         state = content["model"]
         for kind in ("weight", "bias"):
             parts = [state.pop(f"encoder.layers.1.self_attn.{part}_proj.{kind}") for part in "qkv"]
@@ -162,7 +157,7 @@ def test_fused_projections_of_old_files_are_split(tmp_path: Path) -> None:
     assert torch.equal(found, model.encoder.layers[1].self_attn.k_proj.weight)
 
 
-def test_infoxlm_and_xlmr_of_fairseq(tmp_path: Path) -> None:
+def test_infoxlm_and_xlmr_of_fairseq(tmp_path):
     tensors = layouts.masked_lm_tensors()
     path = layouts.write_fairseq(tmp_path / "model.pt", layouts.old_state(layouts.current_state(tensors)))
     found = read_encoder(path)
@@ -171,7 +166,7 @@ def test_infoxlm_and_xlmr_of_fairseq(tmp_path: Path) -> None:
     assert found.languages is None and found.entries == ()
 
 
-def test_an_encoder_without_its_head_is_enough(tmp_path: Path) -> None:
+def test_an_encoder_without_its_head_is_enough(tmp_path):
     """XLMRobertaModel, as people save it, has no masked-LM head."""
     state = layouts.huggingface_state(layouts.masked_lm_tensors(), prefix="")
     folder = layouts.write_huggingface(tmp_path, {name: one for name, one in state.items() if "lm_head" not in name})
@@ -179,7 +174,7 @@ def test_an_encoder_without_its_head_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", ["interleaved", "vanilla"])
-def test_a_fine_tuned_deltalm_tells_its_heads_and_languages(tmp_path: Path, block: str) -> None:
+def test_a_fine_tuned_deltalm_tells_its_heads_and_languages(tmp_path, block):
     args = deltalm_builders.with_defaults(deltalm_builders.arguments(decoder_block=block))
     model = deltalm_builders.build(args)
     task = {"_name": "translation_multi_simple_epoch", "langs": ["de", "en"], "lang_tok_style": "multilingual"}
@@ -193,16 +188,16 @@ def test_a_fine_tuned_deltalm_tells_its_heads_and_languages(tmp_path: Path, bloc
 # ---- Refused. ----
 
 
-def _set(**changes: Any) -> Callable[[Dict[str, Any]], Any]:
-    def edit(content: Dict[str, Any]) -> None:
+def _set(**changes):
+    def edit(content):
         for name, value in changes.items():
             setattr(content["args"], name, value)
 
     return edit
 
 
-def _tensor(name: str, value: Any) -> Callable[[Dict[str, Any]], Any]:
-    def edit(content: Dict[str, Any]) -> None:
+def _tensor(name, value):
+    def edit(content):
         if value is None:
             del content["model"][name]
         else:
@@ -232,13 +227,13 @@ def _tensor(name: str, value: Any) -> Callable[[Dict[str, Any]], Any]:
         (lambda content: content.pop("model"), "holds the entries"),
     ],
 )
-def test_a_damaged_or_other_mbart_is_refused(tmp_path: Path, edit: Any, message: str) -> None:
+def test_a_damaged_or_other_mbart_is_refused(tmp_path, edit, message):
     nlu_builders.mbart_cc25(tmp_path)
     with pytest.raises(CheckpointError, match=message):
         read_encoder(change(tmp_path / "model.pt", edit))
 
 
-def test_given_heads_are_compared_with_the_files(tmp_path: Path) -> None:
+def test_given_heads_are_compared_with_the_files(tmp_path):
     nlu_builders.mbart_cc25(tmp_path)
     with pytest.raises(CheckpointError, match="heads = 4 was given, but the file says encoder_attention_heads = 2"):
         read_encoder(tmp_path, heads=4)
@@ -247,7 +242,7 @@ def test_given_heads_are_compared_with_the_files(tmp_path: Path) -> None:
         read_encoder(released)
 
 
-def test_other_transformers_are_refused(tmp_path: Path) -> None:
+def test_other_transformers_are_refused(tmp_path):
     post_norm = nlu_builders.stock_model(PIECES, arch="transformer")
     path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", post_norm, {"_name": "translation"})
     with pytest.raises(CheckpointError, match="norms after the blocks and sinusoidal positions"):
@@ -260,7 +255,10 @@ def test_other_transformers_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "t5"}, "model_type = 't5', expected one of bert, camembert, m2m_100, mbart, roberta, xlm-roberta"),
+        (
+            {"model_type": "t5"},
+            "model_type = 't5', expected one of bert, camembert, m2m_100, mbart, roberta, xlm-roberta",
+        ),
         ({"hidden_act": "relu"}, "hidden_act = 'relu', expected 'gelu'"),
         ({"position_embedding_type": "relative_key"}, "expected 'absolute'"),
         ({"is_decoder": True}, "is_decoder = true"),
@@ -269,7 +267,7 @@ def test_other_transformers_are_refused(tmp_path: Path) -> None:
         ({"num_hidden_layers": 5}, "options say layers = 5"),
     ],
 )
-def test_another_configuration_is_refused(tmp_path: Path, changes: Dict[str, Any], message: str) -> None:
+def test_another_configuration_is_refused(tmp_path, changes, message):
     folder, _ = nlu_builders.write_bert(tmp_path)
     config = json.loads((folder / "config.json").read_text())
     nlu_builders.write_json(folder / "config.json", {**config, **changes})
@@ -277,7 +275,7 @@ def test_another_configuration_is_refused(tmp_path: Path, changes: Dict[str, Any
         read_encoder(folder)
 
 
-def _mbart_folder(folder: Path, **config: Any) -> List[str]:
+def _mbart_folder(folder, **config):
     """Hugging Face's names, from a stock model."""
     model = nlu_builders.stock_model(
         SYMBOLS, arch="mbart_large", encoder_normalize_before=True, decoder_normalize_before=True
@@ -298,7 +296,7 @@ def _mbart_folder(folder: Path, **config: Any) -> List[str]:
     return list(state)
 
 
-def test_a_shared_embedding_is_the_encoders(tmp_path: Path) -> None:
+def test_a_shared_embedding_is_the_encoders(tmp_path):
     names = _mbart_folder(tmp_path)
     found = read_encoder(tmp_path)
     assert found.sources["embed_tokens.weight"] == "model.shared.weight"
@@ -325,17 +323,17 @@ def test_a_shared_embedding_is_the_encoders(tmp_path: Path) -> None:
         ({"max_position_embeddings": 7}, "options say max_positions = 7, its tensors 30"),
     ],
 )
-def test_another_mbart_folder_is_refused(tmp_path: Path, config: Dict[str, Any], message: str) -> None:
+def test_another_mbart_folder_is_refused(tmp_path, config, message):
     _mbart_folder(tmp_path, **config)
     with pytest.raises(CheckpointError, match=message):
         read_encoder(tmp_path)
 
 
-def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
+def test_nothing_in_a_file_is_executed(tmp_path):
     marker = tmp_path / "executed"
 
     class Bomb:
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return (Path.touch, (marker,))
 
     torch.save({"model": {}, "args": Bomb()}, tmp_path / "model.pt")

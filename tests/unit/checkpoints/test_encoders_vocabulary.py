@@ -2,8 +2,6 @@
 
 import json
 import re
-from pathlib import Path
-from typing import Any, List
 
 import pytest
 import torch
@@ -20,21 +18,21 @@ from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
 
 
 @pytest.fixture
-def hf() -> Any:
+def hf():
     """The package, imported by the tests that need it: that takes seconds."""
     import transformers
 
     return transformers
 
 
-def in_fairseq(entry: str, kind: str) -> str:
+def in_fairseq(entry, kind):
     """How fairseq writes an entry of a Hugging Face tokenizer."""
     if re.fullmatch(r"[a-z]{2,3}_[A-Z][A-Z]|[a-z]{3}_[A-Z][a-z]{3}", entry):
         return f"__{entry}__" if kind == "nllb" else f"[{entry}]"
     return entry
 
 
-def tokenizer(hf: Any, kind: str, folder: Path) -> Any:
+def tokenizer(hf, kind, folder):
     """A tokenizer of transformers around a tiny sentencepiece model, saved into the folder as ``tokenizer.json``."""
     pieces = nlu_builders.write_sentencepiece(folder / "pieces")[3:]
     vocabulary = [(entry, 0.0) for entry in [*SPECIAL, *pieces]]
@@ -51,7 +49,7 @@ def tokenizer(hf: Any, kind: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["mbart", "mbart50", "nllb", "xlmr"])
-def test_entries_are_those_of_transformers(tmp_path: Path, hf: Any, kind: str) -> None:
+def test_entries_are_those_of_transformers(tmp_path, hf, kind):
     own = tokenizer(hf, kind, tmp_path)
     rows = len(own) + 2  # as NLLB's: rows that nothing names
     nlu_builders.huggingface(hf, kind.replace("50", ""), tmp_path, rows)
@@ -71,7 +69,7 @@ def test_entries_are_those_of_transformers(tmp_path: Path, hf: Any, kind: str) -
 
 
 @pytest.mark.parametrize("file", ["special_tokens_map.json", "tokenizer_config.json", "added_tokens_decoder"])
-def test_entries_of_a_sentencepiece_model_and_stored_codes(tmp_path: Path, hf: Any, file: str) -> None:
+def test_entries_of_a_sentencepiece_model_and_stored_codes(tmp_path, hf, file):
     """Codes in their stored order, which is not the alphabet's; a piece that looks like a code stays a piece."""
     pieces = nlu_builders.write_sentencepiece(tmp_path)
     codes = ["en_XX", "ar_AR", "de_DE"]
@@ -88,7 +86,7 @@ def test_entries_of_a_sentencepiece_model_and_stored_codes(tmp_path: Path, hf: A
     assert found.languages == tuple(codes)
 
 
-def test_without_a_list_of_languages_no_row_is_named(tmp_path: Path, hf: Any) -> None:
+def test_without_a_list_of_languages_no_row_is_named(tmp_path, hf):
     """The row after the pieces is a language's, not the mask's."""
     pieces = nlu_builders.write_sentencepiece(tmp_path)
     nlu_builders.huggingface(hf, "mbart", tmp_path, 4 + len(pieces) - 3 + 26)
@@ -101,7 +99,7 @@ def test_without_a_list_of_languages_no_row_is_named(tmp_path: Path, hf: Any) ->
 
 
 @pytest.mark.parametrize("kind", ["mbart", "nllb"])
-def test_languages_are_given_where_a_folder_lists_none(tmp_path: Path, hf: Any, kind: str) -> None:
+def test_languages_are_given_where_a_folder_lists_none(tmp_path, hf, kind):
     pieces = nlu_builders.write_sentencepiece(tmp_path)
     codes = ("en", "ar", "de")
     nlu_builders.huggingface(hf, kind, tmp_path, 4 + len(pieces) - 3 + 4)
@@ -111,7 +109,7 @@ def test_languages_are_given_where_a_folder_lists_none(tmp_path: Path, hf: Any, 
 
 @pytest.mark.parametrize("file", ["special_tokens_map.json", "tokenizer_config.json"])
 @pytest.mark.parametrize("kind", ["mbart50", "nllb"])
-def test_languages_among_the_pieces_of_a_fast_tokenizer(tmp_path: Path, hf: Any, kind: str, file: str) -> None:
+def test_languages_among_the_pieces_of_a_fast_tokenizer(tmp_path, hf, kind, file):
     """In ``model.vocab`` as bare codes, not in ``added_tokens``; another file lists them."""
     own = tokenizer(hf, kind, tmp_path)
     expected = [in_fairseq(entry, kind) for entry in own.convert_ids_to_tokens(list(range(len(own))))]
@@ -136,7 +134,7 @@ def test_languages_among_the_pieces_of_a_fast_tokenizer(tmp_path: Path, hf: Any,
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_entries_of_an_m2m100_are_those_of_transformers(tmp_path: Path, hf: Any, listed: bool) -> None:
+def test_entries_of_an_m2m100_are_those_of_transformers(tmp_path, hf, listed):
     """``vocab.json`` in fairseq's order, a sentencepiece model in another one, unnamed rows at the end.
 
     The released folder lists its languages as special tokens; what transformers 5 saves does not, and they have to be given.
@@ -165,7 +163,7 @@ def test_entries_of_an_m2m100_are_those_of_transformers(tmp_path: Path, hf: Any,
     assert all(entry.startswith("madeupword") for entry in entries[named:])
 
 
-def test_more_entries_than_rows_are_refused(tmp_path: Path, hf: Any) -> None:
+def test_more_entries_than_rows_are_refused(tmp_path, hf):
     own = tokenizer(hf, "mbart", tmp_path)
     nlu_builders.huggingface(hf, "mbart", tmp_path, len(own) - 1)
     with pytest.raises(CheckpointError, match=rf"names {len(own)} entries, the embedding has {len(own) - 1} rows"):
@@ -175,7 +173,7 @@ def test_more_entries_than_rows_are_refused(tmp_path: Path, hf: Any) -> None:
 # ---- BERT's order. ----
 
 
-def test_berts_rows_go_to_the_places_of_fairseq(tmp_path: Path) -> None:
+def test_berts_rows_go_to_the_places_of_fairseq(tmp_path):
     folder, symbols = nlu_builders.write_bert(tmp_path)
     theirs = (folder / "vocab.txt").read_text().splitlines()
     found = read_encoder(folder)
@@ -189,14 +187,14 @@ def test_berts_rows_go_to_the_places_of_fairseq(tmp_path: Path) -> None:
     assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(found.entries)
 
 
-def test_positions_of_bert_start_behind_the_padding(tmp_path: Path) -> None:
+def test_positions_of_bert_start_behind_the_padding(tmp_path):
     folder, _ = nlu_builders.write_bert(tmp_path)
     table = read_encoder(folder).tensors["embed_positions.weight"]
     stored = torch.load(folder / "pytorch_model.bin")["bert.embeddings.position_embeddings.weight"]
     assert torch.equal(table[2:], stored) and not table[:2].any()
 
 
-def test_a_fast_tokenizer_of_bert_gives_the_same(tmp_path: Path, hf: Any) -> None:
+def test_a_fast_tokenizer_of_bert_gives_the_same(tmp_path, hf):
     folder, _ = nlu_builders.write_bert(tmp_path)
     expected = read_encoder(folder)
     entries = (folder / "vocab.txt").read_text().splitlines()
@@ -208,7 +206,7 @@ def test_a_fast_tokenizer_of_bert_gives_the_same(tmp_path: Path, hf: Any) -> Non
     assert torch.equal(found.tensors["embed_tokens.weight"], expected.tensors["embed_tokens.weight"])
 
 
-def test_a_bert_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
+def test_a_bert_without_a_vocabulary_is_refused(tmp_path):
     folder, _ = nlu_builders.write_bert(tmp_path)
     entries = (folder / "vocab.txt").read_text()
     (folder / "vocab.txt").write_text(entries.replace("[SEP]", "[sep]"))
@@ -222,7 +220,7 @@ def test_a_bert_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
 # ---- fairseq's dictionaries. ----
 
 
-def test_the_dictionary_of_cc25_gets_its_languages_and_mask(tmp_path: Path) -> None:
+def test_the_dictionary_of_cc25_gets_its_languages_and_mask(tmp_path):
     model = nlu_builders.mbart_cc25(tmp_path)
     assert read_dictionary(tmp_path / "dict.txt") == [*SPECIAL, *PIECES]
     entries = write_dictionary(tmp_path, tmp_path / "whole.txt")
@@ -233,7 +231,7 @@ def test_the_dictionary_of_cc25_gets_its_languages_and_mask(tmp_path: Path) -> N
     assert read_encoder(tmp_path).entries == tuple(entries)
 
 
-def test_the_command_writes_the_dictionary(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_command_writes_the_dictionary(tmp_path, capsys):
     nlu_builders.mbart_cc25(tmp_path)
     assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")]) == 0
     assert read_dictionary(tmp_path / "whole.txt") == [*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>"]
@@ -247,12 +245,12 @@ def test_the_command_writes_the_dictionary(tmp_path: Path, capsys: pytest.Captur
     assert (tmp_path / "again.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
 
-def test_the_dictionary_of_a_fairseq_nllb_has_its_style(tmp_path: Path) -> None:
+def test_the_dictionary_of_a_fairseq_nllb_has_its_style(tmp_path):
     nlu_builders.nllb_fairseq(tmp_path)
     assert write_dictionary(tmp_path, tmp_path / "whole.txt")[-2:] == ["__deu_Latn__", "__eng_Latn__"]
 
 
-def test_a_dictionary_elsewhere_can_be_named(tmp_path: Path) -> None:
+def test_a_dictionary_elsewhere_can_be_named(tmp_path):
     nlu_builders.mbart_cc25(tmp_path)
     (tmp_path / "dict.txt").rename(tmp_path / "pieces.txt")
     assert read_encoder(tmp_path).entries == ()
@@ -261,7 +259,7 @@ def test_a_dictionary_elsewhere_can_be_named(tmp_path: Path) -> None:
     assert write_dictionary(tmp_path, tmp_path / "whole.txt", tmp_path / "pieces.txt")[-1] == "<mask>"
 
 
-def test_rows_of_unknown_languages_have_no_dictionary(tmp_path: Path) -> None:
+def test_rows_of_unknown_languages_have_no_dictionary(tmp_path):
     model = nlu_builders.stock_model([*PIECES, *tags(LANGUAGES), "<mask>"], arch="mbart_base")
     nlu_builders.stock_checkpoint(
         tmp_path / "model.pt", model, {"_name": "multilingual_denoising", "add_lang_token": True}
@@ -273,7 +271,7 @@ def test_rows_of_unknown_languages_have_no_dictionary(tmp_path: Path) -> None:
     assert not (tmp_path / "whole.txt").exists()
 
 
-def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path: Path) -> None:
+def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path):
     lines = ["p1 10", "\u3000 3", "a b 2", "é\u2028x 1", "<s> 4 #fairseq:overwrite", " 5"]
     (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert read_dictionary(tmp_path / "dict.txt") == Dictionary.load(str(tmp_path / "dict.txt")).symbols
@@ -290,12 +288,12 @@ def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path: Path) -> None:
         (["<pad>", "<s>", "</s>", "<unk>"], "first entries are"),
     ],
 )
-def test_what_a_dictionary_cannot_hold_is_refused(entries: List[str], message: str) -> None:
+def test_what_a_dictionary_cannot_hold_is_refused(entries, message):
     with pytest.raises(CheckpointError, match=message):
         dictionary_text(entries, "here")
 
 
-def test_order_by_hand() -> None:
+def test_order_by_hand():
     entries = ["<pad>", "x", "<mask>", "<unk>", "<s>", "y", "</s>"]
     assert fairseq_order(entries, "here") == [4, 0, 6, 3, 1, 2, 5]
     assert fairseq_order(entries, "here", mask_last=True) == [4, 0, 6, 3, 1, 5, 2]
@@ -303,7 +301,7 @@ def test_order_by_hand() -> None:
     assert fairseq_order(twice, "here")[:4] == [4, 0, 6, 3], "of an entry that is there twice, the first row"
 
 
-def test_languages_of_a_dictionary() -> None:
+def test_languages_of_a_dictionary():
     entries = [*SPECIAL, "[is]", "p1", "[x1]", "__xx__y", *tags(["de_DE", "en_XX"]), "__eng_Latn__", "<mask>"]
     assert languages_of(entries) == ("is", "de_DE", "en_XX", "eng_Latn")
     assert languages_of(entries, known=["en_XX"]) == ("de_DE", "en_XX", "eng_Latn")
@@ -332,11 +330,11 @@ def test_languages_of_a_dictionary() -> None:
         (250_003, 250_010, None, "^$"),
     ],
 )
-def test_differences_are_explained(entries: int, rows: int, languages: Any, message: str) -> None:
+def test_differences_are_explained(entries, rows, languages, message):
     assert re.search(message, explain(entries, rows, languages))
 
 
-def test_a_policy_that_does_not_allow_it_is_told_with_the_explanation() -> None:
+def test_a_policy_that_does_not_allow_it_is_told_with_the_explanation():
     rows = torch.arange(12.0).view(4, 3)
     wanted = (
         "has 2 entries, file 4 rows, and --embedding-mismatch is error; valid here: truncate.*2 languages, for which"
@@ -345,13 +343,13 @@ def test_a_policy_that_does_not_allow_it_is_told_with_the_explanation() -> None:
         fit_words(rows, rows[:2], "error", "file", ["de", "en"])
 
 
-def test_the_first_entry_that_differs_is_named() -> None:
+def test_the_first_entry_that_differs_is_named():
     check_entries(["a", "b"], ["a", "b", "c"], "file", "the dictionary")
     with pytest.raises(ValueError, match="'b' as entry 1, the data's dictionary 'c'; do this"):
         check_entries(["a", "b"], ["a", "c"], "file", "the dictionary", "do this")
 
 
-def test_the_copy_of_a_folder_that_says_nothing(tmp_path: Path) -> None:
+def test_the_copy_of_a_folder_that_says_nothing(tmp_path):
     """A damaged tokenizer is named, and not taken for none."""
     folder, _ = nlu_builders.write_bert(tmp_path)
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": 3}}))

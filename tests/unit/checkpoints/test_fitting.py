@@ -9,7 +9,7 @@ from fairseq_plugins.models.nlu.nlu_pretrained import with_mask_row
 FILE = torch.arange(12.0).reshape(4, 3)
 
 
-def test_rows_beyond_the_files_keep_the_models_values() -> None:
+def test_rows_beyond_the_files_keep_the_models_values():
     """Their own ones: tied or already trained rows lie there."""
     target = -torch.arange(1.0, 22.0).reshape(7, 3)
     rows, change = fit_words(FILE, target, "extend", "here")
@@ -21,7 +21,7 @@ def test_rows_beyond_the_files_keep_the_models_values() -> None:
             fit_words(FILE, target[:size], policy, "here")
 
 
-def test_the_row_of_a_mask_is_the_mean() -> None:
+def test_the_row_of_a_mask_is_the_mean():
     half = FILE.half()
     rows, _ = with_mask_row(half)
     assert rows.dtype == torch.float16 and torch.equal(rows[:4], half)
@@ -29,7 +29,7 @@ def test_the_row_of_a_mask_is_the_mean() -> None:
 
 
 @pytest.mark.parametrize("want", [1, 3, 4, 5])
-def test_positions_are_the_first_ones_of_the_file(want: int) -> None:
+def test_positions_are_the_first_ones_of_the_file(want):
     if want <= 4:
         assert torch.equal(fit_positions(FILE, want, 1, "here", "--max-source-positions")[0], FILE[:want])
     else:

@@ -3,8 +3,6 @@
 import json
 import re
 from argparse import Namespace
-from pathlib import Path
-from typing import Any, Callable, Dict, Tuple
 
 import pytest
 import safetensors.torch
@@ -21,21 +19,21 @@ LAST = re.compile(r"(?<=\.)(layers?|h)\.1\.")
 COUNTS = ("num_hidden_layers", "n_layer", "encoder_layers", "decoder_layers")
 
 
-def family(name: str) -> Callable[[Path], Path]:
+def family(name):
     return lambda folder: nlu_builders.write_any(name, folder)[0]
 
 
-def veco_folder(folder: Path) -> Path:
+def veco_folder(folder):
     deltalm_builders.write_mlm(folder, layers=2, vocab_size=25)
     veco_files.add_cross_attention(folder)
     return folder
 
 
-def deltalm(folder: Path) -> Path:
+def deltalm(folder):
     return deltalm_builders.write_released(folder / "deltalm.pt", deltalm_builders.released_tensors(layers=2, blocks=2))
 
 
-CASES: Dict[str, Tuple[Callable[[Path], Path], Callable[..., Any], str]] = {
+CASES = {
     **{name: (family(name), read_encoder, "") for name in ("mbart", "nllb", "xlmr", "bert")},
     "masked_lm": (family("xlmr"), read_masked_lm, ""),
     "deltalm_encoder": (deltalm, read_deltalm, "encoder."),
@@ -48,7 +46,7 @@ CASES: Dict[str, Tuple[Callable[[Path], Path], Callable[..., Any], str]] = {
 """Name -> how it is written, how it is read, how the names begin in which the hole is made."""
 
 
-def renumbered(node: Any, start: str) -> Any:
+def renumbered(node, start):
     """Layer 1 becomes layer 2, and where a number of layers is stated, it is 3."""
     if isinstance(node, Namespace):
         return Namespace(**renumbered(vars(node), start))
@@ -63,7 +61,7 @@ def renumbered(node: Any, start: str) -> Any:
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_a_hole_is_refused(tmp_path: Path, case: str) -> None:
+def test_a_hole_is_refused(tmp_path, case):
     write, read, start = CASES[case]
     path = write(tmp_path)
     read(path)

@@ -1,16 +1,14 @@
 """load, LoadReport and fingerprint."""
 
-from typing import Dict
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_plugins.checkpoints import LoadReport, fingerprint, load
 
 
 class Tied(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.words = nn.Embedding(5, 3)
         self.output = nn.Linear(3, 5)
@@ -18,11 +16,11 @@ class Tied(nn.Module):
         self.register_buffer("steps", torch.zeros(1, dtype=torch.long))
 
 
-def _tensors() -> Dict[str, Tensor]:
+def _tensors():
     return {"words.weight": torch.randn(5, 3), "output.bias": torch.randn(5), "steps": torch.tensor([7])}
 
 
-def test_everything_is_loaded_and_reported() -> None:
+def test_everything_is_loaded_and_reported():
     module, tensors = Tied(), _tensors()
     report = load(module, tensors)
     assert report == LoadReport(tuple(module.state_dict()), reasons={"output.weight": "tied"})
@@ -32,7 +30,7 @@ def test_everything_is_loaded_and_reported() -> None:
     assert int(module.steps) == 7
 
 
-def test_half_precision_is_loaded_into_float32() -> None:
+def test_half_precision_is_loaded_into_float32():
     module = nn.Linear(3, 2)
     tensors = {"weight": torch.randn(2, 3).half(), "bias": torch.randn(2).bfloat16()}
     load(module, tensors)
@@ -40,7 +38,7 @@ def test_half_precision_is_loaded_into_float32() -> None:
     assert torch.equal(module.weight, tensors["weight"].float())
 
 
-def test_anything_unaccounted_for_is_refused_and_nothing_changes() -> None:
+def test_anything_unaccounted_for_is_refused_and_nothing_changes():
     module = Tied()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     tensors = {"words.weight": torch.randn(4, 3), "steps": torch.tensor([7]), "extra.weight": torch.ones(2, 2)}
@@ -53,7 +51,7 @@ def test_anything_unaccounted_for_is_refused_and_nothing_changes() -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
 
 
-def test_named_tolerances_are_reported() -> None:
+def test_named_tolerances_are_reported():
     module = Tied()
     tensors = {**_tensors(), "extra.weight": torch.ones(2)}
     bias = module.output.bias.detach().clone()
@@ -64,12 +62,12 @@ def test_named_tolerances_are_reported() -> None:
     assert torch.equal(module.output.bias, bias)
 
 
-def test_meta_module_is_refused() -> None:
+def test_meta_module_is_refused():
     with pytest.raises(ValueError, match="on the meta device, cannot be filled: weight"):
         load(nn.Linear(2, 2, device="meta"), {"weight": torch.ones(2, 2), "bias": torch.ones(2)})
 
 
-def test_summary_folds_layers() -> None:
+def test_summary_folds_layers():
     names = tuple(f"layers.{index}.fc1.bias" for index in range(12))
     report = LoadReport((*names, "head.bias"), ("a.0.b", "a.2.b"), ("version",), {"version": "format counter"})
     assert report.summary().splitlines() == [
@@ -79,7 +77,7 @@ def test_summary_folds_layers() -> None:
     ]
 
 
-def test_fingerprint() -> None:
+def test_fingerprint():
     tensors = _tensors()
     found = fingerprint(tensors)
     assert len(bytes.fromhex(found)) >= 16
@@ -97,7 +95,7 @@ def test_fingerprint() -> None:
     assert fingerprint(half) == fingerprint({name: tensor.float() for name, tensor in half.items()}) != found
 
 
-def test_fingerprint_of_nothing_and_of_many_values() -> None:
+def test_fingerprint_of_nothing_and_of_many_values():
     assert fingerprint({}) != fingerprint({"empty": torch.zeros(0)})
     large = torch.zeros((1 << 22) + 5)
     changed = large.clone()

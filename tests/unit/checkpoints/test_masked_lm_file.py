@@ -2,12 +2,9 @@
 
 import json
 import re
-from pathlib import Path
-from typing import Any, Callable, Dict
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.checkpoints import CheckpointError, fingerprint, load, read_masked_lm
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
@@ -28,18 +25,18 @@ WORDS = "sentence_encoder.embed_tokens.weight"
 POSITIONS = "sentence_encoder.embed_positions.weight"
 
 
-def _old_norm_names(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def _old_norm_names(state):
     old = {re.sub(r"(?i)(layer_?norm)\.weight$", r"\1.gamma", name): tensor for name, tensor in state.items()}
     return {re.sub(r"(?i)(layer_?norm)\.bias$", r"\1.beta", name): tensor for name, tensor in old.items()}
 
 
-def _infoxlm(state: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def _infoxlm(state):
     fast = {f"model_fast.{name}": tensor for name, tensor in state.items()}
     slow = {f"model_slow.{name}": tensor + 1 for name, tensor in state.items()}
     return {**fast, **slow, "queue": torch.zeros(2, 8), "queue_ptr": torch.zeros(1), "enqueue_cnt": torch.zeros(1)}
 
 
-FAIRSEQ_LAYOUTS: Dict[str, Callable[[Dict[str, Tensor]], Dict[str, Tensor]]] = {
+FAIRSEQ_LAYOUTS = {
     "current": lambda state: state,
     "old": old_state,
     "old_without_output": lambda state: edited(old_state(state), lambda s: s.pop("decoder.lm_head.weight")),
@@ -52,7 +49,7 @@ FAIRSEQ_LAYOUTS: Dict[str, Callable[[Dict[str, Tensor]], Dict[str, Tensor]]] = {
         "encoder.sentence_encoder.embed_positions._float_tensor": torch.zeros(1),
     },
 }
-HUGGINGFACE_LAYOUTS: Dict[str, Callable[[Dict[str, Tensor]], Dict[str, Tensor]]] = {
+HUGGINGFACE_LAYOUTS = {
     "current": huggingface_state,
     "no_prefix": lambda tensors: huggingface_state(tensors, prefix=""),
     "old_norm_names": lambda tensors: _old_norm_names(huggingface_state(tensors)),
@@ -76,7 +73,7 @@ HUGGINGFACE_LAYOUTS: Dict[str, Callable[[Dict[str, Tensor]], Dict[str, Tensor]]]
 }
 
 
-def _check(path: Path, source: Dict[str, Tensor]) -> None:
+def _check(path, source):
     found = read_masked_lm(path)
     assert found.sizes == SIZES
     assert_same(found.tensors, TENSORS)
@@ -87,7 +84,7 @@ def _check(path: Path, source: Dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize("as_cfg", [False, True])
 @pytest.mark.parametrize("layout", list(FAIRSEQ_LAYOUTS))
-def test_fairseq_layouts(tmp_path: Path, layout: str, as_cfg: bool) -> None:
+def test_fairseq_layouts(tmp_path, layout, as_cfg):
     state = FAIRSEQ_LAYOUTS[layout](current_state(TENSORS))
     file = write_fairseq(tmp_path / "model.pt", state, as_cfg)
     _check(file, state)
@@ -96,14 +93,14 @@ def test_fairseq_layouts(tmp_path: Path, layout: str, as_cfg: bool) -> None:
 
 @pytest.mark.parametrize("pickled", [False, True])
 @pytest.mark.parametrize("layout", list(HUGGINGFACE_LAYOUTS))
-def test_huggingface_layouts(tmp_path: Path, layout: str, pickled: bool) -> None:
+def test_huggingface_layouts(tmp_path, layout, pickled):
     state = HUGGINGFACE_LAYOUTS[layout](TENSORS)
     folder = write_huggingface(tmp_path / "hf", state, pickled)
     _check(folder, state)
     _check(folder / ("pytorch_model.bin" if pickled else "model.safetensors"), state)
 
 
-def test_a_swapped_projection_does_not_pass(tmp_path: Path) -> None:
+def test_a_swapped_projection_does_not_pass(tmp_path):
     """The comparison above is worth something: q and k exchanged, or layers 1 and 11, are seen."""
     for one, other in [("layers.3.self_attn.q_proj.", "layers.3.self_attn.k_proj."), ("layers.1.", "layers.11.")]:
         swapped = {
@@ -114,13 +111,13 @@ def test_a_swapped_projection_does_not_pass(tmp_path: Path) -> None:
         assert fingerprint(read_masked_lm(file).tensors) != fingerprint(TENSORS)
 
 
-def test_half_precision_becomes_float32(tmp_path: Path) -> None:
+def test_half_precision_becomes_float32(tmp_path):
     half = {name: tensor.half() for name, tensor in current_state(TENSORS).items()}
     found = read_masked_lm(write_fairseq(tmp_path / "model.pt", half))
     assert_same(found.tensors, {name: tensor.half().float() for name, tensor in TENSORS.items()})
 
 
-def test_token_type_is_added_to_the_positions(tmp_path: Path) -> None:
+def test_token_type_is_added_to_the_positions(tmp_path):
     state = huggingface_state(TENSORS)
     state["roberta.embeddings.token_type_embeddings.weight"] = torch.randn(1, 8)
     found = read_masked_lm(write_huggingface(tmp_path / "hf", state))
@@ -128,7 +125,7 @@ def test_token_type_is_added_to_the_positions(tmp_path: Path) -> None:
     assert_same(found.tensors, {**TENSORS, POSITIONS: expected})
 
 
-def test_a_zero_token_type_changes_no_bit(tmp_path: Path) -> None:
+def test_a_zero_token_type_changes_no_bit(tmp_path):
     positions = TENSORS[POSITIONS].clone()
     positions[3, 4] = -0.0
     tensors = {**TENSORS, POSITIONS: positions}
@@ -137,20 +134,20 @@ def test_a_zero_token_type_changes_no_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["encoder.lm_head.bias.old", "my.encoder.lm_head.bias", "encoder.lm_head.bias2"])
-def test_names_match_as_a_whole(tmp_path: Path, name: str) -> None:
+def test_names_match_as_a_whole(tmp_path, name):
     state = {**current_state(TENSORS), name: torch.ones(2)}
     with pytest.raises(CheckpointError, match=re.escape(f"unknown tensors {name} (2,)")):
         read_masked_lm(write_fairseq(tmp_path / "model.pt", state))
 
 
-def test_dictionary_beside_the_file(tmp_path: Path) -> None:
+def test_dictionary_beside_the_file(tmp_path):
     file = write_fairseq(tmp_path / "model.pt", current_state(TENSORS))
     assert read_masked_lm(file).dictionary_path is None
     (tmp_path / "dict.txt").write_text("a 1\n")
     assert read_masked_lm(file).dictionary_path == tmp_path / "dict.txt"
 
 
-def test_loads_into_the_module(tmp_path: Path) -> None:
+def test_loads_into_the_module(tmp_path):
     found = read_masked_lm(write_fairseq(tmp_path / "model.pt", old_state(current_state(TENSORS))))
     module = MaskedLM(MaskedLMSizes(**found.sizes))
     report = load(module, found.tensors)
@@ -160,7 +157,7 @@ def test_loads_into_the_module(tmp_path: Path) -> None:
     assert_same(state, {**TENSORS, "lm_head.weight": TENSORS[WORDS]})
 
 
-def test_heads(tmp_path: Path) -> None:
+def test_heads(tmp_path):
     silent = write_fairseq(tmp_path / "silent.pt", current_state(TENSORS), encoder_attention_heads=None)
     with pytest.raises(CheckpointError, match=r"silent\.pt: does not tell the number of attention heads.*give heads="):
         read_masked_lm(silent)
@@ -173,7 +170,7 @@ def test_heads(tmp_path: Path) -> None:
 
 
 PRE = "encoder.sentence_encoder."
-BAD_FAIRSEQ: Dict[str, Any] = {
+BAD_FAIRSEQ = {
     "pre_norm_tensor": (lambda s: s.update({PRE + "layer_norm.weight": torch.ones(8)}), {}, "is a pre-norm model"),
     "pre_norm_option": (None, {"encoder_normalize_before": True}, "encoder_normalize_before = True, expected False"),
     "activation": (None, {"activation_fn": "relu"}, "activation_fn = 'relu', expected 'gelu'"),
@@ -232,7 +229,7 @@ BAD_FAIRSEQ: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", list(BAD_FAIRSEQ))
-def test_wrong_fairseq_files(tmp_path: Path, case: str) -> None:
+def test_wrong_fairseq_files(tmp_path, case):
     change, options, message = BAD_FAIRSEQ[case]
     state = edited(current_state(TENSORS), change or (lambda state: None))
     file = write_fairseq(tmp_path / "model.pt", state, **options)
@@ -240,7 +237,7 @@ def test_wrong_fairseq_files(tmp_path: Path, case: str) -> None:
         read_masked_lm(file)
 
 
-BAD_CONFIGS: Dict[str, Any] = {
+BAD_CONFIGS = {
     "bert": ({"model_type": "bert"}, "model_type = 'bert', expected one of xlm-roberta, roberta, camembert"),
     "activation": ({"hidden_act": "gelu_new"}, "hidden_act = 'gelu_new', expected 'gelu'"),
     "epsilon": ({"layer_norm_eps": 1e-12}, "layer_norm_eps = 1e-12, expected 1e-05"),
@@ -254,14 +251,14 @@ BAD_CONFIGS: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", list(BAD_CONFIGS))
-def test_wrong_configurations(tmp_path: Path, case: str) -> None:
+def test_wrong_configurations(tmp_path, case):
     changes, message = BAD_CONFIGS[case]
     folder = write_huggingface(tmp_path / "hf", huggingface_state(TENSORS), **changes)
     with pytest.raises(CheckpointError, match=rf"checkpoint .*hf.*{message}"):
         read_masked_lm(folder)
 
 
-BAD_HUGGINGFACE: Dict[str, Any] = {
+BAD_HUGGINGFACE = {
     "token_types": (
         lambda s: s.update({"roberta.embeddings.token_type_embeddings.weight": torch.ones(2, 8)}),
         r"token_type_embeddings\.weight has shape \(2, 8\), expected one row",
@@ -274,14 +271,14 @@ BAD_HUGGINGFACE: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", list(BAD_HUGGINGFACE))
-def test_wrong_huggingface_tensors(tmp_path: Path, case: str) -> None:
+def test_wrong_huggingface_tensors(tmp_path, case):
     change, message = BAD_HUGGINGFACE[case]
     folder = write_huggingface(tmp_path / "hf", edited(huggingface_state(TENSORS), change))
     with pytest.raises(CheckpointError, match=rf"model\.safetensors: .*{message}"):
         read_masked_lm(folder)
 
 
-def test_wrong_folders_and_files(tmp_path: Path) -> None:
+def test_wrong_folders_and_files(tmp_path):
     with pytest.raises(
         CheckpointError, match="the folder holds none of model.safetensors, pytorch_model.bin, model.pt"
     ):

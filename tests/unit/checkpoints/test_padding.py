@@ -1,8 +1,6 @@
 """Hugging Face folders as transformers of January 2020 wrote them: no ``model_type``, and a ``pad_token_id`` that is none."""
 
 import json
-from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 import torch
@@ -13,37 +11,37 @@ from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import nlu_builders, veco_files
 from tests.unit.checkpoints import builders as masked_lms
 
-READERS: Dict[str, Callable[[Path], Any]] = {
+READERS = {
     "encoder": lambda path: read_encoder(path).tensors,
     "masked LM": lambda path: read_masked_lm(path).tensors,
     "state": lambda path: veco_state_from_folder(path).tensors,
 }
 ROWS = masked_lms.SIZES["vocab_size"]
 FAIRSEQ = ["<s>", "<pad>", "</s>", "<unk>"]
-OLD: Dict[str, Any] = {"model_type": None, "pad_token_id": 0}
+OLD = {"model_type": None, "pad_token_id": 0}
 """What the configuration of those weeks lacks, and what it has for every model."""
 
 
-def tokenizer(folder: Path, first: Sequence[str] = FAIRSEQ) -> None:
+def tokenizer(folder, first=FAIRSEQ):
     """A tokenizer.json whose first entries are these."""
     entries = [*first, *(f"p{number}" for number in range(ROWS - 5)), "<mask>"]
     vocabulary = [[entry, 0.0] for entry in entries]
     nlu_builders.write_json(folder / "tokenizer.json", {"model": {"type": "Unigram", "vocab": vocabulary}})
 
 
-def dictionary(folder: Path) -> None:
+def dictionary(folder):
     """A dict.txt for every row but that of ``<mask>``."""
     nlu_builders.write_dict(folder / "dict.txt", [f"p{number}" for number in range(ROWS - 5)])
 
 
-BESIDE: Dict[str, Callable[[Path], None]] = {
+BESIDE = {
     "nothing": lambda path: None,
     "tokenizer": tokenizer,
     "dict.txt": dictionary,
 }
 
 
-def positions(tensors: Dict[str, torch.Tensor]) -> List[torch.Tensor]:
+def positions(tensors):
     """Every table of positions."""
     return [tensor for name, tensor in tensors.items() if name.endswith("embed_positions.weight")]
 
@@ -51,9 +49,7 @@ def positions(tensors: Dict[str, torch.Tensor]) -> List[torch.Tensor]:
 @pytest.mark.parametrize("reader", list(READERS))
 @pytest.mark.parametrize("beside", list(BESIDE))
 @pytest.mark.parametrize("old", [["model_type"], ["pad_token_id"], ["model_type", "pad_token_id"]])
-def test_a_veco_of_that_time_is_read_as_any_other(
-    tmp_path: Path, reader: str, beside: str, old: List[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_veco_of_that_time_is_read_as_any_other(tmp_path, reader, beside, old, caplog):
     """Without model_type, with pad_token_id 0, and both: row 1 is that of <pad>, and no position is one off."""
     expected = READERS[reader](veco_files.write_folder(tmp_path / "new"))
     path = veco_files.write_folder(tmp_path / "old", **{name: OLD[name] for name in old})
@@ -67,26 +63,26 @@ def test_a_veco_of_that_time_is_read_as_any_other(
     assert ("pad_token_id = 0 in config.json: row 1 is taken for <pad>" in caplog.text) == ("pad_token_id" in old)
 
 
-def test_the_command_imports_one_of_that_time(tmp_path: Path) -> None:
+def test_the_command_imports_one_of_that_time(tmp_path):
     path = veco_files.write_folder(tmp_path / "old", **OLD)
     assert export.main(["import", str(path), str(tmp_path / "veco.pt")]) == 0
     assert read_masked_lm(tmp_path / "veco.pt").fingerprint == read_masked_lm(path).fingerprint
 
 
-def plain(folder: Path, **config: Any) -> Path:
+def plain(folder, **config):
     """An XLM-R, without cross-attention."""
     state = masked_lms.huggingface_state(masked_lms.masked_lm_tensors())
     return masked_lms.write_huggingface(folder, state, **config)
 
 
 @pytest.mark.parametrize("model_type", [None, "xlm-roberta"])
-def test_an_xlmr_of_that_time(tmp_path: Path, model_type: Any) -> None:
+def test_an_xlmr_of_that_time(tmp_path, model_type):
     expected = READERS["encoder"](plain(tmp_path / "new"))
     masked_lms.assert_same(READERS["encoder"](plain(tmp_path / "old", **{**OLD, "model_type": model_type})), expected)
 
 
 @pytest.mark.parametrize("prefix", ["bert.", ""])
-def test_other_names_do_not_make_up_for_the_model_type(tmp_path: Path, prefix: str) -> None:
+def test_other_names_do_not_make_up_for_the_model_type(tmp_path, prefix):
     state = masked_lms.huggingface_state(masked_lms.masked_lm_tensors(), prefix)
     path = masked_lms.write_huggingface(tmp_path / "x", state, model_type=None)
     for reader in ("encoder", "masked LM"):
@@ -107,9 +103,7 @@ def test_other_names_do_not_make_up_for_the_model_type(tmp_path: Path, prefix: s
         (5, FAIRSEQ, "xlm-roberta", r"<pad> in row 5 \(pad_token_id\), the tokenizer beside it in row 1"),
     ],
 )
-def test_a_contradiction_is_refused(
-    tmp_path: Path, stated: int, first: List[str], model_type: str, message: str
-) -> None:
+def test_a_contradiction_is_refused(tmp_path, stated, first, model_type, message):
     path = plain(tmp_path / "x", model_type=model_type, pad_token_id=stated)
     tokenizer(path, first)
     for reader in ("encoder", "masked LM"):
@@ -117,14 +111,14 @@ def test_a_contradiction_is_refused(
             READERS[reader](path)
 
 
-def test_a_tokenizer_may_not_have_it_elsewhere_where_the_configuration_says_one(tmp_path: Path) -> None:
+def test_a_tokenizer_may_not_have_it_elsewhere_where_the_configuration_says_one(tmp_path):
     path = plain(tmp_path / "x")
     tokenizer(path, ["<pad>", "<s>", "</s>", "<unk>"])
     with pytest.raises(CheckpointError, match=r"<pad> in row 1 \(pad_token_id\), the tokenizer beside it in row 0"):
         read_encoder(path)
 
 
-def test_another_row_on_which_both_agree_stays(tmp_path: Path) -> None:
+def test_another_row_on_which_both_agree_stays(tmp_path):
     """Positions then begin at row 1. Generation and filling, which need fairseq's rows, refuse it by name."""
     path = plain(tmp_path / "x", pad_token_id=0)
     tokenizer(path, ["<pad>", "<s>", "</s>", "<unk>"])
@@ -143,7 +137,7 @@ def test_another_row_on_which_both_agree_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model_type", ["xlm-roberta", "roberta", "camembert"])
-def test_a_zero_counts_as_not_said_in_every_model_of_that_code(tmp_path: Path, model_type: str) -> None:
+def test_a_zero_counts_as_not_said_in_every_model_of_that_code(tmp_path, model_type):
     """All of them have the constant 1 in their embeddings."""
     said, unsaid = (
         plain(tmp_path / name, model_type=model_type, **more) for name, more in (("a", {}), ("b", {"pad_token_id": 0}))

@@ -1,8 +1,6 @@
 """Languages of a checkpoint against those of a run: the file that fairseq will read, order, what does not tell."""
 
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -12,13 +10,13 @@ from tests import nlu_builders
 MODEL = SimpleNamespace(state_dict=dict, options={})
 
 
-def options(**given: Any) -> SimpleNamespace:
+def options(**given):
     return SimpleNamespace(
         **{"restore_file": "checkpoint_last.pt", "save_dir": "", "finetune_from_model": None, **given}
     )
 
 
-def test_the_file_that_fairseq_will_read(tmp_path: Path) -> None:
+def test_the_file_that_fairseq_will_read(tmp_path):
     pretrained, own, other = tmp_path / "mbart.pt", tmp_path / "run" / "checkpoint_last.pt", tmp_path / "other.pt"
     given = options(finetune_from_model=str(pretrained), save_dir=str(own.parent))
     assert started_from(given) is None, "none of them is there"
@@ -31,7 +29,7 @@ def test_the_file_that_fairseq_will_read(tmp_path: Path) -> None:
     assert started_from(options(restore_file=str(tmp_path / "missing.pt"), save_dir=str(own.parent))) is None
 
 
-def test_the_order_is_compared(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_order_is_compared(tmp_path, caplog):
     compare_order(["en", "de"], ("en", "de"), "x.pt")
     for langs in (["de", "en"], ["en", "de", "fr"], ["en"]):
         with pytest.raises(ValueError, match=f"--langs {','.join(langs)}: x.pt was trained with en,de; give the same"):
@@ -40,7 +38,7 @@ def test_the_order_is_compared(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert "x.pt does not tell its languages" in caplog.text
 
 
-def test_what_a_start_says(tmp_path: Path) -> None:
+def test_what_a_start_says(tmp_path):
     path = tmp_path / "start.pt"
     given = options(finetune_from_model=str(path))
     compare_start(["de", "en"], given)

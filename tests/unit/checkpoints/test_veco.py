@@ -1,11 +1,7 @@
 """The encoder and the masked LM of VECO files in every layout equal stock fairseq's and transformers' on the same weights."""
 
-from pathlib import Path
-from typing import Any, Callable, Dict
-
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
 from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
@@ -20,20 +16,20 @@ from tests.veco_files import ROWS
 
 
 @pytest.fixture
-def hf() -> Any:
+def hf():
     """The package, imported by the tests that need it: that takes seconds."""
     import transformers
 
     return transformers
 
 
-def stock_layers(model: Any, tokens: Tensor) -> Any:
+def stock_layers(model, tokens):
     """Every layer of stock fairseq's own encoder, (B, S, C)."""
     found = model.encoder(tokens, return_all_hiddens=True)
     return [state.transpose(0, 1) for state in found["encoder_states"]]
 
 
-def assert_layers_equal(path: Path, expected: Any, tokens: Tensor, atol: float = 0.0) -> None:
+def assert_layers_equal(path, expected, tokens, atol=0.0):
     """At every token of every layer; the layers differ from each other."""
     with torch.no_grad():
         found = load_text_encoder(path)(tokens)
@@ -44,7 +40,7 @@ def assert_layers_equal(path: Path, expected: Any, tokens: Tensor, atol: float =
     assert all((a[kept] - b[kept]).abs().max() > 0.1 for a, b in zip(expected, expected[1:]))
 
 
-def dropped(found: Any, start: str) -> Dict[str, str]:
+def dropped(found, start):
     """Reasons of the dropped names with that start."""
     return {name: found.report.reasons[name] for name in found.report.dropped if name.startswith(start)}
 
@@ -53,7 +49,7 @@ def dropped(found: Any, start: str) -> Dict[str, str]:
 
 
 @torch.no_grad()
-def test_the_released_layout_equals_stock_fairseq(tmp_path: Path) -> None:
+def test_the_released_layout_equals_stock_fairseq(tmp_path):
     model = veco_files.released(tmp_path)
     tokens = nlu_builders.tokens(ROWS)
     assert_layers_equal(tmp_path, stock_layers(model, tokens), tokens)
@@ -69,7 +65,7 @@ def test_the_released_layout_equals_stock_fairseq(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_path: Path) -> None:
+def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_path):
     model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
     tokens = nlu_builders.tokens(ROWS)
     assert_layers_equal(tmp_path / "checkpoint_last.pt", stock_layers(model, tokens), tokens)
@@ -80,7 +76,7 @@ def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_p
 
 
 @torch.no_grad()
-def test_a_fine_tuned_generation_model(tmp_path: Path) -> None:
+def test_a_fine_tuned_generation_model(tmp_path):
     """Fewer decoder layers of other values, no head, no row for <mask>."""
     model = nlu_builders.stock_model(
         PIECES, arch="transformer", **{**veco_files.SHAPE, "decoder_layers": 1, "no_scale_embedding": True}
@@ -93,7 +89,7 @@ def test_a_fine_tuned_generation_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", [None, "transformer", "transformer_wmt_en_de_big", "my_model"])
 @pytest.mark.parametrize("kind", ["released", "last layers", "pretrained"])
-def test_tensors_tell_a_veco_where_the_architecture_does_not(tmp_path: Path, arch: Any, kind: str) -> None:
+def test_tensors_tell_a_veco_where_the_architecture_does_not(tmp_path, arch, kind):
     model = veco_files.stock(scaled=kind != "pretrained")
     state = veco_files.pretrained_state(model) if kind == "pretrained" else veco_files.released_state(model)
     if kind == "last layers":
@@ -107,9 +103,7 @@ def test_tensors_tell_a_veco_where_the_architecture_does_not(tmp_path: Path, arc
 
 
 @pytest.mark.parametrize("kind", ["released", "pretrained"])
-def test_without_any_options_the_layout_tells_whether_embeddings_are_scaled(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
-) -> None:
+def test_without_any_options_the_layout_tells_whether_embeddings_are_scaled(tmp_path, caplog, kind):
     model = veco_files.stock(scaled=kind == "released")
     state = veco_files.released_state(model) if kind == "released" else veco_files.pretrained_state(model)
     torch.save({"model": state}, tmp_path / "model.pt")
@@ -121,7 +115,7 @@ def test_without_any_options_the_layout_tells_whether_embeddings_are_scaled(
 
 
 @pytest.mark.parametrize("arch", ["bart_base", "mbart_large"])
-def test_a_post_norm_bart_stays_one(tmp_path: Path, arch: str) -> None:
+def test_a_post_norm_bart_stays_one(tmp_path, arch):
     """Even where its decoder started from its encoder."""
     model = veco_files.stock(scaled=False)
     file = veco_files.write(tmp_path / "model.pt", model, model.state_dict(), arch=arch)
@@ -129,7 +123,7 @@ def test_a_post_norm_bart_stays_one(tmp_path: Path, arch: str) -> None:
     assert (layout.family, layout.scale_embedding) == ("mbart", False)
 
 
-def test_what_may_be_a_bart_or_a_fine_tuned_veco_is_refused(tmp_path: Path) -> None:
+def test_what_may_be_a_bart_or_a_fine_tuned_veco_is_refused(tmp_path):
     """They differ in the scale of the embeddings, which nothing tells."""
     model = nlu_builders.stock_model(PIECES, arch="transformer", **veco_files.SHAPE)
     lost = ("arch", "no_scale_embedding")
@@ -140,7 +134,7 @@ def test_what_may_be_a_bart_or_a_fine_tuned_veco_is_refused(tmp_path: Path) -> N
     assert read_encoder(stated).layout.family == "mbart"
 
 
-def _without(name: str) -> Callable[[Dict[str, Tensor]], Any]:
+def _without(name):
     return lambda state: state.pop(name)
 
 
@@ -157,7 +151,7 @@ def _without(name: str) -> Callable[[Dict[str, Tensor]], Any]:
         (lambda s: s.update({"lm_head.bias.old": torch.ones(2)}), r"unknown tensors lm_head\.bias\.old"),
     ],
 )
-def test_a_damaged_veco_is_refused(tmp_path: Path, edit: Any, message: str) -> None:
+def test_a_damaged_veco_is_refused(tmp_path, edit, message):
     model = veco_files.stock()
     state = veco_files.released_state(model)
     edit(state)
@@ -169,7 +163,7 @@ def test_a_damaged_veco_is_refused(tmp_path: Path, edit: Any, message: str) -> N
 
 
 @torch.no_grad()
-def test_the_folder_equals_transformers(tmp_path: Path, hf: Any) -> None:
+def test_the_folder_equals_transformers(tmp_path, hf):
     model = nlu_builders.huggingface(hf, "xlmr", tmp_path, ROWS)
     names = veco_files.add_cross_attention(tmp_path)
     tokens = nlu_builders.tokens(ROWS)
@@ -184,7 +178,7 @@ def test_the_folder_equals_transformers(tmp_path: Path, hf: Any) -> None:
 
 
 @pytest.mark.parametrize("flag", ["is_decoder", "add_cross_attention"])
-def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path: Path, flag: str) -> None:
+def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path, flag):
     state = veco_files.folder_state()
     plain = {name: one for name, one in state.items() if "cross_attention" not in name}
     with pytest.raises(CheckpointError, match=rf"{flag} = True, expected false \(there are no cross_attention"):
@@ -192,7 +186,7 @@ def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path: Path, flag: str) -> 
     assert read_encoder(veco_files.write_folder(tmp_path / "veco", state, **{flag: True})).layout.layers == 12
 
 
-def test_cross_attention_in_one_word_is_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
     """Encoder and whole state; a file that states to be a decoder is taken for a VECO with a warning."""
     state = veco_files.folder_state()
     one_word = {name.replace("cross_attention", "crossattention"): one for name, one in state.items()}
@@ -210,7 +204,7 @@ def test_cross_attention_in_one_word_is_the_same(tmp_path: Path, caplog: pytest.
         veco_state_from_folder(veco_files.write_folder(tmp_path / "both", both))
 
 
-def test_new_names_of_the_norms_are_read_as_well(tmp_path: Path) -> None:
+def test_new_names_of_the_norms_are_read_as_well(tmp_path):
     state = {
         name.replace(".gamma", ".weight").replace(".beta", ".bias"): one
         for name, one in veco_files.folder_state().items()
@@ -219,7 +213,7 @@ def test_new_names_of_the_norms_are_read_as_well(tmp_path: Path) -> None:
     masked_lms.assert_same(read_encoder(veco_files.write_folder(tmp_path / "new", state)).tensors, expected)
 
 
-def test_unknown_cross_attention_is_refused(tmp_path: Path) -> None:
+def test_unknown_cross_attention_is_refused(tmp_path):
     state = {**veco_files.folder_state(), "roberta.encoder.layer.3.cross_attention.gate.weight": torch.ones(2)}
     with pytest.raises(CheckpointError, match=r"unknown tensors .*layer\.3\.cross_attention\.gate"):
         read_encoder(veco_files.write_folder(tmp_path / "veco", state))
@@ -229,7 +223,7 @@ def test_unknown_cross_attention_is_refused(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_one_that_was_pretrained_here_is_a_masked_lm(tmp_path: Path) -> None:
+def test_one_that_was_pretrained_here_is_a_masked_lm(tmp_path):
     model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
     found = read_masked_lm(tmp_path / "checkpoint_last.pt")
     assert found.sizes == {**veco_files.sizes_of_tiny(), "padding_idx": PAD}
@@ -247,12 +241,12 @@ def test_one_that_was_pretrained_here_is_a_masked_lm(tmp_path: Path) -> None:
     assert set(found.report.loaded) | set(found.report.dropped) == set(veco_files.pretrained_state(model))
 
 
-def test_the_folder_is_a_masked_lm(tmp_path: Path) -> None:
+def test_the_folder_is_a_masked_lm(tmp_path):
     found = read_masked_lm(veco_files.write_folder(tmp_path / "veco"))
     masked_lms.assert_same(found.tensors, masked_lms.masked_lm_tensors())
 
 
-def test_one_for_generation_is_no_masked_lm(tmp_path: Path) -> None:
+def test_one_for_generation_is_no_masked_lm(tmp_path):
     veco_files.released(tmp_path / "released")
     with pytest.raises(CheckpointError, match="is a VECO for generation, without the head of a masked LM.*lm_head"):
         read_masked_lm(tmp_path / "released")
@@ -262,7 +256,7 @@ def test_one_for_generation_is_no_masked_lm(tmp_path: Path) -> None:
         read_masked_lm(scaled)
 
 
-def test_a_head_that_is_not_tied_is_refused(tmp_path: Path) -> None:
+def test_a_head_that_is_not_tied_is_refused(tmp_path):
     model = veco_files.stock(scaled=False)
     state = veco_files.pretrained_state(model)
     state["lm_head.weight"] = state["lm_head.weight"] + 1
@@ -272,12 +266,12 @@ def test_a_head_that_is_not_tied_is_refused(tmp_path: Path) -> None:
         read_masked_lm(veco_files.write(tmp_path / "model.pt", model, state))
 
 
-def test_half_precision_and_shared_memory(tmp_path: Path) -> None:
+def test_half_precision_and_shared_memory(tmp_path):
     """What is stored once under many names is converted once."""
     from fairseq_plugins.checkpoints.pipeline import float_tensors
 
     state = veco_files.pretrained_state(veco_files.stock(scaled=False))
-    halves: Dict[int, Tensor] = {}
+    halves = {}
     half = {name: halves.setdefault(one.data_ptr(), one.half()) for name, one in state.items()}
     found = float_tensors(half, "x")
     for name, one in found.items():

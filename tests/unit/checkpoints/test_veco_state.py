@@ -2,15 +2,12 @@
 
 import json
 import zipfile
-from pathlib import Path
-from typing import Any, Dict, List
 
 import pytest
 import safetensors.torch
 import torch
 from fairseq import checkpoint_utils, models
 from omegaconf import OmegaConf
-from torch import Tensor
 
 from fairseq_plugins.checkpoints import CheckpointError, average, export, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
@@ -24,27 +21,27 @@ LAYERS = masked_lms.SIZES["layers"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Of 12 layers, with a head."""
     return veco_files.write_folder(tmp_path_factory.mktemp("veco") / "folder")
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path):
+def found(folder):
     return veco_state_from_folder(folder)
 
 
-def bytes_of(state: Dict[str, Tensor]) -> int:
+def bytes_of(state):
     """Of different memory."""
     return sum({one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in state.values()}.values())
 
 
-def stored(file: Path) -> int:
+def stored(file):
     """How many pieces of memory a file holds."""
     return sum("/data/" in name for name in zipfile.ZipFile(file).namelist())
 
 
-def assert_tied(state: Dict[str, Tensor], layers: int, head: bool = True) -> None:
+def assert_tied(state, layers, head=True):
     """Every layer, the embeddings and the output projections, and nothing else."""
     words = {state[f"{name}.weight"].data_ptr() for name in WORDS if head or name != "lm_head"}
     assert len(words) == 1
@@ -59,7 +56,7 @@ def assert_tied(state: Dict[str, Tensor], layers: int, head: bool = True) -> Non
 # ---- The folder as a state. ----
 
 
-def test_every_name_of_the_folder_has_its_place(found) -> None:
+def test_every_name_of_the_folder_has_its_place(found):
     state = veco_files.folder_state()
     tensors = masked_lms.masked_lm_tensors()
     for layer in range(LAYERS):
@@ -82,7 +79,7 @@ def test_every_name_of_the_folder_has_its_place(found) -> None:
     assert not any("cross_attention" in name for name in found.report.dropped)
 
 
-def test_without_a_head(tmp_path: Path) -> None:
+def test_without_a_head(tmp_path):
     state = veco_state_from_folder(
         veco_files.write_folder(tmp_path / "x", veco_files.folder_state(with_head=False))
     ).tensors
@@ -90,7 +87,7 @@ def test_without_a_head(tmp_path: Path) -> None:
     assert_tied(state, LAYERS, head=False)
 
 
-def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder: Path, found, tmp_path: Path) -> None:
+def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder, found, tmp_path):
     file = tmp_path / "veco.pt"
     assert export.main(["import", str(folder), str(file)]) == 0
     content = checkpoint_utils.load_checkpoint_to_cpu(str(file))
@@ -136,7 +133,7 @@ def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder: Path, found,
         (lambda s: None, {"num_attention_heads": None}, "number of attention heads"),
     ],
 )
-def test_what_is_no_whole_veco_is_refused(tmp_path: Path, capsys: Any, edit: Any, config: Any, message: str) -> None:
+def test_what_is_no_whole_veco_is_refused(tmp_path, capsys, edit, config, message):
     state = veco_files.folder_state()
     edit(state)
     path = veco_files.write_folder(tmp_path / "x", state, **config)
@@ -147,7 +144,7 @@ def test_what_is_no_whole_veco_is_refused(tmp_path: Path, capsys: Any, edit: Any
     assert not (tmp_path / "y.pt").exists() and "checkpoint" in capsys.readouterr().err
 
 
-def test_a_fairseq_checkpoint_is_there_already(tmp_path: Path) -> None:
+def test_a_fairseq_checkpoint_is_there_already(tmp_path):
     veco_files.released(tmp_path)
     with pytest.raises(CheckpointError, match="is a fairseq checkpoint, expected a Hugging Face folder"):
         veco_state_from_folder(tmp_path)
@@ -156,7 +153,7 @@ def test_a_fairseq_checkpoint_is_there_already(tmp_path: Path) -> None:
 # ---- Averages. ----
 
 
-def pretrained(path: Path, seed: int) -> Dict[str, Tensor]:
+def pretrained(path, seed):
     """A checkpoint of the pre-training with other weights. Returns its state."""
     model = veco_files.stock(scaled=False)
     nlu_builders.randomise(model, seed)
@@ -164,7 +161,7 @@ def pretrained(path: Path, seed: int) -> Dict[str, Tensor]:
     return veco_files.pretrained_state(model)
 
 
-def test_an_average_stays_tied(tmp_path: Path) -> None:
+def test_an_average_stays_tied(tmp_path):
     states = [pretrained(tmp_path / f"{seed}.pt", seed) for seed in (1, 2, 3)]
     files = [tmp_path / f"{seed}.pt" for seed in (1, 2, 3)]
     average.write_average(files, tmp_path / "average.pt")
@@ -180,7 +177,7 @@ def test_an_average_stays_tied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_what_is_not_tied_everywhere_is_averaged_apart(tmp_path: Path, place: int) -> None:
+def test_what_is_not_tied_everywhere_is_averaged_apart(tmp_path, place):
     states = [pretrained(tmp_path / f"{seed}.pt", seed) for seed in (1, 2)]
     content = torch.load(tmp_path / f"{place + 1}.pt", weights_only=False)
     name, other = "decoder.layers.1.fc1.weight", "encoder.layers.1.fc1.weight"
@@ -193,10 +190,10 @@ def test_what_is_not_tied_everywhere_is_averaged_apart(tmp_path: Path, place: in
     assert not torch.equal(found[name], found[other])
 
 
-def test_shared_tensors_are_summed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_tensors_are_summed_once(tmp_path, monkeypatch):
     """The sums of a model with most tensors under two names need no more memory than its parameters."""
     state = pretrained(tmp_path / "1.pt", 1)
-    summed: List[int] = []
+    summed = []
     double = torch.Tensor.double
     monkeypatch.setattr(torch.Tensor, "double", lambda tensor: summed.append(tensor.numel()) or double(tensor))
     average.average_checkpoints([tmp_path / "1.pt"])
@@ -208,7 +205,7 @@ def test_shared_tensors_are_summed_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("half", [False, True])
-def test_an_export_stores_once_what_is_tied(tmp_path: Path, half: bool) -> None:
+def test_an_export_stores_once_what_is_tied(tmp_path, half):
     state = pretrained(tmp_path / "1.pt", 1)
     config = export_checkpoint(tmp_path / "1.pt", tmp_path / "out", dictionaries=False, half=half)
     kept = safetensors.torch.load_file(tmp_path / "out" / "model.safetensors")
