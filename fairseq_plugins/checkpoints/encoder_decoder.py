@@ -1,4 +1,4 @@
-"""Encoder-decoders of fairseq's stock transformer: mBART, NLLB and M2M-100 (fairseq, Hugging Face), of which we read the encoder."""
+"""The encoders of mBART, NLLB and M2M-100: fairseq's stock transformer, and Hugging Face folders."""
 
 import logging
 from typing import Any, Dict, Mapping, Tuple

@@ -29,8 +29,8 @@ EMBEDDINGS = (
 """What encoder and decoder have beside their layers."""
 
 MASK_ROW = "lm_head.mask_row"
-"""Of a VECO that was pre-trained here: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave as
-it is, where fairseq's moving average stops at an integer. Files of older versions do not have it."""
+"""Of a VECO that was pre-trained here: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave
+as it is, where fairseq's moving average stops at an integer. Files of older versions do not have it."""
 
 MARKERS = (
     r"(?:(?:encoder|decoder)\.)?version",
