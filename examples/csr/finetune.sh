@@ -7,5 +7,8 @@ set -euo pipefail
 out=$1 start=$2 name=$3 updates=$4 seed=$5
 shift 5
 . "$(dirname "${BASH_SOURCE[0]}")/settings.sh"
-stage "$name" "$updates" "$seed" --task translation_from_pretrained_bart --finetune-from-model "$start" \
+# Stock tasks count the hours of the checkpoint that they start from for --stop-time-hours: an average has none.
+mkdir -p "$out/$name"
+[ -e "$out/$name/start.pt" ] || "$PYTHON" -m fairseq_plugins.checkpoints.average --inputs "$start" --output "$out/$name/start.pt"
+stage "$name" "$updates" "$seed" --task translation_from_pretrained_bart --finetune-from-model "$out/$name/start.pt" \
     "${by_bleu[@]}" "$@"
