@@ -14,7 +14,7 @@ from ...checkpoints.starting import compare_start
 from ...data.language_mixture import LanguageMixture
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
 from ...options import option
-from ..own_run import OwnRun
+from ..common.own_run import OwnRun
 from .labels import class_numbers, labels_of
 from .languages import Languages
 from .predictions import OPTION as PREDICTIONS
