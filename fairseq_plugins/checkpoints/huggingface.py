@@ -209,8 +209,7 @@ def merge(found: PretrainedFile) -> None:
     The one token-type row is added to every position row (not to the word embedding, which is also the output
     projection), so that logits stay the same. A tied tensor of which only the output's copy was stored takes its place.
 
-    Raises:
-        CheckpointError: several token types, or an output bias stored twice with different values.
+    Raises CheckpointError: several token types, or an output bias stored twice with different values.
     """
     renamed = found.renamed
     if TOKEN_TYPES in found.tensors:

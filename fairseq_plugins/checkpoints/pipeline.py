@@ -202,8 +202,7 @@ def layouts_of(kind: str) -> List[FileLayout]:
 def find_weights(path: Path) -> Path:
     """The weights file that a path means: the file itself, or the one in a folder.
 
-    Raises:
-        CheckpointError: a folder without weights, with several, or with weights in parts.
+    Raises CheckpointError: a folder without weights, with several, or with weights in parts.
     """
     if not path.is_dir():
         return path
@@ -220,8 +219,7 @@ def find_weights(path: Path) -> Path:
 def read_content(path: PathLike, expected: str) -> Content:
     """Read a weights file, or the one in a folder, with the options of its model.
 
-    Raises:
-        CheckpointError: unreadable, untrusted, or no model; ``expected`` says what it should be.
+    Raises CheckpointError: unreadable, untrusted, or no model; ``expected`` says what it should be.
     """
     file = find_weights(Path(path))
     entries = read_checkpoint(file)
@@ -257,8 +255,7 @@ def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
 
     What shares memory still does: a VECO has most of its tensors under several names.
 
-    Raises:
-        CheckpointError: something that is no tensor.
+    Raises CheckpointError: something that is no tensor.
     """
     result: Dict[str, Tensor] = {}
     made: Dict[Tuple[Any, ...], Tensor] = {}
@@ -356,8 +353,7 @@ class Heads(NamedTuple):
 def find_sizes(found: PretrainedFile, heads: Heads, start: str = "") -> None:
     """Fill in ``sizes``: from the shapes of the tensors whose names begin with ``start``, heads and wiring from what the file says.
 
-    Raises:
-        CheckpointError: a matrix that tells a size is missing, nothing tells the heads, or the options contradict the tensors.
+    Raises CheckpointError: a matrix that tells a size is missing, nothing tells the heads, or the options contradict the tensors.
     """
     tensors, origin = found.tensors, found.origin
     rows, width = matrix(tensors, start + WORDS, origin, found.expected).shape
@@ -398,8 +394,7 @@ def check_shapes(
 ) -> None:
     """Compare names and shapes with those wanted.
 
-    Raises:
-        CheckpointError: lists missing tensors, surplus tensors, and shapes found and expected.
+    Raises CheckpointError: lists missing tensors, surplus tensors, and shapes found and expected.
     """
     shared = {name: tensor for name, tensor in tensors.items() if name in shapes}
     kinds = {
