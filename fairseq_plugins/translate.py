@@ -234,8 +234,7 @@ def data_folders(path: Path, data: Optional[str], stored: Any) -> List[Path]:
 def languages(path: Path, folders: Sequence[Path], stored: Any, given: Sequence[Optional[str]]) -> List[str]:
     """Source and target: what is given, what the model was trained on, or, as fairseq-train does, by the files of the data-bin.
 
-    Raises:
-        ValueError: a model of several pairs, or no data-bin.
+    Raises ValueError: a model of several pairs, or no data-bin.
     """
     pair = [given[0] or stored.source_lang, given[1] or stored.target_lang]
     several = getattr(stored, "lang_pairs", None)

@@ -27,8 +27,7 @@ class Quality(NamedTuple):
 def read_sentences(path: str, limit: Optional[int] = None) -> Dict[str, str]:
     """Id -> sentence of a file with ``id<TAB>sentence`` lines, in their order.
 
-    Raises:
-        ValueError: a line without a tab, or an id twice; names file and line.
+    Raises ValueError: a line without a tab, or an id twice; names file and line.
     """
     found: Dict[str, str] = {}
     for number, line in enumerate(read_lines(path, limit), start=1):
@@ -47,8 +46,7 @@ def read_gold(path: str, first: Sequence[str], second: Sequence[str], cut: bool 
     ``first`` and ``second`` are the ids of the two sides. With ``cut`` (``--limit``) pairs with a sentence that is not there are
     left out instead of refused.
 
-    Raises:
-        ValueError: a line of another form, an id that no sentence has, or no pair at all.
+    Raises ValueError: a line of another form, an id that no sentence has, or no pair at all.
     """
     places = [{name: number for number, name in enumerate(side)} for side in (first, second)]
     found: Set[Tuple[int, int]] = set()
@@ -104,8 +102,7 @@ def best_threshold(mined: Sequence[Mined], gold: Set[Tuple[int, int]]) -> float:
     It lies halfway between the worst score that is kept and the best one that is not; of equally good ones it is the highest.
     Equal scores are kept or left together. ``mined`` is from :func:`mine`, best first.
 
-    Raises:
-        ValueError: nothing was mined.
+    Raises ValueError: nothing was mined.
     """
     if not mined:
         raise ValueError("no candidate pairs; valid: sentences on both sides")

@@ -69,8 +69,7 @@ def compare_models(
 
     ``first`` and ``second`` are language -> vectors of the same sentences; ``options`` those of ``ops.cka.cka_of_pairs``.
 
-    Raises:
-        ValueError: other languages, other numbers of sentences or, without ``all_layers``, of layers.
+    Raises ValueError: other languages, other numbers of sentences or, without ``all_layers``, of layers.
     """
     if set(first) != set(second):
         raise ValueError(
@@ -100,8 +99,7 @@ def compare_models(
 def compare_languages(texts: Texts, name: str, **options: Any) -> Iterator[Row]:
     """CKA of every two languages in each layer of a model; see :func:`compare_models`.
 
-    Raises:
-        ValueError: fewer than two languages, texts that are not parallel.
+    Raises ValueError: fewer than two languages, texts that are not parallel.
     """
     if len(texts) < 2:
         raise ValueError(f"one model needs two languages at least; got {', '.join(texts)}; or give a second model")
@@ -183,11 +181,7 @@ def _panel(kind: str, texts: Sequence[Tuple[str, ...]], layers: Sequence[int], f
 
 
 def gather(args: argparse.Namespace, folder: str) -> Tuple[List[str], List[Texts]]:
-    """Names of the one or two models, and their vectors by language.
-
-    Raises:
-        ValueError: an unusable combination of options.
-    """
+    """Names of the one or two models, and their vectors by language. Raises ValueError: an unusable combination of options."""
     if args.vectors or args.vectors_b:
         if args.models or args.text or not args.vectors:
             raise ValueError("--vectors and --vectors-b take the place of models and --text; valid: one or the other")

@@ -51,8 +51,7 @@ class Score(NamedTuple):
 def labels_of(edges: Sequence[int]) -> List[str]:
     """Labels of the buckets, from the lowest: ``<100``, ``100–1000``, ``>1000``.
 
-    Raises:
-        ValueError: edges that are not ascending, or below 1.
+    Raises ValueError: edges that are not ascending, or below 1.
     """
     if not edges or edges[0] < 1 or list(edges) != sorted(set(edges)):
         raise ValueError(f"--edges {' '.join(map(str, edges))}: valid: ascending numbers from 1, as 100 1001")

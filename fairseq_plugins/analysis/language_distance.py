@@ -97,8 +97,7 @@ COLUMNS = ("model", "n", "C", "D", "D/√n", "any two", "ratio")
 def models_of(items: Sequence[str]) -> Dict[str, str]:
     """``MODEL`` or ``NAME=MODEL`` as name -> path; a path that exists is never cut at its ``=``.
 
-    Raises:
-        ValueError: a name twice.
+    Raises ValueError: a name twice.
     """
     bare = [item for item in items if "=" not in item or os.path.exists(item)]
     names = iter(short_names(bare))

@@ -47,8 +47,7 @@ def read_curves(path: str) -> Curves:
     The log is standard error of ``fairseq-train`` or ``fairseq-hydra-train`` with ``--log-format json``, ``simple`` or ``tqdm``,
     or what ``--log-file`` names (without times).
 
-    Raises:
-        ValueError: no such file, or no numbers of a training in it.
+    Raises ValueError: no such file, or no numbers of a training in it.
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path}: no such file")
@@ -144,8 +143,7 @@ def _pairs(text: str, between: str, inside: str) -> Dict[str, float]:
 def read_log(path: str) -> Dict[str, Dict[str, float]]:
     """Numbers by subset and name, as ``{"test.de": {"accuracy": 41.3, …}}``; of repeated subsets the last counts.
 
-    Raises:
-        ValueError: no subset's numbers in it.
+    Raises ValueError: no subset's numbers in it.
     """
     found: Dict[str, Dict[str, float]] = {}
     with open(path, encoding="utf-8", errors="replace") as file:

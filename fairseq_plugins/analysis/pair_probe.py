@@ -39,8 +39,7 @@ class Pairs(NamedTuple):
 def read_pairs(language: str, path: str, option: str, limit: Optional[int] = None) -> Pairs:
     """Read ``first<TAB>second<TAB>class`` lines, the first ``limit``.
 
-    Raises:
-        ValueError: a line without three fields or with an empty one; names the line, counted from 1.
+    Raises ValueError: a line without three fields or with an empty one; names the line, counted from 1.
     """
     rows = [line.split("\t") for line in read_lines(path, limit)]
     for number, row in enumerate(rows, start=1):
@@ -57,11 +56,7 @@ def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def make_classifier(penalty: float) -> Any:
-    """Standardised features, then a logistic regression with this C; not trained.
-
-    Raises:
-        ValueError: scikit-learn is missing.
-    """
+    """Standardised features, then a logistic regression with this C; not trained. Raises ValueError: scikit-learn is missing."""
     try:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline

@@ -68,11 +68,7 @@ def add_batch_options(parser: argparse.ArgumentParser) -> None:
 
 
 def pick_device(name: Optional[str]) -> torch.device:
-    """The device named, or the GPU where there is one.
-
-    Raises:
-        ValueError: no such device here.
-    """
+    """The device named, or the GPU where there is one. Raises ValueError: no such device here."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError as error:
@@ -234,11 +230,7 @@ def _dictionary_of(entries: Sequence[str], origin: str) -> Dictionary:
 
 
 def read_codes(text: str) -> Dict[str, str]:
-    """``de=deu_Latn,fr=fra_Latn`` as a dictionary.
-
-    Raises:
-        ValueError: a part without ``=``.
-    """
+    """``de=deu_Latn,fr=fra_Latn`` as a dictionary. Raises ValueError: a part without ``=``."""
     parts = [part.partition("=") for part in text.split(",") if part]
     if not all(key and equals and value for key, equals, value in parts):
         raise ValueError(f"--language-codes {text}: valid: as de=deu_Latn,fr=fra_Latn")
@@ -251,11 +243,7 @@ def named_files(items: Sequence[str], option: str) -> Dict[str, str]:
 
 
 def row_parallel(texts: Dict[str, List[str]], option: str) -> None:
-    """Refuse texts of different lengths.
-
-    Raises:
-        ValueError: naming the numbers of lines.
-    """
+    """Refuse texts of different lengths. Raises ValueError: naming the numbers of lines."""
     counts = {language: len(lines) for language, lines in texts.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{language} {count}" for language, count in counts.items())

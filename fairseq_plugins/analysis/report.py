@@ -63,8 +63,7 @@ def add_output_options(parser: argparse.ArgumentParser, *, plot: bool = True, ts
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse outputs that could not be written, before the work.
 
-    Raises:
-        ValueError: the folder of ``--json``, ``--plot`` or ``--tsv`` does not exist, or the plot has an unknown kind.
+    Raises ValueError: the folder of ``--json``, ``--plot`` or ``--tsv`` does not exist, or the plot has an unknown kind.
     """
     for option in ("json", "plot", "tsv"):
         path = getattr(args, option, None)
@@ -110,8 +109,7 @@ class Progress:
 def named_paths(items: Sequence[str], option: str, valid: str, kind: str = "NAME=FILE") -> Dict[str, str]:
     """``en=FILE de=FILE`` as a dictionary, in that order.
 
-    Raises:
-        ValueError: an item without ``=``, a name twice; names ``option``, what an item is (``kind``) and an example (``valid``).
+    Raises ValueError: an item without ``=``, a name twice; names ``option``, what an item is (``kind``) and an example (``valid``).
     """
     found: Dict[str, str] = {}
     for item in items:

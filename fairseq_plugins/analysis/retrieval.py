@@ -36,11 +36,7 @@ def right(matches: Matches) -> List[Tensor]:
 
 
 def languages_of(pair: str) -> Tuple[str, str]:
-    """``("deu", "eng")`` of ``deu-eng``.
-
-    Raises:
-        ValueError: a name of another form.
-    """
+    """``("deu", "eng")`` of ``deu-eng``. Raises ValueError: a name of another form."""
     parts = pair.split("-")
     if len(parts) != 2 or not all(parts):
         raise ValueError(f"pair {pair}: valid: two languages, as deu-eng")

@@ -35,11 +35,7 @@ class Retrieved(NamedTuple):
 
 
 def read(path: str) -> Retrieved:
-    """Read a file of ``retrieval tatoeba --json``.
-
-    Raises:
-        ValueError: no such file, or no layer was chosen in it.
-    """
+    """Read a file of ``retrieval tatoeba --json``. Raises ValueError: no such file, or no layer was chosen in it."""
     try:
         with open(path, encoding="utf-8") as stream:
             content = json.load(stream)
@@ -71,11 +67,7 @@ def randomisation(differences: np.ndarray, samples: int, seed: int) -> float:
 
 
 def compare(first: Retrieved, other: Retrieved, samples: int, seed: int) -> Dict[str, float]:
-    """Means in percent, their difference, and p.
-
-    Raises:
-        ValueError: other pairs, or another number of sentences.
-    """
+    """Means in percent, their difference, and p. Raises ValueError: other pairs, or another number of sentences."""
     sizes = [{pair: len(score) for pair, score in one.scores.items()} for one in (first, other)]
     if sizes[0] != sizes[1]:
         raise ValueError(f"the files need the same pairs with as many sentences; got {sizes[0]} and {sizes[1]}")

@@ -40,9 +40,8 @@ class SequenceModel(NamedTuple):
 def read_sequence_model(path: str, encoder: PretrainedFile) -> SequenceModel:
     """Read a whole model whose encoder is known: ``encoder`` is what ``checkpoints.encoders.read_encoder`` read from ``path``.
 
-    Raises:
-        ValueError: no options in the file, an unknown architecture, no encoder-decoder, two vocabularies, or tensors that do not
-            fit.
+    Raises ValueError: no options in the file, an unknown architecture, no encoder-decoder, two vocabularies, or tensors that do not
+    fit.
     """
     file = find_weights(Path(path))
     content = read_checkpoint(file)

@@ -49,8 +49,7 @@ class Comparison(NamedTuple):
 def layer_matrices(tensors: Mapping[str, Tensor], name: str) -> Layers:
     """The six matrices of each layer, from the first one on, of tensors named as in fairseq's ``TransformerEncoder``.
 
-    Raises:
-        ValueError: no layers, or a matrix is missing.
+    Raises ValueError: no layers, or a matrix is missing.
     """
     numbers = {int(found.group(1)) for found in (re.match(r"layers\.(\d+)\.", key) for key in tensors) if found}
     if not numbers:
@@ -68,8 +67,7 @@ def layer_matrices(tensors: Mapping[str, Tensor], name: str) -> Layers:
 def singular_values(matrix: Tensor) -> Tensor:
     """(min(rows, columns),) float64: from the largest to the smallest.
 
-    Raises:
-        ValueError: entries that are not finite, or a decomposition that did not converge to the norm of the matrix.
+    Raises ValueError: entries that are not finite, or a decomposition that did not converge to the norm of the matrix.
     """
     exact = matrix.double()
     if not bool(torch.isfinite(exact).all()):

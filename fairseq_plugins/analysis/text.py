@@ -17,8 +17,7 @@ logger = logging.getLogger(__name__)
 def read_lines(path: str, limit: Optional[int] = None) -> List[str]:
     """The lines of a UTF-8 file, at most ``limit`` from its beginning; only LF (or CR LF) ends a line.
 
-    Raises:
-        ValueError: no such file, an empty one, or one that is not UTF-8.
+    Raises ValueError: no such file, an empty one, or one that is not UTF-8.
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path}: no such file")
@@ -39,11 +38,7 @@ def read_lines(path: str, limit: Optional[int] = None) -> List[str]:
 
 
 def load_segmenter(path: str) -> Any:
-    """A sentencepiece model.
-
-    Raises:
-        ValueError: no such file, or no sentencepiece model.
-    """
+    """A sentencepiece model. Raises ValueError: no such file, or no sentencepiece model."""
     if not os.path.isfile(path):
         raise ValueError(f"--sentencepiece {path}: no such file")
     with open(path, "rb") as file:
@@ -102,8 +97,7 @@ class TextInputs:
     def rows(self, lines: Sequence[str], language: str, name: str) -> List[Tensor]:
         """Token rows (S,), int64, one for each line; ``name`` is that of the text, for messages.
 
-        Raises:
-            ValueError: too many unknown pieces, or a language without a symbol where the format needs one.
+        Raises ValueError: too many unknown pieces, or a language without a symbol where the format needs one.
         """
         symbol = self.symbol(language) if self.input_format.needs_language else None
         room = self.max_positions - self.input_format.added(1)
@@ -130,11 +124,7 @@ class TextInputs:
         return found
 
     def symbol(self, language: str) -> int:
-        """Id of the symbol of a language.
-
-        Raises:
-            ValueError: none, or several.
-        """
+        """Id of the symbol of a language. Raises ValueError: none, or several."""
         wanted = self.codes.get(language, language)
         found = [one for one in self.languages if one == wanted]
         if not found and language not in self.codes:

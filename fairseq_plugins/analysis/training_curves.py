@@ -37,11 +37,7 @@ COLUMNS = ("run", "points", "best", "at updates", "updates to {}", "ratio", "min
 
 
 def pick(metric: str, path: str) -> List[Point]:
-    """The curve of a metric in a log.
-
-    Raises:
-        ValueError: the log has no such metric; names those it has.
-    """
+    """The curve of a metric in a log. Raises ValueError: the log has no such metric; names those it has."""
     curves = read_curves(path)
     if metric not in curves:
         raise ValueError(f"--metric {metric}: {path} has none; valid: {', '.join(sorted(curves))}")

@@ -47,8 +47,7 @@ class Scores(NamedTuple):
 def read_scores(logs: Sequence[Tuple[str, str, str]], metrics: Dict[str, str]) -> Scores:
     """Read logs (model, task, path); repeated models and tasks are seeds. ``metrics`` names those that are not to be chosen.
 
-    Raises:
-        ValueError: a log without numbers, seeds with different languages, a metric or task that is not there.
+    Raises ValueError: a log without numbers, seeds with different languages, a metric or task that is not there.
     """
     models, tasks = (list(dict.fromkeys(log[place] for log in logs)) for place in (0, 1))
     unknown = sorted(set(metrics) - set(tasks))
@@ -79,8 +78,7 @@ def read_scores(logs: Sequence[Tuple[str, str, str]], metrics: Dict[str, str]) -
 def choose_metric(logs: List[Dict[str, Dict[str, float]]], wanted: Optional[str], task: str) -> str:
     """The metric of a task: the wanted one, or the first of :data:`PREFERRED` that every subset has.
 
-    Raises:
-        ValueError: some subset does not have it.
+    Raises ValueError: some subset does not have it.
     """
     each = [set(numbers) for log in logs for numbers in log.values()]
     common = set.intersection(*each)

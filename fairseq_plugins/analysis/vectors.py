@@ -36,11 +36,7 @@ class LayerVectors:
         return self.values.size(1)
 
     def layer(self, number: int) -> Tensor:
-        """(N, C) of one layer.
-
-        Raises:
-            ValueError: that layer is not there.
-        """
+        """(N, C) of one layer. Raises ValueError: that layer is not there."""
         if number not in self.layers:
             raise ValueError(f"layer {number} is not there; valid: {', '.join(map(str, self.layers))}")
         return self.values[self.layers.index(number)]
@@ -191,8 +187,7 @@ def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[List[int]]:
 def read_vectors(path: str, option: str = "--vectors") -> LayerVectors:
     """Vectors of a ``.npy`` file: (K, N, C), layers counted from 0, or (N, C), one layer.
 
-    Raises:
-        ValueError: no such file, or an array of another kind.
+    Raises ValueError: no such file, or an array of another kind.
     """
     if not os.path.isfile(path):
         raise ValueError(f"{option} {path}: no such file")

@@ -71,8 +71,7 @@ def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow
 
     ``by``: ``"epochs"`` or ``"updates"``, needed when the folder has both kinds; the others as in :func:`select_best`.
 
-    Raises:
-        CheckpointError: no or too few such files, or both kinds.
+    Raises CheckpointError: no or too few such files, or both kinds.
     """
     epochs, updates = _matching(directory, _EPOCH), _matching(directory, _UPDATE)
     if by is None and epochs and updates:
@@ -190,8 +189,7 @@ def _add(
 def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
     """Average files into ``output``, which is replaced at once when everything is on disk.
 
-    Raises:
-        CheckpointError: see :func:`average_checkpoints`; or ``output`` is one of the inputs.
+    Raises CheckpointError: see :func:`average_checkpoints`; or ``output`` is one of the inputs.
     """
     if Path(output).resolve() in [Path(path).resolve() for path in paths]:
         raise CheckpointError(f"--output {output}: is one of the inputs, expected another file")

@@ -72,8 +72,7 @@ ENCODERS = (replace(LAYOUT, recognised=_is_deltalm, settle=_settle_encoder),)
 def read_deltalm(path: PathLike) -> PretrainedFile:
     """Read a DeltaLM file, in the names of ``models.deltalm.DeltaLMModel``; ``sizes``: option of the model -> value.
 
-    Raises:
-        CheckpointError: unreadable, untrusted, of another layout, or with tensors that are not accounted for.
+    Raises CheckpointError: unreadable, untrusted, of another layout, or with tensors that are not accounted for.
     """
     found = open_file(path, (LAYOUT,), EXPECTED, "'weights' or 'model'")
     found.sizes = deltalm_sizes(found.renamed, found.origin)
@@ -81,11 +80,7 @@ def read_deltalm(path: PathLike) -> PretrainedFile:
 
 
 def deltalm_sizes(renamed: Renamed, origin: str) -> Dict[str, int]:
-    """Option of the model -> value, for both sides.
-
-    Raises:
-        CheckpointError: a matrix or a layer is missing.
-    """
+    """Option of the model -> value, for both sides. Raises CheckpointError: a matrix or a layer is missing."""
     sizes: Dict[str, int] = {}
     for side in ("encoder", "decoder"):
         found = (re.match(rf"{side}\.layers\.(\d+)\.", name) for name in renamed.tensors)

@@ -46,8 +46,7 @@ class Languages:
 def read_json(file: Path, expected: str) -> Dict[str, Any]:
     """Read a JSON object.
 
-    Raises:
-        CheckpointError: missing, damaged or something else; ``expected`` says what the folder should hold.
+    Raises CheckpointError: missing, damaged or something else; ``expected`` says what the folder should hold.
     """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -63,8 +62,7 @@ def read_json(file: Path, expected: str) -> Dict[str, Any]:
 def find_dictionary(folder: Path) -> Optional[Path]:
     """``dict.txt``, or one of several equal ``dict.LANG.txt``, as releases of multilingual models have; None where there is none.
 
-    Raises:
-        CheckpointError: dictionaries of several languages that differ.
+    Raises CheckpointError: dictionaries of several languages that differ.
     """
     file = folder / DICTIONARY_NAME
     if file.is_file():
@@ -82,8 +80,7 @@ def find_dictionary(folder: Path) -> Optional[Path]:
 def read_dictionary(file: Path) -> List[str]:
     """Entries of a fairseq dictionary in row order, the four special ones first.
 
-    Raises:
-        CheckpointError: the file is no fairseq dictionary; names the line.
+    Raises CheckpointError: the file is no fairseq dictionary; names the line.
     """
     entries = list(SPECIAL)
     try:

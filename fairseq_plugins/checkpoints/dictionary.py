@@ -66,8 +66,7 @@ def write_dictionary(
 def dictionary_text(entries: Sequence[str], origin: str) -> str:
     """A fairseq ``dict.txt`` with these entries, of which the first four must be fairseq's.
 
-    Raises:
-        CheckpointError: entries that such a file cannot hold: twice the same, or with a line break.
+    Raises CheckpointError: entries that such a file cannot hold: twice the same, or with a line break.
     """
     if tuple(entries[: len(SPECIAL)]) != SPECIAL:
         raise CheckpointError(f"{origin}: its first entries are {list(entries[:4])}, expected {list(SPECIAL)}")

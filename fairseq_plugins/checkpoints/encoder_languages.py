@@ -80,11 +80,7 @@ def languages_beside(folder: Path, name: Optional[str]) -> Optional[Tuple[str, .
 
 
 def read_languages(file: Path) -> Tuple[str, ...]:
-    """Languages of a file, one a line, in its order.
-
-    Raises:
-        CheckpointError: no text, none, several a line, or one twice.
-    """
+    """Languages of a file, one a line, in its order. Raises CheckpointError: no text, none, several a line, or one twice."""
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").split("\n")]
     except (OSError, UnicodeError) as error:
@@ -96,11 +92,7 @@ def read_languages(file: Path) -> Tuple[str, ...]:
 
 
 def checked(languages: Sequence[str], origin: str) -> Tuple[str, ...]:
-    """The languages, if there are some and each is there once.
-
-    Raises:
-        CheckpointError: there is none, or one is there twice.
-    """
+    """The languages, if there are some and each is there once. Raises CheckpointError: there is none, or one is there twice."""
     twice = sorted({language for language in languages if languages.count(language) > 1})
     if twice or not languages:
         raise CheckpointError(f"{origin}: {', '.join(twice) or 'none'}, expected every language once")

@@ -75,8 +75,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _import(folder: str, checkpoint: str) -> None:
     """Make the checkpoint; one that is there already stays, and must be what would be made.
 
-    Raises:
-        CheckpointError: another file has its name.
+    Raises CheckpointError: another file has its name.
     """
     others = is_folder_of_others(folder)
     stated = None if others else _fingerprint(Path(folder))

@@ -100,8 +100,7 @@ def fit_words(
 def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: str) -> Tuple[Tensor, str]:
     """A position embedding (rows, C) cut to ``want`` rows, of which ``unused`` come before the first position.
 
-    Raises:
-        ValueError: the file has fewer; names ``option``, which sets the length.
+    Raises ValueError: the file has fewer; names ``option``, which sets the length.
     """
     have = tensor.size(0) - unused
     if want - unused > have:
@@ -159,8 +158,7 @@ def marked_mask(row: int) -> Tensor:
 def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
     """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where the state does not tell.
 
-    Raises:
-        CheckpointError: the embedding has no such row, or another tensor has that name.
+    Raises CheckpointError: the embedding has no such row, or another tensor has that name.
     """
     stored, words = model.get(MASK_ROW), model.get("encoder.embed_tokens.weight")
     if stored is None:
@@ -355,8 +353,7 @@ class Fit:
     def tie(self, tensors: Dict[str, Tensor]) -> None:
         """What the model ties must be equal in the file; an output projection of its own starts as the decoder's embedding.
 
-        Raises:
-            ValueError: an option ties what differs.
+        Raises ValueError: an option ties what differs.
         """
         encoder, decoder = self.model.encoder, self.model.decoder
         source, target, output = (

@@ -1,4 +1,4 @@
-"""Hugging Face folders of XLM-RoBERTa and BERT: names and configurations, and XLM-R's way back.
+"""Hugging Face folders of XLM-RoBERTa: names and configurations, reading and writing.
 
 The vocabulary order is fairseq's in XLM-R (``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3): no row is permuted.
 """
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from .dictionaries import CONFIG_NAME, PAD, find_dictionary
-from .encoder_layout import FAMILIES
 from .errors import CheckpointError
 from .loading import Rule, apply_rules, drop, listing, rename
 from .pipeline import (
@@ -31,17 +30,13 @@ from .pipeline import (
 from .reading import FINGERPRINT, PathLike, fingerprint
 from .vocabularies import padding_contradiction, tokenizer_entries
 from .writing import atomic_path, save_tensors
-from .xlmr import OUTPUT_WEIGHT, STACK, encoder_of, masked_lm_shapes, shift_positions
+from .xlmr import OUTPUT_WEIGHT, STACK, encoder_of, masked_lm_shapes
 
 logger = logging.getLogger(__name__)
 
 EXPECTED = (
     "a Hugging Face XLM-RoBERTa masked LM (model_type xlm-roberta, roberta or camembert, hidden_act gelu, "
     "layer_norm_eps 1e-05, one token type, tensors roberta.* and lm_head.*)"
-)
-BERT_EXPECTED = (
-    "a Hugging Face BERT (model_type bert, hidden_act gelu, absolute positions, tensors bert.*), with vocab.txt or "
-    "tokenizer.json"
 )
 WEIGHTS_NAME = "model.safetensors"
 MODEL_TYPES = ("xlm-roberta", "roberta", "camembert")
@@ -53,7 +48,7 @@ OUTPUT_BIAS_COPY = "lm_head.decoder.bias"
 
 _ROBERTA = r"roberta\.embeddings\."
 _TOP = r"(?:(?:roberta|bert)\.)?"
-_EMBEDDINGS = _TOP + r"embeddings\."
+EMBEDDINGS = _TOP + r"embeddings\."
 _LAYER = _TOP + r"encoder\.layer\.(\d+)\."
 CROSS_ATTENTION = _LAYER + r"cross_?attention\."
 """What VECO has beside XLM-R, also in one word, as a decoder of the library has it."""
@@ -87,21 +82,21 @@ def renames_of(source: str, target: str) -> Tuple[Rule, ...]:
     )
 
 
-_STACK_RULES: Tuple[Rule, ...] = (
-    *(rule for name, ours in _STACK_PARTS.items() for rule in renames_of(_EMBEDDINGS + name, STACK + ours)),
+STACK_RULES: Tuple[Rule, ...] = (
+    *(rule for name, ours in _STACK_PARTS.items() for rule in renames_of(EMBEDDINGS + name, STACK + ours)),
     *(
         rule
         for name, ours in _PARTS.items()
         for rule in renames_of(_LAYER + re.escape(name), rf"{STACK}layers.\1.{ours}")
     ),
-    drop(_EMBEDDINGS + r"(?:position_ids|token_type_ids)", "buffer that is counted anew"),
+    drop(EMBEDDINGS + r"(?:position_ids|token_type_ids)", "buffer that is counted anew"),
     drop(_TOP + r"pooler\.dense\.(?:weight|bias)", "pooler, unused by a masked LM"),
 )
 """What XLM-R and BERT have in common."""
 
 RULES: Tuple[Rule, ...] = (
-    rename(_EMBEDDINGS + r"token_type_embeddings\.weight", TOKEN_TYPES),
-    *_STACK_RULES,
+    rename(EMBEDDINGS + r"token_type_embeddings\.weight", TOKEN_TYPES),
+    *STACK_RULES,
     *renames_of(r"lm_head\.dense", "lm_head.dense"),
     *renames_of(r"lm_head\.layer_norm", "lm_head.layer_norm"),
     rename(r"lm_head\.bias", OUTPUT_BIAS),
@@ -111,13 +106,6 @@ RULES: Tuple[Rule, ...] = (
         CROSS_ATTENTION + r"(?:self\.(?:query|key|value)|output\.(?:dense|LayerNorm))\.(?:weight|bias|gamma|beta)",
         "cross-attention of a VECO, unused by an encoder",
     ),
-)
-
-BERT_RULES: Tuple[Rule, ...] = (
-    rename(_EMBEDDINGS + r"token_type_embeddings\.weight", STACK + "segment_embeddings.weight"),
-    *_STACK_RULES,
-    drop(r"cls\..*", "heads of the pre-training, unused by an encoder"),
-    drop(r"(?:classifier|qa_outputs)\..*", "head of another task"),
 )
 
 _EXPORT = {
@@ -209,8 +197,7 @@ def merge(found: PretrainedFile) -> None:
     The one token-type row is added to every position row (not to the word embedding, which is also the output
     projection), so that logits stay the same. A tied tensor of which only the output's copy was stored takes its place.
 
-    Raises:
-        CheckpointError: several token types, or an output bias stored twice with different values.
+    Raises CheckpointError: several token types, or an output bias stored twice with different values.
     """
     renamed = found.renamed
     if TOKEN_TYPES in found.tensors:
@@ -297,50 +284,8 @@ def _padding_beside(folder: Path, rows: int) -> Tuple[str, Optional[int]]:
     return ("", None) if file is None else (file.name, PADDING_IDX)
 
 
-# ---- BERT. ----
-
-
-def _check_bert(content: Content) -> None:
-    config = content.options
-    problems = differing(config, {"hidden_act": "gelu", "position_embedding_type": "absolute"})
-    epsilon = _bert_epsilon(config)
-    if not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
-        problems.append(f"layer_norm_eps = {epsilon!r}, expected a small number above 0")
-    problems += [f"{flag} = true, expected false" for flag in ("is_decoder", "add_cross_attention") if config.get(flag)]
-    refuse_config(problems, content)
-
-
-def _bert_epsilon(config: Mapping[str, Any]) -> Any:
-    stated = config.get("layer_norm_eps")
-    return FAMILIES["bert"]["epsilon"] if stated is None else stated
-
-
-def _settle_bert(content: Content, found: PretrainedFile) -> None:
-    found.renamed.move(STACK, "")
-    found.rows_unordered = True
-    segments = found.tensors.get("segment_embeddings.weight")
-    found.wiring = {
-        "family": "bert",
-        "epsilon": float(_bert_epsilon(content.options)),
-        "segments": segments.size(0) if segments is not None and segments.dim() else 0,
-    }
-    shift_positions(found, first=0)
-
-
-BERT = FileLayout(
-    BERT_EXPECTED,
-    lambda content: content.is_folder and content.options.get("model_type") == "bert",
-    BERT_RULES,
-    {**SIZES, "segments": "type_vocab_size"},
-    _check_bert,
-    _settle_bert,
-    model_types=("bert",),
-)
-
-
 MASKED_LMS = (FOLDER,)
 ENCODERS = (
-    BERT,
     dataclasses.replace(
         encoder_of(FOLDER), recognised=lambda content: content.is_folder and model_type(content) in MODEL_TYPES
     ),

@@ -135,6 +135,25 @@ def _blocks(name: str, tensor: Tensor, count: int, origin: str) -> Sequence[Tens
     return tensor.chunk(count)
 
 
+def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
+    """Floating-point tensors as float32, others (dropped by name, or refused by shape or name later) as they are.
+
+    What shares memory still does: a VECO has most of its tensors under several names.
+
+    Raises CheckpointError: something that is no tensor.
+    """
+    result: Dict[str, Tensor] = {}
+    made: Dict[Tuple[Any, ...], Tensor] = {}
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise CheckpointError(f"{origin}: {name} is of type {type(tensor).__name__}, expected a tensor")
+        place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if tensor.is_floating_point() and place not in made:
+            made[place] = tensor.detach().float()
+        result[name] = made[place] if tensor.is_floating_point() else tensor
+    return result
+
+
 def listing(items: Sequence[str], most: int = 8) -> str:
     """The first few items, and how many more there are."""
     shown = ", ".join(items[:most])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .dictionaries import CONFIG_NAME, DICTIONARY_NAME, MASK, PAD, Languages, read_json
 from .errors import CheckpointError
-from .loading import LoadReport, Renamed, Rule, apply_rules, listing
+from .loading import LoadReport, Renamed, Rule, apply_rules, float_tensors, listing
 from .reading import PathLike, fingerprint, read_checkpoint
 
 WORDS = "embed_tokens.weight"
@@ -24,7 +24,7 @@ FIRST_FC = "layers.0.fc1.weight"
 PADDING_IDX = 1
 """Row of ``<pad>`` in every fairseq dictionary."""
 
-LAYOUTS = ("encoders", "deltalm", "veco", "xlmr", "encoder_decoder", "huggingface", "causal_lm")
+LAYOUTS = ("encoders", "deltalm", "veco", "xlmr", "encoder_decoder", "bert", "huggingface", "causal_lm")
 """Modules that declare layouts, in the order in which they are asked. Each has them by what is wanted of a file:
 ``ENCODERS``, ``MASKED_LMS`` or ``CAUSAL_LMS``."""
 
@@ -66,15 +66,12 @@ class PretrainedFile:
     """A pretrained model as read from disk.
 
     Attributes:
-        content: the file.
         expected: what kind of file it must be, for messages.
         renamed: its tensors under this package's names, float32.
         stated: sizes that its options state; None where they say nothing.
-        heads: attention heads, which no shape tells; None where it does not state them.
-        heads_entry: what it calls them.
+        heads: attention heads; None where it does not state them. ``heads_entry``: what it calls them.
         wiring: fields of the layout that it states or that follow from what it is.
-        sizes: of the model, from shapes, heads and wiring.
-        layout: the sizes as a layout, for encoders and causal language models.
+        sizes: of the model, from shapes, heads and wiring; as ``layout`` for encoders and causal language models.
         padding_idx: row of ``<pad>``, behind which the positions begin.
         padding_row: row of ``<pad>`` that a tokenizer beside the file must have too; None where it is not compared.
         rows_unordered: the special symbols are not in rows 0 to 3.
@@ -139,14 +136,9 @@ class PretrainedFile:
         return beside if beside.is_file() else None
 
     def check_rows(self, origin: str, mask_anywhere: bool = False) -> None:
-        """Refuse rows of a masked LM in another order than fairseq's.
+        """Raise ValueError where the rows of a masked LM are in another order than fairseq's.
 
-        Args:
-            origin: option and path of the file, for messages.
-            mask_anywhere: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
-
-        Raises:
-            ValueError: ``<pad>`` or ``<mask>`` is in another row.
+        ``mask_anywhere``: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
         """
         rows = self.sizes["vocab_size"]
         if self.padding_idx != PADDING_IDX:
@@ -202,8 +194,7 @@ def layouts_of(kind: str) -> List[FileLayout]:
 def find_weights(path: Path) -> Path:
     """The weights file that a path means: the file itself, or the one in a folder.
 
-    Raises:
-        CheckpointError: a folder without weights, with several, or with weights in parts.
+    Raises CheckpointError: a folder without weights, with several, or with weights in parts.
     """
     if not path.is_dir():
         return path
@@ -220,8 +211,7 @@ def find_weights(path: Path) -> Path:
 def read_content(path: PathLike, expected: str) -> Content:
     """Read a weights file, or the one in a folder, with the options of its model.
 
-    Raises:
-        CheckpointError: unreadable, untrusted, or no model; ``expected`` says what it should be.
+    Raises CheckpointError: unreadable, untrusted, or no model; ``expected`` says what it should be.
     """
     file = find_weights(Path(path))
     entries = read_checkpoint(file)
@@ -250,26 +240,6 @@ def as_dict(value: Any) -> Dict[str, Any]:
     if value is None:
         return {}
     return dict(value) if isinstance(value, Mapping) else dict(vars(value))
-
-
-def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
-    """Floating-point tensors as float32, others (dropped by name, or refused by shape or name later) as they are.
-
-    What shares memory still does: a VECO has most of its tensors under several names.
-
-    Raises:
-        CheckpointError: something that is no tensor.
-    """
-    result: Dict[str, Tensor] = {}
-    made: Dict[Tuple[Any, ...], Tensor] = {}
-    for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor):
-            raise CheckpointError(f"{origin}: {name} is of type {type(tensor).__name__}, expected a tensor")
-        place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-        if tensor.is_floating_point() and place not in made:
-            made[place] = tensor.detach().float()
-        result[name] = made[place] if tensor.is_floating_point() else tensor
-    return result
 
 
 # ---- Recognise, rename. ----
@@ -356,8 +326,7 @@ class Heads(NamedTuple):
 def find_sizes(found: PretrainedFile, heads: Heads, start: str = "") -> None:
     """Fill in ``sizes``: from the shapes of the tensors whose names begin with ``start``, heads and wiring from what the file says.
 
-    Raises:
-        CheckpointError: a matrix that tells a size is missing, nothing tells the heads, or the options contradict the tensors.
+    Raises CheckpointError: a matrix that tells a size is missing, nothing tells the heads, or the options contradict the tensors.
     """
     tensors, origin = found.tensors, found.origin
     rows, width = matrix(tensors, start + WORDS, origin, found.expected).shape
@@ -398,8 +367,7 @@ def check_shapes(
 ) -> None:
     """Compare names and shapes with those wanted.
 
-    Raises:
-        CheckpointError: lists missing tensors, surplus tensors, and shapes found and expected.
+    Raises CheckpointError: lists missing tensors, surplus tensors, and shapes found and expected.
     """
     shared = {name: tensor for name, tensor in tensors.items() if name in shapes}
     kinds = {

@@ -178,8 +178,7 @@ def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
 
     The dictionaries stay in the folder, which becomes the task's data folder; the number of updates and the epoch are kept.
 
-    Raises:
-        CheckpointError: a file is missing, damaged, of a newer format, or not the one that ``config.json`` describes.
+    Raises CheckpointError: a file is missing, damaged, of a newer format, or not the one that ``config.json`` describes.
     """
     source = Path(folder)
     config = _read_config(source)
@@ -285,8 +284,7 @@ _BUILDERS: Dict[str, Callable[[Any], Any]] = {
 def to_json(value: Any, types: Types, where: str = "") -> Any:
     """Turn a value into what ``json`` writes, and note in ``types`` what :func:`from_json` needs to give back the very same value.
 
-    Raises:
-        CheckpointError: an object that is none of the plain ones; names the place (``where``, a JSON pointer) and the type.
+    Raises CheckpointError: an object that is none of the plain ones; names the place (``where``, a JSON pointer) and the type.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value

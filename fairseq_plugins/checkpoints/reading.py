@@ -111,11 +111,7 @@ def place_of(tensor: Tensor) -> Tuple[Any, ...]:
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
-    """Read name -> tensor from a safetensors file.
-
-    Raises:
-        CheckpointError: the file is truncated or no safetensors file.
-    """
+    """Read name -> tensor from a safetensors file. Raises CheckpointError: the file is truncated or no safetensors file."""
     try:
         tensors = safetensors.torch.load_file(str(file), device="cpu")
     except (safetensors.SafetensorError, OSError, ValueError) as error:
@@ -203,8 +199,7 @@ def _refused_objects(stream: BinaryIO, message: str) -> List[str]:
 def check_stated(file: Path, found: str) -> None:
     """Compare the fingerprint of tensors that were read from a safetensors file with the one that it states, if it does.
 
-    Raises:
-        CheckpointError: they differ: the file was damaged since it was written.
+    Raises CheckpointError: they differ: the file was damaged since it was written.
     """
     if file.suffix != ".safetensors":
         return

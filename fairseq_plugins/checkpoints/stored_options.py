@@ -91,8 +91,7 @@ def _items(value: Any) -> Iterable[Any]:
 def literal(text: str) -> Any:
     """The value of a text that holds no code: literals, and lists as fairseq writes them, ``[(512, 3)] * 4 + [(1024, 3)]``.
 
-    Raises:
-        ValueError: a name, a call, anything else that Python would compute; or a value that grows too big.
+    Raises ValueError: a name, a call, anything else that Python would compute; or a value that grows too big.
     """
     if len(text) > _MOST_CHARACTERS:
         raise ValueError(f"text of {len(text):,} characters, valid: up to {_MOST_CHARACTERS:,}")

@@ -125,8 +125,7 @@ def _fast_tokenizer(file: Path) -> Tuple[List[str], Set[str]]:
 def pieces_of(file: Path) -> List[str]:
     """Pieces of a sentencepiece model in its own order.
 
-    Raises:
-        CheckpointError: no such model, or the package sentencepiece is not installed.
+    Raises CheckpointError: no such model, or the package sentencepiece is not installed.
     """
     try:
         sentencepiece = importlib.import_module("sentencepiece")

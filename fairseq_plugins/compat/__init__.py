@@ -61,8 +61,7 @@ def apply() -> Tuple[str, ...]:
 
     Checkpoints carry versions from here on, whatever is switched off. Returns ``applied()``.
 
-    Raises:
-        RuntimeError: a patch that guards against hostile files cannot be applied.
+    Raises RuntimeError: a patch that guards against hostile files cannot be applied.
     """
     off = disabled()
     try:

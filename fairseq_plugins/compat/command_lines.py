@@ -68,8 +68,7 @@ def take_shard(args: argparse.Namespace) -> None:
 
     Each part writes into a folder of its own under ``--results-path``.
 
-    Raises:
-        ValueError: a part that does not exist, or a command that has none.
+    Raises ValueError: a part that does not exist, or a command that has none.
     """
     shards, shard = getattr(args, "num_shards", 1), getattr(args, "shard_id", 0)
     if (shards, shard) == (1, 0) or any(hasattr(args, option) for option in SHARD_BY_THEMSELVES):

@@ -37,8 +37,7 @@ def check_files(path: str, impl: str) -> Optional[Rows]:
 
     A ``--dataset-impl`` without index, and ``huffman``, are not looked at.
 
-    Raises:
-        ValueError: empty, cut, longer than it should be, or of two different splits; names the file.
+    Raises ValueError: empty, cut, longer than it should be, or of two different splits; names the file.
     """
     if impl not in ("mmap", "cached", "lazy"):
         return None
@@ -126,8 +125,7 @@ def _damaged(file: str, what: str) -> ValueError:
 def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
     """Look at every id once: about a second for 1,000 million of them.
 
-    Raises:
-        ValueError: an id beyond the dictionary, or a row that ends in ``<s>``, as where a block of zeros was written.
+    Raises ValueError: an id beyond the dictionary, or a row that ends in ``<s>``, as where a block of zeros was written.
     """
     entries, shift, unknown, total = len(dictionary), rows.shift, 0, len(rows.data)
     if not np.issubdtype(rows.data.dtype, np.integer):

@@ -47,8 +47,7 @@ def hold(folder: str) -> bool:
 
     Who holds it is written into ``FILE``, which is removed at the end; one that a kill leaves there stops nobody.
 
-    Raises:
-        ValueError: another process holds it; says which.
+    Raises ValueError: another process holds it; says which.
     """
     key = os.path.realpath(folder)
     try:

@@ -33,8 +33,7 @@ RAW_SENTENCES = Patch(
 def read_lines(path: str) -> Iterator[str]:
     """The lines of a UTF-8 text, without their ends, which are LF or CR LF. ``-`` is standard input.
 
-    Raises:
-        ValueError: a line that is not UTF-8, by its number from 1.
+    Raises ValueError: a line that is not UTF-8, by its number from 1.
     """
     # Bytes that are not UTF-8 become surrogates: a strict reader would fail for the block around the line.
     decoding: Dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}

@@ -49,8 +49,7 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
 
     Checksums, sizes and the options in the file are checked.
 
-    Raises:
-        ValueError: names the file and either what it may not hold or the state the file is in.
+    Raises ValueError: names the file and either what it may not hold or the state the file is in.
     """
     kwargs.pop("pickle_module", None)
     if not hasattr(file, "seek"):

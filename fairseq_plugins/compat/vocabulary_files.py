@@ -25,8 +25,7 @@ _MODEL_ROWS = re.compile(r"the shape in current model is torch\.Size\(\[(\d+), (
 def check_dictionary(path: str) -> None:
     """Check that a ``dict.txt`` is whole as far as it tells.
 
-    Raises:
-        ValueError: it is empty, no text, or a line is not ``symbol count``; names file and line.
+    Raises ValueError: it is empty, no text, or a line is not ``symbol count``; names file and line.
     """
     try:
         with open(path, encoding="utf-8", newline="\n") as stream:

@@ -34,11 +34,7 @@ class CrossSequenceMLMConfig(FairseqDataclass):
 
 
 def parse_objectives(text: str) -> Tuple[str, ...]:
-    """``is,cs`` -> (is, cs).
-
-    Raises:
-        ValueError: none, one twice, or one that there is not.
-    """
+    """``is,cs`` -> (is, cs). Raises ValueError: none, one twice, or one that there is not."""
     found = tuple(name for name in text.split(",") if name)
     if not found or len(set(found)) != len(found) or set(found) - set(NAMES):
         raise ValueError(f"--objectives must be some of {','.join(NAMES)}, each once; got {text!r}")

@@ -10,8 +10,7 @@ from fairseq.data import Dictionary, data_utils
 def load_dictionary(folder: str, languages: Sequence[str]) -> Dictionary:
     """The one dictionary of all languages, ``dict.LANGUAGE.txt``; a language may have no copy of its own.
 
-    Raises:
-        ValueError: there is none, or two languages have different ones.
+    Raises ValueError: there is none, or two languages have different ones.
     """
     paths = [os.path.join(folder, f"dict.{language}.txt") for language in languages]
     there = [path for path in paths if os.path.isfile(path)]

@@ -17,8 +17,7 @@ def check_once(option: str, names: Sequence[str]) -> None:
 def check_names(pairs: Sequence[str], languages: Sequence[str], pair_share: Optional[float] = None) -> None:
     """Check the values of ``--pairs``, ``--monolingual`` and ``--pair-share``.
 
-    Raises:
-        ValueError: none at all, a malformed pair, one twice, or a share of what is not there.
+    Raises ValueError: none at all, a malformed pair, one twice, or a share of what is not there.
     """
     if not pairs and not languages:
         raise ValueError("--pairs and --monolingual are both empty; give at least one pair (en-de) or language (en)")

@@ -140,8 +140,7 @@ class VECODataset(StreamDataset):
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:
         """Batches of one kind each: in turn where both kinds are sampled, monolingual ones first otherwise.
 
-        Raises:
-            ValueError: all texts of a kind are too long.
+        Raises ValueError: all texts of a kind are too long.
         """
         is_pair = indices >= self.first_pair
         batch = super().batch_by_size

@@ -33,8 +33,7 @@ class WordSignature(Signature):
 class WordMetric(Metric):
     """A sacreBLEU metric that compares lists of words and adds up statistics of sentences; see :func:`.words.words`.
 
-    Raises:
-        ValueError: ``tokens`` is unknown; later, hypotheses and references of different number, or none at all.
+    Raises ValueError: ``tokens`` is unknown; later, hypotheses and references of different number, or none at all.
     """
 
     _SIGNATURE_TYPE = WordSignature

@@ -36,8 +36,8 @@ from ..data.csr_words import piece_table
 from ..data.data_bins import both_orders, check_dictionaries, load_monolingual
 from ..data.stream_names import check_once, is_training, split_names
 from ..ops.word_spans import check_switch_options
-from .old_options import add_old_options, refuse_options
-from .own_run import OwnRun
+from .common.old_options import add_old_options, refuse_options
+from .common.own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_opti
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 from ..ops.linear import MIN_WEIGHTS, is_packed
 from ..options import option
-from .own_run import OwnRun
+from .common.own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from ..data.stream_names import check_names, is_training, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.text_streams import SentenceBlocks, SentencePairs, TextStream
 from ..ops.spans import check_span_options
-from .shared_dictionary import SharedDictionaryTask
+from .common.shared_dictionary import SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from ..data.data_bins import load_monolingual, load_pair_side
 from ..data.epoch_dataset import EpochDataset
 from ..data.stream_names import check_names, split_names
 from ..data.tlm_dataset import MaskingConfig, TLMDataset
-from .shared_dictionary import SharedDictionaryTask
+from .common.shared_dictionary import SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask, load_l
 from omegaconf import II
 from torch import Tensor
 
-from .old_options import add_old_options
-from .own_run import OwnRun
+from .common.old_options import add_old_options
+from .common.own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from ..data.sentinels import check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption
 from ..data.stream_names import check_once, is_training, split_names
 from ..data.text_streams import TextStream
-from .own_run import OwnRun
+from .common.own_run import OwnRun
 from .span_corruption import (
     CorruptionOptions,
     check_corruption,

@@ -16,7 +16,7 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 from .. import checkpoints
 from ..data.data_bins import both_orders
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
-from .own_run import OwnRun
+from .common.own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 

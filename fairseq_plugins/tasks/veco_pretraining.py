@@ -19,7 +19,7 @@ from ..data.stream_names import check_names, is_training, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.veco_dataset import VECODataset
 from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, document_sizes, has_documents
-from .shared_dictionary import SharedDictionaryTask
+from .common.shared_dictionary import SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 

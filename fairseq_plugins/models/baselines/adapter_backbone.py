@@ -42,8 +42,7 @@ def is_adapter(name: str) -> bool:
 def fill(model: Any, args: Any, task: Any) -> LoadReport:
     """Fill everything but the adapters from the checkpoint that ``args`` names; returns what became of every tensor.
 
-    Raises:
-        ValueError: no transformer, other sizes, wiring, languages or dictionary; naming option, value and what is valid.
+    Raises ValueError: no transformer, other sizes, wiring, languages or dictionary; naming option, value and what is valid.
     """
     path = args.adapter_backbone
     origin = f"{OPTION} {path}"

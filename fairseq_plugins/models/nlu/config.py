@@ -103,8 +103,7 @@ PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "encoder_
 def complete(args: Any) -> None:
     """Fill what was left open in an argparse namespace, or a hydra configuration that takes new names.
 
-    Raises:
-        ValueError: a value that is not valid; names option, value and what is valid.
+    Raises ValueError: a value that is not valid; names option, value and what is valid.
     """
     set_architecture(args, defaults_of(NLUEncoderOptions))
     check_choices(args, CHOICES)

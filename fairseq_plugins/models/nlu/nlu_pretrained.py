@@ -242,9 +242,8 @@ def lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
 def compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
     """Compare what is known of the file's rows with the data's dictionary.
 
-    Raises:
-        ValueError: nothing is known and ``unnamed`` is ``error``, entries that differ, or ``<mask>`` elsewhere than the last row of
-            a masked LM or than a file says itself.
+    Raises ValueError: nothing is known and ``unnamed`` is ``error``, entries that differ, or ``<mask>`` elsewhere than the last row
+    of a masked LM or than a file says itself.
     """
     rows = found.layout.vocab_size
     if not found.entries and unnamed == "error":

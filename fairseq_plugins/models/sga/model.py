@@ -137,8 +137,7 @@ class SGAModel(BaseFairseqModel):
     def pack_weights(self) -> int:
         """Copy what decoding multiplies with into oneDNN's layout, beside the weights; returns the bytes of the new copies.
 
-        Raises:
-            ValueError: weights that are not float32 on the CPU, or a torch that cannot do it.
+        Raises ValueError: weights that are not float32 on the CPU, or a torch that cannot do it.
         """
         copied = pack_linears(self.masked_lm) + pack_linears(self.semantic)
         return copied + pack(self.masked_lm.output_weight, DEFAULT_CHUNK_SIZE)

@@ -47,8 +47,7 @@ def read_pretrained(cfg: SGAConfig, dictionary: Dictionary) -> PretrainedFile:
 def check_dictionary(found: PretrainedFile, origin: str, dictionary: Dictionary) -> None:
     """Compare the data's dictionary with the pretrained model.
 
-    Raises:
-        ValueError: number of rows, special symbols, or - where a dict.txt lies beside the model - any entry differs.
+    Raises ValueError: number of rows, special symbols, or - where a dict.txt lies beside the model - any entry differs.
     """
     rows, beside = found.sizes["vocab_size"], found.dictionary_path
     if len(dictionary) != rows:

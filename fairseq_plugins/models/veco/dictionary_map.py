@@ -62,11 +62,7 @@ def cut_rows(
 
 
 def _check_mask(rows: Sequence[int], mask_row: int, mask_at: Optional[int], origin: str) -> None:
-    """The row of ``<mask>`` goes to its entry of the data's dictionary, and no other row does.
-
-    Raises:
-        ValueError: it does not.
-    """
+    """The row of ``<mask>`` goes to its entry of the data's dictionary, and no other row does. Raises ValueError: it does not."""
     found = rows.index(mask_row) if mask_row in rows else None
     if found != mask_at and not (found is None and mask_at is not None and mask_at >= len(rows)):
         theirs = "leaves it out" if found is None else f"puts it in row {found}"

@@ -24,11 +24,7 @@ _STATE = "the state to load"
 
 
 def layers_of(state: Dict[str, Tensor], side: str) -> int:
-    """Layers that a state has on one side.
-
-    Raises:
-        ValueError: their numbers are not 0, 1, 2 ...
-    """
+    """Layers that a state has on one side. Raises ValueError: their numbers are not 0, 1, 2 ..."""
     found = {int(match.group(2)) for match in map(_LAYER.fullmatch, state) if match and match.group(1) == side}
     if found != set(range(len(found))):
         raise ValueError(f"the state to load has the {side} layers {sorted(found)}; valid: 0 to {len(found) - 1}")
@@ -51,9 +47,8 @@ def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
 
     One of an older version does not tell the row of ``<mask>``: it gets that of the data's dictionary.
 
-    Raises:
-        ValueError: a released or a translation model, other sizes, another row of ``<mask>``, or encoder and decoder that are not
-            the same layers.
+    Raises ValueError: a released or a translation model, other sizes, another row of ``<mask>``, or encoder and decoder that are
+    not the same layers.
     """
     if _PRETRAINED_HERE not in state:
         raise ValueError(
@@ -113,8 +108,7 @@ class StackReader:
     def adapt(self) -> None:
         """Choose layers and rows, drop heads, and log what became of every tensor.
 
-        Raises:
-            ValueError: layers, rows, dictionary map or embedding scale that do not fit; names the option that helps.
+        Raises ValueError: layers, rows, dictionary map or embedding scale that do not fit; names the option that helps.
         """
         choices = {side: self._choice(side) for side in SIDES}
         self.sources = {name: name for name in self.state}
@@ -176,8 +170,7 @@ class StackReader:
     def _rows_are_cut(self, sizes: Set[int]) -> bool:
         """Whether rows that are as many as the dictionary's entries were cut by the dictionary map.
 
-        Raises:
-            ValueError: it cannot be told, since the pretrained file has as many rows as the model.
+        Raises ValueError: it cannot be told, since the pretrained file has as many rows as the model.
         """
         kept = self.model.kept_rows
         listed = SPECIAL_ROWS + len(kept)
@@ -198,8 +191,7 @@ class StackReader:
     def _check_scale(self) -> None:
         """Pre-training here does not scale embeddings, the authors' does.
 
-        Raises:
-            ValueError: the state has a head, so it was pre-trained here, and the model scales.
+        Raises ValueError: the state has a head, so it was pre-trained here, and the model scales.
         """
         unscaled = self.model.cfg.no_scale_embedding
         if self.pretrained_here and not unscaled:
@@ -281,8 +273,7 @@ class StackReader:
     def _check_complete(self, targets: Dict[str, Tensor]) -> None:
         """fairseq hides which tensors do not fit: compare before it does.
 
-        Raises:
-            ValueError: names what is missing, left over or of another shape.
+        Raises ValueError: names what is missing, left over or of another shape.
         """
         marker = re.compile("|".join(MARKERS))
         missing = [name for name in targets if name not in self.state and not marker.fullmatch(name)]

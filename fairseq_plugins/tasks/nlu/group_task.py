@@ -23,8 +23,7 @@ class GroupTask(NLUTask):
     ) -> Any:
         """All items: what fairseq would compare with the model's positions is the sum over an item's inputs.
 
-        Raises:
-            ValueError: an input is longer than the model or --max-tokens allow.
+        Raises ValueError: an input is longer than the model or --max-tokens allow.
         """
         parts = _parts(dataset)
         if not parts:

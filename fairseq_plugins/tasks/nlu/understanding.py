@@ -14,7 +14,7 @@ from ...checkpoints.starting import compare_start
 from ...data.language_mixture import LanguageMixture
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
 from ...options import option
-from ..own_run import OwnRun
+from ..common.own_run import OwnRun
 from .labels import class_numbers, labels_of
 from .languages import Languages
 from .predictions import OPTION as PREDICTIONS
@@ -179,9 +179,8 @@ class NLUTask(OwnRun):
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """The architecture, with the task's head.
 
-        Raises:
-            ValueError: it has fewer positions than inputs may have; fairseq would leave long rows out of training. The checkpoint
-                that training starts from has other languages, or another order.
+        Raises ValueError: it has fewer positions than inputs may have; fairseq would leave long rows out of training. The
+        checkpoint that training starts from has other languages, or another order.
         """
         if self.input_format.needs_language and not from_checkpoint:
             compare_start(self.languages.names, self.cfg)

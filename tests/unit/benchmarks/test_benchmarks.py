@@ -74,8 +74,8 @@ def test_training_steps_have_the_same_loss_and_gradient():
     targets = sample["net_input"]["src_tokens"][:, 1:-1].flip(1)
     lengths = torch.full((2,), targets.size(1))
     found = []
-    for make in sga_training_step.VARIANTS.values():
-        loss = sga_training_step.step(model, sample, make(targets, lengths, model.blank))
+    for ctc in sga_training_step.VARIANTS.values():
+        loss = sga_training_step.step(model, sample, targets, lengths, ctc)
         found.append((loss, model.semantic.key.weight.grad.clone()))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=1e-5)

@@ -268,7 +268,7 @@ def test_a_head_that_is_not_tied_is_refused(tmp_path):
 
 def test_half_precision_and_shared_memory(tmp_path):
     """What is stored once under many names is converted once."""
-    from fairseq_plugins.checkpoints.pipeline import float_tensors
+    from fairseq_plugins.checkpoints.loading import float_tensors
 
     state = veco_files.pretrained_state(veco_files.stock(scaled=False))
     halves = {}

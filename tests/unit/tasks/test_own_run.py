@@ -9,7 +9,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer as StockTrainer
 from omegaconf import OmegaConf
 
-from fairseq_plugins.tasks import own_run
+from fairseq_plugins.tasks.common import own_run
 
 GIVEN = {"restore_file": "model.pt", **dict.fromkeys(own_run.RESETS, True)}
 PLAIN = {"restore_file": "checkpoint_last.pt", **dict.fromkeys(own_run.RESETS, False)}

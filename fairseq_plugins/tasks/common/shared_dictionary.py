@@ -5,8 +5,8 @@ from typing import Any, List
 
 from fairseq.data import Dictionary
 
-from ..data.data_bins import load_dictionary, load_pair
-from ..data.stream_names import split_names
+from ...data.data_bins import load_dictionary, load_pair
+from ...data.stream_names import split_names
 from .own_run import OwnRun
 
 

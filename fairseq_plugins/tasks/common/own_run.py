@@ -6,8 +6,8 @@ from typing import Any, Dict
 
 from fairseq.tasks import FairseqTask
 
-from ..compat.patch import is_patched, put_instead
-from ..compat.starting import DEFAULT, is_own, last_checkpoint
+from ...compat.patch import is_patched, put_instead
+from ...compat.starting import DEFAULT, is_own, last_checkpoint
 
 logger = logging.getLogger(__name__)
 
