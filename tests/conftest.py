@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import pytest
@@ -33,19 +32,19 @@ TAIL_LINES = 60
 STOCK_COMMANDS = ("eval_lm", "generate", "hydra_train", "interactive", "preprocess", "score", "train", "validate")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     """Add ``--device cpu|cuda`` and ``--cold``."""
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="device of the unit tests (default cpu)")
     parser.addoption("--cold", action="store_true", help="start every stock command anew, not from a warm process")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Refuse ``--device cuda`` where no GPU can be used."""
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
         raise pytest.UsageError("--device cuda: this torch sees no GPU; valid here: --device cpu")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config, items):
     """Skip ``cuda`` tests on the CPU and let the slow ones start first, so that two workers end together."""
     if config.getoption("--device") != "cuda":
         for item in items:
@@ -54,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-def seed_all() -> None:
+def seed_all():
     """Seed every generator."""
     random.seed(1)
     np.random.seed(1)
@@ -62,37 +61,37 @@ def seed_all() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _seeded():
     """Seed before each test: a result never depends on the order of the tests."""
     seed_all()
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_fixture_setup(fixturedef: "pytest.FixtureDef[Any]") -> None:
+def pytest_fixture_setup(fixturedef):
     """Seed before what several tests share, too: it is made before the fixture above runs."""
     if fixturedef.scope != "function":
         seed_all()
 
 
 @pytest.fixture(scope="session")
-def device(request: pytest.FixtureRequest) -> torch.device:
+def device(request):
     """The device named by ``--device``."""
     return torch.device(request.config.getoption("--device"))
 
 
 @pytest.fixture(scope="session")
-def repo_root() -> Path:
+def repo_root():
     """The root of the checkout."""
     return ROOT
 
 
 @pytest.fixture(scope="session")
-def user_dir() -> str:
+def user_dir():
     """What to give as ``--user-dir``."""
     return str(PACKAGE)
 
 
-def _module(command: str) -> str:
+def _module(command):
     """The module that ``python -m`` runs for a stock command ("fairseq-train", "train") or a module of ours."""
     name = command.replace("fairseq-", "", 1).replace("-", "_")
     if name in STOCK_COMMANDS:
@@ -102,7 +101,7 @@ def _module(command: str) -> str:
     raise ValueError(f"run_cli: command {command!r} is unknown; valid: {', '.join(STOCK_COMMANDS)} or a module")
 
 
-def _environment(device_name: str, env: Optional[Mapping[str, str]]) -> dict:
+def _environment(device_name, env):
     result = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1", HF_HUB_OFFLINE="1")
     result["PYTHONPATH"] = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     if device_name == "cpu":
@@ -112,7 +111,7 @@ def _environment(device_name: str, env: Optional[Mapping[str, str]]) -> dict:
 
 
 @pytest.fixture(scope="session")
-def warm_starter(request: pytest.FixtureRequest) -> Iterator[WarmStarter]:
+def warm_starter(request):
     """Starts commands from a process that has imported torch and fairseq; it is started when first used."""
     starter = WarmStarter(_environment(request.config.getoption("--device"), None))
     yield starter
@@ -120,9 +119,7 @@ def warm_starter(request: pytest.FixtureRequest) -> Iterator[WarmStarter]:
 
 
 @pytest.fixture(scope="session")
-def run_cli(
-    request: pytest.FixtureRequest, warm_starter: WarmStarter
-) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+def run_cli(request, warm_starter):
     """Run a command line in a subprocess, as a user would, with this Python and the checkout on its path.
 
     ``run_cli("train", data_dir, "--user-dir", user_dir, "--cpu", ...)`` runs ``fairseq-train``; the other stock
@@ -136,14 +133,14 @@ def run_cli(
     cold = request.config.getoption("--cold")
 
     def run(
-        command: str,
-        *arguments: Union[str, int, float, Path],
-        stdin: Optional[str] = None,
-        cwd: Optional[Union[str, Path]] = None,
-        env: Optional[Mapping[str, str]] = None,
-        timeout: float = 300.0,
-        check: bool = True,
-    ) -> "subprocess.CompletedProcess[str]":
+        command,
+        *arguments,
+        stdin=None,
+        cwd=None,
+        env=None,
+        timeout=300.0,
+        check=True,
+    ):
         module, given = _module(command), [str(argument) for argument in arguments]
         line = [sys.executable, "-m", module, *given]
         where, variables = str(cwd) if cwd is not None else os.getcwd(), _environment(device_name, env)
@@ -167,9 +164,7 @@ def run_cli(
     return run
 
 
-def _run_cold(
-    line: Sequence[str], files: Tuple[int, int, int], cwd: str, env: Mapping[str, str], timeout: float
-) -> Optional[int]:
+def _run_cold(line, files, cwd, env, timeout):
     """Exit status of a command line, None after a timeout. ``files``: descriptors of its standard streams."""
     process = subprocess.Popen(
         line,
@@ -188,10 +183,10 @@ def _run_cold(
         return None
 
 
-def _text(file: IO[bytes]) -> str:
+def _text(file):
     file.seek(0)
     return file.read().decode("utf-8").replace("\r\n", "\n")
 
 
-def _tail(text: str) -> str:
+def _tail(text):
     return "\n".join(text.splitlines()[-TAIL_LINES:])

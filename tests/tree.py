@@ -10,7 +10,6 @@ import subprocess
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Sequence, Set
 
 PACKAGE = "fairseq_plugins"
 LOADING = (f"{PACKAGE}/checkpoints/*.py", f"{PACKAGE}/*pretrained.py")
@@ -18,7 +17,7 @@ LOADERS = f"{PACKAGE}/models/*/*.py"
 """The loaders among these are called ``*pretrained.py``, or (VECO's) import checkpoints themselves."""
 
 
-def tracked(root: Path) -> Dict[str, int]:
+def tracked(root):
     """Path -> number of lines of every tracked text file."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True).stdout
     lines = {}
@@ -30,7 +29,7 @@ def tracked(root: Path) -> Dict[str, int]:
     return lines
 
 
-def imported(root: Path, name: str) -> Iterator[str]:
+def imported(root, name):
     """The files of the package that a file of the package imports."""
     folder = Path(name).parent
     for node in ast.walk(ast.parse((root / name).read_text(encoding="utf-8"))):
@@ -44,12 +43,12 @@ def imported(root: Path, name: str) -> Iterator[str]:
             yield from found if len(found) == len(node.names) else [*found, *_files(root, module)]
 
 
-def _files(root: Path, module: Path) -> List[str]:
+def _files(root, module):
     candidates = (module.with_name(f"{module.name}.py"), module / "__init__.py")
     return [path.as_posix() for path in candidates if (root / path).is_file()]
 
 
-def closure(root: Path, name: str) -> Set[str]:
+def closure(root, name):
     """The file itself and everything of the package that it imports, directly or not."""
     reached, waiting = set(), [name]
     while waiting:
@@ -60,7 +59,7 @@ def closure(root: Path, name: str) -> Set[str]:
     return reached
 
 
-def loaders(root: Path, files: Iterable[str]) -> List[str]:
+def loaders(root, files):
     """The modules that make a model from a pretrained file."""
     models = [name for name in files if fnmatch(name, LOADERS) and not name.endswith("__init__.py")]
     named = [name for name in models if name.endswith("pretrained.py")]
@@ -69,7 +68,7 @@ def loaders(root: Path, files: Iterable[str]) -> List[str]:
     return sorted(named + [name for name in others if any("/checkpoints/" in file for file in imported(root, name))])
 
 
-def docstring_lines(root: Path, files: Iterable[str]) -> int:
+def docstring_lines(root, files):
     """Lines of the docstrings of modules, classes and functions."""
     lines = 0
     for name in files:
@@ -80,11 +79,11 @@ def docstring_lines(root: Path, files: Iterable[str]) -> int:
     return lines
 
 
-def report(root: Path) -> Iterator[str]:
+def report(root):
     """The report, line by line."""
     lines = tracked(root)
 
-    def total(names: Iterable[str]) -> str:
+    def total(names):
         names = list(names)
         return f"{len(names):4d} files {sum(lines[name] for name in names):6d} lines"
 
@@ -115,7 +114,7 @@ def report(root: Path) -> Iterator[str]:
     yield f"{ratio:.2f} lines of tests per line of other Python"
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments):
     """Print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parents[1], metavar="ROOT")

@@ -2,12 +2,9 @@
 
 import argparse
 import json
-from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
 
 import safetensors.torch
 import torch
-from torch import Tensor
 
 from tests import nlu_builders
 from tests.nlu_builders import FFN, HEADS, LAYERS, PIECES, POSITIONS, WIDTH
@@ -39,7 +36,7 @@ CROSS = {
 """As the authors gave it: name in the folder of a layer's cross-attention -> name in fairseq's layout."""
 
 
-def stock(symbols: Sequence[str] = SYMBOLS, scaled: bool = True, **options: Any) -> Any:
+def stock(symbols=SYMBOLS, scaled=True, **options):
     """A stock transformer whose decoder layers have the encoder layers' values, cross-attention apart."""
     model = nlu_builders.stock_model(symbols, arch="transformer", no_scale_embedding=not scaled, **{**SHAPE, **options})
     model.options["arch"] = "veco_large"
@@ -47,7 +44,7 @@ def stock(symbols: Sequence[str] = SYMBOLS, scaled: bool = True, **options: Any)
     return model
 
 
-def tie(model: Any) -> None:
+def tie(model):
     """The same modules on both sides, as while it is pre-trained; generation begins with copies of them."""
     for part in ("embed_positions", "layernorm_embedding"):
         setattr(model.decoder, part, getattr(model.encoder, part))
@@ -56,7 +53,7 @@ def tie(model: Any) -> None:
             setattr(own, part[:-1], getattr(other, part[:-1]))
 
 
-def released_state(model: Any) -> Dict[str, Tensor]:
+def released_state(model):
     """Every tensor apart, and what an encoder has no use for beside them."""
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state["encoder.output_projection.weight"] = state["encoder.embed_tokens.weight"].clone()
@@ -64,7 +61,7 @@ def released_state(model: Any) -> Dict[str, Tensor]:
     return state
 
 
-def write(path: Path, model: Any, state: Dict[str, Tensor], without: Sequence[str] = (), **changes: Any) -> Path:
+def write(path, model, state, without=(), **changes):
     """A checkpoint with an options namespace, as released; ``without``: options that it lacks."""
     options = {name: value for name, value in {**model.options, **changes}.items() if name not in without}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +71,7 @@ def write(path: Path, model: Any, state: Dict[str, Tensor], without: Sequence[st
     return path
 
 
-def released(folder: Path, **changes: Any) -> Any:
+def released(folder, **changes):
     """The released layout: ``model.pt``, and ``dict.txt`` without ``<mask>``, which is the last row. Returns the model."""
     model = stock(**changes)
     write(folder / "model.pt", model, released_state(model))
@@ -82,11 +79,11 @@ def released(folder: Path, **changes: Any) -> Any:
     return model
 
 
-def head(words: Tensor, seed: int = 3) -> Dict[str, Tensor]:
+def head(words, seed=3):
     """Of a masked LM, tied to the embedding."""
     generator = torch.Generator().manual_seed(seed)
 
-    def random(*shape: int) -> Tensor:
+    def random(*shape):
         return 0.3 * torch.randn(*shape, generator=generator)
 
     return {
@@ -99,13 +96,13 @@ def head(words: Tensor, seed: int = 3) -> Dict[str, Tensor]:
     }
 
 
-def pretrained_state(model: Any) -> Dict[str, Tensor]:
+def pretrained_state(model):
     """What a VECO that is being pre-trained here has in its state; what is tied shares memory."""
     state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
     return {**state, **head(state["encoder.embed_tokens.weight"])}
 
 
-def pretrained(path: Path, seed_model: Any = None, **entries: Any) -> Any:
+def pretrained(path, seed_model=None, **entries):
     """A checkpoint of the pre-training, as the trainer writes it. Returns the model."""
     model = stock(scaled=False) if seed_model is None else seed_model
     options = {name: value for name, value in model.options.items() if name != "arch"}
@@ -121,7 +118,7 @@ def pretrained(path: Path, seed_model: Any = None, **entries: Any) -> Any:
     return model
 
 
-def folder_state(with_head: bool = True, seed: int = 1) -> Dict[str, Tensor]:
+def folder_state(with_head=True, seed=1):
     """Names of the Hugging Face folder: those of XLM-R, with old names of norms, and cross-attention in each of 12 layers."""
     tensors = masked_lms.masked_lm_tensors(seed)
     state = {}
@@ -133,7 +130,7 @@ def folder_state(with_head: bool = True, seed: int = 1) -> Dict[str, Tensor]:
     return state
 
 
-def cross_attention(layers: Sequence[int], width: int, seed: int = 7) -> Dict[str, Tensor]:
+def cross_attention(layers, width, seed=7):
     """Of these layers, random."""
     generator = torch.Generator().manual_seed(seed)
     state = {}
@@ -144,12 +141,12 @@ def cross_attention(layers: Sequence[int], width: int, seed: int = 7) -> Dict[st
     return state
 
 
-def write_folder(folder: Path, state: Optional[Dict[str, Tensor]] = None, **changes: Any) -> Path:
+def write_folder(folder, state=None, **changes):
     """A Hugging Face folder of 12 layers, pickled as in the release."""
     return masked_lms.write_huggingface(folder, folder_state() if state is None else state, pickled=True, **changes)
 
 
-def add_cross_attention(folder: Path) -> List[str]:
+def add_cross_attention(folder):
     """Make a VECO of a folder that transformers has written. Returns the names of all tensors."""
     state = safetensors.torch.load_file(folder / "model.safetensors")
     state = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): tensor for name, tensor in state.items()}
@@ -162,6 +159,6 @@ def add_cross_attention(folder: Path) -> List[str]:
     return list(state)
 
 
-def sizes_of_tiny() -> Dict[str, int]:
+def sizes_of_tiny():
     """What the fairseq files made here have, by the names of a layout."""
     return dict(vocab_size=ROWS, layers=LAYERS, embed_dim=WIDTH, ffn_dim=FFN, heads=HEADS, max_positions=POSITIONS)

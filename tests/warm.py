@@ -13,7 +13,6 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 SERVER_WAIT = 300.0  # seconds that the imports may take
 REPLY_BYTES = 64
@@ -26,15 +25,15 @@ class WarmStarter:
         environment: of the warm process; a command that needs other variables of Python itself must start cold.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment):
         self._environment = dict(environment)
-        self._server: Optional[subprocess.Popen[bytes]] = None
-        self._socket: Optional[socket.socket] = None
+        self._server = None
+        self._socket = None
 
     def run(
-        self, module: str, arguments: Sequence[str], files: Tuple[int, int, int], cwd: str, env: Mapping[str, str],
-        timeout: float,
-    ) -> Optional[int]:  # fmt: skip
+        self, module, arguments, files, cwd, env,
+        timeout,
+    ):  # fmt: skip
         """Run ``python -m module arguments``.
 
         Args:
@@ -59,14 +58,14 @@ class WarmStarter:
             self._reply(connection)
             return None
 
-    def close(self) -> None:
+    def close(self):
         """End the warm process."""
         if self._server is not None and self._socket is not None:
             self._socket.close()
             self._server.wait()
         self._server = self._socket = None
 
-    def _connected(self) -> socket.socket:
+    def _connected(self):
         if self._socket is None:
             self._socket, other = socket.socketpair()
             line = [sys.executable, "-m", "tests.warm", str(other.fileno())]
@@ -77,14 +76,14 @@ class WarmStarter:
         return self._socket
 
     @staticmethod
-    def _reply(connection: socket.socket) -> str:
+    def _reply(connection):
         reply = connection.recv(REPLY_BYTES).decode()
         if not reply:
             raise RuntimeError("the warm process of the command-line tests has ended; see its standard error")
         return reply.strip()
 
 
-def serve(connection: socket.socket) -> Dict[str, Any]:
+def serve(connection):
     """Fork for every request. Returns only in a child: the request that it has to run."""
     while True:
         head, files, _, _ = socket.recv_fds(connection, 8, 3)
@@ -104,7 +103,7 @@ def serve(connection: socket.socket) -> Dict[str, Any]:
         connection.sendall(f"{status}".ljust(REPLY_BYTES).encode())
 
 
-def _pieces(connection: socket.socket, size: int) -> List[bytes]:
+def _pieces(connection, size):
     pieces = []
     while size > 0:
         pieces.append(connection.recv(size))
@@ -112,7 +111,7 @@ def _pieces(connection: socket.socket, size: int) -> List[bytes]:
     return pieces
 
 
-def _become(request: Mapping[str, Any], files: Sequence[int]) -> None:
+def _become(request, files):
     """Take the place of a process that ``python -m`` has just started."""
     import numpy as np
 
@@ -127,7 +126,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     np.random.seed()  # as in a new process, else all would draw the same numbers without a seed
 
 
-def _import_stock() -> None:
+def _import_stock():
     import gc
     import importlib
 
@@ -137,7 +136,7 @@ def _import_stock() -> None:
     gc.freeze()  # else a child's first collection would copy every page
 
 
-def _keep_logging_for(module: str) -> None:
+def _keep_logging_for(module):
     """Forget the logging that fairseq's import set up, for a command that sets up its own before it imports fairseq.
 
     Others set it up when they run, too late to change what the import did.

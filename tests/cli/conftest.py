@@ -1,7 +1,7 @@
 """A tiny world for command-line tests: a toy corpus with words as pieces, its data-bin and a random masked LM."""
 
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ class World(NamedTuple):
     pieces: int
 
 
-def write_random_masked_lm(folder: Path, vocab_size: int, seed: int, dictionary: Path, embed_dim: int = 16) -> Path:
+def write_random_masked_lm(folder, vocab_size, seed, dictionary, embed_dim=16):
     """Write a random masked LM of 2 layers and its dict.txt."""
     torch.manual_seed(seed)
     sizes = MaskedLMSizes(vocab_size, 2, embed_dim, 2 * embed_dim, 2, max_positions=96)
@@ -42,7 +42,7 @@ def write_random_masked_lm(folder: Path, vocab_size: int, seed: int, dictionary:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: Any, run_cli: Callable[..., Any]) -> World:
+def world(tmp_path_factory, run_cli):
     """Build the tiny world once a session."""
     root = tmp_path_factory.mktemp("world")
     lines = {(split, lang): [] for split in COUNTS for lang in ("en", "de")}

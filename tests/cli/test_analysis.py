@@ -1,25 +1,21 @@
 """The commands of the analysis room, as a user types them."""
 
 import json
-from pathlib import Path
-from typing import Any, Callable
 
 import pytest
-
-from tests.cli.conftest import World
 
 CLI = "fairseq_plugins.analysis."
 
 
 @pytest.fixture
-def models(world: World, tmp_path: Path) -> Any:
+def models(world, tmp_path):
     """Two random masked LMs of the tiny world."""
     from tests.cli.conftest import write_random_masked_lm
 
     return world.masked_lm, write_random_masked_lm(tmp_path / "other", world.pieces + 5, 2, world.root / "dict.txt")
 
 
-def test_cka_and_retrieval(world: World, models: Any, run_cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_cka_and_retrieval(world, models, run_cli, tmp_path):
     """Toy sentences, a word being a piece."""
     text = [f"{lang}={world.root / f'train.{lang}'}" for lang in ("en", "de")]
     line = ["--cpu", "--sentencepiece", "none", "--text", *text]
@@ -36,7 +32,7 @@ def test_cka_and_retrieval(world: World, models: Any, run_cli: Callable[..., Any
     assert "| average" in done.stdout
 
 
-def test_singular_values(models: Any, run_cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_singular_values(models, run_cli, tmp_path):
     done = run_cli(CLI + "singular_values", *models, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png")
     assert done.stdout.count("| d ") == 2
     rows = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["rows"]

@@ -1,14 +1,11 @@
 """The analyses of code-switching restore, as a user types them."""
 
-from pathlib import Path
-from typing import Any, Callable
-
 from tests import nlu_builders
 
 CLI = "fairseq_plugins.analysis."
 
 
-def test_distance_frequencies_and_curves(run_cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_distance_frequencies_and_curves(run_cli, tmp_path):
     nlu_builders.mbart_cc25(tmp_path / "cc25")
     (tmp_path / "en").write_text("p1 p2\np3\n", encoding="utf-8")
     (tmp_path / "de").write_text("p5\np6 p7\n", encoding="utf-8")

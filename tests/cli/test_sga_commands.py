@@ -32,7 +32,7 @@ def decoding(world, user_dir, path, more=""):
 
 
 @pytest.fixture(scope="module")
-def trained(world, run_cli, user_dir, tmp_path_factory) -> Path:
+def trained(world, run_cli, user_dir, tmp_path_factory):
     """A run of two epochs with BLEU validation, gradient accumulation and EMA; every epoch kept."""
     save_dir = tmp_path_factory.mktemp("trained")
     more = "--max-epoch 2 --update-freq 2 --store-ema --ema-decay 0.9 --eval-bleu --best-checkpoint-metric bleu"

@@ -2,22 +2,19 @@
 
 import json
 import shutil
-from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable
 
 import pytest
 import yaml
 
 from tests.conftest import ROOT
 
-from .conftest import World
-
 Run = Callable[..., Any]
 SWEEP = "examples.miniature.sweep"
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     """A checkout whose ledgers may be written: the runner copied, the rest linked."""
     root = tmp_path / "checkout"
     miniature = root / "examples" / "miniature"
@@ -30,7 +27,7 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def plan(world: World) -> Dict[str, Any]:
+def plan(world):
     """Two stock transformers, one update and four, on one seed."""
     train = (
         f"mkdir -p {{out}}/{{run}}; fairseq-train {world.data} -s en -t de --arch transformer_tiny --optimizer adam --lr 0.01 "
@@ -58,7 +55,7 @@ def plan(world: World) -> Dict[str, Any]:
     }
 
 
-def test_run_again_and_show(world: World, run_cli: Run, checkout: Path, tmp_path: Path) -> None:
+def test_run_again_and_show(world, run_cli, checkout, tmp_path):
     miniature = checkout / "examples" / "miniature"
     (miniature / "tiny.yaml").write_text(yaml.safe_dump(plan(world)), encoding="utf-8")
     command = ["run", miniature / "tiny.yaml", "--data", world.root, "--out", tmp_path / "out", "--cpu"]
@@ -81,7 +78,7 @@ def test_run_again_and_show(world: World, run_cli: Run, checkout: Path, tmp_path
     assert b"open, 1 of 1 seeds" in pages[0][0]
 
 
-def test_mistakes_are_named(world: World, run_cli: Run, checkout: Path, tmp_path: Path) -> None:
+def test_mistakes_are_named(world, run_cli, checkout, tmp_path):
     path = checkout / "examples" / "miniature" / "tiny.yaml"
     path.write_text(yaml.safe_dump({**plan(world), "minutes": {"tune": 0, "final": 1}}), encoding="utf-8")
     places = ["--data", world.root, "--out", tmp_path / "out"]

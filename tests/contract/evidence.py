@@ -13,7 +13,6 @@ import sys
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Set, Tuple
 
 from tests.contract.repository import ROOT, listed_files
 
@@ -21,7 +20,7 @@ sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniatu
 
 import sweep  # noqa: E402
 from ledger import Ledger  # noqa: E402
-from plan import Job, Plan, read_plan  # noqa: E402
+from plan import Job, read_plan  # noqa: E402
 from scores import Scores  # noqa: E402
 
 from data_prep.io import sha256  # noqa: E402
@@ -37,28 +36,28 @@ FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
 RESULTS = re.compile(r"\]\(([^)#]*RESULTS[^)#]*\.md)")
 
 
-def opened(name: str, folder: Path) -> Tuple[Plan, Ledger]:
+def opened(name, folder):
     """A sweep, and its ledger with the runs that the page shows."""
     return read_plan(folder / f"{name}.yaml"), Ledger(folder / f"ledger-{name}.json", "").largest()
 
 
-def finals(ledger: Ledger) -> List[Dict[str, Any]]:
+def finals(ledger):
     """Runs with outputs."""
     return [entry for entry in ledger.current() if entry.get("outputs")]
 
 
-def job_of(plan: Plan, entry: Dict[str, Any]) -> Job:
+def job_of(plan, entry):
     """The run of an entry."""
     arm = next(arm for arm in plan.arms if arm.name == entry["arm"])
     return Job("final", arm, entry["pair"], entry["seed"], tuple(entry["options"]), entry["minutes"])
 
 
-def text_of(plan: Plan, folder: Path, entry: Dict[str, Any], stem: str) -> Path:
+def text_of(plan, folder, entry, stem):
     """An output that is a text."""
     return folder / "outputs" / plan.name / entry["key"] / f"{stem}.{plan.target(entry['pair'])}"
 
 
-def wrong_outputs(name: str, folder: Path) -> List[str]:
+def wrong_outputs(name, folder):
     """Outputs that are not as the ledger has them, and files that no entry has. Those of other code may have been written over."""
     ledger, kept = opened(name, folder)[1], folder / "outputs" / name
     wrong, unlisted = [], {path for path in kept.rglob("*") if path.is_file() and path.name != "run.json"}
@@ -73,11 +72,11 @@ def wrong_outputs(name: str, folder: Path) -> List[str]:
 
 
 @cache
-def _made(plan: Path, _hashes: Tuple[str, str]) -> Dict[Path, str]:
+def _made(plan, _hashes):
     return sweep.show(plan)
 
 
-def wrong_pages(name: str, folder: Path, kind: str = ".md") -> List[str]:
+def wrong_pages(name, folder, kind=".md"):
     """The page (or plot) of a sweep that is not what its ledger gives, and the checkout's code says of it."""
     plan = folder / f"{name}.yaml"
     made = _made(plan, (sha256(plan), sha256(folder / f"ledger-{name}.json")))
@@ -86,19 +85,19 @@ def wrong_pages(name: str, folder: Path, kind: str = ".md") -> List[str]:
     return [path.name for path, text in made.items() if path.read_bytes() != text.encode()]
 
 
-def wrong_plots(name: str, folder: Path) -> List[str]:
+def wrong_plots(name, folder):
     """The same of its plot."""
     return wrong_pages(name, folder, ".svg")
 
 
 @cache
-def tokens(path: Path, _hash: str) -> int:
+def tokens(path, _hash):
     """Tokens of a text as BLEU counts them. Line ends are spaces to its tokenizer."""
     text = path.read_text(encoding="utf-8").replace("\n", " ")
     return len(build_bleu("13a").tokenizer(text).split())
 
 
-def reference_lengths(name: str, folder: Path) -> Iterator[Tuple[str, float]]:
+def reference_lengths(name, folder):
     """Name and length of the reference of every output: the output's tokens over its length ratio."""
     plan, ledger = opened(name, folder)
     for entry in finals(ledger) if not plan.metrics else ():
@@ -110,15 +109,15 @@ def reference_lengths(name: str, folder: Path) -> Iterator[Tuple[str, float]]:
             yield reference, round(length, 6)
 
 
-def wrong_lengths(name: str, folder: Path) -> List[str]:
+def wrong_lengths(name, folder):
     """References whose length is another one by another output."""
-    found: Dict[str, Set[float]] = {}
+    found = {}
     for reference, length in reference_lengths(name, folder):
         found.setdefault(reference, set()).add(length)
     return [f"{name}: {one}: {lengths}" for one, lengths in found.items() if len(lengths) > 1]
 
 
-def wrong_numbers(name: str, folder: Path) -> List[str]:
+def wrong_numbers(name, folder):
     """Scores that contradict each other or, where the outputs are scores, the outputs."""
     plan, ledger = opened(name, folder)
     scored = {(entry["arm"], entry["pair"], entry["seed"]): entry for entry in finals(ledger)}
@@ -142,21 +141,21 @@ def wrong_numbers(name: str, folder: Path) -> List[str]:
 # ---- Scoring again. ----
 
 
-def drawn(pool: Sequence[Any], count: int) -> List[Any]:
+def drawn(pool, count):
     """A sample that is another one at each commit."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     seed = done.stdout.strip() or sha256(ROOT / "examples" / "evidence.sha256")  # a copy without git
     return random.Random(seed).sample(pool, min(count, len(pool)))
 
 
-def scored_texts(names: Sequence[str]) -> List[Tuple[str, Dict[str, Any], Any]]:
+def scored_texts(names):
     """Outputs and claims of the sweeps that score texts: name of the sweep, entry, stem of the output or result of the claim."""
     sweeps = [(name, *opened(name, MINIATURE)) for name in names]
     entries = [(name, entry) for name, plan, ledger in sweeps if not plan.metrics for entry in ledger.current()]
     return [(name, entry, part) for name, entry in entries for part in entry.get("outputs", entry.get("results", []))]
 
 
-def wrong_scores(name: str, entry: Dict[str, Any], part: Any, out: Path, folder: Path) -> List[str]:
+def wrong_scores(name, entry, part, out, folder):
     """Scores of an output that are not the ledger's; of a claim, the difference and its p."""
     plan, ledger = opened(name, folder)
     scores = Scores(plan, folder / "outputs" / name, {"data": data_of(plan), "out": out})
@@ -177,14 +176,14 @@ def wrong_scores(name: str, entry: Dict[str, Any], part: Any, out: Path, folder:
     return [f"{name}: {entry['key']}: {part}: {key} is {found}, not {told}" for key, (found, told) in wrong.items()]
 
 
-def data_of(plan: Plan) -> Path:
+def data_of(plan):
     """The folder in ../shared/data that a plan means with ``{data}``."""
     pattern = plan.reference.replace("{data}/", "").replace("{target}", "*")
     found = [part for part in [DATA, *sorted(DATA.glob("*/"))] if "{out}" in pattern or any(part.glob(pattern))]
     return found[0] if found else DATA
 
 
-def _references_again(name: str, seed: int, out: Path) -> None:
+def _references_again(name, seed, out):
     """The references that the preparation of a sweep makes, once, by the same commands, checked by their hashes."""
     if name == "sga_defaults":
         folder, sizes = str(out / f"text-{seed}"), ["--test", "1000", "--langs", "en,de", "--split-only", "test"]
@@ -199,7 +198,7 @@ def _references_again(name: str, seed: int, out: Path) -> None:
     assert all(sha256(path) == value for path, value in made.items() if path.exists()), f"{name}: other references"
 
 
-def sga_scores() -> Dict[str, Dict[str, Any]]:
+def sga_scores():
     """Scores of the runs of examples/sga, by RUN/PASSES."""
     return {row["name"]: row for row in json.loads((SGA_RUNS / "scores.json").read_text(encoding="utf-8"))["systems"]}
 
@@ -207,12 +206,12 @@ def sga_scores() -> Dict[str, Dict[str, Any]]:
 # ---- What other pages quote. ----
 
 
-def figures(text: str) -> Set[str]:
+def figures(text):
     """Numbers with one decimal."""
     return set(FIGURE.findall(text))
 
 
-def quotations() -> Iterator[Tuple[str, str, List[Path]]]:
+def quotations():
     """Name, text and the pages that it quotes: what came out of each sweep, and every line with a link to a page of results."""
     readme = (MINIATURE / "README.md").read_text(encoding="utf-8").partition("What came out")[2].partition("\n## ")[0]
     for text in readme.split("\n- ")[1:]:

@@ -3,7 +3,7 @@
 import ast
 import subprocess
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Tuple, Union
+from typing import NamedTuple, Union
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "fairseq_plugins"
@@ -21,12 +21,12 @@ class Source(NamedTuple):
     tree: ast.Module
 
     @classmethod
-    def parse(cls, name: str, text: str) -> "Source":
+    def parse(cls, name, text):
         """Parse ``text`` as the file ``name``; tests of the rules themselves pass made-up files."""
         return cls(name, text, ast.parse(text, filename=name))
 
 
-def listed_files() -> List[str]:
+def listed_files():
     """Every file that git tracks or would track; in a copy without git, every file outside the ignored folders."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True) if (ROOT / ".git").exists() else None
@@ -38,12 +38,12 @@ def listed_files() -> List[str]:
     return sorted(name for name in names if (ROOT / name).is_file())
 
 
-def _ignored(name: str) -> bool:
+def _ignored(name):
     parts = name.split("/")
     return any(part in IGNORED_PARTS or part.startswith(".venv") or part.endswith("_cache") for part in parts)
 
 
-def texts() -> Iterator[Tuple[str, str]]:
+def texts():
     """Name and text of every listed file that is UTF-8 text."""
     for name in listed_files():
         try:
@@ -52,7 +52,7 @@ def texts() -> Iterator[Tuple[str, str]]:
             continue
 
 
-def sources(*folders: str) -> List[Source]:
+def sources(*folders):
     """Every listed Python file below the folders."""
     found = [
         Source.parse(name, text) for name, text in texts() if name.endswith(".py") and name.split("/")[0] in folders
@@ -61,12 +61,12 @@ def sources(*folders: str) -> List[Source]:
     return found
 
 
-def functions(tree: ast.AST) -> Iterator[Function]:
+def functions(tree):
     """Every function and method in a tree, nested ones too."""
     return (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
-def dotted(node: ast.AST) -> str:
+def dotted(node):
     """``a.b.c`` for the expression a.b.c, "" for anything else."""
     if isinstance(node, ast.Name):
         return node.id

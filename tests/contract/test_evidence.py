@@ -8,8 +8,6 @@ one of the toy corpus, which is made again from its seed.
 import json
 import re
 import shutil
-from pathlib import Path
-from typing import Callable, Dict, Set
 
 import matplotlib
 import pytest
@@ -26,7 +24,7 @@ from tests.contract.repository import ROOT, listed_files
 LISTED = "examples/miniature/ledger-.*json|examples/[^/]+/analysis/.*|examples/sga/runs/.*|benchmarks/results/.*"
 
 
-def needs_the_pinned_matplotlib() -> None:
+def needs_the_pinned_matplotlib():
     """Another one draws other bytes."""
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
     if f"matplotlib=={matplotlib.__version__}" not in constraints:
@@ -94,7 +92,7 @@ def test_scores_do_not_contradict_each_other():
 
 def test_outputs_have_the_lengths_of_their_scores():
     """Every output and its length ratio tell the length of the reference: the same one, in all sweeps."""
-    found: Dict[str, Set[float]] = {sga_results.TEST: set()}
+    found = {sga_results.TEST: set()}
     for name in PLANS:
         for reference, length in evidence.reference_lengths(name, MINIATURE):
             found.setdefault(reference, set()).add(length)
@@ -152,7 +150,7 @@ OUTPUTS = [f"outputs/{PROBE}/final/en-de/interleaved__from_the_masked_lm-2/seed{
 
 
 @pytest.fixture
-def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def copy(tmp_path, monkeypatch):
     """A sweep with its page and plot in a folder that may be changed."""
     shutil.copytree(MINIATURE / "outputs" / PROBE, tmp_path / "outputs" / PROBE)
     (tmp_path / "plots").mkdir()
@@ -162,10 +160,10 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
+def replaced(name, old, new):
     """Replaces the first ``old`` in a file."""
 
-    def change(folder: Path) -> None:
+    def change(folder):
         text = (folder / name).read_text(encoding="utf-8")
         assert old in text
         (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
@@ -173,13 +171,13 @@ def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
     return change
 
 
-def swapped(folder: Path) -> None:
+def swapped(folder):
     one, other = ((folder / name).read_bytes() for name in OUTPUTS)
     (folder / OUTPUTS[0]).write_bytes(other)
     (folder / OUTPUTS[1]).write_bytes(one)
 
 
-def shortened(folder: Path) -> None:
+def shortened(folder):
     """The ledger has the hash of the changed output."""
     before = sha256(folder / OUTPUTS[0])
     replaced(OUTPUTS[0], " ein ", " ")(folder)

@@ -6,7 +6,6 @@ import dataclasses
 import io
 import re
 from argparse import ArgumentParser
-from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -14,19 +13,17 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fairseq_plugins.__main__ import Option, main, options, reference, registrations
+from fairseq_plugins.__main__ import main, options, reference, registrations
 from tests.contract.repository import PACKAGE, sources
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq
 
-OPTIONS: List[Option] = options(PACKAGE)
-DATACLASSES: Dict[Tuple[str, str], Any] = {
-    (kind, name): dataclass for kind, name, _, dataclass in registrations(PACKAGE) if dataclass is not None
-}
+OPTIONS = options(PACKAGE)
+DATACLASSES = {(kind, name): dataclass for kind, name, _, dataclass in registrations(PACKAGE) if dataclass is not None}
 WRONG = {"int": "many", "float": "many"}
 
 
-def reads() -> Iterator[str]:
+def reads():
     """Patterns of what the package reads: attributes, and strings that it uses as names, outside of declarations."""
     for source in sources(PACKAGE):
         for node in ast.walk(source.tree):
@@ -40,21 +37,21 @@ def reads() -> Iterator[str]:
                     yield "".join(r"\w+" if text is None else re.escape(text) for text in texts)
 
 
-def parser_of(dataclass: Any) -> ArgumentParser:
+def parser_of(dataclass):
     """What the dataclass adds to the command line."""
     parser = ArgumentParser(allow_abbrev=False)
     gen_parser_from_dataclass(parser, dataclass())
     return parser
 
 
-def test_every_option_is_read_somewhere() -> None:
+def test_every_option_is_read_somewhere():
     read = re.compile("|".join(sorted(set(reads()))))
     assert len(OPTIONS) > 30 and all(option.help for option in OPTIONS)
     assert [f"{option.where}: {option.flag}" for option in OPTIONS if not read.fullmatch(option.name)] == []
 
 
 @pytest.mark.parametrize("kind_and_name", DATACLASSES, ids=" ".join)
-def test_hydra_and_argparse_have_the_same_options_types_and_defaults(kind_and_name: Tuple[str, str]) -> None:
+def test_hydra_and_argparse_have_the_same_options_types_and_defaults(kind_and_name):
     kind, name = kind_and_name
     dataclass = DATACLASSES[kind_and_name]
     hydra = OmegaConf.to_container(ConfigStore.instance().repo[kind][f"{name}.yaml"].node, resolve=False)
@@ -80,7 +77,7 @@ def test_hydra_and_argparse_have_the_same_options_types_and_defaults(kind_and_na
     ],
     ids=lambda option: f"{option.where} {option.name}",
 )
-def test_unknown_values_are_refused(option: Option) -> None:
+def test_unknown_values_are_refused(option):
     dataclass = DATACLASSES[tuple(option.where.split(" ", 1))]
     wrong = WRONG.get(option.kind, "none-of-these")
     with pytest.raises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
@@ -89,7 +86,7 @@ def test_unknown_values_are_refused(option: Option) -> None:
         OmegaConf.merge(OmegaConf.structured(dataclass), {option.name: wrong})
 
 
-def test_the_command_prints_the_reference(capsys: pytest.CaptureFixture) -> None:
+def test_the_command_prints_the_reference(capsys):
     main(["options"])
     printed = capsys.readouterr().out
     assert printed == reference(PACKAGE)

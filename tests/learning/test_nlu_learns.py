@@ -1,8 +1,6 @@
 """Understanding is learned in one language and holds in another: a small encoder from scratch, by the stock commands."""
 
 import json
-from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -20,10 +18,10 @@ SIZES = ["--encoder-layers", 1, "--encoder-embed-dim", 32, "--encoder-ffn-embed-
 THRESHOLD = 90.0
 
 
-def pairs(count: int, seed: int, language: str) -> Tuple[List[List[int]], List[List[int]], List[str]]:
+def pairs(count, seed, language):
     """Sentences of two to five pieces, with a mark at any place of the one that the class names."""
     rng = np.random.default_rng(seed)
-    sides: Tuple[List[List[int]], List[List[int]]] = ([], [])
+    sides = ([], [])
     labels = []
     for row in range(count):
         label = row % 3
@@ -36,7 +34,7 @@ def pairs(count: int, seed: int, language: str) -> Tuple[List[List[int]], List[L
     return (*sides, labels)
 
 
-def write(data: Path, name: str, count: int, seed: int) -> None:
+def write(data, name, count, seed):
     """One subset."""
     first, second, labels = pairs(count, seed, name.split(".")[1])
     nlu_bins.write_texts(data, "input0", name, first)
@@ -44,14 +42,14 @@ def write(data: Path, name: str, count: int, seed: int) -> None:
     nlu_bins.write_classes(data, name, labels, LABELS)
 
 
-def records(result: Any) -> List[Dict[str, Any]]:
+def records(result):
     """What a command logged as JSON."""
     lines = (result.stderr + result.stdout).splitlines()
     return [json.loads(line[line.index(' | {"') + 3 :]) for line in lines if ' | {"' in line]
 
 
 @pytest.mark.slow
-def test_classes_learned_in_english_hold_in_german(run_cli: Callable[..., Any], user_dir: str, tmp_path: Path) -> None:
+def test_classes_learned_in_english_hold_in_german(run_cli, user_dir, tmp_path):
     data, save_dir = tmp_path / "bin", tmp_path / "run"
     for seed, (name, count) in enumerate((("train.en", 480), ("valid.en", 120), ("test.de", 120)), start=1):
         write(data, name, count, seed)

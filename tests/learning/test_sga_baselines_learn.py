@@ -1,9 +1,8 @@
 """The comparison systems of SGA learn to translate a word-for-word code of ten words; the test sentences were never trained on."""
 
 import argparse
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Tuple
+from typing import List, Tuple
 
 import pytest
 import torch
@@ -26,7 +25,7 @@ EOS = torch.tensor([builders.EOS])
 Pairs = List[Tuple[Tensor, Tensor]]
 
 
-def dictionary() -> Dictionary:
+def dictionary():
     """The words of three languages, their tags and ``<mask>``."""
     result = Dictionary()
     for symbol in [f"p{n}" for n in range(len(LANGS) * WORDS)] + [f"__{name}__" for name in LANGS] + ["<mask>"]:
@@ -34,11 +33,11 @@ def dictionary() -> Dictionary:
     return result
 
 
-def task(**more: Any) -> Any:
+def task(**more):
     return SimpleNamespace(source_dictionary=dictionary(), target_dictionary=dictionary(), **more)
 
 
-def pairs(count: int, seed: int, source: str, tagged: bool = False) -> Pairs:
+def pairs(count, seed, source, tagged=False):
     """Sentences of two to five different words, and the same in English."""
     generator = torch.Generator().manual_seed(seed)
     found = []
@@ -50,12 +49,12 @@ def pairs(count: int, seed: int, source: str, tagged: bool = False) -> Pairs:
     return found  # type: ignore[return-value]
 
 
-def unseen(train: Pairs, test: Pairs) -> Pairs:
+def unseen(train, test):
     known = {tuple(source.tolist()) for source, _ in train}
     return [pair for pair in test if tuple(pair[0].tolist()) not in known]
 
 
-def sample(chosen: Pairs) -> Dict[str, Any]:
+def sample(chosen):
     """A batch as the translation task makes it."""
     found = builders.batch([source for source, _ in chosen], [target for _, target in chosen])
     shifted = [torch.cat([EOS, target[:-1]]) for _, target in chosen]
@@ -63,7 +62,7 @@ def sample(chosen: Pairs) -> Dict[str, Any]:
     return found
 
 
-def fit(model: Any, loss: Callable[[List[int]], Tensor], size: int, updates: int, rate: float) -> List[float]:
+def fit(model, loss, size, updates, rate):
     """Train what has a gradient; ``loss`` gets the numbers of a batch's rows. Returns the losses."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=rate, betas=(0.9, 0.98))
@@ -80,18 +79,18 @@ def fit(model: Any, loss: Callable[[List[int]], Tensor], size: int, updates: int
     return losses
 
 
-def train(model: Any, data: Pairs, updates: int, rate: float) -> List[float]:
+def train(model, data, updates, rate):
     """Nats a token, by update."""
     criterion = LabelSmoothedCrossEntropyCriterion(task(), False, 0.0)
 
-    def loss(rows: List[int]) -> Tensor:
+    def loss(rows):
         value, size, _ = criterion(model, sample([data[row] for row in rows]))
         return value / size
 
     return fit(model, loss, len(data), updates, rate)
 
 
-def exact(model: Any, test: Pairs, prefix: bool = False) -> float:
+def exact(model, test, prefix=False):
     """Share of sentences that the stock generator translates without an error."""
     generator = SequenceGenerator([model.eval()], dictionary(), beam_size=2, max_len_b=8)
     batch = sample(test)
@@ -100,15 +99,15 @@ def exact(model: Any, test: Pairs, prefix: bool = False) -> float:
     return sum(one[0]["tokens"].tolist() == target.tolist() for one, (_, target) in zip(found, test)) / len(test)
 
 
-def sizes(*sides: str) -> Dict[str, Any]:
-    found: Dict[str, Any] = {"dropout": 0.0, "max_source_positions": POSITIONS, "max_target_positions": POSITIONS}
+def sizes(*sides):
+    found = {"dropout": 0.0, "max_source_positions": POSITIONS, "max_target_positions": POSITIONS}
     for side in sides:
         found.update({f"{side}_layers": 2, f"{side}_embed_dim": WIDTH, f"{side}_ffn_embed_dim": 2 * WIDTH})
         found.update({f"{side}_attention_heads": 4, f"{side}_normalize_before": True})
     return found
 
 
-def test_adapters_teach_a_frozen_model_a_language(tmp_path: Path) -> None:
+def test_adapters_teach_a_frozen_model_a_language(tmp_path):
     """A model that knows German learns French words it never read, in batches that mix both; German is not forgotten."""
     german, french = pairs(1500, 1, "de", tagged=True), pairs(1500, 2, "fr", tagged=True)
     tests = [unseen(one, pairs(60, 3, name, tagged=True)) for name, one in (("de", german), ("fr", french))]
@@ -128,7 +127,7 @@ def test_adapters_teach_a_frozen_model_a_language(tmp_path: Path) -> None:
     assert min(exact(model, one, prefix=True) for one in tests) >= 0.8
 
 
-def test_an_xlmr_encoder_learns_with_a_random_decoder(tmp_path: Path) -> None:
+def test_an_xlmr_encoder_learns_with_a_random_decoder(tmp_path):
     module = builders.masked_lm(vocab_size=len(dictionary()), embed_dim=WIDTH, ffn_dim=2 * WIDTH, heads=4)
     module.reset_parameters()
     checkpoints.write_masked_lm(tmp_path, vars(module.sizes), module.state_dict(), dtype=torch.float32)
@@ -142,7 +141,7 @@ def test_an_xlmr_encoder_learns_with_a_random_decoder(tmp_path: Path) -> None:
     assert losses[-1] < 0.2 * losses[0] and exact(model, test) >= 0.8
 
 
-def pretrained_lm(path: Path, data: Pairs) -> None:
+def pretrained_lm(path, data):
     """A stock transformer_lm that has read German sentences followed by their English ones, anywhere in its positions."""
     cfg = TransformerLanguageModelConfig(
         **{key: value for key, value in sizes("decoder").items() if key != "max_source_positions"},
@@ -156,7 +155,7 @@ def pretrained_lm(path: Path, data: Pairs) -> None:
     cfg.decoder_layers = 3
     lm = TransformerLanguageModel.build_model(cfg, task())
 
-    def loss(rows: List[int]) -> Tensor:
+    def loss(rows):
         texts = [torch.cat([EOS, *data[row], *data[row][:1]]) for row in rows]
         tokens = builders.pad(texts)
         logits = lm(tokens[:, :-1])[0]
@@ -172,7 +171,7 @@ def pretrained_lm(path: Path, data: Pairs) -> None:
 
 
 @pytest.mark.slow
-def test_prompts_turn_a_language_model_into_a_translator(tmp_path: Path) -> None:
+def test_prompts_turn_a_language_model_into_a_translator(tmp_path):
     data = pairs(3000, 1, "de")
     test = unseen(data, pairs(60, 3, "de"))
     pretrained_lm(tmp_path, data)

@@ -6,8 +6,7 @@ tested were never trained on. One slot per source token is enough, and keeps the
 
 import itertools
 from argparse import Namespace
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import List, NamedTuple
 
 import numpy as np
 import pytest
@@ -40,7 +39,7 @@ class Corpus(NamedTuple):
     target: List[Tensor]
 
 
-def corpus(count: int, seed: int) -> Corpus:
+def corpus(count, seed):
     """Two to five different words a sentence."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(2, 6, (count,), generator=generator).tolist()
@@ -48,14 +47,14 @@ def corpus(count: int, seed: int) -> Corpus:
     return Corpus([torch.cat([row, EOS]) for row in words], [torch.cat([row + WORDS, EOS]) for row in words])
 
 
-def unseen(train: Corpus, test: Corpus) -> Corpus:
+def unseen(train, test):
     """The sentences of ``test`` that ``train`` lacks."""
     known = {tuple(row.tolist()) for row in train.source}
     kept = [n for n, row in enumerate(test.source) if tuple(row.tolist()) not in known]
     return Corpus([test.source[n] for n in kept], [test.target[n] for n in kept])
 
 
-def _updates(parameters: List[Tensor], learning_rate: float, count: int) -> Iterator[torch.optim.Optimizer]:
+def _updates(parameters, learning_rate, count):
     optimizer = torch.optim.Adam(parameters, lr=learning_rate, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=count)
     for _ in range(count):
@@ -65,7 +64,7 @@ def _updates(parameters: List[Tensor], learning_rate: float, count: int) -> Iter
         schedule.step()
 
 
-def pretrain(train: Corpus) -> MaskedLM:
+def pretrain(train):
     """Mostly translation LM with one side masked: the masked LM learns to look across."""
     sizes = [np.array([len(row) for row in side]) for side in train]
     data = TLMDataset(list(train), sizes, builders.dictionary(), MaskingConfig(0.15, 0.8, seed=1))
@@ -80,7 +79,7 @@ def pretrain(train: Corpus) -> MaskedLM:
     return lm
 
 
-def batches(train: Corpus) -> Iterator[Any]:
+def batches(train):
     """Random rows, without end."""
     while True:
         rows = torch.randint(len(train.source), (ROWS,)).tolist()
@@ -88,7 +87,7 @@ def batches(train: Corpus) -> Iterator[Any]:
         yield builders.batch(sources, [train.target[row] for row in rows])
 
 
-def train_sga(model: SGAModel, criterion: Any, samples: Iterator[Any], updates: int = UPDATES) -> List[float]:
+def train_sga(model, criterion, samples, updates=UPDATES):
     """Nats a token, by update."""
     losses = []
     model.train()
@@ -99,7 +98,7 @@ def train_sga(model: SGAModel, criterion: Any, samples: Iterator[Any], updates: 
     return losses
 
 
-def exact(model: SGAModel, test: Corpus, max_iter: int) -> float:
+def exact(model, test, max_iter):
     """Share of sentences translated without an error."""
     sample = builders.batch([torch.cat([BOS, row]) for row in test.source])
     found = SGAGenerator(builders.dictionary(), IterationOptions(max_iter)).generate([model], sample)
@@ -107,7 +106,7 @@ def exact(model: SGAModel, test: Corpus, max_iter: int) -> float:
     return sum(right) / len(right)
 
 
-def repaired(model: SGAModel, test: Corpus) -> float:
+def repaired(model, test):
     """Share of sentences that one denoising pass makes right after one word was replaced by another one."""
     sample = builders.batch([torch.cat([BOS, row]) for row in test.source])["net_input"]
     with torch.no_grad():
@@ -123,7 +122,7 @@ def repaired(model: SGAModel, test: Corpus) -> float:
 
 
 @pytest.fixture(scope="module")
-def text() -> Tuple[Corpus, Corpus]:
+def text():
     """For training, and for tests."""
     train = corpus(4000, seed=1)
     test = unseen(train, corpus(150, seed=2))
@@ -132,14 +131,14 @@ def text() -> Tuple[Corpus, Corpus]:
 
 
 @pytest.fixture(scope="module")
-def frozen(text: Tuple[Corpus, Corpus]) -> Frozen:
+def frozen(text):
     """A masked LM that knows both languages."""
     lm = pretrain(text[0])
     return Frozen(lm, checkpoints.fingerprint(dict(lm.named_parameters())), "learning test")
 
 
 @pytest.mark.slow
-def test_prompts_turn_a_frozen_masked_lm_into_a_translator(text: Tuple[Corpus, Corpus], frozen: Frozen) -> None:
+def test_prompts_turn_a_frozen_masked_lm_into_a_translator(text, frozen):
     train, test = text
     before = {name: tensor.clone() for name, tensor in frozen.module.state_dict().items()}
     model = SGAModel(frozen, SGAConfig(prompt_length=16, ctc_upsample=1), builders.BOS, builders.MASK)
@@ -158,7 +157,7 @@ def test_prompts_turn_a_frozen_masked_lm_into_a_translator(text: Tuple[Corpus, C
 # ---- Mask-predict. ----
 
 
-def written(model: SGAModel, test: Corpus, max_iter: int) -> List[List[int]]:
+def written(model, test, max_iter):
     """What is generated for the test sentences."""
     sample = builders.batch([torch.cat([BOS, row]) for row in test.source])
     generator = SGAMaskPredictGenerator(builders.dictionary(), IterationOptions(max_iter), MaskPredictOptions())
@@ -166,7 +165,7 @@ def written(model: SGAModel, test: Corpus, max_iter: int) -> List[List[int]]:
 
 
 @pytest.mark.slow
-def test_mask_predict_learns_lengths_and_words(text: Tuple[Corpus, Corpus], frozen: Frozen) -> None:
+def test_mask_predict_learns_lengths_and_words(text, frozen):
     torch.manual_seed(2)
     train, test = text
     targets = [row[:-1].tolist() for row in test.target]
@@ -186,14 +185,14 @@ def test_mask_predict_learns_lengths_and_words(text: Tuple[Corpus, Corpus], froz
 
 
 @pytest.fixture
-def both_ways(text: Tuple[Corpus, Corpus], tmp_path: Path) -> SGATranslationMultiTask:
+def both_ways(text, tmp_path):
     """The code in both directions: what is right depends on the language of the source alone."""
     for split, (source, target) in zip(("train", "valid"), text):
         for pair in ("de-en", "en-de"):
             for language, side in zip(("de", "en"), (source, target)):
                 data_bins.write_side(tmp_path, split, pair, language, [row[:-1].tolist() for row in side])
                 data_bins.write_dictionary(tmp_path, language)
-    shared: Dict[str, Any] = {
+    shared = {
         "dataset_impl": "mmap",
         "required_seq_len_multiple": 1,
         "train_subset": "train",
@@ -203,7 +202,7 @@ def both_ways(text: Tuple[Corpus, Corpus], tmp_path: Path) -> SGATranslationMult
     return SGATranslationMultiTask.setup_task(cfg)
 
 
-def sampled(task: Any) -> Iterator[Any]:
+def sampled(task):
     """Stock batches of one epoch after the other."""
     task.load_dataset("train")
     for epoch in itertools.count(1):
@@ -213,11 +212,11 @@ def sampled(task: Any) -> Iterator[Any]:
         yield from stock.next_epoch_itr(shuffle=True)
 
 
-def exact_by_pair(model: SGAModel, task: Any) -> Dict[str, float]:
+def exact_by_pair(model, task):
     """Share of the validation sentences translated without an error."""
     task.load_dataset("valid")
     generator = task.build_generator([model], Namespace(iter_decode_max_iter=0))
-    right: Dict[str, List[bool]] = {}
+    right = {}
     for sample in task.get_batch_iterator(task.dataset("valid"), max_sentences=200).next_epoch_itr(shuffle=False):
         targets = [row[row.ne(builders.PAD)].tolist()[:-1] for row in sample["target"]]
         found = [one[0]["tokens"].tolist() for one in task.inference_step(generator, [model], sample)]
@@ -226,7 +225,7 @@ def exact_by_pair(model: SGAModel, task: Any) -> Dict[str, float]:
 
 
 @pytest.mark.slow
-def test_one_set_of_prompts_learns_both_pairs(frozen: Frozen, both_ways: SGATranslationMultiTask) -> None:
+def test_one_set_of_prompts_learns_both_pairs(frozen, both_ways):
     torch.manual_seed(3)
     options = SGAConfig(prompt_length=16, ctc_upsample=1, no_denoising=True)
     model = SGAModel(frozen, options, builders.BOS, builders.MASK)

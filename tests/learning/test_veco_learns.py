@@ -4,14 +4,12 @@ Words of a sentence are drawn at random and differ, so nothing in a segment itse
 """
 
 import math
-from typing import Any, Dict, List
 
 import pytest
 import torch
 from torch import nn
 
 from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
-from fairseq_plugins.data.veco_dataset import VECODataset
 from tests import builders, veco_builders
 from tests import veco_data_builders as data
 
@@ -19,7 +17,7 @@ WORDS, ROWS, UPDATES = 6, 32, 350
 NAMES = ("is_mlm", "cs_mlm", "tlm")
 
 
-def pairs(count: int, seed: int) -> VECODataset:
+def pairs(count, seed):
     """Sentences of four different words and the same in the other language."""
     generator = torch.Generator().manual_seed(seed)
     rows = [torch.randperm(WORDS, generator=generator)[:4].tolist() for _ in range(count)]
@@ -27,12 +25,12 @@ def pairs(count: int, seed: int) -> VECODataset:
     return data.dataset([data.pairs(left, right)], mask_prob=0.25)
 
 
-def batch(found: VECODataset, epoch: int) -> Dict[str, Any]:
+def batch(found, epoch):
     found.set_epoch(epoch)
     return found.collater([found[index] for index in torch.randint(len(found), (ROWS,)).tolist()])
 
 
-def nats(model: Any, criterion: Any, batches: List[Dict[str, Any]]) -> Dict[str, float]:
+def nats(model, criterion, batches):
     """A predicted token, by objective."""
     model.eval()
     with torch.no_grad():
@@ -43,7 +41,7 @@ def nats(model: Any, criterion: Any, batches: List[Dict[str, Any]]) -> Dict[str,
 
 
 @pytest.mark.slow
-def test_what_sees_the_translation_predicts_the_word() -> None:
+def test_what_sees_the_translation_predicts_the_word():
     torch.manual_seed(1)
     sizes = {"embed_dim": 32, "ffn_embed_dim": 64, "attention_heads": 4}
     both = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}

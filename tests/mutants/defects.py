@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, Callable, List, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not survive a fork
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,18 +29,18 @@ class Defect(NamedTuple):
     make: Callable[[Any], Any]
 
     @property
-    def name(self) -> str:
+    def name(self):
         """What is wrong."""
         return f"{self.target}: {self.make.__name__.replace('_', ' ')}"
 
 
-DEFECTS: List[Defect] = []
+DEFECTS = []
 
 
-def defect(target: str, tests: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+def defect(target, tests):
     """Enter a function that takes the original one and returns the wrong one."""
 
-    def enter(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def enter(make):
         DEFECTS.append(Defect(target, f"tests/{tests}", make))
         return make
 
@@ -188,11 +188,11 @@ def checkpoints_may_run_code(original):
 # ---- The run. ----
 
 
-def put_in(defect: Defect) -> None:
+def put_in(defect):
     """Replace the function wherever the package has bound its name."""
     importlib.import_module(PACKAGE)
     place, _, name = defect.target.partition(":")
-    owner: Any = importlib.import_module(f"{PACKAGE}.{place}")
+    owner = importlib.import_module(f"{PACKAGE}.{place}")
     *classes, last = name.split(".")
     for part in classes:
         owner = getattr(owner, part)
@@ -205,7 +205,7 @@ def put_in(defect: Defect) -> None:
                 setattr(module, key, wrong)
 
 
-def judged(defect: Defect) -> int:
+def judged(defect):
     """Exit status of pytest in a process of its own; 70 where the function does not exist."""
     child = os.fork()
     if child == 0:
@@ -222,7 +222,7 @@ def judged(defect: Defect) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def main() -> None:
+def main():
     """Run the command; exit status 1 unless every defect turned a test red."""
     os.chdir(ROOT)
     chosen = [one for one in DEFECTS if not sys.argv[1:] or sys.argv[1] in one.name]

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import textwrap
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import NamedTuple
 
 PACKAGE = "fairseq_plugins"
 FOLDERS = ("ops", "modules", "models", "criterions", "generators", "data", "checkpoints", "compat")
@@ -52,26 +52,26 @@ class Mutant(NamedTuple):
 class WithoutTexts(ast.NodeTransformer):
     """Replaces what only a reader of messages would notice: strings, what is logged, arguments of exceptions."""
 
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+    def visit_Constant(self, node):
         return ast.Constant("") if isinstance(node.value, str) else node
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+    def visit_JoinedStr(self, node):
         return ast.Constant("")
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
+    def visit_Call(self, node):
         self.generic_visit(node)
         node.keywords = [keyword for keyword in node.keywords if keyword.arg not in ("help", "metavar")]
         if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in ("logger", "logging"):
             node.args, node.keywords = [], []
         return node
 
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+    def visit_Raise(self, node):
         if isinstance(node.exc, ast.Call):
             node.exc.args = []
         return self.generic_visit(node)
 
 
-def meaning(function: str) -> str:
+def meaning(function):
     """A function's tree without texts; mutmut's two copies differ in their names, which are left out."""
     tree = ast.parse(textwrap.dedent(function))
     definition = next(node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
@@ -79,13 +79,13 @@ def meaning(function: str) -> str:
     return ast.dump(WithoutTexts().visit(definition))
 
 
-def change(before: str, after: str) -> List[str]:
+def change(before, after):
     """The removed and added lines."""
     lines = difflib.unified_diff(before.splitlines()[1:], after.splitlines()[1:], n=0, lineterm="")
     return [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
 
 
-def mutants(seed: int) -> Iterator[Mutant]:
+def mutants(seed):
     """Every mutant of the checkout in the working folder that changes more than texts."""
     from mutmut.mutation.data import MutantLineSpans, SourceFileMutationData
     from mutmut.mutation.diff_apply import generated_function_names
@@ -94,8 +94,8 @@ def mutants(seed: int) -> Iterator[Mutant]:
     for path in walk_mutatable_files():
         data, spans = SourceFileMutationData(path=path), MutantLineSpans.load(path)
         data.load()
-        originals: Dict[str, Tuple[str, str]] = {}
-        seen: Dict[str, int] = collections.Counter()
+        originals = {}
+        seen = collections.Counter()
         for name in data.exit_code_by_key:
             original, generated = generated_function_names(name)
             if original not in originals:
@@ -109,7 +109,7 @@ def mutants(seed: int) -> Iterator[Mutant]:
                 yield Mutant(path, name, hashlib.sha256(f"{key} {seen[key]}".encode()).hexdigest())
 
 
-def prepare(root: Path, work: Path, tests: Sequence[str]) -> None:
+def prepare(root, work, tests):
     """Copy the tracked files and add mutmut's configuration."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
@@ -122,7 +122,7 @@ def prepare(root: Path, work: Path, tests: Sequence[str]) -> None:
         file.write(CONFIGURATION.format(**options))
 
 
-def generate(jobs: int) -> None:
+def generate(jobs):
     """Let mutmut write all mutants of the working folder."""
     from mutmut.__main__ import create_mutants
     from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir
@@ -133,13 +133,13 @@ def generate(jobs: int) -> None:
     create_mutants(jobs)
 
 
-def report(drawn: Sequence[Mutant]) -> Iterator[str]:
+def report(drawn):
     """The survivors with their changes, a table by folder, and the score."""
     from mutmut.mutation.data import SourceFileMutationData
     from mutmut.mutation.diff_apply import get_diff_for_mutant
     from mutmut.stats import status_by_exit_code
 
-    counts: Dict[str, Dict[str, int]] = collections.defaultdict(collections.Counter)
+    counts = collections.defaultdict(collections.Counter)
     for mutant in sorted(drawn):
         data = SourceFileMutationData(path=mutant.path)
         data.load()
@@ -149,7 +149,7 @@ def report(drawn: Sequence[Mutant]) -> Iterator[str]:
             diff = get_diff_for_mutant(mutant.name, path=mutant.path)
             yield f"\n{mutant.name}: {status}\n" + "\n".join(diff.splitlines()[2:])
     yield "\n| folder | mutants | detected | survived | no test |\n|---|---|---|---|---|"
-    total: Dict[str, int] = collections.Counter()
+    total = collections.Counter()
     for folder, of_folder in [*sorted(counts.items()), ("all", total)]:
         total.update({} if folder == "all" else of_folder)
         detected = sum(of_folder[status] for status in DETECTED)
@@ -158,7 +158,7 @@ def report(drawn: Sequence[Mutant]) -> Iterator[str]:
     yield f"\nscore: {100 * sum(total[status] for status in DETECTED) / len(drawn):.1f} % of {len(drawn)} mutants detected"
 
 
-def main() -> None:
+def main():
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(

@@ -3,8 +3,6 @@
 import argparse
 import os
 import shutil
-from pathlib import Path
-from typing import List, Optional
 
 import pytest
 import torch
@@ -25,7 +23,7 @@ LINES = ["p1 p2 p3", "p7"]
 FORMATS = {"mbart": ["--input-format", "mbart"]}
 
 
-def options(*line: str) -> argparse.Namespace:
+def options(*line):
     """Parsed options of two models."""
     parser = argparse.ArgumentParser()
     pretrained.add_text_options(parser)
@@ -34,7 +32,7 @@ def options(*line: str) -> argparse.Namespace:
     return parser.parse_args(["--cpu", *line])
 
 
-def model_of(path: Path, *line: str, first: Optional[Pretrained] = None) -> Pretrained:
+def model_of(path, *line, first=None):
     """A model whose text is in pieces."""
     return Pretrained(str(path), "model", options("--sentencepiece", "none", *line), first)
 
@@ -49,9 +47,7 @@ def model_of(path: Path, *line: str, first: Optional[Pretrained] = None) -> Pret
         ("deltalm", "de", ["<s>", "p1", "p2", "p3", "</s>"]),
     ],
 )
-def test_each_family_reads_its_own_vocabulary_and_format(
-    family: str, language: str, expected: List[str], tmp_path: Path
-) -> None:
+def test_each_family_reads_its_own_vocabulary_and_format(family, language, expected, tmp_path):
     path, symbols = nlu_builders.write_any(family, tmp_path / family)
     heads = nlu_builders.heads_of(family)
     line = [*FORMATS.get(family, []), *(["--heads", str(heads)] if heads else [])]
@@ -67,14 +63,14 @@ def test_each_family_reads_its_own_vocabulary_and_format(
     assert not model.encoder.training
 
 
-def test_mbart_does_not_tell_its_format(tmp_path: Path) -> None:
+def test_mbart_does_not_tell_its_format(tmp_path):
     path, _ = nlu_builders.write_any("mbart", tmp_path / "mbart")
     with pytest.raises(ValueError, match=r"--input-format: model is of the family mbart, whose files do not tell it"):
         model_of(path)
     assert model_of(path, "--input-format", "mbart50").inputs.input_format.name == "mbart50"
 
 
-def test_languages_can_be_given(tmp_path: Path) -> None:
+def test_languages_can_be_given(tmp_path):
     """A vocabulary that ends before the languages: they follow it, in the order that is given."""
     path, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
     line = [
@@ -92,7 +88,7 @@ def test_languages_can_be_given(tmp_path: Path) -> None:
     assert model.inputs.rows(["p1"], "eng", "x")[0].tolist() == [5, 2, 4 + 19]
 
 
-def test_a_second_model_has_its_own_files_or_those_of_the_first(tmp_path: Path) -> None:
+def test_a_second_model_has_its_own_files_or_those_of_the_first(tmp_path):
     first_path, _ = nlu_builders.write_any("xlmr", tmp_path / "first")
     second_path = tmp_path / "second"
     shutil.copytree(first_path, second_path)
@@ -110,7 +106,7 @@ def test_a_second_model_has_its_own_files_or_those_of_the_first(tmp_path: Path) 
     assert changed.inputs.rows(["p1"], "p3", "x")[0].tolist() == [7, 5, 2]
 
 
-def test_sentencepiece_lies_beside_the_model_or_is_named(tmp_path: Path) -> None:
+def test_sentencepiece_lies_beside_the_model_or_is_named(tmp_path):
     path, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
     with pytest.raises(ValueError, match=r"--sentencepiece: .*xlmr has no sentencepiece.bpe.model or"):
         Pretrained(str(path), "model", options())
@@ -124,7 +120,7 @@ def test_sentencepiece_lies_beside_the_model_or_is_named(tmp_path: Path) -> None
         Pretrained(str(path), "model", options("--sentencepiece", "x"))
 
 
-def test_another_models_dictionary_is_refused(tmp_path: Path) -> None:
+def test_another_models_dictionary_is_refused(tmp_path):
     path, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
     other = nlu_builders.write_dict(tmp_path / "other" / "dict.txt", ["p1", "p0", "p2"])
     with pytest.raises(
@@ -136,7 +132,7 @@ def test_another_models_dictionary_is_refused(tmp_path: Path) -> None:
         model_of(path, "--dict", str(twice))
 
 
-def test_vectors_are_kept_only_where_that_is_asked(tmp_path: Path) -> None:
+def test_vectors_are_kept_only_where_that_is_asked(tmp_path):
     path, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
     kept = tmp_path / "deep" / "vectors"
     for line in ([], ["--keep-vectors", str(kept)]):
@@ -148,7 +144,7 @@ def test_vectors_are_kept_only_where_that_is_asked(tmp_path: Path) -> None:
     assert not os.path.isdir(folder) or folder == str(kept)
 
 
-def test_devices() -> None:
+def test_devices():
     assert pick_device("cpu") == torch.device("cpu")
     with pytest.raises(ValueError, match="--device what: "):
         pick_device("what")
@@ -156,7 +152,7 @@ def test_devices() -> None:
         pick_device("cuda:99")
 
 
-def test_lists_on_the_command_line() -> None:
+def test_lists_on_the_command_line():
     assert named_files(["en=a=b", "de=c"], "--text") == {"en": "a=b", "de": "c"}
     assert read_codes("de=deu_Latn,fr=fra_Latn") == {"de": "deu_Latn", "fr": "fra_Latn"}
     for items, message in ((["en"], "--text en: no LANG=FILE"), (["en=a", "en=b"], "--text en=b: en is there twice")):

@@ -4,7 +4,6 @@ import argparse
 import copy
 import re
 from pathlib import Path
-from typing import Any, Dict
 
 import pytest
 import torch
@@ -22,7 +21,7 @@ RELEASED, FROM_MLM = "pretrained_deltalm_checkpoint", "init_from_mlm"
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("option", [RELEASED, FROM_MLM])
 @torch.no_grad()
-def test_without_its_file_a_model_needs_a_checkpoint(tmp_path: Path, option: str, kind: str) -> None:
+def test_without_its_file_a_model_needs_a_checkpoint(tmp_path, option, kind):
     absent = str(tmp_path / "gone" / "model.pt")
     model = build(arguments(kind, **{option: absent})).eval()
     flag = "--" + option.replace("_", "-")
@@ -35,7 +34,7 @@ def test_without_its_file_a_model_needs_a_checkpoint(tmp_path: Path, option: str
 
 
 @torch.no_grad()
-def test_an_absent_file_is_no_reason_to_accept_part_of_a_checkpoint(tmp_path: Path) -> None:
+def test_an_absent_file_is_no_reason_to_accept_part_of_a_checkpoint(tmp_path):
     model = build(pretrained_deltalm_checkpoint=str(tmp_path / "gone.pt"))
     state = deltalm_builders.random_model(seed=8).state_dict()
     del state["decoder.layers.1.fc3.weight"]
@@ -48,7 +47,7 @@ def test_an_absent_file_is_no_reason_to_accept_part_of_a_checkpoint(tmp_path: Pa
 # ---- Bad files. ----
 
 FC = "decoder.layers.1.ffn_1.fc2"
-BAD: Dict[str, Any] = {
+BAD = {
     "unknown": (lambda t: t.update({"decoder.adapter.weight": torch.ones(3)}), r"decoder\.adapter\.weight"),
     "unknown_part": (lambda t: t.update({"encoder.layers.0.ffn_1.fc1.bias": torch.ones(3)}), r"layers\.0\.ffn_1\.fc1"),
     "name_with_more": (lambda t: t.update({FC + ".bias.old": torch.ones(3)}), r"fc2\.bias\.old"),
@@ -70,9 +69,9 @@ BAD: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", list(BAD))
-def test_unaccounted_tensors_are_refused_by_name(tmp_path: Path, case: str) -> None:
+def test_unaccounted_tensors_are_refused_by_name(tmp_path, case):
     change, name = BAD[case]
-    tensors: Dict[str, Any] = released_tensors()
+    tensors = released_tensors()
     change(tensors)
     path = write_released(tmp_path / "released.pt", tensors)
     with pytest.raises(ValueError, match=name):
@@ -80,15 +79,15 @@ def test_unaccounted_tensors_are_refused_by_name(tmp_path: Path, case: str) -> N
 
 
 @pytest.mark.parametrize("case", list(BAD))
-def test_every_refusal_names_the_file(tmp_path: Path, case: str) -> None:
-    tensors: Dict[str, Any] = released_tensors()
+def test_every_refusal_names_the_file(tmp_path, case):
+    tensors = released_tensors()
     BAD[case][0](tensors)
     path = write_released(tmp_path / "released.pt", tensors)
     with pytest.raises(ValueError, match=r"released\.pt"):
         build(pretrained_deltalm_checkpoint=str(path))
 
 
-def test_other_layouts_are_refused(tmp_path: Path) -> None:
+def test_other_layouts_are_refused(tmp_path):
     path = tmp_path / "file.pt"
     stock = argparse.Namespace(arch="transformer")
     vanilla = deltalm_builders.random_model(decoder_block="vanilla").state_dict()
@@ -112,16 +111,16 @@ def test_other_layouts_are_refused(tmp_path: Path) -> None:
 class Intruder:
     """Pickles as a call that would create a file."""
 
-    def __init__(self, trace: Path):
+    def __init__(self, trace):
         self.trace = trace
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return Path.touch, (self.trace,)
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 @pytest.mark.parametrize("option", [RELEASED, FROM_MLM])
-def test_code_in_a_file_is_refused_and_not_run(tmp_path: Path, option: str) -> None:
+def test_code_in_a_file_is_refused_and_not_run(tmp_path, option):
     trace, path = tmp_path / "trace", tmp_path / "model.pt"
     torch.save({"weights": released_tensors(), "model": {}, "extra": Intruder(trace)}, path)
     with pytest.raises(CheckpointError, match=r"model\.pt: refused"):

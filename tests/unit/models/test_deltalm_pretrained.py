@@ -1,12 +1,9 @@
 """DeltaLM from a masked LM: where every tensor comes from, what stays random (nothing), and what is refused."""
 
 import re
-from pathlib import Path
-from typing import Any, Dict
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.checkpoints import CheckpointError, write_masked_lm
 from fairseq_plugins.models.deltalm import deltalm_pretrained as pretrained
@@ -37,7 +34,7 @@ LAYER = {name: name for name in ("self_attn_layer_norm", "fc1", "fc2", "final_la
 LAYER.update({f"self_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
 
 
-def sources(blocks: Dict[int, Any]) -> Dict[str, str]:
+def sources(blocks):
     """Name in the model -> name in the masked LM, of every weight of an interleaved model with tied embeddings."""
     found = {"decoder.output_projection.weight": "embed_tokens.weight"}
     for side in ("encoder", "decoder"):
@@ -56,7 +53,7 @@ def sources(blocks: Dict[int, Any]) -> Dict[str, str]:
     return found
 
 
-def assert_taken_over(model: Any, mlm: Dict[str, Tensor], table: Dict[str, str]) -> None:
+def assert_taken_over(model, mlm, table):
     """Every weight of the model is bit-equal to its source, and no weight is missing in the table."""
     state = state_of(model)
     assert set(state) == set(table)
@@ -64,7 +61,7 @@ def assert_taken_over(model: Any, mlm: Dict[str, Tensor], table: Dict[str, str])
 
 
 @pytest.fixture(scope="module")
-def mlm(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def mlm(tmp_path_factory):
     """A folder with a random masked LM of four layers, and its tensors."""
     folder = tmp_path_factory.mktemp("mlm")
     return folder, write_mlm(folder)
@@ -74,7 +71,7 @@ def mlm(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_four_layers_become_two_blocks(mlm: Any, kind: str) -> None:
+def test_four_layers_become_two_blocks(mlm, kind):
     args = arguments(kind, init_from_mlm=str(mlm[0]))
     model = build(args)
     assert_taken_over(model, mlm[1], sources(BLOCKS_OF_4))
@@ -83,7 +80,7 @@ def test_four_layers_become_two_blocks(mlm: Any, kind: str) -> None:
     assert (args.init_from_mlm, args.initialised_from) == (None, str(mlm[0]))
 
 
-def test_the_table_tells_every_two_tensors_apart(mlm: Any) -> None:
+def test_the_table_tells_every_two_tensors_apart(mlm):
     """Guards the comparison: no two tensors of one shape are equal in the file."""
     tensors = list(mlm[1].values())
     assert len(tensors) == 4 + 16 * LAYERS
@@ -91,7 +88,7 @@ def test_the_table_tells_every_two_tensors_apart(mlm: Any) -> None:
         assert not any(torch.equal(tensor, other) for other in tensors[:number] if other.shape == tensor.shape)
 
 
-def test_nothing_is_random(mlm: Any) -> None:
+def test_nothing_is_random(mlm):
     states = []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -102,21 +99,21 @@ def test_nothing_is_random(mlm: Any) -> None:
     assert sum(not torch.equal(random[name], tensor) for name, tensor in states[0].items()) == len(random)
 
 
-def write_layout(layout: str, folder: Path, tensors: Dict[str, Tensor]) -> Path:
+def write_layout(layout, folder, tensors):
     if layout.startswith("huggingface"):
         return files.write_huggingface(folder / "hf", files.huggingface_state(tensors), layout.endswith("pickled"))
     state = files.current_state(tensors)
     return files.write_fairseq(folder / "model.pt", files.old_state(state) if layout == "old_fairseq" else state)
 
 
-SIZES_OF_12: Dict[str, Any] = {"encoder_layers": 12, "decoder_layers": 6}
+SIZES_OF_12 = {"encoder_layers": 12, "decoder_layers": 6}
 for _side in ("encoder", "decoder"):
     SIZES_OF_12.update({f"{_side}_embed_dim": 8, f"{_side}_ffn_embed_dim": 12, f"{_side}_attention_heads": 2})
 SIZES_OF_12.update(max_source_positions=10, max_target_positions=10)
 
 
 @pytest.mark.parametrize("layout", ["fairseq", "old_fairseq", "huggingface", "huggingface_pickled"])
-def test_layer_numbers_of_one_and_two_digits_in_every_layout(tmp_path: Path, layout: str) -> None:
+def test_layer_numbers_of_one_and_two_digits_in_every_layout(tmp_path, layout):
     tensors = files.masked_lm_tensors()
     path = write_layout(layout, tmp_path, tensors)
     model = build(symbols=dict(pieces=files.SIZES["vocab_size"] - 5), init_from_mlm=str(path), **SIZES_OF_12)
@@ -126,7 +123,7 @@ def test_layer_numbers_of_one_and_two_digits_in_every_layout(tmp_path: Path, lay
 
 
 @torch.no_grad()
-def test_a_block_computes_two_layers_of_the_masked_lm(mlm: Any) -> None:
+def test_a_block_computes_two_layers_of_the_masked_lm(mlm):
     """The point of the interleaved block: where its cross-attention sees its own states, it is two encoder layers."""
     lm = builders.masked_lm(1, layers=LAYERS).eval()
     model = build(init_from_mlm=str(mlm[0])).eval()
@@ -143,7 +140,7 @@ def test_a_block_computes_two_layers_of_the_masked_lm(mlm: Any) -> None:
 
 
 @pytest.mark.parametrize("blocks", [2, 4])
-def test_vanilla_takes_self_attention_and_ffn_and_leaves_cross_attention_random(mlm: Any, blocks: int) -> None:
+def test_vanilla_takes_self_attention_and_ffn_and_leaves_cross_attention_random(mlm, blocks):
     table = {name: source for name, source in sources(BLOCKS_OF_4).items() if not name.startswith("decoder.layers.")}
     for layer in range(blocks):
         for kind in ("weight", "bias"):
@@ -164,7 +161,7 @@ def test_vanilla_takes_self_attention_and_ffn_and_leaves_cross_attention_random(
             assert not any(torch.equal(states[0][name], t) for t in mlm[1].values() if t.shape == states[0][name].shape)
 
 
-def test_half_precision_files_are_read_exactly(tmp_path: Path) -> None:
+def test_half_precision_files_are_read_exactly(tmp_path):
     module = builders.masked_lm(3, layers=LAYERS)
     write_masked_lm(tmp_path, module.sizes, module.state_dict(), dtype=torch.float16)
     start = "sentence_encoder."
@@ -178,7 +175,7 @@ def test_half_precision_files_are_read_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_report_names_the_source_of_every_tensor(mlm: Any, tied: bool) -> None:
+def test_the_report_names_the_source_of_every_tensor(mlm, tied):
     model = build(share_all_embeddings=tied)
     args = deltalm_builders.with_defaults(
         arguments(
@@ -196,7 +193,7 @@ def test_the_report_names_the_source_of_every_tensor(mlm: Any, tied: bool) -> No
         assert torch.equal(state[name], mlm[1][source]), name
 
 
-def test_the_log_says_what_came_from_where(mlm: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_what_came_from_where(mlm, caplog):
     """In whatever form: behind a tensor's name, that of its source, whose name is another one."""
     caplog.set_level("INFO")
     build(init_from_mlm=str(mlm[0]))
@@ -208,7 +205,7 @@ def test_the_log_says_what_came_from_where(mlm: Any, caplog: pytest.LogCaptureFi
 # ---- What is refused. ----
 
 
-def test_an_odd_number_of_layers_is_refused(tmp_path: Path) -> None:
+def test_an_odd_number_of_layers_is_refused(tmp_path):
     write_mlm(tmp_path, layers=3)
     with pytest.raises(ValueError, match=r"--init-from-mlm .*\b3\b.*(odd|even)"):
         build(init_from_mlm=str(tmp_path), encoder_layers=3, decoder_layers=1)
@@ -229,7 +226,7 @@ def test_an_odd_number_of_layers_is_refused(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_other_sizes_are_refused_by_option(mlm: Any, option: str, value: int, in_the_file: int, kind: str) -> None:
+def test_other_sizes_are_refused_by_option(mlm, option, value, in_the_file, kind):
     with pytest.raises(ValueError) as error:
         build(kind=kind, init_from_mlm=str(mlm[0]), **{option: value})
     message = str(error.value)
@@ -238,7 +235,7 @@ def test_other_sizes_are_refused_by_option(mlm: Any, option: str, value: int, in
     assert str(mlm[0]) in message
 
 
-def test_another_width_is_refused_by_option(mlm: Any) -> None:
+def test_another_width_is_refused_by_option(mlm):
     with pytest.raises(ValueError, match=r"--encoder-embed-dim.*\b32\b.*\b16\b|--encoder-embed-dim.*\b16\b.*\b32\b"):
         build(init_from_mlm=str(mlm[0]), encoder_embed_dim=32, decoder_embed_dim=32)
 
@@ -252,14 +249,14 @@ def test_another_width_is_refused_by_option(mlm: Any) -> None:
         ({"encoder_normalize_before": True}, "normalize[-_]before|layer_norm"),
     ],
 )
-def test_another_kind_of_model_is_refused(mlm: Any, options: Dict[str, Any], name: str) -> None:
+def test_another_kind_of_model_is_refused(mlm, options, name):
     """Tensors of the file that the model has no place for, or the other way round, are never left out silently."""
     with pytest.raises(ValueError, match=name):
         build(kind="omegaconf", init_from_mlm=str(mlm[0]), **options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_files_at_once_are_refused(mlm: Any, tmp_path: Path, kind: str) -> None:
+def test_both_files_at_once_are_refused(mlm, tmp_path, kind):
     released = deltalm_builders.write_released(tmp_path / "released.pt")
     with pytest.raises(ValueError) as error:
         build(kind=kind, init_from_mlm=str(mlm[0]), pretrained_deltalm_checkpoint=str(released))
@@ -267,13 +264,13 @@ def test_both_files_at_once_are_refused(mlm: Any, tmp_path: Path, kind: str) -> 
     assert "--pretrained-deltalm-checkpoint" in str(error.value)
 
 
-def test_a_released_deltalm_is_no_masked_lm(tmp_path: Path) -> None:
+def test_a_released_deltalm_is_no_masked_lm(tmp_path):
     released = deltalm_builders.write_released(tmp_path / "released.pt")
     with pytest.raises(CheckpointError, match=r"released\.pt.*weights"):
         build(init_from_mlm=str(released))
 
 
-def test_an_untied_masked_lm_is_refused(tmp_path: Path) -> None:
+def test_an_untied_masked_lm_is_refused(tmp_path):
     tensors = files.masked_lm_tensors()
     state = {**files.current_state(tensors), "encoder.lm_head.weight": torch.ones(23, 8)}
     path = files.write_fairseq(tmp_path / "model.pt", state)
@@ -281,13 +278,13 @@ def test_an_untied_masked_lm_is_refused(tmp_path: Path) -> None:
         build(symbols=dict(pieces=18), init_from_mlm=str(path), **SIZES_OF_12)
 
 
-def test_a_wider_vocabulary_of_its_own_sizes(tmp_path: Path) -> None:
+def test_a_wider_vocabulary_of_its_own_sizes(tmp_path):
     """The sizes are those of the file at hand, not of the tiny one above."""
     sizes = MaskedLMSizes(vocab_size=50, layers=2, embed_dim=12, ffn_dim=20, heads=3, max_positions=9)
     module = MaskedLM(sizes)
     builders.randomise(module, 4)
     write_masked_lm(tmp_path, sizes, module.state_dict(), dtype=torch.float32)
-    options: Dict[str, Any] = dict(max_source_positions=9, max_target_positions=9, encoder_layers=2, decoder_layers=1)
+    options = dict(max_source_positions=9, max_target_positions=9, encoder_layers=2, decoder_layers=1)
     for side in ("encoder", "decoder"):
         options.update({f"{side}_embed_dim": 12, f"{side}_ffn_embed_dim": 20, f"{side}_attention_heads": 3})
     start = "sentence_encoder."

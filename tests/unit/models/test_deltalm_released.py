@@ -1,14 +1,11 @@
 """DeltaLM from a released file or a checkpoint, and what both kinds of file share: embeddings, positions, dictionaries."""
 
 import re
-from pathlib import Path
-from typing import Any, Dict
 
 import pytest
 import torch
 from fairseq import models
 from fairseq.data import Dictionary
-from torch import Tensor
 
 from fairseq_plugins.checkpoints.deltalm import read_deltalm
 from fairseq_plugins.models.deltalm import deltalm_pretrained as pretrained
@@ -18,18 +15,18 @@ from tests.deltalm_builders import KINDS, arguments, build, net_input, released_
 RELEASED, FROM_MLM = "pretrained_deltalm_checkpoint", "init_from_mlm"
 
 
-def in_place(path: Path, **options: Any) -> Any:
+def in_place(path, **options):
     """Write the released file, build from it."""
     return build(pretrained_deltalm_checkpoint=str(write_released(path)), **options)
 
 
-def assert_state(found: Dict[str, Tensor], expected: Dict[str, Tensor]) -> None:
+def assert_state(found, expected):
     assert set(found) == set(expected)
     assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
 
 
 @pytest.fixture(params=[RELEASED, FROM_MLM])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def source(request, tmp_path):
     """Option, path and expected state of the four embeddings, for both kinds of file."""
     if request.param == RELEASED:
         path = write_released(tmp_path / "released.pt")
@@ -44,7 +41,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_released_file_fills_every_tensor(tmp_path: Path, kind: str) -> None:
+def test_a_released_file_fills_every_tensor(tmp_path, kind):
     path = write_released(tmp_path / "released.pt")
     states = []
     for seed in (1, 2):
@@ -56,7 +53,7 @@ def test_a_released_file_fills_every_tensor(tmp_path: Path, kind: str) -> None:
         assert_state(state, deltalm_builders.in_names_of_the_model(released_tensors()))
 
 
-def test_twelve_layers_and_no_norm_after_the_embedding(tmp_path: Path) -> None:
+def test_twelve_layers_and_no_norm_after_the_embedding(tmp_path):
     """One-digit and two-digit numbers, and the layout of the large model."""
     tensors = released_tensors(layers=12, blocks=11, embedding_norm=False)
     path = write_released(tmp_path / "large.pt", tensors)
@@ -68,7 +65,7 @@ def test_twelve_layers_and_no_norm_after_the_embedding(tmp_path: Path) -> None:
         in_place(tmp_path / "base.pt", arch="deltalm_large")
 
 
-def test_half_precision_files_are_read_exactly(tmp_path: Path) -> None:
+def test_half_precision_files_are_read_exactly(tmp_path):
     tensors = {name: tensor.half() for name, tensor in released_tensors().items()}
     model = build(pretrained_deltalm_checkpoint=str(write_released(tmp_path / "half.pt", tensors)))
     expected = {name: tensor.float() for name, tensor in tensors.items()}
@@ -77,7 +74,7 @@ def test_half_precision_files_are_read_exactly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["args", "cfg"])
 @pytest.mark.parametrize("block", ["interleaved", "vanilla"])
-def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path: Path, form: str, block: str) -> None:
+def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path, form, block):
     first = deltalm_builders.random_model(seed=8, decoder_block=block)
     args = arguments() if form == "args" else None
     cfg = None if form == "args" else {"model": {"_name": "deltalm_tiny", **deltalm_builders.SIZES}}
@@ -86,7 +83,7 @@ def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path: Path, form:
     assert_state(state_of(second), state_of(first))
 
 
-def test_reading_gives_tensors_sizes_and_a_report(tmp_path: Path) -> None:
+def test_reading_gives_tensors_sizes_and_a_report(tmp_path):
     found = read_deltalm(write_released(tmp_path / "released.pt"))
     expected = deltalm_builders.in_names_of_the_model(released_tensors())
     tied = "decoder.output_projection.weight"
@@ -96,7 +93,7 @@ def test_reading_gives_tensors_sizes_and_a_report(tmp_path: Path) -> None:
     assert set(found.report.loaded) | set(found.report.dropped) == set(released_tensors())
 
 
-def test_the_report_names_the_source_of_every_tensor(tmp_path: Path) -> None:
+def test_the_report_names_the_source_of_every_tensor(tmp_path):
     path = write_released(tmp_path / "released.pt")
     model = build()
     args = deltalm_builders.with_defaults(
@@ -108,7 +105,7 @@ def test_the_report_names_the_source_of_every_tensor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_other_sizes_are_refused_by_option(tmp_path: Path, side: str) -> None:
+def test_other_sizes_are_refused_by_option(tmp_path, side):
     for name, value in (("layers", 3), ("layers", 1), ("ffn_embed_dim", 32)):
         option = f"{side}_{name}"
         with pytest.raises(ValueError, match=f"--{option.replace('_', '-')}.*{value}"):
@@ -120,7 +117,7 @@ def test_other_sizes_are_refused_by_option(tmp_path: Path, side: str) -> None:
 # ---- Embeddings. ----
 
 
-def embeddings(model: Any) -> Dict[str, Tensor]:
+def embeddings(model):
     return {
         "encoder.embed_tokens.weight": model.encoder.embed_tokens.weight.detach(),
         "decoder.embed_tokens.weight": model.decoder.embed_tokens.weight.detach(),
@@ -134,7 +131,7 @@ SHORTER = [dict(pieces=22, mask=False), dict(pieces=23, mask=False)]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("symbols", [*LONGER, *SHORTER], ids=str)
-def test_other_numbers_of_rows_are_refused_without_the_policy(source: Any, symbols: Any, kind: str) -> None:
+def test_other_numbers_of_rows_are_refused_without_the_policy(source, symbols, kind):
     option, path, _ = source
     helpful, wrong = ("extend", "truncate") if symbols in LONGER else ("truncate", "extend")
     for policy in (None, "error", wrong):
@@ -150,9 +147,7 @@ def test_other_numbers_of_rows_are_refused_without_the_policy(source: Any, symbo
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("mask", [True, False])
-def test_extend_keeps_every_row_and_adds_random_ones(
-    source: Any, caplog: Any, kind: str, tied: bool, mask: bool
-) -> None:
+def test_extend_keeps_every_row_and_adds_random_ones(source, caplog, kind, tied, mask):
     """Tags behind all symbols; in a dictionary without ``<mask>``, also behind the rows of a masked LM but its last."""
     option, path, expected = source
     caplog.set_level("INFO")
@@ -178,7 +173,7 @@ def test_extend_keeps_every_row_and_adds_random_ones(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tied", [True, False])
-def test_truncate_keeps_the_first_rows(source: Any, caplog: Any, kind: str, tied: bool) -> None:
+def test_truncate_keeps_the_first_rows(source, caplog, kind, tied):
     option, path, expected = source
     caplog.set_level("INFO")
     options = {option: str(path), "embedding_mismatch": "truncate", "share_all_embeddings": tied}
@@ -188,7 +183,7 @@ def test_truncate_keeps_the_first_rows(source: Any, caplog: Any, kind: str, tied
     assert re.search(r"\b26 of (29|30) rows.*--embedding-mismatch truncate", caplog.text)
 
 
-def test_a_dictionary_without_mask_leaves_the_row_of_mask_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dictionary_without_mask_leaves_the_row_of_mask_out(tmp_path, caplog):
     """Stock tasks add no ``<mask>`` to the dictionary of a masked LM; nothing else is missing then."""
     tensors = deltalm_builders.write_mlm(tmp_path)
     caplog.set_level("INFO")
@@ -202,7 +197,7 @@ def test_a_dictionary_without_mask_leaves_the_row_of_mask_out(tmp_path: Path, ca
     [dict(pieces=builders.PIECES - 1), dict(pieces=builders.PIECES - 1, tags=1), dict(mask=False, tags=1)],
     ids=str,
 )
-def test_mask_in_another_place_is_refused(tmp_path: Path, symbols: Any) -> None:
+def test_mask_in_another_place_is_refused(tmp_path, symbols):
     """Its row is the last one of a masked LM: ``<mask>`` would get that of a piece, a tag that of ``<mask>``."""
     deltalm_builders.write_mlm(tmp_path)
     if not symbols.get("mask", True):  # only the dictionary beside the file proves that its last row is <mask>
@@ -212,20 +207,20 @@ def test_mask_in_another_place_is_refused(tmp_path: Path, symbols: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", ["error", "extend", "truncate"])
-def test_a_policy_changes_nothing_where_the_rows_agree(source: Any, policy: str) -> None:
+def test_a_policy_changes_nothing_where_the_rows_agree(source, policy):
     option, path, expected = source
     found = embeddings(build(**{option: str(path)}, embedding_mismatch=policy))
     assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_unknown_policy_is_refused(source: Any, kind: str) -> None:
+def test_an_unknown_policy_is_refused(source, kind):
     option, path, _ = source
     with pytest.raises(ValueError, match="--embedding-mismatch.*shrink"):
         build(symbols=LONGER[0], kind=kind, **{option: str(path)}, embedding_mismatch="shrink")
 
 
-def different_sides(path: Path) -> Dict[str, Tensor]:
+def different_sides(path):
     tensors = released_tensors()
     tensors["tgt_embedding.embed_tokens.weight"] = 1.0 + tensors["tgt_embedding.embed_tokens.weight"]
     write_released(path, tensors)
@@ -233,7 +228,7 @@ def different_sides(path: Path) -> Dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_different_embeddings_cannot_be_shared(tmp_path: Path, kind: str) -> None:
+def test_different_embeddings_cannot_be_shared(tmp_path, kind):
     expected = different_sides(tmp_path / "released.pt")
     options = {RELEASED: str(tmp_path / "released.pt"), "kind": kind}
     with pytest.raises(ValueError, match="--share-all-embeddings"):
@@ -244,7 +239,7 @@ def test_different_embeddings_cannot_be_shared(tmp_path: Path, kind: str) -> Non
         assert (model.decoder.output_projection.weight is model.decoder.embed_tokens.weight) is share
 
 
-def test_an_output_projection_of_its_own(tmp_path: Path) -> None:
+def test_an_output_projection_of_its_own(tmp_path):
     first = deltalm_builders.random_model(seed=8, share_all_embeddings=False)
     assert not torch.equal(first.decoder.output_projection.weight, first.decoder.embed_tokens.weight)
     torch.save({"model": first.state_dict(), "args": arguments()}, tmp_path / "checkpoint.pt")
@@ -259,7 +254,7 @@ def test_an_output_projection_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_positions_beyond_the_table_are_refused(source: Any, side: str, kind: str) -> None:
+def test_positions_beyond_the_table_are_refused(source, side, kind):
     option, path, _ = source
     with pytest.raises(ValueError) as error:
         build(kind=kind, **{option: str(path), f"max_{side}_positions": builders.POSITIONS + 1})
@@ -268,7 +263,7 @@ def test_positions_beyond_the_table_are_refused(source: Any, side: str, kind: st
 
 
 @torch.no_grad()
-def test_fewer_positions_are_the_first_rows(source: Any) -> None:
+def test_fewer_positions_are_the_first_rows(source):
     """Position 0 is the row after the padding's, whatever the number of positions."""
     option, path, expected = source
     model = build(**{option: str(path)}, max_source_positions=11, max_target_positions=7)
@@ -286,7 +281,7 @@ def test_fewer_positions_are_the_first_rows(source: Any) -> None:
 @pytest.mark.parametrize(
     ("symbols", "policy"), [({}, "error"), (dict(tags=4), "extend"), (dict(pieces=22, mask=False), "truncate")]
 )
-def test_a_dictionary_in_another_order_is_refused(source: Any, tmp_path: Path, symbols: Any, policy: str) -> None:
+def test_a_dictionary_in_another_order_is_refused(source, tmp_path, symbols, policy):
     option, path, _ = source
     options = {option: str(path), "embedding_mismatch": policy}
     deltalm_builders.write_dictionary(tmp_path / "dict.txt")
@@ -298,7 +293,7 @@ def test_a_dictionary_in_another_order_is_refused(source: Any, tmp_path: Path, s
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_each_side_s_dictionary_is_compared(source: Any, tmp_path: Path, side: str) -> None:
+def test_each_side_s_dictionary_is_compared(source, tmp_path, side):
     """Embeddings that are not shared may go with two dictionaries; both must be the file's."""
     option, path, _ = source
     deltalm_builders.write_dictionary(tmp_path / "dict.txt")

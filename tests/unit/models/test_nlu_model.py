@@ -2,7 +2,6 @@
 
 import logging
 from pathlib import Path
-from typing import Any, Dict, Sequence
 
 import pytest
 import torch
@@ -33,7 +32,7 @@ POOLING = {"xlmr": "first", "bert": "first", "deltalm": "first", "mbart": "mean"
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.no_grad()
-def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path: Path, family: str, kind: str) -> None:
+def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path, family, kind):
     path, symbols = nlu_builders.write_any(family, tmp_path / "pretrained")
     heads = nlu_builders.heads_of(family)
     model = from_file(path, symbols, kind, **({"encoder_heads": heads} if heads else {}))
@@ -54,7 +53,7 @@ def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path: Path, family: st
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_from_scratch_both_ways_build_the_same(family: str) -> None:
+def test_from_scratch_both_ways_build_the_same(family):
     built = [build(arguments(kind, **{**SCRATCH, "encoder_family": family})) for kind in KINDS]
     shapes = [{name: tuple(one.shape) for name, one in model.state_dict().items()} for model in built]
     assert shapes[0] == shapes[1]
@@ -64,7 +63,7 @@ def test_from_scratch_both_ways_build_the_same(family: str) -> None:
     assert abs(std - 0.02) < 0.004
 
 
-def test_from_scratch_the_length_is_512() -> None:
+def test_from_scratch_the_length_is_512():
     assert build(arguments(**{**SCRATCH, "max_source_positions": None})).max_positions() == 512
 
 
@@ -82,7 +81,7 @@ def test_from_scratch_the_length_is_512() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_bad_options_are_named(kind: str, changes: Dict[str, Any], message: str) -> None:
+def test_bad_options_are_named(kind, changes, message):
     with pytest.raises(ValueError, match=message):
         build(arguments(kind, **{**SCRATCH, **changes}))
 
@@ -96,14 +95,14 @@ def test_bad_options_are_named(kind: str, changes: Dict[str, Any], message: str)
         ({"max_source_positions": 31}, "--max-source-positions 31: .* has 30 positions; valid: at most that"),
     ],
 )
-def test_sizes_are_compared_with_the_file(tmp_path: Path, options: Dict[str, Any], message: str) -> None:
+def test_sizes_are_compared_with_the_file(tmp_path, options, message):
     nlu_builders.mbart_cc25(tmp_path)
     with pytest.raises(ValueError, match=message):
         from_file(tmp_path, MBART_SYMBOLS, **options)
 
 
 @torch.no_grad()
-def test_fewer_positions_are_the_first(tmp_path: Path) -> None:
+def test_fewer_positions_are_the_first(tmp_path):
     nlu_builders.mbart_cc25(tmp_path)
     whole, cut = (from_file(tmp_path, MBART_SYMBOLS, **options) for options in ({}, {"max_source_positions": 9}))
     assert cut.max_positions() == 9 and whole.max_positions() == 30
@@ -111,13 +110,13 @@ def test_fewer_positions_are_the_first(tmp_path: Path) -> None:
     assert torch.equal(cut(tokens)[0], whole(tokens)[0])
 
 
-def test_heads_that_the_file_does_not_tell(tmp_path: Path) -> None:
+def test_heads_that_the_file_does_not_tell(tmp_path):
     path, symbols = nlu_builders.write_any("deltalm", tmp_path)
     with pytest.raises(ValueError, match="--pretrained-encoder: .*number of attention heads.*; give --encoder-heads"):
         from_file(path, symbols)
 
 
-def test_what_is_no_encoder_is_named(tmp_path: Path) -> None:
+def test_what_is_no_encoder_is_named(tmp_path):
     torch.save({"model": {}, "args": None}, tmp_path / "model.pt")
     with pytest.raises(ValueError, match=r"--pretrained-encoder: checkpoint .*model\.pt"):
         from_file(tmp_path / "model.pt", PIECES)
@@ -127,7 +126,7 @@ def test_what_is_no_encoder_is_named(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_a_run_resumes_without_the_file(tmp_path: Path) -> None:
+def test_a_run_resumes_without_the_file(tmp_path):
     """Sizes come from the checkpoint to be continued, and nothing may be computed before it was loaded."""
     nlu_builders.mbart_cc25(tmp_path)
     model = from_file(tmp_path, MBART_SYMBOLS)
@@ -144,7 +143,7 @@ def test_a_run_resumes_without_the_file(tmp_path: Path) -> None:
     assert list(again.args.encoder_languages) == list(LANGUAGES)
 
 
-def test_without_file_and_checkpoint_sizes_are_needed(tmp_path: Path) -> None:
+def test_without_file_and_checkpoint_sizes_are_needed(tmp_path):
     with pytest.raises(ValueError, match=r"nowhere: no such file, and there is no checkpoint .*--encoder-family"):
         from_file(Path("nowhere"), PIECES, save_dir=str(tmp_path), restore_file="checkpoint_last.pt")
     sized = from_file(Path("nowhere"), PIECES, **SCRATCH)
@@ -157,7 +156,7 @@ def test_without_file_and_checkpoint_sizes_are_needed(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_rows_by_policy(tmp_path: Path) -> None:
+def test_rows_by_policy(tmp_path):
     path, symbols = nlu_builders.write_any("deltalm", tmp_path)
     more = [*symbols, "<mask>", "new"]
     with pytest.raises(
@@ -176,9 +175,7 @@ def test_rows_by_policy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["error", "extend", "truncate"])
 @pytest.mark.parametrize("family", ["deltalm", "nllb"])
-def test_the_mask_that_a_task_adds_needs_no_row(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, family: str, policy: str
-) -> None:
+def test_the_mask_that_a_task_adds_needs_no_row(tmp_path, caplog, family, policy):
     caplog.set_level(logging.INFO)
     path, symbols = nlu_builders.write_any(family, tmp_path)
     whole = from_file(path, symbols, encoder_heads=2).encoder.embed_tokens.weight
@@ -191,7 +188,7 @@ def test_the_mask_that_a_task_adds_needs_no_row(
     assert torch.equal(again.encoder.embed_tokens.weight, words)
 
 
-def test_only_a_final_mask_needs_no_row(tmp_path: Path) -> None:
+def test_only_a_final_mask_needs_no_row(tmp_path):
     """Not another symbol, not <mask> elsewhere, not two symbols, not where the entries before it differ."""
     path, symbols = nlu_builders.write_any("deltalm", tmp_path)
     for other in ([*symbols, "new"], ["<mask>", *symbols], [*symbols, "new", "<mask>"]):
@@ -201,7 +198,7 @@ def test_only_a_final_mask_needs_no_row(tmp_path: Path) -> None:
         from_file(path, [symbols[1], symbols[0], *symbols[2:], "<mask>"], encoder_heads=2)
 
 
-def test_a_row_that_may_be_the_masks_is_not_added_again(tmp_path: Path) -> None:
+def test_a_row_that_may_be_the_masks_is_not_added_again(tmp_path):
     """Nothing beside an mBART: its last row is probably that of <mask>, and the dictionary has a symbol too many before it."""
     nlu_builders.mbart_cc25(tmp_path)
     (tmp_path / "dict.txt").unlink()
@@ -219,7 +216,7 @@ def test_a_row_that_may_be_the_masks_is_not_added_again(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("policy", ["error", "extend", "truncate"])
-def test_other_languages_are_refused(tmp_path: Path, languages: Sequence[str], problem: str, policy: str) -> None:
+def test_other_languages_are_refused(tmp_path, languages, problem, policy):
     """Whatever the policy of the rows: each language's row would silently be another's."""
     nlu_builders.mbart_cc25(tmp_path)
     listed = ",".join(languages) or "none"
@@ -229,7 +226,7 @@ def test_other_languages_are_refused(tmp_path: Path, languages: Sequence[str], p
         from_file(tmp_path, [*PIECES, *tags(languages), "<mask>"], embedding_mismatch=policy)
 
 
-def test_languages_of_a_checkpoint_are_compared_when_it_is_decoded(tmp_path: Path) -> None:
+def test_languages_of_a_checkpoint_are_compared_when_it_is_decoded(tmp_path):
     nlu_builders.mbart_cc25(tmp_path)
     model = from_file(tmp_path, MBART_SYMBOLS)
     assert list(model.args.encoder_languages) == list(LANGUAGES)
@@ -242,12 +239,12 @@ def test_languages_of_a_checkpoint_are_compared_when_it_is_decoded(tmp_path: Pat
         reloaded(model, [*MBART_SYMBOLS, "new"], tmp_path / "own.pt")
 
 
-def test_languages_of_an_encoder_from_scratch_are_the_dictionarys() -> None:
+def test_languages_of_an_encoder_from_scratch_are_the_dictionarys():
     assert scratch(encoder_family="mbart").args.encoder_languages == list(LANGUAGES)
     assert scratch(encoder_family="xlmr").args.encoder_languages is None
 
 
-def test_a_model_without_a_list_warns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_without_a_list_warns(tmp_path, caplog):
     stock = nlu_builders.stock_model(MBART_SYMBOLS, arch="mbart_base")
     path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", stock, {"_name": "translation"})
     model = from_file(path, MBART_SYMBOLS, unnamed_rows="dictionary")
@@ -255,7 +252,7 @@ def test_a_model_without_a_list_warns(tmp_path: Path, caplog: pytest.LogCaptureF
     assert list(model.args.encoder_languages) == list(LANGUAGES)
 
 
-def test_rows_that_nothing_names_are_refused(tmp_path: Path) -> None:
+def test_rows_that_nothing_names_are_refused(tmp_path):
     """Unless the option says otherwise; the dictionary of the data that a run was trained on names them as well."""
     stock = nlu_builders.stock_model(MBART_SYMBOLS, arch="mbart_base")
     data = tmp_path / "data"
@@ -271,7 +268,7 @@ def test_rows_that_nothing_names_are_refused(tmp_path: Path) -> None:
         from_file(path, [MBART_SYMBOLS[1], MBART_SYMBOLS[0], *MBART_SYMBOLS[2:]])
 
 
-def test_entries_in_another_order_are_refused(tmp_path: Path) -> None:
+def test_entries_in_another_order_are_refused(tmp_path):
     path, symbols = nlu_builders.write_any("bert", tmp_path)
     with pytest.raises(
         ValueError, match=r"'\[unused1\]' as entry 4, the data's dictionary '\[unused2\]'; preprocess with"
@@ -279,7 +276,7 @@ def test_entries_in_another_order_are_refused(tmp_path: Path) -> None:
         from_file(path, [symbols[1], symbols[0], *symbols[2:]])
 
 
-def test_mask_is_the_last_row_of_a_masked_lm(tmp_path: Path) -> None:
+def test_mask_is_the_last_row_of_a_masked_lm(tmp_path):
     path, symbols = nlu_builders.write_any("xlmr", tmp_path)
     (path / "dict.txt").unlink()
     assert from_file(path, symbols, unnamed_rows="dictionary").encoder.layout.vocab_size == 25
@@ -296,7 +293,7 @@ def test_mask_is_the_last_row_of_a_masked_lm(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_a_fine_tuned_checkpoint_is_an_encoder_again(tmp_path: Path) -> None:
+def test_a_fine_tuned_checkpoint_is_an_encoder_again(tmp_path):
     nlu_builders.mbart_cc25(tmp_path)
     model = from_file(tmp_path, MBART_SYMBOLS)
     model.register_classification_head("xnli", 3)

@@ -1,8 +1,5 @@
 """nlu_encoder with a VECO: named architectures, dictionaries, and the encoder route equal to XLM-R's."""
 
-from pathlib import Path
-from typing import Any, Dict, Sequence
-
 import pytest
 import torch
 from fairseq import models
@@ -29,14 +26,14 @@ TINY = {"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 2
 UNNAMED = {"unnamed_rows": "dictionary"}
 
 
-def named(kind: str, arch: str, **options: Any) -> Any:
+def named(kind, arch, **options):
     """Options with that architecture, before it has filled the rest."""
     found = arguments(kind, **options)
     setattr(found, "_name" if kind == "omegaconf" else "arch", arch)
     return found
 
 
-def filled(args: Any) -> Any:
+def filled(args):
     """The family and sizes after the architecture."""
     models.ARCH_CONFIG_REGISTRY[getattr(args, "_name", None) or args.arch](args)
     return [args.encoder_family, *(getattr(args, name) for name in OPTIONS)]
@@ -44,20 +41,20 @@ def filled(args: Any) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("arch", list(SIZES))
-def test_an_architecture_fills_what_is_open(kind: str, arch: str) -> None:
+def test_an_architecture_fills_what_is_open(kind, arch):
     none = dict.fromkeys(OPTIONS)
     assert filled(named(kind, arch, encoder_family=None, **none)) == ["xlmr", *SIZES[arch]]
     given = filled(named(kind, arch, **{**none, "encoder_heads": 2, "encoder_layers": 3}, encoder_family="bert"))
     assert given == ["bert", 3, *SIZES[arch][1:3], 2]
 
 
-def test_from_the_command_line() -> None:
+def test_from_the_command_line():
     line = ["data", "--task", "sentence_prediction", "--arch", "veco_encoder_base", "--encoder-layers", "6"]
     args = parse_args_and_arch(get_training_parser(), line)
     assert [args.encoder_family, *(getattr(args, name) for name in OPTIONS)] == ["xlmr", 6, 768, 3072, 12]
 
 
-def test_from_scratch_both_ways_build_the_same() -> None:
+def test_from_scratch_both_ways_build_the_same():
     built = [build(named(kind, "veco_encoder_tiny"), SYMBOLS) for kind in KINDS]
     shapes = [{name: tuple(one.shape) for name, one in model.state_dict().items()} for model in built]
     assert shapes[0] == shapes[1]
@@ -67,7 +64,7 @@ def test_from_scratch_both_ways_build_the_same() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_file_must_have_the_sizes_of_the_architecture(tmp_path: Path, kind: str) -> None:
+def test_the_file_must_have_the_sizes_of_the_architecture(tmp_path, kind):
     veco_files.released(tmp_path)
     path = str(tmp_path)
     message = r"other sizes than --arch veco_encoder_large and the command line: --encoder-layers 24 \(valid here: 2\)"
@@ -82,7 +79,7 @@ def test_the_file_must_have_the_sizes_of_the_architecture(tmp_path: Path, kind: 
         build(named(kind, "veco_encoder_large", pretrained_encoder=str(tmp_path / "mbart"), **TINY))
 
 
-def write(kind: str, path: Path) -> None:
+def write(kind, path):
     """A VECO of that layout."""
     if kind == "released":
         veco_files.released(path)
@@ -94,7 +91,7 @@ def write(kind: str, path: Path) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("kind", ["released", "pretrained", "folder"])
-def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path: Path, kind: str) -> None:
+def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path, kind):
     write(kind, tmp_path / "veco")
     symbols = SYMBOLS if kind != "folder" else [*PIECES[:18], "<mask>"]
     model = from_file(tmp_path / "veco", symbols, **UNNAMED)
@@ -111,7 +108,7 @@ def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path: Path, kind: str)
 
 
 @torch.no_grad()
-def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path: Path) -> None:
+def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path):
     state = veco_files.folder_state()
     plain = {name: one for name, one in state.items() if "cross_attention" not in name}
     veco = load_text_encoder(veco_files.write_folder(tmp_path / "veco", state, is_decoder=True))
@@ -124,7 +121,7 @@ def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path: Path) -> None:
 # ---- Dictionaries: as with XLM-R. ----
 
 
-def test_the_released_dictionary_lacks_the_mask(tmp_path: Path) -> None:
+def test_the_released_dictionary_lacks_the_mask(tmp_path):
     """Its last row is the mask's, which the task adds to the entries of dict.txt."""
     model = veco_files.released(tmp_path)
     words = from_file(tmp_path, SYMBOLS).encoder.embed_tokens.weight
@@ -136,9 +133,7 @@ def test_the_released_dictionary_lacks_the_mask(tmp_path: Path) -> None:
         from_file(tmp_path, [*PIECES[:-1], "<mask>", PIECES[-1]])
 
 
-def test_one_that_was_pretrained_here_has_its_datas_dictionary(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_was_pretrained_here_has_its_datas_dictionary(tmp_path, caplog):
     """<mask> need not be the last entry of it: symbols of languages may follow. The same in a model that went on from it."""
     model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
     found = from_file(tmp_path / "checkpoint_last.pt", SYMBOLS, **UNNAMED)
@@ -151,7 +146,7 @@ def test_one_that_was_pretrained_here_has_its_datas_dictionary(
     assert torch.equal(from_file(own, tagged, **UNNAMED).encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
 
 
-def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path: Path) -> None:
+def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path):
     """The task adds <mask> behind a dictionary that lacks it: as many entries, and each language one row off."""
     tagged = [*PIECES[:-2], "<mask>", "[de]", "[en]"]
     model = veco_files.stock(tagged, scaled=False)
@@ -181,7 +176,7 @@ def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path: Path) -> None:
         ([*PIECES, "new", "<mask>"], "26 entries, .* 25 rows, .*; valid here: extend.*The one entry more"),
     ],
 )
-def test_rows_that_do_not_fit_need_an_option(tmp_path: Path, symbols: Sequence[str], message: str) -> None:
+def test_rows_that_do_not_fit_need_an_option(tmp_path, symbols, message):
     model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
     with pytest.raises(ValueError, match=message):
         from_file(tmp_path / "checkpoint_last.pt", symbols, **UNNAMED)
@@ -193,7 +188,7 @@ def test_rows_that_do_not_fit_need_an_option(tmp_path: Path, symbols: Sequence[s
     assert torch.equal(words[:rows], model.encoder.embed_tokens.weight[:rows])
 
 
-def test_the_mask_of_a_folder_is_its_last_row(tmp_path: Path) -> None:
+def test_the_mask_of_a_folder_is_its_last_row(tmp_path):
     """As of every XLM-R, where no tokenizer's file beside it tells."""
     path = veco_files.write_folder(tmp_path)
     with pytest.raises(ValueError, match="<mask> is entry 4 of the dictionary, but row 22, the last one"):
@@ -201,7 +196,7 @@ def test_the_mask_of_a_folder_is_its_last_row(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_the_checkpoint_of_the_model_itself(tmp_path: Path) -> None:
+def test_the_checkpoint_of_the_model_itself(tmp_path):
     """Encoder and masked LM of a VECO as it pre-trains: the route of its encoder, bit for bit."""
     args = veco_builders.arguments()
     model = veco_builders.pretrainer(args).eval()
@@ -217,8 +212,8 @@ def test_the_checkpoint_of_the_model_itself(tmp_path: Path) -> None:
     assert len(names) == 10 * veco_builders.LAYERS
 
 
-def test_a_fine_tuned_generation_model_gets_a_row_for_the_mask(tmp_path: Path) -> None:
-    options: Dict[str, Any] = {**veco_files.SHAPE, "no_scale_embedding": True}
+def test_a_fine_tuned_generation_model_gets_a_row_for_the_mask(tmp_path):
+    options = {**veco_files.SHAPE, "no_scale_embedding": True}
     model = nlu_builders.stock_model(PIECES, arch="transformer", **options)
     veco_files.write(tmp_path / "model.pt", model, model.state_dict(), arch="veco_tiny")
     nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)

@@ -21,7 +21,7 @@ OPTION = "--keep-decoder-layers"
         ("0,5,11", 12, [0, 5, 11]),
     ],
 )
-def test_choices_by_hand(text: str, stack: int, expected: list) -> None:
+def test_choices_by_hand(text, stack, expected):
     assert parse_layers(text, stack, OPTION) == expected
 
 
@@ -41,7 +41,7 @@ def test_choices_by_hand(text: str, stack: int, expected: list) -> None:
         ("1, 2", "valid: a list"),
     ],
 )
-def test_bad_choices_name_option_and_value(text: str, message: str) -> None:
+def test_bad_choices_name_option_and_value(text, message):
     with pytest.raises(ValueError, match=message) as caught:
         parse_layers(text, 24, OPTION)
     assert OPTION in str(caught.value) and text in str(caught.value)

@@ -1,13 +1,9 @@
 """Which row is that of ``<mask>``: kept in the state of a pre-training, and what readers with other dictionaries do with it."""
 
-from pathlib import Path
-from typing import Any, Dict, List
-
 import pytest
 import torch
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import EMA
-from torch import Tensor
 
 from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.portable import export_checkpoint, import_checkpoint
@@ -18,14 +14,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 MARK = "lm_head.mask_row"
 TAGS = ("[en]", "[de]")
-BEFORE_TAGS: Dict[str, Any] = {"mask": True, "tags": TAGS}
+BEFORE_TAGS = {"mask": True, "tags": TAGS}
 """The dictionary that examples/veco/prepare.sh writes: ``<mask>`` has the masked LM's last row, the languages come after it."""
 
 WORDS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 ROWS = builders.MASK + 1 + len(TAGS)
 
 
-def pretrained(older: bool = False, **symbols: Any) -> Dict[str, Tensor]:
+def pretrained(older=False, **symbols):
     """A state of pre-training; ``older``: of a version that did not keep the place of ``<mask>``."""
     model = veco_builders.random_pretrainer(symbols=symbols or BEFORE_TAGS)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -34,16 +30,16 @@ def pretrained(older: bool = False, **symbols: Any) -> Dict[str, Tensor]:
     return state
 
 
-def write(path: Path, state: Dict[str, Tensor]) -> str:
+def write(path, state):
     """A checkpoint of pre-training."""
     cfg = {"model": vars(veco_builders.arguments(no_scale_embedding=True)), "task": {"data": ""}}
     torch.save({"args": None, "cfg": cfg, "model": state, "optimizer_history": [{"num_updates": 3}]}, path)
     return str(path)
 
 
-def translator(source: str, state: Dict[str, Tensor], path: Path, policy: str = "error", **symbols: Any) -> Any:
+def translator(source, state, path, policy="error", **symbols):
     """A model that starts from a state, which is restored or read as a masked LM."""
-    options: Dict[str, Any] = dict(symbols=symbols, keep_decoder_layers="last:2", embedding_mismatch=policy)
+    options = dict(symbols=symbols, keep_decoder_layers="last:2", embedding_mismatch=policy)
     if source == "masked LM":
         return veco_builders.translator(init_from_mlm=write(path / "pretrained.pt", state), **options)
     model = veco_builders.translator(no_scale_embedding=True, **options)
@@ -51,7 +47,7 @@ def translator(source: str, state: Dict[str, Tensor], path: Path, policy: str = 
     return model
 
 
-def assert_rows(model: Any, state: Dict[str, Tensor], rows: List[int]) -> None:
+def assert_rows(model, state, rows):
     """The first rows of the embeddings and of the output projection are these of the state."""
     for name in WORDS:
         assert torch.equal(model.state_dict()[name][: len(rows)], state[WORDS[0]][rows]), name
@@ -60,7 +56,7 @@ def assert_rows(model: Any, state: Dict[str, Tensor], rows: List[int]) -> None:
 # ---- In the state. ----
 
 
-def test_the_state_of_a_pretraining_tells_it_whatever_becomes_of_its_numbers(tmp_path: Path) -> None:
+def test_the_state_of_a_pretraining_tells_it_whatever_becomes_of_its_numbers(tmp_path):
     model = veco_builders.random_pretrainer(symbols=BEFORE_TAGS)
     shape = (builders.MASK, 0)
     assert model.state_dict()[MARK].shape == shape
@@ -81,7 +77,7 @@ def test_the_state_of_a_pretraining_tells_it_whatever_becomes_of_its_numbers(tmp
 
 
 @pytest.mark.parametrize("wrong", [torch.zeros(ROWS, 0), torch.zeros(0, 0), torch.tensor(3), torch.zeros(3, 1)])
-def test_a_place_that_is_none_is_refused(tmp_path: Path, wrong: Tensor) -> None:
+def test_a_place_that_is_none_is_refused(tmp_path, wrong):
     state = {**pretrained(), MARK: wrong}
     with pytest.raises(CheckpointError, match=rf"lm_head.mask_row is .*, expected \(row of <mask>, 0\) .* {ROWS} rows"):
         read_masked_lm(write(tmp_path / "x.pt", state))
@@ -89,7 +85,7 @@ def test_a_place_that_is_none_is_refused(tmp_path: Path, wrong: Tensor) -> None:
         translator("state", state, tmp_path, **BEFORE_TAGS)
 
 
-def test_pretraining_goes_on_with_and_without_it() -> None:
+def test_pretraining_goes_on_with_and_without_it():
     for older in (False, True):
         state = pretrained(older)
         model = veco_builders.pretrainer(symbols=BEFORE_TAGS)
@@ -107,7 +103,7 @@ def test_pretraining_goes_on_with_and_without_it() -> None:
 
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
-def test_that_row_is_left_out_where_the_dictionary_lacks_it(source: str, tmp_path: Path, caplog: Any) -> None:
+def test_that_row_is_left_out_where_the_dictionary_lacks_it(source, tmp_path, caplog):
     """And the languages behind it keep their own rows."""
     caplog.set_level("INFO")
     state = pretrained()
@@ -122,7 +118,7 @@ def test_that_row_is_left_out_where_the_dictionary_lacks_it(source: str, tmp_pat
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
 @pytest.mark.parametrize("older", [False, True])
-def test_its_own_dictionary_just_works(source: str, older: bool, tmp_path: Path) -> None:
+def test_its_own_dictionary_just_works(source, older, tmp_path):
     state = pretrained(older)
     assert_rows(translator(source, state, tmp_path, **BEFORE_TAGS), state, list(range(ROWS)))
     if source == "masked LM":
@@ -131,13 +127,13 @@ def test_its_own_dictionary_just_works(source: str, older: bool, tmp_path: Path)
 
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
-def test_mask_elsewhere_is_refused(source: str, tmp_path: Path) -> None:
+def test_mask_elsewhere_is_refused(source, tmp_path):
     with pytest.raises(ValueError, match="<mask> is entry 31 of the dictionary, but row 29 of .*--srcdict"):
         translator(source, pretrained(), tmp_path, mask=True, pieces=builders.PIECES + 2)
 
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
-def test_nothing_is_guessed_for_older_states(source: str, tmp_path: Path) -> None:
+def test_nothing_is_guessed_for_older_states(source, tmp_path):
     state = pretrained(older=True)
     message = (
         r"has 32 rows and does not tell which one is that of <mask> .* of 31 entries has no <mask> and ends with \[en\]"
@@ -149,7 +145,7 @@ def test_nothing_is_guessed_for_older_states(source: str, tmp_path: Path) -> Non
     assert_rows(translator(source, last, tmp_path, mask=False), last, list(range(builders.MASK)))
 
 
-def test_readers_that_need_it_last_say_so(tmp_path: Path) -> None:
+def test_readers_that_need_it_last_say_so(tmp_path):
     """Those of the other models, which have no use for tags."""
     path = write(tmp_path / "pretrained.pt", pretrained())
     with pytest.raises(
@@ -162,7 +158,7 @@ def test_readers_that_need_it_last_say_so(tmp_path: Path) -> None:
     assert found.mask_row == builders.MASK
 
 
-def test_a_dictionary_beside_the_masked_lm_agrees_or_is_refused(tmp_path: Path) -> None:
+def test_a_dictionary_beside_the_masked_lm_agrees_or_is_refused(tmp_path):
     pieces = [f"p{number}" for number in range(builders.PIECES)]
     state = pretrained()
     (tmp_path / "dict.txt").write_text("".join(f"{text} 1\n" for text in [*pieces, "<mask>", *TAGS]))
@@ -175,16 +171,16 @@ def test_a_dictionary_beside_the_masked_lm_agrees_or_is_refused(tmp_path: Path) 
 # ---- With a dictionary map. ----
 
 
-def kept() -> List[bool]:
+def kept():
     """A map of the whole dict.txt, tags and <mask> included, that leaves out every second piece."""
     return [number >= builders.PIECES or number % 2 == 0 for number in range(ROWS - 4)]
 
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
-def test_a_map_keeps_it_where_the_dictionary_has_it(source: str, tmp_path: Path) -> None:
+def test_a_map_keeps_it_where_the_dictionary_has_it(source, tmp_path):
     state = pretrained()
     rows = [*range(4), *(4 + number for number, stays in enumerate(kept()) if stays)]
-    symbols: Dict[str, Any] = {"pieces": 13, "kept_rows": kept()}
+    symbols = {"pieces": 13, "kept_rows": kept()}
     assert_rows(translator(source, state, tmp_path, **symbols, **BEFORE_TAGS), state, rows)
     for wrong, message in (
         ({"mask": False, "tags": ("[fr]", *TAGS)}, "puts it in row 17, the data's dictionary has no <mask>"),
@@ -205,10 +201,10 @@ def test_a_map_keeps_it_where_the_dictionary_has_it(source: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("layers", "added"), [(2, {"tags": ("[en]",)}), (LAYERS, {"tags": ("[en]",)}), (2, {"pieces": 26})]
 )
-def test_a_tag_does_not_get_the_row_of_mask(layers: int, added: Dict[str, Any]) -> None:
+def test_a_tag_does_not_get_the_row_of_mask(layers, added):
     """A released model's last row is <mask>'s, also where a dictionary without it has as many entries."""
     released = veco_builders.stock_state()
-    options: Dict[str, Any] = dict(symbols=added, keep_decoder_layers=f"last:{layers}")
+    options = dict(symbols=added, keep_decoder_layers=f"last:{layers}")
     with pytest.raises(ValueError, match="has 30 entries, the state to load 29 rows, .* valid here: extend"):
         veco_builders.translator(**options).load_state_dict(dict(released))
     model = veco_builders.translator(**options, embedding_mismatch="extend")
@@ -219,7 +215,7 @@ def test_a_tag_does_not_get_the_row_of_mask(layers: int, added: Dict[str, Any]) 
 
 
 @pytest.mark.parametrize("words", [{"decoder.layers.3.fc1.bias"}, {"encoder.layers.0.fc2.bias"}])
-def test_a_translator_of_more_layers_has_its_dictionarys_rows(words: Any) -> None:
+def test_a_translator_of_more_layers_has_its_dictionarys_rows(words):
     """Its decoder was trained apart: of the same dictionary no row is left out, wherever that has <mask>."""
     for symbols in ({"tags": ("[en]",)}, {"tags": TAGS}, BEFORE_TAGS):
         rows = 29 + len(symbols["tags"]) + bool(symbols.get("mask"))
@@ -234,7 +230,7 @@ def test_a_translator_of_more_layers_has_its_dictionarys_rows(words: Any) -> Non
 # ---- A translator of all layers in which nothing has moved yet. ----
 
 
-def cut(lines: int = builders.PIECES, tags: Any = TAGS, **options: Any) -> Any:
+def cut(lines=builders.PIECES, tags=TAGS, **options):
     """A translator of all layers with a map that keeps two entries of three."""
     stays = [number % 3 != 1 for number in range(lines)]
     symbols = {"pieces": sum(stays), "tags": tags, "kept_rows": stays}
@@ -244,7 +240,7 @@ def cut(lines: int = builders.PIECES, tags: Any = TAGS, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("unscaled", [False, True])
-def test_a_map_does_not_cut_again_before_anything_has_moved(unscaled: bool) -> None:
+def test_a_map_does_not_cut_again_before_anything_has_moved(unscaled):
     """The first update of a warm-up has the learning rate 0: decoder and encoder are still equal."""
     model = cut(no_scale_embedding=unscaled)
     model.load_state_dict(pretrained(mask=True) if unscaled else veco_builders.stock_state())
@@ -258,8 +254,8 @@ def test_a_map_does_not_cut_again_before_anything_has_moved(unscaled: bool) -> N
     ("symbols", "unscaled"),
     [({}, False), ({"mask": True}, False), ({"tags": TAGS}, False), ({"tags": ("[en]",)}, True), (BEFORE_TAGS, True)],
 )
-def test_neither_does_anything_else_change(symbols: Dict[str, Any], unscaled: bool) -> None:
-    options: Dict[str, Any] = dict(symbols=symbols, keep_decoder_layers=f"last:{LAYERS}", no_scale_embedding=unscaled)
+def test_neither_does_anything_else_change(symbols, unscaled):
+    options = dict(symbols=symbols, keep_decoder_layers=f"last:{LAYERS}", no_scale_embedding=unscaled)
     model = veco_builders.translator(**options, embedding_mismatch="extend")
     source = pretrained(**({"mask": True, **symbols})) if unscaled else veco_builders.stock_state()
     model.load_state_dict(source)
@@ -269,7 +265,7 @@ def test_neither_does_anything_else_change(symbols: Dict[str, Any], unscaled: bo
     assert [name for name, tensor in again.state_dict().items() if not torch.equal(tensor, state[name])] == []
 
 
-def test_rows_that_may_be_cut_or_not_are_refused() -> None:
+def test_rows_that_may_be_cut_or_not_are_refused():
     """As many entries come as go, and as many rows as entries: a released one, or what was made of it?"""
     released = veco_builders.stock_state()
     gone = sum(number % 3 == 1 for number in range(builders.PIECES))

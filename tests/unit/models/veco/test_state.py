@@ -2,13 +2,10 @@
 
 import logging
 import re
-from pathlib import Path
-from typing import Any, Dict
 
 import pytest
 import torch
 from fairseq import models
-from torch import Tensor
 
 from fairseq_plugins.checkpoints import write_masked_lm
 from tests import builders, veco_builders
@@ -19,24 +16,24 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 DEEP = 12  # two digits: layer 1 is not layer 11
 
 
-def deep(**options: Any) -> Any:
+def deep(**options):
     """A translator whose stack has twelve layers."""
     return veco_builders.translator(encoder_layers=DEEP, **options)
 
 
-def pretrained_here(**options: Any) -> Dict[str, Tensor]:
+def pretrained_here(**options):
     """A state of pre-training, whose dictionary ends with ``<mask>``."""
     model = veco_builders.random_pretrainer(**options)
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
-def layer(state: Dict[str, Tensor], side: str, number: int) -> Dict[str, Tensor]:
+def layer(state, side, number):
     """The tensors of one layer, under their names in it."""
     start = f"{side}.layers.{number}."
     return {name[len(start) :]: tensor for name, tensor in state.items() if name.startswith(start)}
 
 
-def assert_layers(model: Any, before: Dict[str, Tensor], side: str, numbers: Any) -> None:
+def assert_layers(model, before, side, numbers):
     """The model's layers are, bit for bit, these layers of the state."""
     state = model.state_dict()
     assert len(getattr(model, side).layers) == len(numbers)
@@ -53,7 +50,7 @@ def assert_layers(model: Any, before: Dict[str, Tensor], side: str, numbers: Any
 @pytest.mark.parametrize(
     ("choice", "numbers"), [("1,2,11", [1, 2, 11]), ("last:3", [9, 10, 11]), ("every:5", [1, 6, 11]), ("1", [1])]
 )
-def test_chosen_layers_by_anchored_names(choice: str, numbers: list) -> None:
+def test_chosen_layers_by_anchored_names(choice, numbers):
     released = veco_builders.stock_state(DEEP)
     model = deep(keep_decoder_layers=choice)
     model.load_state_dict(dict(released))
@@ -65,7 +62,7 @@ def test_chosen_layers_by_anchored_names(choice: str, numbers: list) -> None:
     assert torch.equal(model.encoder.embed_positions.weight, released["encoder.embed_positions.weight"])
 
 
-def test_encoder_layers_are_chosen_too() -> None:
+def test_encoder_layers_are_chosen_too():
     released = veco_builders.stock_state(DEEP)
     model = deep(keep_encoder_layers="0,1,10,11", keep_decoder_layers="last:2")
     model.load_state_dict(dict(released))
@@ -73,7 +70,7 @@ def test_encoder_layers_are_chosen_too() -> None:
     assert_layers(model, released, "decoder", [10, 11])
 
 
-def test_a_state_of_a_run_is_taken_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_state_of_a_run_is_taken_as_it_is(caplog):
     """Resuming and decoding: the layers were chosen, the rows cut, and training parted encoder and decoder."""
     model = veco_builders.translator(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
     veco_builders.soften(model, 8)
@@ -85,9 +82,9 @@ def test_a_state_of_a_run_is_taken_as_it_is(caplog: pytest.LogCaptureFixture) ->
     assert "pretrained state" not in caplog.text
 
 
-def test_a_run_of_all_layers_may_have_either_scale() -> None:
+def test_a_run_of_all_layers_may_have_either_scale():
     """Started from a model pre-trained here; its own checkpoints have no head."""
-    options: Dict[str, Any] = dict(keep_decoder_layers=f"last:{LAYERS}", no_scale_embedding=True)
+    options = dict(keep_decoder_layers=f"last:{LAYERS}", no_scale_embedding=True)
     model = veco_builders.translator(**options)
     model.load_state_dict(pretrained_here())
     model.decoder.layers[2].fc1.bias.data += 0.1
@@ -106,14 +103,14 @@ def test_a_run_of_all_layers_may_have_either_scale() -> None:
         ),
     ],
 )
-def test_other_numbers_of_layers_are_refused(given: Dict[str, Any], layers: int, message: str, caplog: Any) -> None:
+def test_other_numbers_of_layers_are_refused(given, layers, message, caplog):
     with pytest.raises(ValueError, match=message) as caught:
         deep(**given).load_state_dict(veco_builders.stock_state(layers))
     # fairseq's trainer may hide the error: it is in the log too.
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [str(caught.value)]
 
 
-def test_a_gap_in_the_layers_is_refused() -> None:
+def test_a_gap_in_the_layers_is_refused():
     state = {name: tensor for name, tensor in veco_builders.stock_state().items() if ".layers.2." not in name}
     with pytest.raises(ValueError, match=r"encoder layers \[0, 1, 3\]; valid: 0 to 2"):
         veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(state)
@@ -141,7 +138,7 @@ def test_a_gap_in_the_layers_is_refused() -> None:
     ],
     ids=["missing", "unknown", "shape", "embeddings"],
 )
-def test_what_does_not_fit_is_named(change: Any, message: str) -> None:
+def test_what_does_not_fit_is_named(change, message):
     state = veco_builders.stock_state()
     change(state)
     with pytest.raises(ValueError, match=message):
@@ -151,7 +148,7 @@ def test_what_does_not_fit_is_named(change: Any, message: str) -> None:
 # ---- Scale and heads. ----
 
 
-def test_a_model_pretrained_here_needs_unscaled_embeddings(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_pretrained_here_needs_unscaled_embeddings(caplog):
     state = pretrained_here()
     with pytest.raises(ValueError, match=r"has lm_head\.\*.* write --no-scale-embedding"):
         veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(dict(state))
@@ -164,7 +161,7 @@ def test_a_model_pretrained_here_needs_unscaled_embeddings(caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("layers", [2, LAYERS])
-def test_unscaled_embeddings_of_a_model_without_a_head_are_said(layers: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_unscaled_embeddings_of_a_model_without_a_head_are_said(layers, caplog):
     """It may be a released one, which scales, or a translator that was trained here, which does not."""
     model = veco_builders.translator(keep_decoder_layers=f"last:{layers}")
     model.load_state_dict(veco_builders.stock_state())
@@ -175,7 +172,7 @@ def test_unscaled_embeddings_of_a_model_without_a_head_are_said(layers: int, cap
     assert "for a released one leave --no-scale-embedding and --init-from-mlm out" in caplog.text
 
 
-def test_symbols_of_languages_behind_mask_keep_their_rows() -> None:
+def test_symbols_of_languages_behind_mask_keep_their_rows():
     """As in examples/veco: <mask> has the masked LM's last row, and the languages come after it."""
     symbols = {"mask": True, "tags": ("[en]", "[de]")}
     state = pretrained_here(symbols=symbols)
@@ -185,13 +182,13 @@ def test_symbols_of_languages_behind_mask_keep_their_rows() -> None:
         assert torch.equal(model.state_dict()[name], state["encoder.embed_tokens.weight"])
 
 
-def test_the_encoder_has_no_output() -> None:
+def test_the_encoder_has_no_output():
     state = veco_builders.stock_state()
     state["encoder.output_projection.weight"] = state["encoder.embed_tokens.weight"]
     veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(state)
 
 
-def test_a_map_cut_short_is_refused_also_where_the_rows_are_the_dictionarys() -> None:
+def test_a_map_cut_short_is_refused_also_where_the_rows_are_the_dictionarys():
     """A whole dictionary and a map that lost its end: without the map there is nothing amiss."""
     released = veco_builders.stock_state()
     symbols = {"pieces": builders.PIECES, "mask": True, "kept_rows": [True] * (builders.PIECES - 2)}
@@ -203,7 +200,7 @@ def test_a_map_cut_short_is_refused_also_where_the_rows_are_the_dictionarys() ->
 
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
-def test_a_map_may_list_mask_and_tags(source: str, tmp_path: Path) -> None:
+def test_a_map_may_list_mask_and_tags(source, tmp_path):
     """As data_prep.cut_vocabulary writes it of a dict.txt that has them: their rows stay where they are listed."""
     names = ["<mask>", "[en]", "[de]"]
     kept = [*kept_rows(), True, True, True]
@@ -229,12 +226,12 @@ def test_a_map_may_list_mask_and_tags(source: str, tmp_path: Path) -> None:
     assert torch.equal(model.state_dict()["encoder.embed_tokens.weight"], words[rows])
 
 
-def piece_of(kept: list, number: int) -> str:
+def piece_of(kept, number):
     """Name of a piece before the cut: those that stay have the names of the cut dictionary."""
     return f"p{sum(kept[:number])}" if kept[number] else f"q{number}"
 
 
-def test_with_a_map_mask_stands_behind_what_is_kept() -> None:
+def test_with_a_map_mask_stands_behind_what_is_kept():
     kept = kept_rows()
     task = veco_builders.task(kept_rows=kept, pieces=sum(kept) - 1, mask=True, tags=("p8",))
     model = models.build_model(veco_builders.arguments(keep_decoder_layers="last:2", embedding_mismatch="extend"), task)
@@ -244,7 +241,7 @@ def test_with_a_map_mask_stands_behind_what_is_kept() -> None:
         model.load_state_dict(dict(veco_builders.stock_state()))
 
 
-def test_a_map_counts_also_where_the_numbers_agree_by_chance() -> None:
+def test_a_map_counts_also_where_the_numbers_agree_by_chance():
     """Two entries go and two symbols come: as many rows as before, and none of the tags' is a piece's."""
     released = veco_builders.stock_state()
     kept = [number not in (1, 3) for number in range(builders.PIECES)]
@@ -257,7 +254,7 @@ def test_a_map_counts_also_where_the_numbers_agree_by_chance() -> None:
     assert torch.equal(found[: len(rows)], released["encoder.embed_tokens.weight"][rows])
 
 
-def test_heads_of_other_tasks_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+def test_heads_of_other_tasks_are_dropped(caplog):
     state = veco_builders.stock_state()
     state["classification_heads.nli.dense.weight"] = torch.ones(2, 2)
     with caplog.at_level(logging.INFO):
@@ -265,7 +262,7 @@ def test_heads_of_other_tasks_are_dropped(caplog: pytest.LogCaptureFixture) -> N
     assert "classification_heads.nli.dense.weight (a head" in caplog.text
 
 
-def test_every_tensor_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_tensor_is_in_the_log(caplog):
     state = pretrained_here()
     with caplog.at_level(logging.INFO):
         veco_builders.translator(keep_decoder_layers="0,3", no_scale_embedding=True).load_state_dict(dict(state))
@@ -280,18 +277,18 @@ def test_every_tensor_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
 # ---- Rows. ----
 
 
-def kept_rows(count: int = builders.PIECES) -> list:
+def kept_rows(count=builders.PIECES):
     """A dictionary map that keeps every third entry."""
     return [number % 3 == 1 for number in range(count)]
 
 
-def cut_translator(kept: list, **symbols: Any) -> Any:
+def cut_translator(kept, **symbols):
     task = veco_builders.task(kept_rows=kept, pieces=sum(kept), **symbols)
     return models.build_model(veco_builders.arguments(keep_decoder_layers="last:2"), task)
 
 
 @pytest.mark.parametrize(("mask_row", "mask"), [(True, True), (True, False), (False, False)])
-def test_the_dictionary_map_chooses_rows(mask_row: bool, mask: bool) -> None:
+def test_the_dictionary_map_chooses_rows(mask_row, mask):
     """The four special rows stay; that of ``<mask>`` stays where the file and the dictionary have it."""
     released = veco_builders.stock_state(rows=4 + builders.PIECES + mask_row)
     kept = kept_rows()
@@ -308,7 +305,7 @@ def test_the_dictionary_map_chooses_rows(mask_row: bool, mask: bool) -> None:
 
 
 @pytest.mark.parametrize("lines", [builders.PIECES - 1, builders.PIECES + 2])
-def test_a_map_of_another_length_is_refused(lines: int) -> None:
+def test_a_map_of_another_length_is_refused(lines):
     with pytest.raises(ValueError, match=rf"--resized-dict-map has {lines} lines, .* 30 rows; valid here: 25 lines"):
         cut_translator(kept_rows(lines)).load_state_dict(veco_builders.stock_state())
 
@@ -321,7 +318,7 @@ def test_a_map_of_another_length_is_refused(lines: int) -> None:
         ({"pieces": 20}, "truncate", 24, 0),
     ],
 )
-def test_rows_follow_the_policy(symbols: Dict[str, Any], policy: str, rows: int, random: int) -> None:
+def test_rows_follow_the_policy(symbols, policy, rows, random):
     released = veco_builders.stock_state()
     model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2", embedding_mismatch=policy)
     before = model.encoder.embed_tokens.weight.detach().clone()
@@ -340,13 +337,13 @@ def test_rows_follow_the_policy(symbols: Dict[str, Any], policy: str, rows: int,
         ({"pieces": 26, "mask": True}, "<mask> is entry 30 of the dictionary, but row 29"),
     ],
 )
-def test_other_numbers_of_rows_are_refused(symbols: Dict[str, Any], message: str) -> None:
+def test_other_numbers_of_rows_are_refused(symbols, message):
     model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
     with pytest.raises(ValueError, match=re.escape(message)):
         model.load_state_dict(veco_builders.stock_state())
 
 
-def test_fewer_positions_are_the_first_ones() -> None:
+def test_fewer_positions_are_the_first_ones():
     released = veco_builders.stock_state()
     model = veco_builders.translator(keep_decoder_layers="last:2", max_source_positions=10)
     model.load_state_dict(dict(released))
@@ -359,7 +356,7 @@ def test_fewer_positions_are_the_first_ones() -> None:
 # ---- Going on with pre-training. ----
 
 
-def test_pretraining_goes_on_from_its_own_state() -> None:
+def test_pretraining_goes_on_from_its_own_state():
     state = pretrained_here()
     model = veco_builders.pretrainer()
     model.load_state_dict(dict(state))
@@ -381,7 +378,7 @@ def test_pretraining_goes_on_from_its_own_state() -> None:
     ],
     ids=["layer", "embedding", "released"],
 )
-def test_pretraining_refuses_states_that_are_not_tied(change: Any, message: str, caplog: Any) -> None:
+def test_pretraining_refuses_states_that_are_not_tied(change, message, caplog):
     state = pretrained_here()
     change(state)
     with pytest.raises(ValueError, match=message) as caught:
@@ -389,7 +386,7 @@ def test_pretraining_refuses_states_that_are_not_tied(change: Any, message: str,
     assert str(caught.value) in caplog.text
 
 
-def test_pretraining_refuses_other_sizes() -> None:
+def test_pretraining_refuses_other_sizes():
     with pytest.raises(ValueError, match=r"4 encoder layers; valid: the 2 of --encoder-layers"):
         veco_builders.pretrainer(encoder_layers=2).load_state_dict(pretrained_here())
     with pytest.raises(ValueError, match=r"30 rows in encoder\.embed_tokens\.weight, .* 31 entries"):

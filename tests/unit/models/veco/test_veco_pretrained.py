@@ -1,11 +1,9 @@
 """VECO from a masked LM: where every tensor comes from, what stays random, and what is refused."""
 
 import shutil
-from typing import Any, Dict
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_plugins.checkpoints import write_masked_lm
 from tests import builders, veco_builders
@@ -15,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 @pytest.fixture(scope="module")
-def mlm(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def mlm(tmp_path_factory):
     """A folder with a random masked LM of four layers, and its tensors."""
     folder = tmp_path_factory.mktemp("mlm")
     module = builders.masked_lm(1, layers=LAYERS)
@@ -23,7 +21,7 @@ def mlm(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return folder, {name: tensor.detach() for name, tensor in module.state_dict().items()}
 
 
-def compare(model: Any, tensors: Dict[str, Tensor], encoder: list, decoder: list, words: slice) -> None:
+def compare(model, tensors, encoder, decoder, words):
     """Every tensor but those of cross-attention is bit-equal to the one it must come from."""
     start, unseen = "sentence_encoder.", set()
     for name, tensor in model.state_dict().items():
@@ -50,7 +48,7 @@ def compare(model: Any, tensors: Dict[str, Tensor], encoder: list, decoder: list
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pretraining_takes_everything_but_cross_attention(mlm: Any, kind: str, caplog: Any) -> None:
+def test_pretraining_takes_everything_but_cross_attention(mlm, kind, caplog):
     caplog.set_level("INFO")
     args = veco_builders.arguments(kind, init_from_mlm=str(mlm[0]))
     model = veco_builders.pretrainer(args)
@@ -62,7 +60,7 @@ def test_pretraining_takes_everything_but_cross_attention(mlm: Any, kind: str, c
 
 
 @torch.no_grad()
-def test_pretraining_starts_as_the_masked_lm(mlm: Any) -> None:
+def test_pretraining_starts_as_the_masked_lm(mlm):
     model = veco_builders.pretrainer(init_from_mlm=str(mlm[0])).eval()
     lm = builders.masked_lm(1, layers=LAYERS).eval()
     sample = veco_builders.batch()["net_input"]
@@ -79,9 +77,7 @@ def test_pretraining_starts_as_the_masked_lm(mlm: Any) -> None:
         ({"decoder_layers": 3}, [0, 1, 2, 3], [1, 2, 3]),  # the last ones where nothing says which
     ],
 )
-def test_translation_takes_the_chosen_layers(
-    mlm: Any, options: Dict[str, Any], encoder: list, decoder: list, caplog: Any
-) -> None:
+def test_translation_takes_the_chosen_layers(mlm, options, encoder, decoder, caplog):
     caplog.set_level("INFO")
     args = veco_builders.arguments(init_from_mlm=str(mlm[0]), **options)
     model = veco_builders.translator(args)
@@ -101,12 +97,12 @@ def test_translation_takes_the_chosen_layers(
         ({"encoder_normalize_before": True}, "--encoder-normalize-before True .*valid: False, as without"),
     ],
 )
-def test_another_wiring_than_the_files_is_refused(mlm: Any, given: Dict[str, Any], message: str) -> None:
+def test_another_wiring_than_the_files_is_refused(mlm, given, message):
     with pytest.raises(ValueError, match=f"--init-from-mlm .*: {message}"):
         veco_builders.translator(veco_builders.arguments(init_from_mlm=str(mlm[0]), **given))
 
 
-def test_more_entries_extend_head_and_embedding(mlm: Any) -> None:
+def test_more_entries_extend_head_and_embedding(mlm):
     """A dictionary of translation with tags; in pre-training ``<mask>`` must stay the file's last row."""
     model = veco_builders.translator(
         symbols={"tags": ("[en]",)}, init_from_mlm=str(mlm[0]), decoder_layers=2, embedding_mismatch="extend"
@@ -128,15 +124,15 @@ def test_more_entries_extend_head_and_embedding(mlm: Any) -> None:
         ({"symbols": {"pieces": 27}}, r"--embedding-mismatch is error; valid here: extend"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_option(mlm: Any, options: Dict[str, Any], message: str) -> None:
+def test_what_does_not_fit_is_refused_by_option(mlm, options, message):
     with pytest.raises(ValueError, match=message) as caught:
         veco_builders.translator(init_from_mlm=str(mlm[0]), **options)
     assert f"--init-from-mlm {mlm[0]}" in str(caught.value)
 
 
-def test_a_dictionary_map_chooses_rows_of_the_masked_lm(mlm: Any) -> None:
+def test_a_dictionary_map_chooses_rows_of_the_masked_lm(mlm):
     kept = [number % 3 == 1 for number in range(builders.PIECES)]
-    symbols: Dict[str, Any] = {"pieces": sum(kept), "kept_rows": kept, "tags": ("[en]", "[de]")}
+    symbols = {"pieces": sum(kept), "kept_rows": kept, "tags": ("[en]", "[de]")}
     model = veco_builders.translator(
         symbols=symbols, init_from_mlm=str(mlm[0]), keep_decoder_layers="last:2", embedding_mismatch="extend"
     )
@@ -150,11 +146,11 @@ def test_a_dictionary_map_chooses_rows_of_the_masked_lm(mlm: Any) -> None:
         veco_builders.translator(symbols=symbols, init_from_mlm=str(mlm[0]))
 
 
-def test_a_dictionary_map_is_compared_with_the_dictionary_beside_the_file(mlm: Any, tmp_path: Any) -> None:
+def test_a_dictionary_map_is_compared_with_the_dictionary_beside_the_file(mlm, tmp_path):
     folder = tmp_path / "mlm"
     shutil.copytree(mlm[0], folder)
     kept = [number % 3 == 1 for number in range(builders.PIECES)]
-    symbols: Dict[str, Any] = {"pieces": sum(kept), "kept_rows": kept}
+    symbols = {"pieces": sum(kept), "kept_rows": kept}
     text = [f"p{sum(kept[:number])} 1" if kept[number] else f"q{number} 1" for number in range(builders.PIECES)]
     (folder / "dict.txt").write_text("\n".join(text) + "\n")
     veco_builders.translator(symbols=symbols, init_from_mlm=str(folder))
@@ -169,7 +165,7 @@ def test_a_dictionary_map_is_compared_with_the_dictionary_beside_the_file(mlm: A
         veco_builders.translator(symbols=symbols, init_from_mlm=str(folder))
 
 
-def test_without_its_file_a_model_needs_a_checkpoint(tmp_path: Any) -> None:
+def test_without_its_file_a_model_needs_a_checkpoint(tmp_path):
     sample = veco_builders.batch()["net_input"]
     model = veco_builders.pretrainer(init_from_mlm=str(tmp_path / "gone"))
     with pytest.raises(ValueError, match="--init-from-mlm .*gone: no such file, and there is no checkpoint"):
