@@ -195,6 +195,17 @@ def test_command(tmp_path, run_cli):
     assert torch.equal(read_checkpoint(output)["model"]["words.weight"], expected)
 
 
+def test_command_takes_metric_and_direction(tmp_path):
+    for metric, values in {"bleu": (1, 2), "score": (3, 1)}.items():
+        for value in values:
+            _write(tmp_path / f"checkpoint.best_{metric}_{value}.0.pt", _model(value))
+    output = tmp_path / "average.pt"
+    for metric, options, seed in ("bleu", [], 2), ("score", ["--maximize"], 3), ("score", ["--minimize"], 1):
+        options = ["--metric", metric, *options]
+        assert main(["--directory", str(tmp_path), "--best", "1", "--output", str(output), *options]) == 0
+        assert torch.equal(read_checkpoint(output)["model"]["words.weight"], _model(seed)["words.weight"])
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

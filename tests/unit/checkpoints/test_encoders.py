@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
-from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, expected_shapes, family_layout
+from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, SIZES, expected_shapes, family_layout, layout_from
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from tests import deltalm_builders, nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
@@ -263,6 +263,7 @@ def test_other_transformers_are_refused(tmp_path):
         ({"position_embedding_type": "relative_key"}, "expected 'absolute'"),
         ({"is_decoder": True}, "is_decoder = true"),
         ({"layer_norm_eps": 0}, "layer_norm_eps"),
+        ({"layer_norm_eps": 1}, "layer_norm_eps"),
         ({"type_vocab_size": 3}, "options say segments = 3, its tensors 2"),
         ({"num_hidden_layers": 5}, "options say layers = 5"),
     ],
@@ -327,6 +328,20 @@ def test_another_mbart_folder_is_refused(tmp_path, config, message):
     _mbart_folder(tmp_path, **config)
     with pytest.raises(CheckpointError, match=message):
         read_encoder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layers": None}, "lacks layers and has unknown nothing"),
+        ({"depth": 2}, "lacks nothing and has unknown depth"),
+        ({"layers": "2"}, "has layers = '2', expected int"),
+    ],
+)
+def test_a_stored_layout_that_is_none_is_refused(change, message):
+    stored = {"family": "xlmr", **dict.fromkeys(SIZES, 2), **change}
+    with pytest.raises(CheckpointError, match=message):
+        layout_from({name: value for name, value in stored.items() if value is not None}, "here")
 
 
 def test_nothing_in_a_file_is_executed(tmp_path):

@@ -12,7 +12,7 @@ from fairseq_plugins.checkpoints.dictionaries import languages_of, read_dictiona
 from fairseq_plugins.checkpoints.dictionary import dictionary_text, write_dictionary
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.fitting import check_entries, explain, fit_words
-from fairseq_plugins.checkpoints.vocabularies import fairseq_order
+from fairseq_plugins.checkpoints.vocabularies import fairseq_order, tokenizer_entries
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
 
@@ -96,6 +96,8 @@ def test_without_a_list_of_languages_no_row_is_named(tmp_path, hf):
     with pytest.raises(CheckpointError):
         write_dictionary(tmp_path, tmp_path / "dict.txt")
     assert not (tmp_path / "dict.txt").exists()
+    entries = tokenizer_entries(tmp_path, "xlmr", 4 + len(pieces) - 3 + 2)  # of a model that has none
+    assert entries[-2:] == ["madeupword0000", "madeupword0001"]
 
 
 @pytest.mark.parametrize("kind", ["mbart", "nllb"])

@@ -87,7 +87,8 @@ def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path, data, case):
     assert config["fingerprint"] == fingerprint(state["model"])
     assert found[versions.KEY] == versions.stamp()
     assert "last_optimizer_state" not in found
-    assert set(found["extra_state"]) == {"train_iterator"}
+    assert set(found["extra_state"]) == {"train_iterator"} and found["extra_state"]["train_iterator"]["epoch"] == 3
+    assert found["optimizer_history"][-1]["num_updates"] == 7
     for section in ("model", "criterion", "generation"):
         assert found["cfg"][section] == state["cfg"][section], section
     ensemble, cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "back.pt")])

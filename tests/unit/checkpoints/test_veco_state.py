@@ -107,6 +107,15 @@ def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder, found, tmp_p
     layout = read_encoder(file).layout
     assert layout == read_encoder(folder).layout and not layout.scale_embedding
     assert read_masked_lm(file).fingerprint == read_masked_lm(folder).fingerprint
+    assert options["share_all_embeddings"] and options["share_decoder_input_output_embed"]
+
+
+def test_the_dictionary_beside_the_folder_tells_the_row_of_mask(tmp_path):
+    folder, rows = veco_files.write_folder(tmp_path / "veco"), masked_lms.SIZES["vocab_size"]
+    pieces = [f"p{number}" for number in range(rows - 6)]
+    nlu_builders.write_dict(folder / "dict.txt", [*pieces, "<mask>", "[en]"])
+    assert export.main(["import", str(folder), str(tmp_path / "veco.pt")]) == 0
+    assert read_masked_lm(tmp_path / "veco.pt").mask_row == rows - 2
 
 
 @pytest.mark.parametrize(
