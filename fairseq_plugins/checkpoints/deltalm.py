@@ -1,16 +1,13 @@
 """DeltaLM files (fairseq): released ones, and checkpoints of this package."""
 
 import re
-from dataclasses import replace
 from typing import Dict, Tuple
 
 from torch import Tensor
 
-from .encoder_decoder import SIZES, stock_wiring
-from .encoder_languages import stock_languages
 from .errors import CheckpointError
 from .loading import Renamed, Rule, drop, rename
-from .pipeline import FIRST_FC, POSITIONS, WORDS, Content, FileLayout, PretrainedFile, matrix, open_file
+from .pipeline import ENCODER_SIZES, FIRST_FC, POSITIONS, WORDS, Content, FileLayout, PretrainedFile, matrix, open_file
 from .reading import PathLike
 
 EXPECTED = (
@@ -20,7 +17,6 @@ EXPECTED = (
 _SIDES = (("src_embedding", "encoder"), ("tgt_embedding", "decoder"))
 _ATTENTION = r"(self_attn|encoder_attn)\.(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)"
 _NORMS = r"(self_attn_layer_norm|encoder_attn_layer_norm|ffn_layer_norm|final_layer_norm)\.(weight|bias)"
-_NAMES = re.compile(r"(?:src|tgt)_embedding\..*|decoder\.layers\.\d+\.(?:fc3|ffn_1\.fc1)\..*")
 
 
 def _embeddings(source: str, side: str) -> Tuple[Rule, ...]:
@@ -46,27 +42,13 @@ RULES: Tuple[Rule, ...] = (
 )
 
 
-def _is_deltalm(content: Content) -> bool:
-    named = content.arch.startswith("deltalm") or any(_NAMES.fullmatch(name) for name in content.tensors)
-    return not content.is_folder and ("weights" in content.entries or named)
-
-
 def _check_numbers(content: Content) -> None:
     for name, tensor in content.tensors.items():
         if isinstance(tensor, Tensor) and not tensor.is_floating_point():
             raise CheckpointError(f"{content.origin}: {name} holds {tensor.dtype}, expected floating-point numbers")
 
 
-def _settle_encoder(content: Content, found: PretrainedFile) -> None:
-    deltalm_sizes(found.renamed, content.origin)
-    found.renamed.discard_all("decoder.", "decoder, unused by an encoder")
-    found.renamed.move("encoder.", "")
-    found.wiring = {"family": "deltalm", **stock_wiring(content, found.tensors, {})}
-    found.stated_languages = stock_languages(content.entries, content.options, "__{}__")
-
-
-LAYOUT = FileLayout(EXPECTED, lambda content: not content.is_folder, RULES, SIZES, _check_numbers)
-ENCODERS = (replace(LAYOUT, recognised=_is_deltalm, settle=_settle_encoder),)
+LAYOUT = FileLayout(EXPECTED, lambda content: not content.is_folder, RULES, ENCODER_SIZES, _check_numbers)
 
 
 def read_deltalm(path: PathLike) -> PretrainedFile:

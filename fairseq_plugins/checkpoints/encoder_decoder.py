@@ -11,7 +11,7 @@ from .encoder_languages import stock_languages
 from .encoder_layout import FAMILIES
 from .errors import CheckpointError
 from .loading import Rule, drop, fused_attention, refuse, rename
-from .pipeline import POSITIONS, WORDS, Content, FileLayout, PretrainedFile, differing, refuse_config
+from .pipeline import ENCODER_SIZES, POSITIONS, WORDS, Content, FileLayout, PretrainedFile, differing, refuse_config
 
 logger = logging.getLogger(__name__)
 
@@ -54,16 +54,6 @@ NLLB_RULES: Tuple[Rule, ...] = (
     ),
     *MBART_RULES,
 )
-
-
-SIZES = {
-    "layers": "encoder_layers",
-    "embed_dim": "encoder_embed_dim",
-    "ffn_dim": "encoder_ffn_embed_dim",
-    "max_positions": "max_source_positions",
-    "heads": "encoder_attention_heads",
-}
-"""Of the encoder of any fairseq transformer."""
 
 
 def has_layers(content: Content) -> bool:
@@ -232,12 +222,12 @@ def _folder(model_type: str, expected: str, rules: Tuple[Rule, ...]) -> FileLayo
     )
 
 
-NLLB = FileLayout(NLLB_EXPECTED, _is_stock, NLLB_RULES, SIZES, settle=_settle_nllb)
+NLLB = FileLayout(NLLB_EXPECTED, _is_stock, NLLB_RULES, ENCODER_SIZES, settle=_settle_nllb)
 MBART = FileLayout(
     MBART_EXPECTED,
     lambda content: _is_stock(content) and f"encoder.{POSITIONS}" in content.tensors,
     MBART_RULES,
-    SIZES,
+    ENCODER_SIZES,
     _check_mbart,
     _settle_mbart,
 )

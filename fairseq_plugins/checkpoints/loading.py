@@ -208,19 +208,13 @@ def _fold(names: Sequence[str]) -> Dict[str, List[str]]:
     return folded
 
 
-def load(
-    module: nn.Module,
-    tensors: Mapping[str, Tensor],
-    allow_missing: Iterable[str] = (),
-    allow_unused: Iterable[str] = (),
-) -> LoadReport:
+def load(module: nn.Module, tensors: Mapping[str, Tensor], allow_missing: Iterable[str] = ()) -> LoadReport:
     """Copy tensors into a module, strictly; nothing is changed when anything is wrong.
 
     Args:
         module: on any device but meta; its dtypes and devices are kept.
         tensors: name -> tensor, names as in ``module.state_dict()``. Of tied parameters one name is enough.
         allow_missing: regular expressions that match whole names of the module that may keep their initial values.
-        allow_unused: regular expressions that match whole names of ``tensors`` that may be left over.
 
     Returns:
         The report; its names cover the module and ``tensors`` completely.
@@ -228,50 +222,35 @@ def load(
     Raises:
         ValueError: lists the names and shapes of whatever is missing, left over or of another shape.
     """
-    targets = _targets(module)
-    loaded = [name for name in targets if name in tensors]
-    covered = {id(targets[name]) for name in loaded}
-    reasons = {name: "tied" for name in targets if name not in tensors and id(targets[name]) in covered}
-    missing = [name for name in targets if name not in tensors and name not in reasons]
-    unused = [name for name in tensors if name not in targets]
-    refused = _not_allowed(missing, allow_missing), _not_allowed(unused, allow_unused)
-    _raise_unaccounted(targets, tensors, loaded, *refused)
-    with torch.no_grad():
-        for name in loaded:
-            targets[name].copy_(tensors[name])
-    order = tuple(name for name in targets if name in tensors or name in reasons)
-    return LoadReport(order, tuple(missing), tuple(unused), reasons)
-
-
-def _targets(module: nn.Module) -> Dict[str, Tensor]:
     state: Dict[str, Any] = module.state_dict(keep_vars=True)
-    return {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
-
-
-def _not_allowed(names: Sequence[str], allowed: Iterable[str]) -> List[str]:
-    patterns = [re.compile(pattern) for pattern in ([allowed] if isinstance(allowed, str) else allowed)]
-    return [name for name in names if not any(pattern.fullmatch(name) for pattern in patterns)]
-
-
-def _raise_unaccounted(
-    targets: Mapping[str, Tensor],
-    tensors: Mapping[str, Tensor],
-    loaded: Sequence[str],
-    missing: Sequence[str],
-    unused: Sequence[str],
-) -> None:
-    shape = {name: tuple(tensor.shape) for name, tensor in targets.items()}
-    wrong = [
-        f"{name} {tuple(tensors[name].shape)} instead of {shape[name]}"
-        for name in loaded
-        if tuple(tensors[name].shape) != shape[name]
-    ]
-    kinds = (
-        ("missing in the source", [f"{name} {shape[name]}" for name in missing]),
-        ("unknown to the module", [f"{name} {tuple(tensors[name].shape)}" for name in unused]),
-        ("of another shape", wrong),
-        ("on the meta device, cannot be filled", [name for name in loaded if targets[name].is_meta]),
-    )
-    problems = [f"{title}: {listing(names, most=20)}" for title, names in kinds if names]
+    targets = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
+    covered = {id(tensor) for name, tensor in targets.items() if name in tensors}
+    tied = {name: "tied" for name, tensor in targets.items() if name not in tensors and id(tensor) in covered}
+    missing = [name for name in targets if name not in tensors and name not in tied]
+    allowed = [re.compile(pattern) for pattern in allow_missing]
+    kept = {name for name in missing if any(pattern.fullmatch(name) for pattern in allowed)}
+    shapes = {name: tuple(one.shape) for name, one in targets.items() if name not in tied and name not in kept}
+    problems = mismatches(tensors, shapes)
+    on_meta = [name for name in shapes if targets[name].is_meta]
+    problems += [f"on the meta device, cannot be filled: {listing(on_meta)}"] if on_meta else []
     if problems:
         raise ValueError(f"tensors that are not accounted for: {'; '.join(problems)}")
+    with torch.no_grad():
+        for name in tensors:
+            targets[name].copy_(tensors[name])
+    order = tuple(name for name in targets if name in tensors or name in tied)
+    return LoadReport(order, tuple(missing), (), tied)
+
+
+def mismatches(tensors: Mapping[str, Tensor], shapes: Mapping[str, Tuple[int, ...]]) -> List[str]:
+    """What of these tensors is not as wanted: names that are missing or surplus, and shapes."""
+    kinds = {
+        "missing tensors": [f"{name} {shape}" for name, shape in shapes.items() if name not in tensors],
+        "surplus tensors": [f"{name} {tuple(one.shape)}" for name, one in tensors.items() if name not in shapes],
+        "wrong shapes": [
+            f"{name} {tuple(tensor.shape)} instead of {shapes[name]}"
+            for name, tensor in tensors.items()
+            if name in shapes and tuple(tensor.shape) != shapes[name]
+        ],
+    }
+    return [f"{title}: {listing(names)}" for title, names in kinds.items() if names]

@@ -15,16 +15,25 @@ from torch import Tensor
 
 from .dictionaries import CONFIG_NAME, DICTIONARY_NAME, MASK, PAD, Languages, read_json
 from .errors import CheckpointError
-from .loading import LoadReport, Renamed, Rule, apply_rules, float_tensors, listing
+from .loading import LoadReport, Renamed, Rule, apply_rules, float_tensors, listing, mismatches
 from .reading import PathLike, fingerprint, read_checkpoint
 
 WORDS = "embed_tokens.weight"
 POSITIONS = "embed_positions.weight"
 FIRST_FC = "layers.0.fc1.weight"
+ENCODER_SIZES = {
+    "layers": "encoder_layers",
+    "embed_dim": "encoder_embed_dim",
+    "ffn_dim": "encoder_ffn_embed_dim",
+    "max_positions": "max_source_positions",
+    "heads": "encoder_attention_heads",
+}
+"""Of the encoder of any fairseq transformer."""
+
 PADDING_IDX = 1
 """Row of ``<pad>`` in every fairseq dictionary."""
 
-LAYOUTS = ("encoders", "deltalm", "veco", "xlmr", "encoder_decoder", "bert", "huggingface", "causal_lm")
+LAYOUTS = ("encoders", "deltalm_encoder", "veco", "xlmr", "encoder_decoder", "bert", "huggingface", "causal_lm")
 """Modules that declare layouts, in the order in which they are asked. Each has them by what is wanted of a file:
 ``ENCODERS``, ``MASKED_LMS`` or ``CAUSAL_LMS``."""
 
@@ -365,21 +374,8 @@ def _heads(asked: Heads, found: PretrainedFile, width: int) -> int:
 def check_shapes(
     tensors: Mapping[str, Tensor], shapes: Mapping[str, Tuple[int, ...]], origin: str, expected: str
 ) -> None:
-    """Compare names and shapes with those wanted.
-
-    Raises CheckpointError: lists missing tensors, surplus tensors, and shapes found and expected.
-    """
-    shared = {name: tensor for name, tensor in tensors.items() if name in shapes}
-    kinds = {
-        "missing tensors": [f"{name} {shape}" for name, shape in shapes.items() if name not in tensors],
-        "surplus tensors": [f"{name} {tuple(one.shape)}" for name, one in tensors.items() if name not in shapes],
-        "wrong shapes": [
-            f"{name} {tuple(tensor.shape)} instead of {shapes[name]}"
-            for name, tensor in shared.items()
-            if tuple(tensor.shape) != shapes[name]
-        ],
-        "not floating-point": [f"{name} {one.dtype}" for name, one in tensors.items() if not one.is_floating_point()],
-    }
-    problems = [f"{title}: {listing(names)}" for title, names in kinds.items() if names]
+    """Raise CheckpointError that lists the tensors that are missing, surplus, of another shape or no floating-point numbers."""
+    whole = [f"{name} {tensor.dtype}" for name, tensor in tensors.items() if not tensor.is_floating_point()]
+    problems = mismatches(tensors, shapes) + ([f"not floating-point: {listing(whole)}"] if whole else [])
     if problems:
         raise CheckpointError(f"{origin}: {'; '.join(problems)}; expected {expected}")

@@ -18,13 +18,14 @@ from torch import Tensor
 
 from . import huggingface
 from .dictionaries import CONFIG_NAME, MASK, find_dictionary, read_dictionary, read_json
-from .encoder_decoder import SIZES, has_layers, of_xlmr_shape, stock_wiring
+from .encoder_decoder import has_layers, of_xlmr_shape, stock_wiring
 from .encoder_layout import attention_shapes
 from .errors import CheckpointError
 from .fitting import MASK_ROW, marked_mask, mask_row
 from .huggingface import ATTENTION, CROSS_ATTENTION, renames_of
 from .loading import Rule, drop, refuse, rename
 from .pipeline import (
+    ENCODER_SIZES,
     PADDING_IDX,
     WORDS,
     Content,
@@ -140,7 +141,7 @@ def _settle_masked_lm(content: Content, found: PretrainedFile) -> None:
     found.mask_row = mask_row(content.tensors, content.origin)
 
 
-_LAYOUT = FileLayout(EXPECTED, is_veco, RULES, SIZES)
+_LAYOUT = FileLayout(EXPECTED, is_veco, RULES, ENCODER_SIZES)
 MASKED_LMS = (replace(_LAYOUT, settle=_settle_masked_lm),)
 ENCODERS = (replace(_LAYOUT, settle=_settle_encoder),)
 

@@ -2,22 +2,23 @@
 
 import logging
 import os
+from typing import Any, Mapping
 
 from fairseq.data import Dictionary
 
 from ...checkpoints.dictionaries import read_dictionary
 from ...checkpoints.pipeline import PretrainedFile
 from ...checkpoints.xlmr import read_masked_lm
-from .config import SIZE_OPTIONS, SGAConfig
 
 logger = logging.getLogger(__name__)
 
 
-def read_pretrained(cfg: SGAConfig, dictionary: Dictionary) -> PretrainedFile:
+def read_pretrained(cfg: Any, size_options: Mapping[str, str], dictionary: Dictionary) -> PretrainedFile:
     """Read ``cfg.pretrained_mlm``.
 
     Args:
         cfg: options; sizes that are set must agree with the file.
+        size_options: name of each size in the file -> option.
         dictionary: the task's, with ``<mask>`` as last entry.
 
     Raises:
@@ -33,7 +34,7 @@ def read_pretrained(cfg: SGAConfig, dictionary: Dictionary) -> PretrainedFile:
         )
     heads = cfg.encoder_attention_heads
     found = read_masked_lm(path, default_heads=heads, label="--encoder-attention-heads")
-    for name, option in SIZE_OPTIONS.items():
+    for name, option in size_options.items():
         wanted = getattr(cfg, option)
         if wanted is not None and wanted != found.sizes[name]:
             raise ValueError(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...checkpoints.fitting import MARKERS, MASK, MASK_ROW, Fit, folded, mask_row, trailing_tags
-from ...checkpoints.loading import LoadReport, listing
+from ...checkpoints.loading import LoadReport, mismatches
 from .dictionary_map import SPECIAL_ROWS, cut_rows
 
 logger = logging.getLogger(__name__)
@@ -271,20 +271,11 @@ class StackReader:
             fit.leave_mask_out(side, self.state, dictionary, None, rows - 1 if released else None)
 
     def _check_complete(self, targets: Dict[str, Tensor]) -> None:
-        """fairseq hides which tensors do not fit: compare before it does.
-
-        Raises ValueError: names what is missing, left over or of another shape.
-        """
+        """fairseq hides which tensors do not fit: compare before it does. Raises ValueError: names them."""
         marker = re.compile("|".join(MARKERS))
-        missing = [name for name in targets if name not in self.state and not marker.fullmatch(name)]
-        surplus = [name for name in self.state if name not in targets and not marker.fullmatch(name)]
-        wrong = [
-            f"{name} {tuple(self.state[name].shape)} instead of {tuple(target.shape)}"
-            for name, target in targets.items()
-            if name in self.state and self.state[name].shape != target.shape
-        ]
-        kinds = (("missing", missing), ("unknown to the model", surplus), ("of another shape", wrong))
-        problems = [f"{title}: {listing(names)}" for title, names in kinds if names]
+        own = {name: tensor for name, tensor in self.state.items() if name in targets or not marker.fullmatch(name)}
+        shapes = {name: tuple(one.shape) for name, one in targets.items() if name in own or not marker.fullmatch(name)}
+        problems = mismatches(own, shapes)
         if problems:
             raise ValueError(f"the state to load does not fit the --arch and the command line: {'; '.join(problems)}")
 

@@ -252,7 +252,7 @@ def test_bad_backbones(backbone, tmp_path):
     content = torch.load(backbone, weights_only=False)
     del content["model"]["decoder.layers.1.fc2.bias"]
     torch.save(content, tmp_path / "part.pt")
-    with pytest.raises(ValueError, match="missing in the source: decoder.layers.1.fc2.bias"):
+    with pytest.raises(ValueError, match="missing tensors: decoder.layers.1.fc2.bias"):
         small.build(tmp_path / "part.pt")
     (tmp_path / "dict.txt").write_text("p0 1\np2 1\np1 1\n", encoding="utf-8")
     torch.save(torch.load(backbone, weights_only=False), tmp_path / "good.pt")
