@@ -40,9 +40,7 @@ def check_file(stream: BinaryIO, origin: str) -> None:
     The checksum (CRC-32) of each record is compared, in half the time that torch.load takes for the same file. Files from before
     torch 1.6 have none.
 
-    Args:
-        stream: the file, at any position; it is at its start afterwards.
-        origin: how messages call it.
+    The stream may be at any position, and is at its start afterwards.
 
     Raises:
         CheckpointError: a checksum differs, records are compressed or overlap, or more elements are declared than the file holds.

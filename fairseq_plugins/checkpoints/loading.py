@@ -55,13 +55,7 @@ def fused_attention(layer: str, target: str) -> Tuple[Rule, Rule]:
 
 @dataclass
 class Renamed:
-    """Result of :func:`apply_rules`.
-
-    Attributes:
-        tensors: new name -> tensor.
-        sources: new name -> name in the source.
-        dropped: name in the source -> why it was dropped.
-    """
+    """Result of :func:`apply_rules`: new name -> tensor and -> name in the source; name in the source -> why it was dropped."""
 
     tensors: Dict[str, Tensor] = field(default_factory=dict)
     sources: Dict[str, str] = field(default_factory=dict)
@@ -92,14 +86,9 @@ class Renamed:
 
 
 def apply_rules(tensors: Mapping[str, Tensor], rules: Sequence[Rule], origin: str, expected: str) -> Renamed:
-    """Rename every tensor by the first rule that matches its whole name.
+    """Rename every tensor by the first rule that matches its whole name; ``expected``: what kind of file, for messages.
 
-    Args:
-        origin: the file, for messages.
-        expected: what kind of file was expected, for messages.
-
-    Raises:
-        CheckpointError: a name no rule matches, a refused one, two tensors for one new name, rows that cannot be split.
+    Raises CheckpointError: a name no rule matches, a refused one, two tensors for one new name, rows that cannot be split.
     """
     result = Renamed()
     unknown = []

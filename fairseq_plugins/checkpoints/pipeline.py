@@ -255,12 +255,9 @@ def as_dict(value: Any) -> Dict[str, Any]:
 
 
 def open_file(path: PathLike, layouts: Sequence[FileLayout], expected: str, entries: str = "") -> PretrainedFile:
-    """Read a file and rename its tensors, by the first of the layouts that recognises it.
+    """Read a file, or the one in a folder, and rename its tensors by the first of the layouts that recognises it.
 
-    Args:
-        path: of a file, or of a folder with one.
-        expected: what it should be, for messages.
-        entries: what it should hold, where that can be said more exactly.
+    ``expected``: what it should be, ``entries``: what it should hold, for messages.
 
     Raises:
         CheckpointError: unreadable, untrusted, of no such layout, tensors that are not accounted for, other options.
@@ -319,12 +316,10 @@ def matrix(tensors: Mapping[str, Tensor], name: str, origin: str, expected: str)
 
 
 class Heads(NamedTuple):
-    """Attention heads, which no shape tells and some files do not state.
+    """Attention heads, which no shape tells and some files do not state; ``label``: how the caller names them, for messages.
 
-    Attributes:
-        given: those that the caller asks for; where the file states others, that is an error.
-        default: those of a file that states none; a caller who gives them compares the sizes itself.
-        label: how the caller names what tells them, for messages.
+    Where the file states others than are ``given``, that is an error. A caller who gives a ``default``, for a file that states none,
+    compares the sizes itself.
     """
 
     given: Optional[int] = None

@@ -40,12 +40,10 @@ _lock = threading.Lock()  # torch's allow-list is global to the process
 
 
 def allowed_globals() -> List[AllowedGlobal]:
-    """What a checkpoint may hold beyond tensors, numbers, strings and containers.
+    """What a checkpoint may hold beyond tensors, numbers, strings and containers: pairs (object, its dotted name in a pickle).
 
-    Returns:
-        Pairs (object, its dotted name in a pickle), for ``torch.serialization.safe_globals``: ``argparse.Namespace``
-        (the options of a fairseq run), numpy arrays and scalars (runs with ``--eval-bleu``; names of numpy 1.x and 2.x)
-        and, where fairseq is installed, its meters (files older than fairseq 0.10).
+    ``argparse.Namespace`` (the options of a fairseq run), numpy arrays and scalars (runs with ``--eval-bleu``; names of numpy 1.x
+    and 2.x) and, where fairseq is installed, its meters (files older than fairseq 0.10).
     """
     return [(argparse.Namespace, "argparse.Namespace"), *_numpy_globals(), *_meter_globals()]
 
@@ -72,13 +70,7 @@ def _meter_globals() -> Iterator[AllowedGlobal]:
 
 
 def read_checkpoint(path: PathLike) -> Dict[str, Any]:
-    """Read a checkpoint onto the CPU without executing anything that it holds.
-
-    Args:
-        path: a file of ``torch.save`` or a ``.safetensors`` file.
-
-    Returns:
-        The dictionary in the file (for safetensors: name -> tensor);
+    """Read a file of ``torch.save`` or of safetensors (name -> tensor) onto the CPU without executing anything that it holds.
 
     Raises:
         CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format than this package
@@ -148,10 +140,7 @@ def _read_pickle(file: Path) -> Any:
 def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
     """``torch.load`` after a look at the file, without unpickling more than torch allows (see :func:`allowed_globals`).
 
-    Args:
-        stream: the file, at any position.
-        name: how messages call it.
-        args, kwargs: for ``torch.load``.
+    ``stream`` is the file, at any position, ``name`` what messages call it.
 
     Raises:
         DamagedCheckpoint: the file is truncated, damaged or none of ``torch.save``.

@@ -42,9 +42,7 @@ _LITERAL = (
 def check_options(state: Any, origin: str) -> None:
     """Refuse a checkpoint whose options would make fairseq run code or download something (CheckpointError).
 
-    Args:
-        state: content of the file; what is no checkpoint of fairseq is left alone.
-        origin: how messages call it.
+    What is no checkpoint of fairseq is left alone.
     """
     if not isinstance(state, Mapping):
         return

@@ -139,8 +139,8 @@ def read_masked_lm(
 
     Args:
         path: a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names; a VECO that was pre-trained here, of which
-            encoder and head are taken), a Hugging Face XLM-RoBERTa folder (``config.json`` with ``model.safetensors`` or
-            ``pytorch_model.bin``; also one of a VECO), a weights file in such a folder, or a folder with a fairseq ``model.pt``.
+            encoder and head are taken), a Hugging Face XLM-RoBERTa folder (also one of a VECO) or its weights file, or a folder
+            with a fairseq ``model.pt``.
         heads, default_heads, label: see :class:`.pipeline.Heads`.
 
     Returns:
