@@ -1,7 +1,6 @@
 """fairseq dictionaries: the entries that the rows of an embedding mean, and the languages among them."""
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -16,9 +15,6 @@ CONFIG_NAME = "config.json"
 DICTIONARY_NAME = "dict.txt"
 STYLES = {"mbart": "[{}]", "nllb": "__{}__"}
 """Family -> how fairseq writes a language as a dictionary entry."""
-
-CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
-LANGUAGE = re.compile(rf"\[({CODE})\]|__({CODE})__")
 
 
 @dataclass(frozen=True)
@@ -96,25 +92,3 @@ def read_dictionary(file: Path) -> List[str]:
             raise CheckpointError(f"dictionary {file}, line {number}: {line.rstrip()!r}, expected 'symbol count'")
         entries.append(symbol)
     return entries
-
-
-def languages_of(entries: Sequence[str], known: Sequence[str] = ()) -> Tuple[str, ...]:
-    """Languages that are entries of a dictionary (``[en_XX]`` or ``__eng_Latn__``), in their order.
-
-    Args:
-        entries: of the dictionary.
-        known: languages of a model; where one of them is found, what looks like a language earlier in the dictionary and
-            apart from it counts as a piece.
-    """
-    codes = [language_of(entry) for entry in entries]
-    wanted = set(known)
-    first = next((index for index, code in enumerate(codes) if code in wanted), 0)
-    while first > 0 and codes[first - 1] is not None:
-        first -= 1
-    return tuple(code for code in codes[first:] if code is not None)
-
-
-def language_of(entry: str) -> Optional[str]:
-    """The language that a dictionary entry stands for, None for any other entry."""
-    found = LANGUAGE.fullmatch(entry)
-    return None if found is None else found.group(1) or found.group(2)

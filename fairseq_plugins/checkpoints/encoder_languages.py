@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from .dictionaries import MASK, Languages, find_dictionary, languages_of
+from .dictionaries import MASK, Languages, find_dictionary
 from .errors import CheckpointError
 from .pipeline import task_options
+from .vocabularies import languages_of
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,7 @@
 """Sizes and wiring of transformer stacks, and the shapes that follow from them, in fairseq's names."""
 
-from dataclasses import dataclass, fields
-from typing import Any, Dict, Mapping, Tuple
-
-from .errors import CheckpointError
+from dataclasses import dataclass
+from typing import Any, Dict, Tuple
 
 Shapes = Dict[str, Tuple[int, ...]]
 
@@ -72,23 +70,6 @@ def family_layout(family: str, **sizes: Any) -> EncoderLayout:
     if family not in FAMILIES:
         raise ValueError(f"encoder family {family!r} is unknown; valid: {', '.join(FAMILIES)}")
     return EncoderLayout(family=family, **{**FAMILIES[family], **sizes})
-
-
-def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
-    """The layout that a checkpoint's options hold; CheckpointError where fields are missing, unknown or of another type."""
-    known = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(EncoderLayout)}
-    unknown = sorted(set(map(str, stored)) - set(known))
-    missing = [name for name in ("family", *SIZES) if name not in stored]
-    if unknown or missing:
-        raise CheckpointError(
-            f"{origin}: its encoder_layout lacks {', '.join(missing) or 'nothing'} and has unknown "
-            f"{', '.join(unknown) or 'nothing'}; valid: {', '.join(known)}"
-        )
-    kinds = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
-    for name, value in stored.items():
-        if not isinstance(value, kinds[known[name]]):
-            raise CheckpointError(f"{origin}: its encoder_layout has {name} = {value!r}, expected {known[name]}")
-    return family_layout(**dict(stored))
 
 
 def attention_shapes(name: str, width: int) -> Shapes:

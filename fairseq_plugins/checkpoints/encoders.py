@@ -2,11 +2,11 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
-from .dictionaries import MASK, PAD, STYLES, Languages, find_dictionary, languages_of, read_dictionary
+from .dictionaries import MASK, PAD, STYLES, Languages, find_dictionary, read_dictionary
 from .encoder_languages import checked, dictionary_of_run, languages_beside, name_rows
-from .encoder_layout import EncoderLayout, expected_shapes, layout_from
+from .encoder_layout import SIZES, EncoderLayout, expected_shapes, family_layout
 from .errors import CheckpointError
 from .loading import drop, rename
 from .pipeline import (
@@ -23,7 +23,7 @@ from .pipeline import (
     open_file,
 )
 from .reading import PathLike
-from .vocabularies import fairseq_order, padding_contradiction, tokenizer_entries
+from .vocabularies import fairseq_order, languages_of, padding_contradiction, tokenizer_entries
 
 LAYOUT_ENTRY = "encoder_layout"
 LANGUAGES_ENTRY = "encoder_languages"
@@ -36,6 +36,23 @@ KNOWN = (
 
 
 # ---- The layout of this package's own encoders. ----
+
+
+def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
+    """The layout that a checkpoint's options hold; CheckpointError where fields are missing, unknown or of another type."""
+    known = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(EncoderLayout)}
+    unknown = sorted(set(map(str, stored)) - set(known))
+    missing = [name for name in ("family", *SIZES) if name not in stored]
+    if unknown or missing:
+        raise CheckpointError(
+            f"{origin}: its encoder_layout lacks {', '.join(missing) or 'nothing'} and has unknown "
+            f"{', '.join(unknown) or 'nothing'}; valid: {', '.join(known)}"
+        )
+    kinds = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
+    for name, value in stored.items():
+        if not isinstance(value, kinds[known[name]]):
+            raise CheckpointError(f"{origin}: its encoder_layout has {name} = {value!r}, expected {known[name]}")
+    return family_layout(**dict(stored))
 
 
 def _stored(content: Content) -> EncoderLayout:

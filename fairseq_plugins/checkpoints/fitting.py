@@ -10,9 +10,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from .dictionaries import MASK, read_dictionary
+from .dictionaries import MASK, PAD, read_dictionary
 from .errors import CheckpointError
 from .loading import LoadReport, load
+from .pipeline import PADDING_IDX, PretrainedFile
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,24 @@ def check_entries(
                 f"{origin}: {where} has {own[index]!r} as entry {index}, the data's dictionary "
                 f"{found[index]!r}; {remedy}"
             )
+
+
+def check_rows(found: PretrainedFile, origin: str, mask_anywhere: bool = False) -> None:
+    """Raise ValueError where the rows of a masked LM are in another order than fairseq's.
+
+    ``mask_anywhere``: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
+    """
+    rows = found.sizes["vocab_size"]
+    if found.padding_idx != PADDING_IDX:
+        raise ValueError(
+            f"{origin} has {PAD} in row {found.padding_idx}; valid here: {PADDING_IDX}, as in every fairseq dictionary, with "
+            f"positions from {PADDING_IDX + 1}"
+        )
+    if found.mask_row not in (None, rows - 1) and not mask_anywhere:
+        raise ValueError(
+            f"{origin} has {MASK} in row {found.mask_row} and {rows - 1 - found.mask_row:,} rows behind it; valid here: a "
+            f"masked LM whose last row is that of {MASK}"
+        )
 
 
 def fit_words(

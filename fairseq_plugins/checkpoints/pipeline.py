@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from torch import Tensor
 
-from .dictionaries import CONFIG_NAME, DICTIONARY_NAME, MASK, PAD, Languages, read_json
+from .dictionaries import CONFIG_NAME, DICTIONARY_NAME, Languages, read_json
 from .errors import CheckpointError
 from .loading import LoadReport, Renamed, Rule, apply_rules, float_tensors, listing, mismatches
 from .reading import PathLike, fingerprint, read_checkpoint
@@ -143,23 +143,6 @@ class PretrainedFile:
         """``dict.txt`` beside the weights; None when there is none."""
         beside = self.content.file.parent / DICTIONARY_NAME
         return beside if beside.is_file() else None
-
-    def check_rows(self, origin: str, mask_anywhere: bool = False) -> None:
-        """Raise ValueError where the rows of a masked LM are in another order than fairseq's.
-
-        ``mask_anywhere``: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
-        """
-        rows = self.sizes["vocab_size"]
-        if self.padding_idx != PADDING_IDX:
-            raise ValueError(
-                f"{origin} has {PAD} in row {self.padding_idx}; valid here: {PADDING_IDX}, as in every fairseq dictionary, with "
-                f"positions from {PADDING_IDX + 1}"
-            )
-        if self.mask_row not in (None, rows - 1) and not mask_anywhere:
-            raise ValueError(
-                f"{origin} has {MASK} in row {self.mask_row} and {rows - 1 - self.mask_row:,} rows behind it; valid here: a "
-                f"masked LM whose last row is that of {MASK}"
-            )
 
 
 def _nothing(*_: Any) -> None:
@@ -318,8 +301,8 @@ def matrix(tensors: Mapping[str, Tensor], name: str, origin: str, expected: str)
 class Heads(NamedTuple):
     """Attention heads, which no shape tells and some files do not state; ``label``: how the caller names them, for messages.
 
-    Where the file states others than are ``given``, that is an error. A caller who gives a ``default``, for a file that states none,
-    compares the sizes itself.
+    Where the file states others than are ``given``, that is an error. A caller who gives a ``default``, for a file that states
+    none, compares the sizes itself.
     """
 
     given: Optional[int] = None

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .dictionaries import CONFIG_NAME, LANGUAGE, MASK, PAD, SPECIAL, STYLES, read_json
+from .dictionaries import CONFIG_NAME, MASK, PAD, SPECIAL, STYLES, read_json
 from .errors import CheckpointError
 
 logger = logging.getLogger(__name__)
@@ -19,6 +19,8 @@ _JSON_VOCABULARY = "vocab.json"
 SENTENCEPIECE = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
 _SENTENCEPIECE_START = ["<unk>", "<s>", "</s>"]
 _WORDPIECE_NAMES = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
+_CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
+_LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
 _BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
 
 
@@ -84,7 +86,7 @@ def _stored_entries(
 
 
 def _is_language(entry: str) -> bool:
-    return bool(_BARE_CODE.fullmatch(entry) or LANGUAGE.fullmatch(entry))
+    return bool(_BARE_CODE.fullmatch(entry) or _LANGUAGE.fullmatch(entry))
 
 
 def _in_fairseq(entry: str, style: Optional[str]) -> str:
@@ -209,3 +211,25 @@ def padding_contradiction(stated: int, found: int, file: str, origin: str) -> Ch
         f"{origin}: {CONFIG_NAME} has {PAD} in row {stated} (pad_token_id), {file} beside it in row {found}; expected "
         "the same, since positions are counted from the row behind it"
     )
+
+
+def languages_of(entries: Sequence[str], known: Sequence[str] = ()) -> Tuple[str, ...]:
+    """Languages that are entries of a dictionary (``[en_XX]`` or ``__eng_Latn__``), in their order.
+
+    Args:
+        entries: of the dictionary.
+        known: languages of a model; where one of them is found, what looks like a language earlier in the dictionary and
+            apart from it counts as a piece.
+    """
+    codes = [language_of(entry) for entry in entries]
+    wanted = set(known)
+    first = next((index for index, code in enumerate(codes) if code in wanted), 0)
+    while first > 0 and codes[first - 1] is not None:
+        first -= 1
+    return tuple(code for code in codes[first:] if code is not None)
+
+
+def language_of(entry: str) -> Optional[str]:
+    """The language that a dictionary entry stands for, None for any other entry."""
+    found = _LANGUAGE.fullmatch(entry)
+    return None if found is None else found.group(1) or found.group(2)

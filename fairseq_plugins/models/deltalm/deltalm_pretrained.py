@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Tuple
 from torch import Tensor
 
 from ...checkpoints.deltalm import read_deltalm
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import PretrainedFile
 from ...checkpoints.xlmr import read_masked_lm
@@ -31,7 +31,7 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
     from_mlm = option == "init_from_mlm"
     if from_mlm:
         masked_lm = read_masked_lm(path, default_heads=args.encoder_attention_heads)
-        masked_lm.check_rows(path)
+        check_rows(masked_lm, path)
         tensors, sources = from_masked_lm(masked_lm, args, origin)
     else:
         found = read_deltalm(path)

@@ -22,18 +22,11 @@ class LayerChoice(NamedTuple):
 
 
 def parse_layers(text: str, stack: int, option: str) -> List[int]:
-    """Read a choice of layers.
+    """Numbers of layers, from 0 and in increasing order, of a choice among those of a pretrained stack.
 
-    Args:
-        text: a list such as ``18,19,20``; ``last:6``; or ``every:4``, each 4th layer of which the last one is the stack's last.
-        stack: layers of the pretrained stack.
-        option: its name, for messages.
+    ``text``: a list such as ``18,19,20``; ``last:6``; or ``every:4``, each 4th layer of which the last one is the stack's last.
 
-    Returns:
-        Numbers from 0, in increasing order.
-
-    Raises:
-        ValueError: another form, a number out of range or repeated, or not in increasing order.
+    Raises ValueError: another form, a number out of range or repeated, or not in increasing order.
 
     Source: VECO section 5.2 and table 4, the last n layers against every k-th.
     """

@@ -4,7 +4,7 @@ import logging
 from typing import Any, Dict, Optional, Tuple
 
 from ...checkpoints.dictionaries import MASK, read_dictionary
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_sizes, fit_words
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes, fit_words
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import PretrainedFile
 from ...checkpoints.xlmr import read_masked_lm
@@ -32,7 +32,7 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     """
     origin = f"--init-from-mlm {path}"
     found = read_masked_lm(path, default_heads=args.encoder_attention_heads)
-    found.check_rows(path, mask_anywhere=True)
+    check_rows(found, path, mask_anywhere=True)
     _check(found, args, model.choice, origin)
     sources = _sources(found, model.choice, args.decoder_layers)
     if hasattr(model, "lm_head"):

@@ -10,8 +10,8 @@ import safetensors.torch
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
-from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, SIZES, expected_shapes, family_layout, layout_from
-from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, SIZES, expected_shapes, family_layout
+from fairseq_plugins.checkpoints.encoders import layout_from, read_encoder
 from tests import deltalm_builders, nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
 from tests.unit.checkpoints import builders as layouts

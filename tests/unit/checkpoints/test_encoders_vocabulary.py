@@ -8,11 +8,11 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.dictionaries import languages_of, read_dictionary
+from fairseq_plugins.checkpoints.dictionaries import read_dictionary
 from fairseq_plugins.checkpoints.dictionary import dictionary_text, write_dictionary
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.fitting import check_entries, explain, fit_words
-from fairseq_plugins.checkpoints.vocabularies import fairseq_order, tokenizer_entries
+from fairseq_plugins.checkpoints.vocabularies import fairseq_order, languages_of, tokenizer_entries
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
 

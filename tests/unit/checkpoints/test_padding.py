@@ -7,6 +7,7 @@ import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, export, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.fitting import check_rows
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import nlu_builders, veco_files
 from tests.unit.checkpoints import builders as masked_lms
@@ -128,7 +129,7 @@ def test_another_row_on_which_both_agree_stays(tmp_path):
     )
     assert torch.equal(read_encoder(path).tensors["embed_positions.weight"], table)
     with pytest.raises(ValueError, match="has <pad> in row 0; valid here: 1, as in every fairseq dictionary"):
-        read_masked_lm(path).check_rows(str(path))
+        check_rows(read_masked_lm(path), str(path))
     veco = veco_files.write_folder(tmp_path / "veco", pad_token_id=0)
     (veco / "tokenizer.json").write_text((path / "tokenizer.json").read_text())
     with pytest.raises(CheckpointError, match="pad_token_id = 0, expected 1"):

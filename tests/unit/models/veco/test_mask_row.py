@@ -6,6 +6,7 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import EMA
 
 from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint, read_masked_lm
+from fairseq_plugins.checkpoints.fitting import check_rows
 from fairseq_plugins.checkpoints.portable import export_checkpoint, import_checkpoint
 from tests import builders, veco_builders
 from tests.veco_builders import LAYERS
@@ -151,10 +152,10 @@ def test_readers_that_need_it_last_say_so(tmp_path):
     with pytest.raises(
         ValueError, match="has <mask> in row 29 and 2 rows behind it; valid here: a masked LM whose last row"
     ):
-        read_masked_lm(path).check_rows(str(path))
+        check_rows(read_masked_lm(path), str(path))
     last = write(tmp_path / "last.pt", pretrained(mask=True))
     found = read_masked_lm(last)
-    found.check_rows(str(last))
+    check_rows(found, str(last))
     assert found.mask_row == builders.MASK
 
 
