@@ -99,7 +99,8 @@ def head(words, seed=3):
 def pretrained_state(model):
     """What a VECO that is being pre-trained here has in its state; what is tied shares memory."""
     state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
-    return {**state, **head(state["encoder.embed_tokens.weight"])}
+    words = state["encoder.embed_tokens.weight"]
+    return {**state, **head(words), "lm_head.mask_row": torch.empty(len(words) - 1, 0)}
 
 
 def pretrained(path, seed_model=None, **entries):

@@ -29,9 +29,12 @@ EMBEDDINGS = (
 )
 """What encoder and decoder have beside their layers."""
 
+PRETRAINED_HERE = "lm_head.dense.weight"
+"""What a VECO of this package's pre-training has, and one for generation has not."""
+
 MASK_ROW = "lm_head.mask_row"
 """Of a VECO that was pre-trained here: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave
-as it is, where fairseq's moving average stops at an integer. Files of older versions do not have it."""
+as it is, where fairseq's moving average stops at an integer."""
 
 MARKERS = (
     r"(?:(?:encoder|decoder)\.)?version",
@@ -175,12 +178,12 @@ def marked_mask(row: int) -> Tensor:
 
 
 def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
-    """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where the state does not tell.
+    """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where it was not pre-trained here.
 
-    Raises CheckpointError: the embedding has no such row, or another tensor has that name.
+    Raises CheckpointError: the embedding has no such row, another tensor has that name, or it is missing.
     """
     stored, words = model.get(MASK_ROW), model.get("encoder.embed_tokens.weight")
-    if stored is None:
+    if stored is None and PRETRAINED_HERE not in model:
         return None
     rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
     if not isinstance(stored, Tensor) or stored.dim() != 2 or stored.numel() or not 0 < stored.size(0) < rows:
@@ -304,50 +307,33 @@ class Fit:
         self.changes: Dict[str, str] = {}
 
     def leave_mask_out(
-        self,
-        side: str,
-        tensors: Dict[str, Tensor],
-        dictionary: Any,
-        entries: Optional[int],
-        row: Optional[int] = None,
-        last: bool = True,
+        self, side: str, tensors: Dict[str, Tensor], entries: Optional[int], row: Optional[int] = None
     ) -> None:
         """Drop a masked LM's row of ``<mask>``, where the dictionary goes on without it: it would be another symbol's.
 
         Args:
-            side: ``encoder`` or ``decoder``; ``dictionary``: of that side.
+            side: ``encoder`` or ``decoder``.
             tensors: those of the file; changed.
             entries: of the dictionary beside the file, which has no ``<mask>``; None when there is none. Without it, as many
                 entries as rows are taken to mean the same, unless the last one is a tag.
-            row: that of ``<mask>``, where it is known for sure.
-            last: whether it is the last one where it is not known, by what the file is.
+            row: that of ``<mask>``, where it is known for sure; else it is the last one.
 
-        Raises:
-            ValueError: ``<mask>`` is another entry than the file's row of it, or it cannot be told which row that is.
+        Raises ValueError: ``<mask>`` is another entry than the file's row of it.
         """
+        dictionary = getattr(self.model, side).dictionary
         found = dictionary.index(MASK) if MASK in dictionary else None
         for name in [name for name in tensors if name.startswith(side) and _WORDS.fullmatch(name)]:
             rows = tensors[name].size(0)
-            if found is not None:
-                place = rows - 1 if row is None and last else row
-                if place is not None and found != place:
-                    shown = f"row {place}, the last one," if place == rows - 1 else f"row {place}"
-                    raise ValueError(
-                        f"{MASK} is entry {found} of the dictionary, but {shown} of {self.origin}; run fairseq-preprocess with the "
-                        "model's own dict.txt as --srcdict and --tgtdict, new symbols at its end"
-                    )
-                continue
-            tags = trailing_tags(dictionary)
-            if row is None and not last and tags:
+            place = rows - 1 if row is None else row
+            if found is not None and found != place:
+                shown = f"row {place}, the last one," if place == rows - 1 else f"row {place}"
                 raise ValueError(
-                    f"{self.origin} has {rows:,} rows and does not tell which one is that of {MASK} (files of older versions do "
-                    f"not), and the dictionary of {len(dictionary):,} entries has no {MASK} and ends with {' '.join(tags)}: the "
-                    "file's dictionary may have had these before or behind it. Valid: the file's own dictionary, with "
-                    f"{MASK} in its place, or going on with the pre-training for an update, which writes the place down"
+                    f"{MASK} is entry {found} of the dictionary, but {shown} of {self.origin}; run fairseq-preprocess with the "
+                    "model's own dict.txt as --srcdict and --tgtdict, new symbols at its end"
                 )
-            same = len(dictionary) == rows and entries != rows - 1 and not (tags and entries is None)
-            if row is not None or not same:
-                place = rows - 1 if row is None else row
+            tagged = entries is None and bool(trailing_tags(dictionary))
+            same = len(dictionary) == rows and entries != rows - 1 and not tagged
+            if found is None and (row is not None or not same):
                 tensors[name] = torch.cat([tensors[name][:place], tensors[name][place + 1 :]])
                 shown = "the last row" if place == rows - 1 else f"row {place:,}"
                 self.changes[name] = f"without {shown}, {MASK}, which the dictionary does not have"

@@ -21,7 +21,7 @@ from .dictionaries import CONFIG_NAME, MASK, find_dictionary, read_dictionary, r
 from .encoder_decoder import has_layers, of_xlmr_shape, stock_wiring
 from .encoder_layout import attention_shapes
 from .errors import CheckpointError
-from .fitting import MASK_ROW, marked_mask, mask_row
+from .fitting import MASK_ROW, PRETRAINED_HERE, marked_mask, mask_row
 from .huggingface import ATTENTION, CROSS_ATTENTION, renames_of
 from .loading import Rule, drop, refuse, rename
 from .pipeline import (
@@ -48,9 +48,6 @@ EXPECTED = (
     "a VECO in fairseq's layout (encoder.* and decoder.* of XLM-R's shape, lm_head.* where it was pre-trained here), or a Hugging "
     "Face folder of model_type xlm-roberta with cross_attention.* or crossattention.*"
 )
-PRETRAINED_HERE = "lm_head.dense.weight"
-"""What a pre-trained one has, and one for generation has not."""
-
 _LAYER = r"(encoder|decoder)\.layers\.(\d+)\."
 _PROJECTIONS = r"(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)"
 _OTHERS = ("mbart", "bart", "deltalm")

@@ -184,8 +184,8 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
         short = name[len(start) :]
         if name.startswith(start) and (short in EMBEDDINGS or short.startswith("layers.")):
             tensors[f"encoder.{short}"], sources[f"encoder.{short}"] = tensor, name
-    dictionary = model.encoder.dictionary
-    fit.leave_mask_out("encoder", tensors, dictionary, check_dictionary(args.pretrained_xlmr, dictionary, origin))
+    entries = check_dictionary(args.pretrained_xlmr, model.encoder.dictionary, origin)
+    fit.leave_mask_out("encoder", tensors, entries)
     return fit.load(tensors, sources, _RANDOM)
 
 

@@ -42,10 +42,9 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
         tensors, sources = found.tensors, found.sources
     fit = Fit(model, args.embedding_mismatch, origin)
     for side in ("encoder", "decoder"):
-        dictionary = getattr(model, side).dictionary
-        entries = check_dictionary(path, dictionary, origin)
+        entries = check_dictionary(path, getattr(model, side).dictionary, origin)
         if from_mlm:
-            fit.leave_mask_out(side, tensors, dictionary, entries)
+            fit.leave_mask_out(side, tensors, entries)
     return fit.load(tensors, sources, _CROSS_ATTENTION if from_mlm and vanilla else ())
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Set, Tuple
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, MASK, MASK_ROW, Fit, folded, mask_row, trailing_tags
+from ...checkpoints.fitting import MARKERS, MASK, PRETRAINED_HERE, Fit, folded, mask_row, trailing_tags
 from ...checkpoints.loading import LoadReport, mismatches
 from .dictionary_map import SPECIAL_ROWS, cut_rows
 
@@ -19,7 +19,6 @@ _CROSS_ATTENTION = re.compile(r"encoder_attn(?:_layer_norm)?\..+")
 _HEADS = re.compile(r"(lm_head|classification_heads)\..+")
 _WORDS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 _ENCODER_OUTPUT = "encoder.output_projection.weight"
-_PRETRAINED_HERE = "lm_head.dense.weight"
 _STATE = "the state to load"
 
 
@@ -45,12 +44,10 @@ def first_untied(state: Dict[str, Tensor]) -> Optional[str]:
 def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
     """Check that a state is one of pre-training, of the model's sizes.
 
-    One of an older version does not tell the row of ``<mask>``: it gets that of the data's dictionary.
-
     Raises ValueError: a released or a translation model, other sizes, another row of ``<mask>``, or encoder and decoder that are
     not the same layers.
     """
-    if _PRETRAINED_HERE not in state:
+    if PRETRAINED_HERE not in state:
         raise ValueError(
             "--restore-file: the state has no masked-LM head (lm_head.*), so it is a released VECO or a translation model; valid "
             "for pre-training: a checkpoint of pre-training, or a masked LM with --init-from-mlm"
@@ -77,12 +74,11 @@ def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
                 f"the state to load has another {name} than {_WORDS[0]}; in pre-training they are one tensor"
             )
     row, wanted = mask_row(state, _STATE), model.lm_head.mask_row.size(0)
-    if row not in (None, wanted):
+    if row != wanted:
         raise ValueError(
             f"the state to load has {MASK} in row {row}, the data's dictionary as entry {wanted}; valid: the dictionary that it "
             "was pre-trained with"
         )
-    state.setdefault(MASK_ROW, model.lm_head.mask_row)
 
 
 class StackReader:
@@ -148,7 +144,7 @@ class StackReader:
 
     def _recognise(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> None:
         """Look at what tells the kind of state before it changes: a released one has equal layers, and more than a translator."""
-        self.pretrained_here, self.mask_row = _PRETRAINED_HERE in self.state, mask_row(self.state, _STATE)
+        self.pretrained_here, self.mask_row = PRETRAINED_HERE in self.state, mask_row(self.state, _STATE)
         if self.pretrained_here:
             return
         same = layers_of(self.state, "encoder") == layers_of(self.state, "decoder")
@@ -260,7 +256,7 @@ class StackReader:
         dictionary, words = getattr(self.model, side).dictionary, self.state.get(f"{side}.embed_tokens.weight")
         if self.pretrained_here:
             # Anywhere: in pre-training <mask> takes the place that the data's dictionary gives it.
-            fit.leave_mask_out(side, self.state, dictionary, None, self.mask_row, last=False)
+            fit.leave_mask_out(side, self.state, None, self.mask_row)
             return
         rows = 0 if words is None else words.size(0)
         # With all layers of the stack it may be a translator in which nothing has moved. A dictionary of as many entries is then
@@ -268,7 +264,7 @@ class StackReader:
         likely = self.tied and not self.model.cfg.no_scale_embedding
         released = self.released or (likely and (MASK in dictionary or len(trailing_tags(dictionary)) == 1))
         if released or rows != len(dictionary):
-            fit.leave_mask_out(side, self.state, dictionary, None, rows - 1 if released else None)
+            fit.leave_mask_out(side, self.state, None, rows - 1 if released else None)
 
     def _check_complete(self, targets: Dict[str, Tensor]) -> None:
         """fairseq hides which tensors do not fit: compare before it does. Raises ValueError: names them."""

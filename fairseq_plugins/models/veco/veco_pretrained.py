@@ -47,7 +47,7 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
         dictionary, kept = getattr(model, side).dictionary, model.kept_rows
         entries = check_dictionary(path, dictionary, origin, kept)
         if kept is None:
-            fit.leave_mask_out(side, tensors, dictionary, entries, mask_row, found.mask_last)
+            fit.leave_mask_out(side, tensors, entries, mask_row)
         else:
             name, mask_at = f"{side}.embed_tokens.weight", dictionary.index(MASK) if MASK in dictionary else None
             tensors[name], fit.changes[name] = cut_rows(tensors[name], kept, mask_at, name, origin, mask_row)

@@ -72,6 +72,7 @@ def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_p
     found = read_encoder(tmp_path / "checkpoint_last.pt")
     assert found.layout == family_layout("xlmr", **veco_files.sizes_of_tiny())
     heads = dropped(found, "lm_head.")
+    assert heads.pop("lm_head.mask_row") == "place of <mask>, no weight"
     assert len(heads) == 6 and set(heads.values()) == {"head of the masked LM, unused by an encoder"}
 
 

@@ -22,13 +22,10 @@ WORDS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.
 ROWS = builders.MASK + 1 + len(TAGS)
 
 
-def pretrained(older=False, **symbols):
-    """A state of pre-training; ``older``: of a version that did not keep the place of ``<mask>``."""
+def pretrained(**symbols):
+    """A state of pre-training."""
     model = veco_builders.random_pretrainer(symbols=symbols or BEFORE_TAGS)
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    if older:
-        del state[MARK]
-    return state
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def write(path, state):
@@ -77,27 +74,25 @@ def test_the_state_of_a_pretraining_tells_it_whatever_becomes_of_its_numbers(tmp
     assert MARK not in found.tensors and MARK in found.report.dropped
 
 
-@pytest.mark.parametrize("wrong", [torch.zeros(ROWS, 0), torch.zeros(0, 0), torch.tensor(3), torch.zeros(3, 1)])
+@pytest.mark.parametrize("wrong", [torch.zeros(ROWS, 0), torch.zeros(0, 0), torch.tensor(3), torch.zeros(3, 1), None])
 def test_a_place_that_is_none_is_refused(tmp_path, wrong):
-    state = {**pretrained(), MARK: wrong}
+    state = {name: one for name, one in {**pretrained(), MARK: wrong}.items() if one is not None}
     with pytest.raises(CheckpointError, match=rf"lm_head.mask_row is .*, expected \(row of <mask>, 0\) .* {ROWS} rows"):
         read_masked_lm(write(tmp_path / "x.pt", state))
     with pytest.raises(ValueError, match="lm_head.mask_row is"):
         translator("state", state, tmp_path, **BEFORE_TAGS)
 
 
-def test_pretraining_goes_on_with_and_without_it():
-    for older in (False, True):
-        state = pretrained(older)
-        model = veco_builders.pretrainer(symbols=BEFORE_TAGS)
-        model.load_state_dict(dict(state))
-        assert len(model.lm_head.mask_row) == builders.MASK and torch.equal(model.lm_head.bias, state["lm_head.bias"])
+def test_pretraining_goes_on_with_its_own_dictionary():
+    state = pretrained()
+    model = veco_builders.pretrainer(symbols=BEFORE_TAGS)
+    model.load_state_dict(dict(state))
+    assert len(model.lm_head.mask_row) == builders.MASK and torch.equal(model.lm_head.bias, state["lm_head.bias"])
     other = veco_builders.pretrainer(symbols={"pieces": builders.PIECES + 2})  # as many entries
-    other.load_state_dict(pretrained(older=True))
     with pytest.raises(
         ValueError, match=r"has <mask> in row 29, the data's dictionary as entry 31; valid: the dictionary that"
     ):
-        other.load_state_dict(pretrained())
+        other.load_state_dict(state)
 
 
 # ---- Translation, restored or from a masked LM. ----
@@ -118,9 +113,8 @@ def test_that_row_is_left_out_where_the_dictionary_lacks_it(source, tmp_path, ca
 
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
-@pytest.mark.parametrize("older", [False, True])
-def test_its_own_dictionary_just_works(source, older, tmp_path):
-    state = pretrained(older)
+def test_its_own_dictionary_just_works(source, tmp_path):
+    state = pretrained()
     assert_rows(translator(source, state, tmp_path, **BEFORE_TAGS), state, list(range(ROWS)))
     if source == "masked LM":
         again = veco_builders.pretrainer(init_from_mlm=str(tmp_path / "pretrained.pt"), symbols=BEFORE_TAGS)
@@ -131,19 +125,6 @@ def test_its_own_dictionary_just_works(source, older, tmp_path):
 def test_mask_elsewhere_is_refused(source, tmp_path):
     with pytest.raises(ValueError, match="<mask> is entry 31 of the dictionary, but row 29 of .*--srcdict"):
         translator(source, pretrained(), tmp_path, mask=True, pieces=builders.PIECES + 2)
-
-
-@pytest.mark.parametrize("source", ["state", "masked LM"])
-def test_nothing_is_guessed_for_older_states(source, tmp_path):
-    state = pretrained(older=True)
-    message = (
-        r"has 32 rows and does not tell which one is that of <mask> .* of 31 entries has no <mask> and ends with \[en\]"
-    )
-    for policy in ("error", "extend", "truncate"):
-        with pytest.raises(ValueError, match=message):
-            translator(source, state, tmp_path, policy, mask=False, tags=TAGS)
-    last = pretrained(older=True, mask=True)
-    assert_rows(translator(source, last, tmp_path, mask=False), last, list(range(builders.MASK)))
 
 
 def test_readers_that_need_it_last_say_so(tmp_path):
