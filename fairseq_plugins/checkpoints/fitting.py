@@ -95,11 +95,7 @@ def fit_words(
             rows are left out).
         languages: of the file, in order, where it has them.
 
-    Returns:
-        (V, C), and what was changed.
-
-    Raises:
-        ValueError: the policy does not allow what is needed; explains where the difference may come from.
+    Returns (V, C), and what was changed. Raises ValueError: the policy does not allow it; says where the difference may come from.
     """
     have, want = tensor.size(0), target.size(0)
     wanted = "extend" if want > have else "truncate"
@@ -131,12 +127,7 @@ def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: s
 
 
 def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) -> str:
-    """Where a difference between a dictionary and a file probably comes from; empty when nothing suggests itself.
-
-    Args:
-        entries: of the dictionary, with what the task adds to it; ``rows``: of the file.
-        languages: of the file, in order.
-    """
+    """Where a difference between a dictionary (with what the task adds to it) and a file probably comes from; empty: no idea."""
     difference, count = abs(entries - rows), len(languages or ())
     if difference == 1:
         if entries > rows:
@@ -209,17 +200,12 @@ def check_sizes(sizes: Mapping[str, int], args: Any, origin: str) -> None:
 
 
 def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Sequence[bool]] = None) -> Optional[int]:
-    """Compare a dictionary of the data (fairseq's) with a ``dict.txt`` beside the file, where there is one.
+    """Compare a dictionary of the data (fairseq's) with a ``dict.txt`` beside the file at ``path``, where there is one.
 
-    Args:
-        path: of the file; ``origin``: option and path, for messages.
-        kept: which entries of the file's dictionary (special symbols not counted) the data's has; None = all.
+    ``kept``: which entries of the file's dictionary (special symbols not counted) the data's has; None = all. Returns the number of
+    entries of the file's dictionary; None when there is no such file.
 
-    Returns:
-        Number of entries of the file's dictionary; None when there is no such file.
-
-    Raises:
-        ValueError: the first entry that differs, or another number of entries than ``kept`` has.
+    Raises ValueError: the first entry that differs, or another number of entries than ``kept`` has.
     """
     beside = Path(path) / "dict.txt" if os.path.isdir(path) else Path(path).parent / "dict.txt"
     if not beside.is_file():
@@ -263,7 +249,6 @@ def load_fitted(
     """Load tensors that fit, and log where everything comes from.
 
     Args:
-        origin: option and path of the file, for messages.
         sources: name in the model -> name in the file, where they differ.
         changes: name -> what was cut or added.
         random: regular expressions of the names that may keep their initial values.
@@ -271,8 +256,7 @@ def load_fitted(
     Returns:
         What became of every tensor of the model; ``reasons`` names the source of each.
 
-    Raises:
-        ValueError: tensors that are missing, left over or of another shape.
+    Raises ValueError: tensors that are missing, left over or of another shape.
     """
     changes = changes or {}
     try:

@@ -201,13 +201,9 @@ def check_stated(file: Path, found: str) -> None:
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of names, shapes and float32 values: the same in any order, dtype and memory layout.
+    """Hash of names, shapes and float32 values: the same in any order, dtype and memory layout. 32 hexadecimal digits (128 bits).
 
-    Args:
-        tensors: name -> tensor; half-precision tensors count as their float32 values, other dtypes too.
-
-    Returns:
-        32 hexadecimal digits (128 bits); one changed bit of a float32 value changes them.
+    Half-precision tensors count as their float32 values, other dtypes too; one changed bit of such a value changes it.
     """
     digest = hashlib.blake2b(digest_size=_BYTES)
     for name in sorted(tensors):

@@ -143,11 +143,9 @@ def read_masked_lm(
             with a fairseq ``model.pt``.
         heads, default_heads, label: see :class:`.pipeline.Heads`.
 
-    Returns:
-        The file; its ``sizes`` are the fields of ``MaskedLMSizes``.
+    Returns the file; its ``sizes`` are the fields of ``MaskedLMSizes``.
 
-    Raises:
-        CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
+    Raises CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
     """
     found = open_file(path, layouts_of("MASKED_LMS"), EXPECTED, "'model'")
     untie(found)

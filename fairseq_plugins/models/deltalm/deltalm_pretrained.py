@@ -20,11 +20,9 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
     Args:
         option: ``pretrained_deltalm_checkpoint`` or ``init_from_mlm``.
 
-    Returns:
-        What became of every tensor of the model; ``reasons`` names the source of each.
+    Returns what became of every tensor of the model; ``reasons`` names the source of each.
 
-    Raises:
-        ValueError: sizes, positions, dictionary or layers that do not fit.
+    Raises ValueError: sizes, positions, dictionary or layers that do not fit.
     """
     path, vanilla = getattr(args, option), str(args.decoder_block) == "vanilla"
     origin = f"--{option.replace('_', '-')} {path}"

@@ -21,8 +21,7 @@ def read_pretrained(cfg: Any, size_options: Mapping[str, str], dictionary: Dicti
         size_options: name of each size in the file -> option.
         dictionary: the task's, with ``<mask>`` as last entry.
 
-    Raises:
-        ValueError: no or missing file, sizes or dictionary that do not match it.
+    Raises ValueError: no or missing file, sizes or dictionary that do not match it.
     """
     path = cfg.pretrained_mlm
     if not path:

@@ -21,15 +21,9 @@ def cut_rows(
         kept: the map, True = the entry stays.
         mask_at: index of ``<mask>`` in the data's dictionary; None = it has none. A row of the tensor behind those that the map
             lists is its row.
-        name: of the tensor, for messages.
-        origin: of what the tensor is, for messages.
         mask_row: row of ``<mask>`` in the tensor, where the file tells it.
 
-    Returns:
-        The rows, and what was done.
-
-    Raises:
-        ValueError: another number of rows than the map has lines, or ``<mask>`` elsewhere, or kept on one side alone.
+    Returns the rows, and what was done. Raises ValueError: another number of rows than the map has lines, or ``<mask>`` elsewhere.
     """
     listed = SPECIAL_ROWS + len(kept)
     # Rows behind that of <mask> were entries of the pretrained dict.txt, so that it was one too.

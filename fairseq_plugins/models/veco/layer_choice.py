@@ -8,12 +8,9 @@ _RULE = re.compile(r"(last|every):(\d+)")
 
 
 class LayerChoice(NamedTuple):
-    """The layers of a stack that a model has.
+    """Numbers (from 0) of the layers that encoder and decoder take from a pretrained stack of ``stack`` layers, in order.
 
-    Attributes:
-        stack: layers of the pretrained stack.
-        encoder: numbers (from 0) of the layers that the encoder takes, in order.
-        decoder: those that the decoder takes; None where nothing says so and it takes as many as it has from the last on.
+    ``decoder`` is None where nothing says so and it takes as many as it has from the last on.
     """
 
     stack: int

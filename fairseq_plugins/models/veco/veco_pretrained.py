@@ -24,11 +24,9 @@ _CROSS_ATTENTION = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
 def fill(model: Any, args: Any, path: str) -> LoadReport:
     """Fill ``model``, a VECO that translates or pre-trains, prepared and at random, from the masked LM of ``--init-from-mlm``.
 
-    Returns:
-        What became of every tensor of the model; ``reasons`` names the source of each.
+    Returns what became of every tensor of the model; ``reasons`` names the source of each.
 
-    Raises:
-        ValueError: sizes, positions, dictionary, its map or layers that do not fit.
+    Raises ValueError: sizes, positions, dictionary, its map or layers that do not fit.
     """
     origin = f"--init-from-mlm {path}"
     found = read_masked_lm(path, default_heads=args.encoder_attention_heads)
