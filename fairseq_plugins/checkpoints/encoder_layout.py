@@ -82,10 +82,7 @@ def attention_shapes(name: str, width: int) -> Shapes:
 
 
 def expected_shapes(layout: Any) -> Shapes:
-    """Name -> shape of every tensor of a stack, in the names of fairseq's ``TransformerEncoder`` and ``TransformerDecoder``.
-
-    ``layout``: :class:`EncoderLayout`, or ``causal_lm.CausalLMLayout``.
-    """
+    """Name -> shape of every tensor of a stack (an :class:`EncoderLayout`, or ``causal_lm.CausalLMLayout``), in fairseq's names."""
     width, inner = layout.embed_dim, layout.ffn_dim
     shapes: Shapes = {"embed_tokens.weight": (layout.vocab_size, width)}
     if layout.learned_positions:

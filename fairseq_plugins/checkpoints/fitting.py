@@ -188,6 +188,12 @@ def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
 # ---- A file and a model. ----
 
 
+def sizes_of_sides(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
+    """Option of the model -> value, for the sides that are wired as a masked LM of these sizes."""
+    names = {"embed_dim": "embed_dim", "ffn_dim": "ffn_embed_dim", "heads": "attention_heads"}
+    return {f"{side}_{option}": sizes[size] for side in sides for size, option in names.items()}
+
+
 def check_sizes(sizes: Mapping[str, int], args: Any, origin: str) -> None:
     """Raise ValueError where the sizes of a file (option -> value) are not those of the options that the model has."""
     wrong = [

@@ -12,7 +12,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes, sizes_of_sides
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.starting import left_closed
 from ...checkpoints.xlmr import read_masked_lm
@@ -174,8 +174,8 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     check_wiring(args, origin)
     found = read_masked_lm(args.pretrained_xlmr, default_heads=args.encoder_attention_heads)
     check_rows(found, args.pretrained_xlmr)
-    names = {"layers": "layers", "embed_dim": "embed_dim", "ffn_dim": "ffn_embed_dim", "heads": "attention_heads"}
-    check_sizes({f"encoder_{name}": found.sizes[size] for size, name in names.items()}, args, origin)
+    sizes = {"encoder_layers": found.sizes["layers"], **sizes_of_sides(found.sizes, "encoder")}
+    check_sizes(sizes, args, origin)
     fit = Fit(model, args.embedding_mismatch, origin)
     start = "sentence_encoder."
     tensors: Dict[str, Tensor] = {}

@@ -65,12 +65,8 @@ def from_masked_lm(found: PretrainedFile, args: Any, origin: str) -> Tuple[Dict[
         raise ValueError(
             f"{origin} has {layers} layers; interleaving takes two a decoder block: valid is an even number"
         )
-    sizes: Dict[str, int] = {}
-    for side, count in (("encoder", layers), ("decoder", args.decoder_layers if vanilla else layers // 2)):
-        sizes[f"{side}_layers"] = count
-        sizes[f"{side}_embed_dim"] = found.sizes["embed_dim"]
-        sizes[f"{side}_ffn_embed_dim"] = found.sizes["ffn_dim"]
-        sizes[f"{side}_attention_heads"] = found.sizes["heads"]
+    count = args.decoder_layers if vanilla else layers // 2
+    sizes = {"encoder_layers": layers, "decoder_layers": count, **sizes_of_sides(found.sizes, "encoder", "decoder")}
     check_sizes(sizes, args, origin)
     if vanilla and args.decoder_layers > layers:
         raise ValueError(

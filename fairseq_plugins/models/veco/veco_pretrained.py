@@ -1,10 +1,10 @@
 """Filling a VECO from a masked LM: everything but cross-attention; every tensor has a source, which the log names."""
 
 import logging
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 from ...checkpoints.dictionaries import MASK, read_dictionary
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes, fit_words
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes, fit_words, sizes_of_sides
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import PretrainedFile
 from ...checkpoints.xlmr import read_masked_lm
@@ -65,12 +65,7 @@ def _check(found: PretrainedFile, args: Any, choice: LayerChoice, origin: str) -
             f"{origin} has {found.sizes['layers']} layers; --encoder-layers {choice.stack}: valid is as many "
             "(--keep-encoder-layers takes some of them)"
         )
-    sizes: Dict[str, int] = {}
-    for side in ("encoder", "decoder"):
-        sizes[f"{side}_embed_dim"] = found.sizes["embed_dim"]
-        sizes[f"{side}_ffn_embed_dim"] = found.sizes["ffn_dim"]
-        sizes[f"{side}_attention_heads"] = found.sizes["heads"]
-    check_sizes(sizes, args, origin)
+    check_sizes(sizes_of_sides(found.sizes, "encoder", "decoder"), args, origin)
     if choice.decoder is None and args.decoder_layers > choice.stack:
         raise ValueError(
             f"{origin} has {choice.stack} layers; --decoder-layers {args.decoder_layers}: valid: at most as many"
@@ -79,11 +74,9 @@ def _check(found: PretrainedFile, args: Any, choice: LayerChoice, origin: str) -
 
 def _sources(found: PretrainedFile, choice: LayerChoice, decoder_layers: int) -> Dict[str, str]:
     """Name in the model -> name in the masked LM, for all but the head."""
-    decoder: Tuple[int, ...] = tuple(range(choice.stack - decoder_layers, choice.stack))
-    if choice.decoder is not None:
-        decoder = choice.decoder
+    last = tuple(range(choice.stack - decoder_layers, choice.stack))
     sources: Dict[str, str] = {}
-    for side, layers in (("encoder", choice.encoder), ("decoder", decoder)):
+    for side, layers in (("encoder", choice.encoder), ("decoder", last if choice.decoder is None else choice.decoder)):
         for name in EMBEDDINGS:
             sources[f"{side}.{name}"] = f"sentence_encoder.{name}"
         for target, layer in enumerate(layers):
