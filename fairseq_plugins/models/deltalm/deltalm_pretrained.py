@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Tuple
 from torch import Tensor
 
 from ...checkpoints.deltalm import read_deltalm
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes
+from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes, sizes_of_sides
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import PretrainedFile
 from ...checkpoints.xlmr import read_masked_lm
