@@ -54,15 +54,11 @@ USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and
 def check_entries(
     own: Sequence[str], found: Sequence[str], origin: str, where: str, remedy: str = USE_ITS_DICTIONARY
 ) -> None:
-    """Raise ValueError for the first entry of a model that differs from that of the data's dictionary, as far as both go.
-
-    ``where``: what says so, e.g. ``the dict.txt beside it``.
-    """
-    for index in range(min(len(own), len(found))):
-        if own[index] != found[index]:
+    """Raise ValueError for the first entry of a model that differs from that of the data's dictionary, as far as both go."""
+    for index, (ours, theirs) in enumerate(zip(own, found)):
+        if ours != theirs:
             raise ValueError(
-                f"{origin}: {where} has {own[index]!r} as entry {index}, the data's dictionary "
-                f"{found[index]!r}; {remedy}"
+                f"{origin}: {where} has {ours!r} as entry {index}, the data's dictionary {theirs!r}; {remedy}"
             )
 
 
@@ -116,10 +112,7 @@ def fit_words(
 
 
 def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: str) -> Tuple[Tensor, str]:
-    """A position embedding (rows, C) cut to ``want`` rows, of which ``unused`` come before the first position.
-
-    Raises ValueError: the file has fewer; names ``option``, which sets the length.
-    """
+    """A position embedding (rows, C) cut to ``want`` rows, ``unused`` of them before the first position; ValueError: it has fewer."""
     have = tensor.size(0) - unused
     if want - unused > have:
         raise ValueError(f"{option} {want - unused}: {origin} has {have} learned positions; valid: at most that")
@@ -346,10 +339,7 @@ class Fit:
         return rows
 
     def tie(self, tensors: Dict[str, Tensor]) -> None:
-        """What the model ties must be equal in the file; an output projection of its own starts as the decoder's embedding.
-
-        Raises ValueError: an option ties what differs.
-        """
+        """An output projection that is not tied starts as the decoder's embedding. ValueError: an option ties what differs."""
         encoder, decoder = self.model.encoder, self.model.decoder
         source, target, output = (
             f"{name}.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")

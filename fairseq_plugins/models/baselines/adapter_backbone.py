@@ -5,11 +5,11 @@ from typing import Any, List, Mapping, Optional
 
 from torch import Tensor
 
-from ... import checkpoints
 from ...checkpoints.encoder_languages import stock_languages
 from ...checkpoints.fitting import check_dictionary, load_fitted
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import find_settings, task_options
+from ...checkpoints.reading import read_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def fill(model: Any, args: Any, task: Any) -> LoadReport:
     """
     path = args.adapter_backbone
     origin = f"{OPTION} {path}"
-    content = checkpoints.read_checkpoint(path)
+    content = read_checkpoint(path)
     state = content.get("model")
     if not isinstance(state, Mapping) or not any(name.startswith("decoder.layers.") for name in state):
         raise ValueError(

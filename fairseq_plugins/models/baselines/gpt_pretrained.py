@@ -9,11 +9,11 @@ from typing import Any, Dict, List, Sequence
 import torch
 from torch import Tensor
 
-from ... import checkpoints
 from ...checkpoints.causal_lm import OUTPUT, read_causal_lm
 from ...checkpoints.fitting import MARKERS
-from ...checkpoints.loading import listing
+from ...checkpoints.loading import listing, load
 from ...checkpoints.pipeline import WORDS, PretrainedFile
+from ...checkpoints.reading import fingerprint
 from ...modules.frozen import Frozen
 from ...modules.prefix_decoder import PrefixDecoder
 
@@ -64,10 +64,10 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
         if name in tensors:
             tensors[name] = take_rows(tensors[name], rows)
     module = PrefixDecoder(replace(found.layout, vocab_size=len(dictionary)), dictionary, cfg.frozen_dropout)
-    checkpoints.load(module, tensors, allow_missing=MARKERS)
-    fingerprint = checkpoints.fingerprint(tensors)
-    logger.info("frozen language model %s: %s, fingerprint %s", path, module.layout, fingerprint)
-    return Frozen(module, fingerprint, path, train_dropout=cfg.frozen_dropout > 0, option=OPTION)
+    load(module, tensors, allow_missing=MARKERS)
+    made = fingerprint(tensors)
+    logger.info("frozen language model %s: %s, fingerprint %s", path, module.layout, made)
+    return Frozen(module, made, path, train_dropout=cfg.frozen_dropout > 0, option=OPTION)
 
 
 def check_sizes(cfg: Any, found: PretrainedFile, origin: str) -> None:

@@ -9,7 +9,8 @@ from fairseq.models import BaseFairseqModel, register_model
 from omegaconf import II
 from torch import Tensor
 
-from ... import checkpoints
+from ...checkpoints.loading import load
+from ...checkpoints.xlmr import read_masked_lm
 from ...modules.model_options import register_architectures
 from ...modules.option_checks import flag
 from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
@@ -63,14 +64,14 @@ class XLMRMaskedLMModel(BaseFairseqModel):
 
     def load_masked_lm(self, path: str) -> None:
         """Take over the weights of another masked LM, to go on with its pre-training; ValueError where the sizes differ."""
-        found = checkpoints.read_masked_lm(path)
+        found = read_masked_lm(path)
         for name, size in found.sizes.items():
             if size != getattr(self.encoder.sizes, name):
                 raise ValueError(
                     f"--init-from-mlm {path} has {name} = {size}, this model {getattr(self.encoder.sizes, name)}; "
                     "valid: a masked LM of the sizes given by --arch and the command line, and of the data's dictionary"
                 )
-        checkpoints.load(self.encoder, found.tensors)
+        load(self.encoder, found.tensors)
         logger.info("started from %s, fingerprint %s", path, found.fingerprint)
 
     def max_positions(self) -> int:
