@@ -112,7 +112,7 @@ def fit_words(
 
 
 def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: str) -> Tuple[Tensor, str]:
-    """A position embedding (rows, C) cut to ``want`` rows, ``unused`` of them before the first position; ValueError: it has fewer."""
+    """A position embedding (rows, C) cut to ``want`` rows, ``unused`` of them before the first one; ValueError: it has fewer."""
     have = tensor.size(0) - unused
     if want - unused > have:
         raise ValueError(f"{option} {want - unused}: {origin} has {have} learned positions; valid: at most that")

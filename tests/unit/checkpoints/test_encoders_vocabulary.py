@@ -308,6 +308,7 @@ def test_languages_of_a_dictionary():
     assert languages_of(entries) == ("is", "de_DE", "en_XX", "eng_Latn")
     assert languages_of(entries, known=["en_XX"]) == ("de_DE", "en_XX", "eng_Latn")
     assert languages_of(entries, known=["fr_XX"])[0] == "is"
+    assert languages_of(["[de_DE]", "[en_XX]"], known=["en_XX"]) == ("de_DE", "en_XX")
 
 
 # ---- Rows that do not fit. ----

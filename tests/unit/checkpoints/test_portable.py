@@ -253,8 +253,8 @@ def test_dictionaries_may_lie_elsewhere(tmp_path, data):
     torch.save({"model": {"w": torch.ones(2)}, "cfg": {"model": {}}}, tmp_path / "model.pt")
     assert export.main([str(tmp_path / "model.pt"), str(tmp_path / "folder"), "--data", str(data)]) == 0
     assert (tmp_path / "folder" / "dict.en.txt").read_bytes() == (data / "dict.en.txt").read_bytes()
-    assert export.main([str(tmp_path / "model.pt"), str(tmp_path / "bare"), "--no-dictionaries"]) == 0
-    assert len(list((tmp_path / "bare").iterdir())) == 2
+    assert export.main([str(tmp_path / "model.pt"), str(tmp_path / "new" / "bare"), "--no-dictionaries"]) == 0
+    assert len(list((tmp_path / "new" / "bare").iterdir())) == 2
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ class Copying:
 
     def generate(self, models, sample, prefix_tokens=None, **unused):
         source = sample["net_input"]["src_tokens"]
+        assert models == [self]
         assert len(sample["net_input"]["src_lengths"]) == len(source)
         self.sources.append(len(source))
         self.prefix_tokens = prefix_tokens

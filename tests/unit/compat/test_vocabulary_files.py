@@ -18,6 +18,7 @@ GOOD = "▁one 10\ntwo 1\n▁three words 7 #fairseq:overwrite\n"
         (b"", "empty"),
         (GOOD.encode()[:-26], "line 3, the last one"),
         ("▁one 10\ntwo".encode(), "line 2, the last one"),
+        ("▁one 10\ntwo\n".encode(), "line 2, the last one"),
         ("▁one 10\ntwo\nthree 3\n".encode(), "line 2, "),
         ("▁one 10\n\nthree 3\n".encode(), "line 2, "),
         (GOOD.encode() + bytes(64), "line 4, the last one"),

@@ -27,6 +27,13 @@ def test_wrong_names(pairs, languages, message):
         check_names(pairs, languages)
 
 
+def test_the_share_of_pairs_may_be_none_or_all():
+    check_names(["en-de"], ["en"], 0.0)
+    check_names(["en-de"], ["en"], 1.0)
+    with pytest.raises(ValueError, match=r"--pair-share must lie in \[0, 1\]; got 1.1"):
+        check_names(["en-de"], ["en"], 1.1)
+
+
 def test_only_the_training_subset_of_a_training_command_is_trained_on():
     assert is_training("train", "train", {"combine": True})
     assert is_training("train", "train", {"task_cfg": None})

@@ -191,6 +191,8 @@ def test_the_report_names_the_source_of_every_tensor(mlm, tied):
     for name, source in sources(BLOCKS_OF_4).items():
         assert re.search(rf"(^|[\s.]){re.escape(source)}\b", report.reasons[name]), (name, report.reasons[name])
         assert torch.equal(state[name], mlm[1][source]), name
+    copied = "a copy of decoder.embed_tokens.weight"
+    assert any(copied in reason for reason in report.reasons.values()) == (not tied)
 
 
 def test_the_log_says_what_came_from_where(mlm, caplog):

@@ -149,6 +149,7 @@ def test_many_pairs_are_what_each_pair_is_alone(space):
         alone = one(layers[pair[0]], layers[pair[1]], space, permutations=2)
         assert found.biased == pytest.approx(alone.biased, **TIGHT)
         assert found.floor_unbiased == pytest.approx(alone.floor_unbiased, **TIGHT)
+    assert list(cka_of_pairs(layers, [], space=space)) == []
 
 
 def test_gram_matrices_are_forgotten_after_their_last_pair():

@@ -193,6 +193,10 @@ def test_options_out_of_range_are_refused(options, message):
         SelfLearning(**options)
 
 
+def test_the_ends_of_the_ranges_are_valid():
+    SelfLearning(words=2, neighbours=1, keep=1.0, patience=1, threshold=0.0, iterations=0, block=1)
+
+
 def test_bad_sides_are_refused():
     x = normalise(vocabulary(30))
     with pytest.raises(ValueError, match="--target: 5 dimensions; valid: 12, as --source has"):

@@ -150,7 +150,7 @@ def test_a_dictionary_without_mask(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"encoder_layers": 3}, r"--encoder-layers 3 \(valid here: 2\)"),
+        ({"encoder_layers": 3}, r"--pretrained-xlmr .*--encoder-layers 3 \(valid here: 2\)"),
         ({"encoder_embed_dim": 8, "decoder_embed_dim": 8}, r"--encoder-embed-dim 8 \(valid here: 16\)"),
         ({"encoder_ffn_embed_dim": 99}, r"--encoder-ffn-embed-dim 99 \(valid here: 24\)"),
         ({"encoder_attention_heads": 4}, r"--encoder-attention-heads 4 \(valid here: 2\)"),

@@ -136,6 +136,9 @@ def test_init_from_mlm_takes_over_the_weights_and_checks_sizes(tmp_path):
     model = XLMRMaskedLMModel.build_model(cfg, _task())
     tokens = torch.tensor([[builders.BOS, 5, 9, builders.EOS]])
     torch.testing.assert_close(model.eval()(tokens)[0], source.eval()(tokens), rtol=0, atol=0)
+    task = _task()
+    task.from_checkpoint = True  # which has the weights: the file need not be there any more
+    XLMRMaskedLMModel.build_model(XLMRMaskedLMConfig(**options, init_from_mlm=str(tmp_path / "gone")), task)
     cfg.encoder_layers = builders.LAYERS + 1
     with pytest.raises(ValueError, match=r"--init-from-mlm .* has layers = 2, this model 3"):
         XLMRMaskedLMModel.build_model(cfg, _task())
