@@ -252,10 +252,7 @@ def load_fitted(
         changes: name -> what was cut or added.
         random: regular expressions of the names that may keep their initial values.
 
-    Returns:
-        What became of every tensor of the model; ``reasons`` names the source of each.
-
-    Raises ValueError: tensors that are missing, left over or of another shape.
+    Returns what became of every tensor of the model; ``reasons`` names the source of each. Raises ValueError: others than wanted.
     """
     changes = changes or {}
     try:

@@ -113,3 +113,4 @@ def test_collapse_equals_the_definition_on_every_path(blank):
         for path, row, count in zip(paths, labels.tolist(), counts.tolist()):
             expected = list(collapse_path(path[:length], blank))
             assert row == expected + [7] * (len(row) - count) and count == len(expected)
+    assert [part.numel() for part in collapse(tokens[:0], torch.full((0,), 3), blank)] == [0, 0]
