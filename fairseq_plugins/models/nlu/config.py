@@ -9,23 +9,13 @@ from ...checkpoints.encoder_layout import FAMILIES
 from ...modules.model_options import set_architecture
 from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, defaults_of, embedding_mismatch_option, flag
 from ...options import option
+from .nlu_pretrained import SIZES
 
 FAMILY: Any = ChoiceEnum(list(FAMILIES))
 UNNAMED_ROWS: Any = ChoiceEnum(["error", "dictionary"])
 POOLINGS: Any = ChoiceEnum(["first", "last", "mean"])
-POSITIONS = 512
-"""Positions of an encoder from scratch, unless the command line says otherwise."""
-
 POOLING_OF: Dict[str, str] = {"xlmr": "first", "bert": "first", "deltalm": "first", "mbart": "mean", "nllb": "mean"}
 """Family -> what stands for a sentence unless the command line says otherwise."""
-
-SIZES: Dict[str, str] = {
-    "encoder_layers": "layers",
-    "encoder_embed_dim": "embed_dim",
-    "encoder_ffn_embed_dim": "ffn_dim",
-    "encoder_heads": "heads",
-}
-"""Option -> field of the layout. A pretrained file has them; from scratch all must be given."""
 
 
 def _xlmr(*sizes: int) -> Dict[str, Any]:

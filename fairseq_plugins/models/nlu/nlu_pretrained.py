@@ -18,12 +18,25 @@ from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, as_dict, f
 from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.starting import left_closed, started_from
 from ...checkpoints.vocabularies import languages_of
-from .config import ARCHITECTURES, SIZES, flag
-from .config import POSITIONS as SCRATCH_POSITIONS
+from ...modules.option_checks import flag
 
 logger = logging.getLogger(__name__)
 
 OPTION = "--pretrained-encoder"
+SCRATCH_POSITIONS = 512
+"""Positions of an encoder from scratch, unless the command line says otherwise."""
+
+SIZES: Dict[str, str] = {
+    "encoder_layers": "layers",
+    "encoder_embed_dim": "embed_dim",
+    "encoder_ffn_embed_dim": "ffn_dim",
+    "encoder_heads": "heads",
+}
+"""Option -> field of the layout. A pretrained file has them; from scratch all must be given."""
+
+ARCH = "nlu_encoder"
+"""The one that asks for no sizes."""
+
 MASKLESS = ("nllb", "deltalm")
 """Families of which no released file has a row for ``<mask>``."""
 
@@ -190,8 +203,8 @@ def _check_sizes(args: Any, layout: EncoderLayout, origin: str) -> None:
         if getattr(args, name) is not None and str(getattr(args, name)) != str(getattr(layout, field))
     ]
     if wrong:
-        arch = getattr(args, "arch", None) or getattr(args, "_name", None)
-        asked = f"--arch {arch} and the command line" if arch in ARCHITECTURES else "the command line"
+        arch = getattr(args, "arch", None) or getattr(args, "_name", None) or ARCH
+        asked = "the command line" if arch == ARCH else f"--arch {arch} and the command line"
         raise ValueError(f"{origin} has other sizes than {asked}: {', '.join(wrong)}")
     positions = args.max_source_positions
     if positions is not None and positions > layout.max_positions:
