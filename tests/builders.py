@@ -4,9 +4,11 @@ The weights are far larger than those of an initialised model, so that attention
 the model (prefix, guidance, position, mask) changes the output visibly.
 """
 
+import numpy as np
 import torch
 from fairseq import models, options
 from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
@@ -178,3 +180,37 @@ def built_both_ways(arch, task_name, of, device="cpu", **given):
     shapes = [[(name, part.shape, part.requires_grad) for name, part in m.named_parameters()] for m in (first, second)]
     assert shapes[0] == shapes[1]
     return first
+
+
+# ---- Tiny stock data-bins, as fairseq-preprocess writes them, made in-process. ----
+
+
+def sentences(count, seed, low=2, high=8):
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(low, high + 1, (count,), generator=generator).tolist()
+    return [torch.randint(FIRST_PIECE, MASK, (n,), generator=generator).tolist() for n in lengths]
+
+
+def write_side(folder, split, pair, language, rows):
+    """``SPLIT.PAIR.LANGUAGE.bin`` and ``.idx``; every row gets its </s>."""
+    prefix = str(folder / f"{split}.{pair}.{language}")
+    builder = MMapIndexedDatasetBuilder(prefix + ".bin", dtype=np.int32)
+    for row in rows:
+        builder.add_item(torch.tensor([*row, EOS]))
+    builder.finalize(prefix + ".idx")
+
+
+def write_dictionary(folder, language, pieces=PIECES):
+    symbols = Dictionary()
+    for number in range(pieces):
+        symbols.add_symbol(f"p{number}")
+    symbols.save(str(folder / f"dict.{language}.txt"))
+
+
+def write_pair(folder, split, source, target, count=12, seed=1):
+    """A pair of random sides and both dictionaries; returns the rows by language."""
+    rows = {source: sentences(count, seed), target: sentences(count, seed + 100)}
+    for language, side in rows.items():
+        write_side(folder, split, f"{source}-{target}", language, side)
+        write_dictionary(folder, language)
+    return rows

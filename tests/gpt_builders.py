@@ -2,11 +2,14 @@
 
 import argparse
 import json
+from argparse import Namespace
 from types import SimpleNamespace
 
 import safetensors.torch
 import torch
 from fairseq.data import Dictionary
+from fairseq.models.bart import BARTModel
+from fairseq.models.bart.model import mbart_base_architecture
 
 from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
 from tests import builders
@@ -117,3 +120,20 @@ def net_input(left_pad=False, extra=0):
         source = torch.stack([row.roll(int(row.eq(builders.PAD).sum())) for row in source])
     shifted = builders.pad([torch.cat([row[-1:], row[:-1]]) for row in targets])
     return {"src_tokens": source, "src_lengths": torch.tensor([6, 3, 5]), "prev_output_tokens": shifted}
+
+
+# ---- A tiny mBART with large random weights, built in memory. ----
+
+SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 2}
+
+
+def mbart(symbols=None):
+    """In evaluation mode, with an embedding of its own a side."""
+    args = Namespace(max_source_positions=40, max_target_positions=40)
+    for side in ("encoder", "decoder"):
+        vars(args).update({f"{side}_{name}": value for name, value in SIZES.items()})
+    mbart_base_architecture(args)
+    symbols = symbols or builders.dictionary()
+    model = BARTModel.build_model(args, Namespace(source_dictionary=symbols, target_dictionary=symbols))
+    builders.randomise(model, seed=1)
+    return model.eval()

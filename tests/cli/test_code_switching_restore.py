@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests import csr_bins
+from tests import csr_builders
 
 from .commands import checkpoint, hydra, hypotheses, largest_difference, last_line, logged, records, transformer
 
@@ -10,13 +10,13 @@ SIZES = [*transformer(ffn=24), "--max-source-positions=64", "--max-target-positi
 TRAINING = """--arch mbart_base --share-all-embeddings --dropout 0.1 --criterion label_smoothed_cross_entropy
     --label-smoothing 0.2 --optimizer adam --lr 0.01 --max-sentences 8 --seed 5 --cpu --no-epoch-checkpoints
     --log-format json --log-interval 1"""
-STOCK = ["--task", "translation_from_pretrained_bart", "-s", "en", "-t", "de", "--langs", csr_bins.LANGS]
+STOCK = ["--task", "translation_from_pretrained_bart", "-s", "en", "-t", "de", "--langs", csr_builders.LANGS]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Data-bin, lexicons and model."""
-    return csr_bins.write(tmp_path_factory.mktemp("csr"))
+    return csr_builders.write(tmp_path_factory.mktemp("csr"))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import data_bins
+from tests import builders
 
 from .commands import checkpoint, transformer
 
@@ -14,7 +14,7 @@ from .commands import checkpoint, transformer
 def test_torchrun_trains_and_resumes_one_model(run_cli, user_dir, tmp_path):
     (tmp_path / "bin").mkdir()
     for split in ("train", "valid"):
-        data_bins.write_pair(tmp_path / "bin", split, "de", "en", count=20)
+        builders.write_pair(tmp_path / "bin", split, "de", "en", count=20)
 
     def torchrun(*options):
         line = f"""{tmp_path / "bin"} --user-dir {user_dir} --arch transformer -s de -t en --optimizer adam --lr 0.01

@@ -7,7 +7,7 @@ import sys
 import time
 
 from data_prep.toy.corpus import generate
-from tests.lexicon_raw import write
+from tests.csr_builders import write_raw
 
 OPTIONS = "--dim 12 --window 3 --negative 3 --min-count 2 --top 4 --iterations 30 --threads 1".split()
 
@@ -20,7 +20,7 @@ def test_killed_and_run_again(repo_root, tmp_path):
 
     examples = list(generate(3, {"train": 60}))
     for language in ("en", "de"):
-        write(tmp_path / f"toy.{language}", *(example.texts[language] for example in examples))
+        write_raw(tmp_path / f"toy.{language}", *(example.texts[language] for example in examples))
     out = tmp_path / "lexicon"
     command = ["--source", "toy.en", "--target", "toy.de", "--out", out, *OPTIONS, "--epochs"]
     started = start(*command, 100000)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from data_prep.spm import apply
-from tests.nlu_raw import model_and_dictionary, write
+from tests.nlu_bins import model_and_dictionary, write
 
 
 def test_the_script_writes_what_fairseq_preprocess_writes(repo_root, tmp_path, run_cli):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from fairseq_plugins.checkpoints.dictionary import write_dictionary
-from tests import nlu_builders, nlu_models
+from tests import nlu_builders
 
 from .commands import checkpoint, hydra, largest_difference, logged, transformer
 
@@ -26,9 +26,9 @@ def trained(run_cli, user_dir, tmp_path_factory):
     (root / "mbart").mkdir()
     nlu_builders.mbart_cc25(root / "mbart")
     symbols = write_dictionary(root / "mbart", root / "whole.txt")[4:]
-    nlu_models.write_sentences(root / "bin", symbols)
+    nlu_builders.write_sentences(root / "bin", symbols)
     shutil.copytree(root / "mbart", root / "copy")
-    line = [*nlu_models.command_line(root / "bin"), "--user-dir", user_dir, "--pretrained-encoder", root / "mbart"]
+    line = [*nlu_builders.command_line(root / "bin"), "--user-dir", user_dir, "--pretrained-encoder", root / "mbart"]
     line += ["--save-dir", root / "run"]
     first = run_cli("train", *line, "--max-epoch", 1)
     shutil.rmtree(root / "mbart")

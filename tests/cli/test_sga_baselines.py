@@ -9,7 +9,7 @@ from fairseq import models
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import average
-from tests import builders, data_bins
+from tests import builders
 
 from .commands import hypotheses, last_line, logged, model_of, transformer
 from .conftest import write_random_masked_lm
@@ -27,7 +27,7 @@ def root(tmp_path_factory):
     (root / "bin").mkdir()
     for split, counts in COUNTS.items():
         for seed, (pair, count) in enumerate(counts.items(), start=split == "test"):
-            data_bins.write_pair(root / "bin", split, *pair.split("-"), count=count, seed=seed)
+            builders.write_pair(root / "bin", split, *pair.split("-"), count=count, seed=seed)
     write_random_masked_lm(root / "masked_lm", builders.VOCAB, 1, root / "bin" / "dict.en.txt")
     return root
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fairseq import checkpoint_utils
 
-from tests import question_builders as builders
+from tests import nlu_bins as builders
 from tests.reference.question_loops import best_answer, ndcg_loop, plain_exact, plain_f1
 
 from .commands import checkpoint, logged, records

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 from fairseq import checkpoint_utils, options, tasks
 
-from tests import builders, data_bins
+from tests import builders
 
 from .commands import checkpoint, hypotheses, largest_difference, last_line, model_of, transformer
 from .conftest import write_random_masked_lm
@@ -24,7 +24,7 @@ def root(tmp_path_factory):
     (root / "bin").mkdir()
     for split, counts in COUNTS.items():
         for seed, (pair, count) in enumerate(counts.items(), start=len(split)):
-            data_bins.write_pair(root / "bin", split, *pair.split("-"), count=count, seed=seed)
+            builders.write_pair(root / "bin", split, *pair.split("-"), count=count, seed=seed)
     write_random_masked_lm(root / "masked_lm", builders.VOCAB, 1, root / "bin" / "dict.en.txt")
     return root
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import write_masked_lm
-from tests import builders, data_bins, veco_data_builders
+from tests import builders, veco_builders
 
 from .commands import largest_difference, model_of
 
@@ -26,8 +26,8 @@ def folder(tmp_path_factory):
     """Pairs and documents; ``<mask>`` and the symbols of the languages stand at the end of the dictionary."""
     path = tmp_path_factory.mktemp("veco")
     for number, split in enumerate(("train", "valid")):
-        data_bins.write_pair(path, split, "en", "de", seed=3 + number, count=12)
-        veco_data_builders.write_documents(path, split, "en", veco_data_builders.documents([4] * 6, seed=5 + number))
+        builders.write_pair(path, split, "en", "de", seed=3 + number, count=12)
+        veco_builders.write_documents(path, split, "en", veco_builders.documents([4] * 6, seed=5 + number))
     for language in ("en", "de"):
         with open(path / f"dict.{language}.txt", "a", encoding="utf-8") as file:
             file.writelines(f"{tag} 1\n" for tag in TAGS)

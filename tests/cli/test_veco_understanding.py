@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.models.nlu import load_text_encoder
-from tests import nlu_bins, nlu_models, question_builders, veco_files
+from tests import nlu_bins, nlu_builders, veco_builders
 
 from .commands import model_of
 
@@ -12,7 +12,7 @@ GRADES = ["3", "0", "1"]
 
 
 def classification(data, *_):
-    nlu_models.write_sentences(data, veco_files.SYMBOLS)
+    nlu_builders.write_sentences(data, veco_builders.SYMBOLS)
 
 
 def tagging(data, name, seed):
@@ -20,11 +20,11 @@ def tagging(data, name, seed):
 
 
 def answering(data, name, seed):
-    question_builders.write_questions(data, name, *question_builders.random_questions(12, seed))
+    nlu_bins.write_questions(data, name, *nlu_bins.random_questions(12, seed))
 
 
 def ranking(data, name, seed):
-    question_builders.write_ranking(data, name, question_builders.random_ranking(6, seed, GRADES), GRADES)
+    nlu_bins.write_ranking(data, name, nlu_bins.random_ranking(6, seed, GRADES), GRADES)
 
 
 CASES = {
@@ -45,7 +45,7 @@ def test_a_veco_is_fine_tuned_and_validated(run_cli, user_dir, tmp_path, task):
     words = (next(data.rglob("input0/dict.txt"), None) or next(data.rglob("dict.txt"))).read_text(encoding="utf-8")
     symbols = [line.split()[0] for line in words.splitlines()]
     symbols += [] if symbols[-1] == "<mask>" else ["<mask>"]
-    veco_files.pretrained(file, veco_files.stock(symbols, scaled=False))
+    veco_builders.pretrained(file, veco_builders.stock(symbols, scaled=False))
     layers = load_text_encoder(file).state_dict()
     shared = (
         f"{data} --user-dir {user_dir} --task {task} --criterion {criterion} --cpu --log-format json --num-workers 0"

@@ -24,7 +24,7 @@ from fairseq_plugins.models.sga import SGAConfig, SGAModel
 from fairseq_plugins.modules.frozen import Frozen
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
-from tests import builders, data_bins
+from tests import builders
 
 WORDS = 12
 PRETRAINING, UPDATES, ROWS = 600, 300, 32
@@ -190,8 +190,8 @@ def both_ways(text, tmp_path):
     for split, (source, target) in zip(("train", "valid"), text):
         for pair in ("de-en", "en-de"):
             for language, side in zip(("de", "en"), (source, target)):
-                data_bins.write_side(tmp_path, split, pair, language, [row[:-1].tolist() for row in side])
-                data_bins.write_dictionary(tmp_path, language)
+                builders.write_side(tmp_path, split, pair, language, [row[:-1].tolist() for row in side])
+                builders.write_dictionary(tmp_path, language)
     shared = {
         "dataset_impl": "mmap",
         "required_seq_len_multiple": 1,

@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
-from tests import veco_data_builders as data
+from tests import veco_builders as data
 
 WORDS, ROWS, UPDATES = 6, 32, 350
 NAMES = ("is_mlm", "cs_mlm", "tlm")

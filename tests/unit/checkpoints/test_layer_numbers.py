@@ -13,7 +13,7 @@ from fairseq_plugins.checkpoints.causal_lm import read_causal_lm
 from fairseq_plugins.checkpoints.deltalm import read_deltalm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
-from tests import deltalm_builders, gpt_builders, nlu_builders, veco_files
+from tests import deltalm_builders, gpt_builders, nlu_builders, veco_builders
 
 LAST = re.compile(r"(?<=\.)(layers?|h)\.1\.")
 COUNTS = ("num_hidden_layers", "n_layer", "encoder_layers", "decoder_layers")
@@ -25,7 +25,7 @@ def family(name):
 
 def veco_folder(folder):
     deltalm_builders.write_mlm(folder, layers=2, vocab_size=25)
-    veco_files.add_cross_attention(folder)
+    veco_builders.add_cross_attention(folder)
     return folder
 
 
@@ -40,7 +40,7 @@ CASES = {
     "deltalm_decoder": (deltalm, read_deltalm, "decoder."),
     "deltalm_as_encoder": (deltalm, lambda path: read_encoder(path, heads=2), "encoder."),
     "gpt": (lambda folder: gpt_builders.write(folder), read_causal_lm, ""),
-    "veco": (lambda folder: veco_files.released(folder) and folder, read_encoder, "encoder."),
+    "veco": (lambda folder: veco_builders.released(folder) and folder, read_encoder, "encoder."),
     "veco_folder": (veco_folder, veco_state_from_folder, ""),
 }
 """Name -> how it is written, how it is read, how the names begin in which the hole is made."""

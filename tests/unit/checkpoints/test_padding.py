@@ -9,7 +9,7 @@ from fairseq_plugins.checkpoints import CheckpointError, export, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.fitting import check_rows
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
-from tests import nlu_builders, veco_files
+from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
 
 READERS = {
@@ -52,8 +52,8 @@ def positions(tensors):
 @pytest.mark.parametrize("old", [["model_type"], ["pad_token_id"], ["model_type", "pad_token_id"]])
 def test_a_veco_of_that_time_is_read_as_any_other(tmp_path, reader, beside, old, caplog):
     """Without model_type, with pad_token_id 0, and both: row 1 is that of <pad>, and no position is one off."""
-    expected = READERS[reader](veco_files.write_folder(tmp_path / "new"))
-    path = veco_files.write_folder(tmp_path / "old", **{name: OLD[name] for name in old})
+    expected = READERS[reader](veco_builders.write_folder(tmp_path / "new"))
+    path = veco_builders.write_folder(tmp_path / "old", **{name: OLD[name] for name in old})
     BESIDE[beside](path)
     found = READERS[reader](path)
     masked_lms.assert_same(found, expected)
@@ -65,7 +65,7 @@ def test_a_veco_of_that_time_is_read_as_any_other(tmp_path, reader, beside, old,
 
 
 def test_the_command_imports_one_of_that_time(tmp_path):
-    path = veco_files.write_folder(tmp_path / "old", **OLD)
+    path = veco_builders.write_folder(tmp_path / "old", **OLD)
     assert export.main(["import", str(path), str(tmp_path / "veco.pt")]) == 0
     assert read_masked_lm(tmp_path / "veco.pt").fingerprint == read_masked_lm(path).fingerprint
 
@@ -130,7 +130,7 @@ def test_another_row_on_which_both_agree_stays(tmp_path):
     assert torch.equal(read_encoder(path).tensors["embed_positions.weight"], table)
     with pytest.raises(ValueError, match="has <pad> in row 0; valid here: 1, as in every fairseq dictionary"):
         check_rows(read_masked_lm(path), str(path))
-    veco = veco_files.write_folder(tmp_path / "veco", pad_token_id=0)
+    veco = veco_builders.write_folder(tmp_path / "veco", pad_token_id=0)
     (veco / "tokenizer.json").write_text((path / "tokenizer.json").read_text())
     with pytest.raises(CheckpointError, match="pad_token_id = 0, expected 1"):
         veco_state_from_folder(veco)

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from fairseq_plugins.checkpoints import CheckpointError, export, fingerprint, read_checkpoint, versions, write_masked_lm
 from fairseq_plugins.checkpoints.dictionaries import read_json
 from fairseq_plugins.checkpoints.portable import export_checkpoint, from_json, import_checkpoint, to_json
-from tests import builders, data_bins
+from tests import builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq
 
@@ -37,7 +37,7 @@ CASES = {
 def data(tmp_path_factory):
     """A data-bin en-de and a masked LM with its dictionary."""
     folder = tmp_path_factory.mktemp("data")
-    data_bins.write_pair(folder, "train", "en", "de")
+    builders.write_pair(folder, "train", "en", "de")
     lm = builders.masked_lm()
     write_masked_lm(folder / "masked_lm", vars(lm.sizes), lm.state_dict(), dtype=torch.float32)
     return folder

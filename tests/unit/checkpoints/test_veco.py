@@ -9,10 +9,10 @@ from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
-from tests import nlu_builders, veco_files
+from tests import nlu_builders, veco_builders
 from tests.nlu_builders import HEADS, LAYERS, PAD, PIECES, WIDTH
 from tests.unit.checkpoints import builders as masked_lms
-from tests.veco_files import ROWS
+from tests.veco_builders import ROWS
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def dropped(found, start):
 
 @torch.no_grad()
 def test_the_released_layout_equals_stock_fairseq(tmp_path):
-    model = veco_files.released(tmp_path)
+    model = veco_builders.released(tmp_path)
     tokens = nlu_builders.tokens(ROWS)
     assert_layers_equal(tmp_path, stock_layers(model, tokens), tokens)
     found = read_encoder(tmp_path)
-    assert found.layout == family_layout("xlmr", scale_embedding=True, **veco_files.sizes_of_tiny())
+    assert found.layout == family_layout("xlmr", scale_embedding=True, **veco_builders.sizes_of_tiny())
     assert {name: tuple(one.shape) for name, one in found.tensors.items()} == expected_shapes(found.layout)
-    assert set(found.report.loaded) | set(found.report.dropped) == set(veco_files.released_state(model))
+    assert set(found.report.loaded) | set(found.report.dropped) == set(veco_builders.released_state(model))
     decoder = set(dropped(found, "decoder.").values())
     assert decoder == {"decoder, unused by an encoder", "format counter of fairseq"}
     assert dropped(found, "classification_heads.") == {"classification_heads.nli.dense.weight": "head of another task"}
@@ -66,11 +66,11 @@ def test_the_released_layout_equals_stock_fairseq(tmp_path):
 
 @torch.no_grad()
 def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_path):
-    model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
+    model = veco_builders.pretrained(tmp_path / "checkpoint_last.pt")
     tokens = nlu_builders.tokens(ROWS)
     assert_layers_equal(tmp_path / "checkpoint_last.pt", stock_layers(model, tokens), tokens)
     found = read_encoder(tmp_path / "checkpoint_last.pt")
-    assert found.layout == family_layout("xlmr", **veco_files.sizes_of_tiny())
+    assert found.layout == family_layout("xlmr", **veco_builders.sizes_of_tiny())
     heads = dropped(found, "lm_head.")
     assert heads.pop("lm_head.mask_row") == "place of <mask>, no weight"
     assert len(heads) == 6 and set(heads.values()) == {"head of the masked LM, unused by an encoder"}
@@ -80,9 +80,9 @@ def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_p
 def test_a_fine_tuned_generation_model(tmp_path):
     """Fewer decoder layers of other values, no head, no row for <mask>."""
     model = nlu_builders.stock_model(
-        PIECES, arch="transformer", **{**veco_files.SHAPE, "decoder_layers": 1, "no_scale_embedding": True}
+        PIECES, arch="transformer", **{**veco_builders.SHAPE, "decoder_layers": 1, "no_scale_embedding": True}
     )
-    path = veco_files.write(tmp_path / "checkpoint_best.pt", model, model.state_dict(), arch="veco_tiny")
+    path = veco_builders.write(tmp_path / "checkpoint_best.pt", model, model.state_dict(), arch="veco_tiny")
     tokens = nlu_builders.tokens(ROWS - 1)
     assert_layers_equal(path, stock_layers(model, tokens), tokens)
     assert read_encoder(path).layout.family == "xlmr"
@@ -91,22 +91,22 @@ def test_a_fine_tuned_generation_model(tmp_path):
 @pytest.mark.parametrize("arch", [None, "transformer", "transformer_wmt_en_de_big", "my_model"])
 @pytest.mark.parametrize("kind", ["released", "last layers", "pretrained"])
 def test_tensors_tell_a_veco_where_the_architecture_does_not(tmp_path, arch, kind):
-    model = veco_files.stock(scaled=kind != "pretrained")
-    state = veco_files.pretrained_state(model) if kind == "pretrained" else veco_files.released_state(model)
+    model = veco_builders.stock(scaled=kind != "pretrained")
+    state = veco_builders.pretrained_state(model) if kind == "pretrained" else veco_builders.released_state(model)
     if kind == "last layers":
         renamed = {name.replace("decoder.layers.1.", "decoder.layers.0."): one for name, one in state.items()}
         state = {name: one for name, one in renamed.items() if not name.startswith("decoder.layers.1.")}
     elif kind == "pretrained":  # trained further on one side: the head alone tells
         state["decoder.layers.0.fc1.weight"] = state["decoder.layers.0.fc1.weight"] + 1
-    file = veco_files.write(tmp_path / "model.pt", model, state, arch=arch)
+    file = veco_builders.write(tmp_path / "model.pt", model, state, arch=arch)
     layout = read_encoder(file).layout
     assert (layout.family, layout.scale_embedding) == ("xlmr", kind != "pretrained")
 
 
 @pytest.mark.parametrize("kind", ["released", "pretrained"])
 def test_without_any_options_the_layout_tells_whether_embeddings_are_scaled(tmp_path, caplog, kind):
-    model = veco_files.stock(scaled=kind == "released")
-    state = veco_files.released_state(model) if kind == "released" else veco_files.pretrained_state(model)
+    model = veco_builders.stock(scaled=kind == "released")
+    state = veco_builders.released_state(model) if kind == "released" else veco_builders.pretrained_state(model)
     torch.save({"model": state}, tmp_path / "model.pt")
     with pytest.raises(CheckpointError, match="number of attention heads"):
         read_encoder(tmp_path)
@@ -118,20 +118,20 @@ def test_without_any_options_the_layout_tells_whether_embeddings_are_scaled(tmp_
 @pytest.mark.parametrize("arch", ["bart_base", "mbart_large"])
 def test_a_post_norm_bart_stays_one(tmp_path, arch):
     """Even where its decoder started from its encoder."""
-    model = veco_files.stock(scaled=False)
-    file = veco_files.write(tmp_path / "model.pt", model, model.state_dict(), arch=arch)
+    model = veco_builders.stock(scaled=False)
+    file = veco_builders.write(tmp_path / "model.pt", model, model.state_dict(), arch=arch)
     layout = read_encoder(file).layout
     assert (layout.family, layout.scale_embedding) == ("mbart", False)
 
 
 def test_what_may_be_a_bart_or_a_fine_tuned_veco_is_refused(tmp_path):
     """They differ in the scale of the embeddings, which nothing tells."""
-    model = nlu_builders.stock_model(PIECES, arch="transformer", **veco_files.SHAPE)
+    model = nlu_builders.stock_model(PIECES, arch="transformer", **veco_builders.SHAPE)
     lost = ("arch", "no_scale_embedding")
-    file = veco_files.write(tmp_path / "model.pt", model, model.state_dict(), without=lost)
+    file = veco_builders.write(tmp_path / "model.pt", model, model.state_dict(), without=lost)
     with pytest.raises(CheckpointError, match="neither arch nor no_scale_embedding.*fit BART.*fine-tuned VECO"):
         read_encoder(file)
-    stated = veco_files.write(tmp_path / "model.pt", model, model.state_dict(), arch="transformer")
+    stated = veco_builders.write(tmp_path / "model.pt", model, model.state_dict(), arch="transformer")
     assert read_encoder(stated).layout.family == "mbart"
 
 
@@ -153,11 +153,11 @@ def _without(name):
     ],
 )
 def test_a_damaged_veco_is_refused(tmp_path, edit, message):
-    model = veco_files.stock()
-    state = veco_files.released_state(model)
+    model = veco_builders.stock()
+    state = veco_builders.released_state(model)
     edit(state)
     with pytest.raises(CheckpointError, match=message):
-        read_encoder(veco_files.write(tmp_path / "model.pt", model, state))
+        read_encoder(veco_builders.write(tmp_path / "model.pt", model, state))
 
 
 # ---- Hugging Face's layout. ----
@@ -166,12 +166,12 @@ def test_a_damaged_veco_is_refused(tmp_path, edit, message):
 @torch.no_grad()
 def test_the_folder_equals_transformers(tmp_path, hf):
     model = nlu_builders.huggingface(hf, "xlmr", tmp_path, ROWS)
-    names = veco_files.add_cross_attention(tmp_path)
+    names = veco_builders.add_cross_attention(tmp_path)
     tokens = nlu_builders.tokens(ROWS)
     theirs = model.roberta(tokens, attention_mask=tokens.ne(PAD).long(), output_hidden_states=True)
     assert_layers_equal(tmp_path, list(theirs.hidden_states), tokens, atol=1e-5)
     found = read_encoder(tmp_path)
-    assert found.layout == family_layout("xlmr", **veco_files.sizes_of_tiny())
+    assert found.layout == family_layout("xlmr", **veco_builders.sizes_of_tiny())
     cross = {name for name in names if "cross_attention" in name}
     assert len(cross) == 10 * LAYERS
     assert {found.report.reasons[name] for name in cross} == {"cross-attention of a VECO, unused by an encoder"}
@@ -180,44 +180,47 @@ def test_the_folder_equals_transformers(tmp_path, hf):
 
 @pytest.mark.parametrize("flag", ["is_decoder", "add_cross_attention"])
 def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path, flag):
-    state = veco_files.folder_state()
+    state = veco_builders.folder_state()
     plain = {name: one for name, one in state.items() if "cross_attention" not in name}
     with pytest.raises(CheckpointError, match=rf"{flag} = True, expected false \(there are no cross_attention"):
-        read_encoder(veco_files.write_folder(tmp_path / "plain", plain, **{flag: True}))
-    assert read_encoder(veco_files.write_folder(tmp_path / "veco", state, **{flag: True})).layout.layers == 12
+        read_encoder(veco_builders.write_folder(tmp_path / "plain", plain, **{flag: True}))
+    assert read_encoder(veco_builders.write_folder(tmp_path / "veco", state, **{flag: True})).layout.layers == 12
 
 
 def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
     """Encoder and whole state; a file that states to be a decoder is taken for a VECO with a warning."""
-    state = veco_files.folder_state()
+    state = veco_builders.folder_state()
     one_word = {name.replace("cross_attention", "crossattention"): one for name, one in state.items()}
     assert one_word.keys() != state.keys()
-    paths = [veco_files.write_folder(tmp_path / "two", state), veco_files.write_folder(tmp_path / "one", one_word)]
+    paths = [
+        veco_builders.write_folder(tmp_path / "two", state),
+        veco_builders.write_folder(tmp_path / "one", one_word),
+    ]
     for read in (read_encoder, veco_state_from_folder):
         two, one = (read(path) for path in paths)
         masked_lms.assert_same(one.tensors, two.tensors)
         assert len(one.report.dropped) == len(two.report.dropped)
     assert "is_decoder" not in caplog.text
-    read_encoder(veco_files.write_folder(tmp_path / "flag", one_word, is_decoder=True))
+    read_encoder(veco_builders.write_folder(tmp_path / "flag", one_word, is_decoder=True))
     assert "is_decoder = true with crossattention.*: taken to be a VECO" in caplog.text
     both = {**state, **{name: one for name, one in one_word.items() if ".layer.3.crossattention.self.key" in name}}
     with pytest.raises(CheckpointError, match="two tensors for .*encoder_attn.k_proj"):
-        veco_state_from_folder(veco_files.write_folder(tmp_path / "both", both))
+        veco_state_from_folder(veco_builders.write_folder(tmp_path / "both", both))
 
 
 def test_new_names_of_the_norms_are_read_as_well(tmp_path):
     state = {
         name.replace(".gamma", ".weight").replace(".beta", ".bias"): one
-        for name, one in veco_files.folder_state().items()
+        for name, one in veco_builders.folder_state().items()
     }
-    expected = read_encoder(veco_files.write_folder(tmp_path / "old")).tensors
-    masked_lms.assert_same(read_encoder(veco_files.write_folder(tmp_path / "new", state)).tensors, expected)
+    expected = read_encoder(veco_builders.write_folder(tmp_path / "old")).tensors
+    masked_lms.assert_same(read_encoder(veco_builders.write_folder(tmp_path / "new", state)).tensors, expected)
 
 
 def test_unknown_cross_attention_is_refused(tmp_path):
-    state = {**veco_files.folder_state(), "roberta.encoder.layer.3.cross_attention.gate.weight": torch.ones(2)}
+    state = {**veco_builders.folder_state(), "roberta.encoder.layer.3.cross_attention.gate.weight": torch.ones(2)}
     with pytest.raises(CheckpointError, match=r"unknown tensors .*layer\.3\.cross_attention\.gate"):
-        read_encoder(veco_files.write_folder(tmp_path / "veco", state))
+        read_encoder(veco_builders.write_folder(tmp_path / "veco", state))
 
 
 # ---- As a masked LM. ----
@@ -225,13 +228,13 @@ def test_unknown_cross_attention_is_refused(tmp_path):
 
 @torch.no_grad()
 def test_one_that_was_pretrained_here_is_a_masked_lm(tmp_path):
-    model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
+    model = veco_builders.pretrained(tmp_path / "checkpoint_last.pt")
     found = read_masked_lm(tmp_path / "checkpoint_last.pt")
-    assert found.sizes == {**veco_files.sizes_of_tiny(), "padding_idx": PAD}
+    assert found.sizes == {**veco_builders.sizes_of_tiny(), "padding_idx": PAD}
     lm = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
     load(lm, found.tensors)
     tokens = nlu_builders.tokens(ROWS)
-    head = veco_files.head(model.encoder.embed_tokens.weight)
+    head = veco_builders.head(model.encoder.embed_tokens.weight)
     hidden = stock_layers(model, tokens)[-1]
     hidden = torch.nn.functional.linear(hidden, head["lm_head.dense.weight"], head["lm_head.dense.bias"])
     norm = head["lm_head.layer_norm.weight"], head["lm_head.layer_norm.bias"]
@@ -239,39 +242,39 @@ def test_one_that_was_pretrained_here_is_a_masked_lm(tmp_path):
     expected = torch.nn.functional.linear(hidden, head["lm_head.weight"], head["lm_head.bias"])
     kept = tokens.ne(PAD)
     torch.testing.assert_close(lm(tokens)[kept], expected[kept], rtol=0, atol=1e-5)
-    assert set(found.report.loaded) | set(found.report.dropped) == set(veco_files.pretrained_state(model))
+    assert set(found.report.loaded) | set(found.report.dropped) == set(veco_builders.pretrained_state(model))
 
 
 def test_the_folder_is_a_masked_lm(tmp_path):
-    found = read_masked_lm(veco_files.write_folder(tmp_path / "veco"))
+    found = read_masked_lm(veco_builders.write_folder(tmp_path / "veco"))
     masked_lms.assert_same(found.tensors, masked_lms.masked_lm_tensors())
 
 
 def test_one_for_generation_is_no_masked_lm(tmp_path):
-    veco_files.released(tmp_path / "released")
+    veco_builders.released(tmp_path / "released")
     with pytest.raises(CheckpointError, match="is a VECO for generation, without the head of a masked LM.*lm_head"):
         read_masked_lm(tmp_path / "released")
-    model = veco_files.stock()
-    scaled = veco_files.write(tmp_path / "model.pt", model, veco_files.pretrained_state(model))
+    model = veco_builders.stock()
+    scaled = veco_builders.write(tmp_path / "model.pt", model, veco_builders.pretrained_state(model))
     with pytest.raises(CheckpointError, match="was trained with no_scale_embedding = False, expected True"):
         read_masked_lm(scaled)
 
 
 def test_a_head_that_is_not_tied_is_refused(tmp_path):
-    model = veco_files.stock(scaled=False)
-    state = veco_files.pretrained_state(model)
+    model = veco_builders.stock(scaled=False)
+    state = veco_builders.pretrained_state(model)
     state["lm_head.weight"] = state["lm_head.weight"] + 1
     with pytest.raises(
         CheckpointError, match="the output projection .*lm_head.weight.* differs from the token embedding"
     ):
-        read_masked_lm(veco_files.write(tmp_path / "model.pt", model, state))
+        read_masked_lm(veco_builders.write(tmp_path / "model.pt", model, state))
 
 
 def test_half_precision_and_shared_memory(tmp_path):
     """What is stored once under many names is converted once."""
     from fairseq_plugins.checkpoints.loading import float_tensors
 
-    state = veco_files.pretrained_state(veco_files.stock(scaled=False))
+    state = veco_builders.pretrained_state(veco_builders.stock(scaled=False))
     halves = {}
     half = {name: halves.setdefault(one.data_ptr(), one.half()) for name, one in state.items()}
     found = float_tensors(half, "x")

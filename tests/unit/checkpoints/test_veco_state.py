@@ -13,9 +13,9 @@ from fairseq_plugins.checkpoints import CheckpointError, average, export, read_c
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.portable import export_checkpoint, import_checkpoint
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
-from tests import nlu_builders, veco_files
+from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
-from tests.veco_files import CROSS, WORDS
+from tests.veco_builders import CROSS, WORDS
 
 LAYERS = masked_lms.SIZES["layers"]
 
@@ -23,7 +23,7 @@ LAYERS = masked_lms.SIZES["layers"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Of 12 layers, with a head."""
-    return veco_files.write_folder(tmp_path_factory.mktemp("veco") / "folder")
+    return veco_builders.write_folder(tmp_path_factory.mktemp("veco") / "folder")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def assert_tied(state, layers, head=True):
 
 
 def test_every_name_of_the_folder_has_its_place(found):
-    state = veco_files.folder_state()
+    state = veco_builders.folder_state()
     tensors = masked_lms.masked_lm_tensors()
     for layer in range(LAYERS):
         for theirs, ours in CROSS.items():
@@ -81,7 +81,7 @@ def test_every_name_of_the_folder_has_its_place(found):
 
 def test_without_a_head(tmp_path):
     state = veco_state_from_folder(
-        veco_files.write_folder(tmp_path / "x", veco_files.folder_state(with_head=False))
+        veco_builders.write_folder(tmp_path / "x", veco_builders.folder_state(with_head=False))
     ).tensors
     assert not any(name.startswith("lm_head.") for name in state)
     assert_tied(state, LAYERS, head=False)
@@ -111,7 +111,7 @@ def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder, found, tmp_p
 
 
 def test_the_dictionary_beside_the_folder_tells_the_row_of_mask(tmp_path):
-    folder, rows = veco_files.write_folder(tmp_path / "veco"), masked_lms.SIZES["vocab_size"]
+    folder, rows = veco_builders.write_folder(tmp_path / "veco"), masked_lms.SIZES["vocab_size"]
     pieces = [f"p{number}" for number in range(rows - 6)]
     nlu_builders.write_dict(folder / "dict.txt", [*pieces, "<mask>", "[en]"])
     assert export.main(["import", str(folder), str(tmp_path / "veco.pt")]) == 0
@@ -143,9 +143,9 @@ def test_the_dictionary_beside_the_folder_tells_the_row_of_mask(tmp_path):
     ],
 )
 def test_what_is_no_whole_veco_is_refused(tmp_path, capsys, edit, config, message):
-    state = veco_files.folder_state()
+    state = veco_builders.folder_state()
     edit(state)
-    path = veco_files.write_folder(tmp_path / "x", state, **config)
+    path = veco_builders.write_folder(tmp_path / "x", state, **config)
     with pytest.raises(CheckpointError, match=message):
         veco_state_from_folder(path)
     with pytest.raises(SystemExit):
@@ -154,7 +154,7 @@ def test_what_is_no_whole_veco_is_refused(tmp_path, capsys, edit, config, messag
 
 
 def test_a_fairseq_checkpoint_is_there_already(tmp_path):
-    veco_files.released(tmp_path)
+    veco_builders.released(tmp_path)
     with pytest.raises(CheckpointError, match="is a fairseq checkpoint, expected a Hugging Face folder"):
         veco_state_from_folder(tmp_path)
 
@@ -164,10 +164,10 @@ def test_a_fairseq_checkpoint_is_there_already(tmp_path):
 
 def pretrained(path, seed):
     """A checkpoint of the pre-training with other weights. Returns its state."""
-    model = veco_files.stock(scaled=False)
+    model = veco_builders.stock(scaled=False)
     nlu_builders.randomise(model, seed)
-    veco_files.pretrained(path, model)
-    return veco_files.pretrained_state(model)
+    veco_builders.pretrained(path, model)
+    return veco_builders.pretrained_state(model)
 
 
 def test_an_average_stays_tied(tmp_path):

@@ -5,7 +5,7 @@ import torch
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator, SequenceGeneratorWithAlignment
 
 from tests import builders
-from tests.mbart_builders import mbart
+from tests.gpt_builders import mbart
 
 SENTENCES = 6
 

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import make_builder
 from fairseq.tasks.translation import load_langpair_dataset
 
-from tests import builders, data_bins
+from tests import builders
 
 ROWS = 700  # 4,096 zeros overwrite more than one row
 MMAP, LEGACY = "mmap", "cached"
@@ -26,7 +26,7 @@ def symbols(pieces=builders.PIECES):
 def write(prefix, impl=MMAP, count=ROWS, vocabulary=None):
     """Random rows of pieces with their </s>."""
     builder = make_builder(f"{prefix}.bin", impl, vocabulary)
-    for row in data_bins.sentences(count, 3, 3, 12):
+    for row in builders.sentences(count, 3, 3, 12):
         builder.add_item(torch.tensor([*row, builders.EOS]).int())
     builder.finalize(f"{prefix}.idx")
 

@@ -14,7 +14,7 @@ from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
 from fairseq_plugins.compat.early import check_criterion, check_precision
-from tests import data_bins
+from tests import builders
 
 LINEAR = "label_smoothed_linear_cross_entropy"
 SEQUENCES = {LINEAR, "cross_entropy", "label_smoothed_cross_entropy"}
@@ -110,7 +110,7 @@ def test_wrong_options_are_named(parts, words, legacy, tmp_path):
 def test_options_of_a_training_that_is_over_are_let_pass(tmp_path):
     """A checkpoint of a GPU is decoded on CPU."""
     for language in ("en", "de"):
-        data_bins.write_dictionary(tmp_path, language)
+        builders.write_dictionary(tmp_path, language)
     cfg = configuration(task={"data": str(tmp_path)}, common={"fp16": True}, **TWICE)
     tasks.setup_task(cfg.task, from_checkpoint=True)
     with pytest.raises(ValueError, match="data folder absent"):
@@ -120,7 +120,7 @@ def test_options_of_a_training_that_is_over_are_let_pass(tmp_path):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_decoding_has_no_criterion(tmp_path, monkeypatch):
     """fairseq's commands give it the default one, which some tasks are never trained with."""
-    data_bins.write_pair(tmp_path, "test", "en", "de")
+    builders.write_pair(tmp_path, "test", "en", "de")
     command = [str(tmp_path), "--task", "sga_translation", "-s", "en", "-t", "de", "--path", "any", "--fp16", "--cpu"]
     monkeypatch.setattr("sys.argv", ["fairseq-generate", *command])
     args = options.parse_args_and_arch(options.get_generation_parser(), command)
@@ -148,13 +148,13 @@ def test_half_precision_needs_a_gpu(monkeypatch):
 def test_a_stored_configuration_is_no_training(tmp_path):
     """Some models of fairseq set up the task of a checkpoint that they are built on, which a GPU may have made."""
     for language in ("en", "de"):
-        data_bins.write_dictionary(tmp_path, language)
+        builders.write_dictionary(tmp_path, language)
     tasks.setup_task(configuration(task={"data": str(tmp_path)}, common={"fp16": True}).task)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    data_bins.write_pair(tmp_path, "train", "en", "de")
+    builders.write_pair(tmp_path, "train", "en", "de")
     return tmp_path
 
 

@@ -19,8 +19,8 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.compat import processes, validation
 from fairseq_plugins.compat.stock_tasks import ENCODER_FAST_PATH
-from tests import builders, data_bins
-from tests.mbart_builders import mbart
+from tests import builders
+from tests.gpt_builders import mbart
 
 
 def parse(*arguments, parser=options.get_training_parser):
@@ -142,7 +142,7 @@ def test_long_validations_say_how_far_they_are(monkeypatch, caplog):
 
 @pytest.fixture
 def folder(tmp_path):
-    data_bins.write_pair(tmp_path, "valid", "en", "de")
+    builders.write_pair(tmp_path, "valid", "en", "de")
     return tmp_path
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import versions
-from tests import data_bins
+from tests import builders
 
 pytestmark = pytest.mark.slow
 OFF = "FAIRSEQ_PLUGINS_DISABLE_PATCHES"
@@ -33,7 +33,7 @@ print(type(models[0]).__name__)
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("runs")
     for seed, split in enumerate(("train", "valid"), start=1):
-        data_bins.write_pair(made, split, "de", "en", count=20, seed=seed)
+        builders.write_pair(made, split, "de", "en", count=20, seed=seed)
         shutil.copy(made / f"{split}.de-en.de.bin", made / f"{split}.bin")  # of one language
         shutil.copy(made / f"{split}.de-en.de.idx", made / f"{split}.idx")
     shutil.copy(made / "dict.de.txt", made / "dict.txt")

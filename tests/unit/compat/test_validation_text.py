@@ -14,7 +14,7 @@ from fairseq_plugins.tasks.translation_from_pretrained_veco import (
     VECOTranslationConfig,
 )
 from tests import builders
-from tests.mbart_builders import mbart
+from tests.gpt_builders import mbart
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

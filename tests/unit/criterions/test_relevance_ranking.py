@@ -11,7 +11,7 @@ from sklearn.metrics import ndcg_score
 
 from fairseq_plugins.criterions.relevance_ranking import RelevanceRankingCriterion, RelevanceRankingCriterionConfig
 from fairseq_plugins.tasks.relevance_ranking import RelevanceRankingConfig, RelevanceRankingTask
-from tests import question_builders as builders
+from tests import nlu_bins as builders
 from tests.builders import to_device
 
 NAME, QUERIES = "valid.en", 12

@@ -11,7 +11,7 @@ from fairseq.logging import metrics
 
 from fairseq_plugins.criterions.span_qa import SpanQACriterion, SpanQACriterionConfig
 from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
-from tests import question_builders as builders
+from tests import nlu_bins as builders
 from tests.builders import to_device
 from tests.reference.question_loops import best_answer, plain_exact, plain_f1
 

@@ -6,14 +6,14 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins.data.csr_entries import NONE, Entries, PieceEncoder, WordEncoder
 from tests import csr_builders as csr
-from tests import nlu_raw
+from tests import nlu_bins
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     from data_prep.pieces import load_model
 
-    model, dictionary = nlu_raw.model_and_dictionary(tmp_path_factory.mktemp("model"))
+    model, dictionary = nlu_bins.model_and_dictionary(tmp_path_factory.mktemp("model"))
     return WordEncoder(load_model(model), Dictionary.load(str(dictionary)))
 
 
@@ -43,7 +43,7 @@ def test_words_are_brought_into_the_models_form(encoder):
 def test_a_model_of_other_pieces_is_refused(encoder, tmp_path):
     from data_prep.pieces import load_model
 
-    other = nlu_raw.train_model(tmp_path / "other.model", ["quite another text of English words"], vocab_size=40)
+    other = nlu_bins.train_model(tmp_path / "other.model", ["quite another text of English words"], vocab_size=40)
     with pytest.raises(
         ValueError, match=r"--sentencepiece-model: \d+ of the \d+ pieces of the dictionary are none of this model's"
     ):
@@ -53,7 +53,7 @@ def test_a_model_of_other_pieces_is_refused(encoder, tmp_path):
 def test_symbols_that_were_added_are_no_pieces(encoder, tmp_path):
     from data_prep.pieces import load_model
 
-    model, path = nlu_raw.model_and_dictionary(tmp_path)
+    model, path = nlu_bins.model_and_dictionary(tmp_path)
     dictionary = Dictionary.load(str(path))
     for symbol in [*(f"madeupword{number:04}" for number in range(9)), "[en_XX]", "<mask>"]:
         dictionary.add_symbol(symbol)

@@ -6,8 +6,8 @@ from fairseq.data import data_utils
 
 from fairseq_plugins.data import csr_text
 from fairseq_plugins.data.csr_text import chunks, largest_sums
+from tests import builders
 from tests import csr_builders as csr
-from tests import data_bins
 from tests.csr_builders import dictionary, lexicon, sentences, texts_of
 
 SYMBOLS = dictionary()
@@ -41,9 +41,9 @@ def test_chunks_are_seams_nowhere(monkeypatch):
 
 
 def test_memory_mapped_rows_are_read_at_once(tmp_path):
-    rows = [[], *data_bins.sentences(30, 1)]
-    data_bins.write_dictionary(tmp_path, "en")
-    data_bins.write_side(tmp_path, "train", "en-de", "en", rows)
+    rows = [[], *builders.sentences(30, 1)]
+    builders.write_dictionary(tmp_path, "en")
+    builders.write_side(tmp_path, "train", "en-de", "en", rows)
     mapped = data_utils.load_indexed_dataset(str(tmp_path / "train.en-de.en"))
     (fast,), (slow,) = chunks(mapped), chunks(csr.Rows([[*row, 2] for row in rows]))
     assert fast[0].tolist() == slow[0].tolist() == [token for row in rows for token in [*row, 2]]

@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_plugins.data.data_bins import load_dictionary, load_monolingual, load_pair, load_pair_side
-from tests import builders, data_bins
+from tests import builders
 
 SYMBOLS = builders.dictionary()
 
@@ -14,7 +14,7 @@ def first(text):
 
 def write(folder, name, token, count=2):
     pair, _, language = name.rpartition(".")
-    data_bins.write_side(folder, "train", pair or language, language, [[token, 5]] * count)
+    builders.write_side(folder, "train", pair or language, language, [[token, 5]] * count)
     if not pair:
         for ending in ("bin", "idx"):
             (folder / f"train.{language}.{language}.{ending}").rename(folder / f"train.{language}.{ending}")
@@ -66,7 +66,7 @@ def test_missing_and_empty_files_are_named_with_the_command(tmp_path):
 def test_one_dictionary_for_all_languages(tmp_path):
     with pytest.raises(ValueError, match=r"no dictionary .*dict\.en\.txt"):
         load_dictionary(str(tmp_path), ["en", "de"])
-    data_bins.write_dictionary(tmp_path, "de")
+    builders.write_dictionary(tmp_path, "de")
     assert load_dictionary(str(tmp_path), ["en", "de"]).symbols[4:] == [
         f"p{number}" for number in range(builders.PIECES)
     ]
@@ -74,7 +74,7 @@ def test_one_dictionary_for_all_languages(tmp_path):
     text = (tmp_path / "dict.de.txt").read_text()
     (tmp_path / "dict.en.txt").write_text(text.replace(" 1\n", " 9\n"))
     load_dictionary(str(tmp_path), ["en", "de"])
-    data_bins.write_dictionary(tmp_path, "fr", pieces=builders.PIECES - 1)
+    builders.write_dictionary(tmp_path, "fr", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.fr\.txt differs from .*dict\.en\.txt"):
         load_dictionary(str(tmp_path), ["en", "de", "fr"])
 

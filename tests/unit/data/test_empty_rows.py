@@ -5,11 +5,11 @@ import pytest
 from fairseq.data import AppendTokenDataset, ConcatDataset, StripTokenDataset, TruncateDataset, data_utils
 
 from fairseq_plugins.data.empty_rows import BinSide, refuse_empty
-from tests import builders, data_bins
+from tests import builders
 
 
 def write(folder, rows, split="test", pair="de-en"):
-    data_bins.write_side(folder, split, pair, "de", rows)
+    builders.write_side(folder, split, pair, "de", rows)
     return data_utils.load_indexed_dataset(str(folder / f"{split}.{pair}.de"))
 
 
@@ -58,6 +58,6 @@ def test_the_part_of_a_split_is_named(tmp_path):
 
 def test_a_pair_that_is_read_the_other_way_round_is_named_as_on_disk(tmp_path):
     rows = write(tmp_path, [[]], pair="en-de")
-    data_bins.write_side(tmp_path, "test", "en-de", "en", [[5]])
+    builders.write_side(tmp_path, "test", "en-de", "en", [[5]])
     assert refused(rows, side(tmp_path)).startswith(f"{tmp_path}/test.en-de.de: line 1 is")
     assert refused(rows, side(tmp_path, ("en", "de"), None)).startswith(f"{tmp_path}/test.en-de.de: line 1 is")

@@ -6,19 +6,19 @@ import torch
 from fairseq.data.iterators import EpochBatchIterator
 
 from fairseq_plugins.data.tlm_dataset import MaskingConfig, TLMDataset
-from tests import builders, data_bins
-from tests import corruption_builders as corruption
+from tests import builders
 from tests import csr_builders as csr
-from tests import veco_data_builders as veco
+from tests import deltalm_builders as corruption
+from tests import veco_builders as veco
 
 
 def span(seed, probabilities=None):
-    streams = [corruption.pairs(*corruption.pair_rows(30)), corruption.blocks(data_bins.sentences(40, 3, 2, 9))]
+    streams = [corruption.pairs(*corruption.pair_rows(30)), corruption.blocks(builders.sentences(40, 3, 2, 9))]
     return corruption.dataset(streams, probabilities, seed=seed)
 
 
 def tlm(seed, one_side_prob=0.5):
-    rows = [data_bins.sentences(40, number, 2, 12) for number in (1, 2)]
+    rows = [builders.sentences(40, number, 2, 12) for number in (1, 2)]
     sides, sizes = zip(*((corruption.tensors(side), corruption.sizes(side)) for side in rows))
     return TLMDataset(sides, sizes, builders.dictionary(), MaskingConfig(0.15, one_side_prob, seed))
 

@@ -5,9 +5,9 @@ import pytest
 from fairseq.data import LanguagePairDataset, data_utils
 
 from fairseq_plugins.data.mixed_batches import MixedBatchesDataset
-from tests import corruption_builders as corruption
-from tests import data_bins
-from tests.corruption_builders import EOS, plain
+from tests import builders
+from tests import deltalm_builders as corruption
+from tests.deltalm_builders import EOS, plain
 
 PAIRS = 60
 LIMITS = (20, 21)
@@ -15,13 +15,13 @@ LIMITS = (20, 21)
 
 def translation():
     left, right = corruption.pair_rows(PAIRS)
-    symbols = corruption.dictionary()
+    symbols = corruption.corruption_dictionary()
     sides = [(corruption.tensors(side), corruption.sizes(side), symbols) for side in (left, right)]
     return LanguagePairDataset(*sides[0], *sides[1])
 
 
 def mixed(share=0.5, texts=40, limits=LIMITS, seed=7):
-    rows = data_bins.sentences(texts, 3, 2, 9)
+    rows = builders.sentences(texts, 3, 2, 9)
     corrupted = corruption.dataset([corruption.blocks(rows)], np.array([1.0]), target_sentinels=False)
     return MixedBatchesDataset(translation(), corrupted, share, limits, seed)
 

@@ -5,7 +5,7 @@ import torch
 from fairseq.data import LanguagePairDataset
 
 from fairseq_plugins.data.pairs_apart import PairsApart
-from tests import builders, data_bins
+from tests import builders
 
 COUNTS = {"de-en": 7, "fr-en": 3, "ru-en": 5}
 
@@ -14,7 +14,7 @@ def pairs(name):
     seed = 10 * (1 + list(COUNTS).index(name))
     sides = []
     for offset in (0, 5):
-        rows = [torch.tensor([*row, builders.EOS]) for row in data_bins.sentences(COUNTS[name], seed + offset)]
+        rows = [torch.tensor([*row, builders.EOS]) for row in builders.sentences(COUNTS[name], seed + offset)]
         sides.append((rows, [len(row) for row in rows], builders.dictionary()))
     return LanguagePairDataset(*sides[0], *sides[1], left_pad_source=False)
 

@@ -7,7 +7,7 @@ from fairseq.data import data_utils
 from fairseq_plugins.data.nlu_inputs import INPUT_FORMATS, InputFormat
 from fairseq_plugins.data.question_dataset import QuestionDataset, QuestionSet
 from fairseq_plugins.data.question_files import place_answers, read_passages, read_questions
-from tests import question_builders as builders
+from tests import nlu_bins as builders
 from tests.reference.question_loops import windows
 
 NAME, LANGUAGE = "valid.en", 40
@@ -162,15 +162,15 @@ def test_files_that_do_not_fit_are_refused(folder, tmp_path):
     ):
         load(folder, max_positions=8)
     builders.write_questions(tmp_path, NAME, passages, asked)
-    builders.write_rows(tmp_path / "input0" / NAME, [[4, 5]] * 3)
+    builders.write_question_rows(tmp_path / "input0" / NAME, [[4, 5]] * 3)
     with pytest.raises(ValueError, match="qa has 4 questions, input0 3 rows; valid: as many"):
         load(tmp_path)
     builders.write_questions(tmp_path, NAME, passages, asked)
-    builders.write_rows(tmp_path / "input1" / NAME, [[4, 5]] * 3)
+    builders.write_question_rows(tmp_path / "input1" / NAME, [[4, 5]] * 3)
     with pytest.raises(ValueError, match="passages has 2 texts, offsets 2 rows, input1 3; valid: as many"):
         load(tmp_path)
     builders.write_questions(tmp_path, NAME, passages, asked)
-    builders.write_rows(tmp_path / "input1" / NAME, [builders.pieces(passages[0]), [4, 5]])
+    builders.write_question_rows(tmp_path / "input1" / NAME, [builders.pieces(passages[0]), [4, 5]])
     with pytest.raises(
         ValueError, match=r"row 2 of offsets has \d+ numbers for 2 pieces of input1; valid: two per piece"
     ):
@@ -179,8 +179,8 @@ def test_files_that_do_not_fit_are_refused(folder, tmp_path):
 
 def test_an_empty_passage_has_one_window_and_an_empty_answer(tmp_path):
     builders.write_questions(tmp_path, NAME, ["w1", "w2"], [builders.Asked("q", "w3", 1, [("w2", 0)])])
-    builders.write_rows(tmp_path / "input1" / NAME, [builders.pieces("w1"), []])
-    builders.write_rows(tmp_path / "offsets" / NAME, [[0, 2], []], eos=False)
+    builders.write_question_rows(tmp_path / "input1" / NAME, [builders.pieces("w1"), []])
+    builders.write_question_rows(tmp_path / "offsets" / NAME, [[0, 2], []], eos=False)
     item = load(tmp_path)[0]
     assert [(row["passage"], row["target"]) for row in item["rows"]] == [([4, 0, 0], [0, 0])]
     assert item["question"].text(-4, -4) == ""

@@ -6,7 +6,7 @@ import torch
 
 from fairseq_plugins.data.nlu_inputs import InputFormat
 from fairseq_plugins.data.ranking_dataset import QueryDataset
-from tests import question_builders as builders
+from tests import nlu_bins as builders
 
 QUERIES = ["b", "b", "b", "a", "c", "c"]
 DOCUMENTS = [3, 5, 2, 9, 1, 4]

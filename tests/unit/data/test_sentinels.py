@@ -4,7 +4,7 @@ import pytest
 
 from fairseq_plugins.data.sentinels import Demand, check_sentinels, find_sentinels
 from tests import builders
-from tests.corruption_builders import TEMPLATE
+from tests.deltalm_builders import TEMPLATE
 
 
 def symbols(*names):

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from tests import corruption_builders as corruption
-from tests import data_bins
-from tests.corruption_builders import EOS, FIRST_SENTINEL, PAD, plain
+from tests import builders
+from tests import deltalm_builders as corruption
+from tests.deltalm_builders import EOS, FIRST_SENTINEL, PAD, plain
 
 
 def mixed(**changes):
     """30 pairs, and 10 blocks or so of sentences."""
-    rows = data_bins.sentences(40, 3, 2, 9)
+    rows = builders.sentences(40, 3, 2, 9)
     return corruption.dataset([corruption.pairs(*corruption.pair_rows(30)), corruption.blocks(rows)], **changes)
 
 
@@ -20,7 +20,7 @@ def items(data):
 
 @pytest.mark.parametrize("mode", ["none", "complete", "eos"])
 def test_source_and_target_make_up_the_text(mode):
-    stream = corruption.blocks(data_bins.sentences(60, 5, 1, 9), block=30, mode=mode, ratio=0.4)
+    stream = corruption.blocks(builders.sentences(60, 5, 1, 9), block=30, mode=mode, ratio=0.4)
     data = corruption.dataset([stream])
     for epoch in (1, 2, 3):
         data.set_epoch(epoch)
@@ -55,7 +55,7 @@ def test_targets_without_sentinels():
 
 def test_shares_and_mean_span():
     """Blocks of 199 tokens and a </s>: 30 of them are noise, in 10 spans; pairs of 50 + 50: 50 in 17, or 18 where one is cut."""
-    text = corruption.blocks(data_bins.sentences(40, 3, 199, 199), block=200)
+    text = corruption.blocks(builders.sentences(40, 3, 199, 199), block=200)
     data = corruption.dataset([text, corruption.pairs(*corruption.pair_rows(40, 50, 50))])
     for index, (_, target) in enumerate(items(data)):
         parts = corruption.spans(target)
@@ -84,7 +84,7 @@ def test_streams_and_repeated_items_have_noise_of_their_own():
 @pytest.mark.parametrize("ratio", [0.15, 0.5, 0.9])
 def test_lengths_are_bounds_and_are_reached(ratio, changes):
     """Exact where a text is one sentence."""
-    rows = data_bins.sentences(60, 5, 1, 9)
+    rows = builders.sentences(60, 5, 1, 9)
     streams = [corruption.blocks(rows, 30, "none", ratio), corruption.blocks(rows, 20, "eos", ratio)]
     data = corruption.dataset([*streams, corruption.pairs(*corruption.pair_rows(40), ratio=ratio)], **changes)
     reached = 0

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests import corruption_builders as corruption
-from tests import data_bins
+from tests import builders
+from tests import deltalm_builders as corruption
 
 EOS = corruption.EOS
 ROWS = [[4, 5], [6, 7, 8], [9], [], [10, 11, 12, 13, 14, 15, 16]]
@@ -47,7 +47,7 @@ def test_blocks_by_hand(mode, expected, left_out):
 @pytest.mark.parametrize("mode", ["none", "complete", "complete_doc", "eos"])
 @pytest.mark.parametrize("block", [5, 12, 30])
 def test_blocks_hold_every_sentence_once_and_keep_to_the_limit(mode, block):
-    rows = data_bins.sentences(60, 3, low=0, high=9)
+    rows = builders.sentences(60, 3, low=0, high=9)
     stream = corruption.blocks(rows, block=block, mode=mode)
     found = texts(stream)
     if stream.left_out == 0:

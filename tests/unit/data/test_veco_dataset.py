@@ -7,8 +7,8 @@ from fairseq.data import data_utils
 
 from fairseq_plugins.data.veco_dataset import VECODataset
 from tests import builders
-from tests import veco_data_builders as veco
-from tests.veco_data_builders import BOS, EOS, MASK, PAD, plain, whole
+from tests import veco_builders as veco
+from tests.veco_builders import BOS, EOS, MASK, PAD, plain, whole
 
 A, B, C, D, E = range(builders.FIRST_PIECE, builders.FIRST_PIECE + 5)
 

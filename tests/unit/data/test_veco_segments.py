@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from fairseq_plugins.data.veco_segments import ParallelPairs, document_sizes
-from tests import veco_data_builders as veco
-from tests.veco_data_builders import BOS, EOS
+from tests import veco_builders as veco
+from tests.veco_builders import BOS, EOS
 
 
 def rows(lengths):

@@ -2,16 +2,16 @@
 
 import pytest
 
-from tests import nlu_raw
+from tests import nlu_bins
 
 
 @pytest.fixture(scope="session")
 def nlu_model(tmp_path_factory):
     """Model and dictionary."""
-    return nlu_raw.model_and_dictionary(tmp_path_factory.mktemp("nlu"))
+    return nlu_bins.model_and_dictionary(tmp_path_factory.mktemp("nlu"))
 
 
 @pytest.fixture
 def run(nlu_model, tmp_path):
     """The verb with the tiny model; its data-bin is ``tmp_path / "out"``."""
-    return nlu_raw.Run(*nlu_model, tmp_path / "out")
+    return nlu_bins.Run(*nlu_model, tmp_path / "out")

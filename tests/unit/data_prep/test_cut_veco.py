@@ -13,10 +13,10 @@ from data_prep.io import read_json
 from fairseq_plugins.checkpoints import load, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
-from tests import nlu_builders, veco_files
+from tests import nlu_builders, veco_builders
 from tests.nlu_builders import PIECES
 from tests.unit.checkpoints import builders as masked_lms
-from tests.veco_files import SYMBOLS, WORDS
+from tests.veco_builders import SYMBOLS, WORDS
 
 USED = (1, 2, 5, 12)
 KEPT = [0, 1, 2, 3, *(4 + number for number in USED), 24]
@@ -57,8 +57,8 @@ def tokens_of(new):
 
 @torch.no_grad()
 def test_the_released_layout(tmp_path):
-    model = veco_files.released(tmp_path / "in")
-    state = veco_files.released_state(model)
+    model = veco_builders.released(tmp_path / "in")
+    state = veco_builders.released_state(model)
     out = cut(tmp_path, tmp_path / "in" / "model.pt")
     assert_files(out)
     content = read_checkpoint(out / "model.pt")
@@ -89,8 +89,8 @@ def masked_lm_logits(path, tokens):
 
 def test_one_that_was_pretrained_here(tmp_path):
     file = tmp_path / "in" / "checkpoint_last.pt"
-    model = veco_files.pretrained(file, last_optimizer_state={"moment": torch.zeros(25, 16)})
-    state = veco_files.pretrained_state(model)
+    model = veco_builders.pretrained(file, last_optimizer_state={"moment": torch.zeros(25, 16)})
+    state = veco_builders.pretrained_state(model)
     out = cut(tmp_path, file)
     assert_files(out)
     content = read_checkpoint(out / "checkpoint_last.pt")
@@ -116,12 +116,12 @@ def test_one_that_was_pretrained_here(tmp_path):
 
 @pytest.mark.parametrize("copies", [False, True])
 def test_the_folder(tmp_path, copies):
-    state = veco_files.folder_state()
+    state = veco_builders.folder_state()
     names = ["roberta.embeddings.word_embeddings.weight", "lm_head.bias"]
     if copies:
         more: Dict[str, Any] = {"lm_head.decoder.weight": state[names[0]], "lm_head.decoder.bias": state[names[1]]}
         state, names = {**state, **more}, [*names, *more]
-    path = veco_files.write_folder(tmp_path / "in", state, add_cross_attention=True)
+    path = veco_builders.write_folder(tmp_path / "in", state, add_cross_attention=True)
     kept = [*KEPT[:-1], 22]
     out = cut(tmp_path, path, pieces=18)
     assert_files(out, pieces=18)

@@ -7,7 +7,7 @@ from data_prep import induce_lexicon, lexicon_checks
 from data_prep.induce_lexicon import LexiconOptions, induce
 from data_prep.io import InputError, read_json
 from data_prep.vector_text import WordVectors, read_vectors, write_vectors
-from tests.lexicon_raw import two_sides, vectors, write
+from tests.csr_builders import two_sides, vectors, write_raw
 from tests.reference import lexicon_loops as loops
 
 
@@ -121,7 +121,7 @@ def test_a_failure_leaves_the_old_lexicons(tmp_path):
     first, second = mapped(tmp_path)
     (tmp_path / "l").write_text("old\n", encoding="utf-8")
     lines = second.read_text(encoding="utf-8").splitlines()
-    write(tmp_path / "bad", *lines[:8], f"{lines[8].rpartition(' ')[0]} nan", *lines[9:])
+    write_raw(tmp_path / "bad", *lines[:8], f"{lines[8].rpartition(' ')[0]} nan", *lines[9:])
     with pytest.raises(InputError, match="line 9: the vector of 'b7' holds NaN"):
         induce(first, tmp_path / "bad", [tmp_path / "l"], tmp_path / "m", LexiconOptions())
     with pytest.raises(InputError, match="--reverse .*a: is the file of --source too"):

@@ -11,7 +11,7 @@ from data_prep import induce_lexicon, lexicon, map_vectors
 from data_prep.io import InputError, read_json, sha256
 from data_prep.lexicon_files import read_candidates
 from data_prep.toy.corpus import generate
-from tests.lexicon_raw import write
+from tests.csr_builders import write_raw
 
 OPTIONS = (
     "--dim 12 --window 3 --negative 3 --epochs 2 --min-count 2 --top 4 --patience 2 --iterations 30 --threads 1".split()
@@ -25,7 +25,7 @@ def texts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
     examples = list(generate(3, {"train": 60}))
     for language in ("en", "de"):
-        write(folder / f"toy.{language}", *(example.texts[language] for example in examples))
+        write_raw(folder / f"toy.{language}", *(example.texts[language] for example in examples))
     return folder
 
 
@@ -191,8 +191,8 @@ def test_the_other_direction_leaves_no_manifest_that_is_wrong(texts, tmp_path, c
 def test_what_is_wrong_is_said_before_the_first_step(texts, tmp_path, capsys):
     out = tmp_path / "out"
     for name in ("en-de.tsv", "de-en.tsv", "en-de/manifest.json"):
-        write(out / name, "a\tb", "c\td")
-    one, latin = write(tmp_path / "one", "a b"), tmp_path / "latin"
+        write_raw(out / name, "a\tb", "c\td")
+    one, latin = write_raw(tmp_path / "one", "a b"), tmp_path / "latin"
     latin.write_bytes(b"a b\n\xff b\n")
     before, seed = state(out), ["--seed-from", "dictionary"]
     for more, message in [
@@ -224,7 +224,7 @@ def test_what_is_wrong_is_said_before_the_first_step(texts, tmp_path, capsys):
 def test_one_run_at_a_time(texts, tmp_path, capsys, monkeypatch):
     out, both = tmp_path / "out", [texts / "toy.en", texts / "toy.de"]
     with lexicon.Pipeline(out, ("de", "en"), both[::-1]).locked():
-        half = write(out / ".en-de.tsv.tmp-1", "half")
+        half = write_raw(out / ".en-de.tsv.tmp-1", "half")
         with pytest.raises(
             InputError,
             match=rf"--out .*out \(en-de\): another run is at work there \(process {os.getpid()} on .*; valid: another",
@@ -246,7 +246,7 @@ def test_one_run_at_a_time(texts, tmp_path, capsys, monkeypatch):
 
 
 def test_segmenters_are_those_of_their_side(texts, tmp_path):
-    source = write(tmp_path / "text.zh", *(f"我{'喜欢'[number % 2]}苹果{number % 3}" for number in range(40)))
+    source = write_raw(tmp_path / "text.zh", *(f"我{'喜欢'[number % 2]}苹果{number % 3}" for number in range(40)))
     arguments = ["--source", str(source), "--target", f"{texts}/toy.de", "--out", str(tmp_path / "out"), *OPTIONS]
     with pytest.raises(InputError, match="--segmenter is not given"):
         lexicon.main(arguments)

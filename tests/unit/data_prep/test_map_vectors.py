@@ -8,7 +8,7 @@ from data_prep.io import InputError, read_json
 from data_prep.lexicon_files import read_candidates
 from data_prep.map_vectors import MapOptions, map_files, word_pairs
 from data_prep.vector_text import WordVectors, read_vectors, write_vectors
-from tests.lexicon_raw import mates, two_sides, vectors, write
+from tests.csr_builders import mates, two_sides, vectors, write_raw
 
 
 def run(sides, out, dictionary_output=None, **options):
@@ -51,9 +51,9 @@ def test_seeds_from_words(tmp_path):
     second = WordVectors(["x", "7", "half½", "12", "die", "٣"], np.eye(6, dtype="f4"))
     assert word_pairs("numerals", first, second) == ([1, 3, 4], [3, 5, 1])
     assert word_pairs("identical", first, second) == ([1, 2, 3, 4, 5], [3, 0, 5, 1, 2])
-    muse = write(tmp_path / "muse", "the die", "the x", "unknown x", "12 unknown")
+    muse = write_raw(tmp_path / "muse", "the die", "the x", "unknown x", "12 unknown")
     assert word_pairs("dictionary", first, second, muse) == ([0, 0], [4, 0])
-    tsv = write(tmp_path / "tsv", "the\tdie\t0.5\t1", "x\tx\t0.4\t1")
+    tsv = write_raw(tmp_path / "tsv", "the\tdie\t0.5\t1", "x\tx\t0.4\t1")
     assert word_pairs("dictionary", first, second, tsv) == ([0, 2], [4, 0])
     alien = second._replace(words=["u", "v", "w", "12", "y", "z"])
     for kind in ("numerals", "identical"):
@@ -70,12 +70,12 @@ def test_seeds_from_words(tmp_path):
 )
 def test_a_dictionary_of_the_wrong_direction_or_language(tmp_path, pairs, message):
     with pytest.raises(InputError, match=message):
-        word_pairs("dictionary", vectors("a", 9), vectors("b", 9), write(tmp_path / "pairs", *pairs))
+        word_pairs("dictionary", vectors("a", 9), vectors("b", 9), write_raw(tmp_path / "pairs", *pairs))
 
 
 def test_a_few_right_pairs_are_enough(tmp_path):
     sides = two_sides(tmp_path)
-    pairs = write(tmp_path / "pairs", *(f"a{number} b{number}" for number in range(30)))
+    pairs = write_raw(tmp_path / "pairs", *(f"a{number} b{number}" for number in range(30)))
     counts = run(sides, tmp_path, seed_from="dictionary", dictionary=pairs)
     assert (counts["seed_pairs"], counts["found"]["mutual"]) == (30, 1.0)
     learning = {"iterations": 0, "reweight": False}
@@ -125,7 +125,7 @@ def test_options_out_of_range(tmp_path, options, message):
     ],
 )
 def test_every_file_has_its_own_place(tmp_path, names, message):
-    a, b, pairs = (write(tmp_path / name, "never read") for name in ("a.vec", "b.vec", "pairs"))
+    a, b, pairs = (write_raw(tmp_path / name, "never read") for name in ("a.vec", "b.vec", "pairs"))
     names = {"source": "am", "target": "bm", "report": "map.json", "pairs": "out.pairs", **names}
     source, target, report, written = (tmp_path / names[name] for name in ("source", "target", "report", "pairs"))
     options = MapOptions(seed_from="dictionary", dictionary=pairs)

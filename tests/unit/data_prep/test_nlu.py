@@ -11,7 +11,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from data_prep import manifest
 from data_prep.io import InputError
 from data_prep.nlu_pieces import SentencePieces
-from tests.nlu_raw import squad, train_model, write
+from tests.nlu_bins import squad, train_model, write
 
 PASSAGE = "Der Hund, ﬁnal 12 ½\u2028saw the cat and\nnaïve e\u0301tude."
 

@@ -6,7 +6,7 @@ import pytest
 
 from data_prep.io import InputError
 from data_prep.nlu_layouts import LANG, LAYOUTS
-from tests.nlu_raw import squad, write
+from tests.nlu_bins import squad, write
 
 
 def touch(folder, *names):

@@ -10,7 +10,7 @@ from data_prep.bpe_codes import codes_lines
 from data_prep.io import InputError
 from data_prep.nlu_pieces import CodesPieces, SentencePieces, WordPieces
 from data_prep.pieces import WORD_START
-from tests.nlu_raw import train_model, write
+from tests.nlu_bins import train_model, write
 
 PARTS = [*"the|ﬁ|cat| |  |\u3000|\n|１２|cafe\u0301|e\u0301|日本|語|½|㌔|ｶﾞ|🙂|é".split("|")]
 PARTS += ["\u200b", "\u00ad", "\u0007", "x\u0301", "İ", "Å", "ß", "ﷺ", "가", "\u1100\u1161", "…", "a", ","]

@@ -10,7 +10,7 @@ from data_prep.io import InputError
 from data_prep.nlu_conll import Conll
 from data_prep.nlu_rows import Row, Table
 from data_prep.nlu_sources import Source
-from tests.nlu_raw import write
+from tests.nlu_bins import write
 
 PAIR = (("1",), ("2",))
 

@@ -9,7 +9,7 @@ from data_prep import score_lexicon
 from data_prep.io import InputError, read_json
 from data_prep.lexicon_files import check_direction
 from data_prep.score_lexicon import mcnemar, score
-from tests.lexicon_raw import write
+from tests.csr_builders import write_raw
 
 LEXICON = {"dog": ["katze", "hund", "tier"], "cat": ["katze", "hund"], "sun": ["mond", "stern"], "one": ["eins"]}
 DICTIONARY = {"dog": ["hund", "köter"], "cat": ["katze"], "sun": ["sonne"], "tree": ["baum"]}
@@ -64,11 +64,11 @@ def files(folder):
     """The lexicons of above."""
     rows = [f"{word}\t{each}\t0.5\t{rank}" for word, found in LEXICON.items() for rank, each in enumerate(found, 1)]
     return {
-        "lexicon": write(folder / "l.tsv", *rows),
-        "dictionary": write(folder / "d.txt", "DOG Hund", "dog Köter", "Cat Katze", "sun sonne"),
-        "more": write(folder / "e.txt", "tree baum", "dog hund"),
-        "reverse": write(folder / "r.txt", *(f"{word} x" for word in ("hund", "katze", "mond", "stern"))),
-        "baseline": write(folder / "b.txt", "dog hund", "cat hund", "sun mond"),
+        "lexicon": write_raw(folder / "l.tsv", *rows),
+        "dictionary": write_raw(folder / "d.txt", "DOG Hund", "dog Köter", "Cat Katze", "sun sonne"),
+        "more": write_raw(folder / "e.txt", "tree baum", "dog hund"),
+        "reverse": write_raw(folder / "r.txt", *(f"{word} x" for word in ("hund", "katze", "mond", "stern"))),
+        "baseline": write_raw(folder / "b.txt", "dog hund", "cat hund", "sun mond"),
     }
 
 
@@ -96,7 +96,7 @@ def test_bad_files_are_refused(tmp_path):
     paths = files(tmp_path)
     (tmp_path / "latin").write_bytes(b"caf\xe9 x\n")
     (tmp_path / "empty").write_bytes(b"")
-    write(tmp_path / "one", "dog hund", "dog tier")
+    write_raw(tmp_path / "one", "dog hund", "dog tier")
     for name, message in [
         ("latin", "line 1: byte 0xe9 is not UTF-8"),
         ("empty", "holds no pair; valid: at least 2 source words"),

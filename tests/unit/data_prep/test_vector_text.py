@@ -6,7 +6,7 @@ from gensim.models import KeyedVectors
 
 from data_prep.io import InputError
 from data_prep.vector_text import WordVectors, read_vectors, write_vectors
-from tests.lexicon_raw import vectors, write
+from tests.csr_builders import vectors, write_raw
 
 
 def test_there_and_back_and_as_gensim_reads_it(tmp_path):
@@ -25,7 +25,7 @@ def test_there_and_back_and_as_gensim_reads_it(tmp_path):
 
 
 def test_blanks_in_words_and_repeated_words(tmp_path, capsys):
-    path = write(tmp_path / "v", "4 2", "New York 1 2 ", "a 3 4", "a 5 6", "b\u00a0c 7 8")
+    path = write_raw(tmp_path / "v", "4 2", "New York 1 2 ", "a 3 4", "a 5 6", "b\u00a0c 7 8")
     found = read_vectors(path, "--source")
     assert found.words == ["New York", "a", "b\u00a0c"]
     assert found.vectors.tolist() == [[1, 2], [3, 4], [7, 8]]
@@ -49,7 +49,7 @@ def test_blanks_in_words_and_repeated_words(tmp_path, capsys):
 )
 def test_what_is_refused(tmp_path, lines, message):
     with pytest.raises(InputError, match=f"--target .*{message}"):
-        read_vectors(write(tmp_path / "v", *lines), "--target")
+        read_vectors(write_raw(tmp_path / "v", *lines), "--target")
 
 
 def test_no_file_no_text_no_utf8(tmp_path):

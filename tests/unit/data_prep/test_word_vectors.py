@@ -10,7 +10,7 @@ from data_prep import word_vectors
 from data_prep.io import InputError, read_json
 from data_prep.vector_text import read_vectors
 from data_prep.word_vectors import VectorOptions, train_vectors
-from tests.lexicon_raw import write
+from tests.csr_builders import write_raw
 
 SMALL = {"dim": 8, "window": 2, "negative": 2, "epochs": 2, "min_count": 2}
 
@@ -20,7 +20,7 @@ def text(tmp_path):
     """Words of two topics; one of them comes once."""
     rng = random.Random(3)
     lines = [" ".join(rng.choices(topic, k=6)) for topic in (["a", "b", "c"], ["x", "y", "z"]) for _ in range(40)]
-    return write(tmp_path / "words", *lines, "once a")
+    return write_raw(tmp_path / "words", *lines, "once a")
 
 
 @pytest.mark.parametrize(("method", "sg"), [("skipgram", 1), ("cbow", 0)])
@@ -59,7 +59,7 @@ def test_a_kill_leaves_no_manifest_of_other_vectors(text, tmp_path, monkeypatch)
 
 def test_nothing_to_learn(tmp_path):
     for line, count in (("a b c", 0), ("one one one one one one", 1)):
-        path = write(tmp_path / "few", line)
+        path = write_raw(tmp_path / "few", line)
         with pytest.raises(InputError, match=f"{count} words come 5 times or more .--min-count.; valid: 2 or more"):
             train_vectors(path, VectorOptions())
 

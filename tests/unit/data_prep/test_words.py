@@ -7,12 +7,12 @@ import pytest
 
 from data_prep import words
 from data_prep.io import InputError, read_json, sha256
-from tests.lexicon_raw import write
+from tests.csr_builders import write_raw
 
 
 def run(tmp_path, *lines, **options):
     """The words of lines."""
-    write(tmp_path / "in", *lines)
+    write_raw(tmp_path / "in", *lines)
     words.write_words([tmp_path / "in"], [tmp_path / "out"], **options)
     return (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
 
@@ -44,13 +44,13 @@ def test_segmenters(tmp_path, monkeypatch):
     line = "我喜欢 Apple-Saft。"
     assert run(tmp_path, line, segmenter="character") == ["我 喜 欢 apple saft"]
     assert run(tmp_path, "我 喜欢 苹果 。", segmenter="spaces") == ["我 喜欢 苹果"]
-    write(
+    write_raw(
         tmp_path / "mine_of_this_test.py",
         "def cut(text):",
         "    return [text[:1], text[1:3], text[3:], '。']",
         "bad = 3",
     )
-    write(tmp_path / "wrong_of_this_test.py", "def cut(text):", "    return [3]")
+    write_raw(tmp_path / "wrong_of_this_test.py", "def cut(text):", "    return [3]")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert run(tmp_path, "我喜欢苹果", segmenter="mine_of_this_test:cut") == ["我 喜欢 苹果"]
     for name, message in [
@@ -70,18 +70,18 @@ def test_what_tells_whether_a_segmenter_is_the_same(tmp_path, monkeypatch):
         assert words.shown(name, True) == {"segmenter": name, "cased": True}
     monkeypatch.syspath_prepend(str(tmp_path))
     cut, other = tmp_path / "cut_of_this_test.py", tmp_path / "api_of_this_test.py"
-    write(cut, "def cut(text):", "    return list(text)")
-    write(other, "from cut_of_this_test import cut")
+    write_raw(cut, "def cut(text):", "    return list(text)")
+    write_raw(other, "from cut_of_this_test import cut")
     found = words.shown("api_of_this_test:cut", False)
     assert [row["sha256"] for row in found["segmenter_code"]] == [sha256(other), sha256(cut)]
     assert [row["file"] for row in words.shown("cut_of_this_test:cut", False)["segmenter_code"]] == [cut.name]
-    write(cut, "def cut(text):", "    return [text]")
+    write_raw(cut, "def cut(text):", "    return [text]")
     assert words.shown("api_of_this_test:cut", False) != found
     assert words.shown("regex:findall", False)["segmenter_version"] == metadata.version("regex")
     assert words.shown("sys:intern", False) == {
         "segmenter": "sys:intern", "cased": False, "segmenter_code": [], "segmenter_version": None
     }  # fmt: skip
-    write(tmp_path / "in", "ab")
+    write_raw(tmp_path / "in", "ab")
     words.write_words([tmp_path / "in"], [tmp_path / "out"], "cut_of_this_test:cut")
     assert read_json(tmp_path / "out.json")["options"]["segmenter_code"][0]["sha256"] == sha256(cut)
     for name in ("cut_of_this_test", "api_of_this_test"):
@@ -89,7 +89,7 @@ def test_what_tells_whether_a_segmenter_is_the_same(tmp_path, monkeypatch):
 
 
 def test_every_file_has_its_own_place_and_no_manifest_is_stale(tmp_path, monkeypatch):
-    text = write(tmp_path / "a.json", "a b")
+    text = write_raw(tmp_path / "a.json", "a b")
     for outputs, message in [
         (["a"], "manifest of --outputs .*a.json: is the file of --inputs too; valid: a file of its own"),
         (["sub/../a.json"], "--outputs .*a.json: is the file of --inputs too"),
@@ -110,7 +110,7 @@ def test_every_file_has_its_own_place_and_no_manifest_is_stale(tmp_path, monkeyp
 
     monkeypatch.setattr(words, "write_manifest", killed)
     with pytest.raises(KeyboardInterrupt):
-        words.write_words([write(tmp_path / "b", "c d")], [tmp_path / "out"])
+        words.write_words([write_raw(tmp_path / "b", "c d")], [tmp_path / "out"])
     assert (tmp_path / "out").read_text(encoding="utf-8") == "c d\n"
     assert not (tmp_path / "out.json").exists()
 

@@ -7,8 +7,7 @@ import torch
 
 from fairseq_plugins.models.nlu.heads import pool
 from tests import nlu_builders
-from tests.nlu_builders import PAD
-from tests.nlu_models import MBART_SYMBOLS, reloaded, scratch, tokens_for
+from tests.nlu_builders import MBART_SYMBOLS, PAD, reloaded, scratch, tokens_for
 
 
 def test_pooling_by_hand():

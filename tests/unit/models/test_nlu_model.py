@@ -10,10 +10,11 @@ from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, family_layout
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders
-from tests.nlu_builders import LANGUAGES, PIECES, tags
-from tests.nlu_models import (
+from tests.nlu_builders import (
     KINDS,
+    LANGUAGES,
     MBART_SYMBOLS,
+    PIECES,
     SCRATCH,
     arguments,
     build,
@@ -21,6 +22,7 @@ from tests.nlu_models import (
     reloaded,
     saved,
     scratch,
+    tags,
     tokens_for,
 )
 

@@ -9,11 +9,10 @@ from fairseq_plugins.checkpoints import read_masked_lm
 from fairseq_plugins.checkpoints.encoder_layout import EncoderLayout
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
-from tests import nlu_builders, veco_builders, veco_files
-from tests.nlu_builders import PIECES
-from tests.nlu_models import KINDS, arguments, build, from_file, reloaded, saved, tokens_for
+from tests import nlu_builders, veco_builders
+from tests.nlu_builders import KINDS, PIECES, arguments, build, from_file, reloaded, saved, tokens_for
 from tests.unit.checkpoints import builders as masked_lms
-from tests.veco_files import SYMBOLS
+from tests.veco_builders import SYMBOLS
 
 SIZES = {
     "veco_encoder_tiny": (4, 256, 1024, 4),
@@ -65,7 +64,7 @@ def test_from_scratch_both_ways_build_the_same():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_file_must_have_the_sizes_of_the_architecture(tmp_path, kind):
-    veco_files.released(tmp_path)
+    veco_builders.released(tmp_path)
     path = str(tmp_path)
     message = r"other sizes than --arch veco_encoder_large and the command line: --encoder-layers 24 \(valid here: 2\)"
     with pytest.raises(ValueError, match=message):
@@ -82,11 +81,11 @@ def test_the_file_must_have_the_sizes_of_the_architecture(tmp_path, kind):
 def write(kind, path):
     """A VECO of that layout."""
     if kind == "released":
-        veco_files.released(path)
+        veco_builders.released(path)
     elif kind == "pretrained":
-        veco_files.pretrained(path / "model.pt")
+        veco_builders.pretrained(path / "model.pt")
     else:
-        veco_files.write_folder(path)
+        veco_builders.write_folder(path)
 
 
 @torch.no_grad()
@@ -109,10 +108,10 @@ def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path, kind):
 
 @torch.no_grad()
 def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path):
-    state = veco_files.folder_state()
+    state = veco_builders.folder_state()
     plain = {name: one for name, one in state.items() if "cross_attention" not in name}
-    veco = load_text_encoder(veco_files.write_folder(tmp_path / "veco", state, is_decoder=True))
-    xlmr = load_text_encoder(veco_files.write_folder(tmp_path / "xlmr", plain))
+    veco = load_text_encoder(veco_builders.write_folder(tmp_path / "veco", state, is_decoder=True))
+    xlmr = load_text_encoder(veco_builders.write_folder(tmp_path / "xlmr", plain))
     assert veco.layout == xlmr.layout
     tokens = nlu_builders.tokens(masked_lms.SIZES["vocab_size"])
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(veco(tokens), xlmr(tokens)))
@@ -123,7 +122,7 @@ def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path):
 
 def test_the_released_dictionary_lacks_the_mask(tmp_path):
     """Its last row is the mask's, which the task adds to the entries of dict.txt."""
-    model = veco_files.released(tmp_path)
+    model = veco_builders.released(tmp_path)
     words = from_file(tmp_path, SYMBOLS).encoder.embed_tokens.weight
     assert torch.equal(words, model.encoder.embed_tokens.weight)
     swapped = [PIECES[1], PIECES[0], *PIECES[2:], "<mask>"]
@@ -135,7 +134,7 @@ def test_the_released_dictionary_lacks_the_mask(tmp_path):
 
 def test_one_that_was_pretrained_here_has_its_datas_dictionary(tmp_path, caplog):
     """The same in a model that went on from it."""
-    model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
+    model = veco_builders.pretrained(tmp_path / "checkpoint_last.pt")
     found = from_file(tmp_path / "checkpoint_last.pt", SYMBOLS, **UNNAMED)
     assert torch.equal(found.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
     assert "its rows are taken to be the dictionary's (--unnamed-rows dictionary)" in caplog.text
@@ -148,11 +147,11 @@ def test_one_that_was_pretrained_here_has_its_datas_dictionary(tmp_path, caplog)
 def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path):
     """The task adds <mask> behind a dictionary that lacks it: as many entries, and each language one row off."""
     tagged = [*PIECES[:-2], "<mask>", "[de]", "[en]"]
-    model = veco_files.stock(tagged, scaled=False)
+    model = veco_builders.stock(tagged, scaled=False)
     place = 4 + tagged.index("<mask>")
-    state = {**veco_files.pretrained_state(model), "lm_head.mask_row": torch.empty(place, 0)}
+    state = {**veco_builders.pretrained_state(model), "lm_head.mask_row": torch.empty(place, 0)}
     file = tmp_path / "checkpoint_last.pt"
-    veco_files.pretrained(file, model, model=state)
+    veco_builders.pretrained(file, model, model=state)
     found = read_encoder(file)
     assert (found.mask_row, found.mask_last) == (place, False) and found.report.reasons["lm_head.mask_row"]
     assert torch.equal(
@@ -176,7 +175,7 @@ def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path):
     ],
 )
 def test_rows_that_do_not_fit_need_an_option(tmp_path, symbols, message):
-    model = veco_files.pretrained(tmp_path / "checkpoint_last.pt")
+    model = veco_builders.pretrained(tmp_path / "checkpoint_last.pt")
     with pytest.raises(ValueError, match=message):
         from_file(tmp_path / "checkpoint_last.pt", symbols, **UNNAMED)
     policy = "truncate" if len(symbols) < len(SYMBOLS) else "extend"
@@ -189,7 +188,7 @@ def test_rows_that_do_not_fit_need_an_option(tmp_path, symbols, message):
 
 def test_the_mask_of_a_folder_is_its_last_row(tmp_path):
     """As of every XLM-R, where no tokenizer's file beside it tells."""
-    path = veco_files.write_folder(tmp_path)
+    path = veco_builders.write_folder(tmp_path)
     with pytest.raises(ValueError, match="<mask> is entry 4 of the dictionary, but row 22, the last one"):
         from_file(path, ["<mask>", *PIECES[:18]], **UNNAMED)
 
@@ -212,9 +211,9 @@ def test_the_checkpoint_of_the_model_itself(tmp_path):
 
 
 def test_a_fine_tuned_generation_model_gets_a_row_for_the_mask(tmp_path):
-    options = {**veco_files.SHAPE, "no_scale_embedding": True}
+    options = {**veco_builders.SHAPE, "no_scale_embedding": True}
     model = nlu_builders.stock_model(PIECES, arch="transformer", **options)
-    veco_files.write(tmp_path / "model.pt", model, model.state_dict(), arch="veco_tiny")
+    veco_builders.write(tmp_path / "model.pt", model, model.state_dict(), arch="veco_tiny")
     nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
     words = from_file(tmp_path, SYMBOLS).encoder.embed_tokens.weight
     assert torch.equal(words[:-1], model.encoder.embed_tokens.weight)

@@ -7,9 +7,9 @@ import pytest
 import torch
 from fairseq import models
 
-from tests import adapter_builders, builders, deltalm_builders, nlu_builders, nlu_models, veco_builders
+from tests import adapter_builders, builders, deltalm_builders, nlu_builders, veco_builders
 
-NLU = {"encoder_family": "xlmr", **nlu_models.SCRATCH}
+NLU = {"encoder_family": "xlmr", **nlu_builders.SCRATCH}
 
 
 def one_dictionary(pieces=builders.PIECES):
@@ -27,7 +27,11 @@ MODELS = {
     ),
     "adapter": ("adapter_backbone", lambda: adapter_builders.arguments(None), adapter_builders.task),
     "veco": ("init_from_mlm", veco_builders.arguments, veco_builders.task),
-    "nlu": ("pretrained_encoder", lambda: nlu_models.arguments(**NLU), lambda: nlu_builders.task_of(nlu_models.PIECES)),
+    "nlu": (
+        "pretrained_encoder",
+        lambda: nlu_builders.arguments(**NLU),
+        lambda: nlu_builders.task_of(nlu_builders.PIECES),
+    ),
 }
 """Name -> option of the file, the other options, what the task has."""
 

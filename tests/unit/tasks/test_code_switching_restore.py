@@ -17,14 +17,13 @@ from data_prep.pieces import load_model
 from fairseq_plugins.data import csr_lexicon
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset
 from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig
-from tests import csr_bins, data_bins, nlu_builders, nlu_raw
-from tests.csr_bins import STOCK, Criterion, load, setup
-from tests.csr_builders import plain
+from tests import builders, csr_builders, nlu_bins, nlu_builders
+from tests.csr_builders import STOCK, Criterion, load, plain, setup
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return csr_bins.write(tmp_path_factory.mktemp("csr"))
+    return csr_builders.write(tmp_path_factory.mktemp("csr"))
 
 
 def restored(task, item, side):
@@ -34,10 +33,10 @@ def restored(task, item, side):
 
 def test_sentences_of_both_languages(made):
     task = setup(made)
-    data, rows = load(task), csr_bins.texts(48, 1)
+    data, rows = load(task), csr_builders.texts(48, 1)
     assert isinstance(data, CodeSwitchingDataset) and len(data) == 96
     codes = [task.src_dict.index(f"[{language}]") for language in ("en", "de")]
-    candidates = {"en": csr_bins.GERMAN, "de": csr_bins.ENGLISH}
+    candidates = {"en": csr_builders.GERMAN, "de": csr_builders.ENGLISH}
     for index in range(96):
         language, item = ("en", "de")[index % 2], data[index]
         assert restored(task, item, "target") == rows[language][index // 2]
@@ -63,7 +62,7 @@ def test_options_reach_the_noise(made, options):
 
 
 def test_files_languages_and_padding(made, tmp_path):
-    french = csr_bins.write_lexicon(tmp_path / "x", [f"{word} {word}e" for word in csr_bins.ENGLISH])
+    french = csr_builders.write_lexicon(tmp_path / "x", [f"{word} {word}e" for word in csr_builders.ENGLISH])
     files = f"en-de={made.lexicon}/en-de.tsv,de-en={made.lexicon}/de-en.tsv,en-fr={french}"
     assert load(setup(made, lexicon=files)).text.table.candidates[-1] > load(setup(made)).text.table.candidates[-1]
     data = load(setup(made, restore_langs="de", left_pad_source=False, left_pad_target=True))
@@ -73,7 +72,7 @@ def test_files_languages_and_padding(made, tmp_path):
 def test_monolingual_text_and_numbered_sets_are_read(made, tmp_path):
     folder, cut = tmp_path / "bin", load_model(made.model)
     shutil.copytree(made.data, folder)
-    csr_bins.write_pair(folder, "train1", csr_bins.texts(5, 77), cut)
+    csr_builders.write_pair(folder, "train1", csr_builders.texts(5, 77), cut)
     assert len(load(setup(made, data=str(folder)))) == 96
     assert len(load(setup(made, data=str(folder)), combine=True)) == 106
     for kind in ("bin", "idx"):
@@ -84,7 +83,7 @@ def test_monolingual_text_and_numbered_sets_are_read(made, tmp_path):
 
 
 def test_epochs_go_through_the_folders_and_validation_does_not(made, tmp_path):
-    other = csr_bins.write(tmp_path, (20, 4, 4))
+    other = csr_builders.write(tmp_path, (20, 4, 4))
     task = setup(made, data=f"{made.data}:{other.data}", sentencepiece_model=str(made.model))
     assert [len(load(task, epoch=epoch)) for epoch in (1, 2, 3)] == [96, 40, 96]
     assert [len(load(task, "valid", epoch=epoch)) for epoch in (1, 2)] == [16, 16]
@@ -139,13 +138,13 @@ def test_shares_are_those_of_all_processes(made):
 def test_coverage_is_logged_and_too_little_is_explained(made, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         load(setup(made))
-    words = sum(len(text.split()) for text in csr_bins.texts(48, 1)["en"])
+    words = sum(len(text.split()) for text in csr_builders.texts(48, 1)["en"])
     shown = rf"train en: 48 sentences, {words} words, 100.0 % of them with an entry; (\d+) candidates \(0 .*\), (\d+) more left out"
     (counts,) = re.findall(shown, caplog.text)
     assert sum(map(int, counts)) == 48
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
     caplog.clear()
-    few = csr_bins.write_lexicon(tmp_path / "few", csr_bins.WORDS[:3])
+    few = csr_builders.write_lexicon(tmp_path / "few", csr_builders.WORDS[:3])
     load(setup(made, lexicon=f"en-de={few},de-en={made.lexicon}/de-en.tsv"))
     (warning,) = (record.message for record in caplog.records if record.levelno == logging.WARNING)
     assert "% of the words of train en have an entry, so that --switch-ratio 0.35 is not reached" in warning
@@ -153,7 +152,7 @@ def test_coverage_is_logged_and_too_little_is_explained(made, tmp_path, caplog):
 
 UNFIT = {
     "the the": (
-        lambda: [" ".join(pair.split()[::-1]) for pair in csr_bins.WORDS[1:]] + ["the the"],
+        lambda: [" ".join(pair.split()[::-1]) for pair in csr_builders.WORDS[1:]] + ["the the"],
         "opposite direction",
     ),
     "other": (lambda: ["chien Hund", "chat Katze"], "the lexicon's first chien, chat: another language"),
@@ -164,7 +163,7 @@ UNFIT = {
 @pytest.mark.parametrize("name", UNFIT)
 def test_a_lexicon_that_does_not_fit_is_refused(made, tmp_path, name):
     words, message = UNFIT[name]
-    path = csr_bins.write_lexicon(tmp_path / "x", words())
+    path = csr_builders.write_lexicon(tmp_path / "x", words())
     with pytest.raises(ValueError, match=f"of the words of train en have an entry; .*{message}|{message}"):
         load(setup(made, lexicon=f"en-de={path},de-en={made.lexicon}/de-en.tsv"))
 
@@ -172,8 +171,8 @@ def test_a_lexicon_that_does_not_fit_is_refused(made, tmp_path, name):
 def test_a_lexicon_into_another_language_is_refused(made, tmp_path, monkeypatch):
     monkeypatch.setattr(csr_lexicon, "FEWEST_JUDGED", 20)
     load(setup(made))
-    pairs = [f"{pair.split()[0]} {pair.split()[1][::-1]}" for pair in csr_bins.WORDS]
-    foreign = csr_bins.write_lexicon(tmp_path / "foreign", pairs)
+    pairs = [f"{pair.split()[0]} {pair.split()[1][::-1]}" for pair in csr_builders.WORDS]
+    foreign = csr_builders.write_lexicon(tmp_path / "foreign", pairs)
     back = f"de-en={made.lexicon}/de-en.tsv"
     with pytest.raises(ValueError, match="the text of de has a candidate for .* % .* like a lexicon into another"):
         load(setup(made, lexicon=f"en-de={foreign},{back}"))
@@ -201,10 +200,10 @@ def test_a_lexicon_into_another_language_is_refused(made, tmp_path, monkeypatch)
 )
 def test_options_and_files_are_checked(made, tmp_path, options, message):
     folder = shutil.copytree(made.data, tmp_path / "bin")
-    data_bins.write_dictionary(folder, "fr")
+    builders.write_dictionary(folder, "fr")
     setup(made, data=str(folder), langs="en,de,fr")
     if options.get("sentencepiece_model"):
-        options = {"sentencepiece_model": str(nlu_raw.write(tmp_path / "broken.model", "no model"))}
+        options = {"sentencepiece_model": str(nlu_bins.write(tmp_path / "broken.model", "no model"))}
     with pytest.raises(ValueError, match=message):
         load(setup(made, **{"data": str(folder), **options}))
 

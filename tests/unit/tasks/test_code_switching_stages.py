@@ -8,13 +8,13 @@ import torch
 from fairseq.data import LanguagePairDataset
 
 from fairseq_plugins.tasks.code_switching_restore import reset_moments
-from tests import csr_bins
-from tests.csr_bins import Criterion, load, setup
+from tests import csr_builders
+from tests.csr_builders import Criterion, load, setup
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return csr_bins.write(tmp_path_factory.mktemp("csr"))
+    return csr_builders.write(tmp_path_factory.mktemp("csr"))
 
 
 def epochs(task, count, **options):
@@ -45,7 +45,7 @@ def test_updates_of_several_batches_processes_and_folders(made, tmp_path):
     assert [len(batches) for batches in epochs(setup(made, restore_updates=8, update_freq=[2]), 3)] == [12, 4, 6]
     shards = epochs(setup(made, restore_updates=8), 3, num_shards=2, shard_id=1)
     assert [len(batches) for batches in shards] == [6, 2, 3]
-    other = csr_bins.write(tmp_path, (20, 4, 4))
+    other = csr_builders.write(tmp_path, (20, 4, 4))
     task = setup(made, data=f"{made.data}:{other.data}", restore_updates=20)
     counts = []
     for epoch in (1, 2, 3, 4):

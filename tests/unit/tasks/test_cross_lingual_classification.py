@@ -12,12 +12,12 @@ from fairseq_plugins.tasks.cross_lingual_classification import (
     CrossLingualClassificationConfig,
     CrossLingualClassificationTask,
 )
-from tests import data_bins, nlu_bins
+from tests import builders, nlu_bins
 from tests.builders import EOS, MASK, PAD, VOCAB
 
 LABELS = ["no", "yes", "maybe"]
 CLASSES = ["no", "yes", "no", "no", "maybe", "no", "yes", "no"]
-FIRST, SECOND = data_bins.sentences(8, 1), data_bins.sentences(8, 2)
+FIRST, SECOND = builders.sentences(8, 1), builders.sentences(8, 2)
 HEAD = "sentence_classification_head"
 
 

@@ -13,11 +13,11 @@ from fairseq_plugins.data.language_mixture import LanguageMixture
 from fairseq_plugins.data.nlu_dataset import NLUDataset
 from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
 from fairseq_plugins.tasks.nlu.labels import class_numbers, labels_of
-from tests import data_bins, nlu_bins, nlu_builders
+from tests import builders, nlu_bins, nlu_builders
 from tests.builders import BOS, EOS, FIRST_PIECE, MASK, PAD, PIECES
 
 LABELS = ["no", "yes", "maybe"]
-EN, DE, FR = (data_bins.sentences(count, seed) for count, seed in ((12, 1), (6, 2), (3, 3)))
+EN, DE, FR = (builders.sentences(count, seed) for count, seed in ((12, 1), (6, 2), (3, 3)))
 
 
 class PlainTask(NLUTask):

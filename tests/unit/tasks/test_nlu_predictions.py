@@ -20,7 +20,7 @@ from fairseq_plugins.tasks.nlu.predictions import PredictionFiles
 from fairseq_plugins.tasks.relevance_ranking import RelevanceRankingConfig, RelevanceRankingTask
 from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
 from fairseq_plugins.tasks.token_classification import TokenClassificationConfig, TokenClassificationTask
-from tests import data_bins, nlu_bins, nlu_builders, nlu_models, question_builders
+from tests import builders, nlu_bins, nlu_builders
 from tests.nlu_bins import TAGS, TinyTagger
 
 LABELS = ["no", "yes", "maybe"]
@@ -34,11 +34,11 @@ SHORT = 9
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("nlu")
-    nlu_bins.write_texts(path / "classes", "input0", "test.de", data_bins.sentences(11, 1))
+    nlu_bins.write_texts(path / "classes", "input0", "test.de", builders.sentences(11, 1))
     nlu_bins.write_classes(path / "classes", "test.de", GOLD, LABELS)
     nlu_bins.write_tagged(path / "tags", "test.de", UNKNOWN)
-    question_builders.write_questions(path / "qa", "test.de", *question_builders.random_questions(8, 3))
-    question_builders.write_ranking(path / "wpr", "test.de", question_builders.random_ranking(6, 2, GRADES), GRADES)
+    nlu_bins.write_questions(path / "qa", "test.de", *nlu_bins.random_questions(8, 3))
+    nlu_bins.write_ranking(path / "wpr", "test.de", nlu_bins.random_ranking(6, 2, GRADES), GRADES)
     return path
 
 
@@ -89,7 +89,7 @@ def lines(path):
 
 def test_classes_of_sentences(folder, tmp_path):
     task, criterion = classification(folder, predictions=str(tmp_path / "made"))
-    model = nlu_models.build(nlu_models.arguments(**nlu_models.SCRATCH), task.dictionary.symbols[4:])
+    model = nlu_builders.build(nlu_builders.arguments(**nlu_builders.SCRATCH), task.dictionary.symbols[4:])
     model.register_classification_head("head", 3)
     nlu_builders.randomise(model)
     task.load_dataset("test.de")
@@ -122,7 +122,7 @@ def test_tags_of_words(folder, tmp_path):
 
 def test_scores_of_documents(folder, tmp_path):
     task, criterion = ranking(folder, predictions=str(tmp_path))
-    model = question_builders.StandIn(len(task.dictionary)).eval()
+    model = nlu_bins.StandIn(len(task.dictionary)).eval()
     model.register_classification_head(task.head, 3)
     validate(task, criterion, model)
     data, expected = task.dataset("test.de"), []
@@ -137,7 +137,7 @@ def test_scores_of_documents(folder, tmp_path):
 
 def test_answers_to_questions(folder, tmp_path):
     task, criterion = answers(folder, predictions=str(tmp_path))
-    model = question_builders.StandIn(len(task.dictionary)).eval()
+    model = nlu_bins.StandIn(len(task.dictionary)).eval()
     model.register_token_head(task.head, 2)
     validate(task, criterion, model)
     data, expected = task.dataset("test.de"), {}

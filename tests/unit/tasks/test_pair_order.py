@@ -3,7 +3,7 @@
 import pytest
 from fairseq import options, tasks
 
-from tests import builders, data_bins
+from tests import builders
 
 PAIR = ("-s", "en", "-t", "de")
 SENTINELS = ("--add-sentinels", "171", "--mean-span", "1.5")
@@ -44,7 +44,7 @@ def test_either_direction_gives_the_same_items(tmp_path, name):
     for pair, folder in pairs.items():
         folder.mkdir()
         for seed, language in enumerate(("en", "de"), start=1):
-            data_bins.write_side(folder, "train", pair, language, data_bins.sentences(12, seed, low=4))
-            data_bins.write_dictionary(folder, language, builders.PIECES)
+            builders.write_side(folder, "train", pair, language, builders.sentences(12, seed, low=4))
+            builders.write_dictionary(folder, language, builders.PIECES)
     own, other = (items(folder, name) for folder in pairs.values())
     assert own == other

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairseq_plugins.tasks.relevance_ranking import RelevanceRankingConfig, RelevanceRankingTask
-from tests import question_builders as builders
+from tests import nlu_bins as builders
 
 GRADES = ["2", "0", "10"]
 ROWS = builders.random_ranking(9, 2, GRADES)

@@ -14,14 +14,14 @@ from sacrebleu.metrics import BLEU
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.generators.sga_denoising import UNREAD_OPTIONS
 from fairseq_plugins.tasks import sga_translation as module
-from tests import builders, data_bins
+from tests import builders
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A data-bin de-en with a training set."""
     path = tmp_path_factory.mktemp("data-bin")
-    data_bins.write_pair(path, "train", "de", "en")
+    builders.write_pair(path, "train", "de", "en")
     return path
 
 
@@ -43,7 +43,7 @@ def test_batches_have_xlmrs_input_format(folder):
     task = builders.read_task(folder)
     assert task.source_dictionary.symbols == task.target_dictionary.symbols == builders.dictionary().symbols
     task.load_dataset("train")
-    dataset, expected = task.dataset("train"), {"de": data_bins.sentences(12, 1), "en": data_bins.sentences(12, 101)}
+    dataset, expected = task.dataset("train"), {"de": builders.sentences(12, 1), "en": builders.sentences(12, 101)}
     batch = dataset.collater([dataset[index] for index in range(12)])
     assert sorted(batch["id"].tolist()) == list(range(12))
     sources, lengths = batch["net_input"]["src_tokens"], batch["net_input"]["src_lengths"].tolist()
@@ -178,8 +178,8 @@ def test_padding_on_the_left_and_two_dictionaries_are_refused(folder, tmp_path):
     for option, value in (("source", True), ("source", "True"), ("target", "True")):
         with pytest.raises(ValueError, match=f"--left-pad-{option} must be False"):
             builders.read_task(folder, **{f"left_pad_{option}": value})
-    data_bins.write_pair(tmp_path, "train", "de", "en")
-    data_bins.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
+    builders.write_pair(tmp_path, "train", "de", "en")
+    builders.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
         builders.read_task(tmp_path)
 
@@ -211,8 +211,8 @@ HOLE = [*ROWS[:2], EMPTY, *ROWS[3:]]
 
 def write(folder, split, source, target, language="de"):
     for name, rows in ((language, source), ("en", target)):
-        data_bins.write_side(folder, split, f"{language}-en", name, rows)
-        data_bins.write_dictionary(folder, name)
+        builders.write_side(folder, split, f"{language}-en", name, rows)
+        builders.write_dictionary(folder, name)
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])

@@ -12,7 +12,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 from fairseq_plugins.tasks.sga_translation import PAIRS, SGATranslationTask
-from tests import builders, data_bins
+from tests import builders
 
 COUNTS = {"de": 24, "fr": 6, "vi": 5}
 PREPARED = "de-en,fr-en"
@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("data-bin")
     for number, (language, count) in enumerate(COUNTS.items()):
         for split in ("train", "valid"):
-            data_bins.write_pair(path, split, language, "en", count=count, seed=7 * number + len(split))
+            builders.write_pair(path, split, language, "en", count=count, seed=7 * number + len(split))
     return path
 
 
@@ -194,12 +194,12 @@ def test_bad_options_are_named(folder, options, message):
 
 
 def test_data_that_does_not_fit_is_named(folder, tmp_path):
-    data_bins.write_dictionary(folder, "ru")
+    builders.write_dictionary(folder, "ru")
     with pytest.raises(ValueError, match="--lang-pairs: ru-en has no data: .*valid"):
         setup(folder, lang_pairs="de-en, ru-en").load_dataset("valid")
     for language in ("de", "fr"):
-        data_bins.write_pair(tmp_path, "train", language, "en")
-    data_bins.write_dictionary(tmp_path, "fr", pieces=builders.PIECES - 1)
+        builders.write_pair(tmp_path, "train", language, "en")
+    builders.write_dictionary(tmp_path, "fr", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.fr\.txt differs"):
         setup(tmp_path)
     with pytest.raises(ValueError, match="a training takes --lang-pairs alone"):

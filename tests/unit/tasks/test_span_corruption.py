@@ -6,9 +6,9 @@ import torch
 
 from fairseq_plugins.data.text_streams import SentencePairs
 from fairseq_plugins.tasks.span_corruption import SpanCorruptionConfig, SpanCorruptionTask
-from tests import builders, data_bins
-from tests import corruption_builders as corruption
-from tests.corruption_builders import EOS, plain
+from tests import builders
+from tests import deltalm_builders as corruption
+from tests.deltalm_builders import EOS, plain
 
 COUNT = 12
 
@@ -17,10 +17,10 @@ COUNT = 12
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("data-bin")
     for split in ("train", "valid"):
-        data_bins.write_pair(path, split, "en", "de")
-        data_bins.write_pair(path, split, "en", "fr")
-    data_bins.write_side(path, "train", "it-None", "it", data_bins.sentences(COUNT, 201))
-    data_bins.write_dictionary(path, "it")
+        builders.write_pair(path, split, "en", "de")
+        builders.write_pair(path, split, "en", "fr")
+    builders.write_side(path, "train", "it-None", "it", builders.sentences(COUNT, 201))
+    builders.write_dictionary(path, "it")
     return path
 
 
@@ -46,13 +46,13 @@ def texts(data):
 
 def test_pairs_and_languages_are_streams(folder):
     data = load(setup(folder, monolingual="it,de", sample_break_mode="eos"))
-    en, de = data_bins.sentences(COUNT, 1), data_bins.sentences(COUNT, 101)
+    en, de = builders.sentences(COUNT, 1), builders.sentences(COUNT, 101)
     found = texts(data)
     assert len(found) == 4 * COUNT
     for index in range(COUNT):
         pair = ([*en[index], EOS, *de[index], EOS], [*de[index], EOS, *en[index], EOS])
         assert found[index] in pair and found[COUNT + index] in pair  # the French side is the German one
-    assert found[2 * COUNT : 3 * COUNT] == [[*row, EOS] for row in data_bins.sentences(COUNT, 201)]
+    assert found[2 * COUNT : 3 * COUNT] == [[*row, EOS] for row in builders.sentences(COUNT, 201)]
     assert found[3 * COUNT :] == [[*row, EOS] for row in de]
 
 
@@ -172,7 +172,7 @@ def test_missing_data_are_named(folder):
 
 
 def test_text_without_anything_to_corrupt_is_named(folder, tmp_path):
-    data_bins.write_side(tmp_path, "train", "it-None", "it", [[5], [], [6]])
-    data_bins.write_dictionary(tmp_path, "it")
+    builders.write_side(tmp_path, "train", "it-None", "it", [[5], [], [6]])
+    builders.write_dictionary(tmp_path, "it")
     with pytest.raises(ValueError, match="train it: none of 3 inputs has 2 tokens"):
         load(setup(tmp_path, pairs="", monolingual="it", sample_break_mode="eos"))

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
-from tests import question_builders as builders
+from tests import nlu_bins as builders
 
 LIMITS = dict(max_positions=20, max_question=4, window_stride=3, seed=1)
 
@@ -126,6 +126,6 @@ def test_missing_files_are_named(folder, tmp_path):
     with pytest.raises(ValueError, match=r"no file .*qa/test.fr.jsonl"):
         setup(tmp_path).load_dataset("test.fr")
     builders.write_questions(tmp_path, "test.fr", *builders.random_questions(6, 1))
-    builders.write_rows(tmp_path / "offsets" / "test.fr", [[0, 1]], eos=False)
+    builders.write_question_rows(tmp_path / "offsets" / "test.fr", [[0, 1]], eos=False)
     with pytest.raises(ValueError, match="subset test.fr: offsets has 1 rows, passages 3; valid: as many"):
         setup(tmp_path).load_dataset("test.fr")

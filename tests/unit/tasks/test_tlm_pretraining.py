@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from fairseq_plugins.tasks.tlm_pretraining import TLMPretrainingConfig, TLMPretrainingTask
-from tests import builders, data_bins
+from tests import builders
 
 COUNT = 12
 
@@ -14,8 +14,8 @@ COUNT = 12
 def folder(tmp_path_factory):
     """en-de and en-fr over the same sentences: only the masking can differ."""
     path = tmp_path_factory.mktemp("data-bin")
-    data_bins.write_pair(path, "train", "en", "de")
-    data_bins.write_pair(path, "train", "en", "fr")
+    builders.write_pair(path, "train", "en", "de")
+    builders.write_pair(path, "train", "en", "fr")
     return path
 
 
@@ -37,7 +37,7 @@ def _whole(item):
 def test_pairs_and_languages_are_concatenated(folder):
     items = _items(setup(folder, monolingual="de,fr"))
     assert len(items) == 4 * COUNT
-    en, de = data_bins.sentences(COUNT, 1), data_bins.sentences(COUNT, 101)
+    en, de = builders.sentences(COUNT, 1), builders.sentences(COUNT, 101)
     for index in range(COUNT):
         pair = [builders.BOS, *en[index], builders.EOS, builders.BOS, *de[index], builders.EOS]
         assert _whole(items[index]) == _whole(items[COUNT + index]) == pair
@@ -48,8 +48,8 @@ def test_pairs_and_languages_are_concatenated(folder):
 def test_languages_of_other_pairs_and_by_themselves(folder, tmp_path):
     """French is a side of a pair that is not trained; Spanish has text of its own."""
     folder = shutil.copytree(folder, tmp_path / "data")
-    rows = {"fr": data_bins.sentences(COUNT, 101), "es": data_bins.sentences(COUNT, 9)}
-    data_bins.write_side(folder, "train", "es-None", "es", rows["es"])
+    rows = {"fr": builders.sentences(COUNT, 101), "es": builders.sentences(COUNT, 9)}
+    builders.write_side(folder, "train", "es-None", "es", rows["es"])
     for language, own in rows.items():
         found = _items(setup(folder, pairs="en-de", monolingual=language))[COUNT:]
         assert [_whole(item) for item in found] == [[builders.BOS, *row, builders.EOS] for row in own]
@@ -57,9 +57,9 @@ def test_languages_of_other_pairs_and_by_themselves(folder, tmp_path):
 
 def test_languages_and_seeds_do_not_mask_alike(folder, tmp_path):
     """Lines of equal lengths in two languages: only the stream tells them apart."""
-    data_bins.write_pair(tmp_path, "train", "en", "de")
+    builders.write_pair(tmp_path, "train", "en", "de")
     for name in ("a", "b"):
-        data_bins.write_side(tmp_path, "train", f"{name}-None", name, data_bins.sentences(COUNT, 9))
+        builders.write_side(tmp_path, "train", f"{name}-None", name, builders.sentences(COUNT, 9))
     streams = _items(setup(tmp_path, pairs="en-de", monolingual="a,b"))[COUNT:]
     assert [_whole(item) for item in streams[:COUNT]] == [_whole(item) for item in streams[COUNT:]]
     masked = [item["target"].tolist() for item in streams]
@@ -95,9 +95,9 @@ def test_batches_respect_max_tokens_and_leave_long_pairs_out(folder):
 def test_dictionary_ends_with_mask_and_serves_all(folder, tmp_path):
     task = setup(folder)
     assert task.source_dictionary.symbols == task.target_dictionary.symbols == builders.dictionary().symbols
-    data_bins.write_pair(tmp_path, "train", "en", "de")
-    data_bins.write_side(tmp_path, "train", "fr-None", "fr", [[5]])
-    data_bins.write_dictionary(tmp_path, "fr", builders.PIECES - 1)
+    builders.write_pair(tmp_path, "train", "en", "de")
+    builders.write_side(tmp_path, "train", "fr-None", "fr", [[5]])
+    builders.write_dictionary(tmp_path, "fr", builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.fr\.txt differs from .*dict\.en\.txt"):
         setup(tmp_path, pairs="en-de", monolingual="fr")
 

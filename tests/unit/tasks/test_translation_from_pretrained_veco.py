@@ -11,7 +11,7 @@ from fairseq_plugins.tasks.translation_from_pretrained_veco import (
     TranslationFromPretrainedVECOTask,
     VECOTranslationConfig,
 )
-from tests import builders, data_bins, veco_builders
+from tests import builders, veco_builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -22,7 +22,7 @@ TAGS = ("[en]", "[de]")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("veco")
     for split in ("train", "test"):
-        data_bins.write_pair(path, split, "en", "de", seed=3, count=4)
+        builders.write_pair(path, split, "en", "de", seed=3, count=4)
     return path
 
 

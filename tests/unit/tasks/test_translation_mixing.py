@@ -7,8 +7,8 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_plugins.data.mixed_batches import MixedBatchesDataset
 from fairseq_plugins.tasks.translation_mixing import TranslationMixingConfig, TranslationMixingTask
-from tests import builders, data_bins
-from tests.corruption_builders import EOS, plain
+from tests import builders
+from tests.deltalm_builders import EOS, plain
 
 COUNT = 24
 STOCK = {
@@ -24,8 +24,8 @@ STOCK = {
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("data-bin")
     for split in ("train", "valid"):
-        data_bins.write_pair(path, split, "en", "de", count=COUNT)
-    data_bins.write_side(path, "train", "fr-None", "fr", data_bins.sentences(COUNT, 301))
+        builders.write_pair(path, split, "en", "de", count=COUNT)
+    builders.write_side(path, "train", "fr-None", "fr", builders.sentences(COUNT, 301))
     return path
 
 
@@ -50,7 +50,7 @@ def batches(task, epoch=1):
 
 def test_the_temperature_of_the_corrupted_text(folder, tmp_path):
     folder = shutil.copytree(folder, tmp_path / "data")
-    data_bins.write_side(folder, "train", "es-None", "es", data_bins.sentences(4, 77))
+    builders.write_side(folder, "train", "es-None", "es", builders.sentences(4, 77))
     for temperature, share in ((1.0, COUNT / (COUNT + 4)), (1e6, 0.5)):
         options = {"sample_break_mode": "eos", "sampling_temperature": temperature}
         found = load(setup(folder, mix_monolingual="de,es", **options)).corrupted.probabilities
@@ -63,7 +63,7 @@ def test_half_of_the_batches_are_corrupted_text_of_the_language(folder):
     found = batches(task)
     texts = [batch for batch in found if min(batch[0]) >= COUNT]
     assert len(texts) * 2 == len(found) == COUNT
-    de = {token for row in data_bins.sentences(COUNT, 101) for token in row}
+    de = {token for row in builders.sentences(COUNT, 101) for token in row}
     for _, sources, targets in texts:
         assert all(max(row) >= builders.MASK for row in sources)
         assert {token for row in targets for token in row} <= de | {EOS, builders.PAD}, "no sentinels in targets"
@@ -94,11 +94,11 @@ def test_validation_and_decoding_are_untouched(folder):
 
 
 def test_languages_and_their_folder(folder, tmp_path):
-    other = data_bins.sentences(COUNT, 401)
-    data_bins.write_side(tmp_path, "train", "de-None", "de", other)
+    other = builders.sentences(COUNT, 401)
+    builders.write_side(tmp_path, "train", "de-None", "de", other)
     for options, rows in (
-        ({"mix_monolingual": "de"}, data_bins.sentences(COUNT, 101)),
-        ({"mix_monolingual": "fr"}, data_bins.sentences(COUNT, 301)),
+        ({"mix_monolingual": "de"}, builders.sentences(COUNT, 101)),
+        ({"mix_monolingual": "fr"}, builders.sentences(COUNT, 301)),
         ({"mix_monolingual": "de", "mix_data": str(tmp_path)}, other),
     ):
         stream = load(setup(folder, sample_break_mode="eos", **options)).corrupted.streams[0]
@@ -147,8 +147,8 @@ def test_missing_text_is_named(folder):
 
 
 def test_dictionaries_that_differ_are_named(folder, tmp_path):
-    data_bins.write_pair(tmp_path, "train", "en", "de")
-    data_bins.write_dictionary(tmp_path, "de", pieces=builders.PIECES - 1)
+    builders.write_pair(tmp_path, "train", "en", "de")
+    builders.write_dictionary(tmp_path, "de", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.de\.txt differs from .*dict\.en\.txt: run fairseq-preprocess"):
         setup(tmp_path)
     setup(tmp_path, mix_monolingual="", add_sentinels=0)

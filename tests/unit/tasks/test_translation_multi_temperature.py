@@ -10,7 +10,7 @@ from fairseq import options, tasks
 
 from fairseq_plugins.data.temperature_dataset import TemperatureSchedule
 from fairseq_plugins.tasks.translation_multi_temperature import TranslationMultiTemperatureTask as Task
-from tests import builders, data_bins
+from tests import builders
 
 SIZES = {"en-de": 64, "en-fr": 4}
 PAIRS = ("--lang-pairs", "en-de,en-fr", "--langs", "en,de,fr", "--max-source-positions=90", "--max-target-positions=90")
@@ -22,8 +22,8 @@ def folder(tmp_path_factory):
     """A large pair and a small one; valid has the large one only, and de-en by its reverse."""
     path = tmp_path_factory.mktemp("data-bin")
     for number, (pair, count) in enumerate(SIZES.items()):
-        data_bins.write_pair(path, "train", *pair.split("-"), count=count, seed=1 + number)
-    data_bins.write_pair(path, "valid", "en", "de", count=5, seed=7)
+        builders.write_pair(path, "train", *pair.split("-"), count=count, seed=1 + number)
+    builders.write_pair(path, "valid", "en", "de", count=5, seed=7)
     return path
 
 
@@ -93,7 +93,7 @@ def test_the_first_epoch_at_temperature_one_holds_every_sentence_once(folder):
     assert len(rows) == 68
     assert Counter(pair for pair, _ in rows) == {0: 64, 1: 4}
     everything = [
-        target for number in (1, 2) for target in data_bins.sentences(list(SIZES.values())[number - 1], number + 100)
+        target for number in (1, 2) for target in builders.sentences(list(SIZES.values())[number - 1], number + 100)
     ]
     assert sorted(target[:-1] for _, target in rows) == sorted(everything)
 
@@ -134,7 +134,7 @@ def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder, size):
 
 def test_data_in_several_folders_are_counted_before_they_are_read(folder, tmp_path):
     """Epoch 2 reads the second folder; the shares are those of both folders in every epoch, in a resumed run too."""
-    data_bins.write_pair(tmp_path, "train", "en", "de", count=36, seed=5)
+    builders.write_pair(tmp_path, "train", "en", "de", count=36, seed=5)
     both = f"{folder}:{tmp_path}"
     task = setup(both, *SCHEDULE, "--virtual-epoch-size", "200")
     for epoch in (1, 2, 3):
@@ -246,8 +246,8 @@ def test_a_schedule_beside_another_way_of_sampling_is_refused(folder, more):
 def test_a_pair_without_data_is_named(folder, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
-    data_bins.write_pair(empty, "train", "en", "de")
-    data_bins.write_pair(empty, "train", "en", "fr", count=0)
+    builders.write_pair(empty, "train", "en", "de")
+    builders.write_pair(empty, "train", "en", "fr", count=0)
     for data, split, more, message in (
         (
             folder,

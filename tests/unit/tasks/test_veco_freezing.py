@@ -16,13 +16,13 @@ from torch import nn
 
 from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
-from tests import data_bins, veco_builders
+from tests import builders, veco_builders
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("data-bin")
-    data_bins.write_dictionary(path, "en")
+    builders.write_dictionary(path, "en")
     return path
 
 

@@ -11,9 +11,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq_plugins.data.alternating_batches import AlternatingIterator
 from fairseq_plugins.tasks import veco_pretraining
 from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
-from tests import builders, data_bins
-from tests import veco_data_builders as veco
-from tests.veco_data_builders import BOS, EOS, whole
+from tests import builders
+from tests import veco_builders as veco
+from tests.veco_builders import BOS, EOS, whole
 
 PAIRS = 30
 
@@ -22,8 +22,8 @@ PAIRS = 30
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("data-bin")
     for split in ("train", "valid"):
-        data_bins.write_pair(path, split, "en", "de", PAIRS)
-        data_bins.write_pair(path, split, "en", "fr", 10)
+        builders.write_pair(path, split, "en", "de", PAIRS)
+        builders.write_pair(path, split, "en", "fr", 10)
         veco.write_documents(path, split, "en", veco.documents([5, 4] * 10, 3))
         veco.write_documents(path, split, "it", veco.documents([4] * 4, 5))
     return path
@@ -43,7 +43,7 @@ def load(task, split="train", **given):
 def test_validation_has_every_text_once(folder):
     data = load(setup(folder, pairs="en-de,en-fr", monolingual="it,en"), "valid")
     italian, english = (veco.segments(veco.documents(c, s), 12) for c, s in (([4] * 4, 5), ([5, 4] * 10, 3)))
-    left, right = data_bins.sentences(PAIRS, 1), data_bins.sentences(PAIRS, 101)
+    left, right = builders.sentences(PAIRS, 1), builders.sentences(PAIRS, 101)
     expected = [veco.rows_of(stream, index) for stream in (italian, english) for index in range(len(stream))]
     expected += [[[BOS, *x, EOS], [BOS, *y, EOS]] for x, y in zip(left, right)]
     found = [whole(item) for item in data]
@@ -201,7 +201,7 @@ def test_one_kind_alone_is_batched_by_the_stock_iterator(folder, given):
 
 def test_long_pairs_are_left_out(folder):
     """In validation too, where fairseq would stop at the first."""
-    sides = zip(data_bins.sentences(PAIRS, 1), data_bins.sentences(PAIRS, 101))
+    sides = zip(builders.sentences(PAIRS, 1), builders.sentences(PAIRS, 101))
     long = sum(max(len(x), len(y)) + 2 > 7 for x, y in sides)
     for split in ("train", "valid"):
         data = load(setup(folder, tokens_per_sample=14), split)
