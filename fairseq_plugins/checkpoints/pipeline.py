@@ -7,7 +7,7 @@ A :class:`FileLayout` declares one pretrained layout, in a module of :data:`LAYO
 import functools
 import importlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -268,6 +268,9 @@ def open_file(path: PathLike, layouts: Sequence[FileLayout], expected: str, entr
         stated["layers"] = None
     found = PretrainedFile(content, layout.expected, renamed, stated, stated.pop("heads"), layout.sizes["heads"])
     layout.settle(content, found)
+    # Half-precision originals and the state of an optimizer would stay in memory beside the model that is filled.
+    options = {name: content.entries[name] for name in ("args", "cfg") if name in content.entries}
+    found.content = replace(content, entries={} if content.is_folder else options, tensors={})
     return found
 
 

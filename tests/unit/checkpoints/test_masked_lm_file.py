@@ -111,9 +111,10 @@ def test_a_swapped_projection_does_not_pass(tmp_path):
         assert fingerprint(read_masked_lm(file).tensors) != fingerprint(TENSORS)
 
 
-def test_half_precision_becomes_float32(tmp_path):
+def test_half_precision_becomes_float32_and_is_not_kept(tmp_path):
     half = {name: tensor.half() for name, tensor in current_state(TENSORS).items()}
     found = read_masked_lm(write_fairseq(tmp_path / "model.pt", half))
+    assert not found.content.tensors and set(found.content.entries) == {"args"}
     assert_same(found.tensors, {name: tensor.half().float() for name, tensor in TENSORS.items()})
 
 
