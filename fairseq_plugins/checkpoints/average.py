@@ -108,11 +108,8 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     equal; tensors without elements are copied. Tensors that shared memory in the first file (tied weights) and are equal in every
     other one still do.
 
-    Returns:
-        The first checkpoint with the averaged model, without what only the run needs: optimizer, moving averages, hours.
-
-    Raises:
-        CheckpointError: unreadable files, or models that differ in names, shapes, dtypes or integers; names the tensor.
+    Returns the first checkpoint with the averaged model, without what only the run needs: optimizer, moving averages, hours. Raises
+    CheckpointError: unreadable files, or models that differ in names, shapes, dtypes or integers; names the tensor.
     """
     if not paths:
         raise CheckpointError("--inputs: expected at least one checkpoint")

@@ -52,8 +52,7 @@ def draw_texts(sizes: Sequence[int], probabilities: np.ndarray, rng: np.random.G
     (systematic sampling). A stream that is drawn less than once gives a random part, one that is drawn more often gives every text
     before any text again. Natural proportions give every text once.
 
-    Returns:
-        (N,) int64, numbers of texts counted through all streams.
+    Returns (N,) int64, numbers of texts counted through all streams.
     """
     total = int(sum(sizes))
     # Rounded, so that 11.999999999 texts of a stream with 12 are 12.

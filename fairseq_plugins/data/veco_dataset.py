@@ -82,11 +82,10 @@ class VECODataset(StreamDataset):
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
         """A batch of one kind.
 
-        Returns:
-            ``net_input`` with ``src_tokens`` (2B, S) int64, padded on the right, the first segments before the second ones;
-            ``src_lengths`` (2B,); ``masked`` (2B, S) bool, True = is predicted; ``joint_tokens`` (B, J) int64,
-            ``<s> x </s> </s> y </s>`` with the same tokens masked, and ``joint_masked`` (B, J), both None in a monolingual batch.
-            ``target`` (2B, S) and ``joint_target`` (B, J) or None: the token that is predicted, padding elsewhere.
+        Returns ``net_input`` with ``src_tokens`` (2B, S) int64, padded on the right, the first segments before the second ones;
+        ``src_lengths`` (2B,); ``masked`` (2B, S) bool, True = is predicted; ``joint_tokens`` (B, J) int64, ``<s> x </s> </s> y
+        </s>`` with the same tokens masked, and ``joint_masked`` (B, J), both None in a monolingual batch. ``target`` (2B, S) and
+        ``joint_target`` (B, J) or None: the token that is predicted, padding elsewhere.
         """
         if not samples:
             return {}

@@ -71,14 +71,11 @@ class SGAGenerator(DenoisingGenerator):
     ) -> List[List[Dict[str, Any]]]:
         """Translate a batch with one SGA model; target prefixes and constraints are not supported.
 
-        Returns:
-            One hypothesis per sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of
-            the
-            slots, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
-            With a beam up to ``nbest``, by falling ``score``, distinct, without special symbols (``<unk>`` is text):
-            ``score`` and
-            ``ctc_score`` are the log-probability of the output over all its alignments, in nats, ``positional_scores`` equal
-            shares of it (CTC gives none per token). A sentence that has fewer outputs has fewer hypotheses.
+        Returns one hypothesis per sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of
+        the slots, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``. With a beam up to ``nbest``, by
+        falling ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and ``ctc_score`` are the
+        log-probability of the output over all its alignments, in nats, ``positional_scores`` equal shares of it (CTC gives none per
+        token). A sentence that has fewer outputs has fewer hypotheses.
         """
         model = self.only_model(models, prefix_tokens, constraints)
         net_input = sample["net_input"]

@@ -74,10 +74,8 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
     ) -> List[List[Dict[str, Any]]]:
         """Generate for a batch with one SGA model; target prefixes and constraints are not supported.
 
-        Returns:
-            One hypothesis per sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without
-            denoising
-            that of the tokens, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
+        Returns one hypothesis per sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without
+        denoising that of the tokens, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
         """
         model = self.only_model(models, prefix_tokens, constraints)
         guidance = model.encode(sample["net_input"]["src_tokens"])

@@ -65,10 +65,9 @@ class TextEncoder(TransformerEncoderBase):
     def forward(self, tokens: Tensor) -> List[Tensor]:
         """Encode (B, S) int64, padded on the right.
 
-        Returns:
-            L + 1 tensors (B, S, C): the embedding's output, then each layer's; the last one after the final layer norm where
-            the layout has one. What stands at padding means nothing. In training with ``layerdrop`` there are as many layers
-            as are left.
+        Returns L + 1 tensors (B, S, C): the embedding's output, then each layer's; the last one after the final layer norm where
+        the layout has one. What stands at padding means nothing. In training with ``layerdrop`` there are as many layers as are
+        left.
         """
         found = self._encode(tokens, every_layer=True)
         states = [*found["encoder_states"][:-1], *found["encoder_out"]]

@@ -74,10 +74,8 @@ class TwoReadings(FairseqEncoder):
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Dict[str, List[Tensor]]:
         """Both readings of (B, S) int64, padded on either side; ValueError for a sentence without a token.
 
-        Returns:
-            ``keys`` and ``values``: a tensor (B, H, S, C / H) per layer, of the second reading; ``encoder_padding_mask``: (B,
-            S),
-            True = padding.
+        Returns ``keys`` and ``values``: a tensor (B, H, S, C / H) per layer, of the second reading; ``encoder_padding_mask``: (B,
+        S), True = padding.
         """
         padding = src_tokens.eq(self.lm.padding_idx)
         refuse_empty_sources(src_tokens, (self.lm.padding_idx, self.dictionary.eos()), self.training)

@@ -164,11 +164,8 @@ class TransformerFromXLMRModel(FilledModel, TransformerModel):
 def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     """Fill the encoder from the masked LM that ``args`` names; the decoder stays at random.
 
-    Returns:
-        What became of every tensor of the model; ``reasons`` names the source of each.
-
-    Raises:
-        ValueError: sizes, positions, dictionary or wiring that do not fit.
+    Returns what became of every tensor of the model; ``reasons`` names the source of each. Raises ValueError: sizes, positions,
+    dictionary or wiring that do not fit.
     """
     origin = f"{OPTION} {args.pretrained_xlmr}"
     check_wiring(args, origin)
