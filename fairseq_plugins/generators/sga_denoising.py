@@ -79,8 +79,7 @@ class DenoisingGenerator:
 
     A sentence leaves the batch as soon as a denoising pass leaves its output slots unchanged: its result does not depend on
     what else is in the batch. One whose outputs come in a cycle (a third of the sentences of a briefly trained model) leaves
-    with
-    the output that the last allowed pass would give, after fewer passes.
+    with the output that the last allowed pass would give, after fewer passes.
 
     Source: SGA section 4.4, last paragraph of the decoding loop (Eq. 6).
     """

@@ -46,8 +46,7 @@ class SGAGenerator(DenoisingGenerator):
     """Batched decoding with the interface of fairseq's generators; see :class:`~.sga_denoising.DenoisingGenerator`.
 
     With a beam, the states of each sentence's last pass are searched for the outputs with the most probability, summed over
-    their
-    alignments; the passes before it go on from the best path, as without a beam. A reranker orders what the search finds.
+    their alignments; the passes before it go on from the best path, as without a beam. A reranker orders what the search finds.
     """
 
     def __init__(

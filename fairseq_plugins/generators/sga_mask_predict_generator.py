@@ -52,12 +52,10 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
 
     The most probable lengths of a sentence are decoded side by side; the one whose tokens have the best mean log-probability
     goes on. Its tokens are duplicated and denoised as in :class:`~.sga_generator.SGAGenerator`; with ``--iter-decode-max-iter
-    0``
-    or without a denoiser they are the result as they are (nothing is collapsed: mask-predict has no blank).
+    0`` or without a denoiser they are the result as they are (nothing is collapsed: mask-predict has no blank).
 
     Source: SGA sections 4.3 and 4.4; Ghazvininejad et al. 2019 (CMLM), section 3. Several lengths are CMLM's, the authors'
-    code of
-    SGA has one.
+    code of SGA has one.
     """
 
     def __init__(self, tgt_dict: Any, options: IterationOptions, mask_predict: MaskPredictOptions):

@@ -24,8 +24,7 @@ class InterleavedDecoderLayer(TransformerDecoderLayerBase):
     Two layers of an encoder make one block: the first gives self-attention and the bottom network (``fc3``, ``fc4``,
     ``ffn_layer_norm``: the names of the authors' checkpoints), the second cross-attention and the top one (``fc1``, ``fc2``,
     ``final_layer_norm``). With ``fc4`` and the effect of its norm removed it is the stock layer. Options of the stock layer
-    that this
-    block does not have raise ValueError.
+    that this block does not have raise ValueError.
 
     Source: DeltaLM section 2.2, Figure 2b.
     """

@@ -9,9 +9,8 @@ from .prefix_encoder import Prefix, split_heads
 class Prompts(nn.Module):
     """Key and value prompts for every layer of one unit or stage.
 
-    With ``length`` 0 there are none. ``scaled`` multiplies by max(1, scale) with one learned scalar, as in MSP and in the
-    code of
-    SGA's authors (not in their paper).
+    With ``length`` 0 there are none. ``scaled`` multiplies by max(1, scale) with one learned scalar, as in MSP and in the code
+    of SGA's authors (not in their paper).
 
     Source: SGA section 4.2 to 4.4, theta_s, theta_a and theta_d = (K^1..K^L, V^1..V^L); MSP (Tan et al. 2022) section 3.2, deep
     continuous prompts with scaled reparameterization.

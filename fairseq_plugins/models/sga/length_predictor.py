@@ -14,13 +14,11 @@ class LengthPredictor(nn.Module):
     """Classifies a vector of the encoder unit's last layer into target lengths 1 .. ``max_length`` (``</s>`` not counted).
 
     The vector is the ``mean`` over the source without padding, or the state of ``<s>`` (``bos``). Its gradient reaches the
-    encoder
-    unit's prompts.
+    encoder unit's prompts.
 
     Source: SGA section 4.3 by way of Ghazvininejad et al. 2019 (CMLM), section 2.3; there a special token of the encoder's
     input is classified, which a frozen masked LM does not have. The authors' code of SGA has 50 classes over the state of
-    ``<s>``,
-    and counts ``<s>`` and ``</s>`` of the target.
+    ``<s>``, and counts ``<s>`` and ``</s>`` of the target.
     """
 
     def __init__(self, embed_dim: int, max_length: int, length_from: str = "mean"):
