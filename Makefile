@@ -43,7 +43,11 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 	  $(SAY) "removed torchaudio, which cannot be loaded beside this torch: fairseq needs it for speech only (pip check says it is missing)"; \
 	fi; }
 
-.PHONY: help install quickstart test defects mutants tree check format bench results evidence clean
+# Snakemake has an environment of its own: it wants older versions of some packages.
+RECIPES := $(VENV)-recipes
+RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
+
+.PHONY: help install quickstart recipes translator test defects mutants tree check format bench results hydra evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,7 +58,15 @@ install: $(STAMPS)/package  ## make .venv if it is missing and install the packa
 quickstart: install  ## the whole job at tiny size: toy corpus, training, BLEU table (TOY_SEED=1)
 	TOY_SEED=$(TOY_SEED) PATH="$(abspath $(VENV))/bin:$$PATH" bash examples/quickstart/run.sh
 
-test: $(STAMPS)/test  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for a part)
+recipes: $(RECIPES)/.stamp  ## what the workflow of examples/ needs: Snakemake, in $(VENV)-recipes (Python 3.11 or newer)
+
+translator: install recipes  ## two text files to a translator: SRC=my.en TGT=my.cs OUT=DIR [HOURS=2] [MLM=DIR] [SEED=1]
+	@for name in SRC TGT OUT; do [ -n "$${!name:-}" ] || { \
+	  echo "make translator: $$name is missing, as in: make translator SRC=my.en TGT=my.cs OUT=runs/en-cs" >&2; exit 2; }; done
+	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
+	  bash examples/translator.sh "$$SRC" "$$TGT" "$$OUT" "$${HOURS:-2}" "$${SEED:-1}" "$${MLM:-}"
+
+test: $(STAMPS)/test $(RECIPES_TESTED)  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
 
 defects: $(STAMPS)/test  ## put the traps of the design in, one at a time: each must turn a test red (a minute)
@@ -94,6 +106,9 @@ results: $(STAMPS)/plots  ## rebuild every RESULTS*.md from the committed hypoth
 	$(PY) examples/sga/results.py
 	for plan in examples/miniature/*.yaml; do $(PY) examples/miniature/sweep.py results $$plan; done
 	$(PY) -m benchmarks.results
+
+hydra: install  ## write examples/hydra/ from the recipes in examples/systems/
+	$(PY) -m examples.recipes.hydra
 
 evidence:  ## after new runs: write the hashes of the ledgers and results that no ledger lists
 	git ls-files -z --cached --others --exclude-standard 'examples/miniature/ledger-*.json' 'examples/*/analysis/*' examples/sga/runs \
@@ -152,6 +167,14 @@ $(STAMPS)/package: setup.py $(STAMPS)/builders
 	@$(COMPILING) $(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e . $(NEWS)
 	@$(DROP_TORCHAUDIO)
 	@$(SAY) "done: $$(cd / && '$(abspath $(PY))' -c 'import fairseq, torch; print("fairseq", fairseq.__version__, "torch", torch.__version__)' 2>/dev/null)"
+	@touch $@
+
+$(RECIPES)/.stamp: examples/recipes/requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make recipes: Snakemake needs Python 3.11 or newer; give one, as in: make recipes PYTHON=python3.12" >&2; exit 1; }
+	@$(SAY) "Snakemake, in $(RECIPES)"
+	@$(PYTHON) -m venv $(RECIPES)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(RECIPES)/bin/python -m pip install -r $< $(NEWS)
 	@touch $@
 
 $(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/mutants: $(STAMPS)/package

@@ -32,7 +32,7 @@ GENSIM = "gensim>=4.3"
 SCIPY = "scipy>=1.7"  # tables of sweeps; fairseq's scikit-learn brings it
 SKLEARN = "scikit-learn>=1.0"  # fairseq 0.12.3 brings it
 
-TEST = ["pytest>=7.0", "pytest-xdist>=3.2", MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY, SKLEARN]
+TEST = ["pytest>=7.0", "pytest-xdist>=3.2", "jsonschema>=4.18", MATPLOTLIB, TRANSFORMERS, GENSIM, SCIPY, SKLEARN]
 
 EXTRAS = {
     # transformers: only to compare logits with it; matplotlib: plots; gensim: word vectors, for which Python 3.14 has none yet

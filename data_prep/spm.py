@@ -32,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     fit.add_argument("--model", required=True, metavar="FILE", help="output: the model")
     fit.add_argument("--dict", required=True, metavar="FILE", help="output: fairseq dictionary, in XLM-R's order")
     fit.add_argument("--vocab-size", type=int, required=True, metavar="N", help="pieces with <unk> <s> </s>")
+    fit.add_argument("--fewer", action="store_true", help="a text that gives fewer pieces is no error (unigram)")
     fit.add_argument("--model-type", choices=MODEL_TYPES, default=TrainOptions.model_type, help="algorithm")
     fit.add_argument(
         "--character-coverage",
@@ -74,6 +75,7 @@ def _train_command(args: argparse.Namespace) -> None:
         args.max_line_bytes,
         args.max_lines,
         args.seed,
+        args.fewer,
     )
     counts = train(args.inputs, args.model, args.dict, options)
     cli.say(f"spm train: {args.model}, {args.dict}: " + ", ".join(f"{key} {value:,}" for key, value in counts.items()))

@@ -31,6 +31,7 @@ class TrainOptions:
         max_line_bytes: sentencepiece leaves longer lines out; they are counted and reported.
         max_lines: train on a random sample of so many lines (held in memory); 0 = all.
         seed: of the sample.
+        fewer: a text that gives fewer pieces than ``vocab_size`` is no error (unigram only).
     """
 
     vocab_size: int
@@ -41,6 +42,7 @@ class TrainOptions:
     max_line_bytes: int = 4192
     max_lines: int = 0
     seed: int = 1
+    fewer: bool = False
 
     def __post_init__(self) -> None:
         if self.model_type not in MODEL_TYPES:
@@ -49,6 +51,8 @@ class TrainOptions:
             raise InputError(f"--normalisation {self.normalisation}: valid: {', '.join(NORMALISATIONS)}")
         if not COVERAGE[0] <= self.character_coverage <= COVERAGE[1]:
             raise InputError(f"--character-coverage {self.character_coverage}: valid: {COVERAGE[0]} to {COVERAGE[1]}")
+        if self.fewer and self.model_type != "unigram":
+            raise InputError(f"--fewer: --model-type {self.model_type} always has its size; valid: with unigram")
         for option, value, least in (
             ("vocab-size", self.vocab_size, 4),
             ("max-line-bytes", self.max_line_bytes, 1),
@@ -136,6 +140,7 @@ def _train(text: TrainingText, options: TrainOptions) -> bytes:
                 model_writer=writer,
                 vocab_size=options.vocab_size,
                 model_type=options.model_type,
+                hard_vocab_limit=not options.fewer,
                 character_coverage=options.character_coverage,
                 normalization_rule_name=options.normalisation,
                 user_defined_symbols=list(options.user_symbols),

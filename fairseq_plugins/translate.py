@@ -25,11 +25,14 @@ from fairseq_cli.generate import get_symbols_to_strip_from_output
 from omegaconf import OmegaConf, open_dict
 
 from .checkpoints import atomic_path
+from .checkpoints.dictionaries import read_json
 from .compat.raw_sentences import cuts_sources, read_lines
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
+INDEX = "translator.json"
+"""In a folder of several systems: ``systems``, each a folder beside it, and which of them is ``default``."""
 SEGMENTERS = {  # what data_prep/preprocess.sh leaves beside the dictionaries -> fairseq's options for it
     "sentencepiece.bpe.model": ("--bpe", "sentencepiece", "--sentencepiece-model"),
     "codes.bpe": ("--bpe", "fastbpe", "--bpe-codes"),
@@ -91,14 +94,17 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_plugins translate",
         usage=USAGE,
-        description="Translate text, a sentence a line. MODEL comes first: a checkpoint, or the folder of a run "
-        "(checkpoint_best.pt, else checkpoint_last.pt).",
+        description="Translate text, a sentence a line. MODEL comes first: a checkpoint, the folder of a run "
+        "(checkpoint_best.pt, else checkpoint_last.pt), or the folder that `make translator` made.",
         epilog="All other options are those of fairseq-interactive and of the checkpoint's task: --beam, --nbest (more than 1 "
         "writes NUMBER<tab>SCORE<tab>TEXT), --lenpen, --iter-decode-max-iter, --cpu, --model-overrides ...",
         allow_abbrev=False,
     )
     parser.add_argument("--input", metavar="FILE", default="-", help="UTF-8 text; default: standard input")
     parser.add_argument("--output", metavar="FILE", help="written when all is translated; default: standard output")
+    parser.add_argument(
+        "--system", metavar="NAME", help="of a folder of several systems; default: the better on validation"
+    )
     parser.add_argument("--source-lang", "-s", metavar="LANG", help="for a model of several pairs")
     parser.add_argument("--target-lang", "-t", metavar="LANG", help="for a model of several pairs")
     parser.add_argument(
@@ -128,7 +134,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if args.input != "-" and not os.path.isfile(args.input):
             raise ValueError(f"--input {args.input}: no such file")
         with _output(args.output) as output:
-            work(load(checkpoint(model), args, rest), args.input, output)
+            work(load(checkpoint(model, args.system), args, rest), args.input, output)
     except BrokenPipeError:  # as of "| head"
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
@@ -172,9 +178,16 @@ def work(translator: Translator, source: str, output: IO[str]) -> None:
 # ---- The model and what belongs to it. ----
 
 
-def checkpoint(model: str) -> Path:
-    """The file that MODEL names. Raises ValueError where there is none, or a folder has several of unusual names."""
+def checkpoint(model: str, system: Optional[str] = None) -> Path:
+    """The file that MODEL and --system name.
+
+    Raises ValueError: there is none, a folder has several of unusual names, or no such system.
+    """
     path = Path(model)
+    if (path / INDEX).is_file():
+        path = path / _system(path, system)
+    elif system:
+        raise ValueError(f"--system {system}: MODEL {model} is no folder of several systems (it has no {INDEX})")
     if path.is_file():
         return path
     if not path.is_dir():
@@ -184,6 +197,21 @@ def checkpoint(model: str) -> Path:
         if name in found:
             return path / name
     raise ValueError(f"MODEL {model}: holds {', '.join(found) or 'no .pt file'}; valid: the name of one checkpoint")
+
+
+def _system(folder: Path, asked: Optional[str]) -> str:
+    index = read_json(folder / INDEX, "the folder of several systems")
+    known = [name for name in index.get("systems", ()) if (folder / name).is_dir() and Path(name).name == name]
+    name = asked or index.get("default")
+    if name not in known:
+        raise ValueError(
+            f"--system {name}: not in {folder / INDEX}; valid: {', '.join(sorted(known)) or 'none, its folders are missing'}"
+        )
+    if not asked:
+        logger.info(
+            "%s: system %s, the better on validation; --system takes another of %s", folder, name, ", ".join(known)
+        )
+    return str(name)
 
 
 def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translator:

@@ -1,5 +1,6 @@
 """Which files ``translate MODEL`` takes; that its texts are those of fairseq-generate is in the command-line tests."""
 
+import json
 from argparse import Namespace
 
 import pytest
@@ -96,3 +97,19 @@ def test_a_wrong_line_is_refused_in_one_line(line, message, capsys):
     assert stopped.value.code == 2
     shown = capsys.readouterr().err
     assert message in shown and shown.count("\n") == 1
+
+
+def test_a_folder_of_several_systems(tmp_path):
+    for name in ("sga", "at"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.pt").touch()
+    with pytest.raises(ValueError, match=r"--system at: .* is no folder of several systems"):
+        translate.checkpoint(str(tmp_path), "at")
+    for systems, default in (({"sga": {}, "at": {}}, "at"), ({"sga": {}, "../x": {}}, "../x")):
+        (tmp_path / "translator.json").write_text(json.dumps({"systems": systems, "default": default}))
+        assert translate.checkpoint(str(tmp_path), "sga") == tmp_path / "sga" / "model.pt"
+        if default == "at":
+            assert translate.checkpoint(str(tmp_path)) == tmp_path / "at" / "model.pt"
+    for asked in ("nat", None):  # None: the default leads out of the folder
+        with pytest.raises(ValueError, match=f"--system {asked or '../x'}: not in .*; valid: sga"):
+            translate.checkpoint(str(tmp_path), asked)

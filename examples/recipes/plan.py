@@ -1,0 +1,128 @@
+"""How long each training of a translator may take: measured speed against the budget, written to ``plan.json`` and printed.
+
+python -m recipes.plan make --hours 2 --systems masked_lm sga at --frozen masked_lm --parallel 2 --output plan.json
+python -m recipes.plan show plan.json
+"""
+
+import argparse
+import csv
+import json
+import statistics
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+RESERVED = 0.08
+"""Share of the budget for averaging, decoding and scoring."""
+FROZEN_SHARE = 0.5
+"""Share of the training time for the masked LM: SGA's level is set by it."""
+VALIDATING = 0.15
+"""Share of a training's time for validation and saving."""
+VALIDATIONS = 12
+"""Of one training."""
+LEAST_UPDATES = 100
+
+
+def updates_per_second(log: Path) -> float:
+    """Of a short training, by the lines of its log; the first one, which warms up, is left out."""
+    rates = []
+    for line in log.read_text(encoding="utf-8").splitlines():
+        start = line.find('{"epoch"')
+        found = json.loads(line[start:]) if start >= 0 and line.endswith("}") else {}
+        if "ups" in found:
+            rates.append(float(found["ups"]))
+    if len(rates) < 2:
+        raise ValueError(f"{log}: tells no speed; valid: the log of a training of several log intervals")
+    return statistics.median(rates[1:])
+
+
+def spent_seconds(benchmarks: Path) -> float:
+    """Seconds of the finished steps, by Snakemake's benchmark files."""
+    seconds = 0.0
+    for path in benchmarks.glob("*.tsv"):
+        with open(path, encoding="utf-8", newline="") as file:
+            seconds += sum(float(row["s"]) for row in csv.DictReader(file, delimiter="\t"))
+    return seconds
+
+
+def make_plan(
+    hours: float, spent: float, rates: Mapping[str, float], frozen: Optional[str], parallel: int
+) -> Dict[str, Any]:
+    """Divide the time that is left: half for the masked LM, the rest for the systems on it.
+
+    Args:
+        hours: the budget.
+        spent: seconds of it that are gone.
+        rates: system -> updates per second.
+        frozen: the system that is trained before the others, alone; None where there is none.
+        parallel: other systems that train at a time.
+
+    Returns:
+        system -> updates, seconds, interval between validations (updates), updates_per_second.
+
+    Raises:
+        ValueError: not enough time for a training worth the name.
+    """
+    left = hours * 3600 * (1 - RESERVED) - spent
+    others = [name for name in rates if name != frozen]
+    alone = left * FROZEN_SHARE if frozen else 0.0
+    rounds = -(-len(others) // parallel)
+    plan = {}
+    for name, rate in rates.items():
+        seconds = alone if name == frozen else (left - alone) / rounds
+        updates = int(seconds * (1 - VALIDATING) * rate)
+        if updates < LEAST_UPDATES:
+            needed = hours * LEAST_UPDATES / max(updates, 1)
+            raise ValueError(
+                f"HOURS {hours:g}: {name} would have {max(updates, 0)} updates at {rate:.2f} per second; valid: about {needed:.1f} "
+                f"hours, for {LEAST_UPDATES} updates, at least"
+            )
+        interval = max(20, updates // VALIDATIONS)
+        plan[name] = {
+            "updates": updates,
+            "seconds": round(seconds),
+            "interval": interval,
+            "updates_per_second": round(rate, 3),
+        }
+    return plan
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    make = verbs.add_parser("make", help="divide the budget")
+    make.add_argument("--hours", type=float, required=True)
+    make.add_argument("--systems", nargs="+", required=True, help="in the order of their training")
+    make.add_argument("--frozen", help="the one that is trained first, alone")
+    make.add_argument("--parallel", type=int, default=1, help="others at a time")
+    make.add_argument("--benchmarks", type=Path, default=Path("benchmarks"))
+    make.add_argument("--speed", type=Path, default=Path("speed"), help="folder of the logs of short trainings")
+    make.add_argument("--output", type=Path, required=True)
+    verbs.add_parser("show", help="print a plan").add_argument("plan", type=Path)
+    args = parser.parse_args(argv)
+    try:
+        if args.verb == "show":
+            content = json.loads(args.plan.read_text(encoding="utf-8"))
+        else:
+            rates = {name: updates_per_second(args.speed / f"{name}.log") for name in args.systems}
+            spent = spent_seconds(args.benchmarks)
+            systems = make_plan(args.hours, spent, rates, args.frozen, args.parallel)
+            content = {"hours": args.hours, "spent_seconds": round(spent), "systems": systems}
+            args.output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    if args.verb == "show":
+        print(shown(content), flush=True)
+    return 0
+
+
+def shown(content: Mapping[str, Any]) -> str:
+    """A plan for a reader."""
+    rows = [f"| {name} | {one['updates']:,} | {one['seconds'] / 60:.0f} |" for name, one in content["systems"].items()]
+    spent = content["spent_seconds"] / 60
+    head = f"Budget: {content['hours']:g} hours in all, {spent:.0f} minutes of them for the text and for measuring the speed."
+    return "\n".join([head, "", "| training | updates | minutes at most |", "|---|---|---|", *rows, ""])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,112 @@
+"""Systems as files: reading and checking ``systems/*.yaml``, and the command lines that they stand for."""
+
+import shlex
+from pathlib import Path
+from string import Template
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+import jsonschema
+import yaml
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE.parent / "systems"
+WIDTH = 110
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be used; the message names the file, the key, the value and what is valid."""
+
+
+class System(NamedTuple):
+    """A system: the options of its commands, those of ``common.yaml`` included.
+
+    Attributes:
+        name: of its file.
+        title: in tables.
+        starts_from: the system whose model it needs; None where it starts from random values.
+        train: option of fairseq-train -> value.
+        warmup: share of the updates in which the rate rises, ``warmup_most`` updates at most.
+        average: number of checkpoints that are averaged.
+        translate: option of fairseq-generate -> value; empty for a model that does not translate.
+    """
+
+    name: str
+    title: str
+    starts_from: Optional[str]
+    train: Mapping[str, Any]
+    warmup: float
+    warmup_most: Optional[int]
+    average: int
+    translate: Mapping[str, Any]
+
+    def warmup_updates(self, updates: int) -> int:
+        """Updates of the warm-up in a training of so many, 1 at least."""
+        return max(1, min(round(self.warmup * updates), self.warmup_most or updates))
+
+
+def read_document(path: Path, schema: str) -> Dict[str, Any]:
+    """Read a YAML file and check it by ``SCHEMA.schema.yaml``. Raises RecipeError, naming file, key and value."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise RecipeError(f"{path}: cannot be read: {error}") from error
+    rules = yaml.safe_load((HERE / f"{schema}.schema.yaml").read_text(encoding="utf-8"))
+    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(rules).iter_errors(content))
+    if error is not None:
+        key = ".".join(map(str, error.absolute_path)) or "the file"
+        raise RecipeError(f"{path}: {key}: {error.message}")
+    return content
+
+
+def read_system(name: str, folder: Path = FOLDER) -> System:
+    """The system of that name. Raises RecipeError: no such file, or an unknown key or a value of another type in it."""
+    content = _merged(name, folder, ())
+    common = read_document(folder / "common.yaml", "system")
+    sections = {kind: {**common[kind], **content[kind]} if content.get(kind) else {} for kind in ("train", "translate")}
+    sizes = content.get("warmup", 0.0), content.get("warmup_most"), content.get("average", 1)
+    return System(name, content["title"], content.get("starts_from"), sections["train"], *sizes, sections["translate"])
+
+
+def _merged(name: str, folder: Path, before: Tuple[str, ...]) -> Dict[str, Any]:
+    """A system's file on top of the one that it is like."""
+    path = folder / f"{name}.yaml"
+    if not path.is_file() or name == "common":
+        known = sorted(one.stem for one in folder.glob("*.yaml") if one.stem != "common")
+        raise RecipeError(f"system {name}: no such file in {folder}; valid: {', '.join(known)}")
+    own = read_document(path, "system")
+    if "like" not in own:
+        return own
+    if own["like"] in (*before, name):
+        raise RecipeError(f"{path}: like: {own['like']}: goes round in a circle")
+    other = _merged(own["like"], folder, (*before, name))
+    sections = {
+        kind: {**other.get(kind, {}), **own.get(kind, {})} for kind in ("train", "translate") if own.get(kind) != {}
+    }
+    return {**other, **own, "translate": {}, **sections}
+
+
+def command(program: str, options: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """A command line for bash, in lines of moderate width.
+
+    Args:
+        program: the command with what comes before the options.
+        options: name -> value, where ``$NAME`` stands for a value below; True is an option alone, None and False leave it out.
+        values: what ``$NAME`` stands for.
+
+    Raises RecipeError: a ``$NAME`` that is not among the values.
+    """
+    lines = [program]
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        word = f"--{name}"
+        if value is not True:
+            try:
+                word += f" {shlex.quote(Template(str(value)).substitute(values))}"
+            except (KeyError, ValueError) as error:
+                raise RecipeError(f"--{name} {value}: {error} has no value; valid: ${', $'.join(values)}") from error
+        if len(lines[-1]) + len(word) < WIDTH:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"  {word}")
+    return " \\\n".join(lines)

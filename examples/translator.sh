@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Two text files to a translator: text, pieces, a masked language model, SGA and an autoregressive baseline, a table, a folder that translates.
+#   bash examples/translator.sh SOURCE TARGET OUT [HOURS [SEED [MASKED_LM]]]     run again to continue
+# SOURCE and TARGET are line by line translations, named by their languages: my.en my.cs. HOURS is the budget of everything (2);
+# MASKED_LM the folder of a pretrained one, with its pieces and dictionary, in place of one that is trained here.
+set -euo pipefail
+[ $# -ge 3 ] && [ $# -le 6 ] || { sed -n 2,5p "$0" >&2; exit 2; }
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+full() { [ -z "$1" ] || realpath -m -- "$1"; }
+source=$(full "$1") target=$(full "$2") out=$(full "$3") masked_lm=$(full "${6:-}")
+settings=("source=$source" "target=$target" "hours=${4:-2}" "seed=${5:-1}" "masked_lm=$masked_lm")
+snakemake=${SNAKEMAKE:-snakemake}
+command -v "$snakemake" >/dev/null || { echo "translator: no $snakemake; run: make recipes" >&2; exit 2; }
+export PYTHONPATH=$root:$root/examples${PYTHONPATH:+:$PYTHONPATH} PYTHONWARNINGS=ignore
+
+mkdir -p "$out"
+exec 9<>"$out/.translator"
+python -c 'from data_prep import locks; locks.for_a_script()' translator 9 "OUT=$3"
+run() {
+    "$snakemake" --snakefile "$root/examples/Snakefile" --directory "$out" --cores "$(env -u OMP_NUM_THREADS nproc)" --nolock --rerun-triggers mtime \
+        --rerun-incomplete --quiet rules host reason --config "${settings[@]}" -- "$@"
+}
+# The budget is divided before the long trainings begin, by the speed of short ones; a second call keeps what was decided.
+run plan.json
+python -m recipes.plan show "$out/plan.json"
+run translator
+cat "$out/translator/README.md"

@@ -1,0 +1,131 @@
+"""The workflow from two text files to a translator: its steps with stand-ins for the long commands, kills, other settings."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.conftest import ROOT
+
+SNAKEMAKE = ROOT / ".venv-recipes" / "bin" / "snakemake"
+pytestmark = pytest.mark.skipif(not SNAKEMAKE.exists(), reason="make recipes: Snakemake is not in .venv-recipes")
+
+# Stands for fairseq-train and fairseq-generate: notes its options, waits where it is told to, leaves what the next step reads.
+STAND_IN = r"""#!/usr/bin/env python
+import os, pathlib, sys, time
+args = sys.argv[1:]
+value = lambda name: args[args.index(name) + 1]
+with open(os.environ["CALLS"], "a") as calls:
+    print(pathlib.Path(sys.argv[0]).name, *args, file=calls)
+if "fairseq-train" in sys.argv[0]:
+    folder = pathlib.Path(value("--save-dir"))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "checkpoint_last.pt").touch()
+    (folder / "checkpoint_best.pt").touch()
+    for update in range(5):
+        print('| {"epoch": 1, "ups": "10", "num_updates": "%d", "loss": "2"}' % update, flush=True)
+    if "--stop-time-hours" in args and os.path.exists(os.environ["CALLS"] + ".slow"):
+        time.sleep(60)
+else:
+    reference = pathlib.Path("text", value("--gen-subset") + ".de").read_text().splitlines()
+    worse = "sga" in value("--path")
+    for number, line in enumerate(reference):
+        print(f"D-{number}\t0.0\t{'ein' if worse and number % 2 else line}")
+"""
+# Stands for Python where torch would be needed; everything else is the real one.
+PYTHON = r"""#!/usr/bin/env bash
+case "$*" in
+    *export_masked_lm.py*) mkdir -p "${@: -1}" && touch "${@: -1}/config.json" ;;
+    *checkpoints.average*) touch "${@: -1}" ;;
+    *) exec "$REAL_PYTHON" "$@" ;;
+esac
+"""
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Two texts, and a call of the workflow in which trainings and decodings are stand-ins."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in (("fairseq-train", STAND_IN), ("fairseq-generate", STAND_IN), ("python", PYTHON)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    bash = ROOT / "data_prep" / "preprocess.sh"
+    assert bash.is_file()
+    words = "a dog runs through the snow while two men watch it and the sun is high over this old town".split()
+    for language, start in (("en", 0), ("de", 7)):
+        lines = [" ".join(words[(start + n * k) % len(words)] for k in range(1, 7)) + f" {n}" for n in range(1200)]
+        (tmp_path / f"my.{language}").write_text("\n".join(lines) + "\n")
+
+    import sys
+
+    venv = os.path.dirname(sys.executable)
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{venv}{os.pathsep}{os.environ['PATH']}",
+        "SNAKEMAKE": str(SNAKEMAKE),
+        "REAL_PYTHON": sys.executable,
+        "CALLS": str(tmp_path / "calls"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+
+    def start(*settings):
+        line = ["bash", str(ROOT / "examples" / "translator.sh"), "my.en", "my.de", "out", *settings]
+        pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        return subprocess.Popen(line, cwd=tmp_path, env=environment, **pipes)
+
+    def calls(program, word=""):
+        if not (tmp_path / "calls").exists():
+            return []
+        lines = (tmp_path / "calls").read_text().splitlines()
+        return [line for line in lines if line.startswith(program) and word in line]
+
+    return tmp_path, start, calls
+
+
+@pytest.mark.slow
+def test_a_translator_is_made_once_and_goes_on_after_a_kill(world):
+    folder, start, calls = world
+    (folder / "calls.slow").touch()
+    run = start("0.5")
+    deadline = time.monotonic() + 300
+    while (
+        not calls("fairseq-train", "--save-dir train/masked_lm") and time.monotonic() < deadline and run.poll() is None
+    ):
+        time.sleep(0.2)
+    other = start("0.5")
+    said, _ = other.communicate(timeout=60)
+    assert other.returncode != 0 and "another run is at work there" in said, said
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+    assert (folder / "out" / "train" / "masked_lm" / "checkpoint_last.pt").is_file(), "no checkpoint is lost"
+    (folder / "calls.slow").unlink()
+    plan = (folder / "out" / "plan.json").read_text()
+
+    done = start("0.5")
+    said, _ = done.communicate(timeout=300)
+    assert done.returncode == 0, said
+    assert "| masked_lm | " in said and "NOT FIT" not in said and "The default is AT" in said, said
+    assert (folder / "out" / "plan.json").read_text() == plan, "a budget is divided once"
+    trained = calls("fairseq-train", "--save-dir train/")
+    assert [sum(f"train/{name} " in f"{line} " for line in trained) for name in ("masked_lm", "sga", "at")] == [2, 1, 1]
+    assert len({line for line in trained if "train/masked_lm" in line}) == 1, "the same command goes on"
+    for name in ("sga", "at"):
+        assert (folder / "out" / "translator" / name / "dict.de.txt").is_file()
+
+    before = len(calls("fairseq"))
+    for path in (folder / "my.en", ROOT / "examples" / "systems" / "at.yaml"):
+        os.utime(path)
+    assert start("0.5").wait(timeout=120) == 0 and len(calls("fairseq")) == before, (
+        "an edited file trains nothing again"
+    )
+    with open(folder / "my.en", "a") as file, open(folder / "my.de", "a") as translation:
+        file.write("more\n")
+        translation.write("mehr\n")
+    refused = start("0.5")
+    said, _ = refused.communicate(timeout=120)
+    assert refused.returncode != 0 and "was begun with SRC" in said and len(calls("fairseq")) == before, said
+    shutil.rmtree(folder / "out")

@@ -1,0 +1,53 @@
+"""A budget is divided by measured speed, and is never exceeded."""
+
+import json
+
+import pytest
+
+from examples.recipes.plan import main, make_plan, spent_seconds, updates_per_second
+
+RATES = {"masked_lm": 4.0, "sga": 1.0, "at": 3.0}
+
+
+@pytest.mark.parametrize(("frozen", "parallel"), [("masked_lm", 2), ("masked_lm", 1), (None, 1)])
+def test_all_trainings_fit_into_what_is_left(frozen, parallel):
+    rates = RATES if frozen else {name: RATES[name] for name in ("sga", "at")}
+    plan = make_plan(2.0, 600.0, rates, frozen, parallel)
+    others = [plan[name]["seconds"] for name in rates if name != frozen]
+    wall = (plan[frozen]["seconds"] if frozen else 0) + (max(others) if parallel == 2 else sum(others))
+    assert 0.8 * 7200 < wall + 600 < 0.93 * 7200
+    for name, one in plan.items():
+        assert one["updates"] / rates[name] < one["seconds"] and 8 <= one["updates"] / one["interval"] <= 15
+
+
+def test_a_budget_that_is_too_small_names_one_that_is_enough():
+    with pytest.raises(
+        ValueError, match=r"HOURS 0\.1: sga would have \d+ updates at 1\.00 per second; valid: about 0\.\d hours"
+    ):
+        make_plan(0.1, 60.0, RATES, "masked_lm", 1)
+
+
+def test_speed_and_time_are_read_from_what_the_commands_leave(tmp_path):
+    log, benchmarks = tmp_path / "sga.log", tmp_path / "benchmarks"
+    lines = [f'2026-01-01 | INFO | train_inner | {{"epoch": 1, "ups": "{rate}"}}' for rate in (0.1, 2.0, 2.2, 2.1)]
+    log.write_text("\n".join(["a line", *lines]))
+    assert updates_per_second(log) == 2.1
+    log.write_text(lines[0])
+    with pytest.raises(ValueError, match=r"sga\.log: tells no speed"):
+        updates_per_second(log)
+    benchmarks.mkdir()
+    for name, seconds in (("text", "1.5"), ("speed-sga", "30")):
+        (benchmarks / f"{name}.tsv").write_text(f"s\th:m:s\n{seconds}\t0:00:01\n")
+    assert spent_seconds(benchmarks) == 31.5
+
+
+def test_the_command_writes_and_shows_the_plan(tmp_path, capsys):
+    for name, rate in RATES.items():
+        (tmp_path / f"{name}.log").write_text("\n".join([f'{{"epoch": 1, "ups": "{rate}"}}'] * 3))
+    output = tmp_path / "plan.json"
+    line = ["make", "--hours", "2", "--systems", *RATES, "--frozen", "masked_lm", "--speed", str(tmp_path)]
+    assert main([*line, "--benchmarks", str(tmp_path), "--output", str(output)]) == 0
+    plan = json.loads(output.read_text())
+    assert plan["systems"] == make_plan(2.0, 0.0, RATES, "masked_lm", 1)
+    assert main(["show", str(output)]) == 0
+    assert "| masked_lm | " in capsys.readouterr().out
