@@ -11,6 +11,7 @@ and change, so two checkouts share the mutants of the functions that they share.
 import argparse
 import ast
 import collections
+import contextlib
 import difflib
 import hashlib
 import os
@@ -34,7 +35,7 @@ also_copy = {copied}
 pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-m", "not slow"]
 process_isolation = "forkserver"
-timeout_multiplier = 3.0
+timeout_multiplier = 12.0
 timeout_constant = 10.0
 track_dependencies = false
 """
@@ -168,13 +169,23 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default 1)")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default 2)")
     parser.add_argument("--only", default="", help="draw among the mutants whose name contains this, as in .ops.ctc.")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="keeps what was judged: the same call goes on there")
     parser.add_argument("--tests", nargs="+", default=TESTS, help=f"tests that judge (default {' '.join(TESTS)})")
     args = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        prepare(args.root.resolve(), Path(folder), args.tests)
+    with contextlib.ExitStack() as stack:
+        folder = (
+            args.work.resolve()
+            if args.work
+            else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-")))
+        )
+        if not (folder / "generated").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            prepare(args.root.resolve(), folder, args.tests)
+            os.chdir(folder)
+            generate(args.jobs)
+            Path("generated").touch()
         os.chdir(folder)
-        generate(args.jobs)
         found = [mutant for mutant in mutants(args.seed) if args.only in mutant.name]
         drawn = sorted(found, key=lambda mutant: mutant.rank)[: args.count]
         print(f"{len(found)} mutants change more than texts; {len(drawn)} are drawn with seed {args.seed}", flush=True)
