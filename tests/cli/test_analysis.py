@@ -1,4 +1,4 @@
-"""The commands of the analysis room, as a user types them."""
+"""The analysis commands, as a user types them."""
 
 import json
 

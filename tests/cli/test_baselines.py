@@ -5,12 +5,9 @@ from .commands import hypotheses, logged, records, transformer
 
 def test_nat_ctc_trains_and_decodes(world, train, decode, tmp_path):
     task = "--task sga_translation -s en -t de"
-    done = train(
-        world.data,
-        tmp_path,
-        f"""{task} --arch nat_ctc_tiny --criterion sga_ctc --max-epoch 2 --eval-bleu --no-epoch-checkpoints --embed-dim 16
-        --ffn-embed-dim 16 --encoder-layers 1 --decoder-layers 1""",
-    )
+    more = f"""{task} --arch nat_ctc_tiny --criterion sga_ctc --max-epoch 2 --eval-bleu --no-epoch-checkpoints --embed-dim 16
+        --ffn-embed-dim 16 --encoder-layers 1 --decoder-layers 1"""
+    done = train(world.data, tmp_path, more)
     losses = logged(done, "valid_loss")
     assert losses[1] < losses[0] and len(logged(done, "valid_bleu")) == 2
     assert len(hypotheses(decode(world.data, tmp_path / "checkpoint_best.pt", f"{task} --batch-size 5"))) == 12

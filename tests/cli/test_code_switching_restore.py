@@ -23,9 +23,8 @@ def made(tmp_path_factory):
 @pytest.fixture
 def run(train, made):
     """A tiny run of an mBART up to an update."""
-    return lambda save_dir, updates, *more, **options: train(
-        made.data, save_dir, f"{MODEL} --max-update {updates}", *more, **options
-    )
+    line = f"{MODEL} --max-update"
+    return lambda folder, updates, *more, **options: train(made.data, folder, f"{line} {updates}", *more, **options)
 
 
 def assert_equal_runs(first, second):

@@ -33,8 +33,8 @@ def root(tmp_path_factory):
     return root
 
 
-def sizes(sides="encoder decoder"):
-    return " ".join(transformer(2, ffn=24, sides=sides))
+def sizes(sides="encoder decoder", ffn=32):
+    return " ".join(transformer(2, ffn=ffn, sides=sides))
 
 
 def write_backbone(path):
@@ -52,7 +52,7 @@ def test_adapters_train_resume_and_decode(root, train, decode, run_cli, tmp_path
     backbone, run = tmp_path / "backbone.pt", tmp_path / "run"
     write_backbone(backbone)
     before = model_of(backbone)
-    more = f"""{sizes()} {SMOOTHED} {TAGGED} --share-all-embeddings --arch transformer_adapter_tiny
+    more = f"""{sizes(ffn=24)} {SMOOTHED} {TAGGED} --share-all-embeddings --arch transformer_adapter_tiny
         --adapter-backbone {backbone} --adapter-width 8 --dropout 0.1 --max-epoch"""
     first = logged(train(root / "bin", run, f"{more} 1"), "valid_loss")
     backbone.unlink()

@@ -26,9 +26,7 @@ def data(world, run_cli, tmp_path_factory):
 def run(train, data):
     """A tiny run of a stock transformer up to an update."""
     line = "--arch transformer_tiny --share-all-embeddings --lr 0.003 --label-smoothing 0.1 --no-epoch-checkpoints"
-    return lambda save_dir, updates, more, **options: train(
-        data, save_dir, f"{line} --max-update {updates} {more}", **options
-    )
+    return lambda save_dir, updates, more: train(data, save_dir, f"{line} --max-update {updates} {more}")
 
 
 @pytest.mark.slow

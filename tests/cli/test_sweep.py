@@ -66,10 +66,7 @@ def test_run_again_and_show(world, run_cli, checkout, tmp_path):
     assert found == {"one": ("done", 1), "four": ("done", 4)}
     assert all(point["bleu"] >= 0 for entry in finals for point in entry["validation"])
     assert "2 of 2 final runs need nothing" in run_cli(SWEEP, *command, cwd=checkout).stderr
-    pages = []
-    for _ in range(2):
-        run_cli(SWEEP, "results", miniature / "tiny.yaml", cwd=checkout)
-        pages.append([(miniature / name).read_bytes() for name in ("RESULTS-tiny.md", "plots/tiny.svg")])
-    assert pages[0] == pages[1]
-    assert b"| four (beam) better than one (beam) | en-de |" in pages[0][0]
-    assert b"open, 1 of 1 seeds" in pages[0][0]
+    run_cli(SWEEP, "results", miniature / "tiny.yaml", cwd=checkout)
+    page = (miniature / "RESULTS-tiny.md").read_text(encoding="utf-8")
+    assert "| four (beam) better than one (beam) | en-de |" in page and "open, 1 of 1 seeds" in page
+    assert (miniature / "plots" / "tiny.svg").is_file()

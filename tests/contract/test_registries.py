@@ -18,7 +18,6 @@ REGISTRIES = {
 
 
 def test_every_registered_name_is_our_class():
-    """Of every ``@register_...("name")`` in the package."""
     calls = [(one.name, node) for one in sources(PACKAGE) for node in ast.walk(one.tree) if isinstance(node, ast.Call)]
     calls = [(file, dotted(node.func).split(".")[-1], node.args) for file, node in calls]
     found = [(file, function, args[0].value) for file, function, args in calls if function in REGISTRIES]
