@@ -51,14 +51,16 @@ def test_singular_values(models, run_cli, tmp_path):
     assert refused.returncode == 2 and "none" in refused.stderr
 
 
-def test_distance_frequencies_and_curves(run_cli, tmp_path):
+def test_distance_frequencies_curves_and_table(run_cli, tmp_path):
     nlu_builders.mbart_cc25(tmp_path / "cc25")
     (tmp_path / "en").write_text("p1 p2\np3\n", encoding="utf-8")
     (tmp_path / "de").write_text("p5\np6 p7\n", encoding="utf-8")
     (tmp_path / "log").write_text("epoch 001 | valid on 'valid' subset | loss 2 | num_updates 51\n", encoding="utf-8")
+    (tmp_path / "test").write_text('| INFO | test.de | {"epoch": 1, "test.de_accuracy": "60"}\n', encoding="utf-8")
     line = f"--source {tmp_path / 'en'} --target {tmp_path / 'de'} --source-lang en --target-lang de --sentencepiece none --cpu"
     done = run_cli(CLI + "language_distance", tmp_path / "cc25", *line.split())
     assert "distance of en and de" in done.stdout and "2 sentences" in done.stderr
     line = f"--train {tmp_path / 'en'} --reference {tmp_path / 'de'} --output x={tmp_path / 'en'}"
     assert "| x " in run_cli(CLI + "frequency_f1", *line.split()).stdout
     assert "valid.loss (lower is better)" in run_cli(CLI + "training_curves", f"x={tmp_path / 'log'}").stdout
+    assert "60.0" in run_cli(CLI + "transfer_table", "--log", f"x/xnli={tmp_path / 'test'}").stdout

@@ -56,6 +56,10 @@ def corpus(tmp_path_factory, run_cli):
     run("clean", "--inputs raw.en raw.de --outputs all.en all.de")
     run("split", "--inputs all.en all.de --output-dir text --valid-ratio 0.1 --test-ratio 0.1")
     run("spm", "train --inputs text/train.en text/train.de --model m.model --dict dict.txt --vocab-size 60")
+    run("spm", "dict --model m.model --output again.txt")
+    assert (folder / "again.txt").read_bytes() == (folder / "dict.txt").read_bytes()
+    run("score", "--reference text/test.de --system x=text/test.de --json score.json")
+    assert read_json(folder / "score.json")["systems"][0]["bleu"] == pytest.approx(100)
     for lang in ("en", "de"):
         (folder / "text" / f"held_out.{lang}").write_bytes((folder / "text" / f"valid.{lang}").read_bytes())
     assert read_json(folder / "clean.json")["counts"]["kept"] == 300

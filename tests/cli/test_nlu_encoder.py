@@ -68,9 +68,7 @@ dataset: {{batch_size: 4, train_subset: train.en, valid_subset: "valid.en,valid.
     made = hydra(tmp_path, config)
     left, right = (path / "checkpoint1.pt" for path in (trained.root / "run", made))
     assert largest_difference(left, right) == 0.0
-    args = checkpoint(right)["cfg"]["model"]
-    assert args["encoder_layout"] == vars(checkpoint(left)["cfg"]["model"])["encoder_layout"]
-    assert args["initialised_from"] == str(trained.root / "copy")
+    assert checkpoint(right)["cfg"]["model"]["initialised_from"] == str(trained.root / "copy")
 
 
 def test_a_stock_mbart_classifies_with_its_decoder(trained, train, decode, tmp_path):
