@@ -42,8 +42,9 @@ arms:
       mkdir -p {out}/{run}; fairseq-train DATA -s en -t de --arch transformer_tiny --optimizer adam --lr 0.01
       --max-sentences 8 --seed {seed} --stop-time-hours {hours} --no-epoch-checkpoints --log-format json
       --eval-bleu --best-checkpoint-metric bleu --maximize-best-checkpoint-metric --keep-best-checkpoints 5
+      --eval-bleu-args '{{"beam": 1, "max_len_b": 10}}'
       --save-dir {out}/{run} {options} 2>&1 | tee -a {out}/{run}/train.log
-    evaluate: BIN=DATA SUBSET=test KEEP={keep} bash examples/sga/evaluate.sh {out} {run} beam
+    evaluate: BIN=DATA SUBSET=test KEEP={keep} bash examples/sga/evaluate.sh {out} {run} beam --max-len-b 10
     outputs: {beam: beam 5}
     grid: [[--max-update, 1]]
   four: {<<: *arm, grid: [[--max-update, 4]]}
