@@ -53,6 +53,7 @@ claims: [{better: [four, beam], worse: [one, beam]}]
     return text.replace("DATA", str(world.data))
 
 
+@pytest.mark.slow
 def test_run_again_and_show(world, run_cli, checkout, tmp_path):
     miniature = checkout / "examples" / "miniature"
     (miniature / "tiny.yaml").write_text(plan(world), encoding="utf-8")
