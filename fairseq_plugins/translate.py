@@ -94,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_plugins translate",
         usage=USAGE,
-        description="Translate text, a sentence a line. MODEL comes first: a checkpoint, the folder of a run "
+        description="Translate text, one sentence per line. MODEL comes first: a checkpoint, the folder of a run "
         "(checkpoint_best.pt, else checkpoint_last.pt), or the folder that `make translator` made.",
         epilog="All other options are those of fairseq-interactive and of the checkpoint's task: --beam, --nbest (more than 1 "
         "writes NUMBER<tab>SCORE<tab>TEXT), --lenpen, --iter-decode-max-iter, --cpu, --model-overrides ...",
