@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .reading import CheckpointError, PathLike
+from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint
 
 
 def beside(target: Path) -> Path:
@@ -101,14 +101,15 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
         torch.save(state, file)
 
 
-def save_tensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Optional[Mapping[str, str]] = None) -> None:
+def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
     """Write a safetensors file, which is replaced at once and may be read by whoever may read other new files.
 
-    ``metadata``: what its header says beside ``{"format": "pt"}``. Errors as of :func:`atomic_path`.
+    Its header has the fingerprint of the tensors. Errors as of :func:`atomic_path`.
     """
+    metadata = {"format": "pt", FINGERPRINT: fingerprint(tensors)}
     with atomic_path(path) as temporary:
         try:
-            safetensors.torch.save_file(dict(tensors), str(temporary), metadata={"format": "pt", **(metadata or {})})
+            safetensors.torch.save_file(dict(tensors), str(temporary), metadata=metadata)
         except safetensors.SafetensorError as error:
             code = re.search(r"os error (\d+)", str(error))
             if not code:
