@@ -1,5 +1,7 @@
 """write_masked_lm: what is written is what is read."""
 
+import os
+
 import pytest
 import safetensors.torch
 import torch
@@ -71,3 +73,15 @@ def test_two_that_write_one_file_do_not_mix(tmp_path):
             other.write_text("other")
         assert (tmp_path / "a.pt").read_text() == "other"
     assert (tmp_path / "a.pt").read_text() == "one"
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    """A pipe, or a device as /dev/stdout; of a link what it leads to."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match=r"pipe: expected a file name"), atomic_path(tmp_path / "pipe"):
+        pass
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    with atomic_path(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new"
