@@ -41,11 +41,9 @@ def load_segmenter(path: str) -> Any:
     """A sentencepiece model. Raises ValueError: no such file, or no sentencepiece model."""
     if not os.path.isfile(path):
         raise ValueError(f"--sentencepiece {path}: no such file")
-    with open(path, "rb") as file:
-        content = file.read()
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=content)
-    except (RuntimeError, ValueError) as error:
+        return sentencepiece.SentencePieceProcessor(model_file=path)  # an empty model_proto would be no error
+    except (RuntimeError, OSError) as error:
         raise ValueError(f"--sentencepiece {path}: not a sentencepiece model ({error})") from None
 
 

@@ -27,7 +27,7 @@ from .pipeline import (
     differing,
     refuse_config,
 )
-from .reading import FINGERPRINT, PathLike, fingerprint
+from .reading import PathLike, fingerprint
 from .vocabularies import padding_contradiction, tokenizer_entries
 from .writing import atomic_path, save_tensors
 from .xlmr import OUTPUT_WEIGHT, STACK, encoder_of, masked_lm_shapes
@@ -326,12 +326,11 @@ def write_masked_lm(
     stored = apply_rules(rounded, EXPORT_RULES, origin, "a masked LM").tensors
     stored[STORED_TOKEN_TYPES] = torch.zeros(1, numbers["embed_dim"], dtype=dtype)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    made = fingerprint(rounded)
-    save_tensors(stored, Path(folder) / WEIGHTS_NAME, {FINGERPRINT: made})
+    save_tensors(stored, Path(folder) / WEIGHTS_NAME)
     with atomic_path(Path(folder) / CONFIG_NAME) as temporary:
         config = json.dumps(export_config(numbers, dtype), indent=2, sort_keys=True)
         temporary.write_text(config + "\n", encoding="utf-8")
-    return made
+    return fingerprint(rounded)
 
 
 def _round(tensors: Mapping[str, Tensor], dtype: torch.dtype, origin: str) -> Dict[str, Tensor]:

@@ -69,13 +69,15 @@ def export_checkpoint(
     config["dictionaries"] = {file.name: _sha256(file) for file in files}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    try:
+        save_tensors(
+            stored, target / WEIGHTS
+        )  # first: on a full disk nothing stays, so that the command can be given again
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {checkpoint}: cannot be written as safetensors: {error}") from error
     for file in files:
         with atomic_path(target / file.name) as temporary:
             temporary.write_bytes(file.read_bytes())
-    try:
-        save_tensors(stored, target / WEIGHTS)
-    except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise CheckpointError(f"checkpoint {checkpoint}: cannot be written as safetensors: {error}") from error
     with atomic_path(target / CONFIG) as temporary:
         temporary.write_text(json.dumps(config, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
     logger.info("wrote %s: %d tensors, %d tied, fingerprint %s", folder, len(stored), len(tied), config["fingerprint"])

@@ -11,7 +11,6 @@ from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Tuple, Union
 
 import numpy
 import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -23,7 +22,7 @@ from .versions import check_versions
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]
 
-FINGERPRINT = "fairseq_plugins.fingerprint"
+FINGERPRINT = "fairseq_plugins.tensors"
 """Entry of a safetensors file's metadata, in files that this package writes. Programs that change the tensors leave it out."""
 
 _BYTES = 16
@@ -103,11 +102,21 @@ def place_of(tensor: Tensor) -> Tuple[Any, ...]:
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
-    """Read name -> tensor from a safetensors file. Raises CheckpointError: the file is truncated or no safetensors file."""
+    """Read name -> tensor from a safetensors file.
+
+    Raises CheckpointError: the file is truncated, no safetensors file, or its tensors have not the fingerprint that it states.
+    """
     try:
-        tensors = safetensors.torch.load_file(str(file), device="cpu")
+        with safetensors.safe_open(str(file), framework="pt", device="cpu") as opened:
+            stated = (opened.metadata() or {}).get(FINGERPRINT)
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise _damaged(str(file), file.stat().st_size, error) from error
+    found = fingerprint(tensors) if stated is not None else None
+    if found != stated:
+        raise CheckpointError(
+            f"checkpoint {file}: its tensors have the fingerprint {found}, it was written with {stated}; it is damaged: copy it"
+        )
     # One without elements would have the place of its neighbour, and torch refuses to save two dtypes in one place.
     return {name: one if one.numel() else torch.empty_like(one) for name, one in tensors.items()}
 
@@ -180,24 +189,6 @@ def _refused_objects(stream: BinaryIO, message: str) -> List[str]:
     return sorted(
         name for name in named if name not in allowed and not name.startswith("torch.") and name not in _OF_TORCH
     )
-
-
-# ---- Fingerprints. ----
-
-
-def check_stated(file: Path, found: str) -> None:
-    """Compare the fingerprint of tensors that were read from a safetensors file with the one that it states, if it does.
-
-    Raises CheckpointError: they differ: the file was damaged since it was written.
-    """
-    if file.suffix != ".safetensors":
-        return
-    with safetensors.safe_open(str(file), framework="pt") as opened:
-        stated = (opened.metadata() or {}).get(FINGERPRINT)
-    if stated not in (None, found):
-        raise CheckpointError(
-            f"checkpoint {file}: its tensors have the fingerprint {found}, it was written with {stated}; it is damaged: copy it"
-        )
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:

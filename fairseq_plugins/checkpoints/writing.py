@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .reading import CheckpointError, PathLike
+from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint
 
 
 def beside(target: Path) -> Path:
@@ -25,28 +25,29 @@ def beside(target: Path) -> Path:
 def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yield a temporary file's path beside ``path``; on success it is flushed to disk and takes the place of ``path``.
 
-    When the block raises, the temporary file is removed and ``path`` is what it was.
+    When the block raises, the temporary file is removed and ``path`` is what it was. A link stays a link.
 
     Raises:
-        CheckpointError: the folder of ``path`` does not exist, or ``path`` is a folder.
+        CheckpointError: the folder of ``path`` does not exist, or ``path`` is a folder, a device, a pipe.
         OSError: it cannot be written (a full disk ...): with ``path`` and the free space.
     """
     target = Path(path)
-    if target.is_dir() or not target.parent.is_dir():
+    if not target.parent.is_dir() or (target.exists() and not target.is_file()):
         raise CheckpointError(f"output {target}: expected a file name in an existing folder")
-    temporary = beside(target)
+    place = Path(os.path.realpath(target))
+    temporary = beside(place)
     try:
         yield temporary
         with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
-        os.replace(temporary, target)
+        os.replace(temporary, place)
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             raise _write_error(target, error.errno, error.strerror or str(error)) from error
         raise
-    _sync_folder(target.parent)
+    _sync_folder(place.parent)
 
 
 def _write_error(target: Path, code: Optional[int], reason: str) -> OSError:
@@ -101,14 +102,15 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
         torch.save(state, file)
 
 
-def save_tensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Optional[Mapping[str, str]] = None) -> None:
+def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
     """Write a safetensors file, which is replaced at once and may be read by whoever may read other new files.
 
-    ``metadata``: what its header says beside ``{"format": "pt"}``. Errors as of :func:`atomic_path`.
+    Its header has the fingerprint of the tensors. Errors as of :func:`atomic_path`.
     """
+    metadata = {"format": "pt", FINGERPRINT: fingerprint(tensors)}
     with atomic_path(path) as temporary:
         try:
-            safetensors.torch.save_file(dict(tensors), str(temporary), metadata={"format": "pt", **(metadata or {})})
+            safetensors.torch.save_file(dict(tensors), str(temporary), metadata=metadata)
         except safetensors.SafetensorError as error:
             code = re.search(r"os error (\d+)", str(error))
             if not code:

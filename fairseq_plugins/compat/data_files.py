@@ -146,7 +146,7 @@ def check_ids(path: str, rows: Rows, dictionary: Any) -> None:
     started = np.flatnonzero(last == dictionary.bos() + shift)
     if len(started):
         raise _wrong_id(path, rows, int(filled[started[0]]), f"no row ends in {dictionary[dictionary.bos()]}")
-    _warn_unknown(path, unknown, total)
+    warn_unknown(path, unknown, total)
 
 
 def _wrong_id(path: str, rows: Rows, position: int, valid: str) -> ValueError:
@@ -157,8 +157,8 @@ def _wrong_id(path: str, rows: Rows, position: int, valid: str) -> ValueError:
     )
 
 
-def _warn_unknown(path: str, unknown: int, total: int) -> None:
-    """Log a warning where more than ``MAX_UNKNOWN`` of the pieces are ``<unk>``."""
+def warn_unknown(path: str, unknown: int, total: int) -> bool:
+    """Log a warning where more than ``MAX_UNKNOWN`` of the pieces are ``<unk>``; True where they are."""
     if unknown > MAX_UNKNOWN * total:
         logger.warning(
             "%s: %s of %s pieces (%.1f %%) are <unk>: do text, pieces and dictionary belong together?",
@@ -167,6 +167,7 @@ def _warn_unknown(path: str, unknown: int, total: int) -> None:
             f"{total:,}",
             100 * unknown / total,
         )
+    return unknown > MAX_UNKNOWN * total
 
 
 _checked: Set[Tuple[Any, ...]] = set()  # tasks open their data again at each epoch
@@ -187,7 +188,7 @@ def make_dataset(stock: Any, path: str, impl: str, fix_lua_indexing: bool = Fals
     if impl == "raw" and made is not None and len(made):
         lines = made.tokens_list
         unknown = sum(int(line.eq(dictionary.unk()).sum()) for line in lines)
-        _warn_unknown(path, unknown, sum(map(len, lines)))
+        warn_unknown(path, unknown, sum(map(len, lines)))
     return made
 
 

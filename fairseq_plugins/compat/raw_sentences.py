@@ -10,6 +10,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from .data_files import warn_unknown
 from .patch import Patch
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class RawSentences:
         self.positions: List[Any] = []  # of the models, as their max_positions() gives them
         self.lines_read = 0  # by fairseq-interactive, before the buffer at hand
         self.buffer = 0
+        self.warned = False
         self.dataset: Any = None
         self.empty: Optional[Tensor] = None  # (S,), what the task makes of an empty sentence
         self.stock: Dict[str, Any] = {}
@@ -87,6 +89,8 @@ class RawSentences:
         self.empty = build([eos], [1])[0]["source"]
         if _options(self.task).truncate_source:
             src_tokens, src_lengths = self._cut(list(src_tokens), src_lengths)
+        unknown = sum(int(row.eq(self.task.source_dictionary.unk()).sum()) for row in src_tokens)
+        self.warned = self.warned or warn_unknown("the text", unknown, sum(map(len, src_tokens)))
         self.dataset = build(src_tokens, src_lengths, *args, **kwargs)
         return self.dataset
 

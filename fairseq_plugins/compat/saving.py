@@ -32,7 +32,6 @@ def write_whole(path: str, write: Callable[[Any], Any]) -> None:
 
     Raises OSError that names the file and the reason; the old content is still there then, and no temporary file.
     """
-    path = os.path.realpath(path)  # a link stays a link
     for attempt in range(1, TRIES + 1):
         try:
             with atomic_file(path) as file:

@@ -203,9 +203,10 @@ def test_sentencepiece(tmp_path):
     found = TextInputs(symbols, segmenter, "xlmr", 12, 20).rows(["ab ba"], "en", "x")[0]
     pieces = segmenter.encode("ab ba", out_type=str)
     assert [symbols[int(token)] for token in found] == ["<s>", *pieces, "</s>"]
-    (tmp_path / "no.model").write_text("no", encoding="utf-8")
-    with pytest.raises(ValueError, match="not a sentencepiece model"):
-        load_segmenter(str(tmp_path / "no.model"))
+    for content in ("no", ""):
+        (tmp_path / "no.model").write_text(content, encoding="utf-8")
+        with pytest.raises(ValueError, match="not a sentencepiece model"):
+            load_segmenter(str(tmp_path / "no.model"))
     with pytest.raises(ValueError, match="none.model: no such file"):
         load_segmenter(str(tmp_path / "none.model"))
 

@@ -105,3 +105,12 @@ def test_a_line_that_is_not_utf8_is_named(source, tmp_path, monkeypatch):
     assert [next(lines) for _ in range(3)] == ["ä", "", "b"]
     with pytest.raises(ValueError, match=f"--input {name}: line 4 is not UTF-8"):
         next(lines)
+
+
+def test_text_of_another_vocabulary_is_told_once(caplog):
+    model = Copying()
+    task = task_in_front(model)
+    unknown = task.source_dictionary.unk()
+    for rows, told in (([list(range(5, 9))] * 13, 0), ([[unknown, 5]], 1), ([[unknown, 5]], 1)):
+        translate(task, model, rows)
+        assert caplog.text.count("(33.3 %) are <unk>") == caplog.text.count("are <unk>") == told

@@ -2,6 +2,7 @@
 
 import io
 import random
+from types import SimpleNamespace
 
 import pytest
 from fairseq.data import Dictionary
@@ -165,3 +166,10 @@ def test_errors_leave_no_output(learned, tmp_path):
         with pytest.raises(InputError, match=message):
             bpe.learn([write(tmp_path / "t", text)], tmp_path / "out", **options)
     assert not list(tmp_path.glob("*out*"))
+
+
+def test_another_fastbpe_makes_the_pieces_again(learned, tmp_path, monkeypatch, capsys):
+    for version, made in (("1", True), ("1", False), ("2", True)):
+        monkeypatch.setattr(bpe, "metadata", SimpleNamespace(version=lambda name, version=version: version))
+        bpe.apply(learned / "codes", [learned / "text"], [tmp_path / "out"], steps=tmp_path / "steps")
+        assert ("unchanged, skipped" in capsys.readouterr().err) != made

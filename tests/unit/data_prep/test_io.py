@@ -1,5 +1,6 @@
 """Text files: every kind of bad input is refused with its place, outputs appear whole or not at all."""
 
+import os
 import resource
 
 import pytest
@@ -151,3 +152,23 @@ def test_deeply_nested_json_is_no_json(tmp_path):
         read_json_text(nested, "--squad x")
     with pytest.raises(InputError, match="--checkpoint"):
         open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_no_file_is_not_replaced(tmp_path, whole):
+    """A pipe, or a device as /dev/stdout; of a link what it leads to."""
+
+    def write_to(path):
+        if whole:
+            io.write_bytes(path, b"new\n")
+            return
+        with io.atomic_writers([path], "--output") as (file,):
+            file.write("new\n")
+
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: no file; valid: a file name"):
+        write_to(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_to(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"new\n"

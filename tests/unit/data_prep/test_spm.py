@@ -238,8 +238,10 @@ def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_
 def test_models_and_dictionaries_that_are_none(trained, tmp_path):
     with pytest.raises(InputError, match="--model .*absent: no such file"):
         pieces.load_model(tmp_path / "absent")
-    with pytest.raises(InputError, match="text: not a sentencepiece model"):
-        pieces.load_model(trained / "text")
+    (tmp_path / "empty").touch()
+    for file in (trained / "text", tmp_path / "empty"):
+        with pytest.raises(InputError, match=f"{file}: not a sentencepiece model"):
+            pieces.load_model(file)
     for content, message in (
         ("a 1\nb\n", "line 2: 'b'; valid: a piece, one space, a count"),
         ("a x\n", "line 1: 'a x'"),
