@@ -8,6 +8,17 @@ from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
 from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf, open_dict
 
+XLMR_WIRING: Dict[str, Any] = {
+    "encoder_normalize_before": False,
+    "decoder_normalize_before": False,
+    "encoder_learned_pos": True,
+    "decoder_learned_pos": True,
+    "activation_fn": "gelu",
+    "no_scale_embedding": True,
+    "layernorm_embedding": True,
+}
+"""Options with which a stock transformer is wired as XLM-R."""
+
 
 def writable(args: Any) -> Any:
     """A context in which new names may be set."""
@@ -49,7 +60,12 @@ def _register(model: str, name: str, defaults: Mapping[str, Any]) -> None:
         set_architecture(args, defaults)
 
 
-def same_sides(layers: Any, embed_dim: Any, ffn_embed_dim: Any, attention_heads: Any, **more: Any) -> Dict[str, Any]:
-    """Defaults of a stock transformer whose encoder and decoder have the same sizes, and ``more`` defaults."""
+def sizes_of(side: str, layers: Any, embed_dim: Any, ffn_embed_dim: Any, attention_heads: Any) -> Dict[str, Any]:
+    """Sizes of the encoder or the decoder of a stock transformer, by their options."""
     sizes = dict(layers=layers, embed_dim=embed_dim, ffn_embed_dim=ffn_embed_dim, attention_heads=attention_heads)
-    return {**{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}, **more}
+    return {f"{side}_{name}": size for name, size in sizes.items()}
+
+
+def same_sides(*sizes: Any, **more: Any) -> Dict[str, Any]:
+    """Defaults of a stock transformer whose encoder and decoder have the same sizes, and ``more`` defaults."""
+    return {**sizes_of("encoder", *sizes), **sizes_of("decoder", *sizes), **more}

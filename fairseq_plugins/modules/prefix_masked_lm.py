@@ -9,7 +9,20 @@ from torch import Tensor, nn
 from .linear import Linear
 from .prefix_encoder import MaskedLMSizes, PrefixEncoder
 
-__all__ = ["MaskedLM", "MaskedLMHead", "MaskedLMSizes"]
+__all__ = ["MaskedLM", "MaskedLMHead", "MaskedLMSizes", "initialise"]
+
+
+def initialise(model: nn.Module) -> None:
+    """BERT's initialisation: N(0, 0.02) for every matrix, zero biases, zero padding rows."""
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+    for module in model.modules():  # last: an output projection may have the embedding's weight
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            with torch.no_grad():
+                module.weight[module.padding_idx].zero_()
 
 
 class MaskedLMHead(nn.Module):
@@ -37,15 +50,8 @@ class MaskedLM(nn.Module):
         self.lm_head = MaskedLMHead(sizes.embed_dim, self.sentence_encoder.embed_tokens.weight)
 
     def reset_parameters(self) -> None:
-        """BERT's initialisation: N(0, 0.02) for every matrix, zero biases, zero padding rows."""
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(module.weight, std=0.02)
-            if isinstance(module, nn.Linear):
-                nn.init.zeros_(module.bias)
-            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-                with torch.no_grad():
-                    module.weight[module.padding_idx].zero_()
+        """BERT's initialisation; see :func:`initialise`."""
+        initialise(self)
 
     def head(self, hidden: Tensor) -> Tensor:
         """(…, C) -> (…, C), ready for ``linear(·, output_weight, output_bias)``."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.frozen import Frozen, log_sizes
 from ...modules.model_options import register_architectures, set_architecture
+from ...modules.option_checks import check_dropout, check_positive
 from ...modules.prefix_decoder import PrefixDecoder, State
 from ...modules.prompts import Prompts, join_prefixes
 from ...options import option
@@ -178,7 +179,8 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
     def build_model(cls, cfg: GPTMSPConfig, task: Any) -> "GPTMSPModel":
         """Build from a config; reads the language model."""
         set_architecture(cfg, ARCHITECTURES["gpt_msp"])
-        check_config(cfg)
+        check_positive(cfg, "prompt_length", *SIZES)
+        check_dropout(cfg, "frozen_dropout")
         if task.source_dictionary != task.target_dictionary:
             raise ValueError(
                 "gpt_msp reads and writes with one language model: --source-lang and --target-lang need the same dictionary; run "
@@ -198,18 +200,6 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
         )
         log_sizes(model)
         return model
-
-
-def check_config(cfg: GPTMSPConfig) -> None:
-    """Raise ValueError naming option, value and valid range."""
-    if cfg.prompt_length is None or cfg.prompt_length < 1:
-        raise ValueError(f"--prompt-length must be at least 1; got {cfg.prompt_length}")
-    if not 0.0 <= cfg.frozen_dropout < 1.0:
-        raise ValueError(f"--frozen-dropout must lie in [0, 1); got {cfg.frozen_dropout}")
-    for name in SIZES:
-        value = getattr(cfg, name)
-        if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {value}")
 
 
 register_architectures("gpt_msp", ARCHITECTURES)

@@ -1,7 +1,7 @@
 """``nat_ctc``: a non-autoregressive transformer trained from scratch with CTC, the comparison system of SGA's Table 1."""
 
 from argparse import Namespace
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...modules.blank import check_blank
 from ...modules.model_options import check_slots_task, register_architectures, same_sides, set_architecture
+from ...modules.option_checks import check_dropout, check_positive
 from ...ops.ctc import BestPath, linear_best_path, linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
@@ -35,15 +36,11 @@ class NATCTCConfig(FairseqDataclass):
     ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank")
 
 
-def _sizes(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int, dropout: float) -> Dict[str, Any]:
-    sizes = {"encoder_layers": layers, "decoder_layers": layers, "embed_dim": embed_dim, "ffn_embed_dim": ffn_embed_dim}
-    return {**sizes, "attention_heads": attention_heads, "dropout": dropout}
-
-
+SIZES = ("encoder_layers", "decoder_layers", "embed_dim", "ffn_embed_dim", "attention_heads")
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "nat_ctc_tiny": _sizes(3, 128, 512, 4, dropout=0.1),
-    "nat_ctc": _sizes(6, 512, 2048, 8, dropout=0.1),
-    "nat_ctc_big": _sizes(6, 1024, 4096, 16, dropout=0.3),
+    "nat_ctc_tiny": {**dict(zip(SIZES, (3, 3, 128, 512, 4))), "dropout": 0.1},
+    "nat_ctc": {**dict(zip(SIZES, (6, 6, 512, 2048, 8))), "dropout": 0.1},
+    "nat_ctc_big": {**dict(zip(SIZES, (6, 6, 1024, 4096, 16))), "dropout": 0.3},
 }
 """Defaults of each --arch; nat_ctc_big is Transformer-big with the paper's dropout."""
 
@@ -148,12 +145,8 @@ class NATCTCModel(BaseFairseqModel):
 
 def check_config(cfg: NATCTCConfig) -> None:
     """Raise ValueError naming option, value and valid range."""
-    for one in fields(NATCTCConfig):
-        value, name = getattr(cfg, one.name), "--" + one.name.replace("_", "-")
-        if one.name.endswith("dropout") and not 0.0 <= value < 1.0:
-            raise ValueError(f"{name} must lie in [0, 1); got {value}")
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1 and not one.name.endswith("dropout"):
-            raise ValueError(f"{name} must be at least 1; got {value}")
+    check_dropout(cfg, "dropout", "attention_dropout", "activation_dropout")
+    check_positive(cfg, *SIZES, "max_source_positions", "ctc_upsample")
     if cfg.embed_dim % cfg.attention_heads:  # type: ignore[operator]
         raise ValueError(
             f"--embed-dim must be a multiple of --attention-heads; got {cfg.embed_dim} and {cfg.attention_heads}"

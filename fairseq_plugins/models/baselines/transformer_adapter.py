@@ -1,18 +1,19 @@
 """``transformer_adapter``: language-specific adapters in a frozen multilingual transformer, for comparison with SGA."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.data.multilingual.multilingual_utils import get_lang_tok
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
 from ...checkpoints.starting import left_closed
-from ...modules.filled_model import FilledModel
+from ...modules.filled_model import FilledTransformer
 from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
+from ...modules.option_checks import check_choices, check_positive, defaults_of
 from ...options import option
 from . import adapter_backbone
 from .adapter_backbone import OPTION
@@ -46,18 +47,16 @@ class TransformerAdapterOptions(FairseqDataclass):
     )
 
 
-OPTIONS = {one.name: one.default for one in fields(TransformerAdapterOptions) if one.name != "_name"}
-
-
+PAPER = same_sides(12, 1024, 4096, 16, dropout=0.3, adapter_width=1024)
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
     "transformer_adapter_tiny": same_sides(3, 128, 512, 4, dropout=0.1, adapter_width=128),
-    "transformer_adapter": same_sides(12, 1024, 4096, 16, dropout=0.3, adapter_width=1024),
+    "transformer_adapter": PAPER,
 }
 """Defaults of each --arch; transformer_adapter is the paper's: Transformer-big with 12 + 12 layers."""
 
 
 @register_model("transformer_adapter")
-class TransformerAdapterModel(FilledModel, TransformerModel):
+class TransformerAdapterModel(FilledTransformer):
     """Stock transformer with an adapter a language after each block; only the adapters train.
 
     The language is read from each row's language token, so that a batch may mix pairs. The backbone's dropout stays what the
@@ -67,21 +66,16 @@ class TransformerAdapterModel(FilledModel, TransformerModel):
     Source: Bapna and Firat 2019, section 3; SGA section 5.2, "mTransformer + adapter".
     """
 
-    @classmethod
-    def add_args(cls, parser: Any) -> None:
-        """Options of the stock transformer and :class:`TransformerAdapterOptions`."""
-        TransformerModel.add_args(parser)
-        gen_parser_from_dataclass(parser, TransformerAdapterOptions())
+    own_options = TransformerAdapterOptions
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "TransformerAdapterModel":
-        """Build, then fill from the backbone that ``args`` names, and freeze it.
+        """Build, then fill from the backbone that ``args`` names, and freeze it; see :meth:`start_from`.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from`` and the languages are written down,
-        so that decoding needs no other file and no other list.
+        The languages are written down in ``args`` too, so that decoding needs no other list.
         """
         with writable(args):
-            set_architecture(args, {**OPTIONS, "adapter_width": ARCHITECTURES["transformer_adapter"]["adapter_width"]})
+            set_architecture(args, {**defaults_of(TransformerAdapterOptions), "adapter_width": PAPER["adapter_width"]})
             _check(args)
             args.encoder_adapters, args.decoder_adapters = (",".join(names) for names in _languages(args, task))
         plain = as_namespace(args)
@@ -90,13 +84,9 @@ class TransformerAdapterModel(FilledModel, TransformerModel):
             model: TransformerAdapterModel = super().build_model(plain, task)
         finally:
             del plain.adapter_tokens
-        path = args.adapter_backbone
-        if path:
-            model.absent_source = left_closed(OPTION, path, plain, task)
-            if model.absent_source is None:
-                adapter_backbone.fill(model, plain, task)
-            with writable(args):
-                args.initialised_from, args.adapter_backbone = path, None
+        if args.adapter_backbone:
+            absent = left_closed(OPTION, args.adapter_backbone, plain, task)
+            model.start_from(args, "adapter_backbone", absent, partial(adapter_backbone.fill, model, plain, task))
         model.freeze_backbone()
         return model
 
@@ -118,13 +108,8 @@ class TransformerAdapterModel(FilledModel, TransformerModel):
 
 def _check(args: Any) -> None:
     """Raise ValueError for an option outside its range; names option, value and what is valid."""
-    if args.adapter_width < 1:
-        raise ValueError(f"--adapter-width must be at least 1; got {args.adapter_width}")
-    valid = [str(one) for one in CHOICES]
-    if str(args.decoder_adapter_language) not in valid:
-        raise ValueError(
-            f"--decoder-adapter-language must be one of {', '.join(valid)}; got {args.decoder_adapter_language}"
-        )
+    check_positive(args, "adapter_width")
+    check_choices(args, {"decoder_adapter_language": CHOICES})
     if not args.adapter_backbone and not getattr(args, "initialised_from", None):
         raise ValueError(
             f"{OPTION} is needed: adapters alone do not translate. Give a checkpoint of a stock multilingual transformer"

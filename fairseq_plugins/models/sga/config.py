@@ -5,6 +5,7 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
+from ...modules.option_checks import check_choices, check_dropout
 from ...options import option
 
 ALIGNMENTS: Any = ChoiceEnum(["ctc", "mask_predict"])
@@ -92,10 +93,8 @@ def check_config(cfg: SGAConfig) -> None:
         raise ValueError(f"--ctc-upsample must be at least 1 slot per source token; got {cfg.ctc_upsample}")
     if cfg.prompt_length is None or cfg.prompt_length < 0:
         raise ValueError(f"--prompt-length must be 0 or more; got {cfg.prompt_length}")
-    if not 0.0 <= cfg.frozen_dropout < 1.0:
-        raise ValueError(f"--frozen-dropout must lie in [0, 1); got {cfg.frozen_dropout}")
-    if str(cfg.length_from) not in LENGTH_INPUTS.__members__:
-        raise ValueError(f"--length-from must be mean or bos; got {cfg.length_from}")
+    check_dropout(cfg, "frozen_dropout")
+    check_choices(cfg, {"length_from": LENGTH_INPUTS})
     if str(cfg.length_from) != "mean" and str(cfg.alignment) != "mask_predict":
         raise ValueError(
             f"--length-from {cfg.length_from}: only a model with --alignment mask_predict predicts lengths; leave it out"

@@ -77,7 +77,7 @@ def test_from_scratch_the_length_is_512():
         ({"encoder_family": "gpt"}, "--encoder-family must be one of xlmr, bert, mbart, nllb, deltalm; got gpt"),
         ({"encoder_heads": 3}, "--encoder-heads 3: must divide --encoder-embed-dim 16"),
         ({"encoder_layers": 0}, "--encoder-layers must be at least 1; got 0"),
-        ({"dropout": 1.5}, r"--dropout must be in \[0, 1\); got 1.5"),
+        ({"dropout": 1.5}, r"--dropout must lie in \[0, 1\); got 1.5"),
         ({"sentence_pooling": "max"}, "--sentence-pooling must be one of first, last, mean; got max"),
         ({"embedding_mismatch": "cut"}, "--embedding-mismatch must be one of error, extend, truncate; got cut"),
     ],
