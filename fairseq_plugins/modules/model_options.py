@@ -5,7 +5,6 @@ from contextlib import nullcontext
 from typing import Any, Dict, Mapping
 
 from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
-from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf, open_dict
 
 XLMR_WIRING: Dict[str, Any] = {
@@ -29,15 +28,6 @@ def as_namespace(args: Any) -> Namespace:
     """Options for a stock model that loses what it does not know of a hydra configuration; a namespace is not copied."""
     options: Any = OmegaConf.to_container(args) if OmegaConf.is_config(args) else None
     return args if options is None else Namespace(**options)
-
-
-def check_slots_task(task: Any, arch: str) -> None:
-    """Raise ValueError for a model that fills slots with a task whose generator writes from left to right."""
-    if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
-        raise ValueError(
-            f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in decoding; got "
-            f"{type(task).__name__}"
-        )
 
 
 def set_architecture(args: Any, defaults: Mapping[str, Any]) -> None:

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models import register_model
 from fairseq.models.transformer import Embedding, TransformerDecoder, TransformerEncoder, base_architecture
 from torch import Tensor
 
 from ...modules.blank import check_blank
-from ...modules.model_options import check_slots_task, register_architectures, same_sides, set_architecture
+from ...modules.model_options import register_architectures, same_sides, set_architecture
 from ...modules.option_checks import check_dropout, check_positive
-from ...ops.ctc import BestPath, linear_best_path, linear_ctc_loss
+from ...modules.slot_model import SlotModel, check_slots_task
+from ...ops.ctc import linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from ...options import option
@@ -71,7 +72,7 @@ class SlotDecoder(TransformerDecoder):
 
 
 @register_model("nat_ctc", dataclass=NATCTCConfig)
-class NATCTCModel(BaseFairseqModel):
+class NATCTCModel(SlotModel):
     """Transformer encoder, bidirectional decoder over the upsampled encoder output, CTC; one embedding for everything.
 
     Has the interface of the SGA model, so that task ``sga_translation``, criterion ``sga_ctc`` and its generator serve both.
@@ -110,22 +111,13 @@ class NATCTCModel(BaseFairseqModel):
         padding = src_tokens.eq(self.encoder.padding_idx)
         return self.encoder(src_tokens, (~padding).sum(dim=1))
 
-    def slot_lengths(self, src_lengths: Tensor) -> Tensor:
-        """Slots of each sentence, (B,): upsample x source length."""
-        return src_lengths * self.upsample
-
     def align(self, encoder_out: Dict[str, List[Tensor]], lengths: Tensor) -> Tensor:
         """Decode all slots. lengths: (B,). Returns (B, T, C)."""
         return self.decoder.forward_slots(encoder_out, self.upsample, lengths)
 
     @property
     def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
-        """Weight (V, C) of what :meth:`align` gives; there is no bias."""
         return self.decoder.output_projection.weight, None
-
-    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
-        """Best token of every slot. hidden: (B, T, C)."""
-        return linear_best_path(hidden, *self.projection, lengths, self.blank)
 
     def forward(
         self,

@@ -79,11 +79,11 @@ class TransformerAdapterModel(FilledTransformer):
             _check(args)
             args.encoder_adapters, args.decoder_adapters = (",".join(names) for names in _languages(args, task))
         plain = as_namespace(args)
-        plain.adapter_tokens = _tokens(task)
+        plain.adapter_plans = {side: _plan(args, task, side) for side in ("encoder", "decoder")}
         try:
             model: TransformerAdapterModel = super().build_model(plain, task)
         finally:
-            del plain.adapter_tokens
+            del plain.adapter_plans
         if args.adapter_backbone:
             absent = left_closed(OPTION, args.adapter_backbone, plain, task)
             model.start_from(args, "adapter_backbone", absent, partial(adapter_backbone.fill, model, plain, task))
@@ -93,12 +93,16 @@ class TransformerAdapterModel(FilledTransformer):
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
         """The stock encoder with adapters."""
-        return AdapterEncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens, _plan(args, "encoder"))
+        return AdapterEncoder(
+            TransformerConfig.from_namespace(args), src_dict, embed_tokens, args.adapter_plans["encoder"]
+        )
 
     @classmethod
     def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Module) -> nn.Module:
         """The stock decoder with adapters."""
-        return AdapterDecoder(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens, _plan(args, "decoder"))
+        return AdapterDecoder(
+            TransformerConfig.from_namespace(args), tgt_dict, embed_tokens, args.adapter_plans["decoder"]
+        )
 
     def freeze_backbone(self) -> None:
         """No gradient anywhere but in the adapters."""
@@ -129,17 +133,16 @@ def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:
         raise ValueError(
             "--decoder-adapter-language target needs --decoder-langtok; without it, --decoder-adapter-language encoder"
         )
-    pairs = _pairs(task)
+    # In decoding --lang-pairs has the pair that is decoded alone.
+    extra = getattr(found, "extra_lang_pairs", None) or {}
+    pairs = [*task.lang_pairs, *(pair for listed in extra.values() for pair in listed.split(","))]
     sources, targets = (sorted(set(side)) for side in zip(*(pair.split("-") for pair in pairs)))
     named = sources if str(getattr(found, "encoder_langtok", None)) == "src" else targets
     encoder = _listed(args.encoder_adapters) or named
     decoder = encoder if by_encoder else _listed(args.decoder_adapters) or targets
-    for side, languages, needed in (
-        ("encoder", encoder, named),
-        ("decoder", decoder, named if by_encoder else targets),
-    ):
-        unknown = [language for language in languages if language not in task.langs]
-        if unknown or len(set(languages)) < len(languages):
+    by_side = (("encoder", encoder, named), ("decoder", decoder, named if by_encoder else targets))
+    for side, languages, needed in by_side:
+        if not set(languages) <= set(task.langs) or len(set(languages)) < len(languages):
             raise ValueError(
                 f"--{side}-adapters {','.join(languages)}: valid are different languages of --langs, which has "
                 f"{','.join(map(str, task.langs))}"
@@ -153,30 +156,18 @@ def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:
     return encoder, decoder
 
 
-def _pairs(task: Any) -> List[str]:
-    """All pairs of the task: --lang-pairs (in decoding, the pair that is decoded) and --extra-lang-pairs."""
-    extra = getattr(task.args, "extra_lang_pairs", None) or {}
-    return [*task.lang_pairs, *(pair for listed in extra.values() for pair in listed.split(","))]
-
-
 def _listed(text: Optional[str]) -> List[str]:
     return [name.strip() for name in text.split(",") if name.strip()] if text else []
 
 
-def _tokens(task: Any) -> Dict[str, Dict[str, int]]:
-    """Language -> id of its token, in both dictionaries."""
-    style = task.args.lang_tok_style
-    return {
-        side: {str(language): dictionary.index(get_lang_tok(language, style)) for language in task.langs}
-        for side, dictionary in (("encoder", task.source_dictionary), ("decoder", task.target_dictionary))
+def _plan(args: Any, task: Any, side: str) -> AdapterPlan:
+    """Of one side; every language of the task has a token in its dictionary."""
+    dictionary = task.source_dictionary if side == "encoder" else task.target_dictionary
+    tokens = {
+        str(language): dictionary.index(get_lang_tok(language, task.args.lang_tok_style)) for language in task.langs
     }
-
-
-def _plan(args: Any, side: str) -> AdapterPlan:
     by_encoder = side == "decoder" and str(args.decoder_adapter_language) == "encoder"
-    return AdapterPlan(
-        _listed(getattr(args, f"{side}_adapters")), args.adapter_tokens[side], args.adapter_width, by_encoder
-    )
+    return AdapterPlan(_listed(getattr(args, f"{side}_adapters")), tokens, args.adapter_width, by_encoder)
 
 
 register_architectures("transformer_adapter", ARCHITECTURES)

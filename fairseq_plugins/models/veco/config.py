@@ -63,11 +63,8 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
     """
     check_choices(args, {"embedding_mismatch": EMBEDDING_POLICIES})
     for side in ("encoder", "decoder"):
-        stock = getattr(args, f"{side}_layers_to_keep", None)
-        if stock:
-            raise ValueError(
-                f"--{side}-layers-to-keep {stock}: this model has --keep-{side}-layers instead; write that"
-            )
+        if getattr(args, f"{side}_layers_to_keep", None):
+            raise ValueError(f"--{side}-layers-to-keep: this model has --keep-{side}-layers instead; write that")
     if getattr(args, "attention_dropout", None) is None:
         # XLM-R's; that of the authors' architecture (their script gives 0.1).
         args.attention_dropout = 0.1 if pretrains else 0.0
@@ -107,14 +104,12 @@ _WHOSE = "XLM-R and VECO are"
 
 
 _SAME = {
-    "normalize_before": "normalize_before",
-    "learned_pos": "learned_pos",
+    **{
+        name: name
+        for name in ("normalize_before", "learned_pos", "layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+    },
     "input_dim": "embed_dim",
     "output_dim": "embed_dim",
-    "layers": "layers",
-    "embed_dim": "embed_dim",
-    "ffn_embed_dim": "ffn_embed_dim",
-    "attention_heads": "attention_heads",
 }
 """Options of the decoder that are those of the encoder in pre-training."""
 _OFF = (
