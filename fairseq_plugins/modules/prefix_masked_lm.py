@@ -36,7 +36,7 @@ class MaskedLMHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(tied_weight.size(0)))
 
     def transform(self, hidden: Tensor) -> Tensor:
-        """(…, C) -> (…, C): what is multiplied with the tied embedding."""
+        """(…, C) -> (…, C): ready for the product with the tied embedding."""
         return self.layer_norm(F.gelu(self.dense(hidden)))
 
 
@@ -52,10 +52,6 @@ class MaskedLM(nn.Module):
     def reset_parameters(self) -> None:
         """BERT's initialisation; see :func:`initialise`."""
         initialise(self)
-
-    def head(self, hidden: Tensor) -> Tensor:
-        """(…, C) -> (…, C), ready for ``linear(·, output_weight, output_bias)``."""
-        return self.lm_head.transform(hidden)
 
     @property
     def output_weight(self) -> Tensor:
@@ -75,4 +71,4 @@ class MaskedLM(nn.Module):
         hidden = self.sentence_encoder(tokens, positions=positions)[-1]
         if select is not None:
             hidden = hidden[select]
-        return F.linear(self.head(hidden), self.output_weight, self.output_bias)
+        return F.linear(self.lm_head.transform(hidden), self.output_weight, self.output_bias)

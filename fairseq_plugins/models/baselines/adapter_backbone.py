@@ -14,7 +14,8 @@ from ...modules.model_options import sizes_of
 from ...modules.option_checks import flag
 
 OPTION = "--adapter-backbone"
-_ADAPTER = ".adapters."
+ADAPTERS = ".adapters."
+"""Part of the name of every parameter of an adapter."""
 SAME = (
     *sizes_of("encoder", 0, 0, 0, 0),
     *sizes_of("decoder", 0, 0, 0, 0),
@@ -31,11 +32,6 @@ SAME_TAGS = ("lang_tok_style", "encoder_langtok", "decoder_langtok", "lang_tok_r
 _LEARNED_ONLY = {"max_source_positions": "encoder_learned_pos", "max_target_positions": "decoder_learned_pos"}
 
 
-def is_adapter(name: str) -> bool:
-    """Whether a parameter belongs to an adapter."""
-    return _ADAPTER in name
-
-
 def fill(model: Any, args: Any, task: Any) -> LoadReport:
     """Fill everything but the adapters from the checkpoint that ``args`` names; returns what became of every tensor.
 
@@ -49,7 +45,7 @@ def fill(model: Any, args: Any, task: Any) -> LoadReport:
         raise ValueError(
             f"{origin}: expected a checkpoint of fairseq's transformer (encoder.layers.*, decoder.layers.*)"
         )
-    if any(is_adapter(name) for name in state):
+    if any(ADAPTERS in name for name in state):
         raise ValueError(f"{origin}: has adapters itself; expected the transformer that they were trained on")
     settings = find_settings(content)
     _compare(settings, args, SAME, origin)

@@ -55,8 +55,7 @@ class AdapterEncoder(TransformerEncoderBase):
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module, plan: AdapterPlan):
         self.plan, self.current = plan, RowLanguages()  # the layers are made by the stock constructor
         super().__init__(cfg, dictionary, embed_tokens)
-        remedy = "train and decode with --encoder-langtok"
-        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "encoder", remedy)
+        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "encoder")
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         adapters = LanguageAdapters(self.plan.languages, cfg.encoder.embed_dim, self.plan.width, self.current)
@@ -85,8 +84,7 @@ class AdapterDecoder(TransformerDecoderBase):
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module, plan: AdapterPlan):
         self.plan, self.current = plan, RowLanguages()  # the layers are made by the stock constructor
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
-        remedy = "train and decode with --decoder-langtok"
-        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "decoder", remedy)
+        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "decoder")
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         adapters = LanguageAdapters(self.plan.languages, cfg.decoder.embed_dim, self.plan.width, self.current)

@@ -56,7 +56,22 @@ ARCHITECTURES: Dict[str, Dict[str, int]] = {
 """Defaults of each --arch. Sizes are those of the file; gpt_msp_mgpt makes sure that it is the paper's mGPT of 560M parameters."""
 
 
-class TwoReadings(FairseqEncoder):
+class _Prompted:
+    """A side of the model, which reads or writes with the frozen language model."""
+
+    frozen: Frozen
+
+    @property
+    def lm(self) -> PrefixDecoder:
+        """The frozen language model."""
+        return self.frozen.module  # type: ignore[return-value]
+
+    def max_positions(self) -> int:
+        """Longest input: the positions of the language model."""
+        return self.lm.max_positions()
+
+
+class TwoReadings(_Prompted, FairseqEncoder):
     """Encoding and re-encoding: the language model reads the source twice, the second time with the first in sight.
 
     Source: MSP (Tan et al. 2022) section 3.3. Positions start anew in every stage, as in the authors' code.
@@ -65,12 +80,9 @@ class TwoReadings(FairseqEncoder):
     def __init__(self, lm: Frozen, dictionary: Any, encoding: Prompts, re_encoding: Prompts):
         super().__init__(dictionary)
         self.encoding, self.re_encoding = encoding, re_encoding
-        self._lm = (lm,)  # the decoder owns it: registered here too, it would stand twice in every state dict
-
-    @property
-    def lm(self) -> PrefixDecoder:
-        """The frozen language model."""
-        return self._lm[0].module  # type: ignore[return-value]
+        self.__dict__["frozen"] = (
+            lm  # the decoder owns it: registered here too, it would stand twice in every state dict
+        )
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Dict[str, List[Tensor]]:
         """Both readings of (B, S) int64, padded on either side; ValueError for a sentence without a token.
@@ -102,12 +114,8 @@ class TwoReadings(FairseqEncoder):
         """Rows in another order; every tensor has the batch first."""
         return {name: [part.index_select(0, new_order) for part in parts] for name, parts in encoder_out.items()}
 
-    def max_positions(self) -> int:
-        """Longest source: the positions of the language model."""
-        return self.lm.max_positions()
 
-
-class PromptedDecoder(FairseqIncrementalDecoder):
+class PromptedDecoder(_Prompted, FairseqIncrementalDecoder):
     """Decoding: the language model writes the target after [prompts, second reading of the source].
 
     Source: MSP section 3.3.
@@ -116,11 +124,6 @@ class PromptedDecoder(FairseqIncrementalDecoder):
     def __init__(self, lm: Frozen, dictionary: Any, decoding: Prompts):
         super().__init__(dictionary)
         self.frozen, self.decoding = lm, decoding
-
-    @property
-    def lm(self) -> PrefixDecoder:
-        """The frozen language model."""
-        return self.frozen.module  # type: ignore[return-value]
 
     @property
     def output_projection(self) -> nn.Module:
@@ -159,10 +162,6 @@ class PromptedDecoder(FairseqIncrementalDecoder):
     def extract_features(self, prev_output_tokens: Tensor, **arguments: Any) -> Tuple[Tensor, Dict[str, Any]]:
         """(B, T, C): :meth:`forward` without the output projection."""
         return self.forward(prev_output_tokens, features_only=True, **arguments)
-
-    def max_positions(self) -> int:
-        """Longest target: the positions of the language model."""
-        return self.lm.max_positions()
 
 
 @register_model("gpt_msp", dataclass=GPTMSPConfig)

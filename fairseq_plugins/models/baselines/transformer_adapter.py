@@ -16,7 +16,7 @@ from ...modules.model_options import as_namespace, register_architectures, same_
 from ...modules.option_checks import check_choices, check_positive, defaults_of
 from ...options import option
 from . import adapter_backbone
-from .adapter_backbone import OPTION
+from .adapter_backbone import ADAPTERS, OPTION
 from .adapter_sides import AdapterDecoder, AdapterEncoder, AdapterPlan
 
 CHOICES: Any = ChoiceEnum(["target", "encoder"])
@@ -76,7 +76,12 @@ class TransformerAdapterModel(FilledTransformer):
         """
         with writable(args):
             set_architecture(args, {**defaults_of(TransformerAdapterOptions), "adapter_width": PAPER["adapter_width"]})
-            _check(args)
+            check_positive(args, "adapter_width")
+            check_choices(args, {"decoder_adapter_language": CHOICES})
+            if not args.adapter_backbone and not getattr(args, "initialised_from", None):
+                raise ValueError(
+                    f"{OPTION} is needed: adapters alone do not translate. Give a checkpoint of a stock multilingual transformer"
+                )
             args.encoder_adapters, args.decoder_adapters = (",".join(names) for names in _languages(args, task))
         plain = as_namespace(args)
         plain.adapter_plans = {side: _plan(args, task, side) for side in ("encoder", "decoder")}
@@ -107,17 +112,7 @@ class TransformerAdapterModel(FilledTransformer):
     def freeze_backbone(self) -> None:
         """No gradient anywhere but in the adapters."""
         for name, parameter in self.named_parameters():
-            parameter.requires_grad_(adapter_backbone.is_adapter(name))
-
-
-def _check(args: Any) -> None:
-    """Raise ValueError for an option outside its range; names option, value and what is valid."""
-    check_positive(args, "adapter_width")
-    check_choices(args, {"decoder_adapter_language": CHOICES})
-    if not args.adapter_backbone and not getattr(args, "initialised_from", None):
-        raise ValueError(
-            f"{OPTION} is needed: adapters alone do not translate. Give a checkpoint of a stock multilingual transformer"
-        )
+            parameter.requires_grad_(ADAPTERS in name)
 
 
 def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:

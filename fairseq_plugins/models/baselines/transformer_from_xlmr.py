@@ -101,6 +101,7 @@ class TransformerFromXLMRModel(FilledTransformer):
     """
 
     own_options = FromXLMROptions
+    encoder_is_frozen = False
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "TransformerFromXLMRModel":
@@ -121,10 +122,6 @@ class TransformerFromXLMRModel(FilledTransformer):
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
         """The stock encoder with XLM-R's ``<s>``."""
         return XLMREncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens)
-
-    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
-        super().__init__(args, encoder, decoder)
-        self.encoder_is_frozen = False
 
     def freeze_encoder(self) -> None:
         """No gradient and no dropout in the encoder."""
@@ -154,12 +151,9 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     check_sizes(sizes, args, origin)
     fit = Fit(model, args.embedding_mismatch, origin)
     start = "sentence_encoder."
-    tensors: Dict[str, Tensor] = {}
-    sources: Dict[str, str] = {}
-    for name, tensor in found.tensors.items():
-        short = name[len(start) :]
-        if name.startswith(start) and (short in EMBEDDINGS or short.startswith("layers.")):
-            tensors[f"encoder.{short}"], sources[f"encoder.{short}"] = tensor, name
+    taken = tuple(start + part for part in (*EMBEDDINGS, "layers."))
+    sources = {name.replace(start, "encoder.", 1): name for name in found.tensors if name.startswith(taken)}
+    tensors = {name: found.tensors[source] for name, source in sources.items()}
     entries = check_dictionary(args.pretrained_xlmr, model.encoder.dictionary, origin)
     fit.leave_mask_out("encoder", tensors, entries)
     return fit.load(tensors, sources, _RANDOM)

@@ -5,6 +5,7 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
+from ...modules.model_options import sizes_of
 from ...modules.option_checks import check_choices, check_dropout
 from ...options import option
 
@@ -70,14 +71,10 @@ SIZE_OPTIONS = {
 """Name of each size in MaskedLMSizes -> option."""
 
 
-def _xlmr(*sizes: int) -> Dict[str, int]:
-    return {"prompt_length": 128, **dict(zip(SIZE_OPTIONS.values(), sizes))}
-
-
 ARCHITECTURES: Dict[str, Dict[str, int]] = {
     "sga_tiny": {"prompt_length": 32},
-    "sga_xlmr_base": _xlmr(12, 768, 3072, 12, 512),
-    "sga_xlmr_large": _xlmr(24, 1024, 4096, 16, 512),
+    "sga_xlmr_base": {"prompt_length": 128, **sizes_of("encoder", 12, 768, 3072, 12), "max_positions": 512},
+    "sga_xlmr_large": {"prompt_length": 128, **sizes_of("encoder", 24, 1024, 4096, 16), "max_positions": 512},
 }
 """Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
 

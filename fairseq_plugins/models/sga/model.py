@@ -179,7 +179,7 @@ class SGAModel(SlotModel):
             positions=positions.expand_as(tokens).masked_fill(padding, padding_idx),
             padding_mask=padding,
         )[-1]
-        return self.masked_lm.head(hidden)
+        return self.masked_lm.lm_head.transform(hidden)
 
     def blank_sentence(self, lengths: Tensor) -> Tensor:
         """Rows of ``<mask>``: Y_blank of Eq. 4. (B,) -> (B, T) int64."""

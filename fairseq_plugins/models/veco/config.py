@@ -63,8 +63,11 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
     """
     check_choices(args, {"embedding_mismatch": EMBEDDING_POLICIES})
     for side in ("encoder", "decoder"):
-        if getattr(args, f"{side}_layers_to_keep", None):
-            raise ValueError(f"--{side}-layers-to-keep: this model has --keep-{side}-layers instead; write that")
+        stock = getattr(args, f"{side}_layers_to_keep", None)
+        if stock:
+            raise ValueError(
+                f"--{side}-layers-to-keep {stock}: write --keep-{side}-layers, which this model has instead"
+            )
     if getattr(args, "attention_dropout", None) is None:
         # XLM-R's; that of the authors' architecture (their script gives 0.1).
         args.attention_dropout = 0.1 if pretrains else 0.0
@@ -144,10 +147,12 @@ def _resolve_pretraining(args: Any) -> LayerChoice:
     for name in ("keep_encoder_layers", "keep_decoder_layers"):
         if getattr(args, name):
             raise ValueError(f"{flag(name)}: pre-training has the whole stack; choose layers when translating")
-    if not args.no_scale_embedding:
-        raise ValueError("--no-scale-embedding false: pre-training does not scale embeddings; leave it out")
-    if not args.share_all_embeddings:
-        raise ValueError("--share-all-embeddings false: pre-training has one embedding; leave it out")
+    for name, because in (
+        ("no_scale_embedding", "does not scale embeddings"),
+        ("share_all_embeddings", "has one embedding"),
+    ):
+        if not getattr(args, name):
+            raise ValueError(f"{flag(name)} false: pre-training {because}; leave it out")
     check_wiring(args, _WIRING, "pre-training", _WHOSE)
     whole = tuple(range(args.encoder_layers))
     return LayerChoice(args.encoder_layers, whole, whole)

@@ -10,7 +10,7 @@ from tests import builders
 def test_output_is_tied_to_the_embedding(device):
     lm = builders.masked_lm().to(device)
     tokens = builders.source_rows([6])[0][None].to(device)
-    hidden = lm.head(lm.sentence_encoder(tokens)[-1])
+    hidden = lm.lm_head.transform(lm.sentence_encoder(tokens)[-1])
     assert lm.output_weight is lm.sentence_encoder.embed_tokens.weight
     torch.testing.assert_close(lm(tokens), F.linear(hidden, lm.sentence_encoder.embed_tokens.weight, lm.lm_head.bias))
     names = [name for name, _ in lm.named_parameters()]
@@ -31,7 +31,7 @@ def test_positions_reach_the_encoder(device):
     lm = builders.masked_lm().to(device)
     tokens = builders.source_rows([6])[0][None].to(device)
     positions = torch.arange(4, 10, device=device)[None]
-    expected = lm.head(lm.sentence_encoder(tokens, positions=positions)[-1]) @ lm.output_weight.T + lm.output_bias
+    expected = lm.lm_head.transform(lm.sentence_encoder(tokens, positions=positions)[-1]) @ lm.output_weight.T + lm.output_bias
     torch.testing.assert_close(lm(tokens, positions=positions), expected)
     assert not torch.allclose(lm(tokens), expected)
 
