@@ -37,20 +37,10 @@ def write_rows(folder, name, rows):
 def write_texts(data, folder, name, rows):
     """Pieces of one side; every row gets its ``</s>``, and the dictionary is written beside them."""
     write_rows(data / folder, name, [[*row, builders.EOS] for row in rows])
-    write_dictionary(data / folder / "dict.txt", [f"p{number}" for number in range(builders.PIECES)])
+    write_dictionary(data / folder / "dict.txt", builders.piece_names())
 
 
-def write_dictionary(path, symbols):
-    """A dict.txt; fairseq's own four symbols are not written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
-
-
-def label_dictionary(labels):
-    result = Dictionary()
-    for label in labels:
-        result.add_symbol(label)
-    return result
+write_dictionary, label_dictionary = builders.write_symbols, builders.of_symbols
 
 
 def write_classes(data, name, classes, labels):
@@ -76,8 +66,8 @@ def write_tagged(data, name, sentences, labels=TAGS):
     write_rows(data / "label", name, [[*tag_row(words, labels), builders.EOS] for words in sentences])
 
 
-def tagged_sentences(count, seed, shift=0, words=7):
-    """Sentences of at least ``words`` words whose tags follow from their pieces.
+def tagged_sentences(count, seed, shift=0):
+    """Sentences of at least seven words whose tags follow from their pieces.
 
     Names of persons begin with one of three pieces, names of places with one of three others; one word in four of a name has a
     second piece. ``shift`` chooses other pieces for the words outside: another language with the same names.
@@ -86,7 +76,7 @@ def tagged_sentences(count, seed, shift=0, words=7):
     sentences = []
     for _ in range(count):
         sentence = []
-        while len(sentence) < words:
+        while len(sentence) < 7:
             kind = generator.integers(4)
             if kind < 2:
                 sentence.append(([10 + shift + int(generator.integers(5))], "O"))
@@ -155,21 +145,12 @@ def write(path, *lines):
 
 def squad(path, *paragraphs, **more):
     """SQuAD's layout of (passage, [(id, question, [(answer, start)])]); ``more`` goes into every question."""
-    rows = [
-        {
-            "context": passage,
-            "qas": [
-                {
-                    "id": name,
-                    "question": question,
-                    "answers": [{"text": text, "answer_start": start} for text, start in answers],
-                    **more,
-                }
-                for name, question, answers in questions
-            ],
-        }
-        for passage, questions in paragraphs
-    ]
+
+    def question(name, text, answers):
+        answers = [{"text": answer, "answer_start": start} for answer, start in answers]
+        return {"id": name, "question": text, "answers": answers, **more}
+
+    rows = [{"context": text, "qas": [question(*one) for one in questions]} for text, questions in paragraphs]
     path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": rows}]}), encoding="utf-8")
     return path
 
@@ -214,7 +195,6 @@ class Run:
 
 BOS, PAD, EOS = 0, 1, 2
 WORDS = [f"w{number}" for number in range(30)]
-LANGUAGES = "en_XX,de_DE"
 
 
 class Asked(NamedTuple):
@@ -227,15 +207,11 @@ class Asked(NamedTuple):
 
 
 def dictionary(words=WORDS):
-    symbols = Dictionary()
-    for word in words:
-        symbols.add_symbol(word)
-    return symbols
+    return builders.of_symbols(words)
 
 
-def pieces(text, symbols=None):
-    symbols = symbols or dictionary()
-    return [symbols.index(word) for word in text.split()]
+def pieces(text):
+    return [dictionary().index(word) for word in text.split()]
 
 
 def word_offsets(text):
@@ -253,10 +229,9 @@ def write_question_rows(prefix, rows, eos=True):
     write_rows(prefix.parent, prefix.name, [[*row, EOS] if eos else row for row in rows])
 
 
-def write_question_dictionary(folder, symbols=None):
+def write_question_dictionary(folder):
     for part in (".", "input0", "input1"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
-        (symbols or dictionary()).save(str(folder / part / "dict.txt"))
+        write_dictionary(folder / part / "dict.txt", WORDS)
 
 
 def write_questions(folder, name, passages, asked):
@@ -302,9 +277,8 @@ def write_ranking(folder, name, rows, grades):
     """The files of one subset of rows (query's id, query, document, grade)."""
     write_question_dictionary(folder)
     symbols = dictionary(grades)
-    (folder / "label").mkdir(exist_ok=True)
     (folder / "group").mkdir(exist_ok=True)
-    symbols.save(str(folder / "label" / "dict.txt"))
+    write_dictionary(folder / "label" / "dict.txt", grades)
     write_question_rows(folder / "input0" / name, [pieces(row[1]) for row in rows])
     write_question_rows(folder / "input1" / name, [pieces(row[2]) for row in rows])
     write_question_rows(folder / "label" / name, [[symbols.index(row[3])] for row in rows])
