@@ -20,7 +20,6 @@ from torch import Tensor
 from fairseq_plugins import checkpoints
 from fairseq_plugins.models.sga import SGAConfig, SGAModel
 from fairseq_plugins.modules.frozen import Frozen
-from fairseq_plugins.modules.model_options import same_sides
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
 from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
@@ -31,8 +30,27 @@ PIECES = 25
 MASK = FIRST_PIECE + PIECES
 VOCAB = MASK + 1
 LAYERS, WIDTH, FFN, HEADS, POSITIONS = 2, 16, 24, 2, 40
-SIDES = same_sides(LAYERS, WIDTH, FFN, HEADS, max_source_positions=POSITIONS, max_target_positions=POSITIONS)
-"""Options of a stock transformer of these sizes."""
+
+
+def side(name, layers, embed_dim, ffn_embed_dim, attention_heads):
+    """Sizes of one side of a stock transformer, by its options."""
+    sizes = dict(layers=layers, embed_dim=embed_dim, ffn_embed_dim=ffn_embed_dim, attention_heads=attention_heads)
+    return {f"{name}_{size}": value for size, value in sizes.items()}
+
+
+def sides(*sizes, positions=POSITIONS):
+    """Options of a stock transformer whose sides have the same sizes."""
+    return {**side("encoder", *sizes), **side("decoder", *sizes), **dict.fromkeys(ROOM, positions)}
+
+
+ROOM = ("max_source_positions", "max_target_positions")
+SIDES = sides(LAYERS, WIDTH, FFN, HEADS)
+XLMR_WIRING = {
+    "activation_fn": "gelu",
+    "layernorm_embedding": True,
+    "encoder_learned_pos": True,
+    "decoder_learned_pos": True,
+}
 
 
 def of_symbols(symbols):

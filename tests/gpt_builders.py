@@ -9,7 +9,6 @@ from fairseq.models.bart import BARTModel
 from fairseq.models.bart.model import mbart_base_architecture
 
 from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
-from fairseq_plugins.modules.model_options import sizes_of
 from tests import builders
 
 LAYERS, WIDTH, INNER, HEADS, POSITIONS = 3, 16, 24, 2, 20
@@ -63,7 +62,7 @@ def write(folder, found=None, pieces=builders.PIECES, **changes):
 
 def stock_settings(**changes):
     """Options of a ``transformer_lm`` with GPT-2's wiring."""
-    sizes = sizes_of("decoder", LAYERS, WIDTH, INNER, HEADS)
+    sizes = builders.side("decoder", LAYERS, WIDTH, INNER, HEADS)
     wiring = dict(
         decoder_normalize_before=True, decoder_learned_pos=True, activation_fn="gelu", no_scale_embedding=True
     )

@@ -11,7 +11,6 @@ import torch
 from fairseq import models
 from omegaconf import OmegaConf
 
-from fairseq_plugins.modules.model_options import same_sides
 from tests import builders, deltalm_builders, nlu_bins
 
 PIECES = [f"p{number}" for number in range(20)]
@@ -20,8 +19,7 @@ TINY = LAYERS, WIDTH, FFN, HEADS, POSITIONS = 2, 16, 24, 2, 30
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 BOS, PAD, EOS = 0, 1, 2
 FAMILIES = ("xlmr", "bert", "mbart", "nllb", "deltalm")
-SIZES = {**same_sides(LAYERS, WIDTH, FFN, HEADS), "decoder_layers": 1}
-SIZES.update(max_source_positions=POSITIONS, max_target_positions=POSITIONS)
+SIZES = {**builders.sides(LAYERS, WIDTH, FFN, HEADS, positions=POSITIONS), "decoder_layers": 1}
 
 
 def randomise(model, seed=5):

@@ -12,7 +12,6 @@ from fairseq.models.transformer import TransformerModel
 import fairseq_plugins.models.veco  # noqa: F401 registers the architectures
 from fairseq_plugins.data.veco_dataset import VECODataset
 from fairseq_plugins.data.veco_segments import AdjacentSegments, ParallelPairs
-from fairseq_plugins.modules.model_options import XLMR_WIRING
 from tests import builders, deltalm_builders, nlu_builders
 from tests.unit.checkpoints import builders as masked_lms
 
@@ -72,16 +71,9 @@ def stock_state(layers=LAYERS, rows=None, seed=7):
 
 
 def stock_model(symbols, layers=LAYERS, scaled=True):
-    args = {
-        **SIZES,
-        **XLMR_WIRING,
-        "encoder_layers": layers,
-        "decoder_layers": layers,
-        "no_scale_embedding": not scaled,
-    }
-    return TransformerModel.build_model(
-        argparse.Namespace(**args, share_all_embeddings=True), builders.task_of(symbols)
-    ).eval()
+    args = {**SIZES, **builders.XLMR_WIRING, "encoder_layers": layers, "decoder_layers": layers}
+    args.update(share_all_embeddings=True, no_scale_embedding=not scaled)
+    return TransformerModel.build_model(argparse.Namespace(**args), builders.task_of(symbols)).eval()
 
 
 def pair_rows(seed=3, lengths=(6, 4, 5, 7)):
@@ -99,36 +91,27 @@ def batch(seed=3, parallel=True, extra=0, lengths=(6, 4, 5, 7)):
     target = tokens.masked_fill(~masked, builders.PAD)
     inputs = tokens.masked_fill(masked & tokens.remainder(3).ne(0), builders.MASK)
     half = len(rows) // 2
-    sample = {
-        "id": torch.arange(half),
-        "nsentences": half,
-        "ntokens": sum(map(len, rows)),
-        "net_input": {
-            "src_tokens": inputs,
-            "src_lengths": torch.tensor([len(row) for row in rows]),
-            "masked": masked,
-            "joint_tokens": None,
-            "joint_masked": None,
-        },
-        "target": target,
-        "joint_target": None,
+    lengths = torch.tensor([len(row) for row in rows])
+    net_input = {
+        "src_tokens": inputs,
+        "src_lengths": lengths,
+        "masked": masked,
+        "joint_tokens": None,
+        "joint_masked": None,
     }
+    sample = {"id": torch.arange(half), "nsentences": half, "ntokens": int(lengths.sum()), "net_input": net_input}
+    sample.update(target=target, joint_target=None)
     if parallel:
-        end = torch.tensor([builders.EOS])
 
         def joined(values, between, fill):
-            lines = []
-            for first in range(half):
-                left, right = values[first, : len(rows[first])], values[first + half, 1 : len(rows[first + half])]
-                lines.append(torch.cat([left, between.to(values.dtype), right]))
+            """Both segments in one row, ``between`` in the place of the second one's ``<s>``."""
+            pairs = zip(values[:half], values[half:], lengths, lengths[half:])
+            lines = [torch.cat([a[:n], a.new_tensor([between]), b[1:m]]) for a, b, n, m in pairs]
             return builders.pad(lines, fill, extra)
 
-        nothing = torch.zeros(1, dtype=torch.int64)
-        joint_masked = joined(masked.long(), nothing, 0).bool()
-        sample["net_input"].update(joint_tokens=joined(inputs, end, builders.PAD), joint_masked=joint_masked)
-        sample["joint_target"] = joined(target, nothing + builders.PAD, builders.PAD).masked_fill(
-            ~joint_masked, builders.PAD
-        )
+        joint_masked = joined(masked.long(), 0, 0).bool()
+        net_input.update(joint_tokens=joined(inputs, builders.EOS, builders.PAD), joint_masked=joint_masked)
+        sample["joint_target"] = joined(target, builders.PAD, builders.PAD).masked_fill(~joint_masked, builders.PAD)
     return sample
 
 
@@ -197,21 +180,13 @@ def is_parallel(batch):
 
 SYMBOLS = [*nlu_builders.PIECES, "<mask>"]
 ROWS = 4 + len(SYMBOLS)
-SHAPE = {
-    **{
-        name: XLMR_WIRING[name]
-        for name in ("activation_fn", "layernorm_embedding", "encoder_learned_pos", "decoder_learned_pos")
-    },
-    "decoder_layers": nlu_builders.LAYERS,
-}
+SHAPE = {**builders.XLMR_WIRING, "decoder_layers": nlu_builders.LAYERS}
 WORDS = ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection", "lm_head")
-STACK = ("self_attn.", "self_attn_layer_norm.", "fc1.", "fc2.", "final_layer_norm.")
+STACK = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
+PROJECTIONS = {"self.query": "q_proj", "self.key": "k_proj", "self.value": "v_proj", "output.dense": "out_proj"}
 CROSS = {
     f"cross_attention.{theirs}.{kind}": f"encoder_attn.{ours}.{kind}"
-    for theirs, ours in (
-        *((f"self.{name}", f"{name[0]}_proj") for name in ("query", "key", "value")),
-        ("output.dense", "out_proj"),
-    )
+    for theirs, ours in PROJECTIONS.items()
     for kind in ("weight", "bias")
 }
 CROSS["cross_attention.output.LayerNorm.gamma"] = "encoder_attn_layer_norm.weight"
@@ -220,20 +195,15 @@ CROSS["cross_attention.output.LayerNorm.beta"] = "encoder_attn_layer_norm.bias"
 
 
 def stock(symbols=SYMBOLS, scaled=True, **options):
-    """A stock transformer whose decoder layers have the encoder layers' values, cross-attention apart."""
+    """A stock transformer whose decoder layers are the encoder's, cross-attention apart, as while it is pre-trained."""
     model = nlu_builders.stock_model(symbols, arch="transformer", no_scale_embedding=not scaled, **{**SHAPE, **options})
     model.options["arch"] = "veco_large"
-    tie(model)
-    return model
-
-
-def tie(model):
-    """The same modules on both sides, as while it is pre-trained; generation begins with copies of them."""
     for part in ("embed_positions", "layernorm_embedding"):
         setattr(model.decoder, part, getattr(model.encoder, part))
     for own, other in zip(model.decoder.layers, model.encoder.layers):
         for part in STACK:
-            setattr(own, part[:-1], getattr(other, part[:-1]))
+            setattr(own, part, getattr(other, part))
+    return model
 
 
 def released_state(model):

@@ -62,6 +62,8 @@ def test_from_scratch_both_ways_build_the_same(family):
     assert built[0].encoder.layout == built[1].encoder.layout == usual
     assert abs(built[0].encoder.layers[0].fc1.weight.std().item() - 0.02) < 0.004
     assert build(arguments(**{**SCRATCH, "max_source_positions": None})).max_positions() == 512
+    languages = scratch(encoder_family=family).args.encoder_languages  # the dictionary's, where a family has them
+    assert languages == (list(LANGUAGES) if family in ("mbart", "nllb") else None)
 
 
 @pytest.mark.parametrize(
@@ -190,14 +192,6 @@ def test_only_a_final_mask_needs_no_row(tmp_path):
         from_file(path, [symbols[1], symbols[0], *symbols[2:], "<mask>"], encoder_heads=2)
 
 
-def test_a_row_that_may_be_the_masks_is_not_added_again(tmp_path):
-    """Nothing beside an mBART: its last row is probably that of <mask>, and the dictionary has a symbol too many before it."""
-    nlu_builders.mbart_cc25(tmp_path)
-    (tmp_path / "dict.txt").unlink()
-    with pytest.raises(ValueError, match="The one entry more is probably <mask>"):
-        from_file(tmp_path, [*PIECES, "new", *tags(LANGUAGES), "<mask>"], unnamed_rows="dictionary")
-
-
 @pytest.mark.parametrize(
     ("languages", "problem"),
     [
@@ -229,41 +223,22 @@ def test_languages_of_a_checkpoint_are_compared_when_it_is_decoded(tmp_path):
         reloaded(model, [*MBART_SYMBOLS, "new"], tmp_path / "own.pt")
 
 
-def test_languages_of_an_encoder_from_scratch_are_the_dictionarys():
-    assert scratch(encoder_family="mbart").args.encoder_languages == list(LANGUAGES)
-    assert scratch(encoder_family="xlmr").args.encoder_languages is None
-
-
-def test_a_model_without_a_list_warns(tmp_path, caplog):
-    stock = nlu_builders.stock_model(MBART_SYMBOLS, arch="mbart_base")
-    path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", stock, {"_name": "translation"})
-    model = from_file(path, MBART_SYMBOLS, unnamed_rows="dictionary")
-    assert "does not tell its languages" in caplog.text and "taken to be the dictionary's" in caplog.text
-    assert list(model.args.encoder_languages) == list(LANGUAGES)
-
-
-def test_rows_that_nothing_names_are_refused(tmp_path):
+def test_rows_that_nothing_names_are_refused(tmp_path, caplog):
     """Unless the option says otherwise; the dictionary of the data that a run was trained on names them as well."""
     stock = nlu_builders.stock_model(MBART_SYMBOLS, arch="mbart_base")
     data = tmp_path / "data"
     path = nlu_builders.stock_checkpoint(tmp_path / "model.pt", stock, {"_name": "translation", "data": str(data)})
     with pytest.raises(ValueError, match="nothing beside it tells what its 28 rows mean.*--unnamed-rows dictionary"):
         from_file(path, MBART_SYMBOLS)
-    assert from_file(path, MBART_SYMBOLS, unnamed_rows="dictionary")
+    model = from_file(path, MBART_SYMBOLS, unnamed_rows="dictionary")
+    assert "does not tell its languages" in caplog.text and "taken to be the dictionary's" in caplog.text
+    assert list(model.args.encoder_languages) == list(LANGUAGES)
     data.mkdir()
     for language in ("de", "en"):
         nlu_builders.write_dict(data / f"dict.{language}.txt", MBART_SYMBOLS)
     assert from_file(path, MBART_SYMBOLS)
     with pytest.raises(ValueError, match="its vocabulary has 'p0' as entry 4, the data's dictionary 'p1'"):
         from_file(path, [MBART_SYMBOLS[1], MBART_SYMBOLS[0], *MBART_SYMBOLS[2:]])
-
-
-def test_entries_in_another_order_are_refused(tmp_path):
-    path, symbols = nlu_builders.write_any("bert", tmp_path)
-    with pytest.raises(
-        ValueError, match=r"'\[unused1\]' as entry 4, the data's dictionary '\[unused2\]'; preprocess with"
-    ):
-        from_file(path, [symbols[1], symbols[0], *symbols[2:]])
 
 
 def test_mask_is_the_last_row_of_a_masked_lm(tmp_path):

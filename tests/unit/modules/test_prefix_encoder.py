@@ -46,20 +46,6 @@ def test_padding_on_either_side_changes_nothing(encoder, with_prefix, device):
             _equal([layer[number : number + 1, inside] for layer in together], alone[number])
 
 
-def test_given_padding_mask_lets_the_padding_symbol_be_an_input(encoder, device):
-    """The CTC blank may be any symbol, ``<pad>`` included: then only the mask tells what is padding."""
-    tokens = torch.tensor([[5, 1, 6, 1, 1]], device=device)
-    padding = torch.tensor([[False, False, False, True, True]], device=device)
-    positions = torch.tensor([[2, 3, 4, 1, 1]], device=device)
-    found = encoder(tokens, positions=positions, padding_mask=padding)
-    alone = encoder(
-        tokens[:, :3], positions=positions[:, :3], padding_mask=torch.zeros(1, 3, dtype=torch.bool, device=device)
-    )
-    _equal([layer[:, :3] for layer in found], alone)
-    hidden = encoder(tokens[:, :3], positions=positions[:, :3])
-    assert float((hidden[-1] - alone[-1])[0, [0, 2]].detach().abs().max()) > 1e-3, "the symbol was read as padding"
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("prefix_length", [0, 3])
 def test_a_row_of_padding_only_gives_finite_numbers(dtype, prefix_length, device):

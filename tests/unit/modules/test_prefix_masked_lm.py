@@ -18,17 +18,6 @@ def test_output_is_tied_to_the_embedding(device):
     assert "lm_head.weight" not in names, "the projection is shared with the embedding, not a parameter of its own"
 
 
-def test_positions_reach_the_encoder(device):
-    lm = builders.masked_lm().to(device)
-    tokens = builders.source_rows([6])[0][None].to(device)
-    positions = torch.arange(4, 10, device=device)[None]
-    expected = (
-        lm.lm_head.transform(lm.sentence_encoder(tokens, positions=positions)[-1]) @ lm.output_weight.T + lm.output_bias
-    )
-    torch.testing.assert_close(lm(tokens, positions=positions), expected)
-    assert not torch.allclose(lm(tokens), expected)
-
-
 def test_initialisation_is_berts():
     lm = MaskedLM(MaskedLMSizes(vocab_size=500, layers=1, embed_dim=64, ffn_dim=128, heads=2, max_positions=50))
     lm.reset_parameters()

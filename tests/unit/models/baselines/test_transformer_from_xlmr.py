@@ -12,13 +12,12 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.models.baselines.transformer_from_xlmr import fill
-from fairseq_plugins.modules.model_options import same_sides
 from tests import builders
 
 SIZES = {
-    **same_sides(builders.LAYERS, builders.WIDTH, builders.FFN, builders.HEADS),
+    **builders.SIDES,
     **{"decoder_layers": 1, "decoder_ffn_embed_dim": 20, "decoder_attention_heads": 4, "dropout": 0.0},
-    **{"max_source_positions": builders.POSITIONS, "max_target_positions": 30},
+    "max_target_positions": 30,
 }
 
 
@@ -105,13 +104,8 @@ def test_checkpoints_need_the_file_no_more(folder):
     assert args.pretrained_xlmr is None and args.initialised_from == str(folder)
     decoded = models.build_model(copy.deepcopy(args), builders.task()).eval()
     decoded.load_state_dict(model.state_dict())
-    resumed = build(folder / "gone")
-    with pytest.raises(ValueError, match="gone: no such file, and there is no checkpoint"):
-        resumed(**net_input())
-    resumed.load_state_dict(model.state_dict())
     with torch.no_grad():
         assert torch.equal(decoded(**net_input())[0], model(**net_input())[0])
-        assert torch.equal(resumed.eval()(**net_input())[0], model(**net_input())[0])
 
 
 # ---- Rows and bad files. ----

@@ -129,31 +129,3 @@ def test_the_decoder_route_with_all_layers_is_stock_fairseqs():
     expected = model.lm_head.transform(states[sample["masked"]])
     torch.testing.assert_close(seen["cs_mlm"], expected, **CLOSE)
     assert float(expected.std(dim=0).mean()) > 0.1
-
-
-@torch.no_grad()
-def test_a_translator_of_all_layers_is_stock_fairseqs():
-    model = veco_builders.translator(keep_decoder_layers="last:4").eval()
-    stock = veco_builders.stock_model(veco_builders.dictionary())
-    veco_builders.soften(stock, 3)
-    model.load_state_dict(stock.state_dict())
-    sources, targets = builders.source_rows([6, 3]), builders.pad(builders.source_rows([5, 4], seed=8))
-    tokens = builders.pad(sources, extra=1)
-    tokens[tokens == builders.MASK] = 5
-    targets[targets == builders.MASK] = 5
-    found, expected = (one(tokens, None, targets)[0] for one in (model, stock))
-    torch.testing.assert_close(found, expected, **CLOSE)
-
-
-@torch.no_grad()
-def test_incremental_decoding_equals_full_decoding():
-    model = veco_builders.translator(keep_decoder_layers="1,3").eval()
-    veco_builders.soften(model, 6)
-    tokens = builders.pad(builders.source_rows([6, 3, 5])).clamp(max=builders.MASK - 1)
-    targets = builders.pad(builders.source_rows([7, 7, 7], seed=9)).clamp(max=builders.MASK - 1)
-    encoded = model.encoder(tokens, src_lengths=None)
-    full = model.decoder(targets, encoder_out=encoded)[0]
-    state = {}
-    steps = [model.decoder(targets[:, : n + 1], encoder_out=encoded, incremental_state=state)[0] for n in range(7)]
-    torch.testing.assert_close(torch.cat(steps, dim=1), full, **CLOSE)
-    assert float(full.std(dim=1).mean()) > 0.1
