@@ -104,7 +104,7 @@ def mbart50(folder, **task):
         write_dict(folder / f"dict.{language}.txt", PIECES)
     (folder / "ML50_langs.txt").write_text("".join(f"{language}\n" for language in ML50))
     options = {"_name": "translation_multi_simple_epoch", "langs": None, "lang_tok_style": "mbart"}
-    options.update(lang_dict="/data/ML50_langs.txt", **task)
+    options.update({"lang_dict": "/data/ML50_langs.txt", **task})
     stock_checkpoint(folder / "model.pt", model, options, namespace=True)
     return model
 

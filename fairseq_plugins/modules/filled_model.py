@@ -37,7 +37,6 @@ class FilledTransformer(FilledModel, TransformerModel):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Options of the stock transformer and :attr:`own_options`."""
         TransformerModel.add_args(parser)
         gen_parser_from_dataclass(parser, cls.own_options())
 

@@ -56,7 +56,6 @@ class Frozen(nn.Module):
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> "Frozen":
-        """Frozen stays frozen."""
         return self
 
 

@@ -50,7 +50,6 @@ class MaskedLM(nn.Module):
         self.lm_head = MaskedLMHead(sizes.embed_dim, self.sentence_encoder.embed_tokens.weight)
 
     def reset_parameters(self) -> None:
-        """BERT's initialisation; see :func:`initialise`."""
         initialise(self)
 
     @property

@@ -63,7 +63,6 @@ class _Prompted:
 
     @property
     def lm(self) -> PrefixDecoder:
-        """The frozen language model."""
         return self.frozen.module  # type: ignore[return-value]
 
     def max_positions(self) -> int:
@@ -176,7 +175,6 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: GPTMSPConfig, task: Any) -> "GPTMSPModel":
-        """Build from a config; reads the language model."""
         set_architecture(cfg, ARCHITECTURES["gpt_msp"])
         check_positive(cfg, "prompt_length", *SIZES)
         check_dropout(cfg, "frozen_dropout")
@@ -188,15 +186,9 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
         dictionary = task.target_dictionary
         frozen = build_frozen(cfg, dictionary)
         layout: Any = frozen.module.layout
-
-        def prompts() -> Prompts:
-            return Prompts(
-                layout.layers, cfg.prompt_length or 0, layout.embed_dim, layout.heads, not cfg.no_prompt_scale
-            )
-
-        model = cls(
-            TwoReadings(frozen, dictionary, prompts(), prompts()), PromptedDecoder(frozen, dictionary, prompts())
-        )
+        sizes = layout.layers, cfg.prompt_length or 0, layout.embed_dim, layout.heads
+        first, second, third = (Prompts(*sizes, scaled=not cfg.no_prompt_scale) for _ in range(3))
+        model = cls(TwoReadings(frozen, dictionary, first, second), PromptedDecoder(frozen, dictionary, third))
         log_sizes(model)
         return model
 

@@ -90,7 +90,6 @@ class NATCTCModel(SlotModel):
 
     @classmethod
     def build_model(cls, cfg: NATCTCConfig, task: Any) -> "NATCTCModel":
-        """Build from the config and the task's dictionary."""
         check_slots_task(task, "nat_ctc")
         dictionary = task.source_dictionary
         set_architecture(cfg, ARCHITECTURES["nat_ctc"])
@@ -147,17 +146,13 @@ def check_config(cfg: NATCTCConfig) -> None:
 
 def stock_options(cfg: NATCTCConfig) -> Namespace:
     """The options of fairseq's transformer, filled from ours."""
+    stock = ("max_source_positions", "dropout", "attention_dropout", "activation_dropout")
     args = Namespace(
         **same_sides(cfg.encoder_layers, cfg.embed_dim, cfg.ffn_embed_dim, cfg.attention_heads),
-        encoder_normalize_before=cfg.normalize_before,
-        decoder_normalize_before=cfg.normalize_before,
-        share_all_embeddings=True,
-        share_decoder_input_output_embed=True,
-        max_source_positions=cfg.max_source_positions,
+        **{name: getattr(cfg, name) for name in stock},
+        **dict.fromkeys(("encoder_normalize_before", "decoder_normalize_before"), cfg.normalize_before),
+        **dict.fromkeys(("share_all_embeddings", "share_decoder_input_output_embed"), True),
         max_target_positions=cfg.max_source_positions * cfg.ctc_upsample,
-        dropout=cfg.dropout,
-        attention_dropout=cfg.attention_dropout,
-        activation_dropout=cfg.activation_dropout,
     )
     args.decoder_layers = cfg.decoder_layers
     base_architecture(args)

@@ -92,27 +92,21 @@ class TransformerAdapterModel(FilledTransformer):
         if args.adapter_backbone:
             absent = left_closed(OPTION, args.adapter_backbone, plain, task)
             model.start_from(args, "adapter_backbone", absent, partial(adapter_backbone.fill, model, plain, task))
-        model.freeze_backbone()
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(ADAPTERS in name)
         return model
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
-        """The stock encoder with adapters."""
         return AdapterEncoder(
             TransformerConfig.from_namespace(args), src_dict, embed_tokens, args.adapter_plans["encoder"]
         )
 
     @classmethod
     def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Module) -> nn.Module:
-        """The stock decoder with adapters."""
         return AdapterDecoder(
             TransformerConfig.from_namespace(args), tgt_dict, embed_tokens, args.adapter_plans["decoder"]
         )
-
-    def freeze_backbone(self) -> None:
-        """No gradient anywhere but in the adapters."""
-        for name, parameter in self.named_parameters():
-            parameter.requires_grad_(ADAPTERS in name)
 
 
 def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:

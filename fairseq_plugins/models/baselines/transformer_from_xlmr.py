@@ -115,19 +115,13 @@ class TransformerFromXLMRModel(FilledTransformer):
             absent = left_closed(OPTION, args.pretrained_xlmr, plain, task)
             model.start_from(args, "pretrained_xlmr", absent, partial(fill, model, plain))
         if args.freeze_encoder:
-            model.freeze_encoder()
+            model.encoder_is_frozen = True
+            model.encoder.requires_grad_(False).eval()
         return model
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
-        """The stock encoder with XLM-R's ``<s>``."""
         return XLMREncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens)
-
-    def freeze_encoder(self) -> None:
-        """No gradient and no dropout in the encoder."""
-        self.encoder_is_frozen = True
-        self.encoder.requires_grad_(False)
-        self.encoder.eval()
 
     def train(self, mode: bool = True) -> "TransformerFromXLMRModel":
         """Training mode does not reach a frozen encoder."""

@@ -122,7 +122,6 @@ class SGAModel(SlotModel):
 
     @property
     def masked_lm(self) -> MaskedLM:
-        """The frozen masked LM."""
         return self.frozen.module  # type: ignore[return-value]
 
     @property

@@ -42,11 +42,7 @@ def first_untied(state: Dict[str, Tensor]) -> Optional[str]:
 
 
 def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
-    """Check that a state is one of pre-training, of the model's sizes.
-
-    Raises ValueError: a released or a translation model, other sizes, another row of ``<mask>``, or encoder and decoder that are
-    not the same layers.
-    """
+    """Raise ValueError for a state that is not one of pre-training, of the model's sizes and with its row of ``<mask>``."""
     if PRETRAINED_HERE not in state:
         raise ValueError(
             "--restore-file: the state has no masked-LM head (lm_head.*), so it is a released VECO or a translation model; valid "
@@ -101,10 +97,7 @@ class StackReader:
         self.dropped: Dict[str, str] = {}
 
     def adapt(self) -> None:
-        """Choose layers and rows, drop heads, and log what became of every tensor.
-
-        Raises ValueError: layers, rows, dictionary map or embedding scale that do not fit; names the option that helps.
-        """
+        """Choose layers and rows, drop heads, and log what became of every tensor; ValueError names the option that helps."""
         choices = {side: self._choice(side) for side in SIDES}
         self._recognise(choices)
         stack = self._is_stack(choices)
@@ -124,18 +117,18 @@ class StackReader:
         stack, chosen = self.model.choice.stack, getattr(self.model.choice, side)
         if have == want:
             return None
-        if have == stack and chosen is not None:
-            return tuple(chosen)
         option = f"--keep-{side}-layers"
-        if have == stack:
+        if have != stack:
+            raise ValueError(
+                f"the state to load has {have} {side} layers; valid: the model's {want}, or a stack of --encoder-layers {stack}, "
+                f"of which {option} chooses"
+            )
+        if chosen is None:
             raise ValueError(
                 f"the state to load has {have} {side} layers, the model {want}; write {option} with a choice of them, for example "
                 f"{option} last:{want}"
             )
-        raise ValueError(
-            f"the state to load has {have} {side} layers; valid: the model's {want}, or a stack of --encoder-layers {stack}, of "
-            f"which {option} chooses"
-        )
+        return tuple(chosen)
 
     def _recognise(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> None:
         """Look at what tells the kind of state before it changes: a released one has equal layers, and more than a translator."""

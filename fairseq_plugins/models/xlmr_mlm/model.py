@@ -50,7 +50,6 @@ class XLMRMaskedLMModel(BaseFairseqModel):
 
     @classmethod
     def build_model(cls, cfg: XLMRMaskedLMConfig, task: Any) -> "XLMRMaskedLMModel":
-        """Build from the config and the task's dictionary."""
         for name in SIZES:
             if getattr(cfg, name) is None:
                 raise ValueError(f"{flag(name)} is needed, or an --arch that has it, such as xlmr_mlm_tiny")
