@@ -80,10 +80,8 @@ def net_input(sources, targets, lengths=(5, 3, 6, 4)):
         words = torch.randint(4, 4 + PIECES, (2, length), generator=generator)
         rows.append(torch.cat([torch.tensor([TAG[source]]), words[0], torch.tensor([builders.EOS])]))
         shifted.append(torch.cat([torch.tensor([builders.EOS, TAG[target]]), words[1]]))
-    source = builders.pad(rows)
-    left = torch.stack([row.roll(int(row.eq(builders.PAD).sum())) for row in source])
     return {
-        "src_tokens": left,
+        "src_tokens": builders.left_padded(builders.pad(rows)),
         "src_lengths": torch.tensor([len(row) for row in rows]),
         "prev_output_tokens": builders.pad(shifted),
     }

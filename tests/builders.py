@@ -171,6 +171,10 @@ def pad(rows, value=PAD, extra=0):
     return result
 
 
+def left_padded(tokens):
+    return torch.stack([row.roll(int(row.eq(PAD).sum())) for row in tokens])
+
+
 def batch(sources, targets=None, extra=0):
     """A sample as the translation task's collater makes it; ``extra`` columns of padding more than needed."""
     sample = {
@@ -228,13 +232,18 @@ def sentences(count, seed, low=2, high=8):
     return [torch.randint(FIRST_PIECE, MASK, (n,), generator=generator).tolist() for n in lengths]
 
 
+def write_rows(folder, name, rows):
+    """``FOLDER/NAME.bin`` and ``.idx``; every row is written as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    builder = MMapIndexedDatasetBuilder(str(folder / f"{name}.bin"), dtype=np.int32)
+    for row in rows:
+        builder.add_item(torch.tensor(list(row), dtype=torch.int64))
+    builder.finalize(str(folder / f"{name}.idx"))
+
+
 def write_side(folder, split, pair, language, rows):
     """``SPLIT.PAIR.LANGUAGE.bin`` and ``.idx``; every row gets its </s>."""
-    prefix = str(folder / f"{split}.{pair}.{language}")
-    builder = MMapIndexedDatasetBuilder(prefix + ".bin", dtype=np.int32)
-    for row in rows:
-        builder.add_item(torch.tensor([*row, EOS]))
-    builder.finalize(prefix + ".idx")
+    write_rows(folder, f"{split}.{pair}.{language}", [[*row, EOS] for row in rows])
 
 
 def write_dictionary(folder, language, pieces=PIECES):

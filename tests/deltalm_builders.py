@@ -152,11 +152,7 @@ def sample(extra=0):
 def net_input(extra=0):
     """The model's input of :func:`sample`, shifted as the translation task does: ``</s>`` first, padding last."""
     batch = sample(extra)
-    shifted = batch["target"].roll(1, 1)
-    shifted[:, 0] = builders.EOS
-    for row, target in zip(shifted, batch["target"]):
-        length = int(target.ne(builders.PAD).sum())
-        row[length:] = builders.PAD
+    shifted = builders.pad([torch.cat([row[-1:], row[:-1]]) for row in builders.target_rows([4, 2, 3])], extra=extra)
     return {**batch["net_input"], "prev_output_tokens": shifted}
 
 

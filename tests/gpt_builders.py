@@ -94,7 +94,7 @@ def net_input(left_pad=False, extra=0):
     sources, targets = pieces_rows([6, 3, 5]), pieces_rows([4, 6, 2], seed=4)
     source = builders.pad(sources, extra=extra)
     if left_pad:
-        source = torch.stack([row.roll(int(row.eq(builders.PAD).sum())) for row in source])
+        source = builders.left_padded(source)
     shifted = builders.pad([torch.cat([row[-1:], row[:-1]]) for row in targets])
     return {"src_tokens": source, "src_lengths": torch.tensor([6, 3, 5]), "prev_output_tokens": shifted}
 

@@ -2,13 +2,12 @@
 
 import io
 import json
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
 import sentencepiece
 import torch
 from fairseq.data import Dictionary, data_utils
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import BaseFairseqModel
 from torch import nn
 
@@ -21,26 +20,13 @@ TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 FIRST_LABEL = 4
 """Number of the first label: fairseq's four symbols come before."""
 
-Word = Tuple[Sequence[int], Optional[str]]
-"""Pieces of a word, and its tag; None = one that the label dictionary does not have."""
-
-
-def write_rows(folder, name, rows):
-    """``FOLDER/NAME.bin`` and ``.idx``; every row is written as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
-    builder = MMapIndexedDatasetBuilder(str(folder / f"{name}.bin"), dtype=np.int32)
-    for row in rows:
-        builder.add_item(torch.tensor(list(row), dtype=torch.int64))
-    builder.finalize(str(folder / f"{name}.idx"))
+write_rows, write_dictionary, label_dictionary = builders.write_rows, builders.write_symbols, builders.of_symbols
 
 
 def write_texts(data, folder, name, rows):
     """Pieces of one side; every row gets its ``</s>``, and the dictionary is written beside them."""
     write_rows(data / folder, name, [[*row, builders.EOS] for row in rows])
     write_dictionary(data / folder / "dict.txt", builders.piece_names())
-
-
-write_dictionary, label_dictionary = builders.write_symbols, builders.of_symbols
 
 
 def write_classes(data, name, classes, labels):
@@ -51,7 +37,7 @@ def write_classes(data, name, classes, labels):
 
 
 def tag_row(words, labels):
-    """A symbol a piece: the tag where a word starts, ``<pad>`` elsewhere; no ``</s>``."""
+    """A symbol a piece: the tag where a word (pieces, tag) starts, ``<pad>`` elsewhere; no ``</s>``. Tag None = an unknown one."""
     symbols = label_dictionary(labels)
     row = []
     for pieces, tag in words:

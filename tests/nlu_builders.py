@@ -149,21 +149,11 @@ def write_vocab(folder):
 def write_sentencepiece(folder, pieces=40, name="sentencepiece.bpe.model"):
     """A tiny sentencepiece model of random words. Returns its pieces."""
     folder.mkdir(parents=True, exist_ok=True)
-    generator = torch.Generator().manual_seed(4)
-    letters = torch.randint(0, 12, (400, 5), generator=generator).tolist()
-    text = [
-        " ".join("".join("abcdefghijkl"[letter] for letter in row) for row in letters[at : at + 8])
-        for at in range(0, 400, 8)
-    ]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text),
-        model_prefix=str(folder / "spm"),
-        vocab_size=pieces,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    (folder / "spm.model").rename(folder / name)
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / name))
+    letters = torch.randint(0, 12, (400, 5), generator=torch.Generator().manual_seed(4)).tolist()
+    words = ["".join("abcdefghijkl"[letter] for letter in row) for row in letters]
+    text = [" ".join(words[at : at + 8]) for at in range(0, 400, 8)]
+    path = nlu_bins.train_model(folder / name, text, vocab_size=pieces)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return [model.id_to_piece(index) for index in range(model.get_piece_size())]
 
 

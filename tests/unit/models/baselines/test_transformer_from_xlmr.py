@@ -45,8 +45,7 @@ def net_input(left_pad=False, start=False, extra=0):
     data = builders.batch(rows if start else [row[1:] for row in rows], builders.target_rows([4, 2, 3]), extra)
     found = data["net_input"]
     if left_pad:
-        source = found["src_tokens"]
-        found["src_tokens"] = torch.stack([row.roll(int(row.eq(builders.PAD).sum())) for row in source])
+        found["src_tokens"] = builders.left_padded(found["src_tokens"])
     return found
 
 
