@@ -10,14 +10,6 @@ from tests import nlu_builders
 from tests.nlu_builders import MBART_SYMBOLS, PAD, reloaded, scratch, tokens_for
 
 
-def test_pooling_by_hand():
-    hidden = torch.arange(12.0).view(2, 3, 2)
-    padding = torch.tensor([[False, False, True], [False, False, False]])
-    assert pool(hidden, padding, "first").tolist() == [[0, 1], [6, 7]]
-    assert pool(hidden, padding, "last").tolist() == [[2, 3], [10, 11]]
-    assert pool(hidden, padding, "mean").tolist() == [[1, 2], [8, 9]]
-
-
 def test_the_mean_in_half_precision_is_of_a_sum_beyond_its_range():
     hidden = torch.full((1, 1000, 2), 100.0, dtype=torch.float16)
     pooled = pool(hidden, torch.zeros(1, 1000, dtype=torch.bool), "mean")

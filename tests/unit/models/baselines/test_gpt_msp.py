@@ -42,19 +42,6 @@ def sample(device, **options):
 # ---- Decoding. ----
 
 
-def test_incremental_decoding_is_full_decoding(model, device):
-    data = sample(device)["net_input"]
-    tokens = data["prev_output_tokens"]
-    with torch.no_grad():
-        full = model(**data)[0]
-        encoder_out, state = model.encoder(data["src_tokens"], data["src_lengths"]), {}
-        for step in range(tokens.size(1)):
-            logits = model.decoder(tokens[:, : step + 1], encoder_out=encoder_out, incremental_state=state)[0]
-            kept = tokens[:, step].ne(builders.PAD)
-            assert logits.shape == (3, 1, gpt_builders.ROWS)
-            torch.testing.assert_close(logits[kept, 0], full[kept, step], rtol=1e-5, atol=1e-5)
-
-
 def scored(model, source, tokens):
     """Log-probability of a hypothesis by one full pass."""
     shifted = torch.cat([tokens[-1:], tokens[:-1]])[None]
