@@ -245,8 +245,10 @@ class SGAModel(SlotModel):
         guidance = self.encode(src_tokens)
         slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
         weight, bias = self.projection
-        scored = dict(weight=weight, bias=bias, targets=targets, input_lengths=slots, target_lengths=target_lengths)
-        ctc = partial(linear_ctc_with_best, **scored, blank=self.blank, chunk_size=chunk_size)
+        given: Dict[str, Any] = {"targets": targets, "input_lengths": slots, "target_lengths": target_lengths}
+        ctc: CTC = partial(
+            linear_ctc_with_best, weight=weight, bias=bias, blank=self.blank, **given, chunk_size=chunk_size
+        )
         if masked is None:
             loss, path = ctc(self.align(guidance, slots), want_best=self.has_denoiser)
             losses, tokens = {"alignment": loss}, None if path is None else self.denoiser_input(path)
