@@ -233,10 +233,8 @@ class SGAModel(SlotModel):
             src_tokens: (B, S) int64; ``src_lengths`` (B,).
             targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,).
             chunk_size: vocabulary rows projected at a time by CTC.
-            corrupt: noise on the denoiser's input.
-            unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1).
-            masked: (B, U) bool, True = to be predicted; with ``--alignment mask_predict`` and only there.
-            masked_options: of :meth:`masked_losses`.
+            unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1); ``corrupt``: noise on what each reads.
+            masked: (B, U) bool, True = to be predicted; it and ``masked_options``: of :meth:`masked_losses`, for mask-predict.
 
         Returns:
             The losses by name, (B,) nats each: ``alignment``, with a denoiser ``denoising`` (mean over the steps), and those of
