@@ -77,7 +77,9 @@ def test_every_tensor_has_a_source(folder):
 
 def test_a_frozen_encoder_stays_bit_equal_and_has_no_dropout(folder):
     for freeze in (True, False):
-        model = build(folder, freeze_encoder=freeze, dropout=0.3, share_all_embeddings=False).train()
+        model = build(folder, freeze_encoder=freeze, dropout=0.3, share_all_embeddings=False)
+        assert model.encoder.training is not freeze
+        model.train()
         before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
         criterion = LabelSmoothedCrossEntropyCriterion(builders.task(), False, 0.1)
         optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01)
