@@ -25,8 +25,9 @@ def slow(tokens, maskable, ratio, seed):
     return [place in chosen for place in range(len(tokens))], new
 
 
-@pytest.mark.parametrize("ratio", [0.15, 0.5, 1.0])
+@pytest.mark.parametrize("ratio", [0.01, 0.15, 0.5, 1.0])
 def test_equals_the_slow_loop(ratio):
+    """At least one token, where anything is maskable."""
     generator = np.random.default_rng(1)
     for seed in range(60):
         tokens = generator.integers(FIRST, END, 1 + seed % 17)
@@ -46,17 +47,6 @@ def test_the_numbers_that_were_always_drawn():
     assert replace_tokens(tokens, chosen, SPECIAL, rng).tolist() == [0, 11, 12, 13, MASK, 15, 15, 17, 18, 2]
 
 
-def test_only_maskable_tokens_and_at_least_one():
-    rng = np.random.default_rng(1)
-    for size in range(1, 12):
-        maskable = np.arange(size) % 3 == 0
-        chosen = choose_tokens(maskable, 0.01, rng)
-        assert chosen.sum() == 1
-        assert not (chosen & ~maskable).any()
-        assert choose_tokens(maskable, 1.0, rng).tolist() == maskable.tolist()
-    assert not choose_tokens(np.zeros(5, dtype=bool), 0.5, rng).any()
-
-
 def test_shares():
     rng = np.random.default_rng(1)
     counts = [int(choose_tokens(np.ones(10, dtype=bool), 0.15, rng).sum()) for _ in range(4000)]
@@ -68,4 +58,3 @@ def test_shares():
     # A random piece is the original one in 1 of 10 cases.
     assert (new == FIRST).mean() == pytest.approx(0.1 + 0.1 / (END - FIRST), abs=0.01)
     assert set(new.tolist()) == {MASK, *range(FIRST, END)}
-    assert (replace_tokens(tokens, np.zeros(len(tokens), dtype=bool), SPECIAL, rng) == tokens).all()
