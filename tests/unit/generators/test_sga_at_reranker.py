@@ -22,10 +22,10 @@ SIZES = {
 }
 
 
-def at_dictionary(pieces=builders.PIECES):
+def at_dictionary(pieces=range(builders.PIECES)):
     """As a stock data-bin has it: without ``<mask>``."""
     symbols = Dictionary()
-    for number in range(pieces):
+    for number in pieces:
         symbols.add_symbol(f"p{number}")
     return symbols
 
@@ -68,41 +68,19 @@ def hypotheses():
     """Three, two and one of a sentence, one of them empty."""
     rows = [[[5, 6, 7], [8], [9, 9]], [[builders.EOS], [10, 11, 12, 13]], [[20, 4]]]
     scores = iter([-1.0, -1.5, -2.0, -0.5, -3.0, -0.7])
-    return [
-        [
-            {"tokens": torch.tensor(row), "ctc_score": torch.tensor(next(scores), dtype=torch.float64), "steps": 2}
-            for row in sentence
-        ]
-        for sentence in rows
-    ]
+    return [[hypothesis(row, next(scores)) for row in sentence] for sentence in rows]
+
+
+def hypothesis(tokens, score):
+    return {"tokens": torch.tensor(tokens), "ctc_score": torch.tensor(score, dtype=torch.float64), "steps": 2}
 
 
 SOURCES = builders.source_rows([4, 9, 6])
 
 
 def by_tokens(sentences):
+    """(Sentence, tokens) -> hypothesis."""
     return {(n, tuple(h["tokens"].tolist())): h for n, sentence in enumerate(sentences) for h in sentence}
-
-
-def test_what_is_too_long_for_the_model_is_named():
-    short = reranker(models=[at_model(positions=5)])
-    with pytest.raises(ValueError, match=r"--rerank-at at\.pt: a source of 8 tokens is longer than that model's 5"):
-        short.rescore(builders.pad(SOURCES[1:2]), hypotheses()[2:])
-    sentence = [[{"tokens": torch.tensor([5, 6, 7, 8, 9]), "ctc_score": torch.tensor(-1.0)}]]
-    with pytest.raises(ValueError, match="a hypothesis of 6 tokens"):
-        short.rescore(builders.pad(SOURCES[:1]), sentence)
-
-
-def test_dictionaries_are_compared():
-    check_dictionary("at.pt", builders.dictionary(), at_dictionary())
-    check_dictionary("at.pt", builders.dictionary(), builders.dictionary())
-    with pytest.raises(ValueError, match="28 entries, that of the hypotheses 29"):
-        check_dictionary("at.pt", builders.dictionary(), at_dictionary(builders.PIECES - 1))
-    other = Dictionary()
-    for number in reversed(range(builders.PIECES)):
-        other.add_symbol(f"p{number}")
-    with pytest.raises(ValueError, match="'p24' as entry 4, that of the hypotheses 'p0'"):
-        check_dictionary("at.pt", builders.dictionary(), other)
 
 
 @pytest.mark.parametrize(("weight", "length_penalty"), [(0.5, 1.0), (0.2, 0.0), (1.0, 2.0), (0.0, 1.0)])
@@ -127,10 +105,9 @@ def test_scores_and_order_are_those_of_a_loop_over_the_tokens(weight, length_pen
 
 
 def test_the_mask_of_a_masked_lm_is_unknown_to_the_model():
-    sentence = [[{"tokens": torch.tensor([builders.MASK]), "ctc_score": torch.tensor(-1.0)}]]
-    (found,) = reranker().rescore(builders.pad(SOURCES[:1]), sentence)
+    ((found,),) = reranker().rescore(builders.pad(SOURCES[:1]), [[hypothesis([builders.MASK], -1.0)]])
     expected = slow_log_prob([at_model()], SOURCES[0][1:], [builders.UNK])
-    assert float(found[0]["at_score"]) == pytest.approx(expected, abs=1e-4)
+    assert float(found["at_score"]) == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_is_refused():
@@ -148,6 +125,17 @@ def test_what_is_refused():
         ATReranker.read(RerankOptions("nowhere.pt"), builders.dictionary())
     with pytest.raises(ValueError, match="SGAModel does not write from left to right"):
         ATReranker([builders.sga_model()], builders.task(), builders.dictionary(), RerankOptions("sga.pt"))
+    short = reranker(models=[at_model(positions=5)])
+    with pytest.raises(ValueError, match=r"--rerank-at at\.pt: a source of 8 tokens is longer than that model's 5"):
+        short.rescore(builders.pad(SOURCES[1:2]), hypotheses()[2:])
+    with pytest.raises(ValueError, match="a hypothesis of 6 tokens"):
+        short.rescore(builders.pad(SOURCES[:1]), [[hypothesis([5, 6, 7, 8, 9], -1.0)]])
+    check_dictionary("at.pt", builders.dictionary(), at_dictionary())
+    check_dictionary("at.pt", builders.dictionary(), builders.dictionary())
+    with pytest.raises(ValueError, match="28 entries, that of the hypotheses 29"):
+        check_dictionary("at.pt", builders.dictionary(), at_dictionary(range(builders.PIECES - 1)))
+    with pytest.raises(ValueError, match="'p24' as entry 4, that of the hypotheses 'p0'"):
+        check_dictionary("at.pt", builders.dictionary(), at_dictionary(reversed(range(builders.PIECES))))
 
 
 @pytest.fixture

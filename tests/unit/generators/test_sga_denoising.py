@@ -1,6 +1,6 @@
 """Denoising passes whose outputs come in a cycle: fewer of them, the same result."""
 
-from typing import List
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -13,14 +13,12 @@ PERIOD, STATE = 0, 1
 """Slots: the first holds a sentence's period, the second where in its cycle it is."""
 
 
-class Guidance:
+class Guidance(NamedTuple):
     """Of each sentence its number, to see whose guidance arrives."""
 
-    def __init__(self, numbers):
-        self.numbers = numbers
+    numbers: torch.Tensor
 
     def select(self, rows):
-        """Of some sentences."""
         return Guidance(self.numbers[rows])
 
 
@@ -31,10 +29,9 @@ class Wheel:
     """
 
     def __init__(self):
-        self.rows: List[int] = []
+        self.rows = []
 
     def denoiser_input(self, path):
-        """The tokens."""
         return path.tokens
 
     def denoise(self, tokens, guidance, lengths):
@@ -61,12 +58,12 @@ def path_of(periods, starts, filler=0):
     return BestPath(tokens, tokens, torch.zeros(tokens.shape).double()), lengths
 
 
-def run(periods, starts, max_iter, adaptive=True, history=None):
+def run(periods, starts, max_iter, adaptive=True):
     """Tokens, log-probabilities, passes of each sentence, rows of each pass."""
     path, lengths = path_of(periods, starts)
     model, steps = Wheel(), torch.zeros_like(lengths)
     generator = DenoisingGenerator(builders.dictionary(), IterationOptions(max_iter, adaptive))
-    found = generator.denoise(model, Guidance(lengths - 4), lengths, path, steps, history)
+    found = generator.denoise(model, Guidance(lengths - 4), lengths, path, steps, None)
     return found.tokens, found.log_probs, steps.tolist(), model.rows
 
 
@@ -96,7 +93,6 @@ class Filled(Wheel):
     """A denoiser with filled blanks: what it reads goes round in 4 passes, what it writes in 2."""
 
     def denoiser_input(self, path):
-        """The tokens with the blanks filled."""
         return path.pieces
 
     def best_path(self, hidden, lengths):
