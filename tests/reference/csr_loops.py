@@ -7,19 +7,8 @@ Poisson distribution ... Such sampling will be repeated until the total percenta
 
 import math
 import re
-from typing import Callable, List, NamedTuple
-
-Chance = Callable[[int, int], float]
-"""(purpose, place) -> uniform in [0, 1)."""
 
 BUDGET, LENGTHS, PLACES, CANDIDATE = range(4)
-
-
-class Found(NamedTuple):
-    """A word: its letters, its pieces."""
-
-    text: str
-    pieces: List[int]
 
 
 def poisson_length(mean, chance):
@@ -36,7 +25,7 @@ def switched_words(words, covered, ratio, mean, chance):
     """Which of the words with an entry are replaced."""
     budget = min(int(ratio * words + 1e-9 + chance(BUDGET, 0)), covered)
     gaps = covered - budget + 1
-    spans: List[int] = []
+    spans = []
     while sum(spans) < budget:
         spans.append(poisson_length(mean, chance(LENGTHS, len(spans))))
         if len(spans) == gaps or sum(spans) > budget:

@@ -4,47 +4,16 @@ Vectors are 1-D tensors; a sentence is a list of vectors. Everything is differen
 or fairseq: only the weights of the modules are read. Source: DeltaLM, section 2.2 and Figure 2b.
 """
 
-import math
-from typing import List
-
 import torch
-from torch import Tensor
 
-from tests.reference.loops import affine, gelu, layer_norm
-
-
-def attend(module, queries, seen, heads):
-    """Vaswani et al. 2017, section 3.2: query i attends to the vectors ``seen[i]``."""
-    size = len(queries[0]) // heads
-    outputs = []
-    for x, others in zip(queries, seen):
-        query, parts = affine(module.q_proj, x), []
-        keys, values = ([affine(linear, y) for y in others] for linear in (module.k_proj, module.v_proj))
-        for head in range(heads):
-            part = slice(head * size, (head + 1) * size)
-            weights = torch.stack([query[part].dot(key[part]) / math.sqrt(size) for key in keys]).softmax(0)
-            parts.append(sum(weight * value[part] for weight, value in zip(weights, values)))
-        outputs.append(affine(module.out_proj, torch.cat(parts)))
-    return outputs
-
-
-def sublayer(norm, states, function, pre_norm):
-    """ "The residual connections and the layer normalizations are performed in each sub-layers" (section 2.2).
-
-    LayerNorm(x + f(x)) as in the vanilla Transformer, or x + f(LayerNorm(x)) for a pre-norm one.
-    """
-    changes = function([layer_norm(norm, x) for x in states] if pre_norm else states)
-    sums = [x + change for x, change in zip(states, changes)]
-    return sums if pre_norm else [layer_norm(norm, x) for x in sums]
-
-
-def feed_forward(first, second, states):
-    """W_2 gelu(W_1 x + b_1) + b_2, each position alone."""
-    return [affine(second, gelu(affine(first, x))) for x in states]
+from tests.reference.loops import attend, embed, feed_forward, layer_norm, sublayer
 
 
 def block(layer, states, source, heads, pre_norm=False):
-    """One interleaved block: self-attention, bottom FFN, cross-attention, top FFN (section 2.2, Figure 2b)."""
+    """One interleaved block: self-attention, bottom FFN, cross-attention, top FFN (section 2.2, Figure 2b).
+
+    "The residual connections and the layer normalizations are performed in each sub-layers".
+    """
     states = sublayer(
         layer.self_attn_layer_norm,
         states,
@@ -69,10 +38,7 @@ def decode(decoder, tokens, source, heads, first_position):
     after the embedding (where the module has one), GELU, and the token embedding as output matrix.
     """
     pre_norm = decoder.layer_norm is not None
-    states: List[Tensor] = []
-    for place, token in enumerate(tokens):
-        x = decoder.embed_tokens.weight[token] + decoder.embed_positions.weight[first_position + place]
-        states.append(x if decoder.layernorm_embedding is None else layer_norm(decoder.layernorm_embedding, x))
+    states = embed(decoder, tokens, range(first_position, first_position + len(tokens)))
     for layer in decoder.layers:
         states = block(layer, states, source, heads, pre_norm)
     if pre_norm:

@@ -4,23 +4,15 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from tests.reference.loops import SGALoops, affine, prompt_prefix
 
 
-def log_softmax(scores):
-    """Of a list of numbers."""
-    top = max(scores)
-    total = top + math.log(sum(math.exp(score - top) for score in scores))
-    return [score - total for score in scores]
-
-
 def best(scores):
     """The best token and its log-probability."""
-    values = log_softmax(scores)
-    token = max(range(len(values)), key=lambda index: values[index])
-    return token, values[token]
+    log_probs = scores.log_softmax(0).tolist()
+    token = max(range(len(log_probs)), key=lambda index: log_probs[index])
+    return token, log_probs[token]
 
 
 def smoothed_cross_entropy(logits, label, smoothing):
@@ -61,10 +53,6 @@ class MaskPredictLoops(SGALoops):
             return affine(predictor.bos_projection, hidden[0])
         return affine(predictor.projection, sum(hidden[1:], hidden[0]) / len(hidden))
 
-    def length_log_probs(self, source):
-        """Of :meth:`length_scores`."""
-        return log_softmax(self.length_scores(source).tolist())
-
     def losses(self, source, target, masked, smoothing, all_positions):
         """The three losses of one sentence, each a sum in nats.
 
@@ -89,7 +77,7 @@ class MaskPredictLoops(SGALoops):
 
     def likely_lengths(self, source, count):
         """The most probable lengths, best first."""
-        scores = self.length_log_probs(source)
+        scores = self.length_scores(source).tolist()
         return [index + 1 for index in sorted(range(len(scores)), key=lambda index: -scores[index])][:count]
 
     def mask_predict(self, source, length, iterations):
@@ -102,7 +90,7 @@ class MaskPredictLoops(SGALoops):
             for place in worst:
                 tokens[place] = self.model.mask
             if worst:
-                rows = self.unit(self.model.alignment_prompts, tokens, guidance).tolist()
+                rows = self.unit(self.model.alignment_prompts, tokens, guidance)
                 for place in worst:
                     tokens[place], scores[place] = best(rows[place])
         return tokens, scores
@@ -116,8 +104,7 @@ class MaskPredictLoops(SGALoops):
             return {"tokens": tokens, "score": sum(scores) / len(scores), "steps": 0}
         slots = [token for token in tokens for _ in range(self.upsample)]
         for _ in range(passes):
-            rows: Tensor = self.denoising(source, slots)
-            pairs = [best(row) for row in rows.tolist()]
+            pairs = [best(row) for row in self.denoising(source, slots)]
             before, slots, steps = slots, [token for token, _ in pairs], steps + 1
             if slots == before:
                 break

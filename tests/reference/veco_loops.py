@@ -6,17 +6,12 @@ are read. Source: VECO, sections 2.1, 2.2 and 3.
 
 import torch
 
-from tests.reference.deltalm_loops import attend, feed_forward
-from tests.reference.loops import affine, gelu, layer_norm
-
-
-def sublayer(norm, states, function):
-    """LayerNorm(x + f(x)): "VECO follows the post-layernorm design" (section 5.1)."""
-    return [layer_norm(norm, x + change) for x, change in zip(states, function(states))]
+from tests.reference import loops
+from tests.reference.loops import attend, feed_forward, sublayer
 
 
 class VECOLoops:
-    """Equations 1 to 7.
+    """Equations 1 to 7; "VECO follows the post-layernorm design" (section 5.1).
 
     Args:
         model: a pre-training model, for its weights.
@@ -29,25 +24,13 @@ class VECOLoops:
 
     def embed(self, tokens):
         """X^(0): token and learned position, a layer norm, no scale, no language embedding (section 3)."""
-        side = self.model.encoder
-        return [
-            layer_norm(
-                side.layernorm_embedding,
-                side.embed_tokens.weight[token] + side.embed_positions.weight[self.first + place],
-            )
-            for place, token in enumerate(tokens)
-        ]
+        return loops.embed(self.model.encoder, tokens, range(self.first, self.first + len(tokens)))
 
     def encode(self, tokens):
         """X^(N). Eq. 1: H = SelfAttention(X; theta_s). Eq. 2: X = FFN(H; theta_f). Every position sees every other."""
         states = self.embed(tokens)
         for layer in self.model.encoder.layers:
-            states = sublayer(
-                layer.self_attn_layer_norm,
-                states,
-                lambda xs, at=layer: attend(at.self_attn, xs, [xs] * len(xs), self.heads),
-            )
-            states = sublayer(layer.final_layer_norm, states, lambda xs, at=layer: feed_forward(at.fc1, at.fc2, xs))
+            states = loops.encoder_layer(layer, states, self.heads)
         return states
 
     def decode(self, tokens, memory):
@@ -75,11 +58,10 @@ class VECOLoops:
 
     def nll(self, states, targets, padding_idx):
         """-log P of the masked tokens, nats (Eq. 3 and 7): XLM-R's head; ``targets`` are padding where nothing is predicted."""
-        head, total = self.model.lm_head, torch.zeros((), dtype=states[0].dtype)
+        total = torch.zeros((), dtype=states[0].dtype)
         for x, target in zip(states, targets):
             if target != padding_idx:
-                hidden = layer_norm(head.layer_norm, gelu(affine(head.dense, x)))
-                scores = self.model.encoder.embed_tokens.weight @ hidden + head.bias
+                scores = loops.head(self.model.lm_head, self.model.encoder.embed_tokens.weight, x)
                 total = total + torch.logsumexp(scores, 0) - scores[target]
         return total
 
