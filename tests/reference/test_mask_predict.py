@@ -122,6 +122,7 @@ class MaskPredictLoops(SGALoops):
 
 
 SOURCES, TARGETS = [4, 3, 5], [4, 2, 3]
+MANY = [4, 3, 5, 7, 6, 8, 4, 5]
 
 
 def _model(upsample=2, **options):
@@ -134,21 +135,19 @@ def _model(upsample=2, **options):
     return model
 
 
-def _generated(model, iterations, length_beam, passes):
-    options = IterationOptions(max_iter=passes), MaskPredictOptions(iterations, length_beam)
-    sample = builders.batch(builders.source_rows(SOURCES), extra=2)
-    return [row[0] for row in SGAMaskPredictGenerator(builders.dictionary(), *options).generate([model], sample)]
-
-
 @pytest.mark.parametrize(
     ("iterations", "length_beam", "passes", "upsample", "length_from"),
-    [(1, 1, 0, 2, "mean"), (4, 2, 0, 2, "mean"), (10, 1, 0, 2, "mean"), (3, 2, 3, 2, "bos"), (2, 1, 1, 3, "mean")],
+    [(1, 1, 0, 2, "mean"), (4, 3, 0, 2, "mean"), (10, 1, 0, 2, "mean"), (3, 2, 3, 2, "bos"), (2, 1, 1, 3, "mean")],
 )
 def test_generation_equals_the_loop(iterations, length_beam, passes, upsample, length_from):
     model = _model(upsample, length_from=length_from)
     loops = MaskPredictLoops(model, builders.HEADS, upsample, builders.PAD)
-    found = _generated(model, iterations, length_beam, passes)
-    for source, hypothesis in zip(builders.source_rows(SOURCES), found):
+    options = IterationOptions(max_iter=passes), MaskPredictOptions(iterations, length_beam)
+    rows = builders.source_rows(MANY)
+    generated = SGAMaskPredictGenerator(builders.dictionary(), *options).generate(
+        [model], builders.batch(rows, extra=2)
+    )
+    for source, (hypothesis,) in zip(rows, generated):
         expected = loops.generate(source.tolist(), iterations, length_beam, passes)
         assert hypothesis["tokens"].tolist() == (expected["tokens"] or [builders.EOS])
         assert hypothesis["steps"] == expected["steps"]

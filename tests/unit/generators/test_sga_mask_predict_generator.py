@@ -48,54 +48,6 @@ def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options, model_optio
                 torch.testing.assert_close(batch[row][key], alone[key], rtol=1e-9, atol=1e-9)
 
 
-def scripted(sureness):
-    """Lengths 3, 5 and 2 by probability; place p of iteration i is token 10 i + p + 4, sure of it as ``sureness`` says."""
-    model, seen = builders.sga_model(alignment="mask_predict"), []
-    encode, log_probs = model.encode, torch.full((model.length_predictor.max_length,), -9.0)
-    log_probs[[2, 4, 1]] = torch.tensor([-0.5, -1.0, -2.0])
-
-    def fill_masks(tokens, masked, guidance, lengths):
-        assert len(guidance.padding_mask) == len(tokens), "guidance of each candidate"
-        seen.append(tokens.tolist())
-        places = torch.arange(tokens.size(1))
-        scores = torch.tensor([[sureness(size, place) for place in places.tolist()] for size in lengths.tolist()])
-        return (10 * (len(seen) - 1) + places + 4).expand_as(tokens)[masked], scores[masked]
-
-    model.encode = lambda tokens: encode(tokens)._replace(length_log_probs=log_probs.repeat(len(tokens), 1))
-    model.fill_masks = fill_masks
-    return model, seen
-
-
-@pytest.mark.parametrize(
-    ("length_beam", "scores", "chosen"),
-    [
-        (1, {3: -0.5, 5: -0.1, 2: -0.1}, 3),  # the most probable length alone
-        (2, {3: -0.5, 5: -0.4, 2: -0.1}, 5),  # the mean, not the sum, which is -2.0 against -1.5
-        (3, {3: -0.5, 5: -0.4, 2: -0.1}, 2),
-        (3, {3: -0.5, 5: -0.5, 2: -0.5}, 3),
-    ],
-)
-def test_the_length_with_the_best_mean_log_probability_wins(length_beam, scores, chosen):
-    model, seen = scripted(lambda size, place: scores[size])
-    found = decode(model, builders.source_rows([4, 7]), iterations=1, length_beam=length_beam, max_iter=0)
-    assert [len(row["tokens"]) for row in found] == [chosen] * 2
-    assert [float(row["score"]) for row in found] == pytest.approx([scores[chosen]] * 2)
-    assert len(seen[0]) == 2 * length_beam
-
-
-def test_the_least_sure_tokens_are_masked_again_by_a_linear_decay():
-    """N = 3, T = 3: 3, 2, 1 masks; what is not masked keeps token and probability; no iteration without a mask is run."""
-    mask = builders.MASK
-    model, seen = scripted(lambda size, place: [-0.1, -0.3, -0.2][place])
-    (found,) = decode(model, builders.source_rows([4]), iterations=3, max_iter=0)
-    assert seen == [[[mask] * 3], [[4, mask, mask]], [[4, mask, 16]]]
-    assert found["tokens"].tolist() == [4, 25, 16]
-    assert found["positional_scores"].tolist() == pytest.approx([-0.1, -0.3, -0.2])
-    del seen[:]
-    decode(model, builders.source_rows([4]), iterations=12, max_iter=0)
-    assert len(seen) == 9  # 3 (12 - t) / 12 >= 1 up to t = 8
-
-
 def test_only_masked_places_are_projected_and_history_starts_uncollapsed(device, monkeypatch):
     """At XLM-R's vocabulary the projection costs as much as the layers. Mask-predict's own tokens are not collapsed."""
     model, sizes, original = sga_model(device), [], SGAModel.best_path

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairseq_plugins.ops import cka
-from fairseq_plugins.ops.cka import Cka, CrossMoments, cka_of_pairs, linear_cka
+from fairseq_plugins.ops.cka import Cka, CrossMoments, cka_of_pairs
 
 TIGHT = {"rel": 1e-9, "abs": 1e-11}
 
@@ -64,19 +64,6 @@ def test_both_estimates_equal_their_definitions(space, chunk, count):
     assert one(y, x, space)[:2] == pytest.approx(found[:2], rel=1e-7, abs=1e-8)
 
 
-def test_the_three_terms_of_the_definition_by_hand():
-    """x = 0 1 2 4 and y = 0 1 3 1 on a line: all products are whole numbers."""
-    x, y = torch.tensor([[0.0], [1], [2], [4]]), torch.tensor([[0.0], [1], [3], [1]])
-    k, other = (x @ x.T).double().numpy(), (y @ y.T).double().numpy()
-    # Off the diagonal: K has 2, 4, 8 and L has 3, 1, 3 at (1,2), (1,3), (2,3); sums 28 and 14; row sums 6 10 12 and 4 6 4.
-    by_hand = (2 * (2 * 3 + 4 * 1 + 8 * 3) + 28 * 14 / 6 - (6 * 4 + 10 * 6 + 12 * 4)) / 4
-    assert hsic_1(k, other) == pytest.approx(by_hand)
-    moments = CrossMoments(1, 1)
-    moments.add(x, y)
-    assert moments.hsic().unbiased == pytest.approx(by_hand)
-    assert moments.hsic().biased == pytest.approx((28 / 4 * 0 + 11 - 7 * 5 / 4) ** 2)
-
-
 def test_float32_far_from_the_origin_keeps_its_digits():
     """Without a shift before the products, means of 1e4 would leave no digit of a spread of 1."""
     x, y = (side - side.mean(0) for side in related(300))
@@ -93,15 +80,6 @@ def test_a_side_equals_what_a_rotation_scaling_and_shift_make_of_it(space):
     found = one(x, torch.cat([0.003 * rotated + normal(7, seed=6), torch.zeros(len(x), 2, dtype=x.dtype)], 1), space)
     assert found.biased == pytest.approx(1.0, abs=1e-9)
     assert found.unbiased == pytest.approx(1.0, abs=1e-7)
-
-
-def test_independent_sides_the_unbiased_one_is_about_0_the_biased_one_is_not():
-    """More widths than sentences: the biased estimate says that noise is alike."""
-    found = [linear_cka(normal(60, 100, seed=seed), normal(60, 100, seed=seed + 100)) for seed in range(20)]
-    unbiased = torch.tensor([one_.unbiased for one_ in found])
-    assert min(one_.biased for one_ in found) > 0.5
-    assert float(unbiased.mean().abs()) < 3 * float(unbiased.std()) / 20**0.5
-    assert float(unbiased.abs().max()) < 0.1
 
 
 @pytest.mark.parametrize("space", cka.SPACES)

@@ -71,20 +71,6 @@ def test_spans_by_hand(device):
         assert span_loops.entities(tags) == set(wanted)
 
 
-def test_a_sentence_ends_its_last_entity(device):
-    """I at the beginning of a sentence goes on with nothing, also where the last word of all and the first one are of a kind."""
-    gold = [["I-PER", "I-PER"], ["I-PER"], [], ["B-LOC", "I-LOC"], ["I-PER"]]
-    assert counted(gold, gold, device) == {"PER": (3, 3, 3), "LOC": (1, 1, 1)}
-    joined = [[tag for row in gold for tag in row]]
-    assert counted(joined, joined, device) == {"PER": (2, 2, 2), "LOC": (1, 1, 1)}
-
-
-def test_a_tag_that_training_has_not_seen_is_never_found(device):
-    gold = [["B-PER", None, None, "O", None], [None]]
-    predicted = [["B-PER", "B-LOC", "I-LOC", "O", "O"], ["B-LOC"]]
-    assert counted(predicted, gold, device) == {"PER": (1, 1, 1), "LOC": (0, 2, 0), "(unseen)": (0, 0, 3)}
-
-
 def test_it_equals_a_loop_over_the_words(device):
     """Every prefix and type, sentences of all lengths, predictions near and far from the gold tags."""
     generator = torch.Generator().manual_seed(1)

@@ -99,20 +99,10 @@ def test_a_known_rotation_is_found_without_a_dictionary(reweight):
 
 
 def test_the_same_seed_gives_the_same_maps():
-    x, y = normalise(vocabulary()), normalise(vocabulary(280, seed=5))
-    runs = [learn_maps(x, y, few(torch.arange(280)), SelfLearning(seed=number)) for number in (4, 4, 5)]
+    x, y = normalise(vocabulary(100)), normalise(vocabulary(90, seed=5))
+    runs = [learn_maps(x, y, few(torch.arange(90)), SelfLearning(seed=number, iterations=20)) for number in (4, 4, 5)]
     assert torch.equal(runs[0].maps.source, runs[1].maps.source)
-    assert runs[0].history == runs[1].history
-    assert runs[0].history != runs[2].history
-
-
-@pytest.mark.parametrize("block", [64, 150])
-def test_blocks_do_not_matter(block):
-    x, y, places = turned(vocabulary())
-    learned, whole = (learn_maps(x.double(), y.double(), few(places), SelfLearning(block=b)) for b in (block, 4096))
-    torch.testing.assert_close(learned.maps.source, whole.maps.source)
-    assert torch.equal(learned.pairs[0], whole.pairs[0]) and torch.equal(learned.pairs[1], whole.pairs[1])
-    assert [iteration.keep for iteration in learned.history] == [iteration.keep for iteration in whole.history]
+    assert runs[0].history == runs[1].history != runs[2].history
 
 
 def test_stages_rise_when_the_objective_stays(monkeypatch):
@@ -147,24 +137,21 @@ def test_the_iterations_end_none_means_the_seed_alone_and_rare_words_do_not_take
     assert torch.equal(Csls(unit_rows(x @ alone.maps.source), y).partners()[0], places)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"words": 1}, "--cutoff 1: valid: 2 or more"),
-        ({"neighbours": 0}, "--neighbours 0"),
-        ({"keep": 0.0}, "--keep 0.0"),
-        ({"keep": 1.5}, "--keep 1.5"),
-        ({"factor": 1.0}, "--keep-factor 1.0: valid: above 1"),
-        ({"patience": 0}, "--patience 0"),
-        ({"threshold": -1.0}, "--threshold -1.0"),
-        ({"iterations": -1}, "--iterations -1: valid: 0 or more"),
-        ({"block": 0}, "--block 0"),
-    ],
-)
-def test_options_out_of_range_are_refused(options, message):
+def test_options_out_of_range_are_refused():
     SelfLearning(words=2, neighbours=1, keep=1.0, patience=1, threshold=0.0, iterations=0, block=1)
-    with pytest.raises(ValueError, match=message):
-        SelfLearning(**options)
+    for name, option, value in (
+        ("words", "--cutoff", 1),
+        ("neighbours", "--neighbours", 0),
+        ("keep", "--keep", 0.0),
+        ("keep", "--keep", 1.5),
+        ("factor", "--keep-factor", 1.0),
+        ("patience", "--patience", 0),
+        ("threshold", "--threshold", -1.0),
+        ("iterations", "--iterations", -1),
+        ("block", "--block", 0),
+    ):
+        with pytest.raises(ValueError, match=f"{option} {value}: valid: "):
+            SelfLearning(**{name: value})
 
 
 def test_bad_sides_are_refused():
