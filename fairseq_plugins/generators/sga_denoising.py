@@ -91,15 +91,28 @@ class DenoisingGenerator:
         self.pad, self.eos = tgt_dict.pad(), tgt_dict.eos()
         self.symbols_to_strip_from_output = {tgt_dict.bos(), tgt_dict.eos(), tgt_dict.pad(), tgt_dict.index("<mask>")}
 
-    def only_model(self, models: List[Any], prefix_tokens: Optional[Tensor], constraints: Optional[Tensor]) -> Any:
-        """The one model, in evaluation mode; ValueError for several models, target prefixes or constraints."""
+    @torch.no_grad()
+    def generate(
+        self,
+        models: List[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+    ) -> List[List[Dict[str, Any]]]:
+        """The hypotheses of each sentence of a batch, see :meth:`decode`; with the interface of fairseq's generators.
+
+        Raises ValueError: several models, target prefixes or constraints.
+        """
         if len(models) != 1:
             raise ValueError(f"SGA decodes with one model; got {len(models)} in --path (average checkpoints instead)")
         if prefix_tokens is not None or constraints is not None:
             raise ValueError("SGA does not support --prefix-size or --constraints: all tokens are produced at once")
-        model = models[0]
-        model.eval()  # fairseq replaces train() for inference: it returns None
-        return model
+        models[0].eval()  # fairseq replaces train() for inference: it returns None
+        return self.decode(models[0], sample["net_input"])
+
+    def decode(self, model: Any, net_input: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
+        """The hypotheses of one model, in evaluation mode and without gradients."""
+        raise NotImplementedError
 
     def denoise(
         self,

@@ -60,24 +60,15 @@ class SGAGenerator(DenoisingGenerator):
         self.beam, self.reranker = beam or BeamOptions(), reranker
         self.states: Optional[Tensor] = None
 
-    @torch.no_grad()
-    def generate(
-        self,
-        models: List[Any],
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor] = None,
-        constraints: Optional[Tensor] = None,
-    ) -> List[List[Dict[str, Any]]]:
-        """Translate a batch with one SGA model; target prefixes and constraints are not supported.
+    def decode(self, model: Any, net_input: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
+        """Translate a batch.
 
-        Returns one hypothesis per sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of
-        the slots, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``. With a beam up to ``nbest``, by
-        falling ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and ``ctc_score`` are the
-        log-probability of the output over all its alignments, in nats, ``positional_scores`` equal shares of it (CTC gives none per
-        token). A sentence that has fewer outputs has fewer hypotheses.
+        One hypothesis per sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of the slots,
+        nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``. With a beam up to ``nbest``, by falling
+        ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and ``ctc_score`` are the log-probability of
+        the output over all its alignments, in nats, ``positional_scores`` equal shares of it (CTC gives none per token). A sentence
+        that has fewer outputs has fewer hypotheses.
         """
-        model = self.only_model(models, prefix_tokens, constraints)
-        net_input = sample["net_input"]
         guidance = model.encode(net_input["src_tokens"])
         lengths = model.slot_lengths(net_input["src_lengths"])
         hidden = model.align(guidance, lengths)

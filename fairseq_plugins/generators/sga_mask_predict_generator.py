@@ -62,21 +62,13 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         super().__init__(tgt_dict, options)
         self.mask_predict = mask_predict
 
-    @torch.no_grad()
-    def generate(
-        self,
-        models: List[Any],
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor] = None,
-        constraints: Optional[Tensor] = None,
-    ) -> List[List[Dict[str, Any]]]:
-        """Generate for a batch with one SGA model; target prefixes and constraints are not supported.
+    def decode(self, model: Any, net_input: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
+        """Generate for a batch.
 
-        Returns one hypothesis per sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without
-        denoising that of the tokens, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
+        One hypothesis per sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without denoising
+        that of the tokens, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
         """
-        model = self.only_model(models, prefix_tokens, constraints)
-        guidance = model.encode(sample["net_input"]["src_tokens"])
+        guidance = model.encode(net_input["src_tokens"])
         tokens, log_probs, lengths = self.align(model, guidance)
         steps = torch.zeros_like(lengths)
         path = BestPath(tokens, tokens, log_probs)
@@ -87,9 +79,8 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         slots = model.slot_lengths(lengths)
         path = self.denoise(model, guidance, slots, BestPath(*map(model.duplicate, path)), steps, history)
         denoised = self.hypotheses(path, slots, steps, model.blank, history)
-        for sentence, first in zip(denoised, aligned):
-            if history is not None:
-                sentence[0]["history"][0] = first[0]["history"][0]  # as it is: not collapsed
+        for (hypothesis,), (first,) in zip(denoised, aligned) if history is not None else ():
+            hypothesis["history"][0] = first["history"][0]  # as it is: not collapsed
         return denoised
 
     def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:

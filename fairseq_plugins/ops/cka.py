@@ -4,7 +4,7 @@ Shape letters of this file: N sentences (rows), C and D widths of the two sides.
 """
 
 import math
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -277,10 +277,5 @@ def _last_uses(pairs: Sequence[Pair]) -> Dict[int, int]:
 def _most_alive(pairs: Sequence[Pair]) -> int:
     """Gram matrices that are kept at a time, at most."""
     last = _last_uses(pairs)
-    alive: Set[int] = set()
-    most = 0
-    for place, pair in enumerate(pairs):
-        alive |= set(pair)
-        most = max(most, len(alive))
-        alive = {number for number in alive if last[number] > place}
-    return most
+    first = {number: place for place, pair in reversed([*enumerate(pairs)]) for number in pair}
+    return max((sum(first[n] <= place <= last[n] for n in last) for place in range(len(pairs))), default=0)

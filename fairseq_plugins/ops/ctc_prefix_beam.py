@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .masks import lengths_to_padding_mask
+from .masks import lengths_to_padding_mask, spread
 from .vocab_scan import DEFAULT_CHUNK_SIZE, exact_logits, scan_top
 
 NO_LABEL = -1
@@ -148,18 +148,12 @@ def linear_prefix_beam(
         raise ValueError(f"size and candidates must be at least 1; got {size} and {candidates}")
     inside = ~lengths_to_padding_mask(lengths, hidden.size(1))
     scan = scan_top(hidden[inside], weight, bias, candidates, blank, chunk_size, excluded)
-    log_probs, tokens, blanks, norms = (_scatter(part, inside) for part in scan)
+    log_probs, tokens, blanks, norms = (spread(part, inside) for part in scan)
     found = prefix_beam_search(log_probs, tokens, blanks, lengths, size, blank)
     exact = _output_log_probs(hidden, weight, bias, norms, found, lengths, blank)
     scores, order = exact.masked_fill(found.scores == IMPOSSIBLE, IMPOSSIBLE).sort(dim=1, descending=True)
     labels = found.labels.gather(1, order[:, :, None].expand_as(found.labels))
     return Outputs(labels, found.lengths.gather(1, order), scores)
-
-
-def _scatter(values: Tensor, inside: Tensor) -> Tensor:
-    out = values.new_zeros(*inside.shape, *values.shape[1:])
-    out[inside] = values
-    return out
 
 
 def _output_log_probs(

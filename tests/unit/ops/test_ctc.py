@@ -22,7 +22,7 @@ def normal(*shape, seed=7, dtype=torch.float64):
 
 
 def case(device, dtype=torch.float64, bias=True):
-    """Repeats, an empty target, two targets that cannot be aligned, different lengths; logits of hundreds in the first row."""
+    """Repeats, an empty target, two targets that cannot be aligned, different lengths."""
     labels = [[1, 2, 3], [5, 5], [], [7, 7, 7], [1, 2, 1, 2, 1, 2, 1], [9, 3, 3, 9], [6]]
     targets = torch.tensor([row + [2] * (8 - len(row)) for row in labels])
     slots, sizes = torch.tensor([8, 3, 5, 4, 6, 5, 1]), torch.tensor([len(row) for row in labels])

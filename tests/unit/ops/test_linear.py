@@ -96,8 +96,8 @@ def test_what_cannot_be_packed_is_named_and_a_torch_without_the_operator_does_wi
         with pytest.raises(ValueError, match=f"got {wrong.dtype} on cpu{more}$"):
             pack(wrong)
     monkeypatch.setattr(torch.ops, "mkldnn", object())
-    monkeypatch.setattr(module, "_AVAILABLE", module._one_dnn())
-    monkeypatch.setattr(module, "_PACKABLE", module._packing())
+    monkeypatch.setattr(module, "_AVAILABLE", module._works(packed=False))
+    monkeypatch.setattr(module, "_PACKABLE", module._works(packed=True))
     with torch.no_grad():
         assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
     with pytest.raises(ValueError, match="without oneDNN"):
