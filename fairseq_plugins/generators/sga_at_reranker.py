@@ -68,12 +68,9 @@ class ATReranker:
     ) -> "ATReranker":
         """Read the models with fairseq's loader.
 
-        Args:
-            options: how the scores become one.
-            dictionary: of the hypotheses.
-            languages: source and target of what is decoded; other ones in training are warned of, not refused: it may be on
-            purpose.
-            data: data-bin of what is decoded: its dictionaries stand in where those of the training are gone.
+        ``dictionary`` is that of the hypotheses. Other ``languages`` (source, target) in training are warned of, not refused:
+        it may be on purpose. The dictionaries in ``data``, the data-bin of what is decoded, stand in where those of the
+        training are gone.
         """
         paths = utils.split_paths(options.path)
         for path in paths:
@@ -96,9 +93,8 @@ class ATReranker:
         They get ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats, and ``positional_scores``,
         equal shares of the new ``score``. A source or a hypothesis longer than the model's positions raises ValueError.
 
-        Args:
-            sources: (B, S) int64, padded anywhere, with or without ``<s>``.
-            sentences: of each source its hypotheses, with ``tokens`` and ``ctc_score``.
+        ``sources`` (B, S) int64 are padded anywhere, with or without ``<s>``; each has hypotheses with ``tokens`` and
+        ``ctc_score``.
         """
         pad = self.dictionary.pad()
         plain = [row[row.ne(pad) & row.ne(self.bos)].cpu() for row in sources]

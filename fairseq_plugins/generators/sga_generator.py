@@ -103,9 +103,8 @@ class SGAGenerator(DenoisingGenerator):
         )
         found: List[List[Dict[str, Any]]] = []
         for row, common in enumerate(best):
-            count = int(outputs.scores[row].isfinite().sum())
             found.append([])
-            for number in range(count):
+            for number in range(int(outputs.scores[row].isfinite().sum())):
                 tokens = outputs.labels[row, number, : int(outputs.lengths[row, number])]
                 tokens = tokens if len(tokens) else tokens.new_tensor([self.eos])
                 score = outputs.scores[row, number]

@@ -47,11 +47,8 @@ def prefix_beam_search(
     The scores sum over the alignments that use the candidates alone and whose prefixes stayed in the beam: lower bounds, exact
     when nothing was left out.
 
-    Args:
-        log_probs: (B, T, K) float, log-probability of each candidate in nats.
-        tokens: (B, T, K) int64, the candidates; different ones in a slot, none of them the blank.
-        blank_log_probs: (B, T) float.
-        lengths: (B,) int64, slots.
+    ``log_probs`` (B, T, K) float are those of the candidates ``tokens`` (B, T, K) int64 in nats: different ones in a slot,
+    none of them the blank. ``blank_log_probs`` is (B, T) float, ``lengths`` (B,) int64, slots.
     """
     batch, slots, _ = log_probs.shape
     # Before the first slot: the empty prefix with probability one, as if a blank stood before it.
@@ -138,11 +135,9 @@ def linear_prefix_beam(
     The search sees the ``candidates`` likeliest tokens of each slot; what it found is then scored over all alignments, so that
     the scores are those of the whole distribution and comparable with the loss.
 
-    Args:
-        hidden: (B, T, C); half precision is projected in float32.
-        weight, bias: (V, C), and (V,) or None.
-        lengths: (B,) int64, slots.
-        excluded: ids that no output holds, as ``</s>``; their probability is given to no other token.
+    ``hidden`` is (B, T, C), projected in float32 where it is half precision; weight and bias are (V, C) and (V,) or None,
+    ``lengths`` (B,) int64, slots. ``excluded`` are ids that no output holds, as ``</s>``; their probability is given to no
+    other token.
     """
     if size < 1 or candidates < 1:
         raise ValueError(f"size and candidates must be at least 1; got {size} and {candidates}")

@@ -21,8 +21,9 @@ class VocabScan(NamedTuple):
     """What one pass over the vocabulary yields for N tokens; fields that were not asked for are None."""
 
     log_sum_exp: Tensor  # (N,) float
-    # (N, C) float, sum over v of softmax(z)_v W_v: the part of the gradient that spans the vocabulary
-    expected_row: Optional[Tensor]
+    expected_row: Optional[
+        Tensor
+    ]  # (N, C) float, sum over v of softmax(z)_v W_v: the gradient's part that spans the vocabulary
     picked: Optional[Tensor]  # (N, U) float, the logits of the tokens that were asked for
     blank_logit: Optional[Tensor]  # (N,) float
     piece_logit: Optional[Tensor]  # (N,) float, best logit among all tokens but the blank
@@ -169,9 +170,8 @@ def _largest(values: Tensor, count: int) -> Tuple[Tensor, Tensor]:
     best, indices = values.topk(count, dim=1)
     last = best[:, -1:]
     for row in ((values == last).sum(dim=1) > (best == last).sum(dim=1)).nonzero()[:, 0].tolist():
-        indices[row] = values[row].argsort(descending=True, stable=True)[
-            :count
-        ]  # topk takes any of those equal to the last
+        # topk takes any of those equal to the last
+        indices[row] = values[row].argsort(descending=True, stable=True)[:count]
     indices = indices.sort(dim=1).values
     best, order = values.gather(1, indices).sort(dim=1, descending=True, stable=True)
     return best, indices.gather(1, order)
