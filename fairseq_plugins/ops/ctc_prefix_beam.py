@@ -27,13 +27,12 @@ class Outputs(NamedTuple):
 
 
 class _Prefixes(NamedTuple):
-    """The prefixes in the beam."""
+    """The prefixes in the beam, and the log-probability of their alignments that end with a blank, and with the last label."""
 
     labels: Tensor  # (B, N, T) int64, ``NO_LABEL`` behind the last one
     lengths: Tensor  # (B, N) int64
-    # (B, N) float, log-probability of the alignments that end with a blank, and with the last label
-    ends_blank: Tensor
-    ends_label: Tensor
+    ends_blank: Tensor  # (B, N) float
+    ends_label: Tensor  # (B, N) float
 
     def total(self) -> Tensor:
         return torch.logaddexp(self.ends_blank, self.ends_label)

@@ -22,12 +22,10 @@ TurnedBlock = Tuple[slice, slice, Tensor, Tensor]
 class Matches(NamedTuple):
     """The best partner of each sentence of both sides, the first one where several are equally good."""
 
-    # (M,) of the first side: int64 and float
-    forward: Tensor
-    forward_scores: Tensor
-    # (N,) of the second side
-    backward: Tensor
-    backward_scores: Tensor
+    forward: Tensor  # (M,) int64, of the first side
+    forward_scores: Tensor  # (M,) float
+    backward: Tensor  # (N,) int64, of the second side
+    backward_scores: Tensor  # (N,) float
 
 
 def unit_rows(vectors: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Iterable, NamedTuple, Optional, Set, Tuple
 import torch
 from torch import Tensor
 
-from .linear import linear, linear_rows
+from .linear import linear_rows
 
 DEFAULT_CHUNK_SIZE = 8192
 """Vocabulary rows a chunk; with TOKEN_BLOCK tokens, 64 MiB of float32 logits."""
@@ -63,13 +63,11 @@ def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: 
 
 
 def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Logits (..., N, U) of some rows (..., U, C) of the projection, multiplied and summed in the accumulation dtype.
+    """Logits (B, N, U) of some rows (B, U, C) of the projection, with their bias (B, 1, U) or None, in the accumulation dtype.
 
-    Nothing is rounded to half precision. The bias is (U,) or (..., 1, U), of the same rows, or None.
+    They are multiplied and summed there: nothing is rounded to half precision.
     """
     dtype = accumulation_dtype(hidden.dtype)
-    if rows.dim() == 2 and (bias is None or bias.dim() == 1):
-        return linear(hidden.to(dtype), rows.to(dtype), None if bias is None else bias.to(dtype))
     logits = torch.matmul(hidden.to(dtype), rows.to(dtype).transpose(-1, -2))
     return logits if bias is None else logits + bias.to(dtype)
 
@@ -77,9 +75,10 @@ def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor
 def _exact_rows(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
     """:func:`exact_logits` of rows ``start`` to ``end``; by the packed copy of a weight that need not be converted."""
     dtype = accumulation_dtype(hidden.dtype)
-    if weight.dtype == dtype:
-        return linear_rows(hidden.to(dtype), weight, None if bias is None else bias.to(dtype), start, end)
-    return exact_logits(hidden, weight[start:end], None if bias is None else bias[start:end])
+    if weight.dtype != dtype:
+        weight, bias = weight[start:end].to(dtype), None if bias is None else bias[start:end]
+        start, end = 0, end - start
+    return linear_rows(hidden.to(dtype), weight, None if bias is None else bias.to(dtype), start, end)
 
 
 def check_chunk_size(chunk_size: int, name: str = "chunk_size") -> None:

@@ -56,8 +56,9 @@ class Iteration(NamedTuple):
     """One iteration of self-learning."""
 
     number: int  # from 1
-    # mean cosine of a word with its nearest word, over both sides, before the dictionary is drawn anew
-    objective: float
+    objective: (
+        float  # mean cosine of a word with its nearest word, over both sides, before the dictionary is drawn anew
+    )
     keep: float  # probability with which a similarity was seen
 
 
