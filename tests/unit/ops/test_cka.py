@@ -132,25 +132,19 @@ def test_half_precision_rows_and_memory_mapped_rows(tmp_path):
 @pytest.mark.parametrize("space", cka.SPACES)
 def test_bad_input_is_refused(space):
     x, y = related()
-    cases = [
+    same, names = torch.full_like(y, 0.1), {"names": ["a", "b"]}
+    nan = y.clone().index_fill_(0, torch.tensor([30]), float("nan"))
+    for matrices, options, message in (
         ([x[:3], y[:3]], {}, "at least 4 sentences; got 3"),
-        ([x, y[:39]], {"names": ["a layer 0", "b layer 0"]}, "a layer 0 has 40 rows, b layer 0 39"),
+        ([x, y[:39]], names, "a has 40 rows, b 39"),
         ([x, y], {"permutations": -1}, "--permutations must be at least 0; got -1"),
         ([x, y], {"chunk": 0}, "chunk must be at least 1 row; got 0"),
-        ([x, torch.full_like(y, 0.1)], {"names": ["a", "b"]}, "b: every sentence has the same vector"),
-        (
-            [x, y.clone().index_fill_(0, torch.tensor([30]), float("nan"))],
-            {},
-            "matrix 1: holds numbers that are not finite",
-        ),
+        ([x, y], {"space": "both"}, "space must be one of features, sentences; got 'both'"),
+        ([x, same], names, "b: every sentence has the same vector"),
+        ([x, nan], {}, "matrix 1: holds numbers that are not finite"),
         ([x[:5], torch.eye(5, dtype=x.dtype)], {}, "matrix 1: the sentences are equally far from each other"),
-    ]
-    for matrices, options, message in cases:
+    ):
         with pytest.raises(ValueError, match=message):
-            next(cka_of_pairs(matrices, [(0, 1)], space=space, **options))
-    with pytest.raises(ValueError, match="space must be one of features, sentences; got 'both'"):
-        cka_of_pairs([x, y], [(0, 1)], space="both")
+            next(cka_of_pairs(matrices, [(0, 1)], **{"space": space, **options}))
     with pytest.raises(ValueError, match="x has 5 rows, y 4"):
         CrossMoments(7, 5).add(x[:5], y[:4])
-    with pytest.raises(ValueError, match="at least 4 sentences; got 0"):
-        CrossMoments(7, 5).hsic()

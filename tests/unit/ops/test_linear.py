@@ -107,31 +107,22 @@ def test_what_cannot_be_packed_is_named_and_a_torch_without_the_operator_does_wi
 @needs_operator
 def test_frozen_layers_and_projections_ask_for_it(asked):
     """Four products of attention, two of the feed-forward block; the guidance's two; a chunk of the vocabulary each."""
-    width = 512
-    encoder = PrefixEncoder(MaskedLMSizes(10, 1, width, width, 4, 8)).eval()
-    tokens = torch.tensor([[0, 4, 5, 2]])
+    encoder, tokens = PrefixEncoder(MaskedLMSizes(10, 1, 512, 512, 4, 8)).eval(), torch.tensor([[0, 4, 5, 2]])
     encoder(tokens)
     assert not asked, "gradients are recorded"
     with torch.no_grad():
-        hidden, counts = encoder(tokens)[-1], [len(asked)]
-        SemanticProjection(width, 4)(hidden)
-        counts.append(len(asked))
-        weight = torch.randn(2 * width, width)
-        scan_vocabulary(hidden[0], weight, torch.zeros(2 * width), chunk_size=width)
-        counts.append(len(asked))
+        hidden, weight = encoder(tokens)[-1], torch.randn(1024, 512)
+        assert len(asked) == 6
+        SemanticProjection(512, 4)(hidden)
+        assert len(asked) == 8
+        scan_vocabulary(hidden[0], weight, torch.zeros(1024), chunk_size=512)
         scan_top(hidden[0], weight, None, 1, 0)
-    assert [*counts, len(asked)] == [6, 8, 10, 11]
+    assert len(asked) == 11
 
 
-def test_the_causal_language_model_asks_for_it():
-    """Its stock layers and its output projection; the weights stay the same objects under the same names."""
-    decoder = PrefixDecoder(CausalLMLayout(12, 2, 8, 16, 2, 10), builders.dictionary(12 - len(builders.dictionary(0))))
-    linears = [child for child in decoder.modules() if isinstance(child, torch.nn.Linear)]
-    assert len(linears) == 2 * 6 + 1 and {type(child) for child in linears} == {Linear}
-    assert decoder.output_projection.weight is decoder.embed_tokens.weight
+def test_stock_layers_alone_are_replaced():
+    """Those of the causal language model, its output projection too; weights stay the same objects under the same names."""
 
-
-def test_only_stock_layers_are_replaced():
     class Own(torch.nn.Linear):
         pass
 
@@ -141,6 +132,10 @@ def test_only_stock_layers_are_replaced():
     faster_linears(module)
     assert [type(child) for child in module] == [Linear, Own] and list(module.state_dict()) == list(before)
     assert torch.equal(module(x), expected)
+    decoder = PrefixDecoder(CausalLMLayout(12, 2, 8, 16, 2, 10), builders.dictionary(12 - len(builders.dictionary(0))))
+    linears = [child for child in decoder.modules() if isinstance(child, torch.nn.Linear)]
+    assert len(linears) == 2 * 6 + 1 and {type(child) for child in linears} == {Linear}
+    assert decoder.output_projection.weight is decoder.embed_tokens.weight
 
 
 # ---- Packed weights. ----
