@@ -1,10 +1,7 @@
 """--scoring: our names give our classes, over the whole set, with a signature and their options."""
 
-from argparse import ArgumentParser
-
 import pytest
 from fairseq import scoring
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.scoring import SCORER_REGISTRY
 
 from fairseq_plugins.scoring import scorers
@@ -71,11 +68,3 @@ def test_options_change_the_score():
     for option in ({"alpha": 0.5}, {"beta": 1.0}, {"gamma": 0.1}, {"tokens": "word"}, {"prefix": 2}):
         given = {f"meteor_{name}": value for name, value in option.items()}
         assert filled("meteor_stem", **given).score() != pytest.approx(plain, abs=1e-6), option
-
-
-def test_the_command_line_knows_the_kinds_of_words():
-    parser = ArgumentParser()
-    gen_parser_from_dataclass(parser, scorers.RougeScorerConfig())
-    assert str(parser.parse_args(["--rouge-tokens", "char"]).rouge_tokens) == "char"
-    with pytest.raises(SystemExit):
-        parser.parse_args(["--rouge-tokens", "bpe"])
