@@ -42,16 +42,14 @@ def refuse_unread_options(args: Any, models: List[Any], reranked: bool) -> None:
     for name, default in UNREAD_OPTIONS.items():
         value = getattr(args, name, default)
         if value != default and not (reranked and name == "lenpen"):
-            option = "--" + name.replace("_", "-")
-            given = option if value is True else f"{option} {value}"
+            given = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
             valid = "leave it out" if default is None or default is False else f"valid: {default}"
-            hint = HINTS.get(name, "")
-            raise ValueError(f"{given} has no meaning for SGA, which decodes all tokens at once; {valid}{hint}")
+            reason = "has no meaning for SGA, which decodes all tokens at once"
+            raise ValueError(f"{given} {reason}; {valid}{HINTS.get(name, '')}")
     for model in models if getattr(args, "retain_dropout", False) else ():
         if not any(isinstance(module, FairseqDropout) for module in model.modules()):
-            raise ValueError(
-                f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; leave it out"
-            )
+            name = type(model).__name__
+            raise ValueError(f"--retain-dropout: {name} has no dropout that could be kept; leave it out")
 
 
 class DenoisingGenerator:

@@ -23,9 +23,8 @@ class BeamOptions(NamedTuple):
 def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: bool) -> BeamOptions:
     """Fill the default of what was not given (None); ValueError where the options do not fit each other."""
     if candidates is not None and size == 0:
-        raise ValueError(
-            f"--iter-decode-ctc-candidates {candidates}: nothing is searched without --iter-decode-ctc-beam of at least 1; got 0"
-        )
+        needed = "nothing is searched without --iter-decode-ctc-beam of at least 1; got 0"
+        raise ValueError(f"--iter-decode-ctc-candidates {candidates}: {needed}")
     if size < 0:
         raise ValueError(f"--iter-decode-ctc-beam must be 0 (best path) or more; got {size}")
     if candidates is not None and candidates < 1:
@@ -37,7 +36,7 @@ def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: boo
         )
     if reranked and size < 2:
         raise ValueError(
-            f"--rerank-at chooses among hypotheses: it needs --iter-decode-ctc-beam of at least 2; got {size}"
+            f"--rerank-at chooses among outputs: it needs --iter-decode-ctc-beam of at least 2; got {size}"
         )
     return BeamOptions(size, BeamOptions().candidates if candidates is None else candidates, nbest)
 

@@ -28,9 +28,7 @@ def mask_predict_options(
     if getattr(model, "alignment", "ctc") != "mask_predict":
         if iterations or length_beam is not None:
             option = f"--mask-predict-iterations {iterations}" if iterations else f"--length-beam {length_beam}"
-            raise ValueError(
-                f"{option}: this model was trained with --alignment ctc, its alignment is one pass (0 iterations)"
-            )
+            raise ValueError(f"{option}: this model has --alignment ctc, which is one pass (0 iterations)")
         return None
     given = {"iterations": iterations, "length_beam": length_beam}
     options = MaskPredictOptions(**{name: value for name, value in given.items() if value is not None})
@@ -41,9 +39,7 @@ def mask_predict_options(
         )
     longest = model.length_predictor.max_length
     if not 1 <= options.length_beam <= longest:
-        raise ValueError(
-            f"--length-beam must lie in [1, {longest}], the lengths of the model; got {options.length_beam}"
-        )
+        raise ValueError(f"--length-beam must lie in [1, {longest}], the model's lengths; got {options.length_beam}")
     return options
 
 
@@ -84,9 +80,7 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         return denoised
 
     def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        """Mask-predict over ``length_beam`` lengths per sentence; of the best one what :meth:`fill` gives, and the lengths
-        (B,).
-        """
+        """Mask-predict over ``length_beam`` lengths per sentence; what :meth:`fill` gives of the best one, and its length (B,)."""
         count = self.mask_predict.length_beam
         candidates = likely_lengths(guidance.length_log_probs, count)  # B K
         sentences = torch.arange(len(candidates), device=candidates.device)

@@ -80,12 +80,9 @@ class Csls:
         found = self._best(lambda side, rows: int(wanted[side][rows].max()) + 1)
         chosen = []
         for side in (0, 1):
-            first, parts = 0, []
-            for part in found[side]:
-                places = wanted[side][first : first + len(part.places), None]
-                parts.append(part.places.gather(1, places)[:, 0])
-                first += len(part.places)
-            chosen.append(torch.cat(parts))
+            sizes = [len(part.places) for part in found[side]]
+            pairs = zip(found[side], wanted[side][:, None].split(sizes))
+            chosen.append(torch.cat([part.places.gather(1, rank)[:, 0] for part, rank in pairs]))
         return chosen[0], chosen[1]
 
     def certainty(self) -> Certainty:
