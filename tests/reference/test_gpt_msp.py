@@ -3,7 +3,6 @@
 Source: MSP (Tan et al. 2022) section 3.3.
 """
 
-import pytest
 import torch
 
 from fairseq_plugins.checkpoints import load
@@ -13,14 +12,6 @@ from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from tests import builders, gpt_builders
 
 TOLERANCE = 1e-5
-
-
-@pytest.fixture
-def transformers():
-    """The package, imported by the tests that need it: that takes seconds."""
-    import transformers
-
-    return transformers
 
 
 def huggingface(transformers, layers=gpt_builders.LAYERS):

@@ -95,12 +95,6 @@ def test_equals_stock_fairseq(tmp_path, model_class, left_pad):
     torch.testing.assert_close(again(tokens)[0], expected)
 
 
-@pytest.fixture
-def transformers():
-    """The package, imported by the tests that need it: that takes seconds."""
-    return pytest.importorskip("transformers", reason="transformers is an extra")
-
-
 def _huggingface(transformers, name):
     config = getattr(transformers, f"{name}Config")(
         vocab_size=SIZES["vocab_size"],
