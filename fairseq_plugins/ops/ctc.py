@@ -197,7 +197,6 @@ class _LinearCTC(torch.autograd.Function):
         log_probs = spread(scan.picked - scan.log_sum_exp[:, None], inside)
         loss, gamma = _posteriors(log_probs, columns, input_lengths, target_lengths)
         loss = loss.masked_fill(~feasible, 0.0)
-        gamma = gamma * feasible[:, None, None]
 
         if expected:
             assert scan.expected_row is not None
