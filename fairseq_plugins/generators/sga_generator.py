@@ -35,9 +35,7 @@ def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: boo
             f"fairseq's --beam has no meaning here); got {nbest}"
         )
     if reranked and size < 2:
-        raise ValueError(
-            f"--rerank-at chooses among outputs: it needs --iter-decode-ctc-beam of at least 2; got {size}"
-        )
+        raise ValueError(f"--rerank-at chooses among outputs: needs --iter-decode-ctc-beam of at least 2; got {size}")
     return BeamOptions(size, BeamOptions().candidates if candidates is None else candidates, nbest)
 
 

@@ -13,8 +13,6 @@ from .neighbours import BLOCK, Similarities, Workspace, nearest_similarities, ro
 NEIGHBOURS = 10
 """Nearest words of the other side, whose mean cosine says how crowded the place of a word is."""
 
-Scored = Tuple[int, slice, int, Tensor]
-
 
 class Ranked(NamedTuple):
     """The best partners of each word, the best first."""
@@ -114,7 +112,7 @@ class Csls:
         first, second = ([parts[start] for start in sorted(parts)] for parts in found)
         return first, second
 
-    def _scored(self) -> Iterator[Scored]:
+    def _scored(self) -> Iterator[Tuple[int, slice, int, Tensor]]:
         """Side, its words, the first word of the other side, and cosines less half of the other side's means."""
         for here, there, block, turned in self.similarities:
             for side, own, other, matrix in ((0, here, there, block), (1, there, here, turned)):

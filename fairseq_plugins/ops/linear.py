@@ -80,10 +80,8 @@ def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
     next; all in one when None. Returns the bytes of the copy: 0 where there is one already, or none is made.
     """
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or not weight.is_contiguous():
-        rows = "" if weight.is_contiguous() else ", rows not contiguous"
-        raise ValueError(
-            f"weights can be packed in float32 on the CPU, rows contiguous; got {weight.dtype} on {weight.device}{rows}"
-        )
+        got = f"{weight.dtype} on {weight.device}" + ("" if weight.is_contiguous() else ", rows not contiguous")
+        raise ValueError(f"weights can be packed in float32 on the CPU, rows contiguous; got {got}")
     if not _PACKABLE:
         raise ValueError(f"weights cannot be packed: torch {torch.__version__} here is without oneDNN's linear product")
     size = chunk_size or weight.size(0)

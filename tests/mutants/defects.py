@@ -155,7 +155,7 @@ def every_epoch_draws_the_same_texts(original):
 
 @defect("data.stream_sampling:sampling_probabilities", "unit/tasks/test_translation_multi_temperature.py")
 def the_temperature_is_ignored(original):
-    return lambda sizes, temperature: original(sizes, 1.0)
+    return lambda sizes, temperature, *more: original(sizes, 1.0, *more)
 
 
 @defect("data.epoch_dataset:EpochDataset.can_reuse_epoch_itr_across_epochs", "unit/data")
