@@ -15,11 +15,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_plugins.generators.sga_at_reranker import ATReranker, RerankOptions, check_dictionary, rerank_options
 from tests import builders
 
-SIZES = {
-    f"{side}_{name}": size
-    for side in ("encoder", "decoder")
-    for name, size in (("layers", 1), ("embed_dim", 16), ("ffn_embed_dim", 24), ("attention_heads", 2))
-}
+SIZES = {"layers": 1, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}
 
 
 def at_dictionary(pieces=range(builders.PIECES)):
@@ -37,7 +33,8 @@ def at_task():
 
 def at_model(seed=1, positions=60):
     """A random stock transformer."""
-    args = argparse.Namespace(share_all_embeddings=True, dropout=0.3, **SIZES)
+    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIZES.items()}
+    args = argparse.Namespace(share_all_embeddings=True, dropout=0.3, **sizes)
     args.max_source_positions = args.max_target_positions = positions
     base_architecture(args)
     model = TransformerModel.build_model(args, at_task())

@@ -14,14 +14,12 @@ def slow(tokens, maskable, ratio, seed):
     rng = np.random.default_rng(seed)
     candidates = [place for place, free in enumerate(maskable) if free]
     count = min(len(candidates), max(1, int(ratio * len(candidates) + rng.random())))
-    chosen = set(rng.permutation(candidates)[:count].tolist()) if candidates else set(rng.permutation(0))
-    draws, pieces = rng.random(len(tokens)), rng.integers(FIRST, END, len(tokens))
-    new = []
-    for place, token in enumerate(tokens):
-        if place not in chosen or draws[place] >= 0.9:
-            new.append(token)
-        else:
-            new.append(MASK if draws[place] < 0.8 else int(pieces[place]))
+    chosen = rng.permutation(np.array(candidates, dtype=int))[:count].tolist()
+    draws, pieces = rng.random(len(tokens)), rng.integers(FIRST, END, len(tokens)).tolist()
+    new = [
+        token if place not in chosen or draw >= 0.9 else MASK if draw < 0.8 else piece
+        for place, (token, draw, piece) in enumerate(zip(tokens, draws, pieces))
+    ]
     return [place in chosen for place in range(len(tokens))], new
 
 

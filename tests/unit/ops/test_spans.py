@@ -101,12 +101,10 @@ def worst(length, ratio, mean, separators):
     """By enumeration of every place of the separators and every mask of the rest."""
     most = 0
     for count in range(min(separators, length - 2) + 1):
-        noise, spans = (int(value) for value in count_spans(length - count, ratio, mean))
-        for places in itertools.combinations(range(length), count):
-            for mask in masks(length - count, noise, spans):
-                values = iter(mask)
-                text = [False if place in places else next(values) for place in range(length)]
-                most = max(most, len(runs(text)))
+        every = masks(length - count, *(int(value) for value in count_spans(length - count, ratio, mean)))
+        for places, mask in itertools.product(itertools.combinations(range(length), count), every):
+            values = iter(mask)
+            most = max(most, len(runs([place not in places and next(values) for place in range(length)])))
     return most
 
 
