@@ -94,7 +94,7 @@ class SGAGenerator(DenoisingGenerator):
         assert self.states is not None
         states, self.states = self.states, None
         # What fairseq strips from the text is no output; two that differ by it alone would be one text twice.
-        excluded = self.symbols_to_strip_from_output - {model.blank}
+        excluded = self.symbols_to_strip_from_output
         outputs = linear_prefix_beam(
             states, weight, bias, lengths, model.blank, self.beam.size, self.beam.candidates, excluded=excluded
         )
