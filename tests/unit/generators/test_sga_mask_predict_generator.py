@@ -70,6 +70,17 @@ def test_only_masked_places_are_projected_and_history_starts_uncollapsed(device,
         assert (row["tokens"].tolist(), row["steps"], "history" in row) == (first["tokens"].tolist(), 0, False)
 
 
+def test_no_iteration_without_a_mask_is_run(device):
+    model, calls = sga_model(device), []
+    original = model.fill_masks
+    model.fill_masks = lambda tokens, masked, *rest: calls.append(int(masked.sum())) or original(tokens, masked, *rest)
+    generator = SGAMaskPredictGenerator(builders.dictionary(), IterationOptions(0), MaskPredictOptions(12))
+    with torch.no_grad():
+        guidance = model.encode(builders.pad(builders.source_rows([5])).to(device))
+        generator.fill(model, guidance, torch.tensor([3], device=device))
+    assert calls == [3, 2, 2, 2, 2, 1, 1, 1, 1], "3 (12 - t) / 12, rounded down"
+
+
 # ---- Which generator, and what is refused. ----
 
 
