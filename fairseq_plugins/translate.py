@@ -215,15 +215,9 @@ def _system(folder: Path, asked: Optional[str]) -> str:
 
 
 def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translator:
-    """Read a checkpoint and make it ready to decode.
+    """Read a checkpoint and make it ready to decode; ``args`` are of :func:`build_parser`, ``rest`` are fairseq's options.
 
-    Args:
-        path: the checkpoint.
-        args: of :func:`build_parser`.
-        rest: the other options, which are fairseq's.
-
-    Raises:
-        ValueError: naming a file or an option that is missing; or the checkpoint does not translate.
+    Raises ValueError: naming a file or an option that is missing; or the checkpoint does not translate.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     stored = state["cfg"].task

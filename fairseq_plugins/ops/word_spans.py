@@ -58,13 +58,9 @@ def choose_words(
        between and behind the words that stay, as many as there are spans get one each. Where there are fewer gaps than spans (high
        ratios, few entries), as many spans as there are gaps are used and the last of them takes what is left.
 
-    Args:
-        words, covered, ratio: see :func:`budgets`.
-        distribution: of the span lengths, see :func:`span_distribution`.
-        draw: the only source of chance.
-
-    Returns:
-        (B, C) bool, C the largest ``covered``: True = this one of the words with an entry is replaced.
+    Returns (B, C) bool, C the largest ``covered``: True = this one of the words with an entry is replaced. ``words``,
+    ``covered`` and ``ratio`` are those of :func:`budgets`, ``distribution`` of :func:`span_distribution`; ``draw`` is the
+    only source of chance.
 
     Source: CSR section 3.2; mBART's Poisson spans. The authors' code inserts ``<mask>`` where a length is zero; the paper says of
     neither how the last span ends nor that spans lie apart.
