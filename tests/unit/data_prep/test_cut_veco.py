@@ -1,7 +1,6 @@
 """A VECO of every layout cut to a corpus: kept rows bit-equal, what is tied stays tied, the same logits on the rows that stay."""
 
 import json
-from typing import Any, Dict
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import PIECES
 from tests.unit.checkpoints import builders as masked_lms
-from tests.veco_builders import SYMBOLS, WORDS
+from tests.veco_builders import WORDS
 
 USED = (1, 2, 5, 12)
 KEPT = [0, 1, 2, 3, *(4 + number for number in USED), 24]
@@ -24,23 +23,17 @@ KEPT = [0, 1, 2, 3, *(4 + number for number in USED), 24]
 
 
 def cut(folder, checkpoint, pieces=20):
-    """Run the verb. Returns the folder of its output."""
+    """Run the verb; returns the folder of its output, whose lists say what stays."""
     nlu_builders.write_dict(folder / "own" / "dict.txt", PIECES[:pieces])
     (folder / "pieces").write_text("".join(f"p{number} p1\n" for number in USED))
     line = ["--checkpoint", checkpoint, "--dict", folder / "own" / "dict.txt", "--output", folder / "out"]
     verb.main([str(item) for item in [*line, "--pieces", folder / "pieces"]])
-    return folder / "out"
-
-
-def assert_files(out, pieces=20):
-    """dict.txt has what stays; the map has a line for each entry of the old dict.txt and no other."""
-    lines = (out / "dict.txt").read_text().split("\n")[:-1]
+    lines = (folder / "out" / "dict.txt").read_text().split("\n")[:-1]
     assert [line.split()[0] for line in lines] == [f"p{number}" for number in USED]
-    flags = (out / "resized_dict_map.txt").read_text()
+    # The format that the authors of VECO read: a line for each entry of the old dict.txt, and no other.
+    flags = (folder / "out" / "resized_dict_map.txt").read_text()
     assert flags == "".join(f"{int(number in USED)}\n" for number in range(pieces))
-    # The format that the authors of VECO read: true for the four symbols, a line each, and one for <mask>.
-    keep = [True] * 4 + [bool(int(flag)) for flag in flags.split()] + [True]
-    assert [row for row, stays in enumerate(keep) if stays] == [*KEPT[:-1], 4 + pieces]
+    return folder / "out"
 
 
 def assert_rows(found, state, names, kept):
@@ -60,7 +53,6 @@ def test_the_released_layout(tmp_path):
     model = veco_builders.released(tmp_path / "in")
     state = veco_builders.released_state(model)
     out = cut(tmp_path, tmp_path / "in" / "model.pt")
-    assert_files(out)
     content = read_checkpoint(out / "model.pt")
     names = [*(f"{name}.weight" for name in WORDS[:3]), "encoder.output_projection.weight"]
     assert_rows(content["model"], state, names, KEPT)
@@ -92,26 +84,20 @@ def test_one_that_was_pretrained_here(tmp_path):
     model = veco_builders.pretrained(file, last_optimizer_state={"moment": torch.zeros(25, 16)})
     state = veco_builders.pretrained_state(model)
     out = cut(tmp_path, file)
-    assert_files(out)
     content = read_checkpoint(out / "checkpoint_last.pt")
     assert "last_optimizer_state" not in content
     words = [f"{name}.weight" for name in WORDS]
     assert content["model"]["lm_head.mask_row"].shape == (len(KEPT) - 1, 0)
     state["lm_head.mask_row"] = torch.empty(len(KEPT) - 1, 0)
     assert_rows(content["model"], state, [*words, "lm_head.bias"], KEPT)
-    memory = {name: one.data_ptr() for name, one in content["model"].items()}
-    before = {name: one.data_ptr() for name, one in state.items()}
-    assert len({memory[name] for name in words}) == 1
-    assert {(a, b) for a in state for b in state if before[a] == before[b]} == {
-        (a, b) for a in state for b in state if memory[a] == memory[b]
-    }
+    assert len({content["model"][name].data_ptr() for name in words}) == 1
+    assert content["model"]["lm_head.bias"].data_ptr() != content["model"][words[0]].data_ptr()
     new = tokens_of(len(KEPT))
     old = torch.tensor(KEPT)[new]
     found, expected = masked_lm_logits(out / "checkpoint_last.pt", new), masked_lm_logits(file, old)
     torch.testing.assert_close(found, expected[..., KEPT], rtol=0, atol=1e-5)
     manifest = read_json(out / "cut_vocabulary.json")
     assert sorted(manifest["options"]["tensors"]) == sorted([*words, "lm_head.bias"])
-    assert (manifest["counts"]["rows_before"], manifest["counts"]["rows_after"]) == (len(SYMBOLS) + 4, len(KEPT))
 
 
 @pytest.mark.parametrize("copies", [False, True])
@@ -119,12 +105,11 @@ def test_the_folder(tmp_path, copies):
     state = veco_builders.folder_state()
     names = ["roberta.embeddings.word_embeddings.weight", "lm_head.bias"]
     if copies:
-        more: Dict[str, Any] = {"lm_head.decoder.weight": state[names[0]], "lm_head.decoder.bias": state[names[1]]}
+        more = {"lm_head.decoder.weight": state[names[0]], "lm_head.decoder.bias": state[names[1]]}
         state, names = {**state, **more}, [*names, *more]
     path = veco_builders.write_folder(tmp_path / "in", state, add_cross_attention=True)
     kept = [*KEPT[:-1], 22]
     out = cut(tmp_path, path, pieces=18)
-    assert_files(out, pieces=18)
     assert_rows(read_checkpoint(out / "model.safetensors"), state, names, kept)
     config = json.loads((out / "config.json").read_text())
     assert config == {**masked_lms.CONFIG, "add_cross_attention": True, "vocab_size": len(kept)}
