@@ -125,11 +125,10 @@ def test_three_files_with_manifest_and_table(three, tmp_path):
     counts = manifest["counts"]
     assert (counts["read"], counts["kept"]) == (7, 2)
     assert counts["dropped"] == {"empty": 2, "too short": 0, "too long": 1, "length ratio": 1, "duplicate": 1}
-    assert counts["changed"]["carriage return at the end"] == 6
-    assert counts["changed"]["control characters"] == 2
-    assert counts["changed"]["line separators"] == 1
-    assert [row["sha256"] for row in manifest["outputs"]] == [sha256(path) for path in outputs]
-    assert [row["sha256"] for row in manifest["inputs"]] == [sha256(path) for path in inputs]
+    changed = {"carriage return at the end": 6, "control characters": 2, "line separators": 1}
+    assert changed.items() <= counts["changed"].items()
+    for name, paths in (("inputs", inputs), ("outputs", outputs)):
+        assert [row["sha256"] for row in manifest[name]] == [sha256(path) for path in paths]
     assert manifest["options"]["max_ratio"] == 5
 
 

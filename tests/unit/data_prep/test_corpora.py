@@ -8,11 +8,8 @@ import sys
 import pytest
 
 from data_prep import iwslt14, ml50, ted, wmt14
-from data_prep.clean import Rules
 from data_prep.io import read_json, sha256
-from data_prep.pair_text import Corpus, Recipe, prepare
 from data_prep.segments import resolve
-from tests.nlu_bins import write
 from tests.unit.data_prep.files import lines, refused, tree
 from tests.unit.data_prep.test_extract import tar
 
@@ -156,22 +153,26 @@ def test_wmt14_english_french_and_bad_pairs(repo_root, tmp_path):
     archives = wmt_archives(tmp_path, "fr", "fren")
     script(repo_root, "wmt14", "--out", tmp_path / "out", "--pairs", "en-fr", "--archive", *archives)
     text = texts(tmp_path / "out/text/en-fr")
-    assert len(text["train.fr"]) == 1405 - 1
-    assert text["valid.fr"] == ["giga-fren.release2.fixed 1127 fr"]
+    assert (len(text["train.fr"]), text["valid.fr"]) == (1405 - 1, ["giga-fren.release2.fixed 1127 fr"])
     line = ["--raw", f"{tmp_path}/out/raw", "--output", f"{tmp_path}/x", "--pairs"]
-    refused("--pairs en-cs: valid: en-de, de-en, en-fr, fr-en", wmt14.main, [*line, "en-cs"])
-    refused("cut differently; valid: one run a pair", wmt14.main, [*line, "en-fr,en-de"])
-    refused("no file europarl-v7.de-en.en (the corpus europarl", wmt14.main, [*line, "en-de"])
+    for pairs, words in (
+        ("en-cs", "--pairs en-cs: valid: en-de, de-en, en-fr, fr-en"),
+        ("en-fr,en-de", "cut differently; valid: one run a pair"),
+        ("en-de", "no file europarl-v7.de-en.en (the corpus europarl"),
+    ):
+        refused(words, wmt14.main, [*line, pairs])
 
 
 def test_ml50(repo_root, tmp_path):
+    """Without duplicates, and sentences of any pair's valid and test sets."""
     files = {}
     for pair, lang in (("de_DE-en_XX", "de_DE"), ("en_XX-fr_XX", "fr_XX")):
         for split, count in (("train", 6), ("valid", 2), ("test", 1)):
             for side in (lang, "en_XX"):
                 rows = [f"{split} {pair} {i} {side}" for i in range(count)]
-                if split == "train":  # a duplicate, and a sentence of the other direction's test set
-                    rows += [rows[0], "test en_XX-fr_XX 0 en_XX" if side == "en_XX" else "held out"]
+                if split == "train":
+                    held = (f"{name} en_XX-fr_XX 0 en_XX" for name in ("test", "valid"))
+                    rows += [rows[0], *(held if side == "en_XX" else ("held", "out"))]
                 files[f"raw/{split}.{pair}.{side}"] = ("\n".join(rows) + "\n").encode()
     archive = tar(tmp_path / "ml50.tar.gz", files)
     script(repo_root, "ml50", "--out", tmp_path / "out", "--archive", archive)
@@ -179,48 +180,14 @@ def test_ml50(repo_root, tmp_path):
     for pair, lang in (("de_DE-en_XX", "de_DE"), ("en_XX-fr_XX", "fr_XX")):
         assert text[f"{pair}/train.{lang}"] == [f"train {pair} {i} {lang}" for i in range(6)]
     counts = read_json(tmp_path / "out/text/manifest.json")["counts"]["de_DE-en_XX"]
-    assert counts["dropped"] == {"train: duplicate": 1, "train: in valid or test": 1}
-    (tmp_path / "empty").mkdir()
-    line = ["--raw", str(tmp_path / "empty"), "--output", str(tmp_path / "x")]
-    refused("no file train.SRC-TGT.LANG", ml50.main, line)
+    assert counts["dropped"] == {"train: duplicate": 1, "train: in valid or test": 2}
+    (tmp_path / "raw").mkdir()
+    refused("no file train.SRC-TGT.LANG", ml50.main, ["--raw", f"{tmp_path}/raw", "--output", f"{tmp_path}/x"])
 
 
-class Held(Corpus):
-    """Train repeats a sentence of valid and one of test, of this pair and of another one."""
-
-    name, remove_held_out = "held", True
-
-    def files(self, pair, split):
-        return [self.raw / "text"]
-
-    def lines(self, pair, split):
-        if split == "train":
-            held = [(f"{split} {'-'.join(of)}", "x") for of in (pair, ("a", "c")) for split in ("valid", "test")]
-            yield from [*held, ("y", "test a-b"), ("long " * 4, "z"), ("kept", "kept")]
-        else:
-            yield f"{split} {'-'.join(pair)}", f"{split} of {pair[1]}"
-
-
-def test_held_out_sentences_and_another_recipe(tmp_path):
-    """What is in valid or test of any pair is not trained on; text is made again where the rules change, and only then."""
-    write(tmp_path / "raw/text", "raw")
-    kept = {}
-    for name, rules in (("any", Rules()), ("again", Rules()), ("short", Rules(max_length=3))):
-        prepare(Held(tmp_path / "raw"), [("a", "b"), ("a", "c")], Recipe(rules), tmp_path / "out")
-        kept[name] = lines(tmp_path / "out/a-b/train.a")
-    assert kept["any"] == kept["again"] == ["long long long long", "kept"] and kept["short"] == ["kept"]
-
-
-@pytest.mark.parametrize(
-    ("text", "resolved"),
-    [
-        (" &quot;a&quot; &#91;b&#93; &#x41; ", '"a" [b] A'),
-        ("AT&T, R&amp;D &copy 2014, a &lt b", "AT&T, R&D &copy 2014, a &lt b"),
-        ("&amp;quot;", "&quot;"),
-    ],
-)
-def test_entities_are_resolved_once_and_where_they_end(text, resolved):
-    assert resolve(text) == resolved
+def test_entities_are_resolved_once_and_where_they_end():
+    assert resolve(" &quot;a&quot; &#91;b&#93; &#x41; &amp;quot;") == '"a" [b] A &quot;'
+    assert resolve("AT&T, R&amp;D &copy 2014, a &lt b") == "AT&T, R&D &copy 2014, a &lt b"
 
 
 def fake_curl(folder, body):

@@ -81,13 +81,6 @@ def test_labels_of_another_data_bin_and_files_without_any(run, tmp_path):
     )
 
 
-def test_numbers_are_ordered_as_numbers_and_mapped(run, tmp_path):
-    path = write(tmp_path / "a.tsv", *(f"a\tb\t{label}" for label in ("10", "9", "bad", "10")))
-    run("sentences", f"train.en={path}", "--label-map", "bad=2")
-    assert (run.out / "label/dict.txt").read_text() == "2 1\n9 1\n10 2\n"
-    assert "3 labels (`--num-classes 3` for stock tasks): 0 `2`, 1 `9`, 2 `10`." in (run.out / "README.md").read_text()
-
-
 def test_ranking_brings_the_rows_of_a_query_together(run, tmp_path):
     train = write(tmp_path / "train.tsv", "cat\tthe cat\tshort\t3", "dog\ta\tb\t0", "cat\tsaw\ta\t1", "dog\t\t\t1")
     test = write(tmp_path / "test.tsv", "Katze\tdie\tx\t2", "Katze\tx\ty\t9", "Hund\tder Hund\tx\t0")
@@ -137,13 +130,11 @@ def test_tags_with_wordpiece(run, tmp_path):
     words = ["[PAD]", "the", "[UNK]", "cat", "##s", "R", ".", "[CLS]", "[SEP]", "[MASK]"]
     vocabulary = write(tmp_path / "vocab.txt", *words)
     run.options = ["--wordpiece", str(vocabulary)]
-    train = write(tmp_path / "train.txt", "the O", "cats B", "R. I", "\u200d O", "[MASK] O")
-    run("tags", f"train.en={train}")
-    assert (run.out / "dict.txt").read_text() == "".join(f"{piece} 1\n" for piece in ("the", "cat", "##s", "R", "."))
-    expected = ["the", "cat", "##s", "R", ".", "<unk>", "<unk>", "<unk>", "<unk>", "</s>"]
-    assert run.rows("input0", "train.en") == [expected]
+    run("tags", f"train.en={write(tmp_path / 'train.txt', 'the O', 'cats B', 'R. I', chr(0x200D) + ' O', '[MASK] O')}")
+    pieces, unknown = ["the", "cat", "##s", "R", "."], ["<unk>"] * 4
+    assert (run.out / "dict.txt").read_text() == "".join(f"{piece} 1\n" for piece in pieces)
+    assert run.rows("input0", "train.en") == [[*pieces, *unknown, "</s>"]]
     assert run.rows("label", "train.en") == [["O", "B", "<pad>", "I", "<pad>", "O", "O", "<pad>", "<pad>", "</s>"]]
-    assert (run.out / "vocab.txt").read_bytes() == vocabulary.read_bytes()
     run.options.append("--lowercase")
     run("tags", f"train.en={write(tmp_path / 'upper.txt', 'THE O')}")
     assert run.rows("input0", "train.en") == [["the", "</s>"]]
@@ -281,14 +272,10 @@ def test_folders_that_are_not_a_runs_own(run, tmp_path):
         (["--codes", "x"], "--sentencepiece and --codes given; valid: one of"),
         (["--lowercase"], "--lowercase: valid: only with --wordpiece"),
         (["--max-positions", "0"], "--max-positions 0"),
-        (["--limit", "x"], "--limit x"),
         (["--layout", "xglue-ner"], "--layout xglue-ner (it is for tags): valid with sentences: xglue-nc"),
         (["--layout", "xglue-nc"], "--folder: missing"),
         (["--folder", "x"], "--folder x: valid: only with --layout"),
-        (["--train-languages", "x"], "--train-languages x: valid: only with --layout"),
         (["--label", "none", "--labels", "x"], "--labels x: valid: not with --label none"),
-        (["--label-map", "x"], "--label-map x"),
-        (["--text", "title"], "--text title"),
         (["--dict", "nowhere"], "--dict nowhere: no such file"),
         (["--text", "2", "--label", "1"], "train.tsv, line 1: the label 'the cat'; valid: one without white space"),
     ],

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from data_prep import toy
-from data_prep.toy import LANGUAGES, Clause, Meaning, NounPhrase, generate, realise, write_corpus
+from data_prep.toy import LANGUAGES, generate, write_corpus
 from data_prep.toy.__main__ import main
 from data_prep.toy.toy_lexicon import ADJECTIVES, ADVERBS, NOUNS, PLACES, VERBS, gold_entries
 from tests.unit.data_prep.files import lines, tree
@@ -14,78 +14,7 @@ from tests.unit.data_prep.files import lines, tree
 COUNTS = {"train": 300, "valid": 20, "test": 20}
 
 
-def named(table, english):
-    """The entry of a lexicon table with this English word (adverbs, places: the whole phrase)."""
-    (found,) = [entry for entry in table if entry.en == english]
-    return found
-
-
-def phrase(text):
-    """A noun phrase from 'the|a|some|all|2..5 [adjective] noun' ('some': dogs, 'all': the dogs)."""
-    determiner, *adjective, noun = text.split()
-    number = int(determiner) if determiner.isdigit() else 0
-    plural = bool(number) or determiner in ("some", "all")
-    adjective = named(ADJECTIVES, adjective[0]) if adjective else None
-    return NounPhrase(named(NOUNS, noun), determiner in ("the", "all"), plural, number, adjective)
-
-
-def clause(text):
-    """A clause from 'subject / verb / object [/ place]'; a verb with '*' is in the past tense."""
-    subject, verb, thing, *place = text.split(" / ")
-    place = named(PLACES, place[0]) if place else None
-    return Clause(phrase(subject), named(VERBS, verb.rstrip("*")), phrase(thing), verb.endswith("*"), place)
-
-
-def meaning(adverb, text, reason=None):
-    return Meaning(clause(text), adverb and named(ADVERBS, adverb), reason and clause(reason))
-
-
 # Meaning, then English, German and Turkish, written by hand.
-EXPECTED = [
-    (  # inversion, and a place between verb and object
-        ("now", "all child / eats / the apple / in the garden"),
-        "Now the children eat the apple in the garden.",
-        "Jetzt essen die Kinder den Apfel im Garten.",
-        "Şimdi çocuklar bahçede elmayı yiyor.",
-    ),
-    (  # the verb of a reason comes last
-        (None, "a girl / loves / the cat", "the cat / catches / 2 mouse / in the kitchen"),
-        "A girl loves the cat because the cat catches two mice in the kitchen.",
-        "Ein Mädchen liebt die Katze, weil die Katze zwei Mäuse in der Küche fängt.",
-        "Bir kız kediyi seviyor, çünkü kedi mutfakta iki fare yakalıyor.",
-    ),
-    (  # plurals with strong endings
-        ("sometimes", "some hungry dog / steals / some fresh carrot / at the market"),
-        "Sometimes hungry dogs steal fresh carrots at the market.",
-        "Manchmal stehlen hungrige Hunde frische Karotten auf dem Markt.",
-        "Bazen aç köpekler pazarda taze havuçlar çalıyor.",
-    ),
-    (  # and with weak ones
-        ("recently", "all happy farmer / sells* / all expensive cup"),
-        "Recently the happy farmers sold the expensive cups.",
-        "Neulich verkauften die glücklichen Bauern die teuren Tassen.",
-        "Geçenlerde mutlu çiftçiler pahalı fincanları sattı.",
-    ),
-    (  # a capital dotted i
-        (None, "2 cow / breaks* / 4 window"),
-        "Two cows broke four windows.",
-        "Zwei Kühe zerbrachen vier Fenster.",
-        "İki inek dört pencere kırdı.",
-    ),
-    (  # consonants that change
-        ("usually", "the neighbor / feeds / the wolf", "the doctor / eats / the pear"),
-        "Usually the neighbor feeds the wolf because the doctor eats the pear.",
-        "Gewöhnlich füttert der Nachbar den Wolf, weil der Arzt die Birne isst.",
-        "Genellikle komşu kurdu besliyor, çünkü doktor armudu yiyor.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("drawn", "english", "german", "turkish"), EXPECTED)
-def test_sentences_written_by_hand(drawn, english, german, turkish):
-    assert [realise(meaning(*drawn), language) for language in LANGUAGES] == [english, german, turkish]
-
-
 def test_lexicon_is_one_to_one():
     entries = gold_entries()
     assert len(entries) == len(NOUNS) + len(ADJECTIVES) + len(VERBS) + len(ADVERBS) + len(PLACES) + 4 + 1
