@@ -12,12 +12,13 @@ Source: Noreen 1989; the test that sacreBLEU has as --paired-ar.
 import argparse
 import json
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple
 
 import numpy as np
 
-from .report import add_output_options, new_parser, run, say, short_names, table, write_json
+from .report import add_output_options, command, new_parser, say, short_names, table, write_json
 
+VALID = "valid: a file that retrieval tatoeba --json wrote"
 BLOCK = 1000
 """Draws that are made at a time."""
 
@@ -43,14 +44,9 @@ def read(path: str) -> Retrieved:
             pair: np.mean([[int(sign) for sign in text] for text in both], axis=0) for pair, both in found.items()
         }
     except (OSError, UnicodeError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(
-            f"{path}: valid: a file that retrieval tatoeba --json wrote, with --layer N or --dev-pair "
-            f"({type(error).__name__}: {error})"
-        ) from error
+        raise ValueError(f"{path}: {VALID}, with --layer N or --dev-pair ({type(error).__name__}: {error})") from error
     if not scores or any(score.ndim != 1 or not len(score) for score in scores.values()):
-        raise ValueError(
-            f"{path}: holds no sentence that was looked for; valid: a file that retrieval tatoeba --json wrote"
-        )
+        raise ValueError(f"{path}: holds no sentence that was looked for; {VALID}")
     return Retrieved(layer, scores)
 
 
@@ -115,10 +111,7 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    return run(parser(), work, argv)
-
+main = command(parser, work)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -74,9 +74,9 @@ def test_outputs_are_checked_before_the_work(tmp_path, capsys):
         ["--tsv", str(tmp_path / "no" / "x")],
     ):
         with pytest.raises(SystemExit):
-            report.run(parser, worked.append, line)
+            report.command(lambda: parser, worked.append)(line)
     assert worked == []
-    assert report.run(parser, worked.append, ["--json", str(tmp_path / "x")]) == 0
+    assert report.command(lambda: parser, worked.append)(["--json", str(tmp_path / "x")]) == 0
     assert len(worked) == 1
 
 

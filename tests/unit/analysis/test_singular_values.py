@@ -28,11 +28,11 @@ def layers(seed=1, **changes):
 @pytest.mark.parametrize("shape", [(6, 6), (10, 6), (6, 10), (1, 5)])
 def test_singular_values_equal_numpy(shape):
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(2))
-    found = singular_values(matrix)
+    found = singular_values(matrix, "x")
     expected = np.linalg.svd(matrix.double().numpy(), compute_uv=False)
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10)
     assert float(found.norm()) == pytest.approx(float(matrix.norm()), rel=1e-6)
-    torch.testing.assert_close(singular_values(matrix.T), found)
+    torch.testing.assert_close(singular_values(matrix.T, "x"), found)
 
 
 def test_norms_and_distances_of_two_models_equal_numpy():
