@@ -134,8 +134,7 @@ def score(counts: Mapping[str, Counts], labels: Sequence[str], samples: int, see
             precision, recall = (matched / below if below else None for below in (produced, expected))
             valid = drawn[number, :, place]
             valid = valid[~np.isnan(valid)]
-            low, high = np.percentile(valid, [2.5, 97.5]) if len(valid) else (None, None)
-            span = None if low is None else (float(low), float(high))
+            span = tuple(np.percentile(valid, [2.5, 97.5]).tolist()) if len(valid) else None
             difference = None if number == 0 or f1 is None or first is None else f1 - first
             p = None if difference is None else p_value(drawn[number, :, place] - drawn[0, :, place], difference)
             found = matched, produced, expected, precision, recall, f1, span, difference, p

@@ -11,17 +11,15 @@ table. BUCC's threshold is found on ``--dev`` for each pair.
 import argparse
 import logging
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor
 
 from ..ops.neighbours import MARGIN, SCORES, Matches, best_matches
 from . import bucc, plots
 from .pretrained import Pretrained, add_model_options, add_text_options, row_parallel, vector_folder
 from .report import add_output_options, command, new_parser, say, short_names, table, write_json
 from .text import read_lines
-from .vectors import LayerVectors
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +51,6 @@ class Found(NamedTuple):
     signs: Tuple[str, ...] = ()
 
 
-def right(matches: Matches) -> List[Tensor]:
-    """Of row-parallel sides, where sentence i belongs to sentence i: (N,) bool for each direction, True = found."""
-    own = torch.arange(len(matches.forward), device=matches.forward.device)
-    return [matches.forward.eq(own), matches.backward.eq(own)]
-
-
 def languages_of(pair: str) -> Tuple[str, str]:
     """``("deu", "eng")`` of ``deu-eng``. Raises ValueError: a name of another form."""
     parts = pair.split("-")
@@ -77,39 +69,34 @@ class Searcher:
         self.model = Pretrained(args.model, short_names([args.model])[0], args)
         self.args, self.folder = args, folder
 
-    def sides(self, pair: str, texts: Sequence[Sequence[str]], title: str) -> List[LayerVectors]:
-        """Vectors of the two texts of a pair."""
-        found = []
-        for language, lines in zip(languages_of(pair), texts):
-            name = f"{title}.{pair}.{language}"
-            found.append(self.model.vectors(lines, language, name, self.folder, self.layers))
-        return found
-
-    def matches(self, sides: Sequence[LayerVectors], layer: int) -> Matches:
-        """Best partners in one layer."""
+    def matches(self, pair: str, texts: Sequence[Sequence[str]], title: str) -> Iterator[Tuple[int, Matches]]:
+        """Layers, and the best partners in them, of the two texts of a pair."""
+        x, y = (
+            self.model.vectors(lines, language, f"{title}.{pair}.{language}", self.folder, self.layers)
+            for language, lines in zip(languages_of(pair), texts)
+        )
         device = next(self.model.encoder.parameters()).device
-        x, y = (side.layer(layer).to(device) for side in sides)
-        found = best_matches(x, y, self.args.score, self.args.neighbours)
-        return Matches(*(part.cpu() for part in found))
+        for layer in x.layers:
+            sides = x.layer(layer).to(device), y.layer(layer).to(device)
+            found = best_matches(*sides, self.args.score, self.args.neighbours)
+            yield layer, Matches(*(part.cpu() for part in found))
+        logger.info("%s %s: done", title, pair)
 
 
 def tatoeba(search: Searcher, pairs: Sequence[Sequence[str]], title: str) -> List[Found]:
     """Accuracies of each pair ``(NAME, FILE, FILE)`` in each layer."""
     found = []
     for name, *paths in pairs:
-        languages = languages_of(name)
         texts = [read_lines(path, search.args.limit) for path in paths]
-        row_parallel(dict(zip(languages, texts)), f"--{title} {name}")
-        sides = search.sides(name, texts, title)
-        for layer in sides[0].layers:
-            matches = search.matches(sides, layer)
-            sides_right = right(matches)
-            forward, backward = (float(side.double().mean()) for side in sides_right)
+        row_parallel(dict(zip(languages_of(name), texts)), f"--{title} {name}")
+        own = torch.arange(len(texts[0]))  # sentence i belongs to sentence i
+        for layer, matches in search.matches(name, texts, title):
+            right = [matches.forward.eq(own), matches.backward.eq(own)]
+            forward, backward = (float(side.double().mean()) for side in right)
             mean = (forward + backward) / 2
-            scores = {"sentences": len(texts[0]), "forward": forward, "backward": backward, "mean": mean}
-            signs = tuple("".join(str(int(one)) for one in side.tolist()) for side in sides_right)
+            scores = {"sentences": len(own), "forward": forward, "backward": backward, "mean": mean}
+            signs = tuple("".join(str(int(one)) for one in side.tolist()) for side in right)
             found.append(Found(name, layer, scores, signs))
-        logger.info("%s %s: done", title, name)
     return found
 
 
@@ -119,13 +106,11 @@ Mined = Dict[Tuple[str, int], Tuple[List[bucc.Mined], Any]]
 def mined_pairs(search: Searcher, sets: Sequence[Sequence[str]], title: str) -> Mined:
     """(pair, layer) -> what is mined there, and the gold pairs, of ``(NAME, FILE, FILE, GOLD)``."""
     found: Mined = {}
-    for name, first, second, gold_path in sets:
-        texts = [bucc.read_sentences(path, search.args.limit) for path in (first, second)]
+    for name, *paths, gold_path in sets:
+        texts = [bucc.read_sentences(path, search.args.limit) for path in paths]
         gold = bucc.read_gold(gold_path, list(texts[0]), list(texts[1]), cut=search.args.limit is not None)
-        sides = search.sides(name, [list(text.values()) for text in texts], title)
-        for layer in sides[0].layers:
-            found[name, layer] = bucc.mine(search.matches(sides, layer)), gold
-        logger.info("%s %s: done", title, name)
+        for layer, matches in search.matches(name, [list(text.values()) for text in texts], title):
+            found[name, layer] = bucc.mine(matches), gold
     return found
 
 
