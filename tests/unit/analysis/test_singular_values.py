@@ -1,7 +1,5 @@
 """Singular values and their distances: equal to numpy, and checkpoints of different shapes are refused."""
 
-from typing import Any, List
-
 import numpy as np
 import pytest
 import torch
@@ -68,7 +66,7 @@ def test_layers_are_in_their_order_beyond_nine():
     assert [float(layer["FC1"][0, 0]) for layer in layer_matrices(base, "A")] == list(range(11))
 
 
-def test_different_shapes_are_refused_by_layer_and_matrix():
+def test_what_is_refused(monkeypatch):
     other = tensors(2)
     other["layers.2.fc1.weight"] = torch.zeros(11, 6)
     with pytest.raises(ValueError, match=r"layer 3, FC1 \(fc1.weight\): A has the shape \(10, 6\), B \(11, 6\)"):
@@ -80,16 +78,10 @@ def test_different_shapes_are_refused_by_layer_and_matrix():
         layer_matrices(other, "B")
     with pytest.raises(ValueError, match="C: has no encoder layers"):
         layer_matrices({"embed_tokens.weight": torch.zeros(2, 2)}, "C")
-
-
-def test_matrices_that_have_no_singular_values():
     bad = layers(2)
     bad[1]["V"][0, 0] = float("inf")
     with pytest.raises(ValueError, match="B, layer 2, V: holds numbers that are not finite"):
         compare(layers(1), bad, ["A", "B"])
-
-
-def test_a_decomposition_that_is_wrong_is_seen(monkeypatch):
     original = torch.linalg.svdvals
     monkeypatch.setattr(torch.linalg, "svdvals", lambda matrix: 1.001 * original(matrix))
     with pytest.raises(ValueError, match="A, layer 1, K: ‖σ‖ is .*, the Frobenius norm"):
@@ -97,7 +89,7 @@ def test_a_decomposition_that_is_wrong_is_seen(monkeypatch):
 
 
 def test_the_plot_shows_the_sign_of_each_difference(monkeypatch):
-    drawn: List[Any] = []
+    drawn = []
     monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend([*panels, places]))
     found = [Comparison(layer, matrix, 5.0, 4.0 + layer, 0.5 * layer) for layer in (1, 2, 3) for matrix in MATRICES]
     room.draw("x.svg", found, ["A", "B"])
