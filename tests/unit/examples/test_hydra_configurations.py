@@ -50,7 +50,3 @@ def test_options_exist_and_what_is_open_is_in_the_command(path):
         open_ends |= {f"{part}.{key}" for key in entry if OmegaConf.is_missing(entry, key)}
     comment = "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#"))
     assert open_ends == set(re.findall(r"\b(\w+\.\w+)=", comment)) and open_ends
-
-
-def test_there_are_some():
-    assert {path.parent.name for path in FILES} >= {"sga", "deltalm"}
