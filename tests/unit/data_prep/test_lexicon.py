@@ -75,35 +75,22 @@ def test_all_steps_and_what_is_skipped(texts, tmp_path, capsys):
     assert [digest for digest, _ in after.values()] == [digest for digest, _ in (after | before).values()]
 
 
-def test_an_error_leaves_whole_files_and_the_lexicons_of_before(texts, tmp_path, capsys):
-    out = tmp_path / "out"
-    run(texts, out)
-    before = lexicons(out)
-    capsys.readouterr()
-    for name in (".en-fr.tsv.tmp-1", ".en-de.tsv.tmp-1", "en-de/mapped/.en.vec.tmp-1"):
-        write_raw(out / name, "half; of another pair at work the first")
-    refused("come 1000 times or more", run, texts, out, "--min-count", "1000")
-    left = [path.relative_to(out).as_posix() for path in out.rglob("*") if ".steps" not in path.parts]
-    assert [name for name in left if ".tmp-" in name] == [".en-fr.tsv.tmp-1"]
-    assert not any(name.endswith(("manifest.json", ".lock")) for name in left)
-    assert lexicons(out) == before
-    assert skipped(capsys.readouterr().err) == ["words.en", "words.de"]
-
-
-def test_a_kill_leaves_the_lexicons_until_both_are_new(texts, tmp_path, capsys, monkeypatch):
+def test_a_kill_or_an_error_leaves_the_lexicons_until_both_are_new(texts, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
     manifest = out / "en-de/manifest.json"
     run(texts, out)
     before = [*lexicons(out), sha256(manifest)]
+    for name in (".en-fr.tsv.tmp-1", ".en-de.tsv.tmp-1", "en-de/mapped/.en.vec.tmp-1"):
+        write_raw(out / name, "half; the first of another pair at work")
+    refused("come 1000 times or more", run, texts, out, "--min-count", "1000")
+    assert [path.name for path in out.rglob("*.tmp-*")] == [".en-fr.tsv.tmp-1"]
     with monkeypatch.context() as patch:
         patch.setattr(map_vectors, "map_files", killed)
         with pytest.raises(KeyboardInterrupt):
             run(texts, out, "--keep", "0.5")
     assert lexicons(out) == before[:2]
     assert not manifest.exists()
-    capsys.readouterr()
     run(texts, out)
-    assert skipped(capsys.readouterr().err) == [step for step in STEPS if step != "map"]
     assert [*lexicons(out), sha256(manifest)] == before
     with monkeypatch.context() as patch:
         patch.setattr(induce_lexicon, "write_manifest", killed)
@@ -117,7 +104,7 @@ def test_a_kill_leaves_the_lexicons_until_both_are_new(texts, tmp_path, capsys, 
     assert [*lexicons(out), sha256(manifest)] == before
 
 
-def test_the_other_direction_leaves_no_manifest_that_is_wrong(texts, tmp_path, capsys):
+def test_the_other_direction_leaves_no_manifest_that_is_wrong(texts, tmp_path):
     out = tmp_path / "out"
     there, back = out / "en-de/manifest.json", out / "de-en/manifest.json"
 
@@ -127,13 +114,10 @@ def test_the_other_direction_leaves_no_manifest_that_is_wrong(texts, tmp_path, c
 
     run(texts, out)
     first = lexicons(out)
-    assert described(there) == first
     lexicon.main(["--source", f"{texts}/toy.de", "--target", f"{texts}/toy.en", "--out", str(out), *OPTIONS])
     assert described(back) == lexicons(out) != first
     assert not there.exists()
-    capsys.readouterr()
     run(texts, out)
-    assert skipped(capsys.readouterr().err) == STEPS[:-1]
     assert described(there) == lexicons(out) == first
     assert not back.exists()
 
@@ -149,7 +133,6 @@ def test_what_is_wrong_is_said_before_the_first_step(texts, tmp_path, capsys):
         (["--keep", "2"], "--keep 2.0: valid: above 0, at most 1"),
         (["--keep-factor", "1"], "--keep-factor 1.0: valid: above 1"),
         (["--cutoff", "1"], "--cutoff 1: valid: 2 or more"),
-        (["--patience", "0"], "--patience 0: valid: 1 or more"),
         (["--threshold", "nan"], "--threshold nan: valid: 0 or more"),
         (["--iterations", "-1"], "--iterations -1: valid: 0 or more"),
         (["--neighbours", "0"], "--neighbours 0: valid: 1 or more"),
@@ -174,10 +157,8 @@ def test_one_run_at_a_time(texts, tmp_path):
     with lexicon.Pipeline(out, ("de", "en"), both[::-1]).locked():
         half = write_raw(out / ".en-de.tsv.tmp-1", "half")
         refused("out (en-de): another run is at work there (process ", run, texts, out)
-        assert half.exists()
         with lexicon.Pipeline(out, ("en", "fr"), both).locked():
-            pass
-    assert [path.name for path in out.iterdir()] == [half.name]
+            assert half.exists()
 
 
 def test_segmenters_are_those_of_their_side(texts, tmp_path):

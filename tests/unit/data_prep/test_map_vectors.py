@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_prep import induce_lexicon, map_vectors
+from data_prep import map_vectors
 from data_prep.io import read_json
 from data_prep.lexicon_files import read_candidates
 from data_prep.map_vectors import MapOptions, map_files, word_pairs
@@ -35,16 +35,6 @@ def test_a_rotation_is_undone_and_reported(tmp_path):
     assert [row["file"] for row in report["outputs"]] == ["a.mapped", "b.mapped", "pairs"]
 
 
-def test_what_looks_random_or_ended_too_soon_is_said(tmp_path, capsys):
-    draw = np.random.default_rng(1)
-    sides = [WordVectors([f"{p}{i}" for i in range(400)], draw.normal(size=(400, 20)).astype("f4")) for p in "ab"]
-    write_vectors([tmp_path / "a", tmp_path / "b"], "--output", sides)
-    counts = run((tmp_path / "a", tmp_path / "b"), tmp_path / "out", learning={"iterations": 2})
-    assert counts["looks_random"] and not counts["converged"]
-    said = capsys.readouterr().err
-    assert "map_vectors: warning: " in said and "--iterations 2: ended before it converged" in said
-
-
 def test_seeds_from_words(tmp_path):
     first = WordVectors(["the", "12", "x", "٣", "7", "half½"], np.eye(6, dtype="f4"))
     second = WordVectors(["x", "7", "half½", "12", "die", "٣"], np.eye(6, dtype="f4"))
@@ -64,78 +54,48 @@ def test_seeds_from_words(tmp_path):
     refused("none of its source words is in the vectors", word_pairs, "dictionary", *sides, other)
 
 
-def test_a_few_right_pairs_are_enough(tmp_path):
-    sides = two_sides(tmp_path)
-    given = {"seed_from": "dictionary", "dictionary": write_raw(tmp_path / "d", *(f"a{i} b{i}" for i in range(30)))}
-    counts = run(sides, tmp_path, **given)
-    assert (counts["seed_pairs"], counts["found"]["mutual"]) == (30, 1.0)
-    alone = run(sides, tmp_path, **given, learning={"iterations": 0, "reweight": False})
-    assert (alone["iterations"], alone["pairs"]) == (0, 30)
-
-
-def test_other_dimensions_are_refused_and_nothing_is_left(tmp_path):
-    first, second = vectors("a", 9), vectors("b", 9)
-    sides = tmp_path / "a", tmp_path / "b"
-    write_vectors(sides, "--output", [first, second._replace(vectors=second.vectors[:, :4])])
-    refused(["b: 4 dimensions, but --source ", "a has 10; valid: equal ones"], run, sides, tmp_path / "out")
-    outputs = [tmp_path / "out/l"], tmp_path / "out/m"
-    refused("4 dimensions", induce_lexicon.induce, *sides, *outputs, induce_lexicon.LexiconOptions())
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"seed_from": "luck"}, "--seed-from luck: valid: unsupervised, numerals, identical, dictionary"),
-        ({"seed_from": "dictionary"}, "--seed-from dictionary, --dictionary is missing: valid: a file with dictionary"),
-        ({"dictionary": "x"}, "--seed-from unsupervised, --dictionary x: valid: a file with dictionary, and only with"),
-        ({"seed_from": "dictionary", "dictionary": "none/x"}, "--dictionary none/x: no such file; valid: pairs of"),
-        ({"max_words": 0}, "--max-words 0: valid: 2 or more"),
-        ({"seed_words": 1}, "--seed-words 1: valid: 2 or more"),
-        ({"device": "nowhere"}, "; valid here: cpu"),
-    ],
-)
-def test_options_out_of_range(tmp_path, options, message):
-    refused(message, run, two_sides(tmp_path), tmp_path, **options)
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ({"report": "a.vec"}, "a.vec: is the file of --source too; valid: a file of its own"),
-        ({"report": "pairs"}, "pairs: is the file of --dictionary too"),
-        ({"pairs": "am"}, "am: is the file of --source-output too"),
-        ({"target": "am"}, "am: is the file of --source-output too"),
-        ({"report": "."}, ": a folder; valid: a file name"),
-    ],
-)
-def test_every_file_has_its_own_place(tmp_path, names, message):
+def test_what_is_refused_leaves_everything_as_it_was(tmp_path):
     a, b, pairs = (write_raw(tmp_path / name, "never read") for name in ("a.vec", "b.vec", "pairs"))
-    names = {"source": "am", "target": "bm", "report": "map.json", "pairs": "out.pairs", **names}
-    source, target, report, written = (tmp_path / names[name] for name in ("source", "target", "report", "pairs"))
-    options = MapOptions(seed_from="dictionary", dictionary=pairs)
-    refused(message, map_files, a, b, (source, target), report, options, written)
+    dictionary = {"seed_from": "dictionary", "dictionary": pairs}
+    for names, options, words in (
+        ({"report": "a.vec"}, {}, "a.vec: is the file of --source too; valid: a file of its own"),
+        ({"report": "pairs"}, dictionary, "pairs: is the file of --dictionary too"),
+        ({"pairs": "am"}, {}, "am: is the file of --source-output too"),
+        ({"target": "am"}, {}, "am: is the file of --source-output too"),
+        ({"report": "."}, {}, ": a folder; valid: a file name"),
+        ({}, {"seed_from": "luck"}, "--seed-from luck: valid: unsupervised, numerals, identical, dictionary"),
+        ({}, {"seed_from": "dictionary"}, "--seed-from dictionary, --dictionary is missing: valid: a file with"),
+        ({}, {"dictionary": "x"}, "--seed-from unsupervised, --dictionary x: valid: a file with dictionary, and only"),
+        ({}, {"seed_from": "dictionary", "dictionary": "none/x"}, "--dictionary none/x: no such file; valid: pairs of"),
+        ({}, {"max_words": 0}, "--max-words 0: valid: 2 or more"),
+        ({}, {"seed_words": 1}, "--seed-words 1: valid: 2 or more"),
+        ({}, {"device": "nowhere"}, "; valid here: cpu"),
+    ):
+        names = {"source": "am", "target": "bm", "report": "map.json", "pairs": "out.pairs", **names}
+        source, target, report, written = (tmp_path / names[name] for name in ("source", "target", "report", "pairs"))
+        refused(words, lambda: map_files(a, b, (source, target), report, MapOptions(**options), written))  # noqa: B023
+    first, second = vectors("a", 9), vectors("b", 9)
+    write_vectors([a, b], "--output", [first, second._replace(vectors=second.vectors[:, :4])])
+    refused(["b.vec: 4 dimensions, but --source ", "a.vec has 10; valid: equal ones"], run, (a, b), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.vec", "b.vec", "pairs"]
 
 
-def test_no_report_of_before_stands_beside_new_vectors(tmp_path, monkeypatch):
-    sides = two_sides(tmp_path)
-    run(sides, tmp_path, learning={"iterations": 0, "reweight": False})
-    before = (tmp_path / "a.mapped").read_bytes()
-    monkeypatch.setattr(map_vectors, "write_manifest", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(sides, tmp_path, learning={"iterations": 0})
-    assert (tmp_path / "a.mapped").read_bytes() != before
-    assert not (tmp_path / "map.json").exists()
-
-
-def test_the_command_line(tmp_path):
+def test_the_command_line(tmp_path, capsys, monkeypatch):
     source, target = two_sides(tmp_path)
-    line = ["--source", source, "--target", target, "--source-output", tmp_path / "am", "--target-output"]
-    line = [*map(str, [*line, tmp_path / "bm", "--report", tmp_path / "map.json"]), "--orthogonal"]
+    outputs = {"source-output": "am", "target-output": "bm", "report": "map.json"}
+    line = ["--source", str(source), "--target", str(target), "--orthogonal"]
+    line += [word for option, name in outputs.items() for word in (f"--{option}", str(tmp_path / name))]
     map_vectors.main([*line, *"--keep 0.5 --seed 7 --threads 1 --cutoff 90 --patience 3".split()])
     report = read_json(tmp_path / "map.json")
     options = {"reweight": False, "keep": 0.5, "seed": 7, "words": 90, "patience": 3}
     assert options.items() <= report["options"].items()
     assert report["counts"]["pairs"] == 180
     refused("--threads 0: valid: 1 or more", map_vectors.main, [*line, "--threads", "0"])
+    pairs = write_raw(tmp_path / "pairs", *(f"a{i} b{i}" for i in range(30)))
+    monkeypatch.setattr(map_vectors, "write_manifest", killed)
+    before = (tmp_path / "am").read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        map_vectors.main([*line, "--seed-from", "dictionary", "--dictionary", str(pairs), "--iterations", "1"])
+    assert "--iterations 1: ended before it converged" in capsys.readouterr().err
+    assert (tmp_path / "am").read_bytes() != before
+    assert not (tmp_path / "map.json").exists(), "no report of before stands beside new vectors"

@@ -49,24 +49,16 @@ def test_the_command_line_and_a_kill(text, tmp_path, monkeypatch):
     assert not (tmp_path / "v.json").exists(), "no manifest of other vectors"
 
 
-def test_nothing_to_learn(text, tmp_path, monkeypatch):
+def test_what_is_refused(text, tmp_path, monkeypatch):
     for line, count in (("a b c", 0), ("one one one one one one", 1)):
-        path = write_raw(tmp_path / "few", line)
         words = f"{count} words come 5 times or more (--min-count); valid: 2 or"
-        refused(words, train_vectors, path, VectorOptions())
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
-    refused("the package gensim is missing; valid: pip install gensim", train_vectors, text, VectorOptions())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+        refused(words, train_vectors, write_raw(tmp_path / "few", line), VectorOptions())
+    for change, message in (
         ({"dim": 0}, "--dim 0: valid: 1 or more"),
         ({"min_count": 0}, "--min-count 0"),
-        ({"workers": 0}, "--workers 0"),
         ({"seed": -1}, "--seed -1: valid: 0 to"),
         ({"method": "glove"}, "--method glove: valid: skipgram, cbow"),
-    ],
-)
-def test_options_out_of_range(change, message):
-    refused(message, VectorOptions, **change)
+    ):
+        refused(message, VectorOptions, **change)
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    refused("the package gensim is missing; valid: pip install gensim", train_vectors, text, VectorOptions())
