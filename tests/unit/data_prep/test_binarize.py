@@ -130,11 +130,8 @@ def test_bad_input(work, tmp_path):
     folder, runs = work
     line = ["--pairs", "en-de", "--dict", "x", "--output", "x", "--pieces"]
     refused("--workers 0: valid: 1 or more", binarize.main, [*line, "x", "--workers", "0"])
-    (tmp_path / "a,b").mkdir()
-    refused(["--pieces ", "a,b: valid: a path without commas"], binarize.main, [*line, f"{tmp_path}/a,b"])
-    (folder / "pieces" / "test1.de").write_text("a\n")
+    write(folder / "pieces" / "test1.de", "a")
     refused("--pieces: unequal line counts: test1.en has 4, test1.de has 1", run, folder)
     refused("train.xx: no such file", run, folder, "en-xx")
-    (tmp_path / "bad.idx").write_bytes(b"MMIDIDX")
-    refused("bad.idx: not an index", binarize.count_index, tmp_path / "bad.idx")
+    refused("test1.de: not an index", binarize.count_index, folder / "pieces" / "test1.de")
     assert runs == []

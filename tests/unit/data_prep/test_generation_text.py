@@ -16,11 +16,12 @@ from tests.unit.data_prep.files import lines, refused
 def squad(articles):
     """SQuAD's layout of title -> [(passage, [(question, answers)])]."""
 
-    def asked(question, answers):
-        return {"question": question, "answers": [{"text": text, "answer_start": 0} for text in answers]}
-
     def paragraph(passage, questions):
-        return {"context": passage, "qas": [asked(*each) for each in questions]}
+        qas = [
+            {"question": one, "answers": [{"text": text, "answer_start": 0} for text in found]}
+            for one, found in questions
+        ]
+        return {"context": passage, "qas": qas}
 
     data = [{"title": title, "paragraphs": [paragraph(*each) for each in rows]} for title, rows in articles.items()]
     return json.dumps({"data": data}, indent=1)
@@ -33,12 +34,7 @@ def articles(tmp_path):
     def paragraph(a, p):
         return f"passage  {a} {p}\nwith words", [(f"what {a} {p} {q}?", [f"{a} {p}", "other"]) for q in "xy"]
 
-    path = tmp_path / "squad.json"
-    path.write_text(squad({f"Title_{a}": [paragraph(a, p) for p in "ab"] for a in range(20)}), encoding="utf-8")
-    return path
-
-
-# ---- Questions. ----
+    return write(tmp_path / "squad.json", squad({f"Title_{a}": [paragraph(a, p) for p in "ab"] for a in range(20)}))
 
 
 def ask(path, out, *more):
@@ -103,9 +99,6 @@ def test_bad_question_files_are_named(tmp_path, text, words):
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
     refused([str(path), *words], ask, path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-# ---- Summaries. ----
 
 
 def test_dialogues_and_a_file_a_reference(tmp_path):
@@ -184,13 +177,12 @@ def test_bad_records_and_options_are_named(tmp_path, row, options, words):
     assert not (tmp_path / "out").exists()
 
 
-# ---- Triples. ----
-
-
 def test_triples_by_hand(tmp_path):
+    """Grouped references leave empty texts out: the first one counts in training and scores."""
     rows = ['Aarhus_Airport | runwayLength | "2702.0" <SEP> Aarhus | ICAOLocationIdentifier | EKAH']
-    rows += ["A (b) | elevationAboveTheSeaLevel (in metres) | 25.0", *rows]
-    one, two = str(write(tmp_path / "t", *rows)), str(write(tmp_path / "x", "First text.", "Second.", "Third."))
+    rows += ["A (b) | elevationAboveTheSeaLevel (in metres) | 25.0", *rows, *rows]
+    texts = ["First text.", "Second.", " ", "Third."]
+    one, two = str(write(tmp_path / "t", *rows)), str(write(tmp_path / "x", *texts))
     files = ["--triples", one, one, "--texts", two, two, "--splits", "train", "valid"]
     triples.main([*files, "--grouped", "valid", "--output-dir", str(tmp_path / "out")])
     found = {path.name: lines(path) for path in (tmp_path / "out").iterdir() if path.suffix != ".json"}
@@ -203,18 +195,6 @@ def test_triples_by_hand(tmp_path):
     triples.main([*files, *form, "--output-dir", str(tmp_path / "out2")])
     plain = "Aarhus Airport : runwayLength : 2702.0 ; Aarhus : ICAOLocationIdentifier : EKAH"
     assert lines(tmp_path / "out2/train.triples")[0] == plain
-
-
-def test_grouped_references_leave_empty_texts_out(tmp_path):
-    """The first one counts in training and scores: it must not be empty. The longest list of references may come last."""
-    rows = ["a | b | c", "a | b | c", "d | e | f", "g | h | i", "g | h | i", "g | h | i"]
-    one, two = write(tmp_path / "t", *rows), write(tmp_path / "x", " ", "said", "once", "one", "", "two")
-    files = ["--triples", str(one), "--texts", str(two), "--splits", "dev", "--grouped", "dev"]
-    triples.main([*files, "--output-dir", str(tmp_path / "out")])
-    assert lines(tmp_path / "out/dev.triples") == ["a | b | c", "d | e | f", "g | h | i"]
-    assert lines(tmp_path / "out/dev.text") == lines(tmp_path / "out/dev.text.ref1") == ["said", "once", "one"]
-    assert lines(tmp_path / "out/dev.text.ref2") == ["", "", "two"]
-    assert not (tmp_path / "out/dev.text.ref3").exists()
 
 
 FIELDS = ["/t, line 2: ", " fields; valid: 'subject | predicate | object"]

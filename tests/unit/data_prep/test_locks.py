@@ -1,4 +1,4 @@
-"""One run at a time in an output: every command that would mix two, what the second one says, and what a kill leaves."""
+"""One run at a time in an output: what the second one says, and what a kill leaves."""
 
 import fcntl
 import os

@@ -33,18 +33,11 @@ def test_rows_of_xglue(run, tmp_path):
     counts = run("sentences", "--layout", "xglue-xnli", "--folder", folder)
     assert {name: of["kept"] for name, of in counts.items()} == {"train.en": 2, "valid.de": 2, "test.de": 2}
     assert run.rows("label", "train.en") == run.rows("label", "valid.de")
-    for split, name in (("train", "train"), ("valid", "dev_2k"), ("test", "test_2k")):
-        write(folder / f"PAWSX/en/{name}.tsv", "id\tsentence1\tsentence2\tlabel", f"1\tthe cat\t{split}\t0")
-    run("sentences", "--layout", "xglue-pawsx", "--folder", folder)
-    assert "".join(run.rows("input0", "test.en")[0]) == "\u2581the\u2581cat</s>"
     for ending in ("train", "dev", "test"):
         write(folder / f"WPR/xglue.wpr.en.{ending}", "cat\tthe cat\ta dog\t3", "dog\ta\tdog\t1")
-        write(folder / f"QADSM/xglue.qadsm.en.{ending}", "cat\tthe cat\ta dog\tGood")
     run("ranking", "--layout", "xglue-wpr", "--folder", folder, "--label-map", "3=4")
     assert (run.out / "group/test.en.txt").read_text() == "cat\ndog\n"
     assert "".join(run.rows("input1", "valid.en")[0]) == "\u2581the\u2581cat\u2581a\u2581dog</s>"
-    run("sentences", "--layout", "xglue-qadsm", "--folder", folder, "--text", "1,3")
-    assert "".join(run.rows("input1", "train.en")[0]) == "\u2581a\u2581dog</s>"
 
 
 def test_rows_of_xtreme(run, tmp_path):

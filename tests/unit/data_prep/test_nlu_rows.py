@@ -124,16 +124,15 @@ def test_conll_with_tabs_and_spaces(tmp_path):
     words = [[("New York", "B-LOC"), ("\u00a0", "O"), ("", "O")], [("#", "O"), ("\u2028x", "O")]]
     assert sentences(Conll(), tabs) == (words, [2, 7], {})
     assert sentences(Conll(), tabs, 1) == (words[:1], [2], {})
-    spaces = write(tmp_path / "a.txt", "-DOCSTART- -X- -X- O", "", "EU NNP  B-NP B-ORG", "a\u00a0b VB B-VP O", "")
-    expected = ([[("EU", "B-ORG"), ("a\u00a0b", "O")]], [3], {"marks of documents": 1})
-    assert sentences(Conll(), spaces) == expected
-    joined = write(tmp_path / "b.txt", "-DOCSTART- -X- O", "De Art O", "EU N B-ORG", "")
-    assert sentences(Conll(), joined) == ([[("De", "O"), ("EU", "B-ORG")]], [2], {"marks of documents": 1})
-    inside = write(tmp_path / "c.txt", "a O", "b O", "-DOCSTART- O", "c O", "", "-DOCSTART- O", "-DOCSTART- O", "d O")
-    words = [[("a", "O"), ("b", "O")], [("c", "O")], [("d", "O")]]
-    assert sentences(Conll(), inside) == (words, [1, 4, 8], {"marks of documents": 3})
-    assert sentences(Conll(tag="2"), spaces)[0] == [[("EU", "NNP"), ("a\u00a0b", "VB")]]
-    assert sentences(Conll(token=2, tag="1", label_map={"EU": "X"}), spaces)[0][-1][0] == ("NNP", "X")
+    mark = "-DOCSTART- -X- -X- O"
+    spaces = write(
+        tmp_path / "a.txt", mark, "", "EU NNP  B-NP B-ORG", "a\u00a0b VB B-VP O", mark, "c N x O", "", mark, "d N x O"
+    )
+    words = [[("EU", "B-ORG"), ("a\u00a0b", "O")], [("c", "O")], [("d", "O")]]
+    assert sentences(Conll(), spaces) == (words, [3, 6, 9], {"marks of documents": 3})
+    assert sentences(Conll(tag="2"), spaces)[0][0] == [("EU", "NNP"), ("a\u00a0b", "VB")]
+    plain = write(tmp_path / "b.txt", "EU NNP O")
+    assert sentences(Conll(token=2, tag="1", label_map={"EU": "X"}), plain)[0] == [[("NNP", "X")]]
 
 
 def node(name, form, upos="NOUN", xpos="NN"):

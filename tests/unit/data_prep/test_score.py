@@ -1,7 +1,6 @@
 """Scores equal sacreBLEU's own command and the package's metrics; repetition, files for COMET, refused input."""
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -13,14 +12,10 @@ from data_prep.score_text import text_statistics
 from tests.nlu_bins import write
 from tests.unit.data_prep.files import refused, tree
 
-REFERENCE = [
-    "the cat sat on the mat today",
-    "a dog runs in the old park",
-    "two birds sing at dawn here",
-    "it rains a lot",
-]
-REFERENCE *= 5
-BETTER = ["the cat sat on the mat today", "a dog runs in the park", "two birds sing at dawn here", "it rains a lot"] * 5
+REFERENCE = (
+    "the cat sat on the mat today|a dog runs in the old park|two birds sing at dawn here|it rains a lot".split("|") * 5
+)
+BETTER = [line.replace("old ", "") for line in REFERENCE]
 WORSE = ["the cat on mat", "dog is running in a park now", "birds sang", "rain"] * 5
 
 
@@ -138,25 +133,15 @@ def test_the_command_scores_as_its_options_say(files, tmp_path):
         assert score.score_systems(systems, REFERENCE, **{**plain, name: value}) != expected, name
 
 
-def test_the_seed_leaves_the_environment_as_it_was(monkeypatch):
-    systems = [score.System("a", BETTER), score.System("b", WORSE)]
-    for value in ("7", None):
-        monkeypatch.setenv("SACREBLEU_SEED", "7") if value else monkeypatch.delenv("SACREBLEU_SEED")
-        score.score_systems(systems, REFERENCE, samples=10)
-        assert os.environ.get("SACREBLEU_SEED") == value
-
-
 def test_several_references():
     first = ["a small cat sits here", "the dog runs fast now", "one two three four five"]
     second = ["a little cat is here", "", "five four three two one"]
-    outputs = [score.System("second", ["a little cat is here", "the dog runs fast now", "five four three two one"])]
-    systems = [*outputs, score.System("first", list(first))]
+    systems = [score.System("second", [second[0], first[1], second[2]]), score.System("first", first)]
     metrics = ("bleu", "chrf", "rouge", "meteor_exact")
-    for found in (outputs, systems):
-        rows = score.score_systems(found, first, samples=20, metrics=metrics, more_references=[second])["systems"]
-        assert all(row[key] == pytest.approx(100.0) for row in rows for key in ("bleu", "chrf", "rouge_l")), rows
-    alone = score.score_systems(outputs, first, metrics=metrics)["systems"][0]
+    found = score.score_systems(systems, first, samples=20, metrics=metrics, more_references=[second])
+    for row in found["systems"]:
+        assert [row[key] for key in ("bleu", "chrf", "rouge_l")] == pytest.approx([100.0] * 3)
+    assert found["signatures"]["bleu"].startswith("nrefs:var|")
+    alone = score.score_systems(systems[:1], first, metrics=metrics)["systems"][0]
     assert alone["bleu"] < 70 and alone["rouge_2"] < 70
-    result = score.score_systems(outputs, first, metrics=metrics, more_references=[second])
-    assert result["signatures"]["bleu"].startswith("nrefs:var|")
-    refused("--reference number 2 has 2", score.score_systems, outputs, first, more_references=[second[:2]])
+    refused("--reference number 2 has 2", score.score_systems, systems, first, more_references=[second[:2]])

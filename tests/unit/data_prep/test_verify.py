@@ -77,13 +77,12 @@ def test_counts_are_counted_again_and_only_the_first_files_are_listed(data):
 
 def test_manifests_of_verbs_and_what_is_no_manifest(tmp_path):
     for name in ("a", "b"):
-        (tmp_path / name).write_text(name)
+        write(tmp_path / name, name)
         write_manifest(tmp_path / f"{name}.json", "clean", {}, {}, [], [tmp_path / name])
     write_json(tmp_path / "other.json", {"a": 1})
-    assert check_manifest(tmp_path) == 2
-    assert check_manifest(tmp_path / "b.json") == 1
-    (tmp_path / "b").write_text("bb")
-    refused(["1 of 2 files differ: ", "b: sha256 ", ", bytes 1 expected, 2 found"], check_manifest, tmp_path)
+    assert (check_manifest(tmp_path), check_manifest(tmp_path / "b.json")) == (2, 1)
+    write(tmp_path / "b", "bb")
+    refused(["1 of 2 files differ: ", "b: sha256 ", ", bytes 2 expected, 3 found"], check_manifest, tmp_path)
     for content, message in (
         ({"verb": "clean", "outputs": [{"bytes": 1}], "format": 1}, "a damaged manifest (KeyError"),
         ({"verb": "clean", "outputs": [], "format": 99}, "format 99; valid: 1"),
@@ -91,8 +90,7 @@ def test_manifests_of_verbs_and_what_is_no_manifest(tmp_path):
     ):
         write_json(tmp_path / "other.json", content)
         refused(message, check_manifest, tmp_path / "other.json")
-    (tmp_path / "empty").mkdir()
-    refused("holds no manifest", check_manifest, tmp_path / "empty")
     refused("no such file or folder", check_manifest, tmp_path / "none")
+    (tmp_path / "none").mkdir()
+    refused("holds no manifest", check_manifest, tmp_path / "none")
     refused("--data or --check: valid: one of them", manifest.main, [])
-    refused("--pairs: missing", manifest.main, ["--data", "x"])
