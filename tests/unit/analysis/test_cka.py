@@ -44,14 +44,6 @@ def test_models_are_compared_layer_by_layer_and_language_by_language():
         assert close(row, first[row.text[0]].layer(row.layers[0]), second[row.text[0]].layer(row.layers[1]))
 
 
-@pytest.mark.parametrize(("count", "widths", "warned"), [(9, (6, 9), True), (10, (6, 9), False), (9, (9, 6), True)])
-def test_biased_cka_of_few_sentences_is_warned_about(count, widths, warned, caplog):
-    """The wider side counts."""
-    sides = [{"en": vectors(seed, 1, count, width)} for seed, width in zip((1, 2), widths)]
-    room.warn_of_small(list(room.compare_models(*sides, False, ["A", "B"])))
-    assert (f"n = {count} sentences are not more than C = 9" in caplog.text) == warned
-
-
 def test_languages_are_compared_with_each_other_in_each_layer():
     texts = {"en": vectors(1), "de": vectors(2), "fr": vectors(3)}
     rows = list(room.compare_languages(texts, "A"))

@@ -48,31 +48,6 @@ def line(model, folder, *more, train=120, dev=40):
     return [*items, *more]
 
 
-def test_the_best_layer_and_penalty_of_the_development_pairs(monkeypatch):
-    """Of each layer the better penalty counts, in whatever order they are tried; of equal layers the lowest is taken."""
-    weak, strong = room.PENALTIES
-    accuracies = {(0, weak): 0.6, (0, strong): 0.5, (1, weak): 0.7, (1, strong): 0.8, (2, weak): 0.8, (2, strong): 0.3}
-
-    class Classifier:
-        def __init__(self, penalty):
-            self.penalty = penalty
-
-        def fit(self, rows, classes):
-            self.layer = int(rows[0, 0])
-
-        def score(self, rows, classes):
-            assert int(rows[0, 0]) == self.layer + 10, "scored on the development pairs of its own layer"
-            return accuracies[self.layer, self.penalty]
-
-    monkeypatch.setattr(room, "make_classifier", Classifier)
-    places = {"train": 0, "dev": 10}
-    features = {name: {layer: np.full((1, 1), layer + more) for layer in range(3)} for name, more in places.items()}
-    pairs = room.Pairs("en", (["a"], ["b"]), ["yes"])
-    found = room.choose(features, pairs, pairs)
-    assert found.dev == {0: 0.6, 1: 0.8, 2: 0.8}
-    assert (found.layer, found.penalty, found.classifier.layer, found.classifier.penalty) == (1, strong, 1, strong)
-
-
 def features_by_hand(model, pairs, layer):
     """One sentence at a time."""
     encoder = load_text_encoder(model)

@@ -10,6 +10,7 @@ import pytest
 
 from fairseq_plugins.analysis import plots, report
 from fairseq_plugins.analysis.plots import Bars, Curve, HeatMap, Line, Panel
+from tests.unit.analysis.commands import refused
 
 LINES = [
     Line("K", [0.1, 0.5]),
@@ -43,41 +44,36 @@ def test_tables_are_markdown_that_lines_up():
     assert report.table(["a", "b"], [["x", "yyyy"]], text_columns=2).splitlines()[1] == "| --- | ---- |"
 
 
-@pytest.mark.parametrize(
-    ("paths", "names"),
-    [
+def test_names_are_as_short_as_tells_them_apart():
+    for paths, names in (
         (["a/mbart", "b/m2m"], ["mbart", "m2m"]),
         (["runs/a/model.pt", "runs/b/model.pt"], ["a/model.pt", "b/model.pt"]),
         (["x/a/model.pt", "y/a/model.pt"], ["x/a/model.pt", "y/a/model.pt"]),
         (["a/model.pt", "a/model.pt"], ["model.pt", "model.pt"]),
         (["model.pt", "a/model.pt"], ["model.pt", "a/model.pt"]),
-    ],
-)
-def test_names_are_as_short_as_tells_them_apart(paths, names):
-    assert report.short_names(paths) == names
-
-
-def test_outputs_are_checked_before_the_work(tmp_path, capsys):
-    parser = argparse.ArgumentParser()
-    report.add_output_options(parser, tsv="the table")
-    worked = []
-    for line in (
-        ["--json", str(tmp_path / "no" / "x")],
-        ["--plot", "x.pdf"],
-        ["--plot", str(tmp_path / "no" / "x.svg")],
-        ["--tsv", str(tmp_path / "no" / "x")],
     ):
-        with pytest.raises(SystemExit):
-            report.command(lambda: parser, worked.append)(line)
-    assert worked == []
-    assert report.command(lambda: parser, worked.append)(["--json", str(tmp_path / "x")]) == 0
-    assert len(worked) == 1
+        assert report.short_names(paths) == names
 
 
-def test_a_missing_matplotlib_is_told_before_the_work(monkeypatch, capsys):
+def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):
+    def parser():
+        result = argparse.ArgumentParser()
+        report.add_output_options(result, tsv="the table")
+        return result
+
+    worked = []
+    main = report.command(parser, worked.append)
+    for line in (
+        ["--json", tmp_path / "no" / "x"],
+        ["--plot", tmp_path / "no" / "x.svg"],
+        ["--tsv", tmp_path / "no" / "x"],
+    ):
+        assert "its folder does not exist" in refused(capsys, main, *line)
+    assert "--plot x.pdf: valid: a file that ends in .svg or .png" in refused(capsys, main, "--plot", "x.pdf")
+    assert main(["--json", str(tmp_path / "x")]) == 0 and len(worked) == 1
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(plots.MissingLibrary, match=r"--plot needs matplotlib: pip install 'fairseq-plugins\[plots\]'"):
-        plots.check("x.svg")
+    assert "--plot needs matplotlib: pip install 'fairseq-plugins[plots]'" in refused(capsys, main, "--plot", "x.svg")
+    assert len(worked) == 1
 
 
 def test_json_is_strict(tmp_path):

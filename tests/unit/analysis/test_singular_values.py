@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.analysis import singular_values as room
-from fairseq_plugins.analysis.singular_values import MATRICES, Comparison, compare, layer_matrices, singular_values
+from fairseq_plugins.analysis.singular_values import MATRICES, compare, layer_matrices, singular_values
 from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
 
 SIZES = {"vocab_size": 9, "layers": 3, "embed_dim": 6, "ffn_dim": 10, "heads": 2, "max_positions": 5}
@@ -86,16 +85,3 @@ def test_what_is_refused(monkeypatch):
     monkeypatch.setattr(torch.linalg, "svdvals", lambda matrix: 1.001 * original(matrix))
     with pytest.raises(ValueError, match="A, layer 1, K: ‖σ‖ is .*, the Frobenius norm"):
         compare(layers(1), layers(2), ["A", "B"])
-
-
-def test_the_plot_shows_the_sign_of_each_difference(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend([*panels, places]))
-    found = [Comparison(layer, matrix, 5.0, 4.0 + layer, 0.5 * layer) for layer in (1, 2, 3) for matrix in MATRICES]
-    room.draw("x.svg", found, ["A", "B"])
-    assert [line.label for line in drawn[0].lines] == list(MATRICES)
-    assert drawn[0].lines[2].values == [0.0, 1.0, 2.0]
-    assert drawn[1].lines[5].values == [0.5, 1.0, 1.5]
-    assert drawn[2] == [1, 2, 3]
-    low, high = drawn[1].y_range
-    assert low < 0 < 1.5 < high
