@@ -168,12 +168,12 @@ def _percent(value: Optional[float]) -> str:
 
 def draw(path: str, rows: Sequence[Score]) -> None:
     """Bars of F1 by bucket, one colour for each output, with intervals."""
-    labels = list(dict.fromkeys(row.bucket for row in rows))
     bars = []
     for name in dict.fromkeys(row.output for row in rows):
         own = [row for row in rows if row.output == name]
         spans = [None if row.span is None else (100 * row.span[0], 100 * row.span[1]) for row in own]
         bars.append(plots.Bars(name, [None if row.f1 is None else 100 * row.f1 for row in own], spans))
+    labels = list(dict.fromkeys(row.bucket for row in rows))
     plots.draw_bars(path, labels, bars, "F1, %", "F1 of words by occurrences in the training text (95 % intervals)")
 
 

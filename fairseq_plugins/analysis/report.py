@@ -57,12 +57,12 @@ def check_outputs(args: argparse.Namespace) -> None:
 
     Raises ValueError: the folder of ``--json``, ``--plot`` or ``--tsv`` does not exist, or the plot has an unknown kind.
     """
-    for option in ("json", "plot", "tsv"):
-        path = getattr(args, option, None)
+    given = {option: getattr(args, option, None) for option in ("json", "plot", "tsv")}
+    for option, path in given.items():
         if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise ValueError(f"--{option} {path}: its folder does not exist; valid: a file in an existing folder")
-    if getattr(args, "plot", None) is not None:
-        plots.check(args.plot)
+    if given["plot"] is not None:
+        plots.check(given["plot"])
 
 
 def write_json(path: Optional[str], content: Any) -> None:

@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import sys
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
@@ -123,32 +123,29 @@ def render(found: Sequence[Comparison], names: Sequence[str]) -> str:
 
 
 def draw(path: str, found: Sequence[Comparison], names: Sequence[str]) -> None:
-    """Two panels over the layers: how much ‖σ‖ rose, and d; a line for each matrix."""
-    layers = list(dict.fromkeys(one.layer for one in found))
-    by_matrix = {matrix: [one for one in found if one.matrix == matrix] for matrix in MATRICES}
-    rises = [plots.Line(matrix, [one.second - one.first for one in ones]) for matrix, ones in by_matrix.items()]
-    distances = [plots.Line(matrix, [one.distance for one in ones]) for matrix, ones in by_matrix.items()]
+    """Two panels over the layers: how much ‖σ‖ rose, and d; a line for each matrix. 0 is in both, to tell a rise from a fall."""
+
+    def panel(title: str, label: str, value: Callable[[Comparison], float]) -> plots.Panel:
+        lines = [plots.Line(matrix, [value(one) for one in found if one.matrix == matrix]) for matrix in MATRICES]
+        values = [0.0, *(value for line in lines for value in line.values)]
+        margin = 0.05 * (max(values) - min(values)) or 1.0
+        return plots.Panel(title, label, lines, (min(values) - margin, max(values) + margin))
+
+    rise = f"‖σ‖ of {names[1]} minus that of {names[0]}"
     panels = [
-        plots.Panel(f"‖σ‖ of {names[1]} minus that of {names[0]}", "difference of ‖σ‖", rises, _with_zero(rises)),
-        plots.Panel("distance of the singular values", "d", distances, _with_zero(distances)),
+        panel(rise, "difference of ‖σ‖", lambda one: one.second - one.first),
+        panel("distance of the singular values", "d", lambda one: one.distance),
     ]
+    layers = list(dict.fromkeys(one.layer for one in found))
     plots.draw_lines(path, panels, layers, "layer", f"singular values: {names[0]} and {names[1]}")
-
-
-def _with_zero(lines: Sequence[plots.Line]) -> Tuple[float, float]:
-    """A range in which all lines and 0 lie, so that a rise is told from a fall."""
-    values = [0.0, *(value for line in lines for value in line.values)]
-    margin = 0.05 * (max(values) - min(values)) or 1.0
-    return min(values) - margin, max(values) + margin
 
 
 def work(args: argparse.Namespace) -> None:
     """Compute, print and write."""
-    paths = [args.model, args.model_b]
-    names = names_of_sides(paths)
-    heads = [args.heads, args.heads if args.heads_b is None else args.heads_b]
+    names = names_of_sides([args.model, args.model_b])
     sides = [
-        layer_matrices(read_encoder(path, heads=count).tensors, name) for path, name, count in zip(paths, names, heads)
+        layer_matrices(read_encoder(path, heads=heads).tensors, name)
+        for path, name, heads in zip((args.model, args.model_b), names, (args.heads, args.heads_b or args.heads))
     ]
     found = compare(sides[0], sides[1], names)
     say(f"Singular values of {names[0]} and {names[1]}\n\n{render(found, names)}")

@@ -9,7 +9,7 @@ import argparse
 import math
 import statistics
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from . import plots
 from .logs import read_log
@@ -54,9 +54,14 @@ def read_scores(logs: Sequence[Tuple[str, str, str]], metrics: Dict[str, str]) -
     if unknown:
         raise ValueError(f"--metric {unknown[0]}={metrics[unknown[0]]}: no log of that task; valid: {', '.join(tasks)}")
     read = [(model, task, path, read_log(path)) for model, task, path in logs]
-    chosen = {
-        task: choose_metric([log for _, one, _, log in read if one == task], metrics.get(task), task) for task in tasks
-    }
+    chosen = {}
+    for task in tasks:
+        common = set.intersection(*(set(numbers) for _, one, _, log in read if one == task for numbers in log.values()))
+        wanted = metrics.get(task)
+        chosen[task] = wanted or next((name for name in PREFERRED if name in common), "")
+        if chosen[task] not in common:
+            valid = ", ".join(sorted(common)) or "(nothing in common)"
+            raise ValueError(f"--metric {task}={wanted or '(none given)'}: valid: {valid}")
     values: Dict[Key, List[float]] = {}
     subsets: Dict[Tuple[str, str], Any] = {}
     for model, task, path, log in read:
@@ -73,21 +78,6 @@ def read_scores(logs: Sequence[Tuple[str, str, str]], metrics: Dict[str, str]) -
         for language, numbers in zip(languages, log.values()):
             values.setdefault((model, task, language), []).append(numbers[chosen[task]])
     return Scores(models, tasks, chosen, values)
-
-
-def choose_metric(logs: List[Dict[str, Dict[str, float]]], wanted: Optional[str], task: str) -> str:
-    """The metric of a task: the wanted one, or the first of :data:`PREFERRED` that every subset has.
-
-    Raises ValueError: some subset does not have it.
-    """
-    each = [set(numbers) for log in logs for numbers in log.values()]
-    common = set.intersection(*each)
-    chosen = wanted or next((name for name in PREFERRED if name in common), None)
-    if chosen is None or chosen not in common:
-        raise ValueError(
-            f"--metric {task}={wanted or '(none given)'}: valid: {', '.join(sorted(common)) or '(nothing in common)'}"
-        )
-    return chosen
 
 
 def render(scores: Scores, trained_on: Sequence[str]) -> str:
