@@ -122,7 +122,6 @@ def test_errors_leave_no_output(learned, tmp_path):
         (tmp_path / "keep", "special", {}, "special, line 1: gives the piece '</s>', which fairseq would read"),
         (learned / "codes", "joined", {"dictionary": tmp_path / "dict.txt"}, "(100.0 %) are unknown; valid: at most"),
         (learned / "codes", "joined", {"max_unknown": 2}, "--max-unknown 2: valid: 0 to 1"),
-        (learned / "codes", "joined", {"workers": 0}, "--workers 0: valid: 1 or more"),
         (learned / "codes", "missing", {}, "missing: no such file"),
     ):
         refused(message, bpe.apply, codes, [tmp_path / name], [tmp_path / "out"], **more)
@@ -130,7 +129,6 @@ def test_errors_leave_no_output(learned, tmp_path):
         ("a b", {"merges": 5}, "no word has two characters"),
         ("ab cd", {"merges": 5}, "--min-frequency 2: no pair of this text is so frequent"),
         ("ab", {"merges": 0}, "--merges 0: valid: 1 or more"),
-        ("ab", {"merges": 1, "min_frequency": 0}, "--min-frequency 0: valid: 1 or more"),
     ):
         refused(message, bpe.learn, [write(tmp_path / "t", text)], tmp_path / "out", **options)
     assert not list(tmp_path.glob("*out*"))

@@ -132,7 +132,6 @@ def test_what_is_wrong_is_said_before_the_first_step(texts, tmp_path, capsys):
     for more, words in [
         (["--keep", "2"], "--keep 2.0: valid: above 0, at most 1"),
         (["--keep-factor", "1"], "--keep-factor 1.0: valid: above 1"),
-        (["--cutoff", "1"], "--cutoff 1: valid: 2 or more"),
         (["--threshold", "nan"], "--threshold nan: valid: 0 or more"),
         (["--iterations", "-1"], "--iterations -1: valid: 0 or more"),
         (["--neighbours", "0"], "--neighbours 0: valid: 1 or more"),

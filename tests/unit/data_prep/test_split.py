@@ -86,13 +86,3 @@ def test_bad_options(corpus, tmp_path, arguments, message):
     _, paths = corpus
     refused(message, main, ["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), *arguments])
     refused("--hash-on x", Shares, 10, 1, 1, hash_on="x")
-
-
-def test_bad_files(corpus, tmp_path):
-    _, paths = corpus
-    for name, content, words in (
-        ("crlf.de", b"x\r\n" * 600, "crlf.de, line 1: character U+000D"),
-        ("short.de", b"x\n" * 599, ["has 600, ", "has 599; line 600"]),
-    ):
-        (tmp_path / name).write_bytes(content)
-        refused(words, split_files, [paths[0], tmp_path / name], ["en", "de"], tmp_path / "o", SHARES)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from data_prep.vector_text import WordVectors, read_vectors, write_vectors
+from data_prep.vector_text import read_vectors, write_vectors
 from tests.csr_builders import vectors, write_raw
 from tests.unit.data_prep.files import refused
 
@@ -49,10 +49,3 @@ def test_what_is_refused(tmp_path, content, message):
     (tmp_path / "v").write_bytes(content)
     refused(["--target ", message], read_vectors, tmp_path / "v", "--target")
     refused("no such file", read_vectors, tmp_path / "none", "--source")
-
-
-def test_two_files_appear_together_or_not_at_all(tmp_path):
-    good, bad = vectors("w", 3), WordVectors(["a", "b"], np.array([[None]] * 2))
-    with pytest.raises(TypeError):
-        write_vectors([tmp_path / "one", tmp_path / "two"], "--output", [good, bad])
-    assert list(tmp_path.iterdir()) == []
