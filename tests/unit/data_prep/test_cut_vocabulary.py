@@ -20,7 +20,7 @@ from data_prep.io import read_json
 from data_prep.verify import check_manifest
 from fairseq_plugins import checkpoints
 from tests import builders
-from tests.unit.data_prep.files import lines, refused
+from tests.unit.data_prep.files import killed, lines, refused
 
 PIECES = 30
 WORDS = "encoder.embed_tokens.weight"
@@ -105,7 +105,7 @@ def test_a_stock_model_gives_the_same_logits(files):
         assert torch.equal(tensor, before[name][kept] if name in tied else before[name])
 
 
-def test_files_beside_the_checkpoint(files):
+def test_files_beside_the_checkpoint(files, monkeypatch):
     out = cut(files, save(files, {WORDS: torch.randn(35, 8)}))
     assert lines(out / "dict.txt") == [f"{piece(i)} {100 - i}" for i in (3, 4, 7, TAG, 20, 29)]
     # The format that the authors of VECO read: a line per piece of the old dict.txt; the four symbols and <mask> stay.
@@ -116,6 +116,10 @@ def test_files_beside_the_checkpoint(files):
     counts = read_json(out / "cut_vocabulary.json")["counts"]
     assert [counts[name] for name in ("rows_before", "rows_after", "symbols_kept")] == [35, 11, 1]
     assert check_manifest(out) == 4
+    monkeypatch.setattr(verb, "write_manifest", killed)
+    with pytest.raises(KeyboardInterrupt):
+        cut(files, files / "x.pt", "--keep", "p9")
+    assert not (out / "cut_vocabulary.json").exists(), "no manifest of before stands beside new files"
 
 
 def test_released_deltalm_and_veco_names(files):
