@@ -127,8 +127,7 @@ class TextInputs:
         found = [one for one in self.languages if one == wanted]
         if not found and language not in self.codes:
             found = [one for one in self.languages if one.split("_")[0] == wanted]
-        known = self.languages if self.languages else [wanted]
-        names = [self.template.format(one) for one in (found if self.languages else known)]
+        names = [self.template.format(one) for one in (found if self.languages else [wanted])]
         ids = [self.dictionary.index(name) for name in names]
         if len(ids) != 1 or ids[0] == self.dictionary.unk():
             raise ValueError(
