@@ -82,3 +82,10 @@ def take_shard(args: argparse.Namespace) -> None:
     if getattr(args, "results_path", None) is not None:
         args.results_path = os.path.join(args.results_path, f"shard{shard}of{shards}")
     logger.info(f"{given}: what is printed, the score included, is of this part alone")
+
+
+@GENERATION_SHARDS.replace("fairseq.trainer:Trainer.__init__")
+def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    """Hydra runs have no argument parser, and a training reads the whole set (ValueError)."""
+    take_shard(getattr(cfg, "dataset", cfg))
+    stock(trainer, cfg, *args, **kwargs)

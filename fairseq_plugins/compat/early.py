@@ -22,35 +22,22 @@ class MissingData(FileNotFoundError, ValueError):
     """A folder of data is not there: who can do without it catches the one, commands print the other."""
 
 
-class Options:
-    """The options of a command as its task is set up with them.
-
-    Args:
-        cfg: what ``tasks.setup_task`` gets: a part of the whole configuration, or a Namespace that holds all options.
-    """
-
-    def __init__(self, cfg: Any):
-        self.cfg = cfg
-        self.whole = cfg._get_root() if OmegaConf.is_config(cfg) else None
-
-    def get(self, group: str, name: str) -> Any:
-        """Value of an option; None where it is missing or the command has no such option."""
-        if isinstance(self.cfg, Namespace):
-            return getattr(self.cfg, name, None)
-        return None if self.whole is None else _value(_value(self.whole, group), name)
-
-    def chosen(self, kind: str) -> Optional[str]:
-        """What was chosen of a registry, as ``criterion``."""
-        if isinstance(self.cfg, Namespace):
-            return getattr(self.cfg, kind, None)
-        part = self.cfg if kind == "task" else _value(self.whole, kind)
-        return part if isinstance(part, str) else _value(part, "_name")
-
-
 def _value(part: Any, name: str) -> Any:
     if part is None or OmegaConf.is_config(part) and (name not in part or OmegaConf.is_missing(part, name)):
         return None
     return getattr(part, name, None)
+
+
+def option(cfg: Any, group: str, name: str = "_name") -> Any:
+    """Value of an option, or what was chosen of a registry, as ``criterion``; None where there is none.
+
+    ``cfg`` is what ``tasks.setup_task`` gets: the task's part of the whole configuration, or a Namespace that holds all options.
+    """
+    if isinstance(cfg, Namespace):
+        return getattr(cfg, group if name == "_name" else name, None)
+    root = cfg._get_root() if OmegaConf.is_config(cfg) else None
+    part = cfg if group == "task" else _value(root, group)
+    return part if isinstance(part, str) else _value(part, name)
 
 
 def check_criterion(task_name: Optional[str], criterion_name: Optional[str]) -> None:
@@ -71,8 +58,8 @@ def check_criterion(task_name: Optional[str], criterion_name: Optional[str]) -> 
         raise ValueError(f"{given}: the criterion is for --task {' or '.join(trains)}")
 
 
-def check_data(task_name: Optional[str], data: Any) -> None:
-    """Look for the folders of the data.
+def check_data(cfg: Any) -> None:
+    """Look for the folders of the data. ``cfg``: see :func:`option`.
 
     Raises:
         MissingData: one is not there.
@@ -82,6 +69,7 @@ def check_data(task_name: Optional[str], data: Any) -> None:
     from fairseq.tasks.translation import TranslationTask
     from fairseq.utils import split_paths
 
+    task_name, data = option(cfg, "task"), option(cfg, "task", "data")
     task = TASK_REGISTRY.get(task_name)
     own = task is not None and task.__module__.split(".")[0] == __name__.split(".")[0]
     if not data and (own or task is not None and issubclass(task, TranslationTask)):
@@ -92,13 +80,11 @@ def check_data(task_name: Optional[str], data: Any) -> None:
 
 
 def check(cfg: Any) -> None:
-    """Refuse options of a command that cannot work together (ValueError). ``cfg``: see :class:`Options`."""
-    options = Options(cfg)
-    task_name = options.chosen("task")
-    check_data(task_name, _value(cfg, "data"))
-    if not options.get("common_eval", "path"):  # commands that read a checkpoint have the default criterion
-        check_criterion(task_name, options.chosen("criterion"))
-    bpe, removed = options.chosen("bpe"), options.get("common_eval", "post_process")
+    """Refuse options of a command that cannot work together (ValueError). ``cfg``: see :func:`option`."""
+    check_data(cfg)
+    if not option(cfg, "common_eval", "path"):  # commands that read a checkpoint have the default criterion
+        check_criterion(option(cfg, "task"), option(cfg, "criterion"))
+    bpe, removed = option(cfg, "bpe"), option(cfg, "common_eval", "post_process")
     if bpe and removed:
         raise ValueError(
             f"--bpe {bpe} and --remove-bpe {removed} (--post-process) both join the pieces, and the second would join the words; "
@@ -138,7 +124,7 @@ def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
     try:
         return stock(cfg, **kwargs)
     except OSError:  # some tasks do without the folder that a checkpoint was trained on
-        check_data(Options(cfg).chosen("task"), _value(cfg, "data"))
+        check_data(cfg)
         raise
 
 
