@@ -12,11 +12,9 @@ from typing import Dict, Set, Tuple
 from ..checkpoints.versions import summary
 from . import (  # noqa: F401  # each registers its patches
     batches,
-    beam_size,
     command_lines,
     data_files,
     early,
-    finished,
     folder_lock,
     mbart,
     nan,
@@ -28,7 +26,6 @@ from . import (  # noqa: F401  # each registers its patches
     starting,
     stock_tasks,
     validation,
-    versions,
     vocabulary_files,
 )
 from .patch import REGISTRY, Patch
@@ -47,9 +44,9 @@ def applied() -> Tuple[str, ...]:
 
 
 def disabled() -> Set[str]:
-    """Names switched off by the environment; a name that is no patch is logged with the valid ones."""
+    """Names switched off by the environment; a name that is none of a patch is logged with the valid ones."""
     names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()}
-    valid = [patch.name for patch in PATCHES]
+    valid = [patch.name for patch in PATCHES if not patch.always]
     unknown = names - {*valid, "all"}
     if unknown:
         logger.warning(f"{VARIABLE}: no patch is called {', '.join(sorted(unknown))}; valid: all, {', '.join(valid)}")
@@ -57,9 +54,7 @@ def disabled() -> Set[str]:
 
 
 def apply() -> Tuple[str, ...]:
-    """Apply every patch that is needed, not switched off and not applied yet; log the versions.
-
-    Checkpoints carry versions from here on, whatever is switched off. Returns ``applied()``.
+    """Apply every patch that is needed, not switched off and not applied yet; log the versions. Returns ``applied()``.
 
     Raises RuntimeError: a patch that guards against hostile files cannot be applied.
     """
@@ -80,10 +75,6 @@ def apply() -> Tuple[str, ...]:
             )
         if patch.name not in off and patch.name not in _applied:
             _apply_one(patch)
-    try:
-        versions.install()
-    except Exception as error:  # an unknown fairseq: its checkpoints stay as they are
-        logger.warning(f"checkpoints will not carry versions: {error!r}")
     logger.info(f"{summary()}; patched: {', '.join(_applied) or 'nothing'}")
     return applied()
 

@@ -97,12 +97,14 @@ def _header(index: str, magic: bytes, layout: struct.Struct) -> Tuple[Any, int, 
     return dtype, numbers[:2][-1], layout.size
 
 
-def _mapped(index: str, start: int, *arrays: Tuple[Any, int]) -> List[np.ndarray]:
+def _mapped(index: str, start: int, *arrays: Tuple[Any, int]) -> List[Any]:
     """The arrays, of a type and a length each, that follow the head of an index."""
     expected = start + sum(np.dtype(kind).itemsize * length for kind, length in arrays)
     found = os.path.getsize(index)
     if found != expected:
-        raise _damaged(index, f"has {found:,} bytes, expected {expected:,} for the {arrays[-1][1]:,} rows that it names")
+        raise _damaged(
+            index, f"has {found:,} bytes, expected {expected:,} for the {arrays[-1][1]:,} rows that it names"
+        )
     made = []
     for kind, length in arrays:
         made.append(np.memmap(index, kind, "r", start, (length,)))

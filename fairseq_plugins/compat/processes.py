@@ -5,7 +5,6 @@ fairseq-hydra-train joins the job before it imports the user dir, so there the j
 
 import io
 import os
-from functools import partial
 from typing import Any, List
 
 import torch
@@ -37,12 +36,11 @@ def _started_by_torchrun() -> bool:
     return all(key in os.environ for key in TORCHRUN) and int(os.environ["WORLD_SIZE"]) > 1
 
 
-def join_job(cfg: Any) -> None:
-    """Set up ``cfg.distributed_training`` for one of several processes on CPU: gloo, no device, torchrun's rank.
+def _join_job(training: Any) -> None:
+    """Set up one of several processes on CPU: gloo, no device, torchrun's rank.
 
-    Raises ValueError for an init method that fairseq would answer by starting no process at all.
+    Raises ValueError: an init method with which fairseq would start no process at all.
     """
-    training = cfg.distributed_training
     if training.distributed_init_method is None and not _started_by_torchrun():
         return
     with open_dict(training):
@@ -88,7 +86,7 @@ def _needs_gpus() -> bool:
 def call_main(stock: Any, cfg: Any, main: Any, **kwargs: Any) -> Any:
     """Join a job on CPU."""
     if not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available()):
-        join_job(cfg)
+        _join_job(cfg.distributed_training)
     return stock(cfg, main, **kwargs)
 
 
@@ -149,9 +147,6 @@ def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
     """Let the task of a checkpoint skip empty batches; the trainer has them replaced."""
     task = stock(cfg, **kwargs)
     if kwargs.get("from_checkpoint"):
-        task.valid_step = partial(_valid_step, task.valid_step)  # of the instance: many tasks have one of their own
+        step = task.valid_step  # of the instance: many tasks have one of their own
+        task.valid_step = lambda sample, *args, **more: step(sample, *args, **more) if sample else (0.0, 0, {})
     return task
-
-
-def _valid_step(step: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
-    return step(sample, *args, **kwargs) if sample else (0.0, 0, {})  # loss, size, log

@@ -8,7 +8,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
-from fairseq_plugins.compat import finished
+from fairseq_plugins.compat import starting as finished
 
 ENDS = [
     ({"optimization.max_update": 7}, {}, "--max-update 7"),
