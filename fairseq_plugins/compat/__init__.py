@@ -12,13 +12,12 @@ from typing import Dict, Set, Tuple
 from ..checkpoints.versions import summary
 from . import (  # noqa: F401  # each registers its patches
     batches,
-    command_lines,
     data_files,
-    early,
     folder_lock,
     mbart,
     nan,
     numpy2,
+    options,
     processes,
     raw_sentences,
     reading,
@@ -44,13 +43,13 @@ def applied() -> Tuple[str, ...]:
 
 
 def disabled() -> Set[str]:
-    """Names switched off by the environment; a name that is none of a patch is logged with the valid ones."""
+    """Names switched off by the environment; a name that is not valid is logged with those that are."""
     names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()}
     valid = [patch.name for patch in PATCHES if not patch.always]
     unknown = names - {*valid, "all"}
     if unknown:
         logger.warning(f"{VARIABLE}: no patch is called {', '.join(sorted(unknown))}; valid: all, {', '.join(valid)}")
-    return set(valid) if "all" in names else names
+    return set(valid) if "all" in names else names & set(valid)
 
 
 def apply() -> Tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch.distributed as dist
 
-from .patch import Patch, source_has
+from .patch import Patch
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,6 @@ FOLDER_LOCK = Patch(
     reason="two runs with one --save-dir overwrite and resume from each other's checkpoints; the second one is now refused",
     last=True,  # the first look into the folder
 )
-
 
 _held: Dict[str, Tuple[int, int]] = {}  # descriptor and number of runs of this process by folder
 
@@ -108,13 +107,6 @@ def clean(folder: str) -> None:
         if LEFT_OVER.fullmatch(name):
             logger.info(f"removing {os.path.join(folder, name)}, which a run that was killed did not finish")
             os.unlink(os.path.join(folder, name))
-
-
-@FOLDER_LOCK.probe
-def _nobody_locks() -> bool:
-    from fairseq import checkpoint_utils
-
-    return not source_has(checkpoint_utils.load_checkpoint, "flock")
 
 
 @FOLDER_LOCK.replace("fairseq.checkpoint_utils:load_checkpoint")

@@ -44,13 +44,9 @@ def alias_args() -> None:
     """Give the task its configuration under the name that it still uses. A subclass may set another one."""
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
 
-    def args(self: Any) -> Any:
-        return self.__dict__.get("args", self.cfg)
-
-    def set_args(self: Any, value: Any) -> None:
-        self.__dict__["args"] = value
-
-    Task.args = property(args, set_args)
+    Task.args = property(
+        lambda task: vars(task).get("args", task.cfg), lambda task, value: vars(task).update(args=value)
+    )
 
 
 @MBART_LANGUAGES.probe

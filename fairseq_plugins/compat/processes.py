@@ -60,21 +60,6 @@ def _join_job(training: Any) -> None:
             training.distributed_backend = "gloo"
 
 
-def refuse_to_train_alone(cfg: Any) -> None:
-    """Raise ValueError in one of several processes that would each train a model of its own into the same folder."""
-    training = getattr(cfg, "distributed_training", cfg)  # the trainer still takes an argparse namespace
-    if not _started_by_torchrun() or training.distributed_world_size > 1 or dist.is_initialized():
-        return
-    size = os.environ["WORLD_SIZE"]
-    raise ValueError(
-        f"WORLD_SIZE={size} in the environment, but this process would train alone, as the others would: give "
-        f"--distributed-world-size {size} to fairseq-train; fairseq-hydra-train needs distributed_training."
-        f"{{distributed_init_method=env://,distributed_world_size={size},distributed_rank='${{oc.env:RANK}}',"
-        "distributed_no_spawn=true} and on CPU distributed_training.distributed_backend=gloo. Unset WORLD_SIZE to "
-        "train with one process"
-    )
-
-
 @CPU_PROCESSES.probe
 def _needs_gpus() -> bool:
     from fairseq.models import distributed_fairseq_model
@@ -105,8 +90,17 @@ def all_gather_list(stock: Any, data: Any, group: Any = None, max_size: int = 16
 
 @CPU_PROCESSES.replace("fairseq.trainer:Trainer.__init__")
 def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-    """Refuse to train alone."""
-    refuse_to_train_alone(cfg)
+    """Refuse one of several processes that would each train a model of its own into the same folder (ValueError)."""
+    training = getattr(cfg, "distributed_training", cfg)  # the trainer still takes an argparse namespace
+    if _started_by_torchrun() and training.distributed_world_size <= 1 and not dist.is_initialized():
+        size = os.environ["WORLD_SIZE"]
+        raise ValueError(
+            f"WORLD_SIZE={size} in the environment, but this process would train alone, as the others would: give "
+            f"--distributed-world-size {size} to fairseq-train; fairseq-hydra-train needs distributed_training."
+            f"{{distributed_init_method=env://,distributed_world_size={size},distributed_rank='${{oc.env:RANK}}',"
+            "distributed_no_spawn=true} and on CPU distributed_training.distributed_backend=gloo. Unset WORLD_SIZE to "
+            "train with one process"
+        )
     stock(trainer, cfg, *args, **kwargs)
 
 
@@ -132,14 +126,12 @@ def trust_broadcast() -> None:
     """Read what another process of the same job has just sent."""
     from fairseq.distributed import utils
 
-    utils.torch = ModuleProxy(torch, load=_load_broadcast)
+    def load(buffer: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(buffer, io.BytesIO):  # never a file
+            raise ValueError(f"only objects sent by a process of this job are read here, not {buffer!r}")
+        return torch.load(buffer, *args, **{**kwargs, "weights_only": False})
 
-
-def _load_broadcast(buffer: io.BytesIO, *args: Any, **kwargs: Any) -> Any:
-    if not isinstance(buffer, io.BytesIO):  # never a file
-        raise ValueError(f"only objects sent by a process of this job are read here, not {buffer!r}")
-    kwargs["weights_only"] = False
-    return torch.load(buffer, *args, **kwargs)
+    utils.torch = ModuleProxy(torch, load=load)
 
 
 @EMPTY_BATCHES.replace("fairseq.tasks:setup_task")

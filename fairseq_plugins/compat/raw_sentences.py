@@ -19,8 +19,7 @@ REPLACED = (
     *("build_generator", "get_interactive_tokens_and_lengths", "build_dataset_for_inference"),
     *("filter_indices_by_size", "inference_step"),
 )
-LISTED = 5
-"""So many line numbers are written out."""
+LISTED = 5  # so many line numbers are written out
 
 RAW_SENTENCES = Patch(
     name="raw_sentences",
@@ -48,8 +47,7 @@ def read_lines(path: str) -> Iterator[str]:
 class RawSentences:
     """Stands in front of a translation task where it is handed raw sentences; what comes from a data-bin passes by.
 
-    Args:
-        task: has ``--truncate-source`` among its options; methods are replaced for this task alone.
+    ``task`` has ``--truncate-source`` among its options; methods are replaced for this task alone.
     """
 
     def __init__(self, task: Any) -> None:

@@ -61,21 +61,16 @@ def load_checkpoint(stock: Any, trainer: Any, filename: str, *args: Any, **kwarg
 
     cfg = trainer.cfg.checkpoint
     own = os.path.abspath(filename) == os.path.abspath(last_checkpoint(cfg, trainer))
-    optional = own and not PathManager.exists(filename)
-    if not optional and not PathManager.isfile(filename):
-        raise ValueError(_missing(cfg, filename, "a folder" if PathManager.exists(filename) else "no such file"))
+    there = PathManager.exists(filename)
+    if not PathManager.isfile(filename) and (there or not own):
+        others = {getattr(cfg, name, None): name.replace("_", "-") for name in ("continue_once", "finetune_from_model")}
+        option, beside = others.get(filename, "restore-file"), os.path.join(cfg.save_dir, filename)
+        hint = f" (as {beside}?)" if os.path.isfile(beside) else ""
+        raise ValueError(
+            f"--{option} {filename}: {'a folder' if there else 'no such file'}; training would start from random values. Valid: an "
+            f"existing checkpoint{hint}, or no --{option}"
+        )
     return stock(trainer, filename, *args, **kwargs)
-
-
-def _missing(cfg: Any, filename: str, found: str) -> str:
-    others = {getattr(cfg, name, None): name.replace("_", "-") for name in ("continue_once", "finetune_from_model")}
-    option = others.get(filename, "restore-file")
-    beside = os.path.join(cfg.save_dir, filename)
-    hint = f" (as {beside}?)" if os.path.isfile(beside) else ""
-    return (
-        f"--{option} {filename}: {found}; training would start from random values. Valid: an existing checkpoint{hint}, or no "
-        f"--{option}"
-    )
 
 
 @FINISHED_RUNS.probe

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from pathlib import Path
 from typing import Any
 
 from .patch import Patch
@@ -29,8 +30,7 @@ def check_dictionary(path: str) -> None:
     Raises ValueError: it is empty, no text, or a line is not ``symbol count``; names file and line.
     """
     try:
-        with open(path, encoding="utf-8", newline="\n") as stream:
-            lines = stream.read().split("\n")
+        lines = Path(path).read_bytes().decode("utf-8").split("\n")
     except UnicodeError as error:
         raise ValueError(f"dictionary {path}: is no UTF-8 text ({error}); {_REMEDY}") from None
     if lines == [""]:

@@ -13,7 +13,7 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
-from fairseq_plugins.compat.early import check_criterion, check_precision
+from fairseq_plugins.compat.options import check_criterion, check_precision
 from tests import builders
 
 LINEAR = "label_smoothed_linear_cross_entropy"

@@ -1,20 +1,37 @@
-"""Options that cannot work together are refused before a dictionary is read: in every stock command, hydra's included.
+"""Options of stock commands, hydra's included: ``--bf16``, ``--num-shards`` and ``--shard-id`` mean what they say, and those that
+cannot work together are refused before a dictionary is read.
 
 A task may name the criterions that train it (``criterions``), a criterion the tasks that it trains (``tasks``).
 """
 
+import logging
 import os
-from argparse import Namespace
-from typing import Any, Optional, Tuple
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from omegaconf import OmegaConf
 
 from .patch import Patch
 
+logger = logging.getLogger(__name__)
+
+SHARD_BY_THEMSELVES = ("context_window", "eos_prob_threshold")
+"""Options that only fairseq-eval-lm and speech generation have."""
+
 EARLY_ERRORS = Patch(
     name="early_errors",
     reason="options that cannot work together, and missing folders, fail after the model is built, by another name or not at all",
+)
+BF16 = Patch(
+    name="bf16",
+    reason="the argument parser switches to TPU whenever --bf16 is given, which fails without torch_xla (xla_device)",
+    upstream="facebookresearch/fairseq#4696",
+)
+GENERATION_SHARDS = Patch(
+    name="generation_shards",
+    reason="fairseq-generate takes --num-shards and --shard-id and decodes the whole set all the same",
 )
 
 
@@ -61,9 +78,7 @@ def check_criterion(task_name: Optional[str], criterion_name: Optional[str]) -> 
 def check_data(cfg: Any) -> None:
     """Look for the folders of the data. ``cfg``: see :func:`option`.
 
-    Raises:
-        MissingData: one is not there.
-        ValueError: none is named, for a task that translates or one of this package.
+    Raises MissingData: one is not there; ValueError: none is named, for a task that translates or one of this package.
     """
     from fairseq.tasks import TASK_REGISTRY
     from fairseq.tasks.translation import TranslationTask
@@ -137,3 +152,61 @@ def load_archive_file(stock: Any, archive_file: str) -> str:
     if found is None:  # from_pretrained would go on with it
         raise ValueError(f"{archive_file}: no such file or folder; valid: the folder of a model, or of its data")
     return str(found)
+
+
+@BF16.probe
+def _bf16_means_tpu() -> bool:
+    from fairseq import options
+
+    parser = ArgumentParser()
+    for flag in ("--bf16", "--fp16", "--tpu"):
+        parser.add_argument(flag, action="store_true")
+    parser.set_defaults(batch_size=None)
+    return bool(options.parse_args_and_arch(parser, ["--bf16"]).tpu)
+
+
+@BF16.replace("fairseq.options:parse_args_and_arch")
+def free_bf16(
+    stock: Any, parser: ArgumentParser, input_args: Optional[Sequence[str]] = None, *args: Any, **kwargs: Any
+) -> Any:
+    """TPU only where ``--tpu`` asks for it."""
+    parsed = stock(parser, input_args, *args, **kwargs)
+    namespace = parsed[0] if isinstance(parsed, tuple) else parsed
+    asked_for = "--tpu" in (sys.argv[1:] if input_args is None else input_args)
+    if getattr(namespace, "bf16", False) and not asked_for:
+        namespace.tpu = False
+    return parsed
+
+
+@GENERATION_SHARDS.replace("fairseq.options:parse_args_and_arch")
+def heed_shards(stock: Any, *args: Any, **kwargs: Any) -> Any:
+    """Set what :func:`take_shard` sets."""
+    parsed = stock(*args, **kwargs)
+    take_shard(parsed[0] if isinstance(parsed, tuple) else parsed)
+    return parsed
+
+
+def take_shard(args: Namespace) -> None:
+    """Let fairseq-generate take one part of the batches, as one of several processes, with a folder under ``--results-path``.
+
+    Raises ValueError: a part that does not exist, or a command that has none.
+    """
+    shards, shard = getattr(args, "num_shards", 1), getattr(args, "shard_id", 0)
+    if (shards, shard) == (1, 0) or any(hasattr(args, option) for option in SHARD_BY_THEMSELVES):
+        return
+    given = f"--num-shards {shards} --shard-id {shard}"
+    if not 0 <= shard < shards:
+        raise ValueError(f"{given}: valid: --num-shards of at least 1, --shard-id from 0 to --num-shards - 1")
+    if not hasattr(args, "beam") or hasattr(args, "buffer_size"):
+        raise ValueError(f"{given}: parts are for fairseq-generate and fairseq-eval-lm; leave the options out here")
+    args.distributed_world_size, args.distributed_rank = shards, shard
+    if getattr(args, "results_path", None) is not None:
+        args.results_path = os.path.join(args.results_path, f"shard{shard}of{shards}")
+    logger.info(f"{given}: what is printed, the score included, is of this part alone")
+
+
+@GENERATION_SHARDS.replace("fairseq.trainer:Trainer.__init__")
+def start_whole(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    """Hydra runs have no argument parser, and a training reads the whole set (ValueError)."""
+    take_shard(getattr(cfg, "dataset", cfg))
+    stock(trainer, cfg, *args, **kwargs)
