@@ -1,13 +1,14 @@
 """Reading checkpoint files that may come from anybody: nothing in them is executed."""
 
 import argparse
+import contextlib
 import hashlib
 import importlib
 import os
 import re
 import threading
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Tuple, Union
+from typing import Any, BinaryIO, Dict, List, Mapping, Set, Tuple, Union
 
 import numpy
 import safetensors
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .errors import CheckpointError, DamagedCheckpoint
-from .inspection import check_file, named_globals
+from .inspection import check_file
 from .stored_options import check_options
 from .versions import check_versions
 
@@ -45,28 +46,21 @@ def allowed_globals() -> List[AllowedGlobal]:
     ``argparse.Namespace`` (the options of a fairseq run), numpy arrays and scalars (runs with ``--eval-bleu``; names of numpy 1.x
     and 2.x) and, where fairseq is installed, its meters (files older than fairseq 0.10).
     """
-    return [(argparse.Namespace, "argparse.Namespace"), *_numpy_globals(), *_meter_globals()]
-
-
-def _numpy_globals() -> Iterator[AllowedGlobal]:
+    classes = [
+        argparse.Namespace,
+        numpy.ndarray,
+        numpy.dtype,
+        *{type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES},
+    ]
+    allowed: List[AllowedGlobal] = [(one, f"{one.__module__}.{one.__qualname__}") for one in classes]
     functions = {"_reconstruct": numpy.zeros(1).__reduce__()[0], "scalar": numpy.float64(0).__reduce__()[0]}
-    for name, function in functions.items():
-        for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            yield function, f"{module}.{name}"
-    yield numpy.ndarray, "numpy.ndarray"
-    yield numpy.dtype, "numpy.dtype"
-    for dtype_class in {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}:
-        yield dtype_class, f"{dtype_class.__module__}.{dtype_class.__qualname__}"
-
-
-def _meter_globals() -> Iterator[AllowedGlobal]:
-    try:
+    for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+        allowed += [(function, f"{module}.{name}") for name, function in functions.items()]
+    with contextlib.suppress(ImportError):
         meters: Any = importlib.import_module("fairseq.logging.meters")
-    except ImportError:
-        return
-    for name in _METERS:
         for module in ("fairseq.meters", "fairseq.logging.meters"):
-            yield getattr(meters, name), f"{module}.{name}"
+            allowed += [(getattr(meters, name), f"{module}.{name}") for name in _METERS]
+    return allowed
 
 
 def read_checkpoint(path: PathLike) -> Dict[str, Any]:
@@ -146,13 +140,14 @@ def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
         DamagedCheckpoint: the file is truncated, damaged or none of ``torch.save``.
         CheckpointError: it holds another object, which is named, or declares more than it holds.
     """
+    names: Set[str] = set()
     try:
-        check_file(stream, name)
+        check_file(stream, name, names)
         return torch.load(stream, *args, **{**kwargs, "weights_only": True})
     except (MemoryError, CheckpointError):
         raise
     except Exception as error:  # a damaged file can make the reader fail in any way
-        refused = _refused_objects(stream, str(error))
+        refused = _refused_objects(names, str(error))
         if not refused:
             raise _damaged(name, stream.seek(0, os.SEEK_END), error) from error
         # Not chained: torch's own text recommends to unpickle everything.
@@ -170,16 +165,14 @@ def _damaged(name: str, size: int, error: BaseException) -> DamagedCheckpoint:
     )
 
 
-def _refused_objects(stream: BinaryIO, message: str) -> List[str]:
-    """Names of the objects for which torch refused a file; empty when it failed for another reason."""
-    allowed, named = {name for _, name in allowed_globals()}, named_globals(stream)
+def _refused_objects(names: Set[str], message: str) -> List[str]:
+    """Names of the objects for which torch refused a file that refers to ``names``; empty when it failed for another reason."""
     found = _REFUSED.search(message)
-    if found and found.group(1).rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in named}:
+    if found and found[1].rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in names}:
         # Otherwise a name cut short by the end of a truncated file.
-        return [found.group(1) if "." in found.group(1) else f"builtins.{found.group(1)}"]
-    return sorted(
-        name for name in named if name not in allowed and not name.startswith("torch.") and name not in _OF_TORCH
-    )
+        return [found[1] if "." in found[1] else f"builtins.{found[1]}"]
+    known = {*_OF_TORCH, *(name for _, name in allowed_globals())}
+    return sorted(name for name in names if name not in known and not name.startswith("torch."))
 
 
 # ---- Fingerprints. ----
