@@ -66,10 +66,9 @@ def allowed_globals() -> List[AllowedGlobal]:
 def read_checkpoint(path: PathLike) -> Dict[str, Any]:
     """Read a file of ``torch.save`` or of safetensors (name -> tensor) onto the CPU without executing anything that it holds.
 
-    Raises:
-        CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format than this package
-            knows; a checksum in it is wrong, or it declares more than it holds; it holds an object outside
-            :func:`allowed_globals`, or an option that is code (which are named). There is no fallback to full unpickling.
+    Raises CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format than is known; a checksum
+    in it is wrong, or it declares more than it holds; it holds an object outside :func:`allowed_globals`, or an option that is code
+    (which are named). There is no fallback to full unpickling.
     """
     file = Path(path)
     _check_readable(file)
@@ -90,10 +89,17 @@ def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]
     return dict(model)
 
 
-def place_of(tensor: Tensor) -> Tuple[Any, ...]:
-    """Equal for two tensors that are one: same memory, shape, strides and dtype."""
-    memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-    return (*memory, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
+    """Name -> the earlier name of the same tensor: equal memory, shape, strides and dtype. One without elements is not tied."""
+    first: Dict[Any, str] = {}
+    tied = {}
+    for name, tensor in model.items():
+        memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+        place = (*memory, tensor.shape, tensor.stride(), tensor.dtype)
+        owner = first.setdefault(place, name) if tensor.numel() else name
+        if owner != name:
+            tied[name] = owner
+    return tied
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
@@ -123,22 +129,18 @@ def _check_readable(file: Path) -> None:
 
 
 def _read_pickle(file: Path) -> Any:
-    allowed = allowed_globals()
     with _lock, file.open("rb") as stream:
         # Leaving the context removes what it was given, so it must not be given what somebody else had allowed.
         known = set(torch.serialization.get_safe_globals())
-        with torch.serialization.safe_globals([pair for pair in allowed if pair not in known]):
+        with torch.serialization.safe_globals([pair for pair in allowed_globals() if pair not in known]):
             return load_stream(stream, str(file), map_location="cpu")
 
 
 def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
     """``torch.load`` after a look at the file, without unpickling more than torch allows (see :func:`allowed_globals`).
 
-    ``stream`` is the file, at any position, ``name`` what messages call it.
-
-    Raises:
-        DamagedCheckpoint: the file is truncated, damaged or none of ``torch.save``.
-        CheckpointError: it holds another object, which is named, or declares more than it holds.
+    ``stream`` is the file, at any position, ``name`` what messages call it. Raises DamagedCheckpoint: truncated, damaged or none of
+    ``torch.save``; CheckpointError: it holds another object, which is named, or declares more than it holds.
     """
     names: Set[str] = set()
     try:

@@ -7,7 +7,7 @@ import argparse
 import ast
 import operator
 import re
-from typing import Any, Iterable, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 from urllib.parse import urlparse
 
 from .errors import CheckpointError
@@ -66,19 +66,17 @@ def check_options(state: Any, origin: str) -> None:
 
 def _check_depth(state: Mapping[str, Any], origin: str) -> None:
     """Whatever is nested without end makes the next that goes through it fail."""
-    level: List[Any] = [state]
-    seen = {id(state)}
+    level: Dict[int, Any] = {
+        id(state): state
+    }  # those of one depth that are in no other one before, by their place in memory
+    seen: Set[int] = set()
     for _ in range(DEEPEST_CONTENT):
-        level = [item for value in level for item in _items(value) if _is_new(item, seen)]
+        seen |= level.keys()
+        items = [item for value in level.values() for item in _items(value)]
+        nested = (one for one in items if isinstance(one, (Mapping, list, tuple, argparse.Namespace)))
+        level = {id(one): one for one in nested if id(one) not in seen}
     if level:
         raise CheckpointError(f"{origin}: refused, its content is nested deeper than {DEEPEST_CONTENT}")
-
-
-def _is_new(value: Any, seen: Set[int]) -> bool:
-    if not isinstance(value, (Mapping, list, tuple, argparse.Namespace)) or id(value) in seen:
-        return False
-    seen.add(id(value))
-    return True
 
 
 def _items(value: Any) -> Iterable[Any]:
@@ -117,11 +115,9 @@ def _value(node: ast.AST) -> Tuple[Any, int]:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         (left, first), (right, second) = _value(node.left), _value(node.right)
         count = first + second
-        repeated = [
-            other for one, other in ((left, right), (right, left)) if isinstance(one, (list, tuple, str, bytes))
-        ]
-        if isinstance(node.op, ast.Mult) and repeated:
-            count *= abs(int(repeated[0]))
+        if isinstance(node.op, ast.Mult):
+            sequences = (list, tuple, str, bytes)
+            count *= abs(int(right if isinstance(left, sequences) else left if isinstance(right, sequences) else 1))
         if count > _MOST_ELEMENTS:
             raise ValueError(f"more than {_MOST_ELEMENTS:,} elements")
         value = _OPERATORS[type(node.op)](left, right)

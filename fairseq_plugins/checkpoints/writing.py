@@ -27,9 +27,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
     When the block raises, the temporary file is removed and ``path`` is what it was.
 
-    Raises:
-        CheckpointError: the folder of ``path`` does not exist, or ``path`` is a folder.
-        OSError: it cannot be written (a full disk ...): with ``path`` and the free space.
+    Raises CheckpointError: a folder, or in none that exists; OSError: it cannot be written (a full disk ...), with the free space.
     """
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
@@ -44,20 +42,11 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            raise _write_error(target, error.errno, error.strerror or str(error)) from error
+            reason = f"{error.strerror or error} ({shutil.disk_usage(target.parent).free:,} bytes free there)"
+            raise OSError(error.errno or errno.EIO, reason, str(target)) from error
         raise
-    _sync_folder(target.parent)
-
-
-def _write_error(target: Path, code: Optional[int], reason: str) -> OSError:
-    free = shutil.disk_usage(target.parent).free
-    return OSError(code or errno.EIO, f"{reason} ({free:,} bytes free there)", str(target))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming in a folder survive a power cut, where the system can do that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # so that the new name survives a power cut, where the system can do that
+        descriptor = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
