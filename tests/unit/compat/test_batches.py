@@ -36,30 +36,22 @@ def test_fixed_shapes_are_left_alone():
     assert listed(data_utils.batch_by_size(*given)) == listed(STOCK(*given))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "yaml", "unset"),
-    [
-        ([], None, True),
-        (["dataset.batch_size=4"], "dataset: {batch_size: 4}", True),
-        (["dataset.update_epoch_batch_itr=false"], None, False),
-        (["++dataset.update_epoch_batch_itr=false"], None, False),
-        ([], "dataset: {update_epoch_batch_itr: false}", False),
-    ],
-)
+TYPED, WRITTEN = ["++dataset.update_epoch_batch_itr=false"], "dataset: {update_epoch_batch_itr: false}"
+SAID = [([], None, True), (["dataset.batch_size=4"], "dataset: {batch_size: 4}", True), (TYPED, None, False)]
+
+
+@pytest.mark.parametrize(("overrides", "yaml", "unset"), [*SAID, ([TYPED[0][2:]], None, False), ([], WRITTEN, False)])
 @pytest.mark.parametrize("has_sources", [True, False])
 def test_a_hydra_run_that_says_nothing(monkeypatch, tmp_path, overrides, yaml, unset, has_sources):
-    run = {"overrides": {"task": overrides}, "job": {"config_name": "mine"}, "runtime": {"version": "1"}}
+    run = OmegaConf.create({"overrides": {"task": overrides}, "job": {"config_name": "mine"}, "runtime": {}})
     if has_sources:  # hydra >= 1.1
         sources = [{"schema": "pkg", "path": "fairseq.config"}, {"schema": "file", "path": str(tmp_path)}]
-        run["runtime"]["config_sources"] = sources
-    if yaml is not None:
-        (tmp_path / "mine.yaml").write_text(yaml)
-    run = OmegaConf.create(run)
+        run.runtime.config_sources = sources
+    (tmp_path / "mine.yaml").write_text(yaml or "")
     OmegaConf.set_struct(run, True)
     monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
     monkeypatch.setattr(HydraConfig, "get", lambda: run)
     cfg = OmegaConf.create({"dataset": {"update_epoch_batch_itr": False}})
-    known = has_sources or yaml is None or overrides != []
-    assert batches._hydra_left_unset(cfg) == (unset if known else True)
+    assert batches._hydra_left_unset(cfg) == (unset or yaml is WRITTEN and not has_sources)
     cfg.dataset.update_epoch_batch_itr = True
     assert not batches._hydra_left_unset(cfg)
