@@ -7,11 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq import checkpoint_utils, file_utils, meters
+from fairseq import checkpoint_utils, file_utils
 from fairseq.dataclass.configs import CheckpointConfig, DistributedTrainingConfig
 from fairseq.trainer import Trainer
 
-from fairseq_plugins.compat import reading
 from tests.unit.checkpoints.hostile import Call, good
 
 
@@ -30,17 +29,6 @@ def test_the_check_cannot_be_argued_away(tmp_path):
         assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("new_format", [True, False])
-def test_meters_of_old_runs_are_read(tmp_path, monkeypatch, new_format):
-    kinds = (meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter)
-    for kind in kinds:
-        monkeypatch.setattr(kind, "__module__", "fairseq.meters")  # where they were before 0.10
-    state = good(meters=[kind() for kind in kinds])
-    torch.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=new_format)
-    found = checkpoint_utils.torch.load(tmp_path / "old.pt")["meters"]
-    assert tuple(type(meter) for meter in found) == kinds
-
-
 def test_a_damaged_file_is_reported_with_the_way_out(tmp_path):
     damaged = tmp_path / "checkpoint_last.pt"
     with pytest.raises(FileNotFoundError):
@@ -53,15 +41,6 @@ def test_a_damaged_file_is_reported_with_the_way_out(tmp_path):
             checkpoint_utils.load_checkpoint_to_cpu(str(damaged))
         assert caught.value.__suppress_context__  # torch's own text recommends to load it without the check
         torch.save(good(), tmp_path / "checkpoint3.pt")
-
-
-def test_old_torch_is_told(monkeypatch, caplog):
-    monkeypatch.setattr(checkpoint_utils, "torch", torch)
-    monkeypatch.setattr(torch, "__version__", "2.7.1+cpu")
-    assert reading.SAFE_LOADING.needed()
-    reading.SAFE_LOADING.apply()
-    assert "torch 2.7.1+cpu" in caplog.text
-    assert not reading.SAFE_LOADING.needed()
 
 
 @pytest.mark.parametrize("raised", [ValueError("other frozen model"), RuntimeError("size mismatch")])

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,7 @@ from fairseq_plugins import compat
 from fairseq_plugins.checkpoints import versions, writing
 from fairseq_plugins.compat import saving
 from fairseq_plugins.compat.patch import ModuleProxy
+from tests.unit.compat.test_folder_lock import forked
 
 OLD, NEW = {"step": 1}, {"step": 2, "weights": torch.arange(1000)}
 
@@ -113,12 +115,7 @@ def test_kills_while_saving_leave_a_whole_checkpoint(tmp_path):
     draw = random.Random(1)
     for _ in range(10):
         ready, started = os.pipe()
-        child = os.fork()
-        if not child:
-            try:
-                save_forever(tmp_path, started)
-            finally:
-                os._exit(1)
+        child = forked(partial(save_forever, tmp_path, started))
         os.close(started)
         assert os.read(ready, 1) == b"+"
         os.close(ready)
