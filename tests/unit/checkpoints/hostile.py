@@ -79,12 +79,8 @@ def _deep(target):
     rewritten(target, lambda name, old: nested if name.endswith("data.pkl") else old)
 
 
-def _saved(**more):
-    return lambda target: torch.save(good(**more), target)
-
-
-def _saved_legacy(**more):
-    return lambda target: torch.save(good(**more), target, _use_new_zipfile_serialization=False)
+def _saved(zipped=True, **more):
+    return lambda target: torch.save(good(**more), target, _use_new_zipfile_serialization=zipped)
 
 
 def _endless():
@@ -101,8 +97,10 @@ def _doubling():
 
 
 _repeated = torch.as_strided(torch.ones(4), (HUGE,), (0,))
+_sparse = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1), (HUGE,))
 _forged = Call(np.dtype, "f8", False, True, state=(3, "<", (Call(np.dtype, "O"), (1,)), None, None, -1, -1, 63))
-_array = Call(np._core.multiarray._reconstruct, np.ndarray, (0,), b"b", state=(1, (1,), _forged, False, b"AAAAAAAA"))
+_made = np._core.multiarray._reconstruct
+_array = Call(_made, np.ndarray, (0,), b"b", state=(1, (1,), _forged, False, b"AAAAAAAA"))
 
 HOSTILE = {
     "zip bomb": (_bomb, "data/0 is compressed"),
@@ -111,17 +109,11 @@ HOSTILE = {
     "tensor beyond its record": (_declared, "needs 4,398,046,511,104 bytes of record .*data/0, which has 4,000"),
     "tensor beyond the file": (_declared_legacy, "its tensors need 4,398,046,511,104 bytes"),
     "repeated values": (_saved(x=_repeated), r"shape \(1099511627776,\)"),
-    "repeated values, legacy": (_saved_legacy(x=_repeated), r"shape \(1099511627776,\)"),
-    "sparse": (
-        _saved(x=torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1), (HUGE,))),
-        "1,099,511,627,776 elements",
-    ),
+    "repeated values, legacy": (_saved(zipped=False, x=_repeated), r"shape \(1099511627776,\)"),
+    "sparse": (_saved(x=_sparse), "1,099,511,627,776 elements"),
     "bytearray": (_saved(x=Call(bytearray, HUGE)), "bytearray of 1,099,511,627,776"),
     "Tensor(2^20, 2^20)": (_saved(x=Call(torch.Tensor, 2**20, 2**20)), "torch.Tensor of 1,099,511,627,776"),
-    "numpy array": (
-        _saved(x=Call(np._core.multiarray._reconstruct, np.ndarray, (HUGE,), b"b")),
-        "1,099,511,627,776 elements",
-    ),
+    "numpy array": (_saved(x=Call(_made, np.ndarray, (HUGE,), b"b")), "1,099,511,627,776 elements"),
     "numpy's own memory": (_saved(x=Call(np.ndarray, (1000,))), "numpy.ndarray"),
     "forged numpy type": (_saved(x=_array), "numpy type"),
     "numpy record of objects": (_saved(x=Call(np.dtype, [("a", "O")])), "numpy type"),
