@@ -39,12 +39,8 @@ def select_best(
 ) -> List[Path]:
     """The best ``count`` files of ``--keep-best-checkpoints``, best first, by the number in ``checkpoint.best_METRIC_VALUE.pt``.
 
-    Args:
-        directory: a ``--save-dir``.
-        count: at least 1.
-        metric: as in the file names; needed when the folder has several.
-        maximize: True = larger is better; None = inferred from the metric's name.
-        allow_fewer: take what there is when there are fewer.
+    ``metric`` is as in the file names, needed when the folder has several; ``maximize``: larger is better, None infers it from the
+    metric's name; ``allow_fewer`` takes what there is when there are fewer than ``count``.
 
     Raises CheckpointError: no or too few such files, several metrics, or a metric of unknown direction.
     """
@@ -124,7 +120,7 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
             state, tied = checkpoint, tied_names(model)
         _compare(model, state["model"], f"checkpoint {path}", str(paths[0]))
         # What is tied in every model is summed once: most tensors of a VECO have several names.
-        for name in [name for name, owner in tied.items() if not torch.equal(model[name], model[owner])]:
+        for name in [name for name, owner in tied.items() if sums and not torch.equal(model[name], model[owner])]:
             sums[name] = sums[tied.pop(name)]
         for name, tensor in model.items():
             if name not in tied and tensor.is_floating_point():
@@ -144,15 +140,11 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
 def _compare(model: Mapping[str, Tensor], first: Mapping[str, Tensor], origin: str, other: str) -> None:
     different = sorted(set(model) ^ set(first))
     if different:
-        raise CheckpointError(
-            f"{origin}: its tensors are not those of {other}; only one of them has {listing(different)}"
-        )
+        raise CheckpointError(f"{origin}: its tensors are not those of {other}; only one has {listing(different)}")
     for name, tensor in model.items():
-        if tensor.shape != first[name].shape or tensor.dtype != first[name].dtype:
-            raise CheckpointError(
-                f"{origin}: {name} is {tensor.dtype} {tuple(tensor.shape)}, but {first[name].dtype} "
-                f"{tuple(first[name].shape)} in {other}"
-            )
+        found, expected = (f"{one.dtype} {tuple(one.shape)}" for one in (tensor, first[name]))
+        if found != expected:
+            raise CheckpointError(f"{origin}: {name} is {found}, but {expected} in {other}")
         if not tensor.is_floating_point() and not torch.equal(tensor, first[name]):
             raise CheckpointError(f"{origin}: {name} is {tensor.dtype} and differs from {other}")
 

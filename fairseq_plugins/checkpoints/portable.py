@@ -49,7 +49,7 @@ def export_checkpoint(
         folder: made when missing.
         data: where ``dict*.txt`` lie; when None the run's own data folder, or else the checkpoint's.
         dictionaries: False leaves them out.
-        half: store floating-point tensors as float16: half the size, rounded. Stock commands cast them back when they load them.
+        half: store floating-point tensors as float16, rounded. Stock commands cast them back when they load them.
 
     Returns the content of ``config.json``. Raises CheckpointError: an unreadable checkpoint, no dictionaries, options that are no
     plain values, tensors of a dtype that safetensors does not know, values that float16 cannot hold.

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import hashlib
 import importlib
 import os
@@ -32,10 +33,9 @@ _VALUES_AT_ONCE = 1 << 22
 _GIT_LFS_START = b"version https://git-lfs"
 _NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFD"
 _METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
-_OF_TORCH = {
-    *("collections.OrderedDict", "collections.Counter", "_codecs.encode"),
-    *("builtins.set", "builtins.bytearray", "builtins.complex"),
-}
+_OF_TORCH = set(  # what torch allows by itself, beside its own
+    "collections.OrderedDict collections.Counter _codecs.encode builtins.set builtins.bytearray builtins.complex".split()
+)
 _REFUSED = re.compile(r"GLOBAL (\S+)")
 _lock = threading.Lock()  # torch's allow-list is global to the process
 
@@ -46,12 +46,8 @@ def allowed_globals() -> List[AllowedGlobal]:
     ``argparse.Namespace`` (the options of a fairseq run), numpy arrays and scalars (runs with ``--eval-bleu``; names of numpy 1.x
     and 2.x) and, where fairseq is installed, its meters (files older than fairseq 0.10).
     """
-    classes = [
-        argparse.Namespace,
-        numpy.ndarray,
-        numpy.dtype,
-        *{type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES},
-    ]
+    numbers = {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}
+    classes = [argparse.Namespace, numpy.ndarray, numpy.dtype, *numbers]
     allowed: List[AllowedGlobal] = [(one, f"{one.__module__}.{one.__qualname__}") for one in classes]
     functions = {"_reconstruct": numpy.zeros(1).__reduce__()[0], "scalar": numpy.float64(0).__reduce__()[0]}
     for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
@@ -66,9 +62,9 @@ def allowed_globals() -> List[AllowedGlobal]:
 def read_checkpoint(path: PathLike) -> Dict[str, Any]:
     """Read a file of ``torch.save`` or of safetensors (name -> tensor) onto the CPU without executing anything that it holds.
 
-    Raises CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format than is known; a checksum
-    in it is wrong, or it declares more than it holds; it holds an object outside :func:`allowed_globals`, or an option that is code
-    (which are named). There is no fallback to full unpickling.
+    Raises CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format; a checksum in it is
+    wrong, or it declares more than it holds; it holds an object outside :func:`allowed_globals`, or an option that is code (both
+    named). There is no fallback to full unpickling.
     """
     file = Path(path)
     _check_readable(file)
@@ -113,15 +109,13 @@ def read_safetensors(file: Path) -> Dict[str, Tensor]:
 
 
 def _check_readable(file: Path) -> None:
-    if file.is_dir():
-        raise CheckpointError(f"checkpoint {file}: is a folder, expected a file")
     try:
         with file.open("rb") as stream:
             start = stream.read(len(_GIT_LFS_START))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"checkpoint {file}: no such file") from error
     except OSError as error:
-        raise CheckpointError(f"checkpoint {file}: cannot be opened ({error.strerror})") from error
+        known = {errno.EISDIR: "is a folder, expected a file", errno.ENOENT: "no such file"}
+        reason = known.get(error.errno or 0, f"cannot be opened ({error.strerror})")
+        raise CheckpointError(f"checkpoint {file}: {reason}") from error
     if not start:
         raise CheckpointError(f"checkpoint {file}: is empty (0 bytes)")
     if start == _GIT_LFS_START:
@@ -181,18 +175,14 @@ def _refused_objects(names: Set[str], message: str) -> List[str]:
 
 
 def check_stated(file: Path, found: str) -> None:
-    """Compare the fingerprint of tensors that were read from a safetensors file with the one that it states, if it does.
-
-    Raises CheckpointError: they differ: the file was damaged since it was written.
-    """
-    if file.suffix != ".safetensors":
-        return
-    with safetensors.safe_open(str(file), framework="pt") as opened:
-        stated = (opened.metadata() or {}).get(FINGERPRINT)
-    if stated not in (None, found):
-        raise CheckpointError(
-            f"checkpoint {file}: its tensors have the fingerprint {found}, it was written with {stated}; it is damaged: copy it"
-        )
+    """Raise CheckpointError where a safetensors file states another fingerprint of its tensors than was found: it is damaged."""
+    if file.suffix == ".safetensors":
+        with safetensors.safe_open(str(file), framework="pt") as opened:
+            stated = (opened.metadata() or {}).get(FINGERPRINT, found)
+        if stated != found:
+            raise CheckpointError(
+                f"checkpoint {file}: its tensors have the fingerprint {found}, it was written with {stated}; it is damaged: copy it"
+            )
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:

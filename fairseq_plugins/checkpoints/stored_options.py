@@ -34,9 +34,7 @@ DEEPEST = 50
 DEEPEST_CONTENT = 200
 _MOST_CHARACTERS, _MOST_ELEMENTS, _LARGEST = 10_000, 100_000, 2.0**64
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
-_LITERAL = (
-    "valid: a number, text in quotes, True, False, None, or lists, tuples and dictionaries of these, joined by + and *"
-)
+_VALID = "a number, text in quotes, True, False, None, or lists, tuples and dictionaries of these, joined by + and *"
 
 
 def check_options(state: Any, origin: str) -> None:
@@ -47,28 +45,22 @@ def check_options(state: Any, origin: str) -> None:
     if not isinstance(state, Mapping):
         return
     _check_depth(state, origin)
-    for section in ("args", "cfg"):
-        for path, name, value in _texts(state.get(section), section, origin):
-            if name in EVALUATED and value.strip():
-                try:
-                    literal(value)
-                except ValueError as error:
-                    raise CheckpointError(
-                        f"{origin}: refused, its stored option {path} is {_short(value)}, which fairseq would evaluate as "
-                        f"code: {error}"
-                    ) from None
-            elif FETCHED.search(path) and value not in STOCK_ADDRESSES and _is_address(value):
-                raise CheckpointError(
-                    f"{origin}: refused, its stored option {path} is {_short(value)}, which fairseq would download; valid: the "
-                    "path of a file here"
-                )
+    for path, name, value in (
+        one for section in ("args", "cfg") for one in _texts(state.get(section), section, origin)
+    ):
+        refused = f"{origin}: refused, its stored option {path} is {_short(value)}, which fairseq would"
+        if name in EVALUATED and value.strip():
+            try:
+                literal(value)
+            except ValueError as error:
+                raise CheckpointError(f"{refused} evaluate as code: {error}") from None
+        elif FETCHED.search(path) and value not in STOCK_ADDRESSES and _is_address(value):
+            raise CheckpointError(f"{refused} download; valid: the path of a file here")
 
 
 def _check_depth(state: Mapping[str, Any], origin: str) -> None:
     """Whatever is nested without end makes the next that goes through it fail."""
-    level: Dict[int, Any] = {
-        id(state): state
-    }  # those of one depth that are in no other one before, by their place in memory
+    level: Dict[int, Any] = {id(state): state}  # of one depth, by their place in memory, without those met before
     seen: Set[int] = set()
     for _ in range(DEEPEST_CONTENT):
         seen |= level.keys()
@@ -95,7 +87,7 @@ def literal(text: str) -> Any:
         return _value(ast.parse(text.strip(), mode="eval").body)[0]
     except (SyntaxError, ValueError, TypeError, ArithmeticError, MemoryError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else f"{type(error).__name__} when read"
-        raise ValueError(f"{_short(text)} is no literal ({reason}); {_LITERAL}") from None
+        raise ValueError(f"{_short(text)} is no literal ({reason}); valid: {_VALID}") from None
 
 
 def _value(node: ast.AST) -> Tuple[Any, int]:

@@ -14,7 +14,6 @@ from .errors import CheckpointError
 
 KEY = "fairseq_plugins"
 """The entry of a checkpoint; the same wherever the package's folder lies and whatever it is called."""
-
 FORMAT = 1
 """What is written and read. It grows by one when checkpoints change so that earlier versions of this package cannot read them."""
 

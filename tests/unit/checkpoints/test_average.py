@@ -69,9 +69,9 @@ def test_tie_that_only_some_files_have(tmp_path):
 BAD = {
     "other frozen model": (
         lambda m: m.update({"frozen.ffff": m.pop(MARKER)}),
-        r"only one of them has frozen\.0123abcd, frozen\.ffff",
+        r"only one has frozen\.0123abcd, frozen\.ffff",
     ),
-    "missing": (lambda m: m.pop("half"), "only one of them has half"),
+    "missing": (lambda m: m.pop("half"), "only one has half"),
     "shape": (lambda m: m.update(half=torch.ones(5).half()), r"half is torch\.float16 \(5,\), but .* \(4,\)"),
     "dtype": (lambda m: m.update(half=torch.ones(4)), r"half is torch\.float32 \(4,\), but torch\.float16"),
     "integer": (lambda m: m.update(steps=torch.tensor([4])), r"steps is torch\.int64 and differs"),

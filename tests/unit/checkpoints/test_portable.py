@@ -86,16 +86,32 @@ def assert_bit_equal(found, expected):
         assert torch.equal(found[name].view(torch.uint8), tensor.contiguous().view(torch.uint8)), name
 
 
+def through(folder, model, **entries):
+    """Export and import; the content of config.json and of the checkpoint that is made."""
+    config = export_checkpoint(saved(folder / "model.pt", model, **entries), folder / "folder", dictionaries=False)
+    import_checkpoint(folder / "folder", folder / "back.pt")
+    return config, read_checkpoint(folder / "back.pt")
+
+
 @pytest.mark.parametrize("case", list(CASES))
 def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path, data, case):
     state = trained(tmp_path / "model.pt", data, case)
-    config = export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
+    export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
+    files = sorted((tmp_path / "folder").iterdir())
+    assert [file.name for file in files] == ["config.json", "dict.de.txt", "dict.en.txt", "model.safetensors"]
+    assert len({file.stat().st_mode for file in files}) == 1
+    config = json.loads(files[0].read_text(encoding="utf-8"))
+    assert config["fingerprint"] == fingerprint(state["model"])
+    assert config["training"] == {"criterion_name": "C", "optimizer_name": "O", "num_updates": 7, "epoch": 3}
+    assert config[versions.KEY] == config["written_by"] == versions.stamp()
+    assert not {"optimizer", "checkpoint", "common"} & set(config["cfg"])
+    if case == "sga":  # what other programs read
+        assert config["frozen"] == {"frozen": fingerprint(dict(builders.masked_lm().named_parameters()))}
+        assert_bit_equal(safetensors.torch.load_file(files[-1]), state["model"])
     import_checkpoint(tmp_path / "folder", tmp_path / "back.pt")
     found = read_checkpoint(tmp_path / "back.pt")
     assert_bit_equal(found["model"], state["model"])
-    assert config["fingerprint"] == fingerprint(state["model"])
-    assert found[versions.KEY] == versions.stamp()
-    assert "last_optimizer_state" not in found
+    assert found[versions.KEY] == versions.stamp() and "last_optimizer_state" not in found
     assert set(found["extra_state"]) == {"train_iterator"} and found["extra_state"]["train_iterator"]["epoch"] == 3
     assert found["optimizer_history"][-1]["num_updates"] == 7
     for section in ("model", "criterion", "generation"):
@@ -103,22 +119,6 @@ def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path, data, case):
     ensemble, cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(tmp_path / "back.pt")])
     assert_bit_equal(ensemble[0].state_dict(), state["model"])
     assert cfg.task.data == str(tmp_path / "folder")
-
-
-def test_the_folder_can_be_read_without_this_package(tmp_path, data):
-    state = trained(tmp_path / "model.pt", data, "sga")
-    export_checkpoint(tmp_path / "model.pt", tmp_path / "folder")
-    files = sorted((tmp_path / "folder").iterdir())
-    assert [file.name for file in files] == ["config.json", "dict.de.txt", "dict.en.txt", "model.safetensors"]
-    assert len({file.stat().st_mode for file in files}) == 1
-    config = json.loads(files[0].read_text(encoding="utf-8"))
-    assert config["cfg"]["model"]["prompt_length"] == 3
-    assert config["cfg"]["task"]["_name"] == "sga_translation"
-    assert not {"optimizer", "checkpoint", "common"} & set(config["cfg"])
-    assert config[versions.KEY] == config["written_by"] == versions.stamp()
-    assert config["training"] == {"criterion_name": "C", "optimizer_name": "O", "num_updates": 7, "epoch": 3}
-    assert config["frozen"] == {"frozen": fingerprint(dict(builders.masked_lm().named_parameters()))}
-    assert_bit_equal(safetensors.torch.load_file(files[-1]), state["model"])
 
 
 def test_half_the_size(tmp_path, data):
@@ -148,10 +148,9 @@ def test_tensors_of_any_layout(tmp_path):
     model.update(empty=torch.zeros(0), other=torch.zeros(0), scalar=torch.tensor(3), nan=torch.tensor([float("nan")]))
     dtypes = (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
     model.update({str(dtype): torch.tensor([0, 1, 1]).to(dtype) for dtype in dtypes})
-    config = export_checkpoint(saved(tmp_path / "model.pt", model), tmp_path / "folder", dictionaries=False)
+    config, state = through(tmp_path, model)
     assert config["tied"] == {"twin": "part"}
-    import_checkpoint(tmp_path / "folder", tmp_path / "back.pt")
-    found = read_checkpoint(tmp_path / "back.pt")["model"]
+    found = state["model"]
     assert found.keys() == model.keys()
     for name, tensor in model.items():
         assert found[name].dtype == tensor.dtype, name
@@ -161,11 +160,7 @@ def test_tensors_of_any_layout(tmp_path):
 def test_options_of_an_old_run(tmp_path):
     """Files older than fairseq 0.10 hold one argparse.Namespace."""
     args = argparse.Namespace(arch="transformer", lr=[0.1], data="a:b", betas=(0.9, 0.98), patience=float("inf"))
-    export_checkpoint(
-        saved(tmp_path / "m.pt", {"w": torch.ones(2)}, args=args), tmp_path / "folder", dictionaries=False
-    )
-    import_checkpoint(tmp_path / "folder", tmp_path / "back.pt")
-    assert read_checkpoint(tmp_path / "back.pt")["args"] == args
+    assert through(tmp_path, {"w": torch.ones(2)}, args=args)[1]["args"] == args
 
 
 def test_plain_values_come_back_the_same():
@@ -173,39 +168,43 @@ def test_plain_values_come_back_the_same():
     types = {}
     text = json.dumps(to_json(value, types), allow_nan=False)
     assert from_json(json.loads(text), types) == value
-    with pytest.raises(CheckpointError, match="/a/0: Path cannot|/a/0: PosixPath cannot"):
-        to_json({"a": [Path("x")]}, {})
-    with pytest.raises(CheckpointError, match="/: dict cannot"):
-        to_json({1: 2}, {})
-    with pytest.raises(CheckpointError, match="type 'set' is unknown; valid: namespace, tuple, float"):
-        from_json([1], {"": "set"})
+    for function, wrong, message in (
+        (to_json, ({"a": [Path("x")]}, {}), "/a/0: .*Path cannot"),
+        (to_json, ({1: 2}, {}), "/: dict cannot"),
+        (from_json, ([1], {"": "set"}), "type 'set' is unknown; valid: namespace, tuple, float"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            function(*wrong)
 
 
-def edit(folder, change):
-    """Change config.json."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    change(config)
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+def rewritten(name, change):
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
 
 
+def edited(change):
+    """config.json with an entry changed."""
+
+    def write(content):
+        config = json.loads(content)
+        change(config)
+        return json.dumps(config).encode()
+
+    return rewritten("config.json", write)
+
+
+OTHER = safetensors.torch.save({"w": torch.zeros(2)})
 BAD = {
-    "other_tensors": (
-        lambda f: safetensors.torch.save_file({"w": torch.zeros(2)}, f / "model.safetensors"),
-        "its tensors have the fingerprint .* config.json describes",
-    ),
-    "truncated": (
-        lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-3]),
-        r"model\.safetensors: truncated, damaged",
-    ),
-    "no_tensors": (lambda f: (f / "model.safetensors").unlink(), "expected a folder with config.json and model.safe"),
-    "no_json": (lambda f: (f / "config.json").write_text("{"), r"config\.json: is no JSON"),
-    "foreign": (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), "was not written by this package"),
-    "newer": (lambda f: edit(f, lambda c: c["fairseq_plugins"].update(format=99)), "format 99 .*reads formats 1 to"),
-    "layout": (lambda f: edit(f, lambda c: c.update(layout=2)), "expected layout 1"),
-    "lacks": (lambda f: edit(f, lambda c: c.pop("types")), "lacks types"),
-    "tie": (lambda f: edit(f, lambda c: c["tied"].update(x="nowhere")), r"lacks nowhere, to which config\.json ties"),
-    "dictionary": (lambda f: (f / "dict.en.txt").write_text("a 1\n"), r"dict\.en\.txt: is missing or not the dict"),
-    "no_dictionary": (lambda f: (f / "dict.de.txt").unlink(), r"dict\.de\.txt: is missing or not the dictionary"),
+    "other tensors": (rewritten("model.safetensors", lambda old: OTHER), "tensors have the fingerprint .* config.json"),
+    "truncated": (rewritten("model.safetensors", lambda old: old[:-3]), r"model\.safetensors: truncated, damaged"),
+    "no tensors": (lambda f: (f / "model.safetensors").unlink(), "expected a folder with config.json and model.safe"),
+    "no JSON": (rewritten("config.json", lambda old: b"{"), r"config\.json: is no JSON"),
+    "foreign": (rewritten("config.json", lambda old: b'{"model_type": "bert"}'), "was not written by this package"),
+    "newer": (edited(lambda c: c["fairseq_plugins"].update(format=99)), "format 99 .*reads formats 1 to"),
+    "layout": (edited(lambda c: c.update(layout=2)), "expected layout 1"),
+    "lacks": (edited(lambda c: c.pop("types")), "lacks types"),
+    "tie": (edited(lambda c: c["tied"].update(x="nowhere")), r"lacks nowhere, to which config\.json ties"),
+    "dictionary": (rewritten("dict.en.txt", lambda old: b"a 1\n"), r"dict\.en\.txt: is missing or not the dict"),
+    "no dictionary": (lambda f: (f / "dict.de.txt").unlink(), r"dict\.de\.txt: is missing or not the dictionary"),
 }
 
 
@@ -240,9 +239,7 @@ def test_what_cannot_be_exported(tmp_path, wrong, message):
 
 @pytest.fixture
 def exported(tmp_path):
-    return export_checkpoint(
-        saved(tmp_path / "model.pt", {"w": torch.ones(2)}), tmp_path / "folder", dictionaries=False
-    )
+    return through(tmp_path, {"w": torch.ones(2)})[0]
 
 
 @pytest.mark.parametrize("depth", [300, 100_000])
