@@ -11,32 +11,18 @@ from fairseq import checkpoint_utils, options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
-from fairseq_plugins.checkpoints import (
-    CheckpointError,
-    export,
-    fingerprint,
-    read_checkpoint,
-    read_masked_lm,
-    versions,
-    write_masked_lm,
-)
+from fairseq_plugins.checkpoints import CheckpointError, export, fingerprint, read_checkpoint, versions, write_masked_lm
 from fairseq_plugins.checkpoints.portable import export_checkpoint, from_json, import_checkpoint, to_json
+from fairseq_plugins.checkpoints.xlmr import read_masked_lm
 from tests import builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq
 
-TINY = [
-    f"--{side}-{name}={number}"
-    for side in ("encoder", "decoder")
-    for name, number in (("layers", 1), ("embed-dim", 8), ("ffn-embed-dim", 8), ("attention-heads", 1))
-]
-SGA = "--task sga_translation --arch sga_tiny --criterion sga_ctc"
-MLM = "--task tlm_pretraining --pairs en-de --arch xlmr_mlm_tiny --criterion masked_lm --encoder-layers 2 --encoder-embed-dim 16 "
+TINY = "layers=1 embed-dim=8 ffn-embed-dim=8 attention-heads=1".split()
 CASES = {
-    "sga": f"{SGA} --prompt-length 3".split(),
-    "sga_full": f"{SGA} --save-full-model --no-denoising --prompt-scale".split(),
-    "xlmr_mlm": f"{MLM} --encoder-ffn-embed-dim 24 --tokens-per-sample 40".split(),
-    "transformer": ["--arch", "transformer", "--share-all-embeddings", *TINY],
+    "sga": "--task sga_translation --arch sga_tiny --criterion sga_ctc --prompt-length 3 --pretrained-mlm {0}/masked_lm",
+    "transformer": "--arch transformer --share-all-embeddings "
+    + " ".join(f"--{side}-{size}" for side in ("encoder", "decoder") for size in TINY),
 }
 
 
@@ -52,9 +38,8 @@ def data(tmp_path_factory):
 
 def trained(path, data, case):
     """Build a model from a command line and save it as the trainer does. Returns the content of the file."""
-    pair = [] if case == "xlmr_mlm" else ["--source-lang", "en", "--target-lang", "de"]
-    start = ["--pretrained-mlm", str(data / "masked_lm")] if case.startswith("sga") else []
-    args = options.parse_args_and_arch(options.get_training_parser(), [str(data), *pair, *CASES[case], *start])
+    line = f"{data} --source-lang en --target-lang de {CASES[case].format(data)}"
+    args = options.parse_args_and_arch(options.get_training_parser(), line.split())
     cfg = convert_namespace_to_omegaconf(args)
     model = tasks.setup_task(cfg.task).build_model(cfg.model)
     history = {"criterion_name": "C", "optimizer_name": "O", "lr_scheduler_state": {"best": 1.0}, "num_updates": 7}

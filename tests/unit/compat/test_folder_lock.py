@@ -3,8 +3,8 @@
 import contextlib
 import errno
 import fcntl
+import multiprocessing
 import os
-import signal
 import time
 from datetime import timedelta
 
@@ -18,51 +18,33 @@ from fairseq_plugins.compat import folder_lock
 from fairseq_plugins.compat.folder_lock import hold, release
 
 
-def forked(function):
-    """Run a function in a child, whose exit status is 0 when it returns; the child's id."""
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            function()
-            status = 0
-        finally:
-            os._exit(status)
-    return child
-
-
 @pytest.fixture
 def start():
-    """Run a function in a child that stays; returns what kills it, when the function has returned."""
-    children = []
-
-    def kill(child):
-        if child in children:
-            children.remove(child)
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+    """Run a function in a child that stays until it is killed."""
+    context, children = multiprocessing.get_context("fork"), []
 
     def run(function):
-        ready, done = os.pipe()
-        child = forked(lambda: (function(), os.write(done, b"+"), time.sleep(60)))
+        ready = context.Event()
+        child = context.Process(target=lambda: (function(), ready.set(), time.sleep(60)))
         children.append(child)
-        os.close(done)
-        assert os.read(ready, 1) == b"+"
-        os.close(ready)
-        return lambda: kill(child)
+        child.start()
+        assert ready.wait(30)
+        return child
 
     yield run
-    for child in list(children):
-        kill(child)
+    for child in children:
+        child.kill()
+        child.join()
 
 
 def test_another_process_is_refused_until_the_first_is_killed(tmp_path, start):
     folder = str(tmp_path / "run")
     os.mkdir(folder)
-    kill = start(lambda: hold(folder))
-    with pytest.raises(ValueError, match=rf"--save-dir {folder}: another training run .*process \d+ on .*: "):
+    child = start(lambda: hold(folder))
+    with pytest.raises(ValueError, match=rf"--save-dir {folder}: another training run .*process {child.pid} on .*: "):
         hold(folder)
-    kill()
+    child.kill()
+    child.join()
     assert os.listdir(folder) == [folder_lock.FILE]  # a kill leaves it; nobody has to remove it
     assert hold(folder)
     release(folder)
@@ -168,6 +150,10 @@ def test_every_process_of_a_job_is_refused(tmp_path, seen, refused):
         assert len(seen) == (not refused)
 
     assert not refused or hold(str(tmp_path / "run"))
-    children = [forked(lambda rank=rank: run(rank)) for rank in range(2)]
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+    children = [multiprocessing.get_context("fork").Process(target=run, args=(rank,)) for rank in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
     release(str(tmp_path / "run"))

@@ -2,11 +2,10 @@
 
 import errno
 import logging
+import multiprocessing
 import os
 import random
-import signal
 import time
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +18,6 @@ from fairseq_plugins import compat
 from fairseq_plugins.checkpoints import versions, writing
 from fairseq_plugins.compat import saving
 from fairseq_plugins.compat.patch import ModuleProxy
-from tests.unit.compat.test_folder_lock import forked
 
 OLD, NEW = {"step": 1}, {"step": 2, "weights": torch.arange(1000)}
 
@@ -112,21 +110,20 @@ def test_a_name_that_is_a_link_stays_one(last, tmp_path):
 
 def test_kills_while_saving_leave_a_whole_checkpoint(tmp_path):
     """fairseq's own save_checkpoint, again and again; what is read after each kill is of one save."""
-    draw = random.Random(1)
+    draw, context = random.Random(1), multiprocessing.get_context("fork")
     for _ in range(10):
-        ready, started = os.pipe()
-        child = forked(partial(save_forever, tmp_path, started))
-        os.close(started)
-        assert os.read(ready, 1) == b"+"
-        os.close(ready)
+        ready = context.Event()
+        child = context.Process(target=save_forever, args=(tmp_path, ready))
+        child.start()
+        assert ready.wait(30)
         time.sleep(draw.uniform(0.0, 0.05))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        child.kill()
+        child.join()
         state = torch.load(tmp_path / "checkpoint_last.pt")
         assert bool((state["model"]["weights"] == state["step"]).all())
 
 
-def save_forever(folder, started):
+def save_forever(folder, ready):
     step, cfg = 0, OmegaConf.structured(FairseqConfig).checkpoint
     cfg.save_dir = str(folder)
 
@@ -140,7 +137,7 @@ def save_forever(folder, started):
     epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
     while True:
         checkpoint_utils.save_checkpoint(cfg, trainer, epoch, 1.0)
-        os.write(started, b"+")
+        ready.set()
         step += 1
 
 
