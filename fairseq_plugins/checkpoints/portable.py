@@ -125,10 +125,6 @@ def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
         kept["cfg"] = {name: state["cfg"][name] for name in SECTIONS if name in state["cfg"]}
     else:
         raise CheckpointError(f"{origin}: has neither 'cfg' nor 'args', so nobody knows which model it is")
-    dropped = [name for name in ("last_optimizer_state", "criterion") if state.get(name)]
-    dropped += [f"extra_state.{name}" for name in ("ema", "ema_fp32_params") if name in extra]
-    if dropped:
-        logger.info("left out: %s", ", ".join(dropped))
     types: Dict[str, str] = {}
     try:
         config = to_json(kept, types)
