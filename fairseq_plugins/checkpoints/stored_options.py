@@ -25,10 +25,8 @@ EVALUATED = frozenset(
 """Options whose text fairseq evaluates as Python code."""
 FETCHED = re.compile(r"bpe|codes|sentencepiece|tokenizer|vocab|wordpiece")
 """Options whose path fairseq downloads where it is an address: ``--bpe`` and ``--tokenizer`` have them."""
-STOCK_ADDRESSES = tuple(
-    f"https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/{name}" for name in ("encoder.json", "vocab.bpe")
-)
-"""fairseq's own defaults, which every run with ``--bpe gpt2`` stores."""
+_STOCK = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
+STOCK_ADDRESSES = (f"{_STOCK}encoder.json", f"{_STOCK}vocab.bpe")  # defaults, which every run with --bpe gpt2 stores
 MOST_OPTIONS = 100_000
 DEEPEST = 50
 DEEPEST_CONTENT = 200
@@ -38,10 +36,7 @@ _VALID = "a number, text in quotes, True, False, None, or lists, tuples and dict
 
 
 def check_options(state: Any, origin: str) -> None:
-    """Refuse a checkpoint whose options would make fairseq run code or download something (CheckpointError).
-
-    What is no checkpoint of fairseq is left alone.
-    """
+    """Refuse a checkpoint whose options would make fairseq run code or download something (CheckpointError)."""
     if not isinstance(state, Mapping):
         return
     _check_depth(state, origin)

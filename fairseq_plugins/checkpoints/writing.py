@@ -16,11 +16,6 @@ from torch import Tensor
 from .reading import CheckpointError, PathLike
 
 
-def beside(target: Path) -> Path:
-    """A new name in the folder of ``target`` for content that is not whole yet; no other process takes it, on any machine."""
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-
-
 @contextlib.contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yield a temporary file's path beside ``path``; on success it is flushed to disk and takes the place of ``path``.
@@ -32,7 +27,9 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     target = Path(path)
     if target.is_dir() or not target.parent.is_dir():
         raise CheckpointError(f"output {target}: expected a file name in an existing folder")
-    temporary = beside(target)
+    temporary = target.with_name(
+        f".{target.name}.{secrets.token_hex(4)}.tmp"
+    )  # taken by no other process, on any machine
     try:
         yield temporary
         with temporary.open("rb+") as stream:

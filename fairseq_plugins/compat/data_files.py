@@ -14,8 +14,7 @@ from .patch import Patch
 
 logger = logging.getLogger(__name__)
 
-MAX_UNKNOWN = 0.02
-"""Share of ``<unk>`` in a file above which a warning says so."""
+MAX_UNKNOWN = 0.02  # share of <unk> in a file above which a warning says so
 
 DAMAGED_DATA = Patch(
     name="damaged_data",

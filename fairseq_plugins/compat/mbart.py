@@ -8,8 +8,7 @@ from torch import nn
 from ..checkpoints.starting import KEY, compare_order, compare_start, language_state
 from .patch import Patch, source_has
 
-KEPT = ("beam_size", "_beam_size", "reorder_encoder_out")
-"""What ``set_beam_size`` of stock models changes in their modules."""
+KEPT = ("beam_size", "_beam_size", "reorder_encoder_out")  # what set_beam_size of stock models changes in their modules
 TASK = "fairseq.tasks.translation_from_pretrained_bart:TranslationFromPretrainedBARTTask"
 
 MBART_TASK = Patch(

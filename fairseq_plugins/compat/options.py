@@ -17,8 +17,7 @@ from .patch import Patch
 
 logger = logging.getLogger(__name__)
 
-SHARD_BY_THEMSELVES = ("context_window", "eos_prob_threshold")
-"""Options that only fairseq-eval-lm and speech generation have."""
+SHARD_BY_THEMSELVES = ("context_window", "eos_prob_threshold")  # what only fairseq-eval-lm and speech generation have
 
 EARLY_ERRORS = Patch(
     name="early_errors",

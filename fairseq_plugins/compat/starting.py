@@ -14,11 +14,9 @@ from .patch import Patch, source_has
 
 logger = logging.getLogger(__name__)
 
-DEFAULT = "checkpoint_last.pt"
-"""Of ``--restore-file``."""
+DEFAULT = "checkpoint_last.pt"  # of --restore-file
 _OWN = ("checkpoint", "average")
-PATIENCE = "early_stop"
-"""Where a checkpoint's extra state keeps what ``--patience`` has counted."""
+PATIENCE = "early_stop"  # where a checkpoint's extra state keeps what --patience has counted
 SECONDS_PER_HOUR = 3600
 
 MISSING_START = Patch(

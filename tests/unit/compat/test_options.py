@@ -89,6 +89,11 @@ def test_wrong_options_are_named(parts, words, legacy, tmp_path):
     assert all(word in str(error.value) for word in words), error.value
 
 
+def test_a_task_by_itself_needs_its_data():
+    with pytest.raises(ValueError, match="data folder absent"):
+        tasks.setup_task(OmegaConf.create({"_name": "translation", "data": "absent"}))
+
+
 def test_options_of_a_training_that_is_over_are_let_pass(tmp_path, monkeypatch):
     """A checkpoint of a GPU is decoded on CPU; commands that decode have the default criterion, whatever the task."""
     builders.write_pair(tmp_path, "test", "en", "de")

@@ -11,6 +11,7 @@ from fairseq import checkpoint_utils, file_utils
 from fairseq.dataclass.configs import CheckpointConfig, DistributedTrainingConfig
 from fairseq.trainer import Trainer
 
+import fairseq_plugins  # noqa: F401  patches the stock functions
 from tests.unit.checkpoints.hostile import Call, good
 
 

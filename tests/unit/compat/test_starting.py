@@ -48,6 +48,7 @@ MISSING = [
     ({"finetune_from_model": "{0}/model.pt"}, "", None),
     ({}, "", None),
     ({}, "-shard0", None),
+    ({}, "-folder", "--restore-file .*: a folder"),
 ]
 
 
@@ -55,6 +56,7 @@ MISSING = [
 def test_a_run_starts_from_what_is_named(monkeypatch, tmp_path, configuration, options, suffix, message):
     monkeypatch.setattr(StockTrainer, "load_checkpoint", Trainer.load_checkpoint)
     starting.MISSING_START.apply()
+    (tmp_path / "run" / "checkpoint_last-folder.pt").mkdir()
     for name in ("model.pt", "run/own.pt"):
         (tmp_path / name).touch()
     given = {name: value.format(tmp_path) for name, value in options.items()}

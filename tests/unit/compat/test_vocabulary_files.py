@@ -9,6 +9,8 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 from fairseq.models import FairseqEncoder, FairseqEncoderModel
 
+import fairseq_plugins  # noqa: F401  patches the stock classes
+
 GOOD = "▁one 10\ntwo 1\n▁three words 7 #fairseq:overwrite\n"
 
 
