@@ -2,6 +2,7 @@
 
 import argparse
 import struct
+import warnings
 import zipfile
 
 import numpy as np
@@ -51,6 +52,15 @@ def _overlapping(target):
     entries = 10 * len(content) // VALUES
     ending = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, entries, entries, len(one) * entries, start, 0)
     target.write_bytes(content[:start] + one * entries + ending)
+
+
+def _twice(target):
+    """Two records of one name: Python reads the second, torch may read the first."""
+    rewritten(target, lambda name, old: old)
+    with zipfile.ZipFile(target, "a") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pickled = next(name for name in archive.namelist() if name.endswith("data.pkl"))
+        archive.writestr(pickled, archive.read(pickled))
 
 
 def _behind_another(target):
@@ -105,6 +115,7 @@ _array = Call(_made, np.ndarray, (0,), b"b", state=(1, (1,), _forged, False, b"A
 HOSTILE = {
     "zip bomb": (_bomb, "data/0 is compressed"),
     "overlapping records": (_overlapping, "records overlap"),
+    "two records of one name": (_twice, "records overlap"),
     "file behind a file": (_behind_another, "records overlap"),
     "tensor beyond its record": (_declared, "needs 4,398,046,511,104 bytes of record .*data/0, which has 4,000"),
     "tensor beyond the file": (_declared_legacy, "its tensors need 4,398,046,511,104 bytes"),
