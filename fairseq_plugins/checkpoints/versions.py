@@ -9,8 +9,11 @@ from typing import Any, Dict, Mapping
 
 import torch
 
-from .. import __version__
 from .errors import CheckpointError
+
+__version__: str = sys.modules[
+    __name__.rsplit(".", 2)[0]
+].__version__  # of the package, whatever its name; set first there
 
 KEY = "fairseq_plugins"
 """The entry of a checkpoint; the same wherever the package's folder lies and whatever it is called."""
