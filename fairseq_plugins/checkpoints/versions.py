@@ -11,9 +11,8 @@ import torch
 
 from .errors import CheckpointError
 
-__version__: str = sys.modules[
-    __name__.rsplit(".", 2)[0]
-].__version__  # of the package, whatever its name; set first there
+# Of the package, whatever it is called; set before it imports anything.
+__version__: str = sys.modules[__name__.rsplit(".", 2)[0]].__version__
 
 KEY = "fairseq_plugins"
 """The entry of a checkpoint; the same wherever the package's folder lies and whatever it is called."""
