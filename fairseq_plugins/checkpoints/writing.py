@@ -16,26 +16,22 @@ from torch import Tensor
 from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint
 
 
-def beside(target: Path) -> Path:
-    """A new name in the folder of ``target`` for content that is not whole yet; no other process takes it, on any machine."""
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-
-
 @contextlib.contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yield a temporary file's path beside ``path``; on success it is flushed to disk and takes the place of ``path``.
 
     When the block raises, the temporary file is removed and ``path`` is what it was. A link stays a link.
 
-    Raises:
-        CheckpointError: the folder of ``path`` does not exist, or ``path`` is a folder, a device, a pipe.
-        OSError: it cannot be written (a full disk ...): with ``path`` and the free space.
+    Raises CheckpointError: a folder, a device, a pipe, or in no folder that exists; OSError: it cannot be written (a full disk),
+    with the free space.
     """
     target = Path(path)
     if not target.parent.is_dir() or (target.exists() and not target.is_file()):
         raise CheckpointError(f"output {target}: expected a file name in an existing folder")
     place = Path(os.path.realpath(target))
-    temporary = beside(place)
+    temporary = place.with_name(
+        f".{place.name}.{secrets.token_hex(4)}.tmp"
+    )  # taken by no other process, on any machine
     try:
         yield temporary
         with temporary.open("rb+") as stream:
@@ -45,20 +41,11 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            raise _write_error(target, error.errno, error.strerror or str(error)) from error
+            reason = f"{error.strerror or error} ({shutil.disk_usage(target.parent).free:,} bytes free there)"
+            raise OSError(error.errno or errno.EIO, reason, str(target)) from error
         raise
-    _sync_folder(place.parent)
-
-
-def _write_error(target: Path, code: Optional[int], reason: str) -> OSError:
-    free = shutil.disk_usage(target.parent).free
-    return OSError(code or errno.EIO, f"{reason} ({free:,} bytes free there)", str(target))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming in a folder survive a power cut, where the system can do that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # so that the new name survives a power cut, where the system can do that
+        descriptor = os.open(place.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -55,14 +55,14 @@ def test_a_flipped_bit_is_refused(tmp_path):
 
 def test_what_cannot_be_written(tmp_path):
     bias = TENSORS["lm_head.bias"]
-    with pytest.raises(CheckpointError, match=r"values that are not finite in torch\.float16: lm_head\.bias"):
-        write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.bias": bias + 1e6})
-    with pytest.raises(CheckpointError, match=r"wrong shapes: lm_head\.bias \(22,\) instead of \(23,\)"):
-        write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.bias": bias[1:]})
-    with pytest.raises(CheckpointError, match=r"surplus tensors: extra \(1,\)"):
-        write_masked_lm(tmp_path, SIZES, {**TENSORS, "extra": torch.ones(1)})
-    with pytest.raises(CheckpointError, match=r"lm_head\.weight differs from the token embedding"):
-        write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.weight": TENSORS[WORDS] + 1})
+    for wrong, message in (
+        ({"lm_head.bias": bias + 1e6}, r"values that are not finite in torch\.float16: lm_head\.bias"),
+        ({"lm_head.bias": bias[1:]}, r"wrong shapes: lm_head\.bias \(22,\) instead of \(23,\)"),
+        ({"extra": torch.ones(1)}, r"surplus tensors: extra \(1,\)"),
+        ({"lm_head.weight": TENSORS[WORDS] + 1}, r"lm_head\.weight differs from the token embedding"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            write_masked_lm(tmp_path, SIZES, {**TENSORS, **wrong})
     assert list(tmp_path.iterdir()) == []
 
 
