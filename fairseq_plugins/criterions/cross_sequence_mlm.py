@@ -11,7 +11,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, linear_token_losses
-from ..options import option
+from ..options import check_range, option
 from .summed_criterion import SummedCriterion, log_loss, total
 
 NAMES = {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
@@ -71,8 +71,7 @@ class CrossSequenceMLMCriterion(SummedCriterion):
         super().__init__(task)
         self.objectives = parse_objectives(cfg.objectives)
         _check_against_task(self.objectives, task)
-        if cfg.loss_chunk_size < 1:
-            raise ValueError(f"--loss-chunk-size must be at least 1 token; got {cfg.loss_chunk_size}")
+        check_range(cfg, "[1, inf)", "loss_chunk_size")
         self.chunk_size = cfg.loss_chunk_size
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Tensor, Dict[str, Any]]:

@@ -10,7 +10,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..options import option
+from ..options import check_range, option
 from ..scoring.ndcg import ndcg, xglue_ndcg
 from .summed_criterion import SummedCriterion, log_loss, total
 
@@ -36,8 +36,7 @@ class RelevanceRankingCriterion(SummedCriterion):
 
     def __init__(self, cfg: RelevanceRankingCriterionConfig, task: Any):
         super().__init__(task)
-        if cfg.ndcg_k is not None and cfg.ndcg_k < 1:
-            raise ValueError(f"--ndcg-k must be at least 1; got {cfg.ndcg_k}")
+        check_range(cfg, "[1, inf)", "ndcg_k")
         self.k = cfg.ndcg_k
         self.grades, self.head = list(task.grades), task.head
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ..ops.ctc import alignable
 from ..ops.noise import SlotAlphabet, corrupt_slots, parse_noise_mix
-from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size
-from ..options import option
+from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
+from ..options import check_range, option
 
 logger = logging.getLogger(__name__)
 
@@ -62,11 +62,8 @@ class SGACTCCriterion(FairseqCriterion):
         model = getattr(cfg._get_root(), "model", None) if OmegaConf.is_config(cfg) else None
         if model is not None:  # the options of the whole command: refused before the first batch
             self._check_alignment(str(getattr(model, "alignment", "ctc")))
-        if not 0.0 <= cfg.denoise_noise <= 1.0:
-            raise ValueError(f"--denoise-noise must lie in [0, 1]; got {cfg.denoise_noise}")
-        if cfg.denoise_unroll < 1:
-            raise ValueError(f"--denoise-unroll must be at least 1; got {cfg.denoise_unroll}")
-        check_chunk_size(cfg.ctc_chunk_size, "--ctc-chunk-size")
+        check_range(cfg, "[0, 1]", "denoise_noise")
+        check_range(cfg, "[1, inf)", "denoise_unroll", "ctc_chunk_size")
         self.cfg = cfg
         self.mix = parse_noise_mix(cfg.denoise_noise_mix)
         dictionary = task.target_dictionary

@@ -16,7 +16,7 @@ from omegaconf import II
 from ..data.data_bins import check_dictionaries
 from ..data.pairs_apart import PairsApart
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
-from ..options import option
+from ..options import check_range, option
 from .sga_translation import (
     BLEU_SUMS,
     PAIRS,
@@ -69,8 +69,7 @@ class SGATranslationMultiTask(SGATranslationTask):
             )
         if not pairs and cfg.source_lang is None:
             raise ValueError("--lang-pairs is needed, as de-en,fr-en; for decoding --source-lang and --target-lang")
-        if not 1.0 <= cfg.sampling_temperature < float("inf"):
-            raise ValueError(f"--sampling-temperature must be at least 1; got {cfg.sampling_temperature}")
+        check_range(cfg, "[1, inf)", "sampling_temperature")
         source, target = pairs[0] if cfg.source_lang is None else (cfg.source_lang, cfg.target_lang)
         with changed(cfg, source_lang=source, target_lang=target):
             task: SGATranslationMultiTask = super().setup_task(cfg, **kwargs)

@@ -3,7 +3,7 @@
 import glob
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, List
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..data.data_bins import load_monolingual, load_pair_side
 from ..data.epoch_dataset import EpochDataset
 from ..data.stream_names import check_names, split_names
 from ..data.tlm_dataset import MaskingConfig, TLMDataset
+from ..options import check_range, option
 from .common.shared_dictionary import SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
@@ -25,19 +26,14 @@ logger = logging.getLogger(__name__)
 class TLMPretrainingConfig(FairseqDataclass):
     """Options of MLM + TLM pre-training."""
 
-    data: str = field(default=MISSING, metadata={"help": "folder made by fairseq-preprocess, with dict.<lang>.txt"})
-    pairs: str = field(default="", metadata={"help": "pairs trained with TLM, for example en-de,en-fr"})
-    monolingual: str = field(
-        default="", metadata={"help": "languages trained with MLM, for example en,de,fr; --pairs need not have them"}
+    data: str = option(MISSING, "folder made by fairseq-preprocess, with dict.<lang>.txt")
+    pairs: str = option("", "pairs trained with TLM, for example en-de,en-fr")
+    monolingual: str = option("", "languages trained with MLM, for example en,de,fr; --pairs need not have them")
+    mask_prob: float = option(0.15, "share of tokens predicted, in (0, 1]")
+    one_side_prob: float = option(
+        0.0, "probability, in [0, 1], that a pair is masked on one side only, at a ratio from U(mask_prob, 1)"
     )
-    mask_prob: float = field(default=0.15, metadata={"help": "share of tokens predicted, in (0, 1]"})
-    one_side_prob: float = field(
-        default=0.0,
-        metadata={
-            "help": "probability, in [0, 1], that a pair is masked on one side only, at a ratio from U(mask_prob, 1)"
-        },
-    )
-    tokens_per_sample: int = field(default=512, metadata={"help": "longest input in tokens; longer pairs are left out"})
+    tokens_per_sample: int = option(512, "longest input in tokens; longer pairs are left out")
     seed: int = II("common.seed")
 
 
@@ -50,10 +46,8 @@ class TLMPretrainingTask(SharedDictionaryTask):
     @classmethod
     def setup_task(cls, cfg: TLMPretrainingConfig, **kwargs: Any) -> "TLMPretrainingTask":
         """Check the options and read the dictionary."""
-        if not 0.0 < cfg.mask_prob <= 1.0:
-            raise ValueError(f"--mask-prob must lie in (0, 1]; got {cfg.mask_prob}")
-        if not 0.0 <= cfg.one_side_prob <= 1.0:
-            raise ValueError(f"--one-side-prob must lie in [0, 1]; got {cfg.one_side_prob}")
+        check_range(cfg, "(0, 1]", "mask_prob")
+        check_range(cfg, "[0, 1]", "one_side_prob")
         pairs = split_names(cfg.pairs)
         if not pairs:
             raise ValueError(

@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Optional, Sequence, Tuple
 
 import torch
@@ -16,6 +16,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask, load_l
 from omegaconf import II
 from torch import Tensor
 
+from ..options import option
 from .common.old_options import add_old_options
 from .common.own_run import OwnRun
 
@@ -32,20 +33,16 @@ _ADDED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|madeupword\d+")
 class VECOTranslationConfig(TranslationConfig):
     """Options of stock translation and the two of VECO's fine-tuning."""
 
-    resized_dict_map: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "which entries of the pretrained dict.txt the data's dictionary has: a line each, 1 or 0, in its order (the "
-            "four special symbols are not listed, nor <mask> in the authors' maps), as data_prep.cut_vocabulary writes it; the "
-            "pretrained embedding is cut by it"
-        },
+    resized_dict_map: Optional[str] = option(
+        None,
+        "which entries of the pretrained dict.txt the data's dictionary has: a line each, 1 or 0, in its order (the "
+        "four special symbols are not listed, nor <mask> in the authors' maps), as data_prep.cut_vocabulary writes it; the "
+        "pretrained embedding is cut by it",
     )
-    missing_language_tag: MISSING_TAGS = field(
-        default="error",
-        metadata={
-            "help": "what stands for a language whose tag ([en]) the dictionary does not have: error; unk = <unk>, as in the "
-            "authors' runs, with a warning"
-        },
+    missing_language_tag: MISSING_TAGS = option(
+        "error",
+        "what stands for a language whose tag ([en]) the dictionary does not have: error; unk = <unk>, as in the "
+        "authors' runs, with a warning",
     )
     restore_file: str = II("checkpoint.restore_file")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from fairseq import utils
@@ -15,6 +15,7 @@ from ..data.sentinels import check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption
 from ..data.stream_names import check_once, is_training, split_names
 from ..data.text_streams import TextStream
+from ..options import check_range, option
 from .common.own_run import OwnRun
 from .span_corruption import (
     CorruptionOptions,
@@ -31,15 +32,9 @@ logger = logging.getLogger(__name__)
 class TranslationMixingConfig(TranslationConfig, CorruptionOptions):
     """fairseq's translation options, what is mixed in, and how it is corrupted."""
 
-    mix_monolingual: str = field(
-        default="", metadata={"help": "languages whose corrupted text is mixed in, for example de,fr; empty = none"}
-    )
-    mix_share: float = field(
-        default=0.5, metadata={"help": "share of the training batches that are corrupted text, in [0, 1)"}
-    )
-    mix_data: Optional[str] = field(
-        default=None, metadata={"help": "folder with the languages' text (default: the first data folder)"}
-    )
+    mix_monolingual: str = option("", "languages whose corrupted text is mixed in, for example de,fr; empty = none")
+    mix_share: float = option(0.5, "share of the training batches that are corrupted text, in [0, 1)")
+    mix_data: Optional[str] = option(None, "folder with the languages' text (default: the first data folder)")
 
 
 @register_task("translation_mixing", dataclass=TranslationMixingConfig)
@@ -61,8 +56,7 @@ class TranslationMixingTask(OwnRun, TranslationTask):
     def setup_task(cls, cfg: TranslationMixingConfig, **kwargs: Any) -> "TranslationMixingTask":
         """Stock setup, then options and sentinels of what is mixed in."""
         task: TranslationMixingTask = super().setup_task(cfg, **kwargs)
-        if not 0.0 <= cfg.mix_share < 1.0:
-            raise ValueError(f"--mix-share must lie in [0, 1); got {cfg.mix_share}")
+        check_range(cfg, "[0, 1)", "mix_share")
         task.languages = split_names(cfg.mix_monolingual)
         if task.languages:
             check_corruption(cfg)

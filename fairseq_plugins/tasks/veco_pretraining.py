@@ -1,7 +1,7 @@
 """Task ``veco_pretraining``: VECO's pre-training on adjacent segments of monolingual documents and on translation pairs."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..data.stream_names import check_names, is_training, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.veco_dataset import VECODataset
 from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, document_sizes, has_documents
+from ..options import check_range, option
 from .common.shared_dictionary import SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
@@ -34,53 +35,33 @@ LONG_DOCUMENT = 1000
 class VECOPretrainingConfig(FairseqDataclass):
     """Options of VECO's pre-training."""
 
-    data: str = field(default=MISSING, metadata={"help": "folder made by fairseq-preprocess, with dict.<lang>.txt"})
-    pairs: str = field(default="", metadata={"help": "translation pairs, for example en-de,en-fr"})
-    monolingual: str = field(
-        default="",
-        metadata={
-            "help": "languages of monolingual documents, for example en,de: the files of fairseq-preprocess --only-source, or that "
-            "side of one of --pairs; an empty line ends a document"
-        },
+    data: str = option(MISSING, "folder made by fairseq-preprocess, with dict.<lang>.txt")
+    pairs: str = option("", "translation pairs, for example en-de,en-fr")
+    monolingual: str = option(
+        "",
+        "languages of monolingual documents, for example en,de: the files of fairseq-preprocess --only-source, or that "
+        "side of one of --pairs; an empty line ends a document",
     )
-    mask_prob: float = field(default=0.15, metadata={"help": "share of tokens predicted, in (0, 1]"})
-    sampling_alpha: float = field(
-        default=0.5,
-        metadata={
-            "help": "in (0, 1]: languages, and pairs among themselves, are drawn with p ~ n^alpha, n = texts of two segments; "
-            "1 = natural"
-        },
+    mask_prob: float = option(0.15, "share of tokens predicted, in (0, 1]")
+    sampling_alpha: float = option(
+        0.5,
+        "in (0, 1]: languages, and pairs among themselves, are drawn with p ~ n^alpha, n = texts of two segments; "
+        "1 = natural",
     )
-    tokens_per_sample: int = field(
-        default=512,
-        metadata={
-            "help": "longest text of two segments in tokens; a segment with its <s> has at most half of it, and pairs with a "
-            "longer side are left out"
-        },
+    tokens_per_sample: int = option(
+        512,
+        "longest text of two segments in tokens; a segment with its <s> has at most half of it, and pairs with a "
+        "longer side are left out",
     )
-    freeze_backbone_updates: int = field(
-        default=0,
-        metadata={
-            "help": "updates at the start in which only cross-attention is trained, without weight decay; 0 = none. With several "
-            "processes it needs --ddp-backend legacy_ddp, or --find-unused-parameters"
-        },
+    freeze_backbone_updates: int = option(
+        0,
+        "updates at the start in which only cross-attention is trained, without weight decay; 0 = none. With several "
+        "processes it needs --ddp-backend legacy_ddp, or --find-unused-parameters",
     )
     seed: int = II("common.seed")
     train_subset: str = II("dataset.train_subset")
     ddp_backend: DDP_BACKEND_CHOICES = II("distributed_training.ddp_backend")
     find_unused_parameters: bool = II("distributed_training.find_unused_parameters")
-
-
-def _check_options(cfg: VECOPretrainingConfig) -> None:
-    for option, value in (("mask-prob", cfg.mask_prob), ("sampling-alpha", cfg.sampling_alpha)):
-        if not 0.0 < value <= 1.0:
-            raise ValueError(f"--{option} must lie in (0, 1]; got {value}")
-    if cfg.tokens_per_sample < 2 * SHORTEST_SEGMENT:
-        raise ValueError(
-            f"--tokens-per-sample must be at least {2 * SHORTEST_SEGMENT} tokens; got {cfg.tokens_per_sample}"
-        )
-    if cfg.freeze_backbone_updates < 0:
-        raise ValueError(f"--freeze-backbone-updates must be 0 or more updates; got {cfg.freeze_backbone_updates}")
 
 
 @register_task("veco_pretraining", dataclass=VECOPretrainingConfig)
@@ -100,7 +81,9 @@ class VECOPretrainingTask(SharedDictionaryTask):
     @classmethod
     def setup_task(cls, cfg: VECOPretrainingConfig, **kwargs: Any) -> "VECOPretrainingTask":
         """Check the options and read the dictionary."""
-        _check_options(cfg)
+        check_range(cfg, "(0, 1]", "mask_prob", "sampling_alpha")
+        check_range(cfg, f"[{2 * SHORTEST_SEGMENT}, inf)", "tokens_per_sample")
+        check_range(cfg, "[0, inf)", "freeze_backbone_updates")
         check_names(split_names(cfg.pairs), split_names(cfg.monolingual))
         dictionary = cls.read_dictionary(cfg)
         if dictionary.add_symbol("<mask>") <= dictionary.nspecial:

@@ -13,7 +13,7 @@ from omegaconf import II, MISSING
 from ...checkpoints.starting import compare_start
 from ...data.language_mixture import LanguageMixture
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
-from ...options import option
+from ...options import check_range, option
 from ..common.own_run import OwnRun
 from .labels import class_numbers, labels_of
 from .languages import Languages
@@ -87,10 +87,7 @@ class NLUTask(OwnRun):
     @classmethod
     def setup_task(cls, cfg: NLUConfig, **kwargs: Any) -> "NLUTask":
         """Check the options and read the dictionaries."""
-        if not cfg.sampling_temperature >= 1.0:
-            raise ValueError(f"--sampling-temperature must be at least 1; got {cfg.sampling_temperature}")
-        if cfg.max_positions < 1:
-            raise ValueError(f"--max-positions must be at least 1; got {cfg.max_positions}")
+        check_range(cfg, "[1, inf]", "sampling_temperature", "max_positions")
         languages = Languages(cfg).symbols
         dictionary = _load_dictionary(os.path.join(cfg.data, "input0", "dict.txt"), os.path.join(cfg.data, "dict.txt"))
         for symbol in languages:
