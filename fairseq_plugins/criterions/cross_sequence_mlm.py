@@ -1,13 +1,11 @@
 """Criterion ``cross_sequence_mlm``: the masked-LM losses of VECO's pre-training, projected in chunks."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 import torch
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
 from torch import Tensor
 
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, linear_token_losses
@@ -102,6 +100,5 @@ class CrossSequenceMLMCriterion(SummedCriterion):
         """Log total and objectives in bits per token; an objective that no batch had is left out."""
         log_loss(logging_outputs)
         for name in NAMES.values():
-            tokens = total(logging_outputs, f"{name}_tokens")
-            if tokens:
-                metrics.log_scalar(name, total(logging_outputs, name) / tokens / math.log(2), tokens, round=3)
+            if total(logging_outputs, f"{name}_tokens"):
+                log_loss(logging_outputs, name, f"{name}_tokens")

@@ -1,13 +1,12 @@
 """Criterion ``sga_ctc``: CTC on the alignment, and on the denoised output."""
 
 import logging
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, List, Tuple, Type
 
 import torch
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from omegaconf import II, OmegaConf
@@ -17,6 +16,7 @@ from ..ops.ctc import alignable
 from ..ops.noise import SlotAlphabet, corrupt_slots, parse_noise_mix
 from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from ..options import check_range, option
+from .summed_criterion import SummedCriterion, log_loss, total
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class SGACTCConfig(FairseqDataclass):
 
 
 @register_criterion("sga_ctc", dataclass=SGACTCConfig)
-class SGACTCCriterion(FairseqCriterion):
+class SGACTCCriterion(SummedCriterion):
     """Total = alignment CTC + denoising CTC.
 
     Losses are sums in nats; ``sample_size`` is the number of target tokens (``</s>`` not counted), or of sentences.
@@ -99,15 +99,9 @@ class SGACTCCriterion(FairseqCriterion):
         tokens, sentences = int(lengths.sum()), len(lengths)
         sample_size = sentences if self.cfg.sentence_avg else tokens
         unalignable = 0 if slots is None else int((~alignable(targets, slots, lengths, inner.blank)).sum())
-        logged = {
-            "loss": loss.detach(),
-            "ntokens": tokens,
-            "nsentences": sentences,
-            "sample_size": sample_size,
-            "unalignable": unalignable,
-            **{name + "_loss": part.detach().sum() for name, part in losses.items()},
-        }
-        return loss, sample_size, logged
+        counts = {"ntokens": tokens, "nsentences": sentences}
+        parts = {name + "_loss": part.detach().sum() for name, part in losses.items()}
+        return self.result(loss, sample_size, counts, unalignable=unalignable, **parts)
 
     def _check_alignment(self, found: str) -> None:
         """Raise ValueError for a model with another --alignment."""
@@ -144,12 +138,5 @@ class SGACTCCriterion(FairseqCriterion):
         """Log the losses in bits per unit, and the targets that could not be aligned (sum over the epoch)."""
         for key, unit in cls.units.items():
             if any(key in log for log in logging_outputs):
-                size = sum(log.get(unit, 0) for log in logging_outputs)
-                total = sum(float(log.get(key, 0)) for log in logging_outputs)
-                metrics.log_scalar(key, total / max(size, 1) / math.log(2), size, round=3)
-        metrics.log_scalar_sum("unalignable", sum(int(log.get("unalignable", 0)) for log in logging_outputs))
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        """Every logged value is a sum."""
-        return True
+                log_loss(logging_outputs, key, unit)
+        metrics.log_scalar_sum("unalignable", int(total(logging_outputs, "unalignable")))

@@ -1,6 +1,6 @@
 """Datasets whose order, or whose items, are drawn anew for every epoch."""
 
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.data import FairseqDataset, data_utils
@@ -44,11 +44,6 @@ class EpochDataset(FairseqDataset):
         """All items in random order. (N,)."""
         with data_utils.numpy_seed(self.seed, self.epoch):
             return np.random.permutation(len(self))
-
-    @property
-    def supports_prefetch(self) -> bool:
-        """Memory-mapped data needs none."""
-        return False
 
 
 class StreamDataset(EpochDataset):
@@ -106,3 +101,24 @@ class StreamDataset(EpochDataset):
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
         """Batches are made anew where each epoch draws its texts."""
         return self.probabilities is None
+
+
+class JoinedDataset(StreamDataset):
+    """Datasets that are collated alike as one, each with the noise of its own items; for the arguments see the base."""
+
+    def __init__(self, parts: Sequence[Any], seed: int, probabilities: Optional[np.ndarray] = None):
+        super().__init__(parts, [part.sizes for part in parts], seed, probabilities)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the items of an epoch, in all parts."""
+        for part in self.streams:
+            part.set_epoch(epoch)
+        super().set_epoch(epoch)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        part, row = self.place_of(index)
+        return {**self.streams[part][row], "id": int(index)}
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """All parts share one collater."""
+        return self.streams[0].collater(samples)

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from ..ops.answer_spans import NO_ANSWER
+from .nlu_dataset import RowGroups
 from .question_files import QuestionEntry
-from .row_groups import RowGroups
 
 
 @dataclass(frozen=True)

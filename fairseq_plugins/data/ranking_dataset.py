@@ -4,8 +4,7 @@ from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
-from .nlu_dataset import LabelledDataset
-from .row_groups import RowGroups
+from .nlu_dataset import LabelledDataset, RowGroups
 
 
 class QueryDataset(RowGroups, LabelledDataset):

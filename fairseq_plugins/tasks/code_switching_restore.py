@@ -33,8 +33,7 @@ from ..data.csr_lexicon import (
 from ..data.csr_stages import StagedDataset, Stages
 from ..data.csr_text import Coverage, TextBuilder
 from ..data.csr_words import piece_table
-from ..data.data_bins import both_orders, check_dictionaries, load_monolingual
-from ..data.stream_names import check_once, is_training, split_names
+from ..data.data_bins import both_orders, check_dictionaries, check_once, is_training, load_monolingual, split_names
 from ..ops.word_spans import check_switch_options
 from ..options import check_range, option
 from .common.old_options import add_old_options, refuse_options

@@ -8,17 +8,16 @@ import numpy as np
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.tasks import register_task
-from omegaconf import II, MISSING
+from omegaconf import II
 
-from ..data.data_bins import load_monolingual
+from ..data.data_bins import check_names, is_training, load_monolingual, split_names
 from ..data.sentinels import Demand, check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
-from ..data.stream_names import check_names, is_training, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.text_streams import SentenceBlocks, SentencePairs, TextStream
 from ..ops.spans import check_span_options
 from ..options import check_range, option
-from .common.shared_dictionary import SharedDictionaryTask
+from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 
@@ -53,16 +52,9 @@ class CorruptionOptions(FairseqDataclass):
 
 
 @dataclass
-class SpanCorruptionConfig(CorruptionOptions):
+class SpanCorruptionConfig(CorruptionOptions, SharedDictionaryConfig):
     """Options of span-corruption pre-training."""
 
-    data: str = option(MISSING, "folder made by fairseq-preprocess, with dict.<lang>.txt")
-    pairs: str = option("", "pairs for translation span corruption, for example en-de,en-fr")
-    monolingual: str = option(
-        "",
-        "languages for span corruption, for example en,de: the files of fairseq-preprocess --only-source, or that side "
-        "of one of --pairs",
-    )
     pair_mask_prob: float = option(0.5, "share of tokens corrupted in a pair, in (0, 1)")
     pair_share: Optional[float] = option(
         None, "share of an epoch's inputs that are pairs, in [0, 1] (default: as the data have it)"

@@ -14,7 +14,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 from .. import checkpoints
-from ..data.data_bins import both_orders
+from ..data.data_bins import both_orders, split_pair
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
 from .common.own_run import OwnRun
 
@@ -208,9 +208,7 @@ def _check_pairs(args: Namespace) -> None:
     decoding = args.source_lang is not None or args.target_lang is not None
     pairs = args.lang_pairs or []
     for pair in pairs.split(",") if isinstance(pairs, str) else pairs:
-        if len(pair.split("-")) != 2 or not all(pair.split("-")):
-            raise ValueError(f"--lang-pairs must be pairs of two languages, as en-de,en-fr; got {pair!r}")
-        for language, given in zip(pair.split("-"), (args.source_dict, args.target_dict)):
+        for language, given in zip(split_pair("--lang-pairs", pair), (args.source_dict, args.target_dict)):
             path = os.path.join(utils.split_paths(args.data)[0], f"dict.{language}.txt")
             if not (decoding or given or args.fixed_dictionary or os.path.isfile(path)):
                 raise ValueError(

@@ -11,16 +11,15 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.constants import DDP_BACKEND_CHOICES
 from fairseq.distributed import utils as distributed
 from fairseq.tasks import register_task
-from omegaconf import II, MISSING
+from omegaconf import II
 
 from ..data.alternating_batches import AlternatingIterator
-from ..data.data_bins import load_monolingual
-from ..data.stream_names import check_names, is_training, split_names
+from ..data.data_bins import check_names, is_training, load_monolingual, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.veco_dataset import VECODataset
 from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, document_sizes, has_documents
 from ..options import check_range, option
-from .common.shared_dictionary import SharedDictionaryTask
+from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 
@@ -32,11 +31,9 @@ LONG_DOCUMENT = 1000
 
 
 @dataclass
-class VECOPretrainingConfig(FairseqDataclass):
+class VECOPretrainingConfig(SharedDictionaryConfig):
     """Options of VECO's pre-training."""
 
-    data: str = option(MISSING, "folder made by fairseq-preprocess, with dict.<lang>.txt")
-    pairs: str = option("", "translation pairs, for example en-de,en-fr")
     monolingual: str = option(
         "",
         "languages of monolingual documents, for example en,de: the files of fairseq-preprocess --only-source, or that "
@@ -58,8 +55,6 @@ class VECOPretrainingConfig(FairseqDataclass):
         "updates at the start in which only cross-attention is trained, without weight decay; 0 = none. With several "
         "processes it needs --ddp-backend legacy_ddp, or --find-unused-parameters",
     )
-    seed: int = II("common.seed")
-    train_subset: str = II("dataset.train_subset")
     ddp_backend: DDP_BACKEND_CHOICES = II("distributed_training.ddp_backend")
     find_unused_parameters: bool = II("distributed_training.find_unused_parameters")
 
@@ -85,11 +80,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
         check_range(cfg, f"[{2 * SHORTEST_SEGMENT}, inf)", "tokens_per_sample")
         check_range(cfg, "[0, inf)", "freeze_backbone_updates")
         check_names(split_names(cfg.pairs), split_names(cfg.monolingual))
-        dictionary = cls.read_dictionary(cfg)
-        if dictionary.add_symbol("<mask>") <= dictionary.nspecial:
-            raise ValueError(f"{cfg.data}: <mask> must stand behind the pieces in dict.<lang>.txt, or in none")
-        logger.info(f"dictionary: {len(dictionary)} types with <mask>")
-        return cls(cfg, dictionary)
+        return cls(cfg, cls.read_masked_dictionary(cfg))
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> Any:
         """The stock way; refuses texts longer than the model, and an architecture or a way of training that cannot freeze."""

@@ -12,10 +12,10 @@ from omegaconf import II, MISSING
 
 from ...checkpoints.starting import compare_start
 from ...data.language_mixture import LanguageMixture
+from ...data.nlu_dataset import class_numbers, labels_of
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
 from ...options import check_range, option
 from ..common.own_run import OwnRun
-from .labels import class_numbers, labels_of
 from .languages import Languages
 from .predictions import OPTION as PREDICTIONS
 from .predictions import PredictionFiles, Row, outputs_of

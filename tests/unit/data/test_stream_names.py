@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_plugins.data.stream_names import check_names, is_training, split_names
+from fairseq_plugins.data.data_bins import check_names, is_training, split_names
 
 
 def test_names_are_separated_by_commas():
