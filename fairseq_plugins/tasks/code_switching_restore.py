@@ -34,7 +34,7 @@ from ..data.csr_stages import StagedDataset, Stages
 from ..data.csr_text import Coverage, TextBuilder
 from ..data.csr_words import piece_table
 from ..data.data_bins import both_orders, check_dictionaries, check_once, is_training, load_monolingual, split_names
-from ..ops.word_spans import check_switch_options
+from ..ops.word_spans import LONGEST_MEAN
 from ..options import check_range, option
 from .common.old_options import add_old_options, refuse_options
 from .common.own_run import OwnRun
@@ -116,7 +116,8 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
     @classmethod
     def setup_task(cls, cfg: CodeSwitchingRestoreConfig, **kwargs: Any) -> "CodeSwitchingRestoreTask":
         """Check the options, then the stock setup and the languages."""
-        check_switch_options(cfg.switch_ratio, cfg.switch_span)
+        check_range(cfg, "(0, 1]", "switch_ratio")
+        check_range(cfg, f"(0, {LONGEST_MEAN:.0f}]", "switch_span")
         if not cfg.langs:
             raise ValueError("--langs is needed: all languages of the pretrained model, in its order")
         check_range(cfg, "[1, inf)", "lexicon_top_k", "restore_updates")

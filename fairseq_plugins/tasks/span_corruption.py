@@ -15,7 +15,6 @@ from ..data.sentinels import Demand, check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
 from ..data.stream_sampling import sampling_probabilities
 from ..data.text_streams import SentenceBlocks, SentencePairs, TextStream
-from ..ops.spans import check_span_options
 from ..options import check_range, option
 from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
@@ -64,9 +63,9 @@ class SpanCorruptionConfig(CorruptionOptions, SharedDictionaryConfig):
 
 def check_corruption(cfg: CorruptionOptions) -> None:
     """Check the options of corrupting and sampling."""
-    check_span_options(cfg.mask_prob, cfg.mean_span)
+    check_range(cfg, "(0, 1)", "mask_prob")
+    check_range(cfg, "[1, inf)", "mean_span", "sampling_temperature")
     check_range(cfg, f"[{SHORTEST_SAMPLE}, inf)", "tokens_per_sample")
-    check_range(cfg, "[1, inf)", "sampling_temperature")
 
 
 def monolingual_demand(cfg: CorruptionOptions) -> Demand:
@@ -135,7 +134,7 @@ class SpanCorruptionTask(SharedDictionaryTask):
         """Check the options, read the dictionary and find the sentinels."""
         pairs, languages = split_names(cfg.pairs), split_names(cfg.monolingual)
         check_corruption(cfg)
-        check_span_options(cfg.pair_mask_prob, cfg.mean_span, "--pair-mask-prob")
+        check_range(cfg, "(0, 1)", "pair_mask_prob")
         check_names(pairs, languages, cfg.pair_share)
         dictionary = cls.read_dictionary(cfg)
         sentinels = find_sentinels(dictionary, cfg.sentinels, cfg.add_sentinels)

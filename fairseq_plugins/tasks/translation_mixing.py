@@ -53,18 +53,20 @@ class TranslationMixingTask(OwnRun, TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: TranslationMixingConfig, **kwargs: Any) -> "TranslationMixingTask":
-        """Stock setup, then options and sentinels of what is mixed in."""
-        task: TranslationMixingTask = super().setup_task(cfg, **kwargs)
+        """Check the options; then the stock setup, and the sentinels of what is mixed in."""
         check_range(cfg, "[0, 1)", "mix_share")
-        task.languages = split_names(cfg.mix_monolingual)
-        if task.languages:
+        languages = split_names(cfg.mix_monolingual)
+        check_once("--mix-monolingual", languages)
+        if languages:
             check_corruption(cfg)
-            check_once("--mix-monolingual", task.languages)
+        task: TranslationMixingTask = super().setup_task(cfg, **kwargs)
+        task.languages = languages
+        if languages:
             task.check_shared_dictionary()
         # Also where nothing is mixed in: the embeddings of a trained model have rows for them.
         task.sentinels = find_sentinels(task.src_dict, cfg.sentinels, cfg.add_sentinels)
         find_sentinels(task.tgt_dict, cfg.sentinels, cfg.add_sentinels)
-        if task.languages:
+        if languages:
             check_sentinels(task.sentinels, cfg.sentinels, cfg.mean_span, [monolingual_demand(cfg)])
         return task
 

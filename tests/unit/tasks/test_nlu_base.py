@@ -10,9 +10,8 @@ from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf
 
 from fairseq_plugins.data.language_mixture import LanguageMixture
-from fairseq_plugins.data.nlu_dataset import NLUDataset
+from fairseq_plugins.data.nlu_dataset import NLUDataset, class_numbers, labels_of
 from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
-from fairseq_plugins.data.nlu_dataset import class_numbers, labels_of
 from tests import builders, nlu_bins, nlu_builders
 from tests.builders import BOS, EOS, FIRST_PIECE, MASK, PAD, PIECES
 
