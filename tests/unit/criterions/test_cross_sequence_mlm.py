@@ -24,16 +24,14 @@ def criterion(**options):
     ("objectives", "pairs", "frozen", "message"),
     [
         ("tlm", [], 0, "tlm needs parallel text; give --pairs"),
-        ("is,tlm", ["en-de"], 7, "--freeze-backbone-updates 7 trains cross-attention alone, which needs cs"),
+        ("is,tlm", ["en-de"], 7, "--freeze-backbone-updates 7 .* needs cs"),
+        *((text, ["en-de"], 0, f"--objectives must be .*got '{text}'") for text in ("", "is,is", "is,mlm", ",")),
     ],
 )
-def test_objectives_that_train_nothing_are_refused(objectives, pairs, frozen, message):
-    cfg = CrossSequenceMLMConfig(objectives=objectives)
+def test_wrong_objectives_are_refused(objectives, pairs, frozen, message):
     task = SimpleNamespace(pairs=pairs, cfg=SimpleNamespace(freeze_backbone_updates=frozen))
     with pytest.raises(ValueError, match=message):
-        CrossSequenceMLMCriterion(task, cfg)
-    task = SimpleNamespace(pairs=["en-de"], cfg=SimpleNamespace(freeze_backbone_updates=0))
-    CrossSequenceMLMCriterion(task, cfg)
+        CrossSequenceMLMCriterion(task, CrossSequenceMLMConfig(objectives=objectives))
 
 
 def materialised(model, sample):
@@ -84,7 +82,6 @@ def test_objectives_are_logged_in_bits_by_name():
     assert shown["loss"] == pytest.approx(total, abs=1e-3)
     assert float(logs[0]["loss"]) == pytest.approx(sum(float(logs[0][name]) for name in NAMES), rel=1e-5)
     assert "tlm" not in epoch(logs[1:])
-    assert CrossSequenceMLMCriterion.logging_outputs_can_be_summed() is True
 
 
 def test_objectives_choose_what_is_trained():
@@ -104,12 +101,3 @@ def test_a_batch_without_any_objective_trains_nothing():
     assert (float(loss.detach()), logged["tlm_tokens"]) == (0.0, 0)
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     assert gradients and not any(bool(gradient.any()) for gradient in gradients)
-
-
-BAD = [({"objectives": text}, f"--objectives must be some of .*got '{text}'") for text in ("", "is,is", "is,mlm", ",")]
-
-
-@pytest.mark.parametrize(("given", "message"), [*BAD, ({"loss_chunk_size": 0}, "--loss-chunk-size must be .*; got 0")])
-def test_bad_options_are_refused(given, message):
-    with pytest.raises(ValueError, match=message):
-        criterion(**given)

@@ -1,11 +1,8 @@
 """sga_ctc: what is summed, what it is divided by, what is counted, and when there is noise."""
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.logging import metrics
 from torch import nn
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
@@ -105,13 +102,10 @@ def test_evaluation_has_no_noise(model, device):
     model.train()
     torch.testing.assert_close(criterion(denoise_noise=0.0)(model, sample)[0], clean)
     torch.manual_seed(1)
-    first = noisy(model, sample)[0]
-    second = noisy(model, sample)[0]
+    first, second = (noisy(model, sample)[0] for _ in range(2))
     torch.manual_seed(1)
-    again = noisy(model, sample)[0]
-    assert abs((first - clean).item()) > 1e-3
-    assert abs((first - second).item()) > 1e-3
-    assert first.item() == again.item(), "the seed of the update decides about the noise"
+    assert abs((first - clean).item()) > 1e-3 and abs((first - second).item()) > 1e-3
+    assert first.item() == noisy(model, sample)[0].item(), "the seed of the update decides about the noise"
 
 
 class Wrapper(nn.Module):
@@ -122,26 +116,7 @@ class Wrapper(nn.Module):
         self.module = module
 
     def forward(self, *args, **kwargs):
-        """Pass through."""
         return self.module(*args, **kwargs)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"denoise_noise": 1.2}, ["--denoise-noise", "1.2", "[0, 1]"]),
-        ({"denoise_noise": -0.1}, ["--denoise-noise", "-0.1"]),
-        ({"denoise_noise": float("nan")}, ["--denoise-noise", "nan"]),
-        ({"denoise_unroll": 0}, ["--denoise-unroll", "0", "at least 1"]),
-        ({"denoise_noise_mix": "swap=1"}, ["--denoise-noise-mix", "swap", "blank"]),
-        ({"ctc_chunk_size": 0}, ["--ctc-chunk-size", "got 0"]),
-    ],
-)
-def test_wrong_options_are_named(options, words):
-    with pytest.raises(ValueError) as error:
-        criterion(**options)
-    for word in words:
-        assert word in str(error.value)
 
 
 def test_losses_are_sums_in_nats_over_tokens_or_sentences_also_of_a_wrapped_model(model, device):
@@ -150,19 +125,12 @@ def test_losses_are_sums_in_nats_over_tokens_or_sentences_also_of_a_wrapped_mode
     tokens, sentences = sum(TARGETS), len(TARGETS)
     for sentence_avg, size in ((False, tokens), (True, sentences)):
         loss, found, logged = criterion(sentence_avg=sentence_avg, ctc_chunk_size=7)(Wrapper(model).eval(), sample)
-        assert (found, logged["sample_size"], logged["ntokens"], logged["nsentences"]) == (
-            size,
-            size,
-            tokens,
-            sentences,
-        )
-        for value, expected in (
-            (loss, (alignment + denoising).sum()),
-            (logged["loss"], (alignment + denoising).sum()),
-            (logged["alignment_loss"], alignment.sum()),
-            (logged["denoising_loss"], denoising.sum()),
-        ):
-            torch.testing.assert_close(value.detach(), expected.detach(), rtol=1e-10, atol=1e-10)
+        assert found == logged["sample_size"] == size
+        assert (logged["ntokens"], logged["nsentences"]) == (tokens, sentences)
+        parts = {"alignment_loss": alignment, "denoising_loss": denoising, "loss": alignment + denoising}
+        for name, part in parts.items():
+            torch.testing.assert_close(logged[name], part.sum().detach(), rtol=1e-10, atol=1e-10)
+        assert loss.item() == logged["loss"].item()
         assert not logged["loss"].requires_grad and not logged["alignment_loss"].requires_grad
 
 
@@ -194,20 +162,3 @@ def test_options_for_a_denoiser_that_is_not_there_are_warned_of_once(caplog, dev
         given(short, _sample(device))
     for option in ("--denoise-noise 0.1 has", "--denoise-noise-mix random=1.0 has", "--denoise-unroll 2 has"):
         assert caplog.text.count(f"{option} no effect: this model has no denoiser") == 1
-
-
-def test_metrics_are_bits_per_unit_and_counts(model, device):
-    logs = [criterion()(model, _sample(device))[2], criterion()(model, _sample(device, sources=[3, 4, 5]))[2]]
-    logs[0]["unalignable"] = 3
-    with metrics.aggregate(new_root=True) as epoch:
-        for _ in range(2):
-            SGACTCCriterion.reduce_metrics(logs)
-    found, size = epoch.get_smoothed_values(), sum(log["sample_size"] for log in logs)
-    for key in ("loss", "alignment_loss", "denoising_loss"):
-        expected = sum(float(log[key]) for log in logs) / size / math.log(2)
-        assert float(found[key]) == pytest.approx(expected, abs=1e-3)
-    assert float(found["unalignable"]) == 6
-    with metrics.aggregate(new_root=True) as empty:  # a batch without target tokens
-        SGACTCCriterion.reduce_metrics([{"loss": 0.0, "sample_size": 0}])
-    assert float(empty.get_smoothed_values()["loss"]) == 0.0
-    assert SGACTCCriterion.logging_outputs_can_be_summed()
