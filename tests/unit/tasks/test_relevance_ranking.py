@@ -53,9 +53,7 @@ def test_training_takes_documents_apart(folder):
 @pytest.mark.parametrize("grades", [["0", "good"], ["1.5", "0"], ["-1", "0"], ["1", "01"], ["2"], ["²", "0"]])
 def test_other_symbols_are_refused(grades, tmp_path):
     builders.write_ranking(tmp_path, "train.en", [("q", "w1", "w2", grades[0])], grades)
-    with pytest.raises(
-        ValueError, match="label/dict.txt: grades .*; valid: two or more different whole numbers, 0 or more"
-    ):
+    with pytest.raises(ValueError, match="label/dict.txt: grades .*; valid: two or more different whole numbers"):
         setup(tmp_path)
 
 
