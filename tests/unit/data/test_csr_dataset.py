@@ -48,28 +48,25 @@ def test_every_replacement_is_an_entry_and_nothing_else_changes():
     assert len(used) > 0.8 * 2 * 25 * 3, "candidates of every rank"
 
 
-def test_the_share_is_35_percent_of_the_words_of_a_corpus():
-    data = csr.corpus(1500)
-    found = {name: sum(item[name] for item in data.__getitems__(range(len(data)))) for name in COUNTS}
-    assert found["words"] == found["covered"] > 30000
-    assert abs(found["switched"] / found["words"] - 0.35) < 0.002
-
-
-def test_batches_are_drawn_at_once_and_hold_counts():
+@pytest.mark.parametrize("left", [True, False])
+def test_batches_are_drawn_at_once_and_hold_counts(left):
     data = csr.corpus(8)
+    data.left_pad_source, data.left_pad_target = left, not left
     (batch,) = DataLoader(data, batch_sampler=[[0, 1, 2]], collate_fn=data.collater)
-    inputs, rows = batch["net_input"], {item["id"]: item for item in map(data.__getitem__, range(3))}
-    for place, number in enumerate(batch["id"].tolist()):
-        source, target = rows[number]["source"].tolist(), rows[number]["target"].tolist()
-        assert inputs["src_tokens"][place].tolist() == [PAD] * (inputs["src_tokens"].size(1) - len(source)) + source
-        padding = [PAD] * (batch["target"].size(1) - len(target))
-        assert batch["target"][place].tolist() == target + padding
-        assert inputs["prev_output_tokens"][place].tolist() == [target[-1], *target[:-1], *padding]
-    assert batch["switching"] == {name: sum(item[name] for item in rows.values()) for name in COUNTS}
-    data.left_pad_source, data.left_pad_target = False, True
-    batch = data.collater(data.__getitems__([0, 1, 2]))
-    assert (batch["net_input"]["src_tokens"][-1, 0] != PAD) and (batch["net_input"]["src_tokens"][-1, -1] == PAD)
-    assert (batch["target"][:, 0] == PAD).any() and (batch["target"][:, -1] != PAD).all()
+    inputs, rows = batch["net_input"], [data[number] for number in batch["id"].tolist()]
+
+    def padded(side, width, before):
+        padding = [PAD] * (width - len(side))
+        return padding + side if before else side + padding
+
+    for place, item in enumerate(rows):
+        for found, side, before in (
+            (inputs["src_tokens"], item["source"], left),
+            (batch["target"], item["target"], not left),
+            (inputs["prev_output_tokens"], item["target"].roll(1), not left),
+        ):
+            assert found[place].tolist() == padded(side.tolist(), found.size(1), before)
+    assert batch["switching"] == {name: sum(item[name] for item in rows) for name in COUNTS}
     assert data.__getitems__([]) == [] and data.collater([]) == {}
 
 
