@@ -20,22 +20,15 @@ OFFSETS = [0, 3, 3, 7, 7, 9, 9, 11, 11, 12, 12, 15, 15, 15, 15, 21, 21, 24, 24, 
         ("cat", 4, (1, 1)),
         (" cat", 3, (1, 1)),
         ("cat ", 4, (1, 1)),  # the space after it belongs to the next piece
-        ("  ", 3, None),
-        ("sat", 8, (2, 3)),
         ("a", 9, (3, 3)),  # part of a piece: the whole piece
         ("sat.", 8, (2, 4)),
         ("It slept", 13, (5, 7)),  # a piece without characters in between
-        ("slept", 16, (7, 7)),
-        (".", 24, (9, 9)),
         (PASSAGE, 0, (0, 9)),
         ("cat", 5, None),
-        ("Cat", 4, None),
-        ("on.", 22, (8, 9)),
         ("on.!", 22, None),
         ("", 4, None),
         ("The", -25, None),
         (" The", -1, None),  # no place told
-        ("on", 100, None),
     ],
 )
 def test_place(text, start, span):

@@ -7,17 +7,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq import options as command_line
-from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
-from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
 from data_prep.pieces import load_model
 from fairseq_plugins.data import csr_lexicon
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset
-from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig
 from tests import builders, csr_builders, nlu_bins, nlu_builders
-from tests.csr_builders import STOCK, Criterion, load, plain, setup
+from tests.csr_builders import Criterion, load, plain, setup
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +49,13 @@ def test_sentences_of_both_languages(made):
     "options",
     [
         *({"switch_ratio": 0.9}, {"switch_span": 1.0}, {"seed": 2}, {"lexicon_top_k": 1}, {"prepend_bos": True}),
-        {"restore_langs": "de,en"},
+        *({"restore_langs": "de,en"}, {"left_pad_source": False}, {"left_pad_target": True}),
     ],
 )
-def test_options_reach_the_noise(made, options):
+def test_options_reach_the_data(made, options):
     first, other = load(setup(made)), load(setup(made, **options))
-    assert [plain(first[index]) for index in range(96)] != [plain(other[index]) for index in range(96)]
-
-
-def test_files_languages_and_padding(made, tmp_path):
-    french = csr_builders.write_lexicon(tmp_path / "x", [f"{word} {word}e" for word in csr_builders.ENGLISH])
-    files = f"en-de={made.lexicon}/en-de.tsv,de-en={made.lexicon}/de-en.tsv,en-fr={french}"
-    assert load(setup(made, lexicon=files)).text.table.candidates[-1] > load(setup(made)).text.table.candidates[-1]
-    data = load(setup(made, restore_langs="de", left_pad_source=False, left_pad_target=True))
-    assert (len(data), data.left_pad_source, data.left_pad_target) == (48, False, True)
+    batch, changed = (data.collater(data.__getitems__(range(96))) for data in (first, other))
+    assert str(plain(batch)) != str(plain(changed))
 
 
 def test_monolingual_text_and_numbered_sets_are_read(made, tmp_path):
@@ -97,20 +88,6 @@ def test_pieces_as_units_need_no_model(made, tmp_path):
     assert item["words"] == len(item["target"]) - 2 and item["switched"] > 2
     changed = item["source"] != item["target"]
     assert set(item["source"][changed].tolist()) == {4} and int(changed.sum()) == item["switched"]
-
-
-def test_decoding_is_stocks(made):
-    stock = TranslationFromPretrainedBARTTask.setup_task(CodeSwitchingRestoreConfig(**STOCK, data=str(made.data)))
-    for options in ({}, {"lexicon": ""}):
-        task = setup(made, **options)
-        task.load_dataset("test", task_cfg=task.cfg)
-        stock.load_dataset("test", task_cfg=stock.cfg)
-        mine, theirs = task.dataset("test"), stock.dataset("test")
-        assert isinstance(mine, LanguagePairDataset)
-        assert [plain(mine[index]) for index in range(8)] == [plain(theirs[index]) for index in range(8)]
-    validated = setup(made)
-    validated.load_dataset("valid", epoch=1, combine=False, task_cfg=validated.cfg)
-    assert isinstance(validated.dataset("valid"), CodeSwitchingDataset), "fairseq-validate"
 
 
 def test_shares_are_those_of_all_processes(made):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from fairseq.tasks import FairseqTask
-from omegaconf import OmegaConf
 
 from fairseq_plugins.data.nlu_dataset import NLUDataset, class_numbers, labels_of
 from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
@@ -119,12 +118,6 @@ def test_the_second_text_is_read_where_there_is_one(bare):
     nlu_bins.write_texts(bare, "input0", "test.de", [[5, 6]])
     with pytest.raises(ValueError, match=r"test\.de: .*input1.test\.de\.bin is missing; subsets there: train\.en"):
         load(setup(bare), "test.de")
-
-
-def test_a_hydra_configuration_is_read_as_well(folder):
-    given = {"data": str(folder), "input_format": "mbart", "langs": "en_XX,de_DE", "seed": 1}
-    cfg = OmegaConf.merge(OmegaConf.structured(NLUConfig), OmegaConf.create(given))
-    assert tokens(load(PlainTask.setup_task(cfg))) == tokens(load(setup(**{**given, "folder": folder})))
 
 
 def test_one_subset_is_itself_and_several_are_a_mixture(folder):

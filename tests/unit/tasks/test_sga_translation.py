@@ -60,16 +60,6 @@ def test_truncated_sources_fit_with_the_symbol_that_is_prepended(folder):
     assert all(int(dataset[index]["source"][-1]) == builders.EOS for index in range(12))
 
 
-def test_raw_sentences_for_interactive_look_the_same(folder):
-    tokens = [torch.tensor([5, 6, 7, builders.EOS]), torch.tensor([8, builders.EOS])]
-    dataset = builders.read_task(folder).build_dataset_for_inference(tokens, [4, 2])
-    batch = dataset.collater([dataset[0], dataset[1]])
-    found = {int(i): row.tolist() for i, row in zip(batch["id"], batch["net_input"]["src_tokens"])}
-    assert found == {0: [0, 5, 6, 7, 2], 1: [0, 8, 2, 1, 1]}
-    assert sorted(batch["net_input"]["src_lengths"].tolist()) == [3, 5]
-    assert [int(size) for size in dataset.src_sizes] == [5, 3]
-
-
 def test_decoding_options_reach_the_generator():
     stock = {one.name: one.default for one in dataclasses.fields(GenerationConfig)}
     assert _generator(builders.task(), **{**stock, "beam": 5}).options == (stock["iter_decode_max_iter"], True, False)
@@ -144,10 +134,7 @@ def test_what_cannot_be_packed_names_the_option():
 # ---- Refusals while the task is set up, and BLEU. ----
 
 
-def test_padding_on_the_left_and_two_dictionaries_are_refused(folder, tmp_path):
-    for option, value in (("source", True), ("source", "True"), ("target", "True")):
-        with pytest.raises(ValueError, match=f"--left-pad-{option} must be False"):
-            builders.read_task(folder, **{f"left_pad_{option}": value})
+def test_two_dictionaries_are_refused(tmp_path):
     builders.write_pair(tmp_path, "train", "de", "en")
     builders.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):

@@ -78,29 +78,16 @@ def test_options_reach_the_dataset(folder):
     assert [stream.ratio for stream in data.streams] == [0.5, 0.5, 0.2]
 
 
-def batches(task, epoch):
-    """As the trainer draws them."""
+def test_batches_leave_out_what_is_too_long(folder):
+    task = setup(folder, monolingual="de,it", sampling_temperature=3.0, pair_share=0.4, tokens_per_sample=12)
+    data = load(task)
     options = {"max_tokens": 60, "max_positions": task.max_positions(), "ignore_invalid_inputs": True, "seed": 1}
-    return list(task.get_batch_iterator(task.dataset("train"), epoch=epoch, **options).next_epoch_itr())
-
-
-def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder):
-    def task():
-        found = setup(folder, monolingual="de,it", sampling_temperature=3.0, pair_share=0.4, tokens_per_sample=12)
-        load(found)
-        return found
-
-    first, epochs = task(), []
-    for run, epoch in ((first, 1), (first, 2), (task(), 2)):
-        found = batches(run, epoch)
-        for batch in found:
-            assert batch["net_input"]["src_tokens"].numel() <= 60 and batch["target"].numel() <= 60
-        epochs.append([(batch["id"].tolist(), batch["net_input"]["src_tokens"].tolist()) for batch in found])
-    assert epochs[0] != epochs[1] == epochs[2]
-    assert first.max_positions() == (12, 13)
-    data = first.dataset("train")
+    found = list(task.get_batch_iterator(data, **options).next_epoch_itr())
+    for batch in found:
+        assert batch["net_input"]["src_tokens"].numel() <= 60 and batch["target"].numel() <= 60
     kept = [index for index in range(len(data)) if data.size(index)[0] <= 12]
-    assert sorted(index for ids, _ in epochs[1] for index in ids) == kept and 0 < len(kept) < len(data)
+    assert task.max_positions() == (12, 13)
+    assert sorted(index for batch in found for index in batch["id"].tolist()) == kept and 0 < len(kept) < len(data)
 
 
 def test_inference_reads_sentinels(folder):

@@ -61,13 +61,6 @@ def test_half_of_the_batches_are_corrupted_text_of_the_language(folder):
         assert {token for row in targets for token in row} <= de | {EOS, builders.PAD}, "no sentinels in targets"
 
 
-def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder):
-    first, again = (setup(folder, mix_monolingual="de,fr", sampling_temperature=5.0) for _ in range(2))
-    load(first), load(again)
-    epochs = [batches(first, epoch) for epoch in (1, 2)]
-    assert epochs[0] != epochs[1] == batches(again, 2)
-
-
 @pytest.mark.parametrize("options", [{"mix_monolingual": ""}, {"mix_share": 0.0}])
 def test_without_mixing_it_is_the_stock_task(folder, options):
     stock = TranslationTask.setup_task(TranslationConfig(**{**STOCK, "data": str(folder)}))

@@ -153,22 +153,6 @@ def test_without_a_schedule_the_task_is_the_stock_one(folder, more):
 
 
 @pytest.mark.parametrize(
-    ("more", "source", "target"),
-    [
-        (("--encoder-langtok", "src", "--decoder-langtok"), "__en__", "__de__"),
-        (("--encoder-langtok", "tgt", "--decoder-langtok", "--lang-tok-style", "mbart"), "[de]", "[de]"),
-    ],
-)
-def test_tags_come_first(folder, more, source, target):
-    task = setup(folder, *SCHEDULE, *more)
-    task.load_dataset("train")
-    pair, item = task.dataset("train")[0]
-    rows = task.source_dictionary
-    assert pair == 0 and rows.index(source) >= builders.MASK
-    assert (item["source"][0], item["target"][0]) == (rows.index(source), rows.index(target))
-
-
-@pytest.mark.parametrize(
     ("more", "words"),
     [
         (("--langs", "de,en,fr"), ["--langs", "en,de,fr there", "de,en,fr here"]),

@@ -1,7 +1,5 @@
 """Task veco_pretraining: its data, sampling and order of batches, every error before the first batch."""
 
-import logging
-
 import numpy as np
 import pytest
 from fairseq.data.iterators import EpochBatchIterator
@@ -63,16 +61,6 @@ def test_training_is_sampled_within_each_kind(folder):
     assert natural == pytest.approx([counts[0] / sum(counts[:2]), counts[1] / sum(counts[:2]), 0.75, 0.25])
     assert load(task, "train", task_cfg=task.cfg).probabilities is None, "validating on the training set"
     assert load(setup(folder, monolingual="")).probabilities == pytest.approx([1.0])
-
-
-def test_the_log_names_what_is_left_out(folder, caplog):
-    caplog.set_level(logging.INFO)
-    data = load(setup(folder, monolingual="en,it", tokens_per_sample=16))
-    lines = [message for message in caplog.messages if "texts of two segments" in message]
-    for line, stream, name in zip(lines, data.streams, ("en", "it", "en-de")):
-        assert line.startswith(f"train {name}: {len(stream)} texts")
-        assert all(f"{count} {reason}" in line for reason, count in stream.left_out.items())
-    assert "longer than 8 tokens with <s>" in lines[0] and "with a side longer than 8 tokens with <s>" in lines[2]
 
 
 def test_mask_stands_behind_the_pieces(folder, tmp_path):
@@ -145,24 +133,6 @@ def test_training_batches_take_turns_in_every_epoch(folder, shards):
         assert len(kinds) == 2 * 9, "34 texts of the language, 4 a batch"
         seen.append([plain(batch) for batch in iterator(task, epoch=epoch).next_epoch_itr(shuffle=True)])
     assert seen[0] != seen[1]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_restart_in_the_middle_of_the_second_epoch_goes_on(folder, workers):
-    task, again = setup(folder), setup(folder)
-    load(task), load(again, epoch=2)
-    shards = {"num_shards": 2, "shard_id": 1}
-    expected = [plain(batch) for batch in iterator(task, epoch=2, **shards).next_epoch_itr(shuffle=True)]
-    stopped = iterator(task, epoch=2, **shards)
-    epoch_iterator = stopped.next_epoch_itr(shuffle=True)
-    began = [plain(next(epoch_iterator)) for _ in range(3)]
-    state = stopped.state_dict()
-    again.cfg.persistent_workers = False  # and the last line ends them; the collector would do it slowly, some time
-    resumed = iterator(again, epoch=state["epoch"], num_workers=workers, **shards)
-    resumed.load_state_dict(state)
-    rest = resumed.next_epoch_itr(shuffle=True)
-    assert began + [plain(batch) for batch in rest] == expected
-    assert next(rest._itr, None) is None
 
 
 @pytest.mark.parametrize("given", [{"pairs": ""}, {"monolingual": ""}])
