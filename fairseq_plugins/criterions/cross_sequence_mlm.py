@@ -18,8 +18,6 @@ NAMES = {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
 
 @dataclass
 class CrossSequenceMLMConfig(FairseqDataclass):
-    """Options of VECO's pre-training loss."""
-
     objectives: str = option(
         "is,cs,tlm",
         "what is trained: is = masked tokens from their own segment, cs = from those before them and the other segment, tlm = "
@@ -73,7 +71,6 @@ class CrossSequenceMLMCriterion(SummedCriterion):
         self.chunk_size = cfg.loss_chunk_size
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
-        """Loss of a batch in nats, sample size, and what is logged."""
         inputs = sample["net_input"]
         segments = sample["target"][inputs["masked"]]
         joint = segments[:0]

@@ -17,8 +17,6 @@ from .summed_criterion import SummedCriterion, log_loss, total
 
 @dataclass
 class RelevanceRankingCriterionConfig(FairseqDataclass):
-    """Options of the criterion."""
-
     ndcg_k: Optional[int] = option(None, "places of a query's ranking that count in nDCG, at least 1 (default: all)")
 
 
@@ -41,7 +39,6 @@ class RelevanceRankingCriterion(SummedCriterion):
         self.grades, self.head = list(task.grades), task.head
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch in nats, the number of documents, and what is logged."""
         logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=self.head)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         target = sample["target"]

@@ -26,8 +26,6 @@ CRITERIONS = {"ctc": "sga_ctc", "mask_predict": "sga_mask_predict"}
 
 @dataclass
 class SGACTCConfig(FairseqDataclass):
-    """Options of the SGA loss."""
-
     denoise_noise: float = option(
         0.2, "up to this share of the denoiser's input slots is disturbed in training, in [0, 1]"
     )
@@ -104,7 +102,6 @@ class SGACTCCriterion(SummedCriterion):
         return self.result(loss, sample_size, counts, unalignable=unalignable, **parts)
 
     def _check_alignment(self, found: str) -> None:
-        """Raise ValueError for a model with another --alignment."""
         if found != self.alignment:
             raise ValueError(
                 f"--criterion {CRITERIONS[self.alignment]} trains models with --alignment {self.alignment}, this one has "
@@ -124,7 +121,6 @@ class SGACTCCriterion(SummedCriterion):
                 )
 
     def _noise(self, blank: int) -> Callable[[Tensor, Tensor], Tensor]:
-        """The noise on the denoiser's input."""
         alphabet = SlotAlphabet(blank, *self.pieces)
         return partial(corrupt_slots, ratio=self.cfg.denoise_noise, mix=self.mix, alphabet=alphabet)
 

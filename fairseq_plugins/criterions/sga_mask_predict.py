@@ -71,7 +71,6 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
         self.weights["length"] = cfg.length_loss_weight
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch in nats, sample size, and what is logged."""
         targets, lengths = self._targets(sample["target"])
         masked = self._draw_masks(lengths, targets.size(1))
         smoothing, read_all = self.cfg.label_smoothing, self.cfg.denoise_all_positions

@@ -71,7 +71,6 @@ class CodeSwitchingDataset(EpochDataset):
         return len(self._rows)
 
     def set_epoch(self, epoch: int) -> None:
-        """Noise differs from epoch to epoch."""
         self.epoch, self._address = epoch, epoch_address(self.seed, epoch)
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
@@ -154,7 +153,6 @@ class CodeSwitchingDataset(EpochDataset):
         return data_utils.filter_paired_dataset_indices_by_size(self.sizes, self.lengths, indices, max_sizes)
 
     def size(self, index: int) -> Any:
-        """Tokens of the longest source, and of the target."""
         return int(self.sizes[index]), int(self.lengths[index])
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:

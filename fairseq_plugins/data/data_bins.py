@@ -8,7 +8,6 @@ from fairseq.data import Dictionary, data_utils
 
 
 def split_names(text: str) -> List[str]:
-    """``en,de`` -> [en, de]."""
     return [name for name in text.split(",") if name]
 
 

@@ -20,7 +20,6 @@ class EpochDataset(FairseqDataset):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """No: each epoch has its own order."""
         return False
 
     def num_tokens(self, index: int) -> int:
@@ -28,11 +27,9 @@ class EpochDataset(FairseqDataset):
         return int(self.num_tokens_vec(np.array([index]))[0])
 
     def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        """Tokens of several items."""
         return self.sizes[indices]
 
     def size(self, index: int) -> Any:
-        """What the limits on positions are compared with."""
         return int(self.sizes[index])
 
     def ordered_indices(self) -> np.ndarray:
@@ -41,7 +38,6 @@ class EpochDataset(FairseqDataset):
         return order[np.argsort(self.num_tokens_vec(order), kind="mergesort")]
 
     def permutation(self) -> np.ndarray:
-        """All items in random order. (N,)."""
         with data_utils.numpy_seed(self.seed, self.epoch):
             return np.random.permutation(len(self))
 
@@ -73,7 +69,6 @@ class StreamDataset(EpochDataset):
         return (self[index] for index in range(len(self)))
 
     def set_epoch(self, epoch: int) -> None:
-        """Texts and noise differ from epoch to epoch."""
         if epoch == self.epoch:
             return
         self.epoch = epoch
@@ -84,7 +79,6 @@ class StreamDataset(EpochDataset):
         self.sizes = self._sizes[self._drawn]
 
     def draw(self, rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
-        """Texts of an epoch, counted through all streams. (N,)."""
         return draw_texts(np.diff(self._starts).tolist(), probabilities, rng)
 
     def place_of(self, index: int) -> Tuple[int, int]:
@@ -94,7 +88,6 @@ class StreamDataset(EpochDataset):
         return stream, int(text - self._starts[stream])
 
     def permutation(self) -> np.ndarray:
-        """All items of the epoch in random order. (N,)."""
         return epoch_rng(self.seed, self.epoch, Purpose.ORDER).permutation(len(self))
 
     @property
@@ -110,7 +103,6 @@ class JoinedDataset(StreamDataset):
         super().__init__(parts, [part.sizes for part in parts], seed, probabilities)
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the items of an epoch, in all parts."""
         for part in self.streams:
             part.set_epoch(epoch)
         super().set_epoch(epoch)
@@ -120,5 +112,4 @@ class JoinedDataset(StreamDataset):
         return {**self.streams[part][row], "id": int(index)}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """All parts share one collater."""
         return self.streams[0].collater(samples)

@@ -94,16 +94,13 @@ class MixedBatchesDataset(FairseqDataset):
         return chosen
 
     def num_tokens(self, index: int) -> int:
-        """Tokens that ``--max-tokens`` counts."""
         if index < self.first:
             return int(self.translation.num_tokens(index))
         return self.corrupted.num_tokens(index - self.first)
 
     def size(self, index: int) -> Any:
-        """What the limits on positions are compared with."""
         return self.translation.size(index) if index < self.first else self.corrupted.size(index - self.first)
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Batches are made anew for each epoch."""
         return False

@@ -52,7 +52,6 @@ class NLUDataset(EpochDataset):
         return len(self.sizes)
 
     def assemble(self, index: int) -> Assembled:
-        """The input of a row."""
         rows = [text[index][:-1] for text in self.texts]  # without </s>, which the format places
         return self.input_format.assemble(rows, self.max_positions, self.language)
 

@@ -40,7 +40,6 @@ class PairsApart(ConcatDataset):
         return data_utils.filter_paired_dataset_indices_by_size(sizes[:, 0], sizes[:, 1], indices, max_sizes)
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[Any]:
-        """Batches of each pair by itself."""
         pairs = self.pair_of(indices)
         return [
             batch

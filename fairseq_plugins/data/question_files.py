@@ -93,7 +93,6 @@ def _place_answer(answer: Answer, passage: str, offsets: np.ndarray) -> Optional
 
 
 def _json_lines(path: str) -> Iterator[Tuple[int, Any]]:
-    """Number from 1 and value of each line."""
     if not os.path.isfile(path):
         raise ValueError(f"no file {path}: it belongs to a data-bin for question answering")
     with open(path, encoding="utf-8") as lines:

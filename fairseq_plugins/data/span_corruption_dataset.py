@@ -92,7 +92,6 @@ class SpanCorruptionDataset(StreamDataset):
         return self._lengths[self._drawn[indices]]
 
     def size(self, index: int) -> Tuple[int, int]:
-        """See ``sizes``."""
         whole, target = self.sizes[index]
         return int(whole), int(target)
 

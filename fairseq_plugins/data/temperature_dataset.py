@@ -73,7 +73,6 @@ class TemperatureDataset(SampledMultiDataset):
         super().__init__(datasets, None, seed=seed, epoch=epoch, split=split, shared_collater=shared_collater)
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the sentences of an epoch, unless they are those at hand."""
         if epoch != self._cur_epoch:
             temperature = self.schedule.at(epoch)
             self.setup_sampling(sampling_probabilities(self.pair_sizes, temperature), self.wanted_size)

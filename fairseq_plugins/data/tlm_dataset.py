@@ -45,7 +45,6 @@ class TLMDataset(EpochDataset):
         return len(self.sides[0])
 
     def set_epoch(self, epoch: int) -> None:
-        """Noise differs from epoch to epoch."""
         self.epoch = epoch
 
     def __getitem__(self, index: int) -> Dict[str, Any]:

@@ -58,7 +58,6 @@ class ParallelPairs(SegmentStream):
         super().__init__(both[self._kept] + 1, left_out)
 
     def read(self, index: int) -> Tuple[np.ndarray, np.ndarray]:
-        """Source and target sentence, (S,) int64 each, without ``<s>``."""
         number = int(self._kept[index])
         x, y = (side[number].numpy() for side in self.sides)
         return x, y
@@ -93,7 +92,6 @@ class AdjacentSegments(SegmentStream):
         super().__init__(np.stack([x, y], axis=1) + 1, left_out)
 
     def read(self, index: int) -> Tuple[np.ndarray, np.ndarray]:
-        """A segment and the next one, (S,) int64 each, without ``<s>``."""
         start, middle, end = self._cuts[index].tolist()
         rows = [self.sentences[number].numpy() for number in range(start, end)]
         return np.concatenate(rows[: middle - start]), np.concatenate(rows[middle - start :])

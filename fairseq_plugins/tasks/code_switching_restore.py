@@ -108,14 +108,12 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Options; the stock class adds its own by hand."""
         gen_parser_from_dataclass(parser, CodeSwitchingRestoreConfig())
         add_old_options(parser)
         refuse_options(parser, AUTHORS_OPTIONS)
 
     @classmethod
     def setup_task(cls, cfg: CodeSwitchingRestoreConfig, **kwargs: Any) -> "CodeSwitchingRestoreTask":
-        """Check the options, then the stock setup and the languages."""
         check_range(cfg, "(0, 1]", "switch_ratio")
         check_range(cfg, f"(0, {LONGEST_MEAN:.0f}]", "switch_span")
         if not cfg.langs:
@@ -323,7 +321,6 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
             )
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:
-        """The stock step, which also logs what was switched."""
         loss, size, logged = super().valid_step(sample, model, criterion)
         return loss, size, {**logged, **_counts(sample)}
 

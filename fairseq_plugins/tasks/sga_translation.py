@@ -136,14 +136,10 @@ class SGATranslationTask(OwnRun, TranslationTask):
     ) -> LanguagePairDataset:
         """Dataset of raw sentences, for ``fairseq-interactive`` and the hub interface."""
         bos = torch.tensor([self.source_dictionary.bos()])
-        return LanguagePairDataset(
-            [torch.cat([bos.to(tokens), tokens]) for tokens in src_tokens],
-            [int(length) + 1 for length in src_lengths],
-            self.source_dictionary,
-            tgt_dict=self.target_dictionary,
-            left_pad_source=False,
-            constraints=constraints,
-        )
+        rows = [torch.cat([bos.to(tokens), tokens]) for tokens in src_tokens]
+        dataset = super().build_dataset_for_inference(rows, [int(length) + 1 for length in src_lengths], constraints)
+        dataset.left_pad_source = False
+        return dataset
 
     # ---- Model, validation and decoding. ----
 
@@ -218,7 +214,6 @@ class SGATranslationTask(OwnRun, TranslationTask):
         return [] if None in languages else ["-".join(languages)]
 
     def state_dict(self) -> Dict[str, Any]:
-        """What checkpoints keep of the task: plain lists and strings."""
         return {**super().state_dict(), PAIRS: self.trained_pairs()}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:

@@ -52,8 +52,6 @@ class CorruptionOptions(FairseqDataclass):
 
 @dataclass
 class SpanCorruptionConfig(CorruptionOptions, SharedDictionaryConfig):
-    """Options of span-corruption pre-training."""
-
     pair_mask_prob: float = option(0.5, "share of tokens corrupted in a pair, in (0, 1)")
     pair_share: Optional[float] = option(
         None, "share of an epoch's inputs that are pairs, in [0, 1] (default: as the data have it)"
@@ -62,7 +60,6 @@ class SpanCorruptionConfig(CorruptionOptions, SharedDictionaryConfig):
 
 
 def check_corruption(cfg: CorruptionOptions) -> None:
-    """Check the options of corrupting and sampling."""
     check_range(cfg, "(0, 1)", "mask_prob")
     check_range(cfg, "[1, inf)", "mean_span", "sampling_temperature")
     check_range(cfg, f"[{SHORTEST_SAMPLE}, inf)", "tokens_per_sample")
@@ -131,7 +128,6 @@ class SpanCorruptionTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: SpanCorruptionConfig, **kwargs: Any) -> "SpanCorruptionTask":
-        """Check the options, read the dictionary and find the sentinels."""
         pairs, languages = split_names(cfg.pairs), split_names(cfg.monolingual)
         check_corruption(cfg)
         check_range(cfg, "(0, 1)", "pair_mask_prob")

@@ -121,5 +121,4 @@ class SpanQATask(GroupTask):
         return [[(question.name, answer)] for question, answer in zip(sample["questions"], answers)]
 
     def add_head(self, model: Any) -> None:
-        """A token head with two outputs, start and end."""
         model.register_token_head(self.head, num_classes=2)

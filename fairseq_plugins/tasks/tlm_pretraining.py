@@ -37,7 +37,6 @@ class TLMPretrainingTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: TLMPretrainingConfig, **kwargs: Any) -> "TLMPretrainingTask":
-        """Check the options and read the dictionary."""
         check_range(cfg, "(0, 1]", "mask_prob")
         check_range(cfg, "[0, 1]", "one_side_prob")
         pairs = split_names(cfg.pairs)
@@ -71,7 +70,6 @@ class TLMPretrainingTask(SharedDictionaryTask):
         return load_monolingual(prefix, language, others, self.dictionary, "--monolingual")
 
     def max_positions(self) -> int:
-        """Longest input in tokens, ``<s>`` and ``</s>`` counted."""
         return self.cfg.tokens_per_sample
 
 

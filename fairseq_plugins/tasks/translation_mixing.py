@@ -78,7 +78,6 @@ class TranslationMixingTask(OwnRun, TranslationTask):
         check_dictionaries(self.cfg.mix_data or folder, self.languages, self.src_dict, origin)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Stock pairs; those that are trained on with corrupted text among them."""
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         cfg = self.cfg
         if not self.languages or not cfg.mix_share or not is_training(split, cfg.train_subset, kwargs):

@@ -9,11 +9,11 @@ from typing import Any, Dict, List, Optional
 from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.data.multilingual.multilingual_utils import augment_dictionary
-from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.tasks import register_task
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
-from .. import checkpoints
+from ..checkpoints import read_checkpoint
+from ..checkpoints.starting import started_from
 from ..data.data_bins import both_orders, split_pair
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
 from .common.own_run import OwnRun
@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 OPTION = "--sampling-temperature-schedule"
 STOCK_SAMPLING = {"sampling_method": "concat", "sampling_temperature": 1.5}
-DEFAULT_RESTORE_FILE = CheckpointConfig().restore_file
 WEIGHTS = ("sampling_weights", "sampling_weights_from_file")
 LANGUAGES = "languages"  # in the state of the task, which checkpoints keep
 SHOWN_AS = {
@@ -48,7 +47,6 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
 
     @staticmethod
     def add_args(parser: Any) -> None:
-        """Options of the stock task and the schedule."""
         TranslationMultiSimpleEpochTask.add_args(parser)
         parser.add_argument(
             OPTION,
@@ -69,9 +67,9 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
             setattr(args, name, str(getattr(args, name)))
         _check_pairs(args)
         task = super().setup_task(args, **kwargs)
-        if task.training and not kwargs.get("from_checkpoint"):
-            for path in _started_from(args):
-                task.compare_languages(checkpoints.read_checkpoint(path).get("task_state") or {}, path)
+        path = started_from(args)
+        if path and task.training and not kwargs.get("from_checkpoint"):
+            task.compare_languages(read_checkpoint(path).get("task_state") or {}, path)
         return task
 
     def __init__(self, args: Namespace, langs: List[str], dicts: Dict[str, Dictionary], training: bool):
@@ -170,7 +168,6 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
                 )
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded: compare its languages."""
         self.compare_languages(state_dict, "the checkpoint")
         super().load_state_dict(state_dict)
 
@@ -179,7 +176,6 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
         return {type(self).__name__: self.state_dict()}
 
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
-        """Called when a run is resumed: compare its languages."""
         self.compare_languages(state, "the checkpoint to continue")
 
 
@@ -227,13 +223,3 @@ def _missing_file(folder: str, split: str, pair: str, training: bool) -> Optiona
         if missing is None:
             return None
     return missing
-
-
-def _started_from(args: Namespace) -> List[str]:
-    """Checkpoints that a training starts from without being resumed: their state of the task is not handed back."""
-    found = [getattr(args, "finetune_from_model", None)]
-    if getattr(args, "reset_dataloader", False):
-        # The default is a name in the folder of the run; another value is a path.
-        default = args.restore_file == DEFAULT_RESTORE_FILE
-        found.append(os.path.join(args.save_dir, DEFAULT_RESTORE_FILE) if default else args.restore_file)
-    return [str(path) for path in found if path and os.path.isfile(str(path))]

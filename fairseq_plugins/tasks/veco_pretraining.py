@@ -32,8 +32,6 @@ LONG_DOCUMENT = 1000
 
 @dataclass
 class VECOPretrainingConfig(SharedDictionaryConfig):
-    """Options of VECO's pre-training."""
-
     monolingual: str = option(
         "",
         "languages of monolingual documents, for example en,de: the files of fairseq-preprocess --only-source, or that "
@@ -75,7 +73,6 @@ class VECOPretrainingTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: VECOPretrainingConfig, **kwargs: Any) -> "VECOPretrainingTask":
-        """Check the options and read the dictionary."""
         check_range(cfg, "(0, 1]", "mask_prob", "sampling_alpha")
         check_range(cfg, f"[{2 * SHORTEST_SEGMENT}, inf)", "tokens_per_sample")
         check_range(cfg, "[0, inf)", "freeze_backbone_updates")
@@ -165,7 +162,6 @@ class VECOPretrainingTask(SharedDictionaryTask):
         return AlternatingIterator.of(stock, kinds) if kinds > 1 else stock
 
     def max_positions(self) -> int:
-        """Longest text of two segments, in tokens."""
         return self.cfg.tokens_per_sample
 
     # ---- Frozen phase. ----
@@ -216,5 +212,4 @@ def _shares(streams: Sequence[SegmentStream], temperature: float) -> np.ndarray:
 
 
 def _reasons(stream: SegmentStream) -> str:
-    """What is left out of a stream, and why."""
     return ", ".join(f"{count} {reason}" for reason, count in stream.left_out.items())

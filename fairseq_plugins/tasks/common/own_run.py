@@ -61,7 +61,6 @@ def changed(cfg: Any, **values: Any) -> Iterator[None]:
 def read_into_trainer(
     stock: Any, trainer: Any, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any
 ) -> Any:
-    """Take from the file what the run's options ask for, and what stock leaves out."""
     extra_state = stock(trainer, filename, reset_optimizer, *args, **kwargs)
     if not isinstance(trainer.task, OwnRun) or extra_state is None:
         return extra_state

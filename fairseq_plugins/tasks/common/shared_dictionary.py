@@ -59,16 +59,13 @@ class SharedDictionaryTask(OwnRun):
         return dictionary
 
     def prefix(self, split: str) -> str:
-        """Folder and split."""
         return os.path.join(self.cfg.data, split)
 
     def sides(self, split: str, pair: str) -> List[Any]:
-        """Both sides of one of ``--pairs``."""
         return load_pair(self.prefix(split), pair, self.dictionary, "--pairs")
 
     @property
     def source_dictionary(self) -> Dictionary:
-        """The shared dictionary, with the symbols that the task adds."""
         return self.dictionary
 
     target_dictionary = source_dictionary

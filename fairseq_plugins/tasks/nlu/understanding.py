@@ -86,7 +86,6 @@ class NLUTask(OwnRun):
 
     @classmethod
     def setup_task(cls, cfg: NLUConfig, **kwargs: Any) -> "NLUTask":
-        """Check the options and read the dictionaries."""
         check_range(cfg, "[1, inf]", "sampling_temperature", "max_positions")
         languages = Languages(cfg).symbols
         dictionary = _load_dictionary(os.path.join(cfg.data, "input0", "dict.txt"), os.path.join(cfg.data, "dict.txt"))
@@ -138,7 +137,6 @@ class NLUTask(OwnRun):
         return texts, [text.sizes for text in texts]
 
     def classes(self, name: str) -> np.ndarray:
-        """Classes of the rows of a subset, (N,) int64."""
         assert self.label_dictionary is not None
         return class_numbers(self.read("label", name, self.label_dictionary), self.label_dictionary, name)
 
@@ -192,7 +190,6 @@ class NLUTask(OwnRun):
         return model
 
     def add_head(self, model: Any) -> None:
-        """Register the task's head with the model."""
         raise NotImplementedError
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:
