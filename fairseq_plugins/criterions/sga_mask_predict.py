@@ -72,14 +72,10 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         targets, lengths = self._targets(sample["target"])
-        masked = self._draw_masks(lengths, targets.size(1))
+        size, least = targets.size(1), self.cfg.min_mask_ratio
+        masked = draw_masks(lengths, size) if least is None else draw_masks_by_ratio(lengths, size, least)
         smoothing, read_all = self.cfg.label_smoothing, self.cfg.denoise_all_positions
         loss, sample_size, logged = self._loss(
             model, sample, targets, lengths, masked=masked, label_smoothing=smoothing, read_all=read_all
         )
         return loss, sample_size, {**logged, "nmasked": int(masked.sum())}
-
-    def _draw_masks(self, lengths: Tensor, size: int) -> Tensor:
-        """Which tokens are to be predicted. lengths: (B,). Returns (B, size) bool, True = masked."""
-        least = self.cfg.min_mask_ratio
-        return draw_masks(lengths, size) if least is None else draw_masks_by_ratio(lengths, size, least)

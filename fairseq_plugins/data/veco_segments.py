@@ -97,11 +97,6 @@ class AdjacentSegments(SegmentStream):
         return np.concatenate(rows[: middle - start]), np.concatenate(rows[middle - start :])
 
 
-def has_documents(sizes: Any) -> bool:
-    """True where at least one row is an empty line, which ends a document."""
-    return bool((np.asarray(sizes) == EMPTY).any())
-
-
 def document_sizes(sizes: Any) -> np.ndarray:
     """Sentences of each document, (D,) int64; an empty line ends one, further ones and those in front do not count."""
     ends = np.flatnonzero(np.append(np.asarray(sizes) == EMPTY, True))

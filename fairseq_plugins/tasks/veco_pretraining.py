@@ -17,7 +17,7 @@ from ..data.alternating_batches import AlternatingIterator
 from ..data.data_bins import check_names, is_training, load_monolingual, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.veco_dataset import VECODataset
-from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, document_sizes, has_documents
+from ..data.veco_segments import EMPTY, AdjacentSegments, ParallelPairs, SegmentStream, document_sizes
 from ..options import check_range, option
 from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
@@ -139,7 +139,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
         prefix = self.prefix(split)
         text = load_monolingual(prefix, language, self.pairs, self.dictionary, "--monolingual")
         file = getattr(text, "_path", f"{prefix}.*.{language}")
-        if not has_documents(text.sizes):
+        if EMPTY not in text.sizes:
             raise ValueError(
                 f"--monolingual {language}: {file}.bin has no empty line, so that it does not tell where documents end. Put an "
                 "empty line behind each document before fairseq-preprocess, or leave the language out"
