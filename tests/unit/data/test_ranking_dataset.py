@@ -39,16 +39,6 @@ def test_an_item_is_a_query_with_all_its_documents():
     assert (found.longest, found.cut_rows, found.cut_tokens) == (12, 1, 1)
 
 
-def test_a_batch_is_flat():
-    found = dataset(QUERIES, DOCUMENTS)
-    batch = found.collater([found[2], found[0]])
-    assert batch["group"].tolist() == [0, 0, 1, 1, 1]
-    assert batch["id"].tolist() == [2, 0]
-    assert batch["target"].tolist() == [1, 2, 0, 1, 2]
-    assert batch["net_input"]["src_tokens"].shape == (5, 9)
-    assert batch["net_input"]["src_tokens"][:, 1].tolist() == [14, 15, 10, 11, 12]
-
-
 def test_batches_hold_documents_of_like_length():
     """Two queries of equal size: one long document, many short ones; beside each other a batch would be mostly padding."""
     queries = ["a", *"bbbb", "c", *"dddd"]

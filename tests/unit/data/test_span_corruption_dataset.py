@@ -98,15 +98,6 @@ def test_lengths_are_bounds_and_are_reached(ratio, changes):
     assert reached > len(data) / 2
 
 
-@pytest.mark.parametrize(("limits", "source", "target"), [(12, 12, 12), ((12, 13), 12, 13), ((1000, 8), 1000, 8)])
-def test_what_is_too_long_is_left_out(limits, source, target):
-    data = mixed()
-    kept, ignored = data.filter_indices_by_size(np.arange(len(data)), limits)
-    sizes = [data.size(index) for index in range(len(data))]
-    assert kept.tolist() == [index for index, size in enumerate(sizes) if size[0] <= source and size[1] <= target]
-    assert sorted([*kept, *ignored]) == list(range(len(data)))
-
-
 def test_batches_are_those_of_a_translation_task():
     data = mixed()
     batch = data.collater([data[index] for index in (4, 0, 33)])

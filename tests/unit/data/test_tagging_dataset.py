@@ -50,33 +50,6 @@ def test_first_pieces_are_selected_and_carry_the_classes_in_every_format(name, l
     assert [data[index]["target"].tolist() for index in range(4)] == [[1, 2, 0], [0], [], [3, UNSEEN]]
 
 
-def test_a_batch_is_in_reading_order():
-    data = dataset()
-    batch = data.collater([data[3], data[2], data[0]])
-    source, select = batch["net_input"]["src_tokens"], batch["net_input"]["select"]
-    assert source.tolist() == [
-        [BOS, 18, 19, 20, EOS, PAD, PAD, PAD],
-        [BOS, EOS, PAD, PAD, PAD, PAD, PAD, PAD],
-        [BOS, 11, 12, 13, 14, 15, 16, EOS],
-    ]
-    assert select.dtype == torch.bool and select.shape == source.shape
-    assert source[select].tolist() == [18, 20, 11, 13, 14]
-    assert batch["target"].tolist() == [3, UNSEEN, 1, 2, 0]
-    assert batch["target"].dtype == torch.int64
-    assert batch["words"].tolist() == [2, 0, 3]
-    assert batch["net_input"]["src_lengths"].tolist() == [5, 2, 8]
-    assert batch["ntokens"] == 15 and batch["nsentences"] == 3 and batch["id"].tolist() == [3, 2, 0]
-    assert data.collater([]) == {}
-
-
-def test_a_batch_without_a_word_has_an_empty_target():
-    data = dataset()
-    batch = data.collater([data[2], data[2]])
-    assert batch["target"].shape == (0,) and batch["target"].dtype == torch.int64
-    assert batch["words"].tolist() == [0, 0]
-    assert not batch["net_input"]["select"].any()
-
-
 @pytest.mark.parametrize(
     ("limit", "targets", "cut_words", "cut_rows", "unseen"),
     [

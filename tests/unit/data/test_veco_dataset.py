@@ -107,16 +107,6 @@ def test_sampling_has_the_shares_within_each_kind_and_is_new_in_every_epoch():
     assert found[0] == found[2] != found[1]
 
 
-@pytest.mark.parametrize("limits", [14, (14, 1000), [None, 14], (14.0,), None])
-def test_what_is_too_long_is_left_out(limits):
-    data = veco.dataset(veco.streams())
-    everything = np.arange(len(data))
-    kept, ignored = data.filter_indices_by_size(everything, limits)
-    assert kept.tolist() == [index for index in everything if limits is None or data.size(index) <= 14]
-    assert 0 < len(kept) < len(data) or limits is None
-    assert sorted([*kept, *ignored]) == everything.tolist()
-
-
 def batches(data, epoch=1, **limits):
     """As the trainer makes them."""
     data.set_epoch(epoch)

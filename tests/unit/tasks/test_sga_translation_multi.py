@@ -51,26 +51,6 @@ def sources(folder, language, split="train"):
 # ---- Data. ----
 
 
-def test_validation_has_every_sentence_once_and_pairs_apart(folder):
-    task = setup(folder)
-    task.load_dataset("valid")
-    dataset = task.dataset("valid")
-    rows = Counter(tuple(dataset[index]["source"].tolist()) for index in range(len(dataset)))
-    assert rows == Counter(sources(folder, "de", "valid") + sources(folder, "fr", "valid"))
-    found = dataset.batch_by_size(dataset.ordered_indices(), max_sentences=50)
-    assert sorted(dataset.collater([dataset[i] for i in batch])["pair"] for batch in found) == ["de-en", "fr-en"]
-
-
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_one_pair_is_decoded_with_its_own_data(folder, split):
-    """Any pair, also with --lang-pairs beside it."""
-    for options in ({"lang_pairs": None}, {}):
-        task = setup(folder, source_lang="vi", target_lang="en", **options)
-        task.load_dataset(split)
-        dataset = task.dataset(split)
-        assert [tuple(dataset[i]["source"].tolist()) for i in range(len(dataset))] == sources(folder, "vi", split)
-
-
 # ---- Checkpoints. ----
 
 

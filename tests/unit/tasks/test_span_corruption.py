@@ -5,7 +5,6 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-import torch
 
 from fairseq_plugins.tasks.span_corruption import SpanCorruptionConfig, SpanCorruptionTask
 from tests import builders
@@ -88,16 +87,6 @@ def test_batches_leave_out_what_is_too_long(folder):
     kept = [index for index in range(len(data)) if data.size(index)[0] <= 12]
     assert task.max_positions() == (12, 13)
     assert sorted(index for batch in found for index in batch["id"].tolist()) == kept and 0 < len(kept) < len(data)
-
-
-def test_inference_reads_sentinels(folder):
-    task = setup(folder)
-    symbols = task.source_dictionary
-    assert symbols is task.target_dictionary and symbols.symbols[builders.MASK :][39] == "<extra_id_39>"
-    rows = [torch.tensor([5, symbols.index("<extra_id_0>"), EOS]), torch.tensor([7, EOS])]
-    data = task.build_dataset_for_inference(rows, [3, 2])
-    batch = data.collater([data[0], data[1]])
-    assert batch["net_input"]["src_tokens"].tolist() == [[5, builders.MASK, EOS], [7, EOS, builders.PAD]]
 
 
 def test_sentinels_of_the_dictionary_are_used(folder, tmp_path):

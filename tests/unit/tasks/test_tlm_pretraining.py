@@ -55,7 +55,7 @@ def test_languages_of_other_pairs_and_by_themselves(folder, tmp_path):
         assert [_whole(item) for item in found] == [[builders.BOS, *row, builders.EOS] for row in own]
 
 
-def test_languages_and_seeds_do_not_mask_alike(folder, tmp_path):
+def test_languages_do_not_mask_alike(folder, tmp_path):
     """Lines of equal lengths in two languages: only the stream tells them apart."""
     builders.write_pair(tmp_path, "train", "en", "de")
     for name in ("a", "b"):
@@ -64,8 +64,6 @@ def test_languages_and_seeds_do_not_mask_alike(folder, tmp_path):
     assert [_whole(item) for item in streams[:COUNT]] == [_whole(item) for item in streams[COUNT:]]
     masked = [item["target"].tolist() for item in streams]
     assert sum(first == second for first, second in zip(masked, masked[COUNT:])) < COUNT // 2
-    first, again, other = ([item["target"].tolist() for item in _items(setup(folder, seed=seed))] for seed in (1, 1, 2))
-    assert first == again and sum(one == two for one, two in zip(first, other)) < COUNT
 
 
 def test_epochs_reach_every_part(folder):

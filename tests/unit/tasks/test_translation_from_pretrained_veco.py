@@ -65,16 +65,6 @@ def test_only_training_data_come_from_further_folders(folder, tmp_path):
         found.load_dataset("test", epoch=2)
 
 
-def test_interactive_rows_are_those_of_the_data(folder):
-    found = task(folder)
-    found.load_dataset("test")
-    expected = [found.dataset("test")[number]["source"] for number in range(4)]
-    rows = [row[:-1] for row in expected]  # what fairseq-interactive encodes: pieces and </s>
-    dataset = found.build_dataset_for_inference(rows, [len(row) for row in rows])
-    assert [dataset[number]["source"].tolist() for number in range(4)] == [row.tolist() for row in expected]
-    assert dataset.src_sizes.tolist() == [len(row) for row in expected]
-
-
 def translator(found):
     model = build_model(veco_builders.arguments(decoder_layers=1), found).eval()
     veco_builders.soften(model, 4)

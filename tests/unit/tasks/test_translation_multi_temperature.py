@@ -156,7 +156,6 @@ def test_without_a_schedule_the_task_is_the_stock_one(folder, more):
     ("more", "words"),
     [
         (("--langs", "de,en,fr"), ["--langs", "en,de,fr there", "de,en,fr here"]),
-        (("--langs", "en,de,fr,es"), ["--langs", "en,de,fr,es here"]),
         (("--lang-tok-style", "mbart"), ["--lang-tok-style", "[en],[de],[fr],<mask> here"]),
         (("--encoder-langtok", "src"), ["--encoder-langtok", "None,None there", "src,None here"]),
         (("--decoder-langtok",), ["--decoder-langtok", "None,tgt here"]),
@@ -196,10 +195,8 @@ def test_padding_of_a_checkpoints_options_is_kept(folder):
     "more",
     [
         "--sampling-method uniform",
-        "--sampling-method concat",
         "--sampling-method temperature --sampling-temperature 5",
         "--sampling-weights {'main:en-de':0.5}",
-        "--sampling-weights-from-file weights.json",
     ],
 )
 def test_a_schedule_beside_another_way_of_sampling_is_refused(folder, more):
