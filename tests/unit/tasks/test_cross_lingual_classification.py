@@ -6,17 +6,15 @@ from fairseq.models.bart import BARTModel
 from fairseq.tasks import FairseqTask
 from torch import nn
 
-from fairseq_plugins.tasks.cross_lingual_classification import (
-    CrossLingualClassificationConfig,
-    CrossLingualClassificationTask,
-)
 from tests import builders, nlu_bins
 from tests.builders import EOS, MASK, PAD, VOCAB
+from tests.unit.tasks.making import maker
 
 LABELS = ["no", "yes", "maybe"]
 CLASSES = ["no", "yes", "no", "no", "maybe", "no", "yes", "no"]
 FIRST, SECOND = builders.sentences(8, 1), builders.sentences(8, 2)
 HEAD = "sentence_classification_head"
+setup = maker("cross_lingual_classification", classification_head_name=HEAD, regression_target=False)
 
 
 class TinyClassifier(BaseFairseqModel):
@@ -40,11 +38,6 @@ def folder(tmp_path_factory):
         nlu_bins.write_texts(path, "input1", name, SECOND)
         nlu_bins.write_classes(path, name, CLASSES, LABELS)
     return path
-
-
-def setup(folder, **options):
-    defaults = {"data": str(folder), "seed": 1, "classification_head_name": HEAD, "regression_target": False}
-    return CrossLingualClassificationTask.setup_task(CrossLingualClassificationConfig(**{**defaults, **options}))
 
 
 @pytest.mark.parametrize("decoder", [False, True])

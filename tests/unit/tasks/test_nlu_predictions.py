@@ -5,12 +5,13 @@ import logging
 
 import pytest
 import torch
-from fairseq import criterions, tasks
+from fairseq import criterions
 from fairseq.logging import metrics
 
 from fairseq_plugins.tasks.nlu.predictions import PredictionFiles
 from tests import builders, nlu_bins, nlu_builders
 from tests.nlu_bins import TAGS, TinyTagger
+from tests.unit.tasks.making import maker
 
 LABELS = ["no", "yes", "maybe"]
 GRADES = ["3", "0", "1"]
@@ -42,9 +43,8 @@ CRITERIONS = {"cross_lingual_classification": "sentence_prediction"}
 def made(folder, name, **options):
     """Task and criterion."""
     subset, given = SUBSETS[name]
-    cfg = tasks.TASK_DATACLASS_REGISTRY[name](data=str(folder / subset), seed=1, **given, **options)
-    task, kind = tasks.TASK_REGISTRY[name].setup_task(cfg), CRITERIONS.get(name, name)
-    head = "head" if kind != name else getattr(cfg, "classification_head_name", None)
+    task, kind = maker(name, **given)(folder / subset, **options), CRITERIONS.get(name, name)
+    head = "head" if kind != name else getattr(task.cfg, "classification_head_name", None)
     own = criterions.CRITERION_DATACLASS_REGISTRY[kind](**({"classification_head_name": head} if head else {}))
     return task, criterions.CRITERION_REGISTRY[kind].build_criterion(own, task)
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from fairseq_plugins.tasks.relevance_ranking import RelevanceRankingConfig, RelevanceRankingTask
 from tests import nlu_bins as builders
+from tests.unit.tasks.making import maker
 
 GRADES = ["2", "0", "10"]
 ROWS = builders.random_ranking(9, 2, GRADES)
+setup = maker("relevance_ranking", max_positions=20)
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +17,6 @@ def folder(tmp_path_factory):
     for name in ("train.en", "train.de"):
         builders.write_ranking(result, name, ROWS, GRADES)
     return result
-
-
-def setup(folder, **changes):
-    cfg = RelevanceRankingConfig(data=str(folder), **{"max_positions": 20, "seed": 1, **changes})
-    return RelevanceRankingTask.setup_task(cfg)
 
 
 def batches(task, split, **limits):

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.generators.sga_denoising import UNREAD_OPTIONS
 from tests import builders
-from tests.unit.tasks import bleu
+from tests.unit.tasks import making
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +139,10 @@ def test_two_dictionaries_are_refused(tmp_path):
 def test_bleu_is_logged_even_when_nothing_was_produced(folder, batches):
     """And not in training, whose logs have no counts."""
     task = builders.read_task(folder, eval_bleu=True)
-    found = bleu.reduced(task, [bleu.log_of(*texts) if texts else {} for texts in batches])
+    found = making.reduced(task, [making.bleu_log(*texts) if texts else {} for texts in batches])
     texts = [text for batch in batches for text in batch]
     if texts:
-        assert found["bleu"] == pytest.approx(bleu.score_of(*texts).score, abs=0.01)
+        assert found["bleu"] == pytest.approx(making.bleu(*texts).score, abs=0.01)
     else:
         assert "bleu" not in found
 

@@ -11,7 +11,7 @@ from fairseq.dataclass.configs import CheckpointConfig
 
 from fairseq_plugins.tasks.sga_translation import PAIRS, SGATranslationTask
 from tests import builders
-from tests.unit.tasks import bleu
+from tests.unit.tasks import making
 
 COUNTS = {"de": 24, "fr": 6, "vi": 5}
 PREPARED = "de-en,fr-en"
@@ -76,25 +76,25 @@ def test_a_run_is_resumed_with_the_same_pairs_by_either_task(folder):
 
 def log_of(pair, *hypotheses, task):
     """What a validation batch of one pair logs, through the task's valid_step."""
-    stock = {**bleu.log_of(*hypotheses), "loss": 1.0}
+    stock = {**making.bleu_log(*hypotheses), "loss": 1.0}
     with mock.patch.object(SGATranslationTask, "valid_step", return_value=(1.0, 1, stock)):
         return task.valid_step({"pair": pair} if pair else {}, None, None)[2]
 
 
 def test_bleu_of_each_pair_and_their_mean_whatever_their_sizes(folder):
     """Every batch logs the same keys, also the dummy batch of a process without data: processes sum by key."""
-    task, good, fair = setup(folder, eval_bleu=True), bleu.REFERENCE, "a b c d x y"
+    task, good, fair = setup(folder, eval_bleu=True), making.REFERENCE, "a b c d x y"
     made = [("de-en", (fair,) * 4), ("fr-en", (good,)), ("de-en", ("",)), ("", (good,))]
     logs = [log_of(pair, *texts, task=task) for pair, texts in made]
     assert len({tuple(sorted(log)) for log in logs}) == 1
-    found = bleu.reduced(task, logs[:3])
-    expected = bleu.score_of(*[fair] * 4, "").score
+    found = making.reduced(task, logs[:3])
+    expected = making.bleu(*[fair] * 4, "").score
     assert found["bleu_de-en"] == pytest.approx(expected, abs=0.01)
     assert found["bleu_fr-en"] == pytest.approx(100.0, abs=0.01)
     assert found["bleu"] == pytest.approx((expected + 100.0) / 2, abs=0.02)
-    nothing = bleu.reduced(task, [log_of(pair, "", task=task) for pair in ("de-en", "fr-en")])
+    nothing = making.reduced(task, [log_of(pair, "", task=task) for pair in ("de-en", "fr-en")])
     assert (nothing["bleu"], nothing["bleu_de-en"]) == (0.0, 0.0)
-    assert not [name for name in bleu.reduced(task, [{}]) if "bleu" in name]
+    assert not [name for name in making.reduced(task, [{}]) if "bleu" in name]
 
 
 def test_languages_that_were_never_trained(folder, caplog):

@@ -6,13 +6,14 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from fairseq_plugins.tasks.span_corruption import SpanCorruptionConfig, SpanCorruptionTask
 from tests import builders
 from tests import deltalm_builders as corruption
 from tests.deltalm_builders import EOS, plain
+from tests.unit.tasks.making import load, maker
 
 COUNT = 12
 TEXT = {"pairs": "", "monolingual": "it", "sample_break_mode": "eos"}
+setup = maker("span_corruption", pairs="en-de,en-fr", train_subset="train", add_sentinels=40, tokens_per_sample=40)
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +26,6 @@ def folder(tmp_path_factory):
     builders.write_side(path, "short", "it-None", "it", [[5], [], [6]])
     builders.write_dictionary(path, "it")
     return path
-
-
-def setup(folder, **options):
-    defaults = {"data": str(folder), "pairs": "en-de,en-fr", "seed": 1, "train_subset": "train", "add_sentinels": 40}
-    cfg = SpanCorruptionConfig(**{"tokens_per_sample": 40, **defaults, **options})
-    return SpanCorruptionTask.setup_task(cfg)
-
-
-def load(task, split="train", **options):
-    task.load_dataset(split, **options)
-    return task.dataset(split)
 
 
 def texts(data):

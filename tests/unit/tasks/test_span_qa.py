@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
 from tests import nlu_bins as builders
+from tests.unit.tasks.making import maker
 
-LIMITS = dict(max_positions=20, max_question=4, window_stride=3, seed=1)
+setup = maker("span_qa", max_positions=20, max_question=4, window_stride=3)
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +20,6 @@ def folder(tmp_path_factory):
     wrong = [question._replace(answers=[("w1", 10_000)]) if n else question for n, question in enumerate(asked)]
     builders.write_questions(result, "train.xx", passages, wrong)
     return result
-
-
-def setup(folder, **changes):
-    return SpanQATask.setup_task(SpanQAConfig(data=str(folder), **{**LIMITS, **changes}))
 
 
 def batches(task, split, max_positions=20, **more):

@@ -4,10 +4,11 @@ import shutil
 
 import pytest
 
-from fairseq_plugins.tasks.tlm_pretraining import TLMPretrainingConfig, TLMPretrainingTask
 from tests import builders
+from tests.unit.tasks.making import load, maker
 
 COUNT = 12
+setup = maker("tlm_pretraining", pairs="en-de,en-fr")
 
 
 @pytest.fixture(scope="module")
@@ -19,14 +20,8 @@ def folder(tmp_path_factory):
     return path
 
 
-def setup(folder, **options):
-    cfg = TLMPretrainingConfig(**{"data": str(folder), "pairs": "en-de,en-fr", "seed": 1, **options})
-    return TLMPretrainingTask.setup_task(cfg)
-
-
 def _items(task):
-    task.load_dataset("train")
-    dataset = task.dataset("train")
+    dataset = load(task)
     return [dataset[index] for index in range(len(dataset))]
 
 

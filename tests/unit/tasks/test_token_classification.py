@@ -5,17 +5,17 @@ import logging
 import pytest
 from fairseq.tasks import FairseqTask
 
-from fairseq_plugins.tasks.token_classification import TokenClassificationConfig, TokenClassificationTask
 from tests import nlu_bins
 from tests.builders import BOS, EOS, MASK, PAD
 from tests.nlu_bins import TAGS
+from tests.unit.tasks.making import load, maker
 
-HEAD = "token_classification_head"
 SENTENCES = [
     [([11, 12], "B-PER"), ([13], "I-PER"), ([14], "O")],
     [([15], "O"), ([16, 17], "O"), ([18], "O")],
     [([19], "B-LOC")],
 ]
+setup = maker("token_classification", classification_head_name="token_classification_head")
 
 
 @pytest.fixture(scope="module")
@@ -28,19 +28,9 @@ def folder(tmp_path_factory):
     return path
 
 
-def setup(folder, **options):
-    defaults = {"data": str(folder), "seed": 1, "classification_head_name": HEAD}
-    return TokenClassificationTask.setup_task(TokenClassificationConfig(**{**defaults, **options}))
-
-
-def load(task, split="train.en"):
-    task.load_dataset(split)
-    return task.dataset(split)
-
-
 def test_words_and_tags_reach_the_batch(folder):
     task = setup(folder)
-    data = load(task)
+    data = load(task, "train.en")
     batch = data.collater([data[index] for index in range(3)])
     select = batch["net_input"]["select"]
     assert batch["net_input"]["src_tokens"][select].tolist() == [11, 13, 14, 15, 16, 18, 19]
@@ -65,7 +55,7 @@ def test_the_model_gets_a_token_head_of_the_name_given(folder, monkeypatch):
 
 def test_unseen_tags_are_a_warning_and_refused_in_training(folder, caplog):
     caplog.set_level(logging.INFO)
-    load(setup(folder))
+    load(setup(folder), "train.en")
     assert "subset" not in caplog.text
     data = load(setup(folder), "test.fr")
     assert "test.fr: most frequent tag O, 25.0 % of all words" in caplog.messages, "words of unseen tags are words"

@@ -6,9 +6,9 @@ import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_plugins.data.mixed_batches import MixedBatchesDataset
-from fairseq_plugins.tasks.translation_mixing import TranslationMixingConfig, TranslationMixingTask
 from tests import builders
 from tests.deltalm_builders import EOS, plain
+from tests.unit.tasks.making import load, maker
 
 COUNT = 24
 STOCK = {
@@ -18,6 +18,7 @@ STOCK = {
     "dataset_impl": None,
     "required_seq_len_multiple": 1,
 }
+setup = maker("translation_mixing", **STOCK, mix_monolingual="de", tokens_per_sample=20, add_sentinels=10)
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +29,6 @@ def folder(tmp_path_factory):
     builders.write_side(path, "train", "fr-None", "fr", builders.sentences(COUNT, 301))
     builders.write_side(path, "train", "es-None", "es", builders.sentences(4, 77))
     return path
-
-
-def setup(folder, **options):
-    defaults = {"mix_monolingual": "de", "tokens_per_sample": 20, "add_sentinels": 10, "seed": 1}
-    return TranslationMixingTask.setup_task(
-        TranslationMixingConfig(**{**STOCK, "data": str(folder), **defaults, **options})
-    )
-
-
-def load(task, split="train", **options):
-    task.load_dataset(split, **options)
-    return task.dataset(split)
 
 
 def batches(task, epoch=1):

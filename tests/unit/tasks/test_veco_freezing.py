@@ -14,8 +14,10 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
-from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
 from tests import builders, veco_builders
+from tests.unit.tasks.making import maker
+
+setup = maker("veco_pretraining", monolingual="en", ddp_backend="pytorch_ddp", find_unused_parameters=False)
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +25,6 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("data-bin")
     builders.write_dictionary(path, "en")
     return path
-
-
-def setup(folder, **given):
-    defaults = {"data": str(folder), "monolingual": "en", "ddp_backend": "pytorch_ddp", "find_unused_parameters": False}
-    return VECOPretrainingTask.setup_task(VECOPretrainingConfig(**{**defaults, **given}))
 
 
 class Fake(nn.Module):

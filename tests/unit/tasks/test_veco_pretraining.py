@@ -6,12 +6,15 @@ from fairseq.data.iterators import EpochBatchIterator
 
 from fairseq_plugins.data.alternating_batches import AlternatingIterator
 from fairseq_plugins.tasks import veco_pretraining
-from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
 from tests import builders
 from tests import veco_builders as veco
+from tests.unit.tasks.making import load, maker
 from tests.veco_builders import BOS, EOS, whole
 
 PAIRS = 30
+setup = maker(
+    "veco_pretraining", pairs="en-de", monolingual="en", train_subset="train", tokens_per_sample=24, ddp_backend="c10d"
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +26,6 @@ def folder(tmp_path_factory):
         veco.write_documents(path, split, "en", veco.documents([5, 4] * 10, 3))
         veco.write_documents(path, split, "it", veco.documents([4] * 4, 5))
     return path
-
-
-def setup(folder, **given):
-    defaults = {"data": str(folder), "pairs": "en-de", "monolingual": "en", "seed": 1, "train_subset": "train"}
-    launch = {"ddp_backend": "pytorch_ddp", "find_unused_parameters": False, "tokens_per_sample": 24}
-    return VECOPretrainingTask.setup_task(VECOPretrainingConfig(**{**defaults, **launch, **given}))
-
-
-def load(task, split="train", **given):
-    task.load_dataset(split, **given)
-    return task.dataset(split)
 
 
 def test_validation_has_every_text_once(folder):

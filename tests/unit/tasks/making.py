@@ -1,5 +1,6 @@
-"""What validation batches log for BLEU, and what an SGA task shows of it."""
+"""Tasks by their names, their datasets, and what an SGA task shows of the BLEU that validation batches log."""
 
+from fairseq import tasks
 from fairseq.logging import metrics
 from sacrebleu.metrics import BLEU
 
@@ -8,13 +9,28 @@ from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
 REFERENCE = "a b c d e f"
 
 
-def score_of(*hypotheses):
+def maker(name, **defaults):
+    """A function that makes the task for a folder, with these options unless others are given."""
+
+    def setup(folder, **options):
+        cfg = tasks.TASK_DATACLASS_REGISTRY[name](**{"data": str(folder), "seed": 1, **defaults, **options})
+        return tasks.TASK_REGISTRY[name].setup_task(cfg)
+
+    return setup
+
+
+def load(task, split="train", **options):
+    task.load_dataset(split, **options)
+    return task.dataset(split)
+
+
+def bleu(*hypotheses):
     """Against one reference for all."""
     return BLEU().corpus_score(list(hypotheses), [[REFERENCE] * len(hypotheses)])
 
 
-def log_of(*hypotheses):
-    score = score_of(*hypotheses)
+def bleu_log(*hypotheses):
+    score = bleu(*hypotheses)
     log = {"_bleu_sys_len": score.sys_len, "_bleu_ref_len": score.ref_len}
     for order in range(4):
         log.update({f"_bleu_counts_{order}": score.counts[order], f"_bleu_totals_{order}": score.totals[order]})
