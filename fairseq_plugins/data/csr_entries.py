@@ -82,11 +82,9 @@ class Entries:
     numbers, whose translation they are): the lexicon decides. Candidates with ``<unk>`` are left out.
 
     Attributes:
-        lexicon: that is in use, its source words in the encoder's normal form.
-        source: its source words and their beginnings.
-        left_out: candidates with ``<unk>`` of the words that were looked up in this lexicon.
-        kept: the others.
-        same: those of them that are the word itself.
+        lexicon: that is in use, its source words in the encoder's normal form; ``source``: these and their beginnings.
+        left_out, kept: candidates with and without ``<unk>`` of the words that were looked up in this lexicon.
+        same: those kept that are the word itself.
     """
 
     def __init__(self, encoder: Any):

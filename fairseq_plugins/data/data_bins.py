@@ -86,9 +86,7 @@ def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> Li
 def load_pair_side(prefix: str, pair: str, language: str, dictionary: Dictionary, option: str) -> Any:
     """One side of a pair, whose files may have the name of the other direction, as in stock translation; its own comes first.
 
-    Args:
-        prefix: folder and split, as in ``data-bin/train``.
-        option: that named the pair, for the message about a missing or empty file.
+    ``prefix``: folder and split, as in ``data-bin/train``; ``option`` named the pair, for messages.
     """
     source, target = pair.split("-")
     command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{os.path.basename(prefix)}pref TEXT"
@@ -107,12 +105,8 @@ def both_orders(pair: str) -> List[str]:
 
 
 def load_monolingual(prefix: str, language: str, pairs: Sequence[str], dictionary: Dictionary, option: str) -> Any:
-    """Text of a language: the files of ``fairseq-preprocess --only-source`` or, without them, a side of a pair.
-
-    Args:
-        prefix: folder and split, as in ``data-bin/train``.
-        pairs: whose sides may be read; the first that has the language counts.
-        option: that named the language, for the message about a missing or empty file.
+    """Text of a language: the files of ``fairseq-preprocess --only-source`` or, without them, a side of the first of the ``pairs``
+    that has it. ``prefix``: folder and split, as in ``data-bin/train``; ``option`` named the language, for messages.
     """
     names = [f"{language}-None.{language}", language]
     names += [f"{name}.{language}" for pair in pairs if language in pair.split("-") for name in both_orders(pair)]

@@ -14,9 +14,8 @@ class LanguageMixture(JoinedDataset):
 
     Which items an epoch holds is a function of (seed, epoch). A batch may hold several languages.
 
-    Args:
-        parts: name -> dataset with ``sizes``; at least one, and all collated alike.
-        temperature: T, at least 1; 1 = natural proportions, every item once an epoch; infinity = equal shares.
+    ``parts``: name -> dataset with ``sizes``; at least one, and all collated alike. ``temperature``: T, at least 1; 1 = natural
+    proportions, every item once an epoch; infinity = equal shares.
 
     Source: XGLUE and XTREME, "translate-train-all"; the temperature as in Arivazhagan et al. 2019.
     """

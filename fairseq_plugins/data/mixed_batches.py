@@ -16,9 +16,8 @@ class MixedBatchesDataset(FairseqDataset):
     An epoch is one pass over the translation set. The batches of corrupted texts are drawn without repetition as long as they last,
     then again, with other noise. Indices from ``len(translation)`` on are corrupted texts, from ``len(self)`` on repeated ones.
 
-    Args:
-        share: of the batches that are corrupted texts, in [0, 1).
-        max_sizes: longest uncorrupted text and longest target of ``corrupted``, in tokens, beside the limits for all.
+    ``share`` of the batches are corrupted texts, in [0, 1); ``max_sizes``: longest uncorrupted text and longest target of these, in
+    tokens, beside the limits for all.
     """
 
     def __init__(

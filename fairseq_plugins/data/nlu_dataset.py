@@ -16,15 +16,10 @@ class NLUDataset(EpochDataset):
     Args:
         texts: one or two indexable sequences of N rows (S,) int64 that end with ``</s>``, as fairseq-preprocess writes them.
         sizes: pieces of each row and text, ``</s>`` counted; (N,) each.
-        input_format: how they are put together.
-        max_positions: tokens of an input, at most; longer ones are cut, unless there is no room for a piece of each text.
-        pad: id.
+        max_positions: tokens of an input, at most; ``cut_rows`` longer ones are cut by ``cut_tokens`` pieces in all. Refused where
+            there is no room for a piece of each text.
         seed: of the order of the rows, with the epoch.
         language: id of the language's symbol, where the format needs one.
-
-    Attributes:
-        cut_rows: inputs that are longer than ``max_positions``.
-        cut_tokens: pieces that are cut off in all.
     """
 
     def __init__(
@@ -117,12 +112,7 @@ class RowGroups(NLUDataset):
     """Tokens of the longest input."""
 
     def set_rows(self, counts: np.ndarray, lengths: np.ndarray) -> None:
-        """Set the sizes.
-
-        Args:
-            counts: (N,) rows of each item, at least 1.
-            lengths: (N,) tokens of the longest row of each item.
-        """
+        """Set the sizes by ``counts`` (N,), rows of each item, at least 1, and ``lengths`` (N,), tokens of its longest row."""
         self.sizes = counts * lengths  # what the item needs in a padded batch
         self.longest = int(lengths.max(initial=0))
 

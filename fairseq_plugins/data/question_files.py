@@ -57,14 +57,9 @@ def place_answers(
 ) -> Tuple[np.ndarray, List[str]]:
     """The pieces that the first answer of each question covers.
 
-    Args:
-        entries: N questions.
-        passages: texts.
-        offsets: a row (2 x pieces,) per passage, begin and end character of each piece, alternating; an end is exclusive.
-
-    Returns:
-        (N, 2) int64, numbers of first and last piece in the passage, -1 where there is none; and the ids of the questions whose
-        answer has no place: it is empty, not where it should be, or no piece covers it.
+    ``offsets``: a row (2 x pieces,) per passage, begin and end character of each piece, alternating; an end is exclusive. Returns
+    (N, 2) int64, numbers of first and last piece in the passage, -1 where there is none; and the ids of the questions whose answer
+    has no place: it is empty, not where it should be, or no piece covers it.
     """
     gold = np.full((len(entries), 2), -1, dtype=np.int64)
     lost = []

@@ -52,9 +52,7 @@ class TemperatureDataset(SampledMultiDataset):
     drawn more often than it has sentences gives every sentence before any of them again.
 
     Args:
-        datasets: key -> pairs of one direction.
         sizes: sentences of each direction in all of its data, which may be more than what is loaded.
-        epoch: the first epoch, counted from 1.
         virtual_size: sentences an epoch; None = as many as leave the largest direction at its size, at most 1.5 times all.
     """
 

@@ -21,8 +21,7 @@ class VECODataset(StreamDataset):
 
     Args:
         streams: languages, then pairs; their order is part of the noise.
-        dictionary: gives the ids of the special symbols; its pieces stand before ``<mask>``, and what stands behind it (symbols of
-            languages) never replaces a token.
+        dictionary: its pieces stand before ``<mask>``, and what stands behind it (symbols of languages) never replaces a token.
         mask_prob: share of the tokens of a segment that are predicted, in (0, 1].
         probabilities: (K,) share of each language among the languages and of each pair among the pairs; an epoch then has as many
             texts as there are of each kind, and as many batches of each kind as the kind with more has, in turn. None = every text

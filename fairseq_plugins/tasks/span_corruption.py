@@ -88,12 +88,9 @@ def corrupted_texts(
     temperature: Optional[float],
     pair_share: Optional[float] = None,
 ) -> SpanCorruptionDataset:
-    """The dataset of some languages and pairs; logs a line for each, refuses one without any text that can be corrupted.
+    """The dataset of some languages and pairs by name; logs a line for each, refuses one without any text that can be corrupted.
 
-    Args:
-        streams: name -> texts.
-        split: for messages.
-        temperature, pair_share: of the sampling, see ``sampling_probabilities``; no temperature = every text once.
+    ``temperature``, ``pair_share``: see ``sampling_probabilities``; no temperature = every text once.
     """
     for name, stream in streams.items():
         if len(stream) == 0:

@@ -146,12 +146,7 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
         }
 
     def compare_languages(self, state: Dict[str, Any], origin: str) -> None:
-        """Refuse a checkpoint with other languages, another order, or tags used in another way.
-
-        Args:
-            state: the task's state in the checkpoint.
-            origin: the checkpoint, for messages.
-        """
+        """Refuse a checkpoint (``origin``) whose state of the task has other languages, another order, or tags used otherwise."""
         trained = state.get(LANGUAGES)
         if trained is None:
             logger.warning(
