@@ -1,11 +1,9 @@
-"""The criterion of VECO's pre-training: chunks against materialised logits, what is logged, and what is refused."""
+"""The criterion of VECO's pre-training: what is logged and refused. Losses are compared with loops in tests/reference."""
 
 import math
 from types import SimpleNamespace
 
 import pytest
-import torch
-import torch.nn.functional as F
 from fairseq.logging import metrics
 
 from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
@@ -34,32 +32,6 @@ def test_wrong_objectives_are_refused(objectives, pairs, frozen, message):
         CrossSequenceMLMCriterion(task, CrossSequenceMLMConfig(objectives=objectives))
 
 
-def materialised(model, sample):
-    """Each objective through the logits of all masked positions."""
-    inputs = sample["net_input"]
-    targets = dict.fromkeys(("is_mlm", "cs_mlm"), sample["target"][inputs["masked"]])
-    targets["tlm"] = sample["joint_target"][inputs["joint_masked"]]
-    logits = model(**inputs)
-    return {name: F.cross_entropy(logits[name], targets[name], reduction="sum") for name in NAMES}
-
-
-@pytest.mark.parametrize("chunk", [1, 3, 256])
-def test_chunks_equal_materialised_logits(chunk):
-    """Value and gradient in float64."""
-    model, sample = veco_builders.random_pretrainer(encoder_layers=2).double(), veco_builders.batch()
-    loss, size, logged = criterion(loss_chunk_size=chunk)(model, sample)
-    slow = materialised(model, sample)
-    torch.testing.assert_close(loss, sum(slow.values()), rtol=1e-9, atol=0)
-    for name in NAMES:
-        torch.testing.assert_close(logged[name], slow[name].detach(), rtol=1e-9, atol=0)
-        assert float(logged[name]) > 1.0
-    parameters = list(model.parameters())
-    fast, wanted = (torch.autograd.grad(value, parameters) for value in (loss, sum(slow.values())))
-    for left, right in zip(fast, wanted):
-        torch.testing.assert_close(left, right, rtol=1e-7, atol=1e-9)
-    assert int(size) == int(sample["net_input"]["masked"].sum())
-
-
 def epoch(logs):
     with metrics.aggregate(new_root=True) as meters:
         CrossSequenceMLMCriterion.reduce_metrics(logs)
@@ -82,15 +54,6 @@ def test_objectives_are_logged_in_bits_by_name():
     assert shown["loss"] == pytest.approx(total, abs=1e-3)
     assert float(logs[0]["loss"]) == pytest.approx(sum(float(logs[0][name]) for name in NAMES), rel=1e-5)
     assert "tlm" not in epoch(logs[1:])
-
-
-def test_objectives_choose_what_is_trained():
-    model, sample = veco_builders.random_pretrainer(), veco_builders.batch()
-    whole = criterion()(model, sample)[2]
-    for chosen, names in (("is", ["is_mlm"]), ("tlm,cs", ["cs_mlm", "tlm"])):
-        logged = criterion(objectives=chosen)(model, sample)[2]
-        assert [name for name in NAMES if logged[f"{name}_tokens"]] == names
-        assert float(logged["loss"]) == pytest.approx(sum(float(whole[name]) for name in names), rel=1e-5)
 
 
 def test_a_batch_without_any_objective_trains_nothing():

@@ -1,8 +1,7 @@
-"""sga_ctc: what is summed, what it is divided by, what is counted, and when there is noise."""
+"""sga_ctc: what is summed, what it is divided by, what is counted, and when there is noise. Losses: see tests/reference."""
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
@@ -25,26 +24,6 @@ def _sample(device, sources=None, targets=None):
 def model(device):
     """Three units, float64, evaluation mode."""
     return builders.sga_model().double().to(device)
-
-
-def _materialised(model, sample):
-    """Both CTC losses by torch, sentence by sentence, on the targets without </s>."""
-    results = []
-    for row in range(len(sample["id"])):
-        source = sample["net_input"]["src_tokens"][row : row + 1, : sample["net_input"]["src_lengths"][row]]
-        target = sample["target"][row]
-        target = target[(target != builders.PAD) & (target != builders.EOS)]
-        guidance, slots = model.encode(source), 2 * sample["net_input"]["src_lengths"][row : row + 1]
-        losses, hidden = [], model.align(guidance, slots)
-        for unit in range(2):
-            logits = F.linear(hidden, model.masked_lm.output_weight, model.masked_lm.output_bias)
-            log_probs = logits.log_softmax(-1).transpose(0, 1)
-            lengths = slots, slots.new_tensor([len(target)])
-            losses.append(F.ctc_loss(log_probs, target[None], *lengths, blank=model.blank, reduction="sum"))
-            if unit == 0:
-                hidden = model.denoise(logits.argmax(-1), guidance, slots)
-        results.append(torch.stack(losses))
-    return tuple(torch.stack(results).unbind(1))
 
 
 def test_targets_that_cannot_be_aligned_count_and_cost_nothing(model, device):
@@ -70,7 +49,7 @@ def test_empty_targets(model, targets, device):
     sample = _sample(device, targets=targets)
     loss, size, logged = criterion()(model, sample)
     assert size == sum(targets)
-    alignment, denoising = _materialised(model, sample)
+    alignment, denoising = builders.forward_losses(model, sample).values()
     torch.testing.assert_close(loss, (alignment + denoising).sum(), rtol=1e-10, atol=1e-10)
     assert int(logged["unalignable"]) == 0
 
@@ -121,7 +100,7 @@ class Wrapper(nn.Module):
 
 def test_losses_are_sums_in_nats_over_tokens_or_sentences_also_of_a_wrapped_model(model, device):
     sample = _sample(device)
-    alignment, denoising = _materialised(model, sample)
+    alignment, denoising = builders.forward_losses(model, sample).values()
     tokens, sentences = sum(TARGETS), len(TARGETS)
     for sentence_avg, size in ((False, tokens), (True, sentences)):
         loss, found, logged = criterion(sentence_avg=sentence_avg, ctc_chunk_size=7)(Wrapper(model).eval(), sample)

@@ -104,6 +104,7 @@ def test_what_is_too_long_is_left_out(name, limits):
     wanted = [index for index, size in enumerate(sizes) if all(one <= two for one, two in zip(size, most))]
     assert list(kept) == wanted and 0 < len(wanted) < len(data)
     assert sorted([*kept, *ignored]) == list(range(len(data)))
+    assert name == "tlm" or len(data.filter_indices_by_size(np.arange(len(data)), None)[0]) == len(data)
 
 
 @pytest.mark.parametrize("name", ["span", "veco"])
