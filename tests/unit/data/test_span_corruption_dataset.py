@@ -47,16 +47,6 @@ def test_pairs_keep_the_separator_and_no_span_crosses_it():
     assert cut > 5, "a span that meets the separator goes on behind it"
 
 
-def test_shares_and_mean_span():
-    """Blocks of 199 tokens and a </s>: 30 of them are noise, in 10 spans; pairs of 50 + 50: 50 in 17, or 18 where one is cut."""
-    text = corruption.blocks(builders.sentences(40, 3, 199, 199), block=200)
-    data = corruption.dataset([text, corruption.pairs(*corruption.pair_rows(40, 50, 50))])
-    for index, (_, target) in enumerate(items(data)):
-        parts = corruption.spans(target)
-        noise, spans = (30, {10}) if index < 40 else (50, {17, 18})
-        assert sum(len(part) for part in parts) == noise and len(parts) in spans
-
-
 def test_streams_and_repeated_items_have_noise_of_their_own():
     """Targets without sentinels are those with them, without them."""
     rows = corruption.pair_rows(30)

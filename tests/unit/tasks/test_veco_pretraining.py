@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from fairseq.data.iterators import EpochBatchIterator
 
-from fairseq_plugins.data.alternating_batches import AlternatingIterator
 from fairseq_plugins.tasks import veco_pretraining
 from tests import builders
 from tests import veco_builders as veco
@@ -101,30 +100,18 @@ def iterator(task, split="train", epoch=1, **given):
     return task.get_batch_iterator(task.dataset(split), epoch=epoch, **{**defaults, **given})
 
 
-def plain(batch):
-    if not batch:
-        return None
-    inputs = batch["net_input"]
-    joint = inputs["joint_tokens"]
-    return batch["id"].tolist(), inputs["src_tokens"].tolist(), None if joint is None else joint.tolist()
-
-
 @pytest.mark.parametrize("shards", [1, 2])
 def test_training_batches_take_turns_in_every_epoch(folder, shards):
-    task = setup(folder)
+    task, seen = setup(folder), []
     load(task)
-    seen = []
     for epoch in (1, 2):
-        parts = []
-        for shard in range(shards):
-            source = iterator(task, epoch=epoch, num_shards=shards, shard_id=shard)
-            assert isinstance(source, AlternatingIterator)
-            parts.append([veco.is_parallel(batch) for batch in source.next_epoch_itr(shuffle=True)])
-        kinds = [kind for update in zip(*parts) for kind in update]
-        assert kinds == [False, True] * (len(kinds) // 2)
-        assert len(kinds) == 2 * 9, "34 texts of the language, 4 a batch"
-        seen.append([plain(batch) for batch in iterator(task, epoch=epoch).next_epoch_itr(shuffle=True)])
-    assert seen[0] != seen[1]
+        sources = [iterator(task, epoch=epoch, num_shards=shards, shard_id=shard) for shard in range(shards)]
+        updates = [*zip(*(source.next_epoch_itr(shuffle=True) for source in sources))]
+        seen.append([batch for update in updates for batch in update])
+        assert [veco.is_parallel(batch) for batch in seen[-1]] == [False, True] * 9, (
+            "34 texts of the language, 4 a batch"
+        )
+    assert [batch["id"].tolist() for batch in seen[0]] != [batch["id"].tolist() for batch in seen[1]]
 
 
 @pytest.mark.parametrize("given", [{"pairs": ""}, {"monolingual": ""}])
