@@ -174,7 +174,6 @@ def test_other_languages_are_refused(folder, tmp_path, caplog, more, words):
         lambda: task.set_checkpoint_dict(trained.get_checkpoint_dict()[Task.__name__]),
         lambda: setup(folder, *more, "--finetune-from-model", str(file)),
         lambda: setup(folder, *more, "--restore-file", str(file), "--reset-dataloader"),
-        lambda: setup(folder, *more, "--save-dir", str(tmp_path), "--reset-dataloader"),
     ):
         with pytest.raises(ValueError, match="other language tags") if words else nullcontext() as error:
             door()
