@@ -7,7 +7,7 @@ import torch
 
 from fairseq_plugins.tasks.code_switching_restore import reset_moments
 from tests import csr_builders
-from tests.csr_builders import load, setup
+from tests.csr_builders import Criterion, load, setup
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,21 @@ def test_updates_of_several_batches_processes_and_folders(made, tmp_path):
         options = {"max_sentences": 8, "seed": 1, "epoch": epoch}
         counts.append(len(list(task.get_batch_iterator(task.dataset("train"), **options).next_epoch_itr())))
     assert counts == [12, 5, 3, 3], "12 + 5 + 3 restore batches of both folders, then the second's translations"
+
+
+def test_the_moments_are_reset_at_the_switch_alone(made, caplog):
+    """For both batches of update 3. A stage that does not fit its update is said, once."""
+    task, parameter, cleared = setup(made, restore_updates=3), torch.nn.Parameter(torch.ones(1)), []
+    optimizer = SimpleNamespace(optimizer=torch.optim.Adam([parameter]), backward=lambda loss: None)
+    model = SimpleNamespace(train=lambda: None, set_num_updates=lambda number: None)
+    for update in (0, 2, 3, 3, 4, 2, 2):
+        sample = {"switching": {"words": 1}} if update < 3 and len(cleared) < 5 else {}
+        optimizer.optimizer.state[parameter]["step"] = 5
+        task.train_step(sample, model, Criterion(), optimizer, update)
+        cleared.append("step" not in optimizer.optimizer.state[parameter])
+    assert cleared == [False, False, True, True, False, False, False]
+    (warning,) = (message for message in caplog.messages if "--restore-updates 3" in message)
+    assert "update 2 is translation" in warning
 
 
 def test_a_reset_optimiser_steps_as_a_new_one():
