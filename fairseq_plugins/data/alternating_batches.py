@@ -17,8 +17,7 @@ def take_turns(kinds: Sequence[Sequence[Any]], items: int, rng: np.random.Genera
     Batches of a smaller kind are used again, all of them before any a third time; those of a last, incomplete round are drawn.
     Each time the indices of such a batch are raised by ``items``, the length of the dataset, for noise of its own.
 
-    Args:
-        kinds: the batches of each kind, (N,) int64 indices each; at least one per kind.
+    ``kinds`` are the batches of each kind, (N,) int64 indices each; at least one per kind.
     """
     count = max(len(batches) for batches in kinds)
     turns: List[Batches] = []

@@ -37,9 +37,7 @@ class CodeSwitchingDataset(EpochDataset):
     decoder's input begins with the language's id: mBART's order. Noise is drawn for a whole batch at once, from numbers that are a
     function of (seed, epoch, index) and not of the batch.
 
-    Args:
-        text: the sentences, one language behind another.
-        languages: (L,) sentences of each language.
+    ``text`` has the sentences, one language behind another, ``languages`` (L,) how many there are of each.
 
     Attributes:
         sizes: (N,) int64, tokens of the longest that an item's source can become, which its target never exceeds.

@@ -114,13 +114,9 @@ class LexiconFile(NamedTuple):
 def lexicon_files(option: str, languages: Sequence[str], targets: Sequence[str]) -> Dict[str, List[LexiconFile]]:
     """The files that ``--lexicon`` names: language of the source words -> files, at least one each.
 
-    Args:
-        option: a folder with ``SOURCE-TARGET.tsv``, or ``en-de=FILE,de-en=FILE``. Codes as ``en_XX`` may be shortened to ``en``.
-        languages: whose text is to be switched.
-        targets: into which, where the option is a folder.
-
-    Raises:
-        ValueError: a language has no file, or the option is malformed; names what was looked for.
+    ``option`` is a folder with ``SOURCE-TARGET.tsv``, or ``en-de=FILE,de-en=FILE``; codes as ``en_XX`` may be shortened to
+    ``en``. The text of ``languages`` is to be switched, into ``targets`` where it is a folder. Raises ValueError: a language has
+    no file, or the option is malformed; names what was looked for.
     """
     if not option:
         raise ValueError("--lexicon is needed to train: a folder with SOURCE-TARGET.tsv, or en-de=FILE,de-en=FILE")

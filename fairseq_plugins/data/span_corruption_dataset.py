@@ -27,13 +27,8 @@ class SpanCorruptionDataset(StreamDataset):
     Source and target end with ``</s>``. A text that is drawn twice in an epoch is corrupted in two ways, because noise depends on
     the place in the epoch; with natural proportions every text has one place.
 
-    Args:
-        streams, probabilities: see :class:`StreamDataset`.
-        dictionary: gives the ids of padding and ``</s>``.
-
-    Attributes:
-        sizes: (N, 2) int64. The uncorrupted text with all its ``</s>``, which is what ``--tokens-per-sample`` limits and no source
-            is longer than; and the longest its target can be, which is at most one token more.
+    For the arguments see :class:`StreamDataset`. ``sizes`` is (N, 2) int64: the uncorrupted text with all its ``</s>``, which is
+    what ``--tokens-per-sample`` limits and no source is longer than; and the longest its target can be, at most one token more.
     """
 
     def __init__(

@@ -37,10 +37,8 @@ class SegmentStream:
 class ParallelPairs(SegmentStream):
     """Translation pairs: x is the source side, y the target side.
 
-    Args:
-        sides: two sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
-        sizes: (N,) tokens of each, ``</s>`` counted.
-        room: most tokens of a segment, ``<s>`` and ``</s>`` counted; None = any.
+    ``sides`` are two sequences of (S,) int64 tensors that end with ``</s>``, which ``sizes`` (N,) count; equal lengths. ``room``:
+    most tokens of a segment, ``<s>`` and ``</s>`` counted; None = any.
     """
 
     parallel = True
@@ -72,8 +70,7 @@ class AdjacentSegments(SegmentStream):
     adjacent to what stands behind it.
 
     Args:
-        sentences: indexable (S,) int64 tensors that end with ``</s>``; one that holds nothing else ends a document.
-        sizes: (M,) tokens of each, ``</s>`` counted.
+        sentences: indexable (S,) int64 tensors that end with ``</s>``, which ``sizes`` (M,) count; one of it alone ends a document.
         room: most tokens of a segment, ``<s>`` and every ``</s>`` counted.
 
     Source: VECO, overview of pre-training (two adjacent segments of monolingual text); packing and leftovers are ours.
