@@ -45,8 +45,8 @@ class EpochDataset(FairseqDataset):
 class StreamDataset(EpochDataset):
     """Texts of several streams (languages, pairs), drawn anew in every epoch.
 
-    The draw is a function of (seed, epoch). ``streams`` have a length each, and their order is part of the noise; ``sizes``
-    are those of their texts. ``probabilities``: (K,) share of each stream, see ``stream_sampling``; None = every text once, in order.
+    The draw is a function of (seed, epoch). ``streams`` have a length each, and their order is part of the noise; ``sizes`` are
+    those of their texts. ``probabilities``: (K,) share of each stream, see ``stream_sampling``; None = every text once, in order.
     """
 
     def __init__(
