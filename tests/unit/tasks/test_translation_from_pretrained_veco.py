@@ -57,6 +57,13 @@ def test_rows_end_with_their_language(folder, split):
         assert row[:length].tolist() == [german, *target[: length - 1].tolist()]
 
 
+def test_truncated_rows_have_room_for_the_tag(folder):
+    found = task(folder, truncate_source=True, max_source_positions=4)
+    found.load_dataset("train")
+    rows = [found.dataset("train")[number]["source"] for number in range(4)]
+    assert max(map(len, rows)) == 4 and {int(row[-1]) for row in rows} == {found.source_tag}
+
+
 def test_only_training_data_come_from_further_folders(folder, tmp_path):
     found = task(f"{tmp_path / 'nothing'}:{folder}")
     found.load_dataset("train", epoch=2)
