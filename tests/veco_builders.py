@@ -138,9 +138,9 @@ def segments(rows, room=12):
     return AdjacentSegments(*_side(rows), room, PAD, EOS)
 
 
-def pairs(left, right):
+def pairs(left, right, room=None):
     (x, x_sizes), (y, y_sizes) = _side(left), _side(right)
-    return ParallelPairs([x, y], [x_sizes, y_sizes])
+    return ParallelPairs([x, y], [x_sizes, y_sizes], room)
 
 
 def streams(documents_=20, sentences=30):

@@ -5,14 +5,6 @@ from typing import Any, Sequence, Tuple
 import numpy as np
 
 
-def check_span_options(ratio: float, mean_span: float, ratio_option: str = "--mask-prob") -> None:
-    """Refuse what no span mask can be drawn for; ``ratio_option`` is the option that ``ratio`` comes from."""
-    if not 0.0 < ratio < 1.0:
-        raise ValueError(f"{ratio_option} must lie in (0, 1); got {ratio}")
-    if not 1.0 <= mean_span < float("inf"):
-        raise ValueError(f"--mean-span must be at least 1 token; got {mean_span}")
-
-
 def count_spans(lengths: Any, ratio: float, mean_span: float) -> Tuple[np.ndarray, np.ndarray]:
     """How many tokens and spans of texts (lengths () or (N,) int, at least 2) are corrupted: a function of the length, as in T5.
 

@@ -14,14 +14,6 @@ BUDGET, LENGTHS, PLACES = range(3)
 LONGEST_MEAN = 1000.0
 
 
-def check_switch_options(ratio: float, mean_span: float) -> None:
-    """Refuse what no spans can be drawn for."""
-    if not 0.0 < ratio <= 1.0:
-        raise ValueError(f"--switch-ratio must lie in (0, 1]; got {ratio}")
-    if not 0.0 < mean_span <= LONGEST_MEAN:
-        raise ValueError(f"--switch-span must lie in (0, {LONGEST_MEAN:.0f}] words; got {mean_span}")
-
-
 def span_distribution(mean: float) -> np.ndarray:
     """P(length <= 1), P(length <= 2), ... of a Poisson law with this mean whose zero is drawn again.
 

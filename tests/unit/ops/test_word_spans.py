@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairseq_plugins.ops.counter_noise import epoch_address, streams, uniforms
-from fairseq_plugins.ops.word_spans import budgets, check_switch_options, choose_words, span_distribution
+from fairseq_plugins.ops.word_spans import budgets, choose_words, span_distribution
 
 RATIO, MEAN = 0.35, 3.5
 
@@ -86,13 +86,3 @@ def test_a_sentence_is_drawn_alone_as_in_a_batch():
         alone = drawn(words[place : place + 1], covered[place : place + 1], items=[place])
         assert whole[place, : covered[place]].tolist() == alone[0].tolist()
     assert drawn([], []).shape == (0, 0)
-
-
-def test_options_are_checked():
-    check_switch_options(1.0, 1000.0)
-    for ratio in (0.0, -0.1, 1.01, float("nan")):
-        with pytest.raises(ValueError, match=r"--switch-ratio must lie in \(0, 1\]"):
-            check_switch_options(ratio, MEAN)
-    for mean in (0.0, 1001.0, float("nan")):
-        with pytest.raises(ValueError, match="--switch-span must lie in"):
-            check_switch_options(RATIO, mean)
