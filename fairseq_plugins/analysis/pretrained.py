@@ -11,10 +11,10 @@ import torch
 from fairseq.data import Dictionary
 
 from ..checkpoints import load
-from ..checkpoints.dictionaries import STYLES
 from ..checkpoints.encoders import read_encoder
 from ..checkpoints.fitting import MARKERS, check_entries
 from ..checkpoints.pipeline import PretrainedFile
+from ..checkpoints.vocabulary import STYLES
 from ..data.nlu_inputs import INPUT_FORMATS
 from ..modules.text_encoder import TextEncoder
 from .report import named_paths

@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from .dictionaries import DICTIONARY_NAME, SPECIAL, STYLES
-from .encoder_languages import read_languages
 from .encoders import open_encoder, row_order
 from .errors import CheckpointError
 from .pipeline import WORDS
 from .reading import PathLike
+from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES, read_languages
 from .writing import atomic_path
 
 logger = logging.getLogger(__name__)

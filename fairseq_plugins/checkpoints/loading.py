@@ -16,7 +16,7 @@ from .errors import CheckpointError
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of a table; make it with :func:`rename`, :func:`split`, :func:`drop` or :func:`refuse`."""
+    """One line of a table; make it with :func:`rename`, :func:`drop` or :func:`refuse`."""
 
     pattern: "re.Pattern[str]"
     targets: Tuple[str, ...] = ()
@@ -24,13 +24,8 @@ class Rule:
     refused_because: str = ""
 
 
-def rename(pattern: str, target: str) -> Rule:
-    """The tensor is called ``target`` (a template with ``\\1`` …)."""
-    return Rule(re.compile(pattern), targets=(target,))
-
-
-def split(pattern: str, *targets: str) -> Rule:
-    """The rows of the tensor are cut into equal blocks, one per target, in order."""
+def rename(pattern: str, *targets: str) -> Rule:
+    """The tensor is called ``target`` (a template with ``\\1`` …); for several its rows are cut into equal blocks, in order."""
     return Rule(re.compile(pattern), targets=targets)
 
 
@@ -44,12 +39,18 @@ def refuse(pattern: str, because: str) -> Rule:
     return Rule(re.compile(pattern), refused_because=because)
 
 
-def fused_attention(layer: str, target: str) -> Tuple[Rule, Rule]:
-    """fairseq's self-attention, with its projections apart or in one ``in_proj``; ``target`` is the name of the layer."""
-    projections = [f"{target}self_attn.{name}_proj.\\2" for name in "qkv"]
+def stack_rules(source: str, target: str) -> Tuple[Rule, ...]:
+    """fairseq's encoder or decoder, new or old; ``source``: pattern of what its names begin with, ``target``: what they get."""
+    layer, new = source + r"layers\.(\d+)\.", target + r"layers.\1."
     return (
-        rename(layer + r"self_attn\.(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)", target + r"self_attn.\2.\3"),
-        split(layer + r"self_attn\.in_proj_(weight|bias)", *projections),
+        rename(source + r"(embed_tokens|embed_positions)\.weight", target + r"\1.weight"),
+        rename(source + r"(?:layernorm_embedding|emb_layer_norm)\.(weight|bias)", target + r"layernorm_embedding.\1"),
+        rename(source + r"layer_norm\.(weight|bias)", target + r"layer_norm.\1"),
+        rename(layer + r"(self_attn|encoder_attn)\.([qkv]_proj|out_proj)\.(weight|bias)", new + r"\2.\3.\4"),
+        rename(layer + r"self_attn\.in_proj_(weight|bias)", *(rf"{new}self_attn.{name}_proj.\2" for name in "qkv")),
+        rename(layer + r"((?:self_attn_|encoder_attn_|final_)layer_norm|fc1|fc2)\.(weight|bias)", new + r"\2.\3"),
+        drop(source + r"version", "format counter of fairseq"),
+        drop(source + r"(?:embed_positions\.)?(?:_float_tensor|weights)", "buffer that is counted anew"),
     )
 
 
@@ -66,23 +67,13 @@ class Renamed:
         del self.tensors[name]
         self.dropped[self.sources.pop(name)] = because
 
-    def discard_all(self, start: str, because: str) -> None:
-        """Drop the tensors whose new names begin with ``start``."""
-        for name in [name for name in self.tensors if name.startswith(start)]:
-            self.discard(name, because)
-
     def move(self, old: str, new: str) -> None:
         """The new names that begin with ``old`` begin with ``new`` instead."""
 
-        def moved(name: str) -> str:
-            return new + name[len(old) :] if name.startswith(old) else name
+        def moved(named: Mapping[str, Any]) -> Dict[str, Any]:
+            return {new + key[len(old) :] if key.startswith(old) else key: value for key, value in named.items()}
 
-        self.tensors = {moved(name): tensor for name, tensor in self.tensors.items()}
-        self.sources = {moved(name): source for name, source in self.sources.items()}
-
-    def used(self) -> Tuple[str, ...]:
-        """Names in the source of the tensors that are kept, in order."""
-        return tuple(dict.fromkeys(self.sources.values()))
+        self.tensors, self.sources = moved(self.tensors), moved(self.sources)
 
 
 def apply_rules(tensors: Mapping[str, Tensor], rules: Sequence[Rule], origin: str, expected: str) -> Renamed:

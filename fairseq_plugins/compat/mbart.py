@@ -3,7 +3,7 @@ decodes. A language without a tag is refused."""
 
 from typing import Any, Dict
 
-from ..checkpoints.starting import KEY, compare_order, compare_start, language_state
+from ..checkpoints.fitting import LANGUAGES, compare_order, compare_start, language_state
 from .patch import Patch, source_has
 
 TASK = "fairseq.tasks.translation_from_pretrained_bart:TranslationFromPretrainedBARTTask"
@@ -75,6 +75,6 @@ def state_dict(stock: Any, task: Any) -> Dict[str, Any]:
 def load_state_dict(stock: Any, task: Any, state: Dict[str, Any]) -> None:
     """Compare the languages with those of a checkpoint that is about to be decoded."""
     others = dict(state)
-    if KEY in others:
-        compare_order(task.langs, others.pop(KEY)["langs"], "the checkpoint")
+    if LANGUAGES in others:
+        compare_order(task.langs, others.pop(LANGUAGES)["langs"], "the checkpoint")
     stock(task, others)

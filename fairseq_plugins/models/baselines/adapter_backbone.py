@@ -5,11 +5,11 @@ from typing import Any, List, Mapping, Optional
 
 from torch import Tensor
 
-from ...checkpoints.encoder_languages import stock_languages
 from ...checkpoints.fitting import check_dictionary, load_fitted
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import find_settings, task_options
+from ...checkpoints.pipeline import find_settings
 from ...checkpoints.reading import read_checkpoint
+from ...checkpoints.vocabulary import stock_languages, task_options
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,17 @@ from fairseq.models.transformer import TransformerConfig, TransformerModel
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes, sizes_of_sides
+from ...checkpoints.fitting import (
+    Fit,
+    check_dictionary,
+    check_rows,
+    check_sizes,
+    left_closed,
+    sizes_of_sides,
+    stack_sources,
+)
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.starting import left_closed
-from ...checkpoints.xlmr import read_masked_lm
+from ...checkpoints.pipeline import read_masked_lm
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledModel
 from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
@@ -174,13 +181,8 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     sizes = {"encoder_layers": found.sizes["layers"], **sizes_of_sides(found.sizes, "encoder")}
     check_sizes(sizes, args, origin)
     fit = Fit(model, args.embedding_mismatch, origin)
-    start = "sentence_encoder."
-    tensors: Dict[str, Tensor] = {}
-    sources: Dict[str, str] = {}
-    for name, tensor in found.tensors.items():
-        short = name[len(start) :]
-        if name.startswith(start) and (short in EMBEDDINGS or short.startswith("layers.")):
-            tensors[f"encoder.{short}"], sources[f"encoder.{short}"] = tensor, name
+    sources = stack_sources(found, "encoder", range(found.sizes["layers"]))
+    tensors = {name: found.tensors[source] for name, source in sources.items()}
     entries = check_dictionary(args.pretrained_xlmr, model.encoder.dictionary, origin)
     fit.leave_mask_out("encoder", tensors, entries)
     return fit.load(tensors, sources, _RANDOM)

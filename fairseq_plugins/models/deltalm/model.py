@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import nn
 
-from ...checkpoints.starting import left_closed
+from ...checkpoints.fitting import left_closed
 from ...modules.filled_model import FilledModel
 from ...modules.interleaved_layer import InterleavedDecoderLayer
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable

@@ -8,16 +8,22 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from ...checkpoints.dictionaries import MASK, STYLES
-from ...checkpoints.encoder_layout import EncoderLayout, family_layout
-from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, layout_from, read_encoder
+from ...checkpoints.encoders import read_encoder
 from ...checkpoints.errors import CheckpointError
-from ...checkpoints.fitting import check_entries, explain, fit_positions, fit_words, load_fitted
+from ...checkpoints.fitting import (
+    check_entries,
+    explain,
+    fit_positions,
+    fit_words,
+    left_closed,
+    load_fitted,
+    started_from,
+)
+from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderLayout, family_layout, layout_from
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, as_dict, find_settings
+from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, find_settings
 from ...checkpoints.reading import read_checkpoint
-from ...checkpoints.starting import left_closed, started_from
-from ...checkpoints.vocabularies import languages_of
+from ...checkpoints.vocabulary import MASK, STYLES, as_dict, languages_of
 from ...modules.option_checks import flag
 
 logger = logging.getLogger(__name__)

@@ -6,9 +6,8 @@ from typing import Any, Mapping
 
 from fairseq.data import Dictionary
 
-from ...checkpoints.dictionaries import read_dictionary
-from ...checkpoints.pipeline import PretrainedFile
-from ...checkpoints.xlmr import read_masked_lm
+from ...checkpoints.pipeline import PretrainedFile, read_masked_lm
+from ...checkpoints.vocabulary import read_dictionary
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import torch
 
 from fairseq_plugins.analysis import singular_values as room
 from fairseq_plugins.analysis.singular_values import MATRICES, Comparison, compare, layer_matrices, singular_values
-from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
+from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 
 SIZES = {"vocab_size": 9, "layers": 3, "embed_dim": 6, "ffn_dim": 10, "heads": 2, "max_positions": 5}
 

@@ -7,9 +7,8 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.dictionaries import read_dictionary
-from fairseq_plugins.checkpoints.encoder_languages import LIST_NAME, Languages, languages_beside, name_rows
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.vocabulary import read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
 
@@ -26,17 +25,12 @@ def change(path, edit):
 
 def test_what_a_checkpoint_says_comes_before_the_list_beside_it(tmp_path):
     """Also where both fit the rows; and the list that it names before the one that releases have."""
-    base, listed, beside = ["<s>", "a"], ("de_DE", "en_XX"), ("en_XX", "de_DE")
-    for own, other, expected in ((listed, beside, listed), (None, beside, beside), (listed, None, listed)):
-        entries, found = name_rows(list(base), Languages(own), other, 4, "here")
-        assert entries == [*base, *(f"[{language}]" for language in expected)] and found == expected
-    for name, content in ((LIST_NAME, "de_DE"), ("own.txt", "en_XX")):
-        (tmp_path / name).write_text(content + "\n", encoding="utf-8")
-    assert [languages_beside(tmp_path, name) for name in ("own.txt", None, "absent.txt")] == [
-        ("en_XX",),
-        ("de_DE",),
-        ("de_DE",),
-    ]
+    other = nlu_builders.ML50[::-1]
+    nlu_builders.mbart50(tmp_path, lang_dict="own.txt")
+    (tmp_path / "own.txt").write_text("\n".join(other))
+    assert read_encoder(tmp_path).languages == other
+    nlu_builders.mbart50(tmp_path, langs=list(other), lang_dict=None)
+    assert read_encoder(tmp_path).languages == other
 
 
 @pytest.mark.parametrize(

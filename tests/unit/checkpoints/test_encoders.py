@@ -10,8 +10,8 @@ import safetensors.torch
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
-from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, SIZES, expected_shapes, family_layout
-from fairseq_plugins.checkpoints.encoders import layout_from, read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.layouts import FAMILIES, SIZES, expected_shapes, family_layout, layout_from
 from tests import deltalm_builders, nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
 from tests.unit.checkpoints import builders as layouts
@@ -307,7 +307,7 @@ def test_a_shared_embedding_is_the_encoders(tmp_path):
         {**state, "model.encoder.embed_tokens.weight": state["model.shared.weight"].clone()},
         tmp_path / "pytorch_model.bin",
     )
-    assert read_encoder(tmp_path).report.reasons["model.shared.weight"] == "equal to the encoder's embedding"
+    assert read_encoder(tmp_path).report.reasons["model.shared.weight"] == "equal to model.encoder.embed_tokens.weight"
     torch.save(
         {**state, "model.encoder.embed_tokens.weight": state["model.shared.weight"] + 1}, tmp_path / "pytorch_model.bin"
     )

@@ -8,11 +8,10 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.dictionaries import read_dictionary
 from fairseq_plugins.checkpoints.dictionary import dictionary_text, write_dictionary
-from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.encoders import read_encoder, row_order
 from fairseq_plugins.checkpoints.fitting import check_entries, explain, fit_words
-from fairseq_plugins.checkpoints.vocabularies import fairseq_order, languages_of, tokenizer_entries
+from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary, tokenizer_entries
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
 
@@ -96,7 +95,7 @@ def test_without_a_list_of_languages_no_row_is_named(tmp_path, hf):
     with pytest.raises(CheckpointError):
         write_dictionary(tmp_path, tmp_path / "dict.txt")
     assert not (tmp_path / "dict.txt").exists()
-    entries = tokenizer_entries(tmp_path, "xlmr", 4 + len(pieces) - 3 + 2)  # of a model that has none
+    entries = tokenizer_entries(tmp_path, None, 4 + len(pieces) - 3 + 2)  # of a model that has none
     assert entries[-2:] == ["madeupword0000", "madeupword0001"]
 
 
@@ -297,10 +296,10 @@ def test_what_a_dictionary_cannot_hold_is_refused(entries, message):
 
 def test_order_by_hand():
     entries = ["<pad>", "x", "<mask>", "<unk>", "<s>", "y", "</s>"]
-    assert fairseq_order(entries, "here") == [4, 0, 6, 3, 1, 2, 5]
-    assert fairseq_order(entries, "here", mask_last=True) == [4, 0, 6, 3, 1, 5, 2]
+    assert row_order(entries, "xlmr", "here") == [4, 0, 6, 3, 1, 2, 5]
+    assert row_order(entries, "bert", "here") == [4, 0, 6, 3, 1, 5, 2]
     twice = [*entries, "<unk>", "<s>"]
-    assert fairseq_order(twice, "here")[:4] == [4, 0, 6, 3], "of an entry that is there twice, the first row"
+    assert row_order(twice, "xlmr", "here")[:4] == [4, 0, 6, 3], "of an entry that is there twice, the first row"
 
 
 def test_languages_of_a_dictionary():

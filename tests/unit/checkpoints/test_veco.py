@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
-from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
@@ -256,7 +256,7 @@ def test_one_for_generation_is_no_masked_lm(tmp_path):
         read_masked_lm(tmp_path / "released")
     model = veco_builders.stock()
     scaled = veco_builders.write(tmp_path / "model.pt", model, veco_builders.pretrained_state(model))
-    with pytest.raises(CheckpointError, match="was trained with no_scale_embedding = False, expected True"):
+    with pytest.raises(CheckpointError, match="no_scale_embedding = False, expected True"):
         read_masked_lm(scaled)
 
 
@@ -264,9 +264,7 @@ def test_a_head_that_is_not_tied_is_refused(tmp_path):
     model = veco_builders.stock(scaled=False)
     state = veco_builders.pretrained_state(model)
     state["lm_head.weight"] = state["lm_head.weight"] + 1
-    with pytest.raises(
-        CheckpointError, match="the output projection .*lm_head.weight.* differs from the token embedding"
-    ):
+    with pytest.raises(CheckpointError, match="lm_head.weight and .* differ .*expected them to be tied"):
         read_masked_lm(veco_builders.write(tmp_path / "model.pt", model, state))
 
 

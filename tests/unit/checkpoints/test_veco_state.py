@@ -129,14 +129,14 @@ def test_the_dictionary_beside_the_folder_tells_the_row_of_mask(tmp_path):
         (
             lambda s: s.pop("roberta.encoder.layer.11.cross_attention.self.key.bias"),
             {},
-            r"missing tensors: layers\.11\.encoder_attn\.k_proj",
+            r"missing tensors: decoder\.layers\.11\.encoder_attn\.k_proj",
         ),
         (lambda s: s.pop("roberta.encoder.layer.2.output.dense.bias"), {}, r"missing tensors: .*layers\.2\.fc2"),
         (lambda s: s.pop("lm_head.bias"), {}, r"missing tensors: lm_head\.bias"),
         (
             lambda s: s.update({"roberta.encoder.layer.0.cross_attention.output.LayerNorm.gamma": torch.ones(3)}),
             {},
-            r"wrong shapes: layers\.0\.encoder_attn_layer_norm\.weight \(3,\) instead of \(8,\)",
+            r"wrong shapes: decoder\.layers\.0\.encoder_attn_layer_norm\.weight \(3,\) instead of \(8,\)",
         ),
         (lambda s: None, {"num_hidden_layers": 6}, "options say layers = 6, its tensors 12"),
         (lambda s: None, {"num_attention_heads": None}, "number of attention heads"),

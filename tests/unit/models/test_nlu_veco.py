@@ -6,8 +6,8 @@ from fairseq import models
 from fairseq.options import get_training_parser, parse_args_and_arch
 
 from fairseq_plugins.checkpoints import read_masked_lm
-from fairseq_plugins.checkpoints.encoder_layout import EncoderLayout
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.layouts import EncoderLayout
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import KINDS, PIECES, arguments, build, from_file, reloaded, saved, tokens_for

@@ -6,7 +6,7 @@ from fairseq import models, options
 from fairseq.dataclass.initialize import add_defaults
 from omegaconf import OmegaConf
 
-from fairseq_plugins.checkpoints.encoder_layout import EncoderLayout
+from fairseq_plugins.checkpoints.layouts import EncoderLayout
 from fairseq_plugins.modules.text_encoder import TextEncoder
 from tests import builders, veco_builders
 from tests.veco_builders import KINDS, LAYERS
