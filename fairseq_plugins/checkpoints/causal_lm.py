@@ -5,7 +5,14 @@ from typing import List, Optional, Tuple
 
 import torch
 
-from .encoders import dictionary_of_run, shift_positions
+from .encoders import (
+    dictionary_of_run,
+    fits,
+    pieces_of,
+    sentencepiece_in,
+    shift_positions,
+    tokenizer_entries,
+)
 from .errors import CheckpointError
 from .layouts import CausalLMLayout, expected_shapes
 from .loading import Rule, drop, refuse, rename, stack_rules
@@ -22,16 +29,7 @@ from .pipeline import (
     open_file,
 )
 from .reading import PathLike
-from .vocabulary import (
-    DICTIONARY_NAME,
-    SPECIAL,
-    find_dictionary,
-    fits,
-    pieces_of,
-    read_dictionary,
-    sentencepiece_in,
-    tokenizer_entries,
-)
+from .vocabulary import DICTIONARY_NAME, SPECIAL, find_dictionary, read_dictionary
 
 OUTPUT = "output_projection.weight"
 

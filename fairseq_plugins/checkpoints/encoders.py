@@ -1,10 +1,12 @@
 """Reading the encoder of any pretrained model that the package knows, into the names of fairseq's stock encoder."""
 
+import importlib
 import logging
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 
@@ -22,25 +24,32 @@ from .pipeline import (
 )
 from .reading import PathLike
 from .vocabulary import (
+    CONFIG_NAME,
+    LANGUAGE,
     LIST_NAME,
     MASK,
     PAD,
     SPECIAL,
     STYLES,
-    WORDPIECE_NAMES,
     Languages,
     checked,
-    complete,
     find_dictionary,
     languages_of,
-    padding_contradiction,
     read_dictionary,
+    read_json,
     read_languages,
+    read_lines,
     task_options,
-    tokenizer_entries,
 )
 
 logger = logging.getLogger(__name__)
+
+_TOKENIZER, _TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+_SPECIAL_TOKENS, _WORDPIECES, _JSON_VOCABULARY = "special_tokens_map.json", "vocab.txt", "vocab.json"
+_SENTENCEPIECE = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
+_SENTENCEPIECE_START = ["<unk>", "<s>", "</s>"]
+_WORDPIECE_NAMES = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
+_BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
 
 
 def read_encoder(path: PathLike, heads: Optional[int] = None, label: str = "heads=…") -> PretrainedFile:
@@ -167,7 +176,7 @@ def _entries_by(
             "%s: its options and the list beside it name different languages: those that fit its rows are used", origin
         )
     for candidate in (says.listed, beside, says.guessed):
-        entries = complete(base, says.symbols(candidate), rows)
+        entries = _complete(base, says.symbols(candidate), rows)
         if candidate and len(entries) == rows:
             return entries, languages_of(entries, candidate)
     if says.guessed:
@@ -176,13 +185,13 @@ def _entries_by(
             origin,
             ",".join(says.guessed),
         )
-    entries = complete(base, [], rows)
+    entries = _complete(base, [], rows)
     if len(entries) == rows:
         return entries, None
     if len(base) > rows:
         logger.warning("%s: has %d rows, the dictionary beside it %d entries", origin, rows, len(base))
     stated = says.listed or beside
-    longest = complete(base, says.symbols(stated), 0)
+    longest = _complete(base, says.symbols(stated), 0)
     return (longest if len(longest) <= rows else base[:rows]), stated
 
 
@@ -195,10 +204,173 @@ def row_order(entries: Sequence[str], family: str, origin: str) -> List[int]:
     indices = {entry: index for index, entry in reversed(list(enumerate(entries)))}
     missing = [entry for entry in SPECIAL if entry not in indices]
     if missing:
-        names = {ours: theirs for theirs, ours in WORDPIECE_NAMES.items()}
+        names = {ours: theirs for theirs, ours in _WORDPIECE_NAMES.items()}
         shown = ", ".join(f"{entry} (or {names[entry]})" for entry in missing)
         raise CheckpointError(f"{origin}: its vocabulary has no {shown}")
     first = [indices[entry] for entry in SPECIAL]
     last = [indices[MASK]] if family == "bert" and MASK in indices else []
     moved = {*first, *last}
     return [*first, *(index for index in range(len(entries)) if index not in moved), *last]
+
+
+def _complete(base: List[str], symbols: Sequence[str], rows: int) -> List[str]:
+    """The dictionary's entries, the symbols that are not among them, and ``<mask>`` where just one row is left."""
+    known = set(base)
+    entries = [*base, *(symbol for symbol in symbols if symbol not in known)]
+    return [*entries, MASK] if len(entries) == rows - 1 and MASK not in entries else entries
+
+
+# ---- Tokenizers of Hugging Face folders. ----
+
+
+def tokenizer_entries(
+    folder: Path, style: Optional[str], rows: int, languages: Sequence[str] = ()
+) -> Optional[List[str]]:
+    """Entries that the tokenizer's files in a Hugging Face folder give, in the order of the model's rows, in fairseq's names.
+
+    Args:
+        folder: with ``tokenizer.json``, ``vocab.txt``, ``vocab.json`` or a sentencepiece model (with the language codes that
+            ``tokenizer_config.json`` or ``special_tokens_map.json`` list, in their order).
+        style: how languages are written; None for a model that has none.
+        rows: of the embedding; rows that no file names are called ``madeupword…``, as fairseq calls them.
+        languages: for a folder that lists none, in the order of their rows.
+
+    Returns:
+        ``rows`` entries; None where the folder has no such file, or only one that leaves the languages of the model out.
+
+    Raises:
+        CheckpointError: a damaged file, or more entries than rows.
+    """
+    found = _stored_entries(folder, rows, languages, [(style or "{}").format(language) for language in languages])
+    if found is None:
+        return None
+    origin, entries, added = found
+    fits(entries, rows, origin)
+    if style and len(entries) < rows:
+        if not any(_BARE_CODE.fullmatch(one) or LANGUAGE.fullmatch(one) for one in (*entries, *added)):
+            logger.warning(
+                "%s: names %s entries of %s rows and no language: what the other rows mean is not known",
+                origin,
+                len(entries),
+                rows,
+            )
+            return None
+    named = [
+        style.format(entry) if style and entry in added and _BARE_CODE.fullmatch(entry) else entry for entry in entries
+    ]
+    return named + [f"madeupword{index:04d}" for index in range(rows - len(named))]
+
+
+def fits(entries: List[str], rows: int, file: Path) -> List[str]:
+    """The entries; raises CheckpointError when a file names more of them than there are rows."""
+    if len(entries) > rows:
+        raise CheckpointError(
+            f"{file}: names {len(entries):,} entries, the embedding has {rows:,} rows; they must belong to one model"
+        )
+    return entries
+
+
+def _stored_entries(
+    folder: Path, rows: int, languages: Sequence[str], symbols: Sequence[str]
+) -> Optional[Tuple[Path, List[str], Set[str]]]:
+    """The file that names the rows, its entries, and those of them that were added to the pieces."""
+    listed = _listed_tokens(folder) or list(symbols)
+    tokenizer, wordpieces, vocabulary = (folder / name for name in (_TOKENIZER, _WORDPIECES, _JSON_VOCABULARY))
+    if tokenizer.is_file():
+        # Some have their languages among the pieces, and list them elsewhere.
+        entries, added = _fast_tokenizer(tokenizer)
+        return tokenizer, entries, {*added, *listed, *languages}
+    if wordpieces.is_file():
+        lines = read_lines(wordpieces, "tokenizer")
+        return wordpieces, [_WORDPIECE_NAMES.get(line, line) for line in lines], set()
+    if vocabulary.is_file():
+        entries = _by_index(read_json(vocabulary, "a vocabulary"), vocabulary)
+        return vocabulary, _complete(entries, listed, 0), set(listed)
+    model = sentencepiece_in(folder)
+    if model is None:
+        return None
+    pieces = pieces_of(model)
+    if pieces[:3] != _SENTENCEPIECE_START:
+        raise CheckpointError(
+            f"tokenizer {model}: starts with {pieces[:3]}, expected {_SENTENCEPIECE_START}, as in fairseq's models"
+        )
+    pieces = [*SPECIAL, *pieces[3:]]
+    entries = _with_added(pieces, listed, folder, rows)
+    return model, entries, set(entries) - set(pieces)
+
+
+def _by_index(indices: Mapping[str, Any], file: Path) -> List[str]:
+    """Entry -> index, as a list; indices that nothing has become ``madeupword…``."""
+    if not indices or not all(isinstance(index, int) and index >= 0 for index in indices.values()):
+        raise CheckpointError(f"tokenizer {file}: expected entries with their indices")
+    entries = {index: entry for entry, index in indices.items()}
+    return [entries.get(index, f"madeupword_{index}") for index in range(max(entries) + 1)]
+
+
+def _fast_tokenizer(file: Path) -> Tuple[List[str], Set[str]]:
+    content = read_json(file, "a tokenizer")
+    model = content.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocabulary, list):
+        vocabulary = {piece[0]: index for index, piece in enumerate(vocabulary)}
+    if not isinstance(model, dict) or not isinstance(vocabulary, dict):
+        raise CheckpointError(f"tokenizer {file}: has no vocabulary; expected model.vocab, a list or an object")
+    added = {str(token["content"]): token["id"] for token in content.get("added_tokens", ())}
+    names = _WORDPIECE_NAMES if model.get("type") == "WordPiece" else {}
+    return [names.get(entry, entry) for entry in _by_index({**vocabulary, **added}, file)], set(added)
+
+
+def sentencepiece_in(folder: Path) -> Optional[Path]:
+    """The sentencepiece model of a folder; None where there is none."""
+    return next((folder / name for name in _SENTENCEPIECE if (folder / name).is_file()), None)
+
+
+def pieces_of(file: Path) -> List[str]:
+    """Pieces of a sentencepiece model in its own order.
+
+    Raises CheckpointError: no such model, or the package sentencepiece is not installed.
+    """
+    try:
+        sentencepiece = importlib.import_module("sentencepiece")
+    except ImportError as error:
+        raise CheckpointError(f"tokenizer {file}: needs the package sentencepiece to be read") from error
+    try:
+        model = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"tokenizer {file}: is no sentencepiece model ({error})") from error
+    return [model.id_to_piece(index) for index in range(model.get_piece_size())]
+
+
+def _with_added(entries: List[str], listed: List[str], folder: Path, rows: int) -> List[str]:
+    """Pieces, then what was added to them: by stored index, or in the stored order; ``<mask>`` last where a row is left."""
+    config = folder / _TOKENIZER_CONFIG
+    indexed = read_json(config, "").get("added_tokens_decoder") if config.is_file() else None
+    if isinstance(indexed, dict) and indexed:
+        indices = {entry: index for index, entry in enumerate(entries)}
+        indices.update({str(token["content"]): int(index) for index, token in indexed.items()})
+        return _by_index(indices, config)
+    known = set(entries)
+    added = [token for token in listed if token not in known and token != MASK]
+    left = rows - len(entries) - len(added)
+    # Without a list of languages, rows that are left are theirs: only the last row of all can be the mask's then.
+    mask = [MASK] if MASK not in known and left > 0 and (added or left == 1) else []
+    return [*entries, *added, *mask]
+
+
+def _listed_tokens(folder: Path) -> List[str]:
+    """Additional special tokens, in the order in which they are stored."""
+    for name in (_TOKENIZER_CONFIG, _SPECIAL_TOKENS):
+        content = read_json(folder / name, "") if (folder / name).is_file() else {}
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            tokens = content.get(key)
+            if isinstance(tokens, list) and tokens:
+                return [str(token["content"]) if isinstance(token, dict) else str(token) for token in tokens]
+    return []
+
+
+def padding_contradiction(stated: int, found: int, file: str, origin: str) -> CheckpointError:
+    """The error where the configuration has ``<pad>`` in another row than a file beside it."""
+    return CheckpointError(
+        f"{origin}: {CONFIG_NAME} has {PAD} in row {stated} (pad_token_id), {file} beside it in row {found}; expected "
+        "the same, since positions are counted from the row behind it"
+    )

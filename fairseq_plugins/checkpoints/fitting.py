@@ -159,15 +159,15 @@ def sizes_of_sides(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
     return {f"{side}_{option}": sizes[size] for side in sides for size, option in names.items()}
 
 
-def check_sizes(sizes: Mapping[str, int], args: Any, origin: str) -> None:
-    """Raise ValueError where the sizes of a file (option -> value) are not those of the options that the model has."""
+def check_sizes(sizes: Mapping[str, int], args: Any, origin: str, remedy: str = "") -> None:
+    """Raise ValueError where the sizes of a file (option -> value) are not those of the options that are set."""
     wrong = [
         f"--{name.replace('_', '-')} {getattr(args, name)} (valid here: {value})"
         for name, value in sizes.items()
-        if hasattr(args, name) and getattr(args, name) != value
+        if getattr(args, name, None) not in (None, value)
     ]
     if wrong:
-        raise ValueError(f"{origin} has other sizes than the --arch and the command line: {', '.join(wrong)}")
+        raise ValueError(f"{origin} has other sizes than the --arch and the command line: {', '.join(wrong)}{remedy}")
 
 
 def stack_sources(found: PretrainedFile, side: str, layers: Sequence[int]) -> Dict[str, str]:

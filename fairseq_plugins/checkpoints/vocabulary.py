@@ -1,12 +1,11 @@
 """What the rows of an embedding mean: by a fairseq dictionary, the tokenizer's files, and what a model says of its languages."""
 
-import importlib
 import json
 import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .errors import CheckpointError
 
@@ -25,14 +24,8 @@ STYLES = {"mbart": "[{}]", "nllb": "__{}__"}
 """Family -> how fairseq writes a language as a dictionary entry."""
 
 _TASK_STYLES = {"mbart": "[{}]", "multilingual": "__{}__"}
-_TOKENIZER, _TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
-_SPECIAL_TOKENS, _WORDPIECES, _JSON_VOCABULARY = "special_tokens_map.json", "vocab.txt", "vocab.json"
-_SENTENCEPIECE = ("sentencepiece.bpe.model", "sentencepiece.model", "spiece.model")
-_SENTENCEPIECE_START = ["<unk>", "<s>", "</s>"]
-WORDPIECE_NAMES = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>", "[UNK]": "<unk>", "[MASK]": MASK}
 _CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
-_LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
-_BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
+LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
 
 
 # ---- Files. ----
@@ -54,7 +47,7 @@ def read_json(file: Path, expected: str) -> Dict[str, Any]:
     return content
 
 
-def _read_lines(file: Path, kind: str) -> List[str]:
+def read_lines(file: Path, kind: str) -> List[str]:
     """Lines without their ends. Raises CheckpointError: unreadable, or no UTF-8."""
     try:
         with file.open(encoding="utf-8") as stream:
@@ -87,7 +80,7 @@ def read_dictionary(file: Path) -> List[str]:
     Raises CheckpointError: the file is no fairseq dictionary; names the line.
     """
     entries = list(SPECIAL)
-    for number, line in enumerate(_read_lines(file, "dictionary"), 1):
+    for number, line in enumerate(read_lines(file, "dictionary"), 1):
         symbol, space, count = line.rstrip().rpartition(" ")
         if count == "#fairseq:overwrite":
             symbol, space, count = symbol.rpartition(" ")
@@ -99,7 +92,7 @@ def read_dictionary(file: Path) -> List[str]:
 
 def read_languages(file: Path) -> Tuple[str, ...]:
     """Languages of a file, one a line, in its order. Raises CheckpointError: no text, none, several a line, or one twice."""
-    lines = [line.strip() for line in _read_lines(file, "languages")]
+    lines = [line.strip() for line in read_lines(file, "languages")]
     for number, line in enumerate(lines, 1):
         if any(sign in line for sign in " \t,"):
             raise CheckpointError(f"languages {file}, line {number}: {line[:60]!r}, expected one language a line")
@@ -187,172 +180,9 @@ def languages_of(entries: Sequence[str], known: Sequence[str] = ()) -> Tuple[str
         known: languages of a model; where one of them is found, what looks like a language earlier in the dictionary and
             apart from it counts as a piece.
     """
-    matches = [_LANGUAGE.fullmatch(entry) for entry in entries]
+    matches = [LANGUAGE.fullmatch(entry) for entry in entries]
     codes = [match and (match.group(1) or match.group(2)) for match in matches]
     first = next((index for index, code in enumerate(codes) if code in set(known)), 0)
     while first > 0 and codes[first - 1] is not None:
         first -= 1
     return tuple(code for code in codes[first:] if code is not None)
-
-
-def complete(base: List[str], symbols: Sequence[str], rows: int) -> List[str]:
-    """The dictionary's entries, the symbols that are not among them, and ``<mask>`` where just one row is left."""
-    known = set(base)
-    entries = [*base, *(symbol for symbol in symbols if symbol not in known)]
-    return [*entries, MASK] if len(entries) == rows - 1 and MASK not in entries else entries
-
-
-# ---- Tokenizers of Hugging Face folders. ----
-
-
-def tokenizer_entries(
-    folder: Path, style: Optional[str], rows: int, languages: Sequence[str] = ()
-) -> Optional[List[str]]:
-    """Entries that the tokenizer's files in a Hugging Face folder give, in the order of the model's rows, in fairseq's names.
-
-    Args:
-        folder: with ``tokenizer.json``, ``vocab.txt``, ``vocab.json`` or a sentencepiece model (with the language codes that
-            ``tokenizer_config.json`` or ``special_tokens_map.json`` list, in their order).
-        style: how languages are written; None for a model that has none.
-        rows: of the embedding; rows that no file names are called ``madeupword…``, as fairseq calls them.
-        languages: for a folder that lists none, in the order of their rows.
-
-    Returns:
-        ``rows`` entries; None where the folder has no such file, or only one that leaves the languages of the model out.
-
-    Raises:
-        CheckpointError: a damaged file, or more entries than rows.
-    """
-    found = _stored_entries(folder, rows, languages, [(style or "{}").format(language) for language in languages])
-    if found is None:
-        return None
-    origin, entries, added = found
-    fits(entries, rows, origin)
-    if style and len(entries) < rows:
-        if not any(_BARE_CODE.fullmatch(one) or _LANGUAGE.fullmatch(one) for one in (*entries, *added)):
-            logger.warning(
-                "%s: names %s entries of %s rows and no language: what the other rows mean is not known",
-                origin,
-                len(entries),
-                rows,
-            )
-            return None
-    named = [
-        style.format(entry) if style and entry in added and _BARE_CODE.fullmatch(entry) else entry for entry in entries
-    ]
-    return named + [f"madeupword{index:04d}" for index in range(rows - len(named))]
-
-
-def fits(entries: List[str], rows: int, file: Path) -> List[str]:
-    """The entries; raises CheckpointError when a file names more of them than there are rows."""
-    if len(entries) > rows:
-        raise CheckpointError(
-            f"{file}: names {len(entries):,} entries, the embedding has {rows:,} rows; they must belong to one model"
-        )
-    return entries
-
-
-def _stored_entries(
-    folder: Path, rows: int, languages: Sequence[str], symbols: Sequence[str]
-) -> Optional[Tuple[Path, List[str], Set[str]]]:
-    """The file that names the rows, its entries, and those of them that were added to the pieces."""
-    listed = _listed_tokens(folder) or list(symbols)
-    tokenizer, wordpieces, vocabulary = (folder / name for name in (_TOKENIZER, _WORDPIECES, _JSON_VOCABULARY))
-    if tokenizer.is_file():
-        # Some have their languages among the pieces, and list them elsewhere.
-        entries, added = _fast_tokenizer(tokenizer)
-        return tokenizer, entries, {*added, *listed, *languages}
-    if wordpieces.is_file():
-        lines = _read_lines(wordpieces, "tokenizer")
-        return wordpieces, [WORDPIECE_NAMES.get(line, line) for line in lines], set()
-    if vocabulary.is_file():
-        entries = _by_index(read_json(vocabulary, "a vocabulary"), vocabulary)
-        return vocabulary, complete(entries, listed, 0), set(listed)
-    model = sentencepiece_in(folder)
-    if model is None:
-        return None
-    pieces = pieces_of(model)
-    if pieces[:3] != _SENTENCEPIECE_START:
-        raise CheckpointError(
-            f"tokenizer {model}: starts with {pieces[:3]}, expected {_SENTENCEPIECE_START}, as in fairseq's models"
-        )
-    pieces = [*SPECIAL, *pieces[3:]]
-    entries = _with_added(pieces, listed, folder, rows)
-    return model, entries, set(entries) - set(pieces)
-
-
-def _by_index(indices: Mapping[str, Any], file: Path) -> List[str]:
-    """Entry -> index, as a list; indices that nothing has become ``madeupword…``."""
-    if not indices or not all(isinstance(index, int) and index >= 0 for index in indices.values()):
-        raise CheckpointError(f"tokenizer {file}: expected entries with their indices")
-    entries = {index: entry for entry, index in indices.items()}
-    return [entries.get(index, f"madeupword_{index}") for index in range(max(entries) + 1)]
-
-
-def _fast_tokenizer(file: Path) -> Tuple[List[str], Set[str]]:
-    content = read_json(file, "a tokenizer")
-    model = content.get("model")
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(vocabulary, list):
-        vocabulary = {piece[0]: index for index, piece in enumerate(vocabulary)}
-    if not isinstance(model, dict) or not isinstance(vocabulary, dict):
-        raise CheckpointError(f"tokenizer {file}: has no vocabulary; expected model.vocab, a list or an object")
-    added = {str(token["content"]): token["id"] for token in content.get("added_tokens", ())}
-    names = WORDPIECE_NAMES if model.get("type") == "WordPiece" else {}
-    return [names.get(entry, entry) for entry in _by_index({**vocabulary, **added}, file)], set(added)
-
-
-def sentencepiece_in(folder: Path) -> Optional[Path]:
-    """The sentencepiece model of a folder; None where there is none."""
-    return next((folder / name for name in _SENTENCEPIECE if (folder / name).is_file()), None)
-
-
-def pieces_of(file: Path) -> List[str]:
-    """Pieces of a sentencepiece model in its own order.
-
-    Raises CheckpointError: no such model, or the package sentencepiece is not installed.
-    """
-    try:
-        sentencepiece = importlib.import_module("sentencepiece")
-    except ImportError as error:
-        raise CheckpointError(f"tokenizer {file}: needs the package sentencepiece to be read") from error
-    try:
-        model = sentencepiece.SentencePieceProcessor(model_file=str(file))
-    except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"tokenizer {file}: is no sentencepiece model ({error})") from error
-    return [model.id_to_piece(index) for index in range(model.get_piece_size())]
-
-
-def _with_added(entries: List[str], listed: List[str], folder: Path, rows: int) -> List[str]:
-    """Pieces, then what was added to them: by stored index, or in the stored order; ``<mask>`` last where a row is left."""
-    config = folder / _TOKENIZER_CONFIG
-    indexed = read_json(config, "").get("added_tokens_decoder") if config.is_file() else None
-    if isinstance(indexed, dict) and indexed:
-        indices = {entry: index for index, entry in enumerate(entries)}
-        indices.update({str(token["content"]): int(index) for index, token in indexed.items()})
-        return _by_index(indices, config)
-    known = set(entries)
-    added = [token for token in listed if token not in known and token != MASK]
-    left = rows - len(entries) - len(added)
-    # Without a list of languages, rows that are left are theirs: only the last row of all can be the mask's then.
-    mask = [MASK] if MASK not in known and left > 0 and (added or left == 1) else []
-    return [*entries, *added, *mask]
-
-
-def _listed_tokens(folder: Path) -> List[str]:
-    """Additional special tokens, in the order in which they are stored."""
-    for name in (_TOKENIZER_CONFIG, _SPECIAL_TOKENS):
-        content = read_json(folder / name, "") if (folder / name).is_file() else {}
-        for key in ("additional_special_tokens", "extra_special_tokens"):
-            tokens = content.get(key)
-            if isinstance(tokens, list) and tokens:
-                return [str(token["content"]) if isinstance(token, dict) else str(token) for token in tokens]
-    return []
-
-
-def padding_contradiction(stated: int, found: int, file: str, origin: str) -> CheckpointError:
-    """The error where the configuration has ``<pad>`` in another row than a file beside it."""
-    return CheckpointError(
-        f"{origin}: {CONFIG_NAME} has {PAD} in row {stated} (pad_token_id), {file} beside it in row {found}; expected "
-        "the same, since positions are counted from the row behind it"
-    )

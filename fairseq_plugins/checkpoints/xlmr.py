@@ -17,12 +17,13 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
+from .encoders import padding_contradiction, tokenizer_entries
 from .errors import CheckpointError
 from .layouts import FAMILIES, PADDING_IDX, masked_lm_shapes
 from .loading import Rule, apply_rules, drop, listing, refuse, rename, stack_rules
 from .pipeline import ENCODER, MASKED_LM, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile, check_shapes
 from .reading import FINGERPRINT, PathLike, fingerprint
-from .vocabulary import CONFIG_NAME, PAD, find_dictionary, padding_contradiction, tokenizer_entries
+from .vocabulary import CONFIG_NAME, PAD, find_dictionary
 from .writing import atomic_path, save_tensors
 
 logger = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
 from fairseq_plugins.checkpoints.dictionary import dictionary_text, write_dictionary
-from fairseq_plugins.checkpoints.encoders import read_encoder, row_order
+from fairseq_plugins.checkpoints.encoders import read_encoder, row_order, tokenizer_entries
 from fairseq_plugins.checkpoints.fitting import check_entries, explain, fit_words
-from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary, tokenizer_entries
+from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
 

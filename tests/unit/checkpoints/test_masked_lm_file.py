@@ -185,11 +185,7 @@ BAD_FAIRSEQ = {
         {},
         "is an encoder-decoder or language model such as mBART",
     ),
-    "untied": (
-        lambda s: s.update({"encoder.lm_head.weight": torch.ones(23, 8)}),
-        {},
-        "expected them to be tied",
-    ),
+    "untied": (lambda s: s.update({"encoder.lm_head.weight": torch.ones(23, 8)}), {}, "expected them to be tied"),
     "unknown": (lambda s: s.update({"adapter.weight": torch.ones(3)}), {}, r"unknown tensors adapter\.weight \(3,\)"),
     "missing": (lambda s: s.pop(PRE + "layers.4.fc2.bias"), {}, r"missing tensors: .*layers\.4\.fc2\.bias \(8,\)"),
     "no_head": (

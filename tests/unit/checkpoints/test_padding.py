@@ -35,11 +35,7 @@ def dictionary(folder):
     nlu_builders.write_dict(folder / "dict.txt", [f"p{number}" for number in range(ROWS - 5)])
 
 
-BESIDE = {
-    "nothing": lambda path: None,
-    "tokenizer": tokenizer,
-    "dict.txt": dictionary,
-}
+BESIDE = {"nothing": lambda path: None, "tokenizer": tokenizer, "dict.txt": dictionary}
 
 
 def positions(tensors):

@@ -123,10 +123,7 @@ def test_a_gap_in_the_layers_is_refused():
             lambda state: state.pop("decoder.layers.3.encoder_attn.q_proj.weight"),
             r"missing tensors: decoder\.layers\.1\.encoder_attn",
         ),
-        (
-            lambda state: state.update({"decoder.adapter.weight": torch.ones(1)}),
-            r"surplus tensors: decoder\.adapter",
-        ),
+        (lambda state: state.update({"decoder.adapter.weight": torch.ones(1)}), r"surplus tensors: decoder\.adapter"),
         (
             lambda state: state.update({"encoder.layers.1.fc1.bias": torch.ones(3)}),
             r"encoder\.layers\.1\.fc1\.bias \(3,\) instead",
