@@ -76,15 +76,6 @@ def test_stock_transformer_lm(tmp_path):
     assert read_causal_lm(tmp_path / "lm.pt").entries == ("<s>", "<pad>", "</s>", "<unk>", "a", "b")
 
 
-def test_heads_that_the_file_does_not_tell(tmp_path):
-    path = stock(tmp_path, gpt_builders.stock_settings(decoder_attention_heads=None))
-    with pytest.raises(CheckpointError, match="number of attention heads"):
-        read_causal_lm(path)
-    assert read_causal_lm(path, heads=4).layout.heads == 4
-    with pytest.raises(CheckpointError, match="heads = 4 was given, but the file says decoder_attention_heads = 2"):
-        read_causal_lm(stock(tmp_path), heads=4)
-
-
 def test_names_of_the_rows(tmp_path):
     """tokenizer.json of a GPT-2: the symbol that ends a text is </s>; a dict.txt counts first."""
     folder = gpt_builders.write(tmp_path, pieces=0, eos_token_id=5, bos_token_id=5, pad_token_id=0)

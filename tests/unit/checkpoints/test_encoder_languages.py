@@ -4,7 +4,6 @@ import re
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
 from fairseq_plugins.checkpoints.encoders import read_encoder
@@ -174,14 +173,6 @@ def test_a_list_that_is_none_is_refused(tmp_path, text, message):
 
 
 # ---- The command. ----
-
-
-def test_the_command_writes_the_dictionary_of_an_mbart50(tmp_path):
-    model = nlu_builders.mbart50(tmp_path)
-    assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")]) == 0
-    loaded = Dictionary.load(str(tmp_path / "whole.txt"))
-    assert loaded.symbols[4:] == [*PIECES, *tags(nlu_builders.ML50), "<mask>"]
-    assert len(loaded) == model.encoder.embed_tokens.num_embeddings
 
 
 @pytest.mark.parametrize("form", ["list", "file"])

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
 from fairseq_plugins.checkpoints.dictionary import dictionary_text, write_dictionary
 from fairseq_plugins.checkpoints.encoders import read_encoder, row_order, tokenizer_entries
-from fairseq_plugins.checkpoints.fitting import check_entries, explain, fit_words
+from fairseq_plugins.checkpoints.fitting import check_entries, explain
 from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
@@ -221,21 +221,11 @@ def test_a_bert_without_a_vocabulary_is_refused(tmp_path):
 # ---- fairseq's dictionaries. ----
 
 
-def test_the_dictionary_of_cc25_gets_its_languages_and_mask(tmp_path):
-    model = nlu_builders.mbart_cc25(tmp_path)
-    assert read_dictionary(tmp_path / "dict.txt") == [*SPECIAL, *PIECES]
-    entries = write_dictionary(tmp_path, tmp_path / "whole.txt")
-    assert entries == [*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>"]
-    loaded = Dictionary.load(str(tmp_path / "whole.txt"))
-    assert loaded.symbols == entries and len(loaded) == model.encoder.embed_tokens.num_embeddings
-    assert loaded.add_symbol("<mask>") == len(entries) - 1  # what stock tasks do adds nothing
-    assert read_encoder(tmp_path).entries == tuple(entries)
-
-
 def test_the_command_writes_the_dictionary(tmp_path, capsys):
     nlu_builders.mbart_cc25(tmp_path)
     assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")]) == 0
     assert read_dictionary(tmp_path / "whole.txt") == [*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>"]
+    assert read_encoder(tmp_path).entries == (*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>")
     (tmp_path / "dict.txt").rename(tmp_path / "pieces.txt")
     with pytest.raises(SystemExit) as stopped:
         dictionary.main([str(tmp_path), str(tmp_path / "again.txt")])
@@ -249,15 +239,6 @@ def test_the_command_writes_the_dictionary(tmp_path, capsys):
 def test_the_dictionary_of_a_fairseq_nllb_has_its_style(tmp_path):
     nlu_builders.nllb_fairseq(tmp_path)
     assert write_dictionary(tmp_path, tmp_path / "whole.txt")[-2:] == ["__deu_Latn__", "__eng_Latn__"]
-
-
-def test_a_dictionary_elsewhere_can_be_named(tmp_path):
-    nlu_builders.mbart_cc25(tmp_path)
-    (tmp_path / "dict.txt").rename(tmp_path / "pieces.txt")
-    assert read_encoder(tmp_path).entries == ()
-    with pytest.raises(CheckpointError, match=r"nothing beside it tells its entries; expected dict\.txt"):
-        write_dictionary(tmp_path, tmp_path / "whole.txt")
-    assert write_dictionary(tmp_path, tmp_path / "whole.txt", tmp_path / "pieces.txt")[-1] == "<mask>"
 
 
 def test_rows_of_unknown_languages_have_no_dictionary(tmp_path):
@@ -334,15 +315,6 @@ def test_languages_of_a_dictionary():
 )
 def test_differences_are_explained(entries, rows, languages, message):
     assert re.search(message, explain(entries, rows, languages))
-
-
-def test_a_policy_that_does_not_allow_it_is_told_with_the_explanation():
-    rows = torch.arange(12.0).view(4, 3)
-    wanted = (
-        "has 2 entries, file 4 rows, and --embedding-mismatch is error; valid here: truncate.*2 languages, for which"
-    )
-    with pytest.raises(ValueError, match=wanted):
-        fit_words(rows, rows[:2], "error", "file", ["de", "en"])
 
 
 def test_the_first_entry_that_differs_is_named():

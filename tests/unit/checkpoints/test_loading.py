@@ -30,14 +30,6 @@ def test_everything_is_loaded_and_reported():
     assert int(module.steps) == 7
 
 
-def test_half_precision_is_loaded_into_float32():
-    module = nn.Linear(3, 2)
-    tensors = {"weight": torch.randn(2, 3).half(), "bias": torch.randn(2).bfloat16()}
-    load(module, tensors)
-    assert module.weight.dtype == torch.float32
-    assert torch.equal(module.weight, tensors["weight"].float())
-
-
 def test_anything_unaccounted_for_is_refused_and_nothing_changes():
     module = Tied()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}

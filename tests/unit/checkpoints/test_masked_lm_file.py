@@ -6,8 +6,7 @@ import re
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, fingerprint, load, read_masked_lm
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_masked_lm
 from tests.unit.checkpoints.builders import (
     SIZES,
     assert_same,
@@ -100,17 +99,6 @@ def test_huggingface_layouts(tmp_path, layout, pickled):
     _check(folder / ("pytorch_model.bin" if pickled else "model.safetensors"), state)
 
 
-def test_a_swapped_projection_does_not_pass(tmp_path):
-    """The comparison above is worth something: q and k exchanged, or layers 1 and 11, are seen."""
-    for one, other in [("layers.3.self_attn.q_proj.", "layers.3.self_attn.k_proj."), ("layers.1.", "layers.11.")]:
-        swapped = {
-            name.replace(one, "#").replace(other, one).replace("#", other): tensor
-            for name, tensor in current_state(TENSORS).items()
-        }
-        file = write_fairseq(tmp_path / "model.pt", swapped)
-        assert fingerprint(read_masked_lm(file).tensors) != fingerprint(TENSORS)
-
-
 def test_half_precision_becomes_float32_and_is_not_kept(tmp_path):
     half = {name: tensor.half() for name, tensor in current_state(TENSORS).items()}
     found = read_masked_lm(write_fairseq(tmp_path / "model.pt", half))
@@ -139,23 +127,6 @@ def test_names_match_as_a_whole(tmp_path, name):
     state = {**current_state(TENSORS), name: torch.ones(2)}
     with pytest.raises(CheckpointError, match=re.escape(f"unknown tensors {name} (2,)")):
         read_masked_lm(write_fairseq(tmp_path / "model.pt", state))
-
-
-def test_dictionary_beside_the_file(tmp_path):
-    file = write_fairseq(tmp_path / "model.pt", current_state(TENSORS))
-    assert read_masked_lm(file).dictionary_path is None
-    (tmp_path / "dict.txt").write_text("a 1\n")
-    assert read_masked_lm(file).dictionary_path == tmp_path / "dict.txt"
-
-
-def test_loads_into_the_module(tmp_path):
-    found = read_masked_lm(write_fairseq(tmp_path / "model.pt", old_state(current_state(TENSORS))))
-    module = MaskedLM(MaskedLMSizes(**found.sizes))
-    report = load(module, found.tensors)
-    state = module.state_dict()
-    assert set(report.loaded) == set(state)
-    assert report.reasons == {"lm_head.weight": "tied"}
-    assert_same(state, {**TENSORS, "lm_head.weight": TENSORS[WORDS]})
 
 
 def test_heads(tmp_path):

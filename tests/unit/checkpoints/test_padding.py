@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, export, read_masked_lm
+from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.fitting import check_rows
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
@@ -60,22 +60,10 @@ def test_a_veco_of_that_time_is_read_as_any_other(tmp_path, reader, beside, old,
     assert ("pad_token_id = 0 in config.json: row 1 is taken for <pad>" in caplog.text) == ("pad_token_id" in old)
 
 
-def test_the_command_imports_one_of_that_time(tmp_path):
-    path = veco_builders.write_folder(tmp_path / "old", **OLD)
-    assert export.main(["import", str(path), str(tmp_path / "veco.pt")]) == 0
-    assert read_masked_lm(tmp_path / "veco.pt").fingerprint == read_masked_lm(path).fingerprint
-
-
 def plain(folder, **config):
     """An XLM-R, without cross-attention."""
     state = masked_lms.huggingface_state(masked_lms.masked_lm_tensors())
     return masked_lms.write_huggingface(folder, state, **config)
-
-
-@pytest.mark.parametrize("model_type", [None, "xlm-roberta"])
-def test_an_xlmr_of_that_time(tmp_path, model_type):
-    expected = READERS["encoder"](plain(tmp_path / "new"))
-    masked_lms.assert_same(READERS["encoder"](plain(tmp_path / "old", **{**OLD, "model_type": model_type})), expected)
 
 
 @pytest.mark.parametrize("prefix", ["bert.", ""])
@@ -97,7 +85,6 @@ def test_other_names_do_not_make_up_for_the_model_type(tmp_path, prefix):
             r"<pad> in row 0 \(pad_token_id\), the tokenizer .* in row 2",
         ),
         (5, FAIRSEQ, "roberta", r"<pad> in row 5 \(pad_token_id\), the tokenizer beside it in row 1"),
-        (5, FAIRSEQ, "xlm-roberta", r"<pad> in row 5 \(pad_token_id\), the tokenizer beside it in row 1"),
     ],
 )
 def test_a_contradiction_is_refused(tmp_path, stated, first, model_type, message):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from fairseq import models
-from fairseq.options import get_training_parser, parse_args_and_arch
 
 from fairseq_plugins.checkpoints import read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
@@ -45,12 +44,6 @@ def test_an_architecture_fills_what_is_open(kind, arch):
     assert filled(named(kind, arch, encoder_family=None, **none)) == ["xlmr", *SIZES[arch]]
     given = filled(named(kind, arch, **{**none, "encoder_heads": 2, "encoder_layers": 3}, encoder_family="bert"))
     assert given == ["bert", 3, *SIZES[arch][1:3], 2]
-
-
-def test_from_the_command_line():
-    line = ["data", "--task", "sentence_prediction", "--arch", "veco_encoder_base", "--encoder-layers", "6"]
-    args = parse_args_and_arch(get_training_parser(), line)
-    assert [args.encoder_family, *(getattr(args, name) for name in OPTIONS)] == ["xlmr", 6, 768, 3072, 12]
 
 
 def test_from_scratch_both_ways_build_the_same():
@@ -165,25 +158,6 @@ def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path):
     nlu_builders.write_dict(tmp_path / "dict.txt", added)
     with pytest.raises(ValueError, match=rf"has <mask> in row {place}, where .*dict\.txt has '\[de\]'"):
         read_encoder(file)
-
-
-@pytest.mark.parametrize(
-    ("symbols", "message"),
-    [
-        (PIECES, "24 entries, .* 25 rows, .*; valid here: truncate.*The one entry fewer is probably <mask>"),
-        ([*PIECES, "<mask>", "new"], "26 entries, .* 25 rows, .*; valid here: extend.*The one entry more"),
-    ],
-)
-def test_rows_that_do_not_fit_need_an_option(tmp_path, symbols, message):
-    model = veco_builders.pretrained(tmp_path / "checkpoint_last.pt")
-    with pytest.raises(ValueError, match=message):
-        from_file(tmp_path / "checkpoint_last.pt", symbols, **UNNAMED)
-    policy = "truncate" if len(symbols) < len(SYMBOLS) else "extend"
-    words = from_file(
-        tmp_path / "checkpoint_last.pt", symbols, embedding_mismatch=policy, **UNNAMED
-    ).encoder.embed_tokens.weight
-    rows = min(len(words), len(SYMBOLS) + 4)
-    assert torch.equal(words[:rows], model.encoder.embed_tokens.weight[:rows])
 
 
 def test_the_mask_of_a_folder_is_its_last_row(tmp_path):
