@@ -149,33 +149,18 @@ def nllb_fairseq(folder, languages=("deu_Latn", "eng_Latn")):
 
 def huggingface(hf, kind, folder, rows, **changes):
     """A random model saved by transformers (``hf``), without a tokenizer. ``kind``: bert, xlmr, mbart or nllb."""
-    seq2seq = {
-        "vocab_size": rows,
-        "d_model": WIDTH,
-        "encoder_layers": LAYERS,
-        "encoder_ffn_dim": FFN,
-        "encoder_attention_heads": HEADS,
-        "decoder_layers": 1,
-        "decoder_ffn_dim": FFN,
-        "decoder_attention_heads": HEADS,
-        "max_position_embeddings": POSITIONS,
-    }
-    single = {
-        "vocab_size": rows,
-        "hidden_size": WIDTH,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "intermediate_size": FFN,
-    }
+    side = {"layers": LAYERS, "ffn_dim": FFN, "attention_heads": HEADS}
+    seq2seq = {"vocab_size": rows, "d_model": WIDTH, "max_position_embeddings": POSITIONS, "scale_embedding": True}
+    seq2seq.update({f"{name}_{size}": value for name in ("encoder", "decoder") for size, value in side.items()})
+    seq2seq["decoder_layers"] = 1
+    single = {"vocab_size": rows, "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "intermediate_size": FFN}
+    single.update(num_attention_heads=HEADS, max_position_embeddings=POSITIONS)
+    xlmr = {**single, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
     config, model_class, values = {
-        "bert": (hf.BertConfig, hf.BertForPreTraining, {**single, "max_position_embeddings": POSITIONS}),
-        "xlmr": (
-            hf.XLMRobertaConfig,
-            hf.XLMRobertaForMaskedLM,
-            {**single, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
-        ),
-        "mbart": (hf.MBartConfig, hf.MBartForConditionalGeneration, {**seq2seq, "scale_embedding": True}),
-        "nllb": (hf.M2M100Config, hf.M2M100ForConditionalGeneration, {**seq2seq, "scale_embedding": True}),
+        "bert": (hf.BertConfig, hf.BertForPreTraining, single),
+        "xlmr": (hf.XLMRobertaConfig, hf.XLMRobertaForMaskedLM, xlmr),
+        "mbart": (hf.MBartConfig, hf.MBartForConditionalGeneration, seq2seq),
+        "nllb": (hf.M2M100Config, hf.M2M100ForConditionalGeneration, seq2seq),
     }[kind]
     model = randomise(model_class(config(**{**values, **changes})))
     model.save_pretrained(folder)

@@ -179,19 +179,13 @@ _IDS = (("</s>", "eos_token_id"), ("<pad>", "pad_token_id"), ("<s>", "bos_token_
 def read_causal_lm(
     path: PathLike, heads: Optional[int] = None, default_heads: Optional[int] = None, label: str = "heads=…"
 ) -> PretrainedFile:
-    """Read a causal language model.
+    """Read a causal language model, in the names of fairseq's ``TransformerDecoder``, without an output projection that is tied.
 
-    Args:
-        path: a Hugging Face GPT-2 folder (``config.json`` with ``model.safetensors`` or ``pytorch_model.bin``), a weights file in
-            one, or a fairseq checkpoint of ``transformer_lm``; ``dict.txt`` or the tokenizer's files beside tell the vocabulary.
-        heads, default_heads, label: see :func:`.pipeline.find_sizes`.
+    ``path`` is a Hugging Face GPT-2 folder or a weights file in one, or a fairseq checkpoint of ``transformer_lm``; ``dict.txt``
+    or the tokenizer's files beside tell the vocabulary. ``heads``, ``default_heads``, ``label``: see :func:`.pipeline.find_sizes`.
 
-    Returns:
-        The file, in the names of fairseq's ``TransformerDecoder``, without an output projection where it is tied; its ``layout`` is
-        a :class:`CausalLMLayout`.
-
-    Raises:
-        CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
+    Returns the file; its ``layout`` is a :class:`CausalLMLayout`. Raises CheckpointError: anything unreadable, untrusted, of
+    another layout, unaccounted for or contradictory.
     """
     found = open_file(path, CAUSAL_LM)
     find_sizes(found, heads, default_heads, label)

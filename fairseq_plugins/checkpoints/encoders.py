@@ -53,19 +53,14 @@ _BARE_CODE = re.compile(r"[a-z]{2,3}_(?:[A-Z]{2}|[A-Z][a-z]{3})")
 
 
 def read_encoder(path: PathLike, heads: Optional[int] = None, label: str = "heads=…") -> PretrainedFile:
-    """Read an encoder; recognises the source by itself.
+    """Read an encoder of any known layout, in the names of the stock ``TransformerEncoder`` (and ``segment_embeddings.weight``).
 
-    Args:
-        path: a checkpoint, or a folder with one: fairseq's ``model.pt`` (``dict.txt`` or equal ``dict.LANG.txt`` beside it), or a
-            Hugging Face folder.
-        heads, label: see :func:`.pipeline.find_sizes`; released DeltaLM and old XLM-R do not tell their heads.
+    ``path`` is a checkpoint, or a folder with one: fairseq's ``model.pt`` (``dict.txt`` or equal ``dict.LANG.txt`` beside it), or
+    a Hugging Face folder. ``heads``, ``label``: see :func:`.pipeline.find_sizes`; released DeltaLM and old XLM-R do not tell
+    theirs.
 
-    Returns:
-        The file, in the names of the stock ``TransformerEncoder`` (and ``segment_embeddings.weight``); rows of the embedding in
-        the order that a fairseq dictionary forces. Its ``layout`` is an :class:`EncoderLayout`.
-
-    Raises:
-        CheckpointError: anything unreadable, untrusted, unknown, unaccounted for or contradictory.
+    Returns the file; its ``layout`` is an :class:`EncoderLayout`, the rows of the embedding have the order that a fairseq
+    dictionary forces. Raises CheckpointError: anything unreadable, untrusted, unknown, unaccounted for or contradictory.
     """
     found = open_encoder(path)
     find_sizes(found, heads, None, label)
@@ -93,9 +88,8 @@ def open_encoder(
 ) -> PretrainedFile:
     """An encoder with its languages and the entries of its rows, in the file's order, as far as something tells them.
 
-    Args:
-        dictionary: ``dict.txt`` of a fairseq model, where it is not the one beside it.
-        languages: in the order of their rows, for files that do not tell.
+    ``dictionary``: ``dict.txt`` of a fairseq model, where it is not the one beside it. ``languages``: in the order of their rows,
+    for files that do not tell.
     """
     found = open_file(path, ENCODER)
     rows = found.matrix(WORDS).size(0)
@@ -114,8 +108,7 @@ def open_encoder(
 def _name_rows(found: PretrainedFile, rows: int, dictionary: Optional[Path], given: Sequence[str]) -> None:
     """Fill in the languages of an encoder and the entries of its rows, in the file's order, as far as something tells.
 
-    Raises:
-        CheckpointError: damaged files, or some that contradict each other, what the file says, or the languages that were given.
+    Raises CheckpointError: damaged files, or some that contradict each other, what the file says, or the languages that were given.
     """
     content, family, says = found.content, found.wiring["family"], found.stated_languages
     wanted = checked(given, "languages that were given") if given else None
@@ -235,11 +228,8 @@ def tokenizer_entries(
         rows: of the embedding; rows that no file names are called ``madeupword…``, as fairseq calls them.
         languages: for a folder that lists none, in the order of their rows.
 
-    Returns:
-        ``rows`` entries; None where the folder has no such file, or only one that leaves the languages of the model out.
-
-    Raises:
-        CheckpointError: a damaged file, or more entries than rows.
+    Returns ``rows`` entries; None where the folder has no such file, or only one that leaves the languages of the model out. Raises
+    CheckpointError: a damaged file, or more entries than rows.
     """
     found = _stored_entries(folder, rows, languages, [(style or "{}").format(language) for language in languages])
     if found is None:
@@ -328,7 +318,7 @@ def sentencepiece_in(folder: Path) -> Optional[Path]:
 def pieces_of(file: Path) -> List[str]:
     """Pieces of a sentencepiece model in its own order.
 
-    Raises CheckpointError: no such model, or the package sentencepiece is not installed.
+    Raises CheckpointError: no such model, or sentencepiece is not installed.
     """
     try:
         sentencepiece = importlib.import_module("sentencepiece")

@@ -81,13 +81,10 @@ def check_rows(found: PretrainedFile, origin: str, mask_anywhere: bool = False) 
 def fit_words(
     tensor: Tensor, target: Tensor, policy: str, origin: str, languages: Sequence[str] = ()
 ) -> Tuple[Tensor, str]:
-    """A token embedding with as many rows as the dictionary has entries, and what was changed.
+    """A token embedding with as many rows as the dictionary has entries, (V, C), and what was changed.
 
-    Args:
-        tensor: (rows, C) of the file; ``target``: (V, C) of the model, at random.
-        policy: ``error``, ``extend`` (rows beyond the file's keep the model's random values) or ``truncate`` (the file's last
-            rows are left out).
-        languages: of the file, in order, where it has them.
+    ``tensor``: (rows, C) of the file; ``target``: (V, C) of the model, at random. ``policy``: ``error``, ``extend`` (rows beyond
+    the file's keep the model's values) or ``truncate`` (the file's last rows are left out). ``languages`` of the file, in order.
 
     Raises ValueError: the policy does not allow it; says where the difference may come from.
     """
@@ -159,12 +156,12 @@ def sizes_of_sides(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
     return {f"{side}_{option}": sizes[size] for side in sides for size, option in names.items()}
 
 
-def check_sizes(sizes: Mapping[str, int], args: Any, origin: str, remedy: str = "") -> None:
+def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:
     """Raise ValueError where the sizes of a file (option -> value) are not those of the options that are set."""
     wrong = [
         f"--{name.replace('_', '-')} {getattr(args, name)} (valid here: {value})"
         for name, value in sizes.items()
-        if getattr(args, name, None) not in (None, value)
+        if getattr(args, name, None) is not None and str(getattr(args, name)) != str(value)
     ]
     if wrong:
         raise ValueError(f"{origin} has other sizes than the --arch and the command line: {', '.join(wrong)}{remedy}")
@@ -227,10 +224,8 @@ def load_fitted(
 ) -> LoadReport:
     """Load tensors that fit, and log where everything comes from.
 
-    Args:
-        sources: name in the model -> name in the file, where they differ.
-        changes: name -> what was cut or added.
-        random: regular expressions of the names that may keep their initial values.
+    ``sources``: name in the model -> name in the file, where they differ. ``changes``: name -> what was cut or added. ``random``:
+    regular expressions of the names that may keep their initial values.
 
     Returns what became of every tensor of the model; ``reasons`` names the source of each. Raises ValueError: others than wanted.
     """
@@ -255,11 +250,7 @@ def load_fitted(
 
 
 class Fit:
-    """Brings the tensors of a file to the rows of an encoder-decoder, by the options that allow it.
-
-    Attributes:
-        changes: name -> what was cut or added.
-    """
+    """Brings the tensors of a file to the rows of an encoder-decoder; ``changes``: name -> what was cut or added."""
 
     def __init__(self, model: Any, policy: Any, origin: str):
         self.model, self.policy, self.origin = model, str(policy), origin
@@ -272,7 +263,6 @@ class Fit:
         """Drop a masked LM's row of ``<mask>``, where the dictionary goes on without it: it would be another symbol's.
 
         Args:
-            side: ``encoder`` or ``decoder``.
             tensors: those of the file; changed.
             entries: of the dictionary beside the file, which has no ``<mask>``; None when there is none. Without it, as many
                 entries as rows are taken to mean the same, unless the last one is a tag.

@@ -117,18 +117,16 @@ def family_layout(family: str, **sizes: Any) -> EncoderLayout:
 
 def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
     """The layout that a checkpoint's options hold; CheckpointError where fields are missing, unknown or of another type."""
+    types = {"str": str, "int": int, "bool": bool, "float": (int, float)}
     known = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(EncoderLayout)}
-    unknown = sorted(set(map(str, stored)) - set(known))
-    missing = [name for name in ("family", *SIZES) if name not in stored]
-    if unknown or missing:
-        raise CheckpointError(
-            f"{origin}: its encoder_layout lacks {', '.join(missing) or 'nothing'} and has unknown "
-            f"{', '.join(unknown) or 'nothing'}; valid: {', '.join(known)}"
-        )
-    kinds = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
+    problems = [f"lacks {name}" for name in ("family", *SIZES) if name not in stored]
     for name, value in stored.items():
-        if not isinstance(value, kinds[known[name]]):
-            raise CheckpointError(f"{origin}: its encoder_layout has {name} = {value!r}, expected {known[name]}")
+        if name not in known:
+            problems.append(f"has unknown {name}")
+        elif not isinstance(value, types[known[name]]):  # type: ignore[arg-type]
+            problems.append(f"has {name} = {value!r}, expected {known[name]}")
+    if problems:
+        raise CheckpointError(f"{origin}: its encoder_layout {', '.join(problems)}; valid: {', '.join(known)}")
     return family_layout(**dict(stored))
 
 

@@ -118,9 +118,8 @@ def _blocks(name: str, tensor: Tensor, count: int, origin: str) -> Sequence[Tens
 def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
     """Floating-point tensors as float32, others (dropped by name, or refused by shape or name later) as they are.
 
-    What shares memory still does: a VECO has most of its tensors under several names.
-
-    Raises CheckpointError: something that is no tensor.
+    What shares memory still does: a VECO has most of its tensors under several names. Raises CheckpointError: something that is no
+    tensor.
     """
     result: Dict[str, Tensor] = {}
     made: Dict[Tuple[Any, ...], Tensor] = {}
@@ -196,11 +195,8 @@ def load(module: nn.Module, tensors: Mapping[str, Tensor], allow_missing: Iterab
         tensors: name -> tensor, names as in ``module.state_dict()``. Of tied parameters one name is enough.
         allow_missing: regular expressions that match whole names of the module that may keep their initial values.
 
-    Returns:
-        The report; its names cover the module and ``tensors`` completely.
-
-    Raises:
-        ValueError: lists the names and shapes of whatever is missing, left over or of another shape.
+    Returns the report; its names cover the module and ``tensors`` completely. Raises ValueError: lists the names and shapes of
+    whatever is missing, left over or of another shape.
     """
     state: Dict[str, Any] = module.state_dict(keep_vars=True)
     targets = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}

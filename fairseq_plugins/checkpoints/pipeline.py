@@ -34,12 +34,9 @@ _WEIGHT_NAMES = ("model.safetensors", "pytorch_model.bin", _FAIRSEQ_NAME)
 
 @dataclass(frozen=True)
 class Kind:
-    """What is wanted of a file.
+    """What is wanted of a file: ``name`` and ``expected`` files, for messages.
 
-    Attributes:
-        name: for messages.
-        expected: the files that have it, for messages.
-        parts: of :data:`PARTS`, those that are wanted -> what their names begin with in the result.
+    ``parts``: of :data:`PARTS`, those that are wanted -> what their names begin with in the result.
     """
 
     name: str
@@ -336,10 +333,8 @@ def find_sizes(
 ) -> None:
     """Fill in ``sizes``: from the shapes of the tensors whose names begin with ``start``, heads and wiring from what the file says.
 
-    Args:
-        heads: attention heads, which no shape tells and some files do not state; others than the file states are an error.
-        default: heads for a file that states none; whoever gives it compares the sizes.
-        label: how the caller names the heads, for messages.
+    ``heads``, which no shape tells and some files do not state: others than the file states are an error. ``default``: heads for a
+    file that states none; whoever gives it compares the sizes. ``label``: how the caller names the heads, for messages.
 
     Raises CheckpointError: a matrix that tells a size is missing, nothing tells the heads, or the options contradict the tensors.
     """
@@ -379,15 +374,12 @@ def read_masked_lm(
 ) -> PretrainedFile:
     """Read a masked LM of XLM-R's shape, in the names of ``modules.prefix_masked_lm.MaskedLM``, without the tied output matrix.
 
-    Args:
-        path: a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names; a VECO that was pre-trained here, of which
-            encoder and head are taken), a Hugging Face XLM-RoBERTa folder (also one of a VECO) or its weights file, or a folder
-            with a fairseq ``model.pt``.
-        heads, default_heads, label: see :func:`find_sizes`.
+    ``path`` is a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names; a VECO that was pre-trained here, of which
+    encoder and head are taken), a Hugging Face XLM-RoBERTa folder (also one of a VECO) or its weights file, or a folder with a
+    fairseq ``model.pt``. ``heads``, ``default_heads``, ``label``: see :func:`find_sizes`.
 
-    Returns the file; its ``sizes`` are the fields of ``MaskedLMSizes``.
-
-    Raises CheckpointError: anything unreadable, untrusted, of another layout, unaccounted for or contradictory.
+    Returns the file; its ``sizes`` are the fields of ``MaskedLMSizes``. Raises CheckpointError: anything unreadable, untrusted, of
+    another layout, unaccounted for or contradictory.
     """
     found = open_file(path, MASKED_LM)
     find_sizes(found, heads, default_heads, label, MASKED_LM.parts["encoder."])

@@ -184,19 +184,14 @@ LAYOUTS = (
 
 
 def veco_state_from_folder(path: PathLike) -> PretrainedFile:
-    """Read the Hugging Face folder of a VECO, all of it.
+    """Read all of the Hugging Face folder of a VECO (or its weights file), in the names of fairseq's layout.
 
-    Args:
-        path: the folder, or its weights file.
+    Returns the file: ``encoder.*``, ``decoder.*`` with as many layers, ``lm_head.*`` where the folder has it. What is tied is one
+    tensor: each layer's self-attention, network and norms, the embeddings, the output projections. Its ``sizes`` are the fields of
+    ``MaskedLMSizes``.
 
-    Returns:
-        The file; its tensors are those of fairseq's layout: ``encoder.*``, ``decoder.*`` with as many layers, ``lm_head.*`` where
-        the folder has it. What is tied is one tensor: each layer's self-attention, network and norms, the embeddings, the output
-        projections. Its ``sizes`` are the fields of ``MaskedLMSizes``.
-
-    Raises:
-        CheckpointError: unreadable, of another layout, without cross-attention in every layer, with tensors that are not accounted
-            for, or with another ``<pad>`` than row 1.
+    Raises CheckpointError: unreadable, of another layout, without cross-attention in every layer, with tensors that are not
+    accounted for, or with another ``<pad>`` than row 1.
     """
     found = open_file(path, STATE)
     if found.padding_idx != PADDING_IDX:
@@ -236,12 +231,7 @@ def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
     Its options state the sizes and that embeddings are not scaled, as in the folder; the released checkpoint in fairseq's layout
     does scale them, so whoever fine-tunes from this one gives ``--no-scale-embedding``.
 
-    Args:
-        folder: see :func:`veco_state_from_folder`.
-        checkpoint: the file to write.
-
-    Raises:
-        CheckpointError: as :func:`veco_state_from_folder`, or the file cannot be written there.
+    Raises CheckpointError: as :func:`veco_state_from_folder`, or the file cannot be written there.
     """
     found = veco_state_from_folder(folder)
     if PRETRAINED_HERE not in found.tensors:

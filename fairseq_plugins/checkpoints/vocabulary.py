@@ -34,7 +34,7 @@ LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
 def read_json(file: Path, expected: str) -> Dict[str, Any]:
     """Read a JSON object.
 
-    Raises CheckpointError: missing, damaged or something else; ``expected`` says what the folder should hold.
+    Raises CheckpointError: missing (the folder should hold what is ``expected``), damaged or something else.
     """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -145,12 +145,10 @@ def task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], style: str) -> Languages:
-    """Languages that a fairseq checkpoint's task has as dictionary entries.
+    """Languages that a fairseq checkpoint's task has as dictionary entries, by its task's options and state, then by the model's.
 
-    Args:
-        checkpoint: the whole file: its task's options and state are looked at before the model's.
-        settings: options of the model, where older files have those of the task as well.
-        style: how a language is written, where the task does not say.
+    ``settings``: options of the model, where older files have those of the task as well. ``style``: how a language is written,
+    where the task does not say.
     """
     task = task_options(checkpoint)
     options = {**settings, **task}
@@ -175,10 +173,8 @@ def _as_list(value: Any) -> List[str]:
 def languages_of(entries: Sequence[str], known: Sequence[str] = ()) -> Tuple[str, ...]:
     """Languages that are entries of a dictionary (``[en_XX]`` or ``__eng_Latn__``), in their order.
 
-    Args:
-        entries: of the dictionary.
-        known: languages of a model; where one of them is found, what looks like a language earlier in the dictionary and
-            apart from it counts as a piece.
+    ``known``: languages of a model; where one of them is found, what looks like a language earlier in the dictionary and apart from
+    it counts as a piece.
     """
     matches = [LANGUAGE.fullmatch(entry) for entry in entries]
     codes = [match and (match.group(1) or match.group(2)) for match in matches]

@@ -343,19 +343,15 @@ _EXPORT_RULES: Tuple[Rule, ...] = (
 def write_masked_lm(
     folder: PathLike, sizes: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float16
 ) -> str:
-    """Write a Hugging Face XLM-RoBERTa folder: ``config.json`` and ``model.safetensors``.
+    """Write a Hugging Face XLM-RoBERTa folder: ``config.json`` and ``model.safetensors``, each replaced atomically.
 
     Args:
-        folder: made when missing; both files are replaced one by one, each atomically.
         sizes: ``MaskedLMSizes``, or a mapping with its fields.
         tensors: name -> floating-point tensor in the names of ``MaskedLM``; the tied ``lm_head.weight`` may be there.
         dtype: of the stored tensors; values are rounded to it.
 
-    Returns:
-        The fingerprint that :func:`.pipeline.read_masked_lm` will give for the folder, i.e. of the *rounded* tensors.
-
-    Raises:
-        CheckpointError: names or shapes that are not those of a masked LM of these sizes, or values beyond ``dtype``.
+    Returns the fingerprint that :func:`.pipeline.read_masked_lm` will give for the folder, i.e. of the *rounded* tensors. Raises
+    CheckpointError: names or shapes that are not those of a masked LM of these sizes, or values beyond ``dtype``.
     """
     origin = f"masked LM for {folder}"
     numbers: Dict[str, int] = dict(sizes if isinstance(sizes, Mapping) else dataclasses.asdict(sizes))

@@ -33,17 +33,9 @@ _NEVER_READ = re.compile(r"<s>|<pad>|<unk>|madeupword\d+")
 
 
 def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
-    """Read ``cfg.pretrained_gpt`` and wrap it.
+    """Read ``cfg.pretrained_gpt`` and wrap it: frozen, a row for each entry of the dictionary of both sides, on the CPU, float32.
 
-    Args:
-        cfg: options; sizes that are set must agree with the file.
-        dictionary: of both sides.
-
-    Returns:
-        The frozen language model with a row for each entry of the dictionary, on the CPU, float32.
-
-    Raises:
-        ValueError: no or missing file, sizes or dictionary that do not match it.
+    Raises ValueError: no or missing file, sizes or dictionary that do not match it.
     """
     path = cfg.pretrained_gpt
     if not path:

@@ -20,14 +20,10 @@ _CROSS_ATTENTION = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
 
 
 def fill(model: Any, args: Any, option: str) -> LoadReport:
-    """Fill ``model``, which is at random, from the file that ``args`` names.
+    """Fill ``model``, which is at random, from the file of ``option``: ``pretrained_deltalm_checkpoint`` or ``init_from_mlm``.
 
-    Args:
-        option: ``pretrained_deltalm_checkpoint`` or ``init_from_mlm``.
-
-    Returns what became of every tensor of the model; ``reasons`` names the source of each.
-
-    Raises ValueError: sizes, positions, dictionary or layers that do not fit.
+    Returns what became of every tensor of the model; ``reasons`` names the source of each. Raises ValueError: sizes, positions,
+    dictionary or layers that do not fit.
     """
     path, vanilla, from_mlm = getattr(args, option), str(args.decoder_block) == "vanilla", option == "init_from_mlm"
     origin = f"--{option.replace('_', '-')} {path}"

@@ -12,6 +12,7 @@ from ...checkpoints.encoders import read_encoder
 from ...checkpoints.errors import CheckpointError
 from ...checkpoints.fitting import (
     check_entries,
+    check_sizes,
     explain,
     fit_positions,
     fit_words,
@@ -39,9 +40,6 @@ SIZES: Dict[str, str] = {
     "encoder_heads": "heads",
 }
 """Option -> field of the layout. A pretrained file has them; from scratch all must be given."""
-
-ARCH = "nlu_encoder"
-"""The one that asks for no sizes."""
 
 MASKLESS = ("nllb", "deltalm")
 """Families of which no released file has a row for ``<mask>``."""
@@ -73,11 +71,7 @@ class Start(NamedTuple):
 
 
 def find_start(args: Any, task: Any) -> Start:
-    """Decide what the model is built from.
-
-    Args:
-        args: completed options; those of a checkpoint also hold the layout.
-        task: has the dictionary.
+    """Decide what the model is built from. ``args``: completed options; those of a checkpoint also hold the layout.
 
     Raises ValueError: sizes, languages or entries that do not fit, or a file that is not there and cannot be done without.
     """
@@ -103,12 +97,7 @@ def find_start(args: Any, task: Any) -> Start:
 
 
 def fill(encoder: nn.Module, start: Start, policy: str) -> Optional[LoadReport]:
-    """Fill an encoder from the file it starts from, with the encoder's rows and positions.
-
-    Args:
-        encoder: a ``TextEncoder``, randomly initialised.
-        start: see :func:`find_start`.
-        policy: of ``--embedding-mismatch``.
+    """Fill a ``TextEncoder`` from the file it starts from, with the encoder's rows, by the policy, and its positions.
 
     Returns what became of every tensor of the encoder; None where there is no file. Raises ValueError: the rows do not fit and the
     policy does not allow to change them.
@@ -144,12 +133,16 @@ def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
         found = read_encoder(args.pretrained_encoder, args.encoder_heads, flag("encoder_heads"))
     except CheckpointError as error:
         raise ValueError(f"{OPTION}: {error}") from error
-    _check_sizes(args, found.layout, origin)
+    layout, positions = found.layout, args.max_source_positions
+    fields = {**SIZES, "encoder_family": "family"}
+    check_sizes({name: getattr(layout, field) for name, field in fields.items()}, args, origin)
+    if positions is not None and positions > layout.max_positions:
+        raise ValueError(
+            f"{flag('max_source_positions')} {positions}: {origin} has {layout.max_positions} positions; valid: at most that"
+        )
     _compare_languages(found.languages, dictionary, origin, found.layout.family)
     _compare_rows(found, dictionary, str(args.embedding_mismatch), str(args.unnamed_rows), origin)
-    layout = replace(found.layout, vocab_size=len(dictionary))
-    if args.max_source_positions is not None:
-        layout = replace(layout, max_positions=args.max_source_positions)
+    layout = replace(layout, vocab_size=len(dictionary), max_positions=positions or layout.max_positions)
     languages = found.languages or _own_languages(layout.family, dictionary)
     return Start(layout, languages, found, origin, adds_mask=_lacks_mask_alone(found, dictionary))
 
@@ -183,24 +176,6 @@ def _from_options(args: Any, dictionary: Dictionary) -> Start:
     positions, family = args.max_source_positions or SCRATCH_POSITIONS, str(args.encoder_family)
     layout = family_layout(family, vocab_size=len(dictionary), max_positions=positions, **sizes)
     return Start(layout, _own_languages(family, dictionary))
-
-
-def _check_sizes(args: Any, layout: EncoderLayout, origin: str) -> None:
-    fields = {**SIZES, "encoder_family": "family"}
-    wrong = [
-        f"{flag(name)} {getattr(args, name)} (valid here: {getattr(layout, field)})"
-        for name, field in fields.items()
-        if getattr(args, name) is not None and str(getattr(args, name)) != str(getattr(layout, field))
-    ]
-    if wrong:
-        arch = getattr(args, "arch", None) or getattr(args, "_name", None) or ARCH
-        asked = "the command line" if arch == ARCH else f"--arch {arch} and the command line"
-        raise ValueError(f"{origin} has other sizes than {asked}: {', '.join(wrong)}")
-    positions = args.max_source_positions
-    if positions is not None and positions > layout.max_positions:
-        raise ValueError(
-            f"{flag('max_source_positions')} {positions}: {origin} has {layout.max_positions} positions; valid: at most that"
-        )
 
 
 # ---- Dictionaries and languages. ----

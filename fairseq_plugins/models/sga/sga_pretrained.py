@@ -13,12 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 def read_pretrained(cfg: Any, size_options: Mapping[str, str], dictionary: Dictionary) -> PretrainedFile:
-    """Read ``cfg.pretrained_mlm``.
+    """Read ``cfg.pretrained_mlm``; sizes that ``cfg`` sets must agree with the file.
 
-    Args:
-        cfg: options; sizes that are set must agree with the file.
-        size_options: name of each size in the file -> option.
-        dictionary: the task's, with ``<mask>`` as last entry.
+    ``size_options``: name of each size in the file -> option. ``dictionary``: the task's, with ``<mask>`` as last entry.
 
     Raises ValueError: no or missing file, sizes or dictionary that do not match it.
     """

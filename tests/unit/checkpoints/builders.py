@@ -118,6 +118,16 @@ def write_huggingface(folder, state, pickled=False, **changes):
     return folder
 
 
+def put(name, *shape):
+    """An edit of a state: a tensor of ones with that name."""
+    return lambda state: state.update({name: torch.ones(*shape)})
+
+
+def without(text):
+    """An edit of a state: no tensor with that text in its name."""
+    return lambda state: [state.pop(name) for name in list(state) if text in name]
+
+
 def edited(state, change):
     """A changed copy."""
     copy = dict(state)

@@ -293,19 +293,16 @@ def test_languages_of_a_dictionary():
 
 # ---- Rows that do not fit. ----
 
+L25 = [f"l{number}" for number in range(25)]
+
 
 @pytest.mark.parametrize(
     ("entries", "rows", "languages", "message"),
     [
-        (
-            250_002,
-            250_027,
-            [f"l{n}" for n in range(25)],
-            "The difference is the file's 25 languages, .* order is l0,l1,",
-        ),
-        (250_001, 250_027, [f"l{n}" for n in range(25)], "25 languages and <mask>"),
-        (250_053, 250_027, [f"l{n}" for n in range(25)], "25 languages and <mask>: they are probably counted twice"),
-        (250_052, 250_027, [f"l{n}" for n in range(25)], "25 languages: they are probably counted twice"),
+        (250_002, 250_027, L25, "The difference is the file's 25 languages, .* order is l0,l1,"),
+        (250_001, 250_027, L25, "25 languages and <mask>"),
+        (250_053, 250_027, L25, "25 languages and <mask>: they are probably counted twice"),
+        (250_052, 250_027, L25, "25 languages: they are probably counted twice"),
         (250_002, 250_001, [], "The one entry more is probably <mask>"),
         (250_001, 250_002, None, "The one entry fewer is probably <mask>"),
         (250_104, 250_008, None, "250,104 and 250,008 are multiples of 8"),

@@ -12,6 +12,7 @@ from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import HEADS, LAYERS, PAD, PIECES, WIDTH
 from tests.unit.checkpoints import builders as masked_lms
+from tests.unit.checkpoints.builders import put, without
 from tests.veco_builders import ROWS
 
 
@@ -135,21 +136,14 @@ def test_what_may_be_a_bart_or_a_fine_tuned_veco_is_refused(tmp_path):
     assert read_encoder(stated).layout.family == "mbart"
 
 
-def _without(name):
-    return lambda state: state.pop(name)
-
-
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (_without("encoder.layers.1.fc2.bias"), r"missing tensors: layers\.1\.fc2\.bias"),
-        (lambda s: s.update({"encoder.layer_norm.weight": torch.ones(WIDTH)}), "has norms before the blocks"),
-        (lambda s: s.update({"encoder.layers.0.adapter.weight": torch.ones(2)}), "unknown tensors .*adapter"),
-        (
-            lambda s: s.update({"decoder.layers.0.gate.bias": torch.ones(2)}),
-            r"unknown tensors decoder\.layers\.0\.gate",
-        ),
-        (lambda s: s.update({"lm_head.bias.old": torch.ones(2)}), r"unknown tensors lm_head\.bias\.old"),
+        (without("encoder.layers.1.fc2.bias"), r"missing tensors: layers\.1\.fc2\.bias"),
+        (put("encoder.layer_norm.weight", WIDTH), "has norms before the blocks"),
+        (put("encoder.layers.0.adapter.weight", 2), "unknown tensors .*adapter"),
+        (put("decoder.layers.0.gate.bias", 2), r"unknown tensors decoder\.layers\.0\.gate"),
+        (put("lm_head.bias.old", 2), r"unknown tensors lm_head\.bias\.old"),
     ],
 )
 def test_a_damaged_veco_is_refused(tmp_path, edit, message):

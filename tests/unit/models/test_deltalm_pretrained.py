@@ -242,3 +242,8 @@ def test_a_released_deltalm_is_no_masked_lm(tmp_path):
     released = deltalm_builders.write_released(tmp_path / "released.pt")
     with pytest.raises(CheckpointError, match=r"released\.pt.*weights"):
         build(init_from_mlm=str(released))
+
+
+def test_an_unknown_policy_is_refused(mlm):
+    with pytest.raises(ValueError, match="--embedding-mismatch.*shrink"):
+        build(kind="omegaconf", init_from_mlm=str(mlm[0]), embedding_mismatch="shrink")

@@ -153,15 +153,6 @@ def test_truncate_keeps_the_first_rows(source, caplog, kind, tied):
     assert re.search(r"\b26 of (29|30) rows.*--embedding-mismatch truncate", caplog.text)
 
 
-def test_a_dictionary_without_mask_leaves_the_row_of_mask_out(tmp_path, caplog):
-    """Stock tasks add no ``<mask>`` to the dictionary of a masked LM; nothing else is missing then."""
-    tensors = deltalm_builders.write_mlm(tmp_path)
-    caplog.set_level("INFO")
-    model = build(symbols=dict(mask=False), init_from_mlm=str(tmp_path))
-    assert torch.equal(model.encoder.embed_tokens.weight, tensors["embed_tokens.weight"][: builders.MASK])
-    assert "<mask>" in caplog.text
-
-
 @pytest.mark.parametrize(
     "symbols",
     [dict(pieces=builders.PIECES - 1), dict(pieces=builders.PIECES - 1, tags=1), dict(mask=False, tags=1)],
@@ -174,13 +165,6 @@ def test_mask_in_another_place_is_refused(tmp_path, symbols):
         deltalm_builders.write_dictionary(tmp_path / "dict.txt")
     with pytest.raises(ValueError, match="<mask>|--embedding-mismatch"):
         build(symbols=symbols, init_from_mlm=str(tmp_path))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_unknown_policy_is_refused(source, kind):
-    option, path, _ = source
-    with pytest.raises(ValueError, match="--embedding-mismatch.*shrink"):
-        build(symbols=LONGER[0], kind=kind, **{option: str(path)}, embedding_mismatch="shrink")
 
 
 def different_sides(path):

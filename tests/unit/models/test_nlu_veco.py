@@ -59,7 +59,7 @@ def test_from_scratch_both_ways_build_the_same():
 def test_the_file_must_have_the_sizes_of_the_architecture(tmp_path, kind):
     veco_builders.released(tmp_path)
     path = str(tmp_path)
-    message = r"other sizes than --arch veco_encoder_large and the command line: --encoder-layers 24 \(valid here: 2\)"
+    message = r"other sizes than the --arch and the command line: --encoder-layers 24 \(valid here: 2\)"
     with pytest.raises(ValueError, match=message):
         build(named(kind, "veco_encoder_large", pretrained_encoder=path, encoder_heads=2), SYMBOLS)
     with pytest.raises(ValueError, match="heads = 16 was given, but the file says encoder_attention_heads = 2"):

@@ -7,8 +7,8 @@ import pytest
 import torch
 from fairseq import models
 
-from fairseq_plugins.checkpoints import write_masked_lm
 from tests import builders, veco_builders
+from tests.unit.checkpoints.builders import put, without
 from tests.veco_builders import LAYERS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -82,15 +82,6 @@ def test_a_state_of_a_run_is_taken_as_it_is(caplog):
     assert "pretrained state" not in caplog.text
 
 
-def test_a_run_of_all_layers_may_have_either_scale():
-    """Started from a model pre-trained here; its own checkpoints have no head."""
-    options = dict(keep_decoder_layers=f"last:{LAYERS}", no_scale_embedding=True)
-    model = veco_builders.translator(**options)
-    model.load_state_dict(pretrained_here())
-    model.decoder.layers[2].fc1.bias.data += 0.1
-    veco_builders.translator(**options).load_state_dict(model.state_dict())
-
-
 @pytest.mark.parametrize(
     ("given", "layers", "message"),
     [
@@ -119,21 +110,11 @@ def test_a_gap_in_the_layers_is_refused():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda state: state.pop("decoder.layers.3.encoder_attn.q_proj.weight"),
-            r"missing tensors: decoder\.layers\.1\.encoder_attn",
-        ),
-        (lambda state: state.update({"decoder.adapter.weight": torch.ones(1)}), r"surplus tensors: decoder\.adapter"),
-        (
-            lambda state: state.update({"encoder.layers.1.fc1.bias": torch.ones(3)}),
-            r"encoder\.layers\.1\.fc1\.bias \(3,\) instead",
-        ),
-        (
-            lambda state: state.update({"decoder.embed_tokens.weight": state["decoder.embed_tokens.weight"] + 1}),
-            r"another decoder\.embed_tokens\.weight",
-        ),
+        (without("decoder.layers.3.encoder_attn.q_proj.weight"), r"missing tensors: decoder\.layers\.1\.encoder_attn"),
+        (put("decoder.adapter.weight", 1), r"surplus tensors: decoder\.adapter"),
+        (put("encoder.layers.1.fc1.bias", 3), r"encoder\.layers\.1\.fc1\.bias \(3,\) instead"),
+        (put("decoder.embed_tokens.weight", builders.VOCAB, builders.WIDTH), r"another decoder\.embed_tokens\.weight"),
     ],
-    ids=["missing", "unknown", "shape", "embeddings"],
 )
 def test_what_does_not_fit_is_named(change, message):
     state = veco_builders.stock_state()
@@ -180,36 +161,15 @@ def test_a_map_cut_short_is_refused_also_where_the_rows_are_the_dictionarys():
         model.load_state_dict(dict(released))
 
 
-@pytest.mark.parametrize("source", ["state", "masked LM"])
-def test_a_map_may_list_mask_and_tags(source, tmp_path):
+def test_a_map_may_list_mask_and_tags():
     """As data_prep.cut_vocabulary writes it of a dict.txt that has them: their rows stay where they are listed."""
-    names = ["<mask>", "[en]", "[de]"]
     kept = [*kept_rows(), True, True, True]
-    task = veco_builders.task(kept_rows=kept, pieces=sum(kept) - 3, mask=True, tags=("[en]", "[de]"))
+    symbols = dict(kept_rows=kept, pieces=sum(kept) - 3, mask=True, tags=("[en]", "[de]"))
     rows = [*range(4), *(4 + number for number, stays in enumerate(kept) if stays)]
-    if source == "state":
-        released = veco_builders.stock_state(rows=4 + len(kept))
-        model = models.build_model(veco_builders.arguments(keep_decoder_layers="last:2"), task)
-        model.load_state_dict(dict(released))
-        words = released["encoder.embed_tokens.weight"]
-    else:
-        module = builders.masked_lm(1, vocab_size=4 + len(kept), layers=veco_builders.LAYERS)
-        write_masked_lm(tmp_path, module.sizes, module.state_dict(), dtype=torch.float32)
-        (tmp_path / "dict.txt").write_text(
-            "".join(f"{text} 1\n" for text in [*(piece_of(kept, n) for n in range(len(kept) - 3)), *names])
-        )
-        model = veco_builders.translator(
-            veco_builders.arguments(keep_decoder_layers="last:2", init_from_mlm=str(tmp_path)),
-            symbols=dict(kept_rows=kept, pieces=sum(kept) - 3, mask=True, tags=("[en]", "[de]")),
-        )
-        words = module.state_dict()["sentence_encoder.embed_tokens.weight"]
-    assert task.source_dictionary.index("<mask>") == len(rows) - 3
-    assert torch.equal(model.state_dict()["encoder.embed_tokens.weight"], words[rows])
-
-
-def piece_of(kept, number):
-    """Name of a piece before the cut: those that stay have the names of the cut dictionary."""
-    return f"p{sum(kept[:number])}" if kept[number] else f"q{number}"
+    released = veco_builders.stock_state(rows=4 + len(kept))
+    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
+    model.load_state_dict(dict(released))
+    assert torch.equal(model.encoder.embed_tokens.weight, released["encoder.embed_tokens.weight"][rows])
 
 
 def test_with_a_map_mask_stands_behind_what_is_kept():
@@ -335,17 +295,10 @@ def test_fewer_positions_are_the_first_ones():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda state: state["decoder.layers.3.fc1.bias"].add_(1),
-            r"another decoder\.layers\.3\.fc1\.bias than the encoder's",
-        ),
-        (
-            lambda state: state["decoder.embed_tokens.weight"].add_(1),
-            r"another decoder\.embed_tokens\.weight than encoder",
-        ),
-        (lambda state: state.pop("lm_head.dense.weight"), r"--restore-file: .* no masked-LM head .*--init-from-mlm"),
+        (lambda s: s["decoder.layers.3.fc1.bias"].add_(1), r"another decoder\.layers\.3\.fc1\.bias than the encoder's"),
+        (lambda s: s["decoder.embed_tokens.weight"].add_(1), r"another decoder\.embed_tokens\.weight than encoder"),
+        (without("lm_head.dense.weight"), r"--restore-file: .* no masked-LM head .*--init-from-mlm"),
     ],
-    ids=["layer", "embedding", "released"],
 )
 def test_pretraining_refuses_states_that_are_not_tied(change, message, caplog):
     state = pretrained_here()

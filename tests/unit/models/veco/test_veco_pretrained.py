@@ -163,15 +163,3 @@ def test_a_dictionary_map_is_compared_with_the_dictionary_beside_the_file(mlm, t
         ValueError, match="--resized-dict-map has 25 lines; valid: 24, one for each entry of the dict.txt beside"
     ):
         veco_builders.translator(symbols=symbols, init_from_mlm=str(folder))
-
-
-def test_without_its_file_a_model_needs_a_checkpoint(tmp_path):
-    sample = veco_builders.batch()["net_input"]
-    model = veco_builders.pretrainer(init_from_mlm=str(tmp_path / "gone"))
-    with pytest.raises(ValueError, match="--init-from-mlm .*gone: no such file, and there is no checkpoint"):
-        model(**sample)
-    model.load_state_dict(veco_builders.pretrainer().state_dict())
-    assert set(model(**sample)) == {"is_mlm", "cs_mlm", "tlm"}
-    translator = veco_builders.translator(init_from_mlm=str(tmp_path / "gone"))
-    with pytest.raises(ValueError, match="no checkpoint of this run to continue"):
-        translator(sample["src_tokens"], None, sample["src_tokens"])
