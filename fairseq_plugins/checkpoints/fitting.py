@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .layouts import MASK_ROW, PADDING_IDX
-from .loading import LoadReport, load
+from .loading import LoadReport, fold, load
 from .pipeline import PretrainedFile
 from .reading import read_checkpoint
 from .vocabulary import DICTIONARY_NAME, MASK, PAD, read_dictionary, stock_languages
@@ -23,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 _WORDS = re.compile(r"(encoder|decoder)\.embed_tokens\.weight|decoder\.output_projection\.weight")
 _POSITIONS = re.compile(r"(encoder|decoder)\.embed_positions\.weight")
-_LAYER_NUMBER = re.compile(r"(?<=layers\.)\d+")
 _TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 _EMBEDDINGS = (
     "embed_tokens.weight",
@@ -201,17 +200,8 @@ def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Seq
 
 
 def folded(sources: Mapping[str, str]) -> str:
-    """``decoder.layers.{0,1}.fc3.weight from layers.{0,2}.fc1.weight``: names that differ in their layers alone, together."""
-    groups: Dict[Tuple[str, ...], List[Tuple[str, ...]]] = {}
-    for pair in sources.items():
-        found = [_LAYER_NUMBER.search(text) for text in pair]
-        pattern = tuple(_LAYER_NUMBER.sub("{}", text) for text in pair)
-        groups.setdefault(pattern, []).append(tuple(number.group() if number else "" for number in found))
-    shown = []
-    for pattern, members in groups.items():
-        numbers = ("{" + ",".join(column) + "}" for column in zip(*members))
-        shown.append(" from ".join(text.replace("{}", layers) for text, layers in zip(pattern, numbers)))
-    return ", ".join(shown)
+    """``decoder.layers.{0..1}.fc3.weight from layers.{0,2}.fc1.weight``: names that differ in their layers alone, together."""
+    return ", ".join(fold(sources.items()))
 
 
 def load_fitted(

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from .errors import CheckpointError
 
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -160,30 +162,32 @@ class LoadReport:
         lines = []
         for title in ("loaded", "initialised", "dropped"):
             names: Tuple[str, ...] = getattr(self, title)
-            folded = [f"{name}{self._reason(members)}" for name, members in _fold(names).items()]
+            folded = [f"{text}{self._reason(rows)}" for text, rows in fold((name,) for name in names).items()]
             lines.append(f"{title} {len(names)}" + (f": {', '.join(folded)}" if folded else ""))
         return "\n".join(lines)
 
-    def _reason(self, names: Sequence[str]) -> str:
-        reasons = {self.reasons.get(name, "") for name in names}
+    def _reason(self, rows: Sequence[Sequence[str]]) -> str:
+        reasons = {self.reasons.get(name, "") for (name,) in rows}
         return f" ({reasons.pop()})" if len(reasons) == 1 and reasons != {""} else ""
 
 
-def _fold(names: Sequence[str]) -> Dict[str, List[str]]:
-    """Names that differ in one number only, put together: ``layers.{0..3}.bias`` -> its members."""
-    groups: Dict[str, List[str]] = {}
-    for name in names:
-        groups.setdefault(re.sub(r"(?<=\.)\d+(?=\.)", "{}", name), []).append(name)
-    folded = {}
+def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:
+    """Rows of names that differ in one number only, put together: ``layers.{0..3}.bias from h.{0..3}.b`` -> its members."""
+    groups: Dict[Tuple[str, ...], List[Sequence[str]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(_NUMBER.sub("{}", name) for name in row), []).append(row)
+    folded: Dict[str, List[Sequence[str]]] = {}
     for pattern, members in groups.items():
-        if len(members) == 1 or pattern.count("{}") != 1:
-            folded.update({name: [name] for name in members})
+        if len(members) == 1 or any(name.count("{}") > 1 for name in pattern):
+            folded.update({" from ".join(row): [row] for row in members})
             continue
-        start = pattern.index("{}")
-        numbers = sorted(int(re.match(r"\d+", name[start:]).group()) for name in members)  # type: ignore[union-attr]
-        consecutive = numbers == list(range(numbers[0], numbers[-1] + 1))
-        shown = f"{numbers[0]}..{numbers[-1]}" if consecutive else ",".join(map(str, numbers))
-        folded[pattern.replace("{}", "{" + shown + "}")] = members
+        shown = []
+        for name, column in zip(pattern, zip(*members)):
+            numbers = [int(found.group()) for found in map(_NUMBER.search, column) if found]
+            consecutive = numbers and numbers == list(range(numbers[0], numbers[-1] + 1))
+            text = f"{numbers[0]}..{numbers[-1]}" if consecutive else ",".join(map(str, numbers))
+            shown.append(name.replace("{}", f"{{{text}}}"))
+        folded[" from ".join(shown)] = members
     return folded
 
 

@@ -207,7 +207,7 @@ def test_every_tensor_is_in_the_log(caplog):
     # Of four decoder layers 0 stays where it is, 3 becomes 1, and 1 and 2 go with the heads (7 tensors and the place of <mask>)
     # and the output of the encoder.
     assert counts == [len(state) - 3 * 26 - 9, 2 * 26 + 9, 26]
-    assert "decoder.layers.{1}.encoder_attn.q_proj.weight from decoder.layers.{3}.encoder_attn.q_proj.weight" in chosen
+    assert "decoder.layers.1.encoder_attn.q_proj.weight from decoder.layers.3.encoder_attn.q_proj.weight" in chosen
 
 
 # ---- Rows. ----
