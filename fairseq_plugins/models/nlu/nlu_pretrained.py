@@ -217,7 +217,7 @@ def _lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
 def _compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
     """Compare what is known of the file's rows with the data's dictionary.
 
-    Raises ValueError: nothing is known and ``unnamed`` is ``error``, entries that differ, or ``<mask>`` elsewhere than in the file.
+    Raises ValueError: nothing is known and ``unnamed`` is ``error``, entries differ, or ``<mask>`` is elsewhere than in the file.
     """
     rows = found.layout.vocab_size
     if not found.entries and unnamed == "error":

@@ -47,7 +47,7 @@ def _check_dictionary(found: PretrainedFile, origin: str, dictionary: Dictionary
             f"has {rows} rows; run fairseq-preprocess with the model's own dict.txt as --srcdict and --tgtdict"
         )
     specials = (dictionary.bos(), dictionary.pad(), dictionary.eos(), dictionary.unk(), dictionary.index(MASK))
-    expected = (0, found.padding_idx, 2, 3, rows - 1)
+    expected = (0, found.padding_idx, 2, 3, rows - 1 if found.mask_row is None else found.mask_row)
     if specials != expected:
         raise ValueError(
             f"special symbols <s>, <pad>, </s>, <unk>, <mask> have ids {specials} in the dictionary, but {expected} in {origin}"
