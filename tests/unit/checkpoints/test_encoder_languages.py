@@ -32,34 +32,20 @@ def test_what_a_checkpoint_says_comes_before_the_list_beside_it(tmp_path):
     assert read_encoder(tmp_path).languages == other
 
 
+MULTI, DENOISING = {"_name": "translation_multi_simple_epoch"}, {"_name": "multilingual_denoising"}
+CSV = ",".join(LANGUAGES)
+
+
 @pytest.mark.parametrize(
     ("task", "expected"),
     [
-        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": True}, LANGUAGES),
-        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": False}, None),
-        ({"_name": "multilingual_denoising", "langs": None, "add_lang_token": True}, None),
-        (
-            {
-                "_name": "translation_multi_simple_epoch",
-                "langs": ["ar_AR", "de_DE", "en_XX"],
-                "lang_tok_style": "mbart",
-            },
-            LANGUAGES,
-        ),
-        (
-            {
-                "_name": "translation_multi_simple_epoch",
-                "langs": None,
-                "lang_dict": None,
-                "lang_pairs": "en_XX-de_DE,ar_AR-en_XX",
-            },
-            None,
-        ),
-        (
-            {"_name": "translation_multi_simple_epoch", "langs": None, "lang_dict": "langs.txt", "lang_pairs": "a-b"},
-            None,
-        ),
-        ({"_name": "translation_from_pretrained_bart", "langs": "ar_AR,de_DE,en_XX"}, LANGUAGES),
+        ({**DENOISING, "langs": CSV, "add_lang_token": True}, LANGUAGES),
+        ({**DENOISING, "langs": CSV, "add_lang_token": False}, None),
+        ({**DENOISING, "langs": None, "add_lang_token": True}, None),
+        ({**MULTI, "langs": list(LANGUAGES), "lang_tok_style": "mbart"}, LANGUAGES),
+        ({**MULTI, "langs": None, "lang_dict": None, "lang_pairs": "en_XX-de_DE,ar_AR-en_XX"}, None),
+        ({**MULTI, "langs": None, "lang_dict": "langs.txt", "lang_pairs": "a-b"}, None),
+        ({"_name": "translation_from_pretrained_bart", "langs": CSV}, LANGUAGES),
         ({"_name": "translation"}, None),
     ],
 )

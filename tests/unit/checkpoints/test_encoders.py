@@ -66,13 +66,8 @@ def test_every_tensor_is_accounted_for(tmp_path, family):
 
 def test_what_a_stock_mbart_states_decides(tmp_path):
     """Stock mbart_* architectures are post-norm unless told otherwise."""
-    options = {
-        "encoder_normalize_before": False,
-        "no_scale_embedding": True,
-        "layernorm_embedding": False,
-        "activation_fn": "relu",
-    }
-    nlu_builders.mbart_cc25(tmp_path, **options)
+    options = {"encoder_normalize_before": False, "no_scale_embedding": True, "layernorm_embedding": False}
+    nlu_builders.mbart_cc25(tmp_path, **options, activation_fn="relu")
     layout = read_encoder(tmp_path).layout
     assert (layout.normalize_before, layout.scale_embedding, layout.layernorm_embedding) == (False, False, False)
     assert layout.activation == "relu"
@@ -219,22 +214,15 @@ def test_another_configuration_is_refused(tmp_path, changes, message):
 
 def _mbart_folder(folder, **config):
     """Hugging Face's names, from a stock model."""
-    model = nlu_builders.stock_model(
-        SYMBOLS, arch="mbart_large", encoder_normalize_before=True, decoder_normalize_before=True
-    )
+    norms = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+    model = nlu_builders.stock_model(SYMBOLS, arch="mbart_large", **norms)
     state = {f"model.{name}": one for name, one in model.state_dict().items() if not name.endswith("version")}
     del state["model.encoder.embed_tokens.weight"], state["model.decoder.output_projection.weight"]
     state["model.shared.weight"] = model.encoder.embed_tokens.weight.detach()
     state["final_logits_bias"] = torch.zeros(1, len(SYMBOLS) + 4)
     torch.save({name: one.clone() for name, one in state.items()}, folder / "pytorch_model.bin")
-    stated = {
-        "model_type": "mbart",
-        "d_model": 16,
-        "encoder_layers": 2,
-        "encoder_attention_heads": 2,
-        "scale_embedding": True,
-    }
-    nlu_builders.write_json(folder / "config.json", {**stated, **config})
+    stated = {"model_type": "mbart", "d_model": 16, "encoder_layers": 2, "encoder_attention_heads": 2}
+    nlu_builders.write_json(folder / "config.json", {**stated, "scale_embedding": True, **config})
     return list(state)
 
 
@@ -243,15 +231,11 @@ def test_a_shared_embedding_is_the_encoders(tmp_path):
     found = read_encoder(tmp_path)
     assert found.sources["embed_tokens.weight"] == "model.shared.weight"
     assert set(found.report.loaded) | set(found.report.dropped) == set(names)
-    state = torch.load(tmp_path / "pytorch_model.bin")
-    torch.save(
-        {**state, "model.encoder.embed_tokens.weight": state["model.shared.weight"].clone()},
-        tmp_path / "pytorch_model.bin",
-    )
+    file, own = tmp_path / "pytorch_model.bin", "model.encoder.embed_tokens.weight"
+    state = torch.load(file)
+    torch.save({**state, own: state["model.shared.weight"].clone()}, file)
     assert read_encoder(tmp_path).report.reasons["model.shared.weight"] == "equal to model.encoder.embed_tokens.weight"
-    torch.save(
-        {**state, "model.encoder.embed_tokens.weight": state["model.shared.weight"] + 1}, tmp_path / "pytorch_model.bin"
-    )
+    torch.save({**state, own: state["model.shared.weight"] + 1}, file)
     with pytest.raises(CheckpointError, match=r"model\.shared\.weight and model\.encoder\.embed_tokens\.weight differ"):
         read_encoder(tmp_path)
 

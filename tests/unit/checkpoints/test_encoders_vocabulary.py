@@ -59,10 +59,7 @@ def test_entries_are_those_of_transformers(tmp_path, hf, kind):
     if kind == "xlmr":
         assert found.languages is None
     else:
-        assert (
-            found.languages is not None
-            and len(found.languages) == len(set(found.languages)) == len(languages_of(expected)) > 20
-        )
+        assert len(found.languages) == len(set(found.languages)) == len(languages_of(expected)) > 20
     write_dictionary(tmp_path, tmp_path / "dict.txt")
     assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(found.entries)
 
@@ -230,9 +227,8 @@ def test_the_command_writes_the_dictionary(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         dictionary.main([str(tmp_path), str(tmp_path / "again.txt")])
     assert stopped.value.code == 2 and "nothing beside it tells its entries" in capsys.readouterr().err
-    assert (
-        dictionary.main([str(tmp_path), str(tmp_path / "again.txt"), "--dictionary", str(tmp_path / "pieces.txt")]) == 0
-    )
+    again = [str(tmp_path), str(tmp_path / "again.txt"), "--dictionary", str(tmp_path / "pieces.txt")]
+    assert dictionary.main(again) == 0
     assert (tmp_path / "again.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
 
@@ -243,9 +239,8 @@ def test_the_dictionary_of_a_fairseq_nllb_has_its_style(tmp_path):
 
 def test_rows_of_unknown_languages_have_no_dictionary(tmp_path):
     model = nlu_builders.stock_model([*PIECES, *tags(LANGUAGES), "<mask>"], arch="mbart_base")
-    nlu_builders.stock_checkpoint(
-        tmp_path / "model.pt", model, {"_name": "multilingual_denoising", "add_lang_token": True}
-    )
+    task = {"_name": "multilingual_denoising", "add_lang_token": True}
+    nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, task)
     nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
     assert read_encoder(tmp_path).entries == (*SPECIAL, *PIECES)
     with pytest.raises(CheckpointError, match="28 rows, of which 24 are named, and no list of its languages"):

@@ -80,9 +80,8 @@ def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_p
 @torch.no_grad()
 def test_a_fine_tuned_generation_model(tmp_path):
     """Fewer decoder layers of other values, no head, no row for <mask>."""
-    model = nlu_builders.stock_model(
-        PIECES, arch="transformer", **{**veco_builders.SHAPE, "decoder_layers": 1, "no_scale_embedding": True}
-    )
+    shape = {**veco_builders.SHAPE, "decoder_layers": 1, "no_scale_embedding": True}
+    model = nlu_builders.stock_model(PIECES, arch="transformer", **shape)
     path = veco_builders.write(tmp_path / "checkpoint_best.pt", model, model.state_dict(), arch="veco_tiny")
     tokens = nlu_builders.tokens(ROWS - 1)
     assert_layers_equal(path, stock_layers(model, tokens), tokens)
@@ -186,10 +185,7 @@ def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
     state = veco_builders.folder_state()
     one_word = {name.replace("cross_attention", "crossattention"): one for name, one in state.items()}
     assert one_word.keys() != state.keys()
-    paths = [
-        veco_builders.write_folder(tmp_path / "two", state),
-        veco_builders.write_folder(tmp_path / "one", one_word),
-    ]
+    paths = [veco_builders.write_folder(tmp_path / name, one) for name, one in (("two", state), ("one", one_word))]
     for read in (read_encoder, veco_state_from_folder):
         two, one = (read(path) for path in paths)
         masked_lms.assert_same(one.tensors, two.tensors)

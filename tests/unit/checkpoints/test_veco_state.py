@@ -66,11 +66,7 @@ def test_every_name_of_the_folder_has_its_place(found):
             assert torch.equal(found.tensors[f"decoder.layers.{layer}.{ours}"], expected), ours
             assert found.sources[f"decoder.layers.{layer}.{ours}"] == f"roberta.encoder.layer.{layer}.{theirs}"
     for name, expected in tensors.items():
-        places = (
-            [name]
-            if name.startswith("lm_head.")
-            else [name.replace("sentence_encoder", side) for side in ("encoder", "decoder")]
-        )
+        places = {name.replace("sentence_encoder", side) for side in ("encoder", "decoder")}
         assert all(torch.equal(found.tensors[place], expected) for place in places), name
     assert len(found.tensors) == 2 * (16 * LAYERS + 4) + 10 * LAYERS + 1 + 6
     assert_tied(found.tensors, LAYERS)
@@ -81,9 +77,8 @@ def test_every_name_of_the_folder_has_its_place(found):
 
 
 def test_without_a_head(tmp_path):
-    state = veco_state_from_folder(
-        veco_builders.write_folder(tmp_path / "x", veco_builders.folder_state(with_head=False))
-    ).tensors
+    path = veco_builders.write_folder(tmp_path / "x", veco_builders.folder_state(with_head=False))
+    state = veco_state_from_folder(path).tensors
     assert not any(name.startswith("lm_head.") for name in state)
     assert_tied(state, LAYERS, head=False)
 
@@ -96,14 +91,11 @@ def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder, found, tmp_p
     assert bytes_of(state) == bytes_of(found.tensors) + 8
     assert state["lm_head.mask_row"].shape == (masked_lms.SIZES["vocab_size"] - 1, 0)
     assert stored(file) == len({one.data_ptr() for one in state.values()}) < len(state)
-    options = {
-        name: value for name, value in OmegaConf.to_container(content["cfg"]["model"]).items() if name != "_name"
-    }
+    options = OmegaConf.to_container(content["cfg"]["model"])
     task = nlu_builders.task_of([f"p{number}" for number in range(masked_lms.SIZES["vocab_size"] - 4)])
-    model = models.build_model(OmegaConf.create({"_name": "transformer", **options}), task)
-    left = model.load_state_dict(
-        {name: one for name, one in state.items() if not name.startswith("lm_head.")}, strict=True
-    )
+    model = models.build_model(OmegaConf.create({**options, "_name": "transformer"}), task)
+    without_head = {name: one for name, one in state.items() if not name.startswith("lm_head.")}
+    left = model.load_state_dict(without_head, strict=True)
     assert not left.missing_keys and not left.unexpected_keys
     layout = read_encoder(file).layout
     assert layout == read_encoder(folder).layout and not layout.scale_embedding

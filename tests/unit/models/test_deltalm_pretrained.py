@@ -15,22 +15,11 @@ from tests.unit.checkpoints import builders as files
 # in the paper, which counts from 1).
 BLOCKS_OF_4 = {0: (0, 1), 1: (2, 3)}
 BLOCKS_OF_12 = {0: (0, 1), 1: (2, 3), 2: (4, 5), 3: (6, 7), 4: (8, 9), 5: (10, 11)}
-BOTTOM = {
-    "self_attn_layer_norm": "self_attn_layer_norm",
-    "fc3": "fc1",
-    "fc4": "fc2",
-    "ffn_layer_norm": "final_layer_norm",
-}
-BOTTOM.update({f"self_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
-TOP = {
-    "encoder_attn_layer_norm": "self_attn_layer_norm",
-    "fc1": "fc1",
-    "fc2": "fc2",
-    "final_layer_norm": "final_layer_norm",
-}
-TOP.update({f"encoder_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
-LAYER = {name: name for name in ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")}
-LAYER.update({f"self_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
+ATTENTIONS = [f"self_attn.{name}" for name in ATTENTION]
+LAYER = dict(zip(*2 * [["self_attn_layer_norm", "fc1", "fc2", "final_layer_norm", *ATTENTIONS]]))
+BOTTOM = dict(zip(["self_attn_layer_norm", "fc3", "fc4", "ffn_layer_norm", *ATTENTIONS], LAYER))
+CROSS = [name.replace("self", "encoder") for name in ATTENTIONS]
+TOP = dict(zip(["encoder_attn_layer_norm", "fc1", "fc2", "final_layer_norm", *CROSS], LAYER))
 
 
 def sources(blocks):

@@ -87,11 +87,7 @@ def test_a_state_of_a_run_is_taken_as_it_is(caplog):
     [
         ({}, DEEP, r"12 decoder layers, the model 6; write --keep-decoder-layers .* --keep-decoder-layers last:6"),
         ({"keep_decoder_layers": "last:3"}, 5, r"5 encoder layers; valid: the model's 12"),
-        (
-            {"keep_decoder_layers": "last:3", "keep_encoder_layers": "last:2"},
-            5,
-            r"valid: the model's 2, or a stack .* 12",
-        ),
+        ({"keep_decoder_layers": "1", "keep_encoder_layers": "last:2"}, 5, r"valid: the model's 2, or a stack .* 12"),
     ],
 )
 def test_other_numbers_of_layers_are_refused(given, layers, message, caplog):
@@ -155,9 +151,7 @@ def test_a_map_cut_short_is_refused_also_where_the_rows_are_the_dictionarys():
     released = veco_builders.stock_state()
     symbols = {"pieces": builders.PIECES, "mask": True, "kept_rows": [True] * (builders.PIECES - 2)}
     model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
-    with pytest.raises(
-        ValueError, match=r"--resized-dict-map has 23 lines.*; no map where the rows are those of the data"
-    ):
+    with pytest.raises(ValueError, match=r"--resized-dict-map has 23 lines.*; no map where the rows are"):
         model.load_state_dict(dict(released))
 
 
@@ -176,9 +170,7 @@ def test_with_a_map_mask_stands_behind_what_is_kept():
     kept = kept_rows()
     task = veco_builders.task(kept_rows=kept, pieces=sum(kept) - 1, mask=True, tags=("p8",))
     model = models.build_model(veco_builders.arguments(keep_decoder_layers="last:2", embedding_mismatch="extend"), task)
-    with pytest.raises(
-        ValueError, match=r"<mask> is entry 11 of the data's dictionary; valid with --resized-dict-map: 12"
-    ):
+    with pytest.raises(ValueError, match=r"<mask> is entry 11 .*; valid with --resized-dict-map: 12"):
         model.load_state_dict(dict(veco_builders.stock_state()))
 
 
