@@ -25,7 +25,7 @@ from fairseq_cli.generate import get_symbols_to_strip_from_output
 from omegaconf import OmegaConf, open_dict
 
 from .checkpoints import atomic_path
-from .checkpoints.dictionaries import read_json
+from .checkpoints.vocabulary import read_json
 from .compat.raw_sentences import cuts_sources, read_lines
 
 logger = logging.getLogger(__name__)

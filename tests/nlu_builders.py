@@ -120,15 +120,15 @@ def nllb_fairseq(folder):
 
 def huggingface(hf, kind, folder, rows, **changes):
     """A random model saved by transformers (``hf``), without a tokenizer. ``kind``: bert, xlmr, mbart or nllb."""
-    sides = {
-        f"encoder_{name}": size for name, size in zip(("layers", "ffn_dim", "attention_heads"), (LAYERS, FFN, HEADS))
-    }
-    sides.update({name.replace("encoder", "decoder"): size for name, size in sides.items()}, decoder_layers=1)
-    seq2seq = dict(sides, d_model=WIDTH, max_position_embeddings=POSITIONS, scale_embedding=True)
-    single = dict(hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=FFN)
-    xlmr = dict(single, max_position_embeddings=POSITIONS + 2, type_vocab_size=1, layer_norm_eps=1e-5)
+    side = {"layers": LAYERS, "ffn_dim": FFN, "attention_heads": HEADS}
+    seq2seq = {"vocab_size": rows, "d_model": WIDTH, "max_position_embeddings": POSITIONS, "scale_embedding": True}
+    seq2seq.update({f"{name}_{size}": value for name in ("encoder", "decoder") for size, value in side.items()})
+    seq2seq["decoder_layers"] = 1
+    single = {"vocab_size": rows, "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "intermediate_size": FFN}
+    single.update(num_attention_heads=HEADS, max_position_embeddings=POSITIONS)
+    xlmr = {**single, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
     config, model_class, values = {
-        "bert": (hf.BertConfig, hf.BertForPreTraining, {**single, "max_position_embeddings": POSITIONS}),
+        "bert": (hf.BertConfig, hf.BertForPreTraining, single),
         "xlmr": (hf.XLMRobertaConfig, hf.XLMRobertaForMaskedLM, xlmr),
         "mbart": (hf.MBartConfig, hf.MBartForConditionalGeneration, seq2seq),
         "nllb": (hf.M2M100Config, hf.M2M100ForConditionalGeneration, seq2seq),

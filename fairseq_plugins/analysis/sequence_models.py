@@ -12,10 +12,10 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, build_model
 from torch import Tensor
 
-from ..checkpoints.dictionaries import CONFIG_NAME, read_json
 from ..checkpoints.encoder_decoder import SHARED
 from ..checkpoints.pipeline import WORDS, PretrainedFile, find_settings, find_weights
 from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.vocabulary import CONFIG_NAME, read_json
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Any, Dict, List
 
 from torch import nn
 
-from ..checkpoints.starting import KEY, compare_order, compare_start, language_state
+from ..checkpoints.fitting import LANGUAGES, compare_order, compare_start, language_state
 from .patch import Patch, source_has
 
 KEPT = ("beam_size", "_beam_size", "reorder_encoder_out")  # what set_beam_size of stock models changes in their modules
@@ -79,8 +79,8 @@ def state_dict(stock: Any, task: Any) -> Dict[str, Any]:
 def load_state_dict(stock: Any, task: Any, state: Dict[str, Any]) -> None:
     """Compare the languages with those of a checkpoint that is about to be decoded."""
     others = dict(state)
-    if KEY in others:
-        compare_order(task.langs, others.pop(KEY)["langs"], "the checkpoint")
+    if LANGUAGES in others:
+        compare_order(task.langs, others.pop(LANGUAGES)["langs"], "the checkpoint")
     stock(task, others)
 
 

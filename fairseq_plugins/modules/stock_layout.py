@@ -12,7 +12,7 @@ from torch import nn
 def stock_config(layout: Any, side: str, **options: Any) -> Any:
     """``TransformerConfig`` of one side, ``encoder`` or ``decoder``, with more of the stock transformer's ``options``.
 
-    ``layout`` has sizes and wiring of a pretrained file, as ``checkpoints.encoder_layout.EncoderLayout``.
+    ``layout`` has sizes and wiring of a pretrained file, as ``checkpoints.layouts.EncoderLayout``.
     """
     sizes = {
         "layers": layout.layers,

@@ -11,7 +11,7 @@ from .stock_layout import set_epsilon, stock_config
 class TextEncoder(TransformerEncoderBase):
     """Stock encoder with the segments and the epsilon that some families have; names as in a stock encoder.
 
-    ``layout`` is a ``checkpoints.encoder_layout.EncoderLayout``, or anything with its fields; ``options`` are more of the stock
+    ``layout`` is a ``checkpoints.layouts.EncoderLayout``, or anything with its fields; ``options`` are more of the stock
     transformer's. Without them there is no dropout.
     """
 

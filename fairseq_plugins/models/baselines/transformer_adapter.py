@@ -10,7 +10,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
-from ...checkpoints.starting import left_closed
+from ...checkpoints.fitting import left_closed
 from ...modules.filled_model import FilledTransformer
 from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
 from ...modules.option_checks import check_choices, check_positive, defaults_of

@@ -11,10 +11,17 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes, sizes_of_sides
+from ...checkpoints.fitting import (
+    Fit,
+    check_dictionary,
+    check_rows,
+    check_sizes,
+    left_closed,
+    sizes_of_sides,
+    stack_sources,
+)
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.starting import left_closed
-from ...checkpoints.xlmr import read_masked_lm
+from ...checkpoints.pipeline import read_masked_lm
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledTransformer
 from ...modules.model_options import (
@@ -144,9 +151,7 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     sizes = {"encoder_layers": found.sizes["layers"], **sizes_of_sides(found.sizes, "encoder")}
     check_sizes(sizes, args, origin)
     fit = Fit(model, args.embedding_mismatch, origin)
-    start = "sentence_encoder."
-    taken = tuple(start + part for part in (*EMBEDDINGS, "layers."))
-    sources = {name.replace(start, "encoder.", 1): name for name in found.tensors if name.startswith(taken)}
+    sources = stack_sources(found, "encoder", range(found.sizes["layers"]))
     tensors = {name: found.tensors[source] for name, source in sources.items()}
     entries = check_dictionary(args.pretrained_xlmr, model.encoder.dictionary, origin)
     fit.leave_mask_out("encoder", tensors, entries)

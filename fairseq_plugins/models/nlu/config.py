@@ -5,7 +5,7 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from ...checkpoints.encoder_layout import FAMILIES
+from ...checkpoints.layouts import FAMILIES
 from ...modules.model_options import set_architecture
 from ...modules.option_checks import (
     EMBEDDING_POLICIES,

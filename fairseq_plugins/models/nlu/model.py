@@ -10,8 +10,9 @@ from fairseq.models import BaseFairseqModel, register_model
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, read_encoder
+from ...checkpoints.encoders import read_encoder
 from ...checkpoints.fitting import MARKERS
+from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY
 from ...checkpoints.loading import load
 from ...checkpoints.reading import PathLike
 from ...modules.filled_model import FilledModel

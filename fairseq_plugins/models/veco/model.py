@@ -8,7 +8,7 @@ from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
-from ...checkpoints.starting import left_closed
+from ...checkpoints.fitting import left_closed
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
 from ...modules.option_checks import defaults_of
 from . import veco_pretrained

@@ -7,8 +7,10 @@ from typing import Any, Dict, Optional, Set, Tuple
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, MASK, PRETRAINED_HERE, Fit, folded, mask_row, trailing_tags
+from ...checkpoints.fitting import MARKERS, Fit, folded, trailing_tags
+from ...checkpoints.layouts import PRETRAINED_HERE, mask_row
 from ...checkpoints.loading import LoadReport, mismatches
+from ...checkpoints.vocabulary import MASK
 from .dictionary_map import SPECIAL_ROWS, cut_rows
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairseq_plugins.analysis.singular_values import MATRICES, compare, layer_matrices, singular_values
-from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
+from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 
 SIZES = {"vocab_size": 9, "layers": 3, "embed_dim": 6, "ffn_dim": 10, "heads": 2, "max_positions": 5}
 

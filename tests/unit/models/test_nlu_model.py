@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints.encoder_layout import FAMILIES, family_layout
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.layouts import FAMILIES, family_layout
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders
 from tests.nlu_builders import (
@@ -87,7 +87,10 @@ def test_bad_options_are_named(changes, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"encoder_layers": 3}, r"other sizes than the command line: --encoder-layers 3 \(valid here: 2\)"),
+        (
+            {"encoder_layers": 3},
+            r"other sizes than the --arch and the command line: --encoder-layers 3 \(valid here: 2\)",
+        ),
         ({"encoder_family": "nllb"}, r"--encoder-family nllb \(valid here: mbart\)"),
         ({"encoder_heads": 4}, "heads = 4 was given, but the file says encoder_attention_heads = 2"),
         ({"max_source_positions": 31}, "--max-source-positions 31: .* has 30 positions; valid: at most that"),

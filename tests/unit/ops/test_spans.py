@@ -117,6 +117,9 @@ def test_most_spans_is_the_worst_case(ratio, mean, separators):
     assert most_spans(511, 0.5, 3.0, separators=1) == 86  # 510 tokens: 255 noise, 85 spans, one of them cut
     assert most_spans(511, 0.15, 3.0, separators=511) == 70
     assert most_spans(3, 0.5, 3.0, separators=511) == 1
+
+
+def test_what_cannot_be_drawn_is_refused():
     for length in (0, 1):
         with pytest.raises(ValueError, match=f"at least 2 tokens; got {length}"):
             draw_span_mask(length, 0.5, 3.0, np.random.default_rng(1))

@@ -153,7 +153,7 @@ def test_other_rows_and_other_files(folder, tmp_path):
         build(folder, of)
     assert build(folder, of, embedding_mismatch="extend").encoder.embed_tokens.weight.size(0) == 31
     torch.save({"model": {"decoder.layers.0.fc1.weight": torch.ones(2, 2)}}, tmp_path / "model.pt")
-    with pytest.raises(ValueError, match="is an encoder-decoder or language model such as mBART"):
+    with pytest.raises(ValueError, match="is a fairseq transformer_lm.*expected a masked LM"):
         build(tmp_path / "model.pt")
 
 

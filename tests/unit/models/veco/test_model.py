@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq import models
 
-from fairseq_plugins.checkpoints.encoder_layout import family_layout
+from fairseq_plugins.checkpoints.layouts import family_layout
 from fairseq_plugins.modules.text_encoder import TextEncoder
 from tests import builders, veco_builders
 from tests.veco_builders import KINDS, LAYERS
