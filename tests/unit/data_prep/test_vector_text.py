@@ -33,19 +33,13 @@ def test_blanks_in_words_and_repeated_words(tmp_path, capsys):
     ("content", "message"),
     [
         (b"a 1 2\nb 1 2\n", "line 1: 'a 1 2'; valid: the numbers of words and of dimensions"),
-        (b"2 0\na\nb\n", "line 1: '2 0'"),
         (b"2 2\na 1 2\nb 1\n", "line 3: 2 columns; valid: a word and 2 numbers"),
-        (b"2 2\na 1 2\nb 1 x\n", "line 3: a column of 'b' is no number"),
         (b"2 2\na inf 2\nb 1 2\n", "line 2: the vector of 'a' holds NaN or an infinite number"),
         (b"3 2\na 1 2\nb 1 2\n", "2 words, but its first line says 3; valid: a complete file"),
         (b"2 2\na 1 2\nb 1 2\nc 1 2\n", "more than the 2 words that its first line says"),
-        (b"1 2\na 1 2\n", "1 words; valid: 2 or more"),
-        (b"2 2\na 1 2\na 1 2\n", "1 words; valid: 2 or more"),
         (b"2 1\na 1\n\xff 2\n", "line 3: not UTF-8"),
-        (b"", "the file is empty"),
     ],
 )
 def test_what_is_refused(tmp_path, content, message):
     (tmp_path / "v").write_bytes(content)
     refused(["--target ", message], read_vectors, tmp_path / "v", "--target")
-    refused("no such file", read_vectors, tmp_path / "none", "--source")
