@@ -138,18 +138,6 @@ def test_released_deltalm_and_veco_names(files):
             assert read[name].dtype == tensor.dtype
 
 
-def test_tensors_of_one_memory_are_cut_apart(files):
-    """Those that begin at different places of it are different ones; those that are the same stay the same."""
-    both = torch.arange(70 * 4, dtype=torch.float32).view(70, 4)
-    state = {"encoder.embed_tokens.weight": both[:35], "decoder.embed_tokens.weight": both[35:]}
-    state["decoder.output_projection.weight"] = both[35:]
-    found = checkpoints.read_checkpoint(cut(files, save(files, state)) / "x.pt")["model"]
-    for name, tensor in state.items():
-        assert torch.equal(found[name], tensor[[*KEPT, 34]]), name
-    memory = {name: tensor.data_ptr() for name, tensor in found.items()}
-    assert memory["decoder.embed_tokens.weight"] == memory["decoder.output_projection.weight"]
-
-
 def test_text_with_its_sentencepiece_model(tmp_path):
     rng = random.Random(1)
     words = ["".join(rng.choices(["ka", "lo", "mi", "tu"], k=3)) for _ in range(40)]

@@ -8,7 +8,6 @@ import zipfile
 import pytest
 
 from data_prep import extract
-from data_prep.io import read_json
 from tests.unit.data_prep.files import refused, tree
 
 
@@ -77,20 +76,3 @@ def test_damaged_and_wrong_archives(tmp_path):
     ):
         refused([f"{name}: ", message], extract.extract, tmp_path / name, tmp_path / "out", [members])
     assert tree(tmp_path / "out") == {}
-
-
-def test_an_archive_is_extracted_once(tmp_path):
-    path = tar(tmp_path / "a.tgz", {"in/x.tsv": b"x\n"})
-    out = tmp_path / "out"
-    line = ["--archives", str(path), "--output", str(out), "--members", "*.tsv"]
-    extract.main(line)
-    assert read_json(out / "archives.json")["archives"][0]["members"] == ["in/x.tsv"]
-    inode = (out / "in/x.tsv").stat().st_ino
-    extract.main(line)
-    assert (out / "in/x.tsv").stat().st_ino == inode
-    (out / "in/x.tsv").write_bytes(b"changed")
-    extract.main(line)
-    assert (out / "in/x.tsv").read_bytes() == b"x\n"
-    tar(path, {"in/x.tsv": b"new\n"})
-    extract.main(line)
-    assert (out / "in/x.tsv").read_bytes() == b"new\n"

@@ -6,9 +6,7 @@ import pytest
 
 from data_prep import question_generation, summaries, triples
 from data_prep.io import read_json
-from data_prep.pieces import load_model
 from data_prep.split import shares_from_ratios, split_of
-from data_prep.spm_train import TrainOptions, train
 from tests.nlu_bins import write
 from tests.unit.data_prep.files import lines, refused
 
@@ -115,23 +113,6 @@ def test_targets_of_train_can_be_cut(tmp_path):
     assert lines(tmp_path / "out/valid.summary") == ["one two three"]
     counts = read_json(tmp_path / "out/summaries.json")["counts"]["dropped or cut"]
     assert counts == {"train: source cut": 2, "train: target cut": 2}
-
-
-def test_lengths_in_pieces_count_the_end(tmp_path):
-    text = write(tmp_path / "text", *["ab cd ef gh ij kl mn"] * 20)
-    train([text], tmp_path / "m.model", tmp_path / "dict.txt", TrainOptions(vocab_size=19))
-    model = load_model(tmp_path / "m.model")
-    full = "ab cd ef gh"
-    rows = [{"dialogue": full, "summary": "ab"}, {"dialogue": "a", "summary": full}]
-    file = write(tmp_path / "rows.jsonl", *map(json.dumps, rows))
-    options = ["--model", str(tmp_path / "m.model"), "--output-dir", str(tmp_path / "out"), "--splits", "train"]
-    for more in (0, 1):
-        limit = len(model.encode(full)) + more
-        summaries.main(["--inputs", str(file), *options, "--max-source", str(limit)])
-        source = lines(tmp_path / "out/train.dialogue")[0]
-        assert len(model.encode(source)) + 1 <= limit and (source == full) is bool(more)
-        summaries.main(["--inputs", str(file), *options, "--max-target", str(limit)])
-        assert (full in lines(tmp_path / "out/train.summary")) is bool(more)
 
 
 def test_bad_records_and_options_are_named(tmp_path):

@@ -45,14 +45,6 @@ def test_lines_end_at_lf_only(tmp_path):
     assert list(io.read_lines(joined, "--inputs")) == ["one", "\ufefftwo"]
 
 
-def test_parallel_lines_and_unequal_counts(tmp_path):
-    first, second = write(tmp_path / "a", b"1\n2\n3\n"), write(tmp_path / "b", b"x\ny\nz")
-    assert list(io.read_parallel([first, second], "--inputs")) == [("1", "x"), ("2", "y"), ("3", "z")]
-    both = [first, write(tmp_path / "c", b"x\n")]
-    words = ["a has 3, ", "c has 1; line 2 has no counterpart"]
-    refused(words, lambda: list(io.read_parallel(both, "--inputs")))
-
-
 def test_outputs_appear_together_with_lf_and_utf8(tmp_path):
     with io.atomic_writers([tmp_path / "new" / "a", tmp_path / "b"], "--outputs") as files:
         files.pop().write("x\n")  # what the caller does with its list loses no file

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from data_prep import map_vectors
 from data_prep.io import read_json
 from data_prep.lexicon_files import read_candidates
 from data_prep.map_vectors import MapOptions, map_files, word_pairs
 from data_prep.vector_text import WordVectors, read_vectors
 from tests.csr_builders import mates, two_sides, vectors, write_raw
-from tests.unit.data_prep.files import killed, refused
+from tests.unit.data_prep.files import refused
 
 
 def run(sides, out, dictionary_output=None, **options):
@@ -62,23 +61,3 @@ def test_what_is_refused_leaves_everything_as_it_was(tmp_path):
         source, target, report, written = (tmp_path / names[name] for name in ("source", "target", "report", "pairs"))
         refused(words, lambda: map_files(a, b, (source, target), report, MapOptions(**options), written))  # noqa: B023
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.vec", "b.vec", "pairs"]
-
-
-def test_the_command_line(tmp_path, capsys, monkeypatch):
-    source, target = two_sides(tmp_path)
-    outputs = {"source-output": "am", "target-output": "bm", "report": "map.json"}
-    line = ["--source", str(source), "--target", str(target), "--orthogonal"]
-    line += [word for option, name in outputs.items() for word in (f"--{option}", str(tmp_path / name))]
-    map_vectors.main([*line, *"--keep 0.5 --seed 7 --threads 1 --cutoff 90 --patience 3".split()])
-    report = read_json(tmp_path / "map.json")
-    options = {"reweight": False, "keep": 0.5, "seed": 7, "words": 90, "patience": 3}
-    assert options.items() <= report["options"].items()
-    assert report["counts"]["pairs"] == 180
-    pairs = write_raw(tmp_path / "pairs", *(f"a{i} b{i}" for i in range(30)))
-    monkeypatch.setattr(map_vectors, "write_manifest", killed)
-    before = (tmp_path / "am").read_bytes()
-    with pytest.raises(KeyboardInterrupt):
-        map_vectors.main([*line, "--seed-from", "dictionary", "--dictionary", str(pairs), "--iterations", "1"])
-    assert "--iterations 1: ended before it converged" in capsys.readouterr().err
-    assert (tmp_path / "am").read_bytes() != before
-    assert not (tmp_path / "map.json").exists(), "no report of before stands beside new vectors"

@@ -6,7 +6,6 @@ import pytest
 from fairseq.data import Dictionary
 
 from data_prep import pieces, spm
-from data_prep.encode import SentencePieceSegmenter, decode_files
 from data_prep.spm_train import TrainOptions, train
 from tests.nlu_bins import train_model, write
 from tests.unit.data_prep.files import lines, refused
@@ -103,15 +102,6 @@ def test_bad_training_options(trained, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_text_keeps_its_message_in_training_and_application(trained, tmp_path):
-    (tmp_path / "bad").write_bytes(b"good\n\xff\n")
-    bad, made, words = tmp_path / "bad", (tmp_path / "m", tmp_path / "d"), ["--inputs ", "bad, line 2: not UTF-8"]
-    refused(words, train, [trained / "text", bad], *made, TrainOptions(50))
-    refused(words, spm.apply, trained / "text.model", [bad], [tmp_path / "out"])
-    refused(words, decode_files, SentencePieceSegmenter(trained / "text.model"), [bad], [tmp_path / "out"])
-    assert [path.name for path in tmp_path.iterdir()] == ["bad"]
-
-
 def test_unknown_pieces_above_the_share_are_refused(trained, tmp_path):
     model, text, out = (
         trained / "text.model",
@@ -123,20 +113,6 @@ def test_unknown_pieces_above_the_share_are_refused(trained, tmp_path):
     spm.apply(model, text, out, max_unknown=1.0)
     other = write(tmp_path / "other.txt", "x 1")
     refused("(100.0 %) are unknown", spm.apply, model, [trained / "text"], out, other)
-
-
-def test_pieces_that_fairseq_would_read_as_something_else_are_refused(tmp_path):
-    """A run of unknown characters becomes one piece as it stands; a model without normalisation keeps no-break spaces."""
-    cyrillic = write(tmp_path / "cyrillic", *["\u043d\u0435 \u0442\u043e \u043d\u043e"] * 20)
-    train([cyrillic], tmp_path / "m", tmp_path / "d", TrainOptions(9))
-    for symbol in ("<s>", "</s>", "<mask>"):
-        text, out = [write(tmp_path / "text", "kalo mi", f"kalo {symbol}")], [tmp_path / "out"]
-        words = f"text, line 2: gives the piece '{symbol}', which fairseq would read"
-        refused(words, spm.apply, tmp_path / "m", text, out, max_unknown=1.0)
-    text = write(tmp_path / "text", *(line.replace(" ", "\u00a0", 1) for line in sentences()))
-    train([text], tmp_path / "m", tmp_path / "d", TrainOptions(60, normalisation="identity"))
-    words = ["text, line 1: gives the piece '", "\\xa0", "', which fairseq would read"]
-    refused(words, spm.apply, tmp_path / "m", [text], [tmp_path / "out"])
 
 
 @pytest.mark.parametrize("change", [None, "text", "model", "dict", "no dict", "output"])

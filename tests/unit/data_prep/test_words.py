@@ -2,12 +2,10 @@
 
 import sys
 
-import pytest
-
 from data_prep import words
-from data_prep.io import read_json, sha256
+from data_prep.io import sha256
 from tests.csr_builders import write_raw
-from tests.unit.data_prep.files import killed, lines, refused
+from tests.unit.data_prep.files import lines, refused
 
 
 def run(tmp_path, *text, **options):
@@ -48,26 +46,13 @@ def test_segmenters(tmp_path, monkeypatch):
     sys.modules.pop("mine_of_this_test", None)
 
 
-def test_what_tells_whether_a_segmenter_is_the_same(tmp_path, monkeypatch):
-    assert words.shown("spaces", True) == {"segmenter": "spaces", "cased": True}
+def test_a_changed_segmenter_is_told_and_no_input_overwritten(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     cut = write_raw(tmp_path / "cut_of_this_test.py", "def cut(text):", "    return list(text)")
-    other = write_raw(tmp_path / "api_of_this_test.py", "from cut_of_this_test import cut")
-    words.write_words([write_raw(tmp_path / "in", "ab")], [tmp_path / "out"], "api_of_this_test:cut")
-    found = read_json(tmp_path / "out.json")["options"]
-    assert [row["sha256"] for row in found["segmenter_code"]] == [sha256(other), sha256(cut)]
+    found = words.shown("cut_of_this_test:cut", False)["segmenter_code"]
+    assert [row["sha256"] for row in found] == [sha256(cut)]
     write_raw(cut, "def cut(text):", "    return [text]")
-    assert words.shown("api_of_this_test:cut", False)["segmenter_code"] != found["segmenter_code"]
-    for name in ("cut_of_this_test", "api_of_this_test"):
-        sys.modules.pop(name, None)
-
-
-def test_no_input_is_overwritten_and_no_manifest_is_stale(tmp_path, monkeypatch):
+    assert words.shown("cut_of_this_test:cut", False)["segmenter_code"] != found
+    sys.modules.pop("cut_of_this_test", None)
     text = write_raw(tmp_path / "a.json", "a b")
     refused("a.json: is the file of --inputs too", words.write_words, [text], [tmp_path / "a"])
-    words.write_words([text], [tmp_path / "out"])
-    monkeypatch.setattr(words, "write_manifest", killed)
-    with pytest.raises(KeyboardInterrupt):
-        words.write_words([write_raw(tmp_path / "b", "c d")], [tmp_path / "out"])
-    assert lines(tmp_path / "out") == ["c d"]
-    assert not (tmp_path / "out.json").exists()
