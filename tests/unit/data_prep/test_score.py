@@ -1,15 +1,16 @@
-"""Scores equal sacreBLEU's own command and the package's metrics; repetition, files for COMET, refused input."""
+"""Scores equal sacreBLEU's and the package's metrics, of systems and of languages; files for COMET, logs in parts."""
 
 import json
 import subprocess
 import sys
 
 import pytest
+from sacrebleu.metrics import BLEU, CHRF
 
-from data_prep import score, score_comet
+from data_prep import hypotheses, score, score_comet, score_languages
 from data_prep.score_text import text_statistics
 from tests.nlu_bins import write
-from tests.unit.data_prep.files import refused, tree
+from tests.unit.data_prep.files import lines, refused, tree
 
 REFERENCE = (
     "the cat sat on the mat today|a dog runs in the old park|two birds sing at dawn here|it rains a lot".split("|") * 5
@@ -41,9 +42,9 @@ def test_all_metrics_are_those_of_sacrebleu_and_of_the_package():
     result = score.score_systems(systems, REFERENCE, samples=100, metrics=metrics)
     own = {"ter": TER(), "rouge_1": Rouge("1"), "rouge_2": Rouge("2"), "rouge_l": Rouge("L")}
     own.update({"meteor_exact": Meteor(), "meteor_stem": Meteor(prefix=5)})
-    for row, lines in zip(result["systems"], (BETTER, worst)):
+    for row, text in zip(result["systems"], (BETTER, worst)):
         for key, metric in own.items():
-            assert row[key] == pytest.approx(metric.corpus_score(lines, [REFERENCE]).score)
+            assert row[key] == pytest.approx(metric.corpus_score(text, [REFERENCE]).score)
             assert result["signatures"][key] == str(metric.get_signature())
     worse = result["systems"][1]
     assert set(worse["p_values"]) == {"bleu", "chrf", *own}
@@ -112,3 +113,76 @@ def test_several_references():
     alone = score.score_systems(systems[:1], first, metrics=metrics)["systems"][0]
     assert alone["bleu"] < 70 and alone["rouge_2"] < 70
     refused("--reference number 2 has 2", score.score_systems, systems, first, more_references=[second[:2]])
+
+
+REFERENCES = ["the cat sat on the mat today", "a dog runs in the old park", "two birds sing at dawn here"]
+OUTPUTS = {
+    "vi": ["the cat sat on a mat", "dogs run", "two birds sing at dawn"],
+    "de": REFERENCES,
+    "fr": ["the cat sat on the mat", "a dog runs in the park", "birds sing at dawn here"],
+}
+
+
+@pytest.fixture
+def by_language(tmp_path):
+    return {name: str(write(tmp_path / name, *text)) for name, text in {**OUTPUTS, "ref": REFERENCES}.items()}
+
+
+def systems(by_language):
+    return [word for name in OUTPUTS for word in ("--system", f"{name}={by_language[name]}")]
+
+
+def test_scores_are_sacrebleus_and_trained_languages_stand_first(by_language, tmp_path):
+    line = [
+        *systems(by_language),
+        "--reference",
+        by_language["ref"],
+        "--trained",
+        "de,fr",
+        "--json",
+        str(tmp_path / "scores.json"),
+    ]
+
+    def scored(*more):
+        score_languages.main([*line, *more])
+        return json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+
+    found = scored()
+    rows = {row["language"]: row for row in found["languages"]}
+    assert list(rows) == ["de", "fr", "vi"]
+    for name, row in rows.items():
+        assert row["bleu"] == pytest.approx(BLEU().corpus_score(OUTPUTS[name], [REFERENCES]).score)
+        assert row["chrf"] == pytest.approx(CHRF().corpus_score(OUTPUTS[name], [REFERENCES]).score)
+        assert (row["trained"], row["sentences"]) == (name != "vi", 3)
+    assert found["means"]["trained"]["bleu"] == pytest.approx((rows["de"]["bleu"] + rows["fr"]["bleu"]) / 2)
+    assert found["means"]["zero-shot"]["bleu"] == rows["vi"]["bleu"]
+    own = scored("--reference", f"vi={by_language['vi']}")["languages"]
+    assert own[:2] == found["languages"][:2] and own[2]["bleu"] == pytest.approx(100.0)
+
+
+def test_references_that_do_not_fit_are_refused(by_language, tmp_path):
+    short, ref = write(tmp_path / "short", *REFERENCES[:2]), by_language["ref"]
+    for references, message in (
+        ([short], "unequal line counts: --reference has 2, vi has 3"),
+        ([f"de={ref}"], "--system vi: no reference; valid: --reference FILE or --reference vi=FILE"),
+        ([ref, f"ru={ref}"], "--reference ru=FILE: no --system of that language"),
+    ):
+        words = [word for option in references for word in ("--reference", str(option))]
+        refused(message, score_languages.main, [*systems(by_language), *words])
+
+
+def log(path, numbers):
+    text = [f"D-{number}\t-0.5\tsentence  {number}" for number in numbers]
+    return str(write(path, "S-0\tx", "H-0\t-1\tzzz", *text, "Generate train with beam=5: BLEU4 = 1"))
+
+
+def test_parts_are_put_in_the_order_of_the_set(tmp_path):
+    parts = [log(tmp_path / "0", [4, 0, 2]), log(tmp_path / "1", [1, 3])]
+    text = [str(write(tmp_path / f"text{count}", *["line"] * count)) for count in (5, 7)]
+    command = ["--input", *parts, "--output", str(tmp_path / "out"), "--lines-of"]
+    refused(["text7 has 7, --input has 5"], hypotheses.main, [*command, text[1]])
+    assert not (tmp_path / "out").exists()
+    hypotheses.main([*command, text[0]])
+    assert lines(tmp_path / "out") == [f"sentence  {number}" for number in range(5)]
+    refused("sentence 1 is missing, 4 is there; ", hypotheses.read_shards, parts[:1])
+    refused("sentence 4 twice", hypotheses.read_shards, [*parts, parts[0]])

@@ -1,4 +1,4 @@
-"""A manifest that does not match its files is an error that names them; one that does is silent about nothing."""
+"""Steps are skipped only when nothing changed; a manifest that does not match its files is an error that names them."""
 
 import shutil
 
@@ -6,13 +6,58 @@ import pytest
 
 from data_prep import bpe, manifest
 from data_prep.check import check_text
-from data_prep.io import read_json, write_json
+from data_prep.io import read_json, sha256, write_json
 from data_prep.layout import piece_name, text_names
-from data_prep.steps import write_manifest
+from data_prep.steps import Step, write_manifest
 from data_prep.verify import check_manifest
 from tests.nlu_bins import write
 from tests.unit.data_prep import test_binarize
 from tests.unit.data_prep.files import refused
+
+
+@pytest.fixture
+def files(tmp_path):
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_text("in\n")
+    target.write_text("out\n")
+    return source, target, tmp_path / "steps" / "record.json"
+
+
+def make(files):
+    source, target, record = files
+    return Step(record, {"text": source}, {"size": 1}, [target])
+
+
+def test_a_finished_step_returns_its_counts(files):
+    assert make(files).done() is None
+    make(files).finish({"lines": 1})
+    assert make(files).done() == {"lines": 1}
+    make(files).begin()
+    assert make(files).done() is None
+
+
+@pytest.mark.parametrize("change", ["no output", "truncated record", "version"])
+def test_any_change_undoes_a_step(files, change, monkeypatch):
+    _, target, record = files
+    make(files).finish({"lines": 1})
+    if change == "no output":
+        target.unlink()
+    elif change == "truncated record":
+        record.write_bytes(record.read_bytes()[:-9])
+    elif change == "version":
+        monkeypatch.setattr("data_prep.steps.versions", lambda: {"sentencepiece": "0"})
+    assert make(files).done() is None
+
+
+def test_manifest_is_reproducible_and_complete(files, tmp_path):
+    source, target, _ = files
+    for name in ("a", "b"):
+        write_manifest(tmp_path / name, "clean", {"size": 1}, {"read": 1}, [source], [target])
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert str(tmp_path) not in (tmp_path / "a").read_text()
+    content = read_json(tmp_path / "a")
+    assert content["inputs"] == [{"file": "in", "bytes": 3, "sha256": sha256(source)}]
+
 
 PAIRS = [("en", "de"), ("fr", "en")]
 SPLITS = ["train", "held"]

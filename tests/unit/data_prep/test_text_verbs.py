@@ -1,12 +1,15 @@
-"""Cleaning: each fix, each reason to drop, the bookkeeping, and what happens with bad options."""
+"""Cleaning, splitting and the check before anything is made: fixes, reasons, shares, bookkeeping, bad options."""
 
 import random
 
 import pytest
 
-from data_prep.clean import Filter, Normaliser, Rules, clean_files, main
+from data_prep import check, clean, layout, split
+from data_prep.clean import Filter, Normaliser, Rules, clean_files
 from data_prep.io import read_json, sha256
-from tests.unit.data_prep.files import refused
+from data_prep.split import Shares, split_files, split_of
+from tests.nlu_bins import write
+from tests.unit.data_prep.files import lines, refused
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_three_files_with_manifest_and_table(three, tmp_path):
     inputs, outputs = three
     table = tmp_path / "dropped.tsv"
     options = ["--max-length", "6", "--max-ratio", "5", "--dropped-table", str(table)]
-    main(["--inputs", *map(str, inputs), "--outputs", *map(str, outputs), *options])
+    clean.main(["--inputs", *map(str, inputs), "--outputs", *map(str, outputs), *options])
     assert outputs[0].read_bytes() == b"a cat\na dog here\n"
     assert outputs[1].read_bytes() == b"eine Katze\nein Hund hier\n"
     assert outputs[2].read_bytes() == b"un chat\nun chien ici\n"
@@ -110,7 +113,7 @@ def test_three_files_with_manifest_and_table(three, tmp_path):
     assert manifest["options"]["max_ratio"] == 5
 
 
-def test_bad_files_and_options_leave_nothing_behind(three, tmp_path):
+def test_cleaning_bad_files_leaves_nothing_behind(three, tmp_path):
     inputs, outputs = three
     (tmp_path / "short").write_bytes(b"x\n")
     (tmp_path / "latin").write_bytes(b"ok\n\xe9\n")
@@ -130,3 +133,96 @@ def test_bad_files_and_options_leave_nothing_behind(three, tmp_path):
         ({"max_ratio": float("nan")}, "--max-ratio nan"),
     ):
         refused(message, Rules, **options)
+
+
+SHARES = Shares(buckets=10, valid=2, test=1)
+BUCKETS = ["--valid-buckets", "2", "--test-buckets", "1"]  # of 10
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """600 pairs; every tenth source sentence occurs twice, with two translations."""
+    rng = random.Random(3)
+    sources = [f"sentence {rng.randrange(10**9)}" for _ in range(550)]
+    rows = [(text, f"Satz {i}") for i, text in enumerate(sources + sources[::11])]
+    rng.shuffle(rows)
+    return rows, [write(tmp_path / name, *column) for name, column in zip(("all.en", "all.de"), zip(*rows))]
+
+
+def read_split(folder, name):
+    return list(zip(lines(folder / f"{name}.en"), lines(folder / f"{name}.de")))
+
+
+def test_these_sentences_never_move():
+    """The hash is part of the interface: these values may never change."""
+    pinned = {"a": "valid", "b": "valid", "c": "test", "e": "train", "g": "train", "h": "test"}
+    assert {text: split_of([text], SHARES) for text in pinned} == pinned
+
+
+@pytest.mark.parametrize("shares", [["--valid-ratio", "0.2", "--test-ratio", "0.1"], ["--buckets", "10", *BUCKETS]])
+@pytest.mark.parametrize(("hash_on", "salt"), [("source", ""), ("tuple", ""), ("source", "x"), ("tuple", "x")])
+def test_the_command_splits_by_what_it_was_asked_for(corpus, tmp_path, shares, hash_on, salt):
+    rows, paths = corpus
+    options = ["--hash-on", hash_on, "--salt", salt, *shares]
+    split.main(["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), *options])
+    parts = {name: read_split(tmp_path / "o", name) for name in ("train", "valid", "test")}
+    for name, part in parts.items():
+        assert part == [row for row in rows if split_of(row, Shares(10, 2, 1, hash_on, salt)) == name]
+    assert sum(map(len, parts.values())) == len(rows)
+    apart = {row[0] for row in parts["train"]} & {row[0] for row in parts["valid"]}
+    assert bool(apart) == (hash_on == "tuple"), "two translations of a sentence may part only where the tuple is hashed"
+    manifest = read_json(tmp_path / "o" / "split.json")
+    assert manifest["options"]["hash_on"] == hash_on
+    assert manifest["counts"] == {name: len(part) for name, part in parts.items()}
+
+
+def test_bad_options_and_an_empty_split(corpus, tmp_path):
+    _, paths = corpus
+    for arguments, message in (
+        ([], "give either --valid-ratio"),
+        (["--valid-ratio", "0.5", "--test-ratio", "0.5"], "together less than 1"),
+        (["--valid-buckets", "1"], "--buckets: missing"),
+        (["--buckets", "9", "--valid-buckets", "5", "--test-buckets", "4"], "number of buckets (9)"),
+        (["--valid-ratio", "0.1", "--langs", "en"], "1 names for 2 files"),
+    ):
+        refused(message, split.main, ["--inputs", *map(str, paths), "--output-dir", str(tmp_path / "o"), *arguments])
+    words = ["no line of 1 fell into valid", "larger share for valid, or 0"]
+    refused(words, split_files, [write(tmp_path / "a.en", "e")], ["en"], tmp_path / "o", Shares(10, 1, 0))
+    assert list((tmp_path / "o").iterdir()) == []
+
+
+PAIRS = [("en", "de"), ("en", "fr")]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, count in (("train", 3), ("test", 2)):
+        for lang in ("en", "de", "fr"):
+            (tmp_path / f"{name}.{lang}").write_text("".join(f"{lang} {i}\n" for i in range(count)))
+    return tmp_path
+
+
+def test_counts(folder):
+    assert list(check.check_text(folder, PAIRS, ["train", "test"]).values()) == [3, 3, 3, 2, 2, 2]
+    (folder / "test.de").write_text("a\n\n")
+    assert check.check_text(folder, PAIRS[:1], ["test"], allow_empty_lines=True) == {"test.en": 2, "test.de": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("train.de", b"a\nb\n", "--text: unequal line counts: train.en has 3, train.de has 2; line 3 has no counter"),
+        ("test.fr", b"a\n\xc3\n", "test.fr, line 2: not UTF-8"),
+        ("test.fr", b"a\n \n", "test.fr, line 2: no text (1 such lines in all); valid: "),
+    ],
+)
+def test_bad_files(folder, name, content, message):
+    (folder / name).write_bytes(content)
+    refused(message, check.check_text, folder, PAIRS, ["train", "test"])
+
+
+def test_bad_pairs_and_splits():
+    for pairs in ("", "en", "en-", "en-en", "en-de,en-de", "en-de,", "en-d/e", "a-b-c", "en - de"):
+        refused("valid: different pairs of two languages, as en-de,en-fr", layout.parse_pairs, pairs)
+    for splits in ("", "train,", "train,train", "a b", "a/b", "a.b"):
+        refused("valid: different names, as train,valid,test", layout.parse_splits, splits)
