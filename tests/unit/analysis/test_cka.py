@@ -54,7 +54,6 @@ def test_languages_are_compared_with_each_other_in_each_layer():
 
 
 def test_the_same_permutations_for_every_pair():
-    """So that floors can be compared; the seed decides."""
     texts = {"en": vectors(1), "de": vectors(2), "fr": vectors(2)}
     floors = [
         [row.cka.floor_biased for row in room.compare_languages(texts, "A", permutations=3, seed=seed)]
@@ -62,22 +61,6 @@ def test_the_same_permutations_for_every_pair():
     ]
     assert len(floors[0][0]) == 3 and floors[0][0] == pytest.approx(floors[0][1]), "de and fr are the same vectors"
     assert floors[0][0] != floors[1][0]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda a, b: room.compare_models({"en": a}, {"de": b}, False, "AB"), "A has vectors of en, B of de; valid: the same"),
-        (lambda a, b: room.compare_models({"en": a}, {"en": vectors(3, layers=2)}, False, "AB"), "A has layers 0 to 2, B 0 to 1"),
-        (lambda a, b: room.compare_models({"en": a}, {"en": vectors(3, count=9)}, False, "AB"), "30 rows, B, en, layer 0 9"),
-        (lambda a, b: room.compare_languages({"en": a}, "A"), "two languages at least; got en"),
-        (lambda a, b: room.compare_languages({"en": a, "de": vectors(3, count=9)}, "A"), "30 rows, A, de, layer 0 9"),
-        (lambda a, b: room.compare_languages({"en": a, "de": vectors(3, layers=2)}, "A"), "layer 2 is not there; valid: 0, 1"),
-    ],
-)  # fmt: skip
-def test_sides_that_do_not_fit(call, message):
-    with pytest.raises(ValueError, match=message):
-        list(call(vectors(1), vectors(2)))
 
 
 def test_the_command_with_vectors(tmp_path, capsys, caplog):
@@ -114,48 +97,26 @@ def test_the_command_with_two_models(tmp_path):
     assert max(row["biased"] for row in found["rows"]) < 0.99
 
 
-def test_bad_command_lines(tmp_path, capsys):
-    files = saved(tmp_path, en=vectors(1), de=vectors(2))
+def test_what_is_refused(tmp_path, capsys):
+    first, fewer, shorter = vectors(1), vectors(3, count=9), vectors(3, layers=2)
+    for rows, message in (
+        (
+            room.compare_models({"en": first}, {"de": first}, False, "AB"),
+            "A has vectors of en, B of de; valid: the same",
+        ),
+        (room.compare_models({"en": first}, {"en": shorter}, False, "AB"), "A has layers 0 to 2, B 0 to 1"),
+        (room.compare_models({"en": first}, {"en": fewer}, False, "AB"), "30 rows, B, en, layer 0 9"),
+        (room.compare_languages({"en": first, "de": fewer}, "A"), "30 rows, A, de, layer 0 9"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(rows)
+    files = saved(tmp_path, en=first, de=vectors(2))
     few, other = written(tmp_path / "few", "a", "b", "c"), written(tmp_path / "other", "a", "b")
     for line, message in (
         ([], "one or two models and --text LANG=FILE … are needed; got 0 models"),
-        (["a", "b", "c", "--text", f"en={few}"], "got 3 models"),
         (["a", "--vectors", *files], "take the place of models and --text"),
-        (["--vectors-b", *files], "take the place of models and --text"),
         (["a", "b", "--text", f"en={few}"], "the unbiased estimate of CKA needs at least 4 sentences; got 3"),
         (["a", "--text", f"en={few}", f"de={other}"], "--text: the texts need equal numbers of lines"),
         (["--vectors", *files, "--all-layers"], "--all-layers compares two models; got one"),
-        (["--vectors", *files, "--permutations", "-1"], "--permutations must be at least 0; got -1"),
     ):
         assert message in refused(capsys, room.main, *line), line
-
-
-@pytest.mark.parametrize("kind", ["languages", "models", "all layers"])
-def test_plots_show_every_number(kind, monkeypatch):
-    """What is given to the plots room holds each estimate once, in its place."""
-    drawn = []
-    monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend(panels))
-    monkeypatch.setattr(room.plots, "draw_heat_maps", lambda path, maps, *more: drawn.extend(maps))
-    texts = {language: vectors(seed) for seed, language in enumerate(["en", "de", "fr", "es", "ru"])}
-    if kind == "languages":
-        rows = list(room.compare_languages(texts, "A"))
-    else:
-        sides = {"en": texts["en"]}, {"en": texts["de"]}
-        rows = list(room.compare_models(*sides, kind == "all layers", "AB", permutations=2))
-    room.draw("x.svg", rows, kind == "all layers", "A × B")
-    found = {(row.text, row.layers): row.cka for row in rows}
-    if kind == "models":
-        layers = [found[("en",), (layer, layer)] for layer in range(3)]
-        values, floors = drawn[0].lines
-        assert drawn[0].title == "unbiased CKA"
-        assert values.values == [one.unbiased for one in layers]
-        assert floors.values == [max(one.floor_unbiased) for one in layers]
-        assert drawn[1].lines[0].values == [one.biased for one in layers]
-    elif kind == "all layers":
-        assert drawn[0].values == [[found[("en",), (a, b)].unbiased for b in range(3)] for a in range(3)]
-    else:
-        assert [one.title for one in drawn] == ["layer 0", "layer 1", "layer 2"]
-        assert drawn[1].rows == drawn[1].columns == list(texts)
-        one = found[("de", "es"), (1, 1)]
-        assert (drawn[1].values[3][1], drawn[1].values[1][3]) == (one.unbiased, one.biased)
-        assert [drawn[1].values[place][place] for place in range(5)] == [None] * 5

@@ -48,27 +48,6 @@ def line(model, folder, *more, train=120, dev=40):
     return [*items, *more]
 
 
-def test_of_equal_accuracies_the_lowest_layer_and_the_first_penalty_are_chosen(monkeypatch):
-    weak, strong = room.PENALTIES
-    accuracies = {(0, weak): 0.6, (0, strong): 0.5, (1, weak): 0.7, (1, strong): 0.8, (2, weak): 0.8, (2, strong): 0.8}
-
-    class Classifier:
-        def __init__(self, penalty):
-            self.penalty = penalty
-
-        def fit(self, rows, classes):
-            self.layer = int(rows[0, 0])
-
-        def score(self, rows, classes):
-            return accuracies[self.layer, self.penalty]
-
-    monkeypatch.setattr(room, "make_classifier", Classifier)
-    features = {layer: np.full((1, 1), layer) for layer in range(3)}
-    pairs = room.Pairs("en", (["a"], ["b"]), ["yes"])
-    found = room.choose({"train": features, "dev": features}, pairs, pairs)
-    assert (found.layer, found.penalty, found.dev) == (1, strong, {0: 0.6, 1: 0.8, 2: 0.8})
-
-
 def features_by_hand(model, pairs, layer):
     """One sentence at a time."""
     encoder = load_text_encoder(model)
@@ -115,10 +94,8 @@ def test_scores_are_those_of_features_made_by_hand(model, tmp_path, capsys):
     ("text", "more", "message"),
     [
         ("p1 p2\tp3\n", [], "--test de=.*: line 1: valid: sentence<TAB>sentence<TAB>class"),
-        ("p1\tp3\tno\np1\t\tno\n", [], "--test de=.*: line 2: valid: .* none of them empty"),
         ("p1\tp3\tmaybe\n", [], r"--test: class \['maybe'\]; valid: those of --train"),
         ("p1\tp3\tno\n", ["--dev", "de=x"], "--dev: valid: one LANG=FILE; got en, de"),
-        ("p1\tp3\tno\n", ["--test", "x.tsv"], "--test x.tsv: no LANG=FILE; valid: en=FILE.tsv"),
     ],
 )
 def test_bad_input_is_named(model, tmp_path, text, more, message, capsys, monkeypatch):

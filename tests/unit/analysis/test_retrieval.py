@@ -126,11 +126,8 @@ def test_bad_command_lines(model, tmp_path, capsys):
     for line, message in (
         ([*pair[:-1], "deen", one, one], "pair deen: valid: two languages, as deu-eng"),
         ([*pair, one, other], "--pair de-en: the texts need equal numbers of lines"),
-        ([*pair, one, one, "--pair", "de-en", one, one], "--pair: a pair is there twice in de-en, de-en"),
-        ([*pair, one, one, "--layer", "last"], "--layer last: valid: all, or a number from 0"),
         ([*pair, one, one, "--layer", "3"], "--layer 3: valid: 0 (the embedding's output) to 2"),
         ([*pair, other, other, "--neighbours", "10"], "--neighbours must lie in 1 to 9"),
-        ([*mining, one, one, gold], "line 1:"),
         ([*mining, *named, gold, "--test", "fr-en", *named, gold], "--test fr-en: its threshold needs a --dev"),
         ([*mining, named[1], named[0], gold], "no sentence has the id de-0"),
     ):

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 
 import numpy as np
 import pytest
@@ -46,19 +45,12 @@ def test_by_hand(tmp_path, capsys):
     assert rows[1][1:12:2] == ["b.json", "2", "37.5", "50.0", "41.7", "+33.3"]
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"de-en": ["110", "100"]}, r"a.json, .*b.json: the files need the same pairs with as many sentences"),
+def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
+    first = written(tmp_path / "a.json", {"de-en": ["1101", "1001"]})
+    for other, message in (
+        ({"de-en": ["110", "100"]}, "b.json: the files need the same pairs with as many sentences"),
         ({"fr-en": ["1101", "1001"]}, "the files need the same pairs"),
-        ({}, "holds no sentence that was looked for"),
-        ({"de-en": ["11", "1"]}, "valid: a file that retrieval tatoeba --json wrote"),
         ({"de-en": ["1x", "11"]}, "valid: a file that retrieval tatoeba --json wrote"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(tmp_path, capsys, other, message):
-    first, second = written(tmp_path / "a.json", {"de-en": ["1101", "1001"]}), written(tmp_path / "b.json", other)
-    assert re.search(message, refused(capsys, room.main, first, second))
+    ):
+        assert message in refused(capsys, room.main, first, written(tmp_path / "b.json", other))
     assert "is there twice" in refused(capsys, room.main, first, first)
-    assert "c.json: valid: a file that retrieval" in refused(capsys, room.main, first, tmp_path / "c.json")
-    assert "--samples must be 1 or more; got 0" in refused(capsys, room.main, first, second, "--samples", "0")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.analysis.singular_values import MATRICES, compare, layer_matrices, singular_values
+from fairseq_plugins.analysis.singular_values import MATRICES, compare, layer_matrices
 from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 
 SIZES = {"vocab_size": 9, "layers": 3, "embed_dim": 6, "ffn_dim": 10, "heads": 2, "max_positions": 5}
@@ -20,16 +20,6 @@ def tensors(seed=1, **changes):
 def layers(seed=1, **changes):
     """The matrices of a random encoder."""
     return layer_matrices(tensors(seed, **changes), f"model {seed}")
-
-
-@pytest.mark.parametrize("shape", [(6, 6), (10, 6), (6, 10), (1, 5)])
-def test_singular_values_equal_numpy(shape):
-    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(2))
-    found = singular_values(matrix, "x")
-    expected = np.linalg.svd(matrix.double().numpy(), compute_uv=False)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10)
-    assert float(found.norm()) == pytest.approx(float(matrix.norm()), rel=1e-6)
-    torch.testing.assert_close(singular_values(matrix.T, "x"), found)
 
 
 def test_norms_and_distances_of_two_models_equal_numpy():
@@ -65,23 +55,14 @@ def test_layers_are_in_their_order_beyond_nine():
     assert [float(layer["FC1"][0, 0]) for layer in layer_matrices(base, "A")] == list(range(11))
 
 
-def test_what_is_refused(monkeypatch):
+def test_what_is_refused():
     other = tensors(2)
     other["layers.2.fc1.weight"] = torch.zeros(11, 6)
     with pytest.raises(ValueError, match=r"layer 3, FC1 \(fc1.weight\): A has the shape \(10, 6\), B \(11, 6\)"):
         compare(layers(1), layer_matrices(other, "B"), ["A", "B"])
     with pytest.raises(ValueError, match="A has 3 layers, B 2; valid: two models of one shape"):
         compare(layers(1), layers(2, layers=2), ["A", "B"])
-    del other["layers.2.fc1.weight"]
-    with pytest.raises(ValueError, match=r"B: layer 3 lacks layers\.2\.fc1\.weight"):
-        layer_matrices(other, "B")
-    with pytest.raises(ValueError, match="C: has no encoder layers"):
-        layer_matrices({"embed_tokens.weight": torch.zeros(2, 2)}, "C")
     bad = layers(2)
     bad[1]["V"][0, 0] = float("inf")
     with pytest.raises(ValueError, match="B, layer 2, V: holds numbers that are not finite"):
         compare(layers(1), bad, ["A", "B"])
-    original = torch.linalg.svdvals
-    monkeypatch.setattr(torch.linalg, "svdvals", lambda matrix: 1.001 * original(matrix))
-    with pytest.raises(ValueError, match="A, layer 1, K: ‖σ‖ is .*, the Frobenius norm"):
-        compare(layers(1), layers(2), ["A", "B"])

@@ -63,19 +63,12 @@ def test_the_page_of_one_model(logs, tmp_path, capsys):
     assert "xnli: accuracy" in text and "ner: f1" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--log", "A={a1}"], "--log must look like MODEL/TASK=FILE"),
-        (["--log", "A/x={a1}", "--metric", "x=f1"], "--metric x=f1: valid: accuracy, loss"),
-        (["--log", "A/x={a1}", "--metric", "y=f1"], "no log of that task; valid: x"),
-        (["--log", "A/x={a1}", "A/x={b}"], "valid: those of the other seeds of A/x, test.de, test.en"),
-        (["--log", "A/x={empty}"], "no numbers of a subset"),
-        (["--log", "A/x={twice}"], "two subsets of language en"),
-    ],
-)
-def test_mistakes(arguments, message, logs, tmp_path, capsys):
-    (tmp_path / "empty.log").write_text("nothing\n")
-    write_log(tmp_path / "twice.log", {"test.en": {"accuracy": 1}, "valid.en": {"accuracy": 2}})
-    names = {**logs, "empty": tmp_path / "empty.log", "twice": tmp_path / "twice.log"}
-    assert message in refused(capsys, transfer_table.main, *(text.format(**names) for text in arguments))
+def test_mistakes(logs, tmp_path, capsys):
+    twice = write_log(tmp_path / "twice.log", {"test.en": {"accuracy": 1}, "valid.en": {"accuracy": 2}})
+    for arguments, message in (
+        ([f"A={logs['a1']}"], "--log must look like MODEL/TASK=FILE"),
+        ([f"A/x={logs['a1']}", "--metric", "x=f1"], "--metric x=f1: valid: accuracy, loss"),
+        ([f"A/x={logs['a1']}", f"A/x={logs['b']}"], "valid: those of the other seeds of A/x, test.de, test.en"),
+        ([f"A/x={twice}"], "two subsets of language en"),
+    ):
+        assert message in refused(capsys, transfer_table.main, "--log", *arguments)
