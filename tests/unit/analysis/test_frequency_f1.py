@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairseq_plugins.analysis import frequency_f1
-from fairseq_plugins.analysis.frequency_f1 import count_matches, labels_of, p_value, resample, score
+from fairseq_plugins.analysis.frequency_f1 import count_matches, p_value, resample, score
 from tests.unit.analysis.commands import refused, run, written
 
 REFERENCE = ["the cat sat on the mat", "a dog", "the rare zebra"]
@@ -49,15 +49,6 @@ def slow_counts(ours, theirs, frequencies, edges):
         for place in (bucket(word), -1):
             found[place][2] += 1
     return found
-
-
-def test_buckets_hold_what_their_labels_say():
-    assert labels_of((100, 1001)) == ["<100", "100–1000", ">1000"]
-    assert labels_of((1, 2, 5)) == ["0", "1", "2–4", ">4"]
-    frequencies = {"a": 99, "b": 100, "c": 1000, "d": 1001}
-    sentence = [["a", "b", "c", "d", "never"]]
-    counts = count_matches(sentence, sentence, frequencies, (100, 1001))
-    assert counts[0].tolist() == [[2, 2, 2], [2, 2, 2], [1, 1, 1], [5, 5, 5]]
 
 
 def test_the_command_by_hand(tmp_path, capsys):

@@ -110,14 +110,6 @@ def test_checkpoints_of_the_stages_tell_their_format(task, tmp_path):
     torch.testing.assert_close(found.embeddings(GERMAN[:1], "de"), expected, rtol=0, atol=1e-5)
 
 
-def test_other_tasks_need_the_format_and_positions_are_those_of_both_sides(tmp_path):
-    model = nlu_builders.mbart_cc25(tmp_path, max_target_positions=12)
-    path = nlu_builders.stock_checkpoint(tmp_path / "run.pt", model, {"_name": "translation", "langs": "de_DE,en_XX"})
-    with pytest.raises(ValueError, match="--input-format: model is of the family mbart, whose files do not tell it"):
-        loaded(path)
-    assert loaded(path, "--input-format", "xlmr").inputs.max_positions == 12
-
-
 @torch.no_grad()
 def test_a_hugging_face_folder(tmp_path):
     import transformers

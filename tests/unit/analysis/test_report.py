@@ -9,25 +9,14 @@ import sys
 import pytest
 
 from fairseq_plugins.analysis import plots, report
-from fairseq_plugins.analysis.plots import Bars, Curve, HeatMap, Line, Panel
+from fairseq_plugins.analysis.plots import Bars, HeatMap
 from tests.unit.analysis.commands import refused
 
-LINES = [
-    Line("K", [0.1, 0.5]),
-    Line("K", [0.0, 0.1], ":", "floor"),
-    Line("Q", [0.2, 0.3]),
-    Line("Q", [0.1, 0.1], ":", "floor"),
-]
-CURVES = [Curve("plain", [10.0, 30.0], [5.0, 4.0]), Curve("restored", list(range(50)), [3.0] * 50)]
 BARS = [Bars("one", [47.0, None, 12.34], [(45.0, 49.0), None, None]), Bars("two", [None, 5.0, 6.0])]
 MAP = HeatMap("layer 1", ["en", "de"], ["fr", "es", "ru"], [[0.25, None, 1.0], [-0.1, 0.5, 0.75]])
 
 
 PLOTS = {
-    "lines": (
-        plots.draw_lines, [Panel("one", "CKA", LINES, (0.0, 1.0)), Panel("two", "d", LINES[:1])], [1, 2], "layer", "title"
-    ),
-    "curves": (plots.draw_curves, CURVES, "updates", "loss", "title", 3.5),
     "bars": (plots.draw_bars, ["low", "high", "all"], BARS, "F1, %", "title"),
     "maps": (plots.draw_heat_maps, [MAP] * 3, "across", "down", "title"),
 }  # fmt: skip
@@ -41,15 +30,6 @@ def test_tables_are_markdown_that_lines_up():
         "| en × de | 1000 | 0.5123 |",
         "| fr      |    9 |   none |",
     ]
-
-
-def test_names_are_as_short_as_tells_them_apart():
-    for paths, names in (
-        (["a/mbart", "b/m2m"], ["mbart", "m2m"]),
-        (["runs/a/model.pt", "runs/b/model.pt"], ["a/model.pt", "b/model.pt"]),
-        (["model.pt", "a/model.pt"], ["model.pt", "a/model.pt"]),
-    ):
-        assert report.short_names(paths) == names
 
 
 def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):
@@ -79,8 +59,6 @@ def test_json_is_strict(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("lines", ["one", "two", "CKA", "d", "title", "layer", "K", "Q", "floor"]),
-        ("curves", ["updates", "loss", "title", "plain", "restored", "3.5"]),
         ("bars", ["low", "high", "all", "F1, %", "title", "one", "two", "47.0", "12.3", "5.00", "6.00"]),
         ("maps", ["0.25", "1.00", "-0.10", "0.50", "layer 1", "ru", "de", "across", "down", "title"]),
     ],
