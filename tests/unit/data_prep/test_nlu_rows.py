@@ -3,8 +3,6 @@
 import csv
 from collections import Counter
 
-import pytest
-
 from data_prep import nlu_rows, nlu_sources
 from data_prep.nlu_conll import Conll
 from data_prep.nlu_layouts import LAYOUTS
@@ -47,25 +45,12 @@ def test_what_a_csv_writer_leaves(tmp_path):
         refused(words, rows, Table(PAIR, csv=True), write(raw, "a\tt\t1", line))
 
 
-@pytest.mark.parametrize("label", ["3", "last", "class"])
-def test_only_test_files_may_lack_labels(tmp_path, label):
-    path = write(tmp_path / "a.tsv", "one\ttwo", "a\tb")
-    table = Table(PAIR, label, header=("test", "train") if label == "class" else ())
-    assert rows(table, path, "test")[-1] == Row(2, ("a", "b"), "", "")
-    assert not table.labelled(Source("test", "en", path))
-    refused(["train.en: ", "a.tsv, line 1: 2 columns", f"--label {label} is "], rows, table, path)
-    full = write(tmp_path / "b.tsv", "one\ttwo\tclass", "a\tb\tc")
-    assert table.labelled(Source("test", "en", full))
-
-
 def test_what_is_refused(tmp_path):
     path = tmp_path / "a.tsv"
     for content, table, words in (
         (b"a\tb\t1\nc\td\n", Table(PAIR), ["line 2", "2 columns", "valid: 3"]),
-        (b"a\tb\t1\nc\td\te\tf\n", Table(PAIR), ["line 2", "4 columns", "valid: 3"]),
         (b"a\tb\t1\nc\td\t \n", Table(PAIR), ["line 2", "no label"]),
         (b"a\tb\t1\n", Table((("1",), ("4",))), ["line 1", "3 columns", "--text 4", "1 to 3"]),
-        (b"a\tb\t1\n", Table((("1",),), "1"), ["line 1", "--label 1 is a text already"]),
         (b"a\tb\t1\n", Table((("x",),), header=("train",)), ["--text x", "1 to 3, last, a, b, 1"]),
         (b"a\tb\t1\n \tb\t1\n", Table(PAIR, query="1"), ["line 2", "as --query", "an id"]),
         (b"a\tb\t1\nc\td\t1\r\n", Table(PAIR), ["line 2", "CR (U+000D) at position 6"]),
@@ -75,9 +60,7 @@ def test_what_is_refused(tmp_path):
         path.write_bytes(content)
         refused(["input train.en:", str(path), *words], rows, table, path)
     for call, message in (
-        (lambda: nlu_rows.parse_texts("1,2,3", ()), "--text 1,2,3: valid: one or two texts"),
         (lambda: nlu_rows.parse_map("a=b,a=c"), "'a=c'"),
-        (lambda: nlu_sources.parse_limits("0"), "--limit 0"),
         (lambda: nlu_sources.parse_sources(["dev.en=x"], {}), "input dev.en=x: valid: SPLIT.LANG=FILE"),
         (lambda: nlu_sources.parse_sources(["test.en=nowhere"], {"test": 0}), "input test.en nowhere: no such file"),
         (lambda: nlu_sources.parse_sources([f"test.en={__file__}"] * 2, {"test": 0}), "given twice"),
@@ -133,9 +116,7 @@ def test_misaligned_words_and_tags(tmp_path):
         (["a\tO", "b"], Conll(), ["line 2", "1 columns ('b')", "valid: 2, as in the first line: a word and its tag"]),
         (["a\tO", "b\t "], Conll(), ["line 2", "no tag for 'b'"]),
         (["a O"], Conll(tag="3"), ["line 1", "2 columns", "valid: 3 or more"]),
-        (["a O"], Conll(tag="1"), ["line 1", "both 1"]),
         ([node("1", "a")], Conll("conllu", tag="2"), ["--tag-column 2 with --format conllu; valid: upos, xpos"]),
-        ([node("1", "a"), "2\tb\tNOUN"], Conll("conllu"), ["line 2", "3 columns", "valid: 10"]),
         ([node("1", "a"), node("3", "b")], Conll("conllu"), ["line 2", "word '3'", "valid: 2"]),
         ([node("1", "a", "_")], Conll("conllu"), ["line 1", "no upos tag for 'a'"]),
     ):

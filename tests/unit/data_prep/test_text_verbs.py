@@ -43,22 +43,6 @@ def test_cleaning_twice_changes_nothing(form):
 
 
 @pytest.mark.parametrize(
-    ("rules", "lines", "reason"),
-    [
-        ({}, ("a", ""), "empty"),
-        ({"min_length": 2}, ("a b", "c"), "too short"),
-        ({"max_length": 3, "unit": "characters"}, ("abc", "ab c"), "too long"),
-        ({"max_ratio": 2}, ("a b", "a b c d e"), "length ratio"),
-        ({"max_ratio": 2}, ("a b", "a b c d"), None),
-        ({"normalise_only": True, "max_length": 1}, ("a b c", ""), None),
-    ],
-)
-def test_reasons(rules, lines, reason):
-    verdict = Filter(Rules(**rules), [f"file{i}" for i in range(len(lines))])(lines)
-    assert (verdict and verdict[0]) == reason
-
-
-@pytest.mark.parametrize(
     ("dedup", "kept"),
     [
         ("none", ["1a", "1a", "1b", "2a", "3c", "a3"]),

@@ -7,9 +7,7 @@ import pytest
 
 from data_prep import toy
 from data_prep.toy import LANGUAGES, generate, write_corpus
-from data_prep.toy.__main__ import main
-from data_prep.toy.toy_lexicon import gold_entries
-from tests.unit.data_prep.files import lines, tree
+from tests.unit.data_prep.files import tree
 
 COUNTS = {"train": 300, "valid": 20, "test": 20}
 
@@ -39,17 +37,6 @@ def test_splits_never_meet_whatever_the_seed_and_language():
             assert toy.split_of(example.texts["tr"]) == example.split
             for language in LANGUAGES:
                 assert splits[language].setdefault(example.texts[language], example.split) == example.split
-
-
-def test_command_writes_the_split_and_languages_asked_for(tmp_path):
-    out = tmp_path / "corpus"
-    main(["--out", str(out), "--seed", "3", "--train", "40", "--langs", "tr,en", "--split-only", "train"])
-    assert set(tree(out)) == {"lexicon.en-tr.tsv", "manifest.json", "train.en", "train.tr"}
-    expected = [example.texts for example in generate(3, {"train": 40})]
-    for language in ("en", "tr"):
-        assert lines(out / f"train.{language}") == [texts[language] for texts in expected]
-    lexicon = [tuple(line.split("\t")) for line in lines(out / "lexicon.en-tr.tsv")]
-    assert lexicon == [(english, turkish) for english, _, turkish in gold_entries()]
 
 
 def test_an_interrupted_run_leaves_the_older_corpus_alone(tmp_path):
