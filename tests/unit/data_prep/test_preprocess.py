@@ -61,7 +61,8 @@ def test_the_lock_is_the_scripts_and_its_childrens(work, repo_root, survivor):
     stub.write_text(f'#!/bin/sh\n{hang}\nexec "{sys.executable}" "$@"\n')
     stub.chmod(0o755)
     environment = dict(os.environ, PYTHON=str(stub))
-    line = [*command(repo_root), "--codes", "codes", "--per-pair"]
+    options = ["--codes", "codes", "--per-pair", "--pairs", "de-en"]
+    line = [*command(repo_root), *options]
     first = subprocess.Popen(line, cwd=work, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
@@ -69,7 +70,7 @@ def test_the_lock_is_the_scripts_and_its_childrens(work, repo_root, survivor):
             time.sleep(0.02)
         os.kill(first.pid, signal.SIGKILL) if survivor else os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-        said = preprocess(repo_root, work, "--codes", "codes", "--per-pair", status=int(survivor))
+        said = preprocess(repo_root, work, *options, status=int(survivor))
         assert (f"another run is at work there (process {first.pid} on " in said) == survivor
     finally:
         with contextlib.suppress(ProcessLookupError):
