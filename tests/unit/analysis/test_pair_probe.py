@@ -1,6 +1,5 @@
 """The probe of sentence pairs: features and scores as loops make them, layer and penalty from the development pairs, refusals."""
 
-import re
 import sys
 
 import numpy as np
@@ -90,17 +89,14 @@ def test_scores_are_those_of_features_made_by_hand(model, tmp_path, capsys):
     assert f"layer {layer}, C = {penalty:g}" in shown and f"{100 * np.mean(signs['de']):.1f}" in shown
 
 
-@pytest.mark.parametrize(
-    ("text", "more", "message"),
-    [
-        ("p1 p2\tp3\n", [], "--test de=.*: line 1: valid: sentence<TAB>sentence<TAB>class"),
-        ("p1\tp3\tmaybe\n", [], r"--test: class \['maybe'\]; valid: those of --train"),
+def test_bad_input_is_named(model, tmp_path, capsys, monkeypatch):
+    for text, more, message in (
+        ("p1 p2\tp3\n", [], "line 1: valid: sentence<TAB>sentence<TAB>class"),
+        ("p1\tp3\tmaybe\n", [], "--test: class ['maybe']; valid: those of --train"),
         ("p1\tp3\tno\n", ["--dev", "de=x"], "--dev: valid: one LANG=FILE; got en, de"),
-    ],
-)
-def test_bad_input_is_named(model, tmp_path, text, more, message, capsys, monkeypatch):
-    file = tmp_path / "bad.tsv"
-    file.write_text(text, encoding="utf-8")
-    assert re.search(message, refused(capsys, room.main, *line(model, tmp_path, "--test", f"de={file}", *more)))
+    ):
+        file = tmp_path / "bad.tsv"
+        file.write_text(text, encoding="utf-8")
+        assert message in refused(capsys, room.main, *line(model, tmp_path, "--test", f"de={file}", *more))
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
     assert "needs scikit-learn (the extra 'probe')" in refused(capsys, room.main, *line(model, tmp_path))

@@ -30,14 +30,11 @@ def tar(path, files, mode="w:gz", **special):
     return path
 
 
-@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
-def test_only_wanted_members_come_out(tmp_path, mode):
-    path = tar(tmp_path / "a.tar", {"./in/x.tsv": b"x\n", "in/readme": b"r", "y.tsv": b"y\n"}, mode)
-    assert extract.extract(path, tmp_path / "out", ["*.tsv"]) == {"in/x.tsv": 2, "y.tsv": 2}
-    assert tree(tmp_path / "out") == {"in/x.tsv": b"x\n", "y.tsv": b"y\n"}
-
-
-def test_zip_and_gz_and_packed_members(tmp_path):
+def test_only_wanted_members_come_out(tmp_path):
+    for mode in ("w", "w:gz", "w:bz2", "w:xz"):
+        path = tar(tmp_path / "a.tar", {"./in/x.tsv": b"x\n", "in/readme": b"r", "y.tsv": b"y\n"}, mode)
+        assert extract.extract(path, tmp_path / mode, ["*.tsv"]) == {"in/x.tsv": 2, "y.tsv": 2}
+        assert tree(tmp_path / mode) == {"in/x.tsv": b"x\n", "y.tsv": b"y\n"}
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("in/x.en", "x\n")
     (tmp_path / "b.en.gz").write_bytes(gzip.compress(b"b\n"))

@@ -204,8 +204,6 @@ def test_what_is_wrong_is_said_before_anything_is_read(files, monkeypatch):
     (files / "full" / "model.safetensors").write_bytes(b"tensors")
     full = str(files / "full")
     for more, message in (
-        (["--max-unknown", "2"], "--max-unknown 2.0: valid: 0 to 1"),
-        (["--keep", "none"], "--keep none: not in --dict"),
         (["--text", "x"], "--model: valid: a sentencepiece model together with --text"),
         (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
         (["--output", str(files)], ": would overwrite --dict"),

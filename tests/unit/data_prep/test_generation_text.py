@@ -122,8 +122,6 @@ def test_bad_records_and_options_are_named(tmp_path):
         ('{"dialogue": "d"}', [], ["line 2", "no text under 'summary'", "found: dialogue"]),
         ('{"dialogue": "d", "summary1": "s", "summary2": "t"}', [], ["line 2", "2 references", "valid: 1"]),
         (good, ["--splits", "a", "b"], ["--splits a b", "2 names for 1"]),
-        (good, ["--langs", "x", "x"], ["--langs x x"]),
-        (good, ["--max-source", "-1"], ["--max-source -1"]),
         (good, ["--unit", "pieces"], ["--unit pieces without --model"]),
     ):
         file = write(tmp_path / "dev.jsonl", good, row)

@@ -6,8 +6,6 @@ import resource
 import pytest
 
 from data_prep import io
-from data_prep.cut_checkpoint import open_checkpoint
-from data_prep.generation_text import read_json_text
 from tests.unit.data_prep.files import refused, tree
 
 GOOD = b"one\ntwo\n"
@@ -18,9 +16,8 @@ def write(path, content):
     return path
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_bad_text_is_refused_with_option_file_and_line(tmp_path):
+    for content, message in (
         (b"fine\ncaf\xe9\n", "text, line 2: not UTF-8 (byte 0xe9 at byte 4 of the line); valid: UTF-8"),
         ("hi\n".encode("utf-16"), "looks like UTF-16"),
         (b"\x1f\x8b\x08\x00\xff", "compressed file: unpack it first"),
@@ -28,11 +25,9 @@ def write(path, content):
         (b"one\nt\rwo\n", "line 2: character U+000D at position 2"),
         ("one\u2028two\n".encode(), "line 1: character U+2028 at position 4"),
         ("\ufeffone\n".encode(), "line 1: starts with a byte order mark"),
-    ],
-)
-def test_bad_text_is_refused_with_option_file_and_line(tmp_path, content, message):
-    path = write(tmp_path / "text", content)
-    refused(["--inputs ", message], lambda: list(io.read_lines(path, "--inputs")))
+    ):
+        path = write(tmp_path / "text", content)
+        refused(["--inputs ", message], lambda: list(io.read_lines(path, "--inputs")))  # noqa: B023
     refused("absent: no such file", lambda: list(io.read_lines(tmp_path / "absent", "--inputs")))
 
 
@@ -88,14 +83,6 @@ def test_outputs_that_are_refused(tmp_path):
     assert tree(tmp_path) == {"a": GOOD}
     write_lines([tmp_path / "b"], "", 0, empty_ok=True)
     assert tree(tmp_path) == {"a": GOOD, "b": b""}
-
-
-def test_deeply_nested_json_is_no_json(tmp_path):
-    nested = "[" * 100_000 + "]" * 100_000
-    write(tmp_path / "config.json", nested.encode())
-    assert io.read_json(tmp_path / "config.json") is None
-    refused(["--squad x", "nested too deep"], read_json_text, nested, "--squad x")
-    refused("--checkpoint", open_checkpoint, tmp_path)
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -207,9 +207,7 @@ def test_folders_that_are_not_a_runs_own(run, tmp_path):
 def test_wrong_options_are_named(run, tmp_path):
     for arguments, message in (
         (["--codes", "x"], "--sentencepiece and --codes given; valid: one of"),
-        (["--max-positions", "0"], "--max-positions 0"),
         (["--layout", "xglue-ner"], "--layout xglue-ner (it is for tags): valid with sentences: xglue-nc"),
-        (["--folder", "x"], "--folder x: valid: only with --layout"),
         (["--text", "2", "--label", "1"], "train.tsv, line 1: the label 'the cat'; valid: one without white space"),
     ):
         refused(message, run, "sentences", *pairs(tmp_path), *arguments)

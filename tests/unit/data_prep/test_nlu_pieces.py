@@ -98,12 +98,5 @@ def test_wordpiece_by_hand(tmp_path):
     assert model.spans("the Cats") == (["the", "[UNK]"], [(0, 3), (4, 8)])
     assert WordPieces(model.path, lowercase=True).spans("THÉ Cats")[0] == ["the", "cat", "##s"]
     assert model.dictionary_lines() == [f"{piece} 1\n" for piece in VOCABULARY[5:]]
-
-
-def test_vocabularies_that_are_refused(tmp_path):
-    for lines, words in (
-        (["[PAD]", "[UNK]", "[CLS]", "a"], ["lacks [SEP], [MASK]"]),
-        ([*VOCABULARY, "the"], ["line 17", "'the'", "once"]),
-    ):
-        path = write(tmp_path / "vocab.txt", *lines)
-        refused(["--wordpiece", str(path), *words], nlu_pieces.read_vocabulary, path)
+    words = ["--wordpiece", "line 17", "'the'", "once"]
+    refused(words, nlu_pieces.read_vocabulary, write(tmp_path / "twice.txt", *VOCABULARY, "the"))

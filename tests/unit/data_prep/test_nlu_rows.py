@@ -3,7 +3,7 @@
 import csv
 from collections import Counter
 
-from data_prep import nlu_rows, nlu_sources
+from data_prep import nlu_sources
 from data_prep.nlu_conll import Conll
 from data_prep.nlu_layouts import LAYOUTS
 from data_prep.nlu_rows import Row, Table
@@ -51,7 +51,6 @@ def test_what_is_refused(tmp_path):
         (b"a\tb\t1\nc\td\n", Table(PAIR), ["line 2", "2 columns", "valid: 3"]),
         (b"a\tb\t1\nc\td\t \n", Table(PAIR), ["line 2", "no label"]),
         (b"a\tb\t1\n", Table((("1",), ("4",))), ["line 1", "3 columns", "--text 4", "1 to 3"]),
-        (b"a\tb\t1\n", Table((("x",),), header=("train",)), ["--text x", "1 to 3, last, a, b, 1"]),
         (b"a\tb\t1\n \tb\t1\n", Table(PAIR, query="1"), ["line 2", "as --query", "an id"]),
         (b"a\tb\t1\nc\td\t1\r\n", Table(PAIR), ["line 2", "CR (U+000D) at position 6"]),
         (b"a\tb\t1\nc\0\td\t1\n", Table(PAIR), ["line 2", "NUL (U+0000) at position 2"]),
@@ -60,7 +59,6 @@ def test_what_is_refused(tmp_path):
         path.write_bytes(content)
         refused(["input train.en:", str(path), *words], rows, table, path)
     for call, message in (
-        (lambda: nlu_rows.parse_map("a=b,a=c"), "'a=c'"),
         (lambda: nlu_sources.parse_sources(["dev.en=x"], {}), "input dev.en=x: valid: SPLIT.LANG=FILE"),
         (lambda: nlu_sources.parse_sources(["test.en=nowhere"], {"test": 0}), "input test.en nowhere: no such file"),
         (lambda: nlu_sources.parse_sources([f"test.en={__file__}"] * 2, {"test": 0}), "given twice"),

@@ -99,8 +99,6 @@ def test_bad_training_options(trained, tmp_path):
         ({"vocab_size": 10}, "--vocab-size 10: fewer than the characters of this text; valid: "),
         ({"vocab_size": 9999}, "--vocab-size 9999: more than this text gives; valid: at most "),
         ({"vocab_size": 50, "max_line_bytes": 2}, "all 300 lines are longer than --max-line-bytes 2"),
-        ({"vocab_size": 9, "model_type": "word"}, "--model-type word: valid: unigram, bpe"),
-        ({"vocab_size": 9, "character_coverage": 0.5}, "--character-coverage 0.5: valid: 0.98 to 1.0"),
         ({"vocab_size": 9, "user_symbols": ("<mask>",)}, "--user-symbols '<mask>': valid: "),
     ):
         made = tmp_path / "m", tmp_path / "d"
