@@ -47,10 +47,6 @@ def test_simple_logs(tmp_path):
     assert found["train_inner.loss"] == [Point(50, 1.0, 12.751)]
     assert found["valid.loss"] == [Point(50, 2.0, 9.5)] and found["valid.de.loss"] == [Point(50, 2.0, 8.5)]
     assert found["train.loss"] == [Point(60, 3.0, 10.5)] and found["train.ppl"][0].value == 1000.0
-    assert set(found) == {
-        "train_inner.loss", "train_inner.ppl", "train_inner.lr", "train_inner.wall", "valid.loss", "valid.ppl",
-        "valid.best_loss", "valid.de.loss", "train.loss", "train.ppl", "train.wall",
-    }  # fmt: skip
 
 
 def test_json_logs(tmp_path):
@@ -148,14 +144,10 @@ def test_a_run_is_counted_from_its_first_stage(tmp_path, capsys):
 def test_mistakes_of_curves(tmp_path, capsys):
     log = written(tmp_path / "x.log", *SIMPLE)
     bare = written(tmp_path / "bare.log", "epoch 001 | valid on 'valid' subset | loss 2 | num_updates 51")
-    for line, message in (
-        (
-            [f"a={log}", "--metric", "valid.bleu"],
-            f"--metric valid.bleu: {log} has none; valid: train.loss, train.ppl, ",
-        ),
-        ([f"a={bare}", "--against", "wall"], f"--against wall: the lines of {bare} have no times"),
-    ):
-        assert message in refused(capsys, training_curves.main, *line)
+    message = refused(capsys, training_curves.main, f"a={log}", "--metric", "valid.bleu")
+    assert f"--metric valid.bleu: {log} has none; valid: train.loss, train.ppl, " in message
+    message = refused(capsys, training_curves.main, f"a={bare}", "--against", "wall")
+    assert f"--against wall: the lines of {bare} have no times" in message
 
 
 def write_log(path, subsets):

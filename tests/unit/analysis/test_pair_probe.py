@@ -47,6 +47,18 @@ def line(model, folder, *more, train=120, dev=40):
     return [*items, *more]
 
 
+def test_of_equal_accuracies_the_lowest_layer_and_the_first_penalty_are_chosen(monkeypatch):
+    class Constant:
+        def __init__(self, penalty):
+            self.fit = lambda rows, classes: None
+            self.score = lambda rows, classes: 0.5
+
+    monkeypatch.setattr(room, "make_classifier", Constant)
+    features, pairs = {1: np.ones((1, 1)), 2: np.ones((1, 1))}, room.Pairs("en", (["a"], ["b"]), ["yes"])
+    found = room.choose({"train": features, "dev": features}, pairs, pairs)
+    assert (found.layer, found.penalty) == (1, room.PENALTIES[0])
+
+
 def features_by_hand(model, pairs, layer):
     """One sentence at a time."""
     encoder = load_text_encoder(model)

@@ -177,6 +177,7 @@ def test_the_threshold_is_as_good_as_any(seed):
 def test_the_threshold_lies_between_the_last_kept_and_the_first_left():
     for scores, expected in (
         ([(0.9, True), (0.7, True), (0.3, False)], 0.5),  # halfway
+        ([(0.9, True), (0.8, False), (0.7, False), (0.6, True)], 0.85),  # 1 of 1 is as good as 2 of 4: the highest
         ([(0.9, True), (0.5, True), (0.5, False), (0.5, False), (0.5, False)], 0.7),  # 0.5 would keep all five
     ):
         mined = [Mined(score, number, number + (not right)) for number, (score, right) in enumerate(scores)]
