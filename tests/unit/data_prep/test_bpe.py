@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.fastbpe import fastBPE as StockFastBPE
 from subword_nmt import apply_bpe, learn_bpe
 
-from data_prep import bpe, bpe_codes
+from data_prep import bpe, bpe_codes, encode
 from data_prep.io import read_json, sha256
 from data_prep.pieces import read_dictionary
 from tests.nlu_bins import write
@@ -137,6 +137,6 @@ def test_errors_leave_no_output(learned, tmp_path):
 
 def test_another_fastbpe_makes_the_pieces_again(learned, tmp_path, monkeypatch, capsys):
     for version, made in (("1", True), ("1", False), ("2", True)):
-        monkeypatch.setattr(bpe, "metadata", SimpleNamespace(version=lambda name, version=version: version))
+        monkeypatch.setattr(encode, "metadata", SimpleNamespace(version=lambda name, version=version: version))
         bpe.apply(learned / "codes", [learned / "text"], [tmp_path / "out"], steps=tmp_path / "steps")
         assert ("unchanged, skipped" in capsys.readouterr().err) != made
