@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairseq_plugins.analysis import frequency_f1
-from fairseq_plugins.analysis.frequency_f1 import count_matches, f1_of, labels_of, p_value, resample, score
+from fairseq_plugins.analysis.frequency_f1 import count_matches, p_value, resample, score
 from tests.unit.analysis.commands import refused, run, written
 
 REFERENCE = ["the cat sat on the mat", "a dog", "the rare zebra"]
@@ -51,18 +51,6 @@ def slow_counts(ours, theirs, frequencies, edges):
     return found
 
 
-def test_buckets_hold_what_their_labels_say():
-    assert labels_of((100, 1001)) == ["<100", "100–1000", ">1000"]
-    assert labels_of((1, 2, 5)) == ["0", "1", "2–4", ">4"]
-    frequencies = {"a": 99, "b": 100, "c": 1000, "d": 1001}
-    sentence = [["a", "b", "c", "d", "never"]]
-    counts = count_matches(sentence, sentence, frequencies, (100, 1001))
-    assert counts[0].tolist() == [[2, 2, 2], [2, 2, 2], [1, 1, 1], [5, 5, 5]]
-    for edges in ((), (0, 5), (5, 5), (7, 5)):
-        with pytest.raises(ValueError, match="--edges .*: valid: ascending numbers from 1"):
-            labels_of(edges)
-
-
 def test_the_command_by_hand(tmp_path, capsys):
     """Edges 2 and 4: the lowest bucket has zebra, at and okapi, which are not in the training text, and the words with 1.
 
@@ -80,18 +68,6 @@ def test_the_command_by_hand(tmp_path, capsys):
     assert found["two", "<2"]["difference"] == pytest.approx(found["two", "<2"]["f1"] - low["f1"])
     assert f"{100 * low['f1']:.1f}" in capsys.readouterr().out
     assert (tmp_path / "x.tsv").read_text(encoding="utf-8").split("\n")[1].split("\t")[:3] == ["one", "<2", "4"]
-    cased = write_cased(tmp_path)
-    assert rows(tmp_path, *cased)["one", "all"]["matched"] == 2
-    assert rows(tmp_path, *cased, "--cased")["one", "all"]["matched"] == 1
-    letters = sum(len(text.replace(" ", "")) for text in REFERENCE)
-    assert rows(tmp_path, *line, "--tokens", "char")["one", "all"]["expected"] == letters
-
-
-def write_cased(folder):
-    train, reference, output = (
-        written(folder / name, line) for name, line in (("c", "A b"), ("d", "A b"), ("e", "a b"))
-    )
-    return ["--train", train, "--reference", reference, "--output", f"one={output}"]
 
 
 def test_random_sentences_equal_a_slow_loop():
@@ -102,15 +78,6 @@ def test_random_sentences_equal_a_slow_loop():
     found = count_matches(*texts, frequencies, (1, 30, 64))
     expected = [slow_counts(ours, theirs, frequencies, (1, 30, 64)) for ours, theirs in zip(*texts)]
     assert found.tolist() == expected
-
-
-def test_f1_of_nothing_is_missing():
-    found = f1_of(np.array([[0, 0, 0], [0, 3, 0], [2, 3, 5]]))
-    assert np.isnan(found[0]) and found[1:].tolist() == [0.0, 0.5]
-    counts = np.array([[[0, 0, 0], [1, 1, 1]], [[0, 0, 0], [0, 1, 1]]])
-    rows = score({"x": counts, "y": counts}, ["<2", "all"], 20, 1)
-    assert [rows[2].f1, rows[2].precision, rows[2].span, rows[2].difference, rows[2].p] == [None] * 5
-    assert rows[3].difference == 0.0 and rows[3].p == 1 / 21, "equal outputs: no sample is farther away than 0"
 
 
 def test_samples_are_of_sentences_and_the_same_for_every_output():
@@ -133,31 +100,26 @@ def test_p_by_hand():
     assert p_value(np.array([np.nan]), 1.0) is None
 
 
-def test_the_interval_holds_95_percent_of_the_samples_of_its_output_and_bucket():
-    """Of 201 samples in order the 6th and the 196th: 2.5 % of 200 steps from either end."""
+def test_the_interval_holds_95_percent_of_the_samples():
+    """Of 201 samples in order the 6th and the 196th: 2.5 % of 200 steps from either end. F1 of nothing is missing."""
     counts = np.random.default_rng(5).integers(1, 9, size=(2, 40, 3, 3))
     counts[0, :, 1] += 20  # so that outputs and buckets lie apart
+    counts[:, :, 2] = 0
     rows = score({"x": counts[0], "y": counts[1]}, ["<2", ">1", "all"], 201, 1)
     drawn = resample([counts[0], counts[1]], 201, 1)
-    for place, row in enumerate(rows):
+    for place in (0, 1, 3, 4):
         ordered = sorted(drawn[place // 3, :, place % 3])
-        assert row.span == pytest.approx((ordered[5], ordered[195])), row
-        assert row.f1 is not None and row.span[0] < row.f1 < row.span[1]
-    for place, row in enumerate(rows[3:]):
+        assert rows[place].span == pytest.approx((ordered[5], ordered[195]))
+    for place, row in enumerate(rows[3:5]):
         assert row.p == p_value(drawn[1, :, place] - drawn[0, :, place], row.difference)
-    assert f"{100 * rows[0].span[0]:.1f} to {100 * rows[0].span[1]:.1f}" in frequency_f1.render(rows)
+    assert [rows[5].f1, rows[5].precision, rows[5].span, rows[5].difference, rows[5].p] == [None] * 5
 
 
 def test_mistakes(tmp_path, capsys):
     line = write(tmp_path)
-    short, none = written(tmp_path / "short", "a"), tmp_path / "none"
+    short = written(tmp_path / "short", "a")
     for more, message in (
         ([*line, "--edges", "9", "3"], "--edges 9 3: valid: ascending"),
-        ([*line, "--samples", "0"], "--samples must be at least 1; got 0"),
-        ([*line, "--seed", "-1"], "--seed must be at least 0; got -1"),
-        ([*line[:-2], "x"], "x: no NAME=FILE; valid: as plain=a.de"),
-        ([*line[:-1], line[-2]], "one is there twice"),
-        ([*line[:-1], f"two={none}"], f"{none}: no such file"),
         ([*line[:-1], f"two={short}"], "got --reference 3, one 3, two 1"),
     ):
         assert message in refused(capsys, frequency_f1.main, *more)

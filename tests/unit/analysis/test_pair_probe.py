@@ -1,6 +1,5 @@
 """The probe of sentence pairs: features and scores as loops make them, layer and penalty from the development pairs, refusals."""
 
-import re
 import sys
 
 import numpy as np
@@ -49,24 +48,15 @@ def line(model, folder, *more, train=120, dev=40):
 
 
 def test_of_equal_accuracies_the_lowest_layer_and_the_first_penalty_are_chosen(monkeypatch):
-    weak, strong = room.PENALTIES
-    accuracies = {(0, weak): 0.6, (0, strong): 0.5, (1, weak): 0.7, (1, strong): 0.8, (2, weak): 0.8, (2, strong): 0.8}
-
-    class Classifier:
+    class Constant:
         def __init__(self, penalty):
-            self.penalty = penalty
+            self.fit = lambda rows, classes: None
+            self.score = lambda rows, classes: 0.5
 
-        def fit(self, rows, classes):
-            self.layer = int(rows[0, 0])
-
-        def score(self, rows, classes):
-            return accuracies[self.layer, self.penalty]
-
-    monkeypatch.setattr(room, "make_classifier", Classifier)
-    features = {layer: np.full((1, 1), layer) for layer in range(3)}
-    pairs = room.Pairs("en", (["a"], ["b"]), ["yes"])
+    monkeypatch.setattr(room, "make_classifier", Constant)
+    features, pairs = {1: np.ones((1, 1)), 2: np.ones((1, 1))}, room.Pairs("en", (["a"], ["b"]), ["yes"])
     found = room.choose({"train": features, "dev": features}, pairs, pairs)
-    assert (found.layer, found.penalty, found.dev) == (1, strong, {0: 0.6, 1: 0.8, 2: 0.8})
+    assert (found.layer, found.penalty) == (1, room.PENALTIES[0])
 
 
 def features_by_hand(model, pairs, layer):
@@ -111,19 +101,14 @@ def test_scores_are_those_of_features_made_by_hand(model, tmp_path, capsys):
     assert f"layer {layer}, C = {penalty:g}" in shown and f"{100 * np.mean(signs['de']):.1f}" in shown
 
 
-@pytest.mark.parametrize(
-    ("text", "more", "message"),
-    [
-        ("p1 p2\tp3\n", [], "--test de=.*: line 1: valid: sentence<TAB>sentence<TAB>class"),
-        ("p1\tp3\tno\np1\t\tno\n", [], "--test de=.*: line 2: valid: .* none of them empty"),
-        ("p1\tp3\tmaybe\n", [], r"--test: class \['maybe'\]; valid: those of --train"),
+def test_bad_input_is_named(model, tmp_path, capsys, monkeypatch):
+    for text, more, message in (
+        ("p1 p2\tp3\n", [], "line 1: valid: sentence<TAB>sentence<TAB>class"),
+        ("p1\tp3\tmaybe\n", [], "--test: class ['maybe']; valid: those of --train"),
         ("p1\tp3\tno\n", ["--dev", "de=x"], "--dev: valid: one LANG=FILE; got en, de"),
-        ("p1\tp3\tno\n", ["--test", "x.tsv"], "--test x.tsv: no LANG=FILE; valid: en=FILE.tsv"),
-    ],
-)
-def test_bad_input_is_named(model, tmp_path, text, more, message, capsys, monkeypatch):
-    file = tmp_path / "bad.tsv"
-    file.write_text(text, encoding="utf-8")
-    assert re.search(message, refused(capsys, room.main, *line(model, tmp_path, "--test", f"de={file}", *more)))
+    ):
+        file = tmp_path / "bad.tsv"
+        file.write_text(text, encoding="utf-8")
+        assert message in refused(capsys, room.main, *line(model, tmp_path, "--test", f"de={file}", *more))
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
     assert "needs scikit-learn (the extra 'probe')" in refused(capsys, room.main, *line(model, tmp_path))

@@ -1,10 +1,16 @@
-"""Retrieval: accuracies and F1 equal loops, the layer and the threshold come from the development set, tables, refusals."""
+"""Retrieval, mining and their paired test equal loops; layer and threshold come from the development set; refusals."""
 
+import itertools
+import json
+
+import numpy as np
 import pytest
 import torch
 
 from fairseq_plugins.analysis import bucc
 from fairseq_plugins.analysis import retrieval as room
+from fairseq_plugins.analysis import retrieval_comparison as comparison
+from fairseq_plugins.analysis.bucc import Mined, best_threshold, mine, quality, read_gold, read_sentences
 from fairseq_plugins.analysis.retrieval import Found, best_layer
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.ops.neighbours import best_matches
@@ -126,12 +132,114 @@ def test_bad_command_lines(model, tmp_path, capsys):
     for line, message in (
         ([*pair[:-1], "deen", one, one], "pair deen: valid: two languages, as deu-eng"),
         ([*pair, one, other], "--pair de-en: the texts need equal numbers of lines"),
-        ([*pair, one, one, "--pair", "de-en", one, one], "--pair: a pair is there twice in de-en, de-en"),
-        ([*pair, one, one, "--layer", "last"], "--layer last: valid: all, or a number from 0"),
         ([*pair, one, one, "--layer", "3"], "--layer 3: valid: 0 (the embedding's output) to 2"),
-        ([*pair, other, other, "--neighbours", "10"], "--neighbours must lie in 1 to 9"),
-        ([*mining, one, one, gold], "line 1:"),
         ([*mining, *named, gold, "--test", "fr-en", *named, gold], "--test fr-en: its threshold needs a --dev"),
         ([*mining, named[1], named[0], gold], "no sentence has the id de-0"),
     ):
         assert message in refused(capsys, room.main, *line), line
+
+
+def test_mining_equals_a_loop_over_all_candidates():
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(count, 5, generator=generator) + 1.0 for count in (12, 10))
+    found = best_matches(x, y, "cosine")
+    candidates = {(float(s), i, int(j)) for i, (j, s) in enumerate(zip(found.forward, found.forward_scores))}
+    candidates |= {(float(s), int(i), j) for j, (i, s) in enumerate(zip(found.backward, found.backward_scores))}
+    expected = []
+    while candidates:
+        _, i, j = max(candidates)
+        expected.append((i, j))
+        candidates = {one for one in candidates if one[1] != i and one[2] != j}
+    assert [(one.first, one.second) for one in mine(found)] == expected
+    assert len(expected) > 5
+
+
+def f1_of(kept, gold):
+    """Harmonic mean of precision and recall, as commands.written."""
+    right = len({(one.first, one.second) for one in kept} & gold)
+    if not right:
+        return 0.0
+    precision, recall = right / len(kept), right / len(gold)
+    return 2 * precision * recall / (precision + recall)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_threshold_is_as_good_as_any(seed):
+    generator = torch.Generator().manual_seed(seed)
+    scores = sorted((torch.randint(0, 8, (12,), generator=generator) / 8).tolist(), reverse=True)  # with equal ones
+    mined = [Mined(score, number, number) for number, score in enumerate(scores)]
+    gold = {(number, number) for number in range(0, 12, 2)} | {(20, 20)}
+    threshold = best_threshold(mined, gold)
+    every = [f1_of([one for one in mined if one.score >= limit], gold) for limit in sorted(set(scores))]
+    assert quality(mined, gold, threshold).f1 == pytest.approx(max(every))
+
+
+def test_the_threshold_lies_between_the_last_kept_and_the_first_left():
+    for scores, expected in (
+        ([(0.9, True), (0.7, True), (0.3, False)], 0.5),  # halfway
+        ([(0.9, True), (0.8, False), (0.7, False), (0.6, True)], 0.85),  # 1 of 1 is as good as 2 of 4: the highest
+        ([(0.9, True), (0.5, True), (0.5, False), (0.5, False), (0.5, False)], 0.7),  # 0.5 would keep all five
+    ):
+        mined = [Mined(score, number, number + (not right)) for number, (score, right) in enumerate(scores)]
+        gold = {(number, number) for number, (_, right) in enumerate(scores) if right}
+        assert best_threshold(mined, gold) == pytest.approx(expected)
+
+
+def test_bucc_files(tmp_path):
+    path = commands.written(tmp_path / "x", "de-1\tEin Satz\twith a tab", "de-2\tZwei")
+    assert read_sentences(path) == {"de-1": "Ein Satz\twith a tab", "de-2": "Zwei"}
+    assert list(read_sentences(path, limit=1)) == ["de-1"]
+    gold = commands.written(tmp_path / "gold", "de-2\ten-7", "de-3\ten-7")
+    assert read_gold(gold, ["de-1", "de-2"], ["en-9", "en-7"], cut=True) == {(1, 1)}
+    for lines, read, message in (
+        (["de-1\tA", "de-2 B"], read_sentences, "x, line 2: 'de-2 B'; valid: id<TAB>sentence"),
+        (["q\tq"], lambda path: read_gold(path, ["a"], ["x"], cut=True), "no pair of sentences"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read(commands.written(tmp_path / "x", *lines))
+
+
+def written_found(path, found, layer=3):
+    path.write_text(json.dumps({"layer": layer, "found": found}), encoding="utf-8")
+    return path
+
+
+def exact(differences):
+    """Share of all assignments whose sum is as large."""
+    sums = [
+        abs(sum(sign * each for sign, each in zip(signs, differences)))
+        for signs in itertools.product((1, -1), repeat=len(differences))
+    ]
+    return sum(one >= abs(sum(differences)) - 1e-9 for one in sums) / len(sums)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_p_is_the_share_of_all_assignments(seed):
+    differences = np.random.default_rng(seed).integers(-1, 3, 11) / 2
+    expected = exact(differences.tolist())
+    assert 0.005 < expected < 0.9, "the test must be able to see a difference"
+    assert comparison.randomisation(differences, 20_000, 1) == pytest.approx(expected, abs=0.015)
+
+
+def test_a_comparison_by_hand(tmp_path, capsys):
+    """Sentences of all pairs count alike, and both directions half."""
+    first = written_found(tmp_path / "a.json", {"de-en": ["1101", "1001"], "fr-en": ["11", "11"]})
+    other = written_found(tmp_path / "b.json", {"fr-en": ["10", "10"], "de-en": ["0001", "1001"]}, layer=2)
+    (found,) = commands.run(comparison.main, tmp_path / "x.json", first, other)["comparisons"]
+    assert (found.pop("first"), found.pop("than")) == ("a.json", "b.json")
+    assert found.pop("p") == pytest.approx(exact([0.5, 0.5, 0, 0, 0, 1]), abs=0.02)
+    assert found == pytest.approx({"ours": 100 * 4.5 / 6, "theirs": 100 * 2.5 / 6, "difference": 100 * 2 / 6})
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(("| a", "| b"))]
+    assert rows[0][1:12:2] == ["a.json", "3", "62.5", "100.0", "75.0", "|"]
+    assert rows[1][1:12:2] == ["b.json", "2", "37.5", "50.0", "41.7", "+33.3"]
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path, capsys):
+    first = written_found(tmp_path / "a.json", {"de-en": ["1101", "1001"]})
+    for other, message in (
+        ({"de-en": ["110", "100"]}, "b.json: the files need the same pairs with as many sentences"),
+        ({"fr-en": ["1101", "1001"]}, "the files need the same pairs"),
+        ({"de-en": ["1x", "11"]}, "valid: a file that retrieval tatoeba --json wrote"),
+    ):
+        assert message in refused(capsys, comparison.main, first, written_found(tmp_path / "b.json", other))
+    assert "is there twice" in refused(capsys, comparison.main, first, first)

@@ -1,7 +1,5 @@
 """The benchmark of trained systems: ratios, scores and curves by hand. No time is asserted."""
 
-import pytest
-
 from benchmarks import results, trained
 from benchmarks.trained import Run
 
@@ -18,15 +16,6 @@ def test_what_passes_cost_by_hand():
     rows[1]["to_one_pass"]["32"][0] = 2.5
     assert "holds" in results.verdict({"results": rows}, bar)
     assert "not measured" in results.verdict({"results": rows[:1]}, bar)
-
-
-def test_passes_alone_by_hand():
-    """2, 3 and 5 seconds a sentence: three against one; in batches 1, 3 and 2: a half."""
-    names = [f"SGA, {trained.described(options)}" for options in trained.PASSES[:3]]
-    seconds = zip(names, (2, 3, 5), (1, 3, 2))
-    rows = [{"system": one, "sentences_per_s": 1 / a, "batch_sentences_per_s": 1 / b} for one, a, b in seconds]
-    assert trained.passes_alone(names[2], {"results": rows}, "") == pytest.approx(3.0)
-    assert trained.passes_alone(names[2], {"results": rows}, "batch_") == pytest.approx(0.5)
 
 
 def test_a_row_by_hand():
@@ -47,6 +36,3 @@ def test_a_row_by_hand():
     assert (found["speedup"], found["model_only_speedup"], found["batch_speedup"]) == (4.0, 2.0, 2.0)
     assert (found["p50"], found["p95"], found["bleu"], found["length_ratio"]) == (2.0, 2.0, 100.0, 1.0)
     assert (found["passes"], found["mean_passes"]) == ({"1": 1, "2": 1}, 1.5)
-
-
-# ---- The plot. ----

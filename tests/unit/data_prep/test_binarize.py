@@ -68,7 +68,7 @@ def test_unchanged_pairs_are_skipped_and_changed_ones_made_again(work):
     assert {"held.en-fr.fr.bin", "held.en-fr.fr.idx"} <= changed <= {"held.en-fr.fr.bin", "held.en-fr.fr.idx", *steps}
 
 
-@pytest.mark.parametrize("moment", range(1, 30, 4))
+@pytest.mark.parametrize("moment", range(1, 30, 7))
 def test_a_kill_at_any_move_is_made_good_by_the_next_run(work, monkeypatch, moment):
     folder, runs = work
     run(folder)

@@ -19,10 +19,16 @@ from data_prep import spm
 from data_prep.io import read_json
 from data_prep.verify import check_manifest
 from fairseq_plugins import checkpoints
-from tests import builders
+from fairseq_plugins.checkpoints import load, read_checkpoint, read_masked_lm
+from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
+from tests import builders, nlu_builders, veco_builders
+from tests.nlu_builders import PIECES
+from tests.unit.checkpoints import builders as masked_lms
 from tests.unit.data_prep.files import killed, lines, refused
+from tests.veco_builders import WORDS as VECO_WORDS
 
-PIECES = 30
+ENTRIES = 30
 WORDS = "encoder.embed_tokens.weight"
 EXTRA = ("[en_XX]", "[de_DE]", "<mask>")
 SIZES = {"layers": 1, "embed_dim": 8, "ffn_embed_dim": 12, "attention_heads": 2}
@@ -38,7 +44,7 @@ def piece(number):
 @pytest.fixture
 def files(tmp_path):
     """dict.txt and a corpus of pieces that holds some of them."""
-    (tmp_path / "dict.txt").write_text("".join(f"{piece(i)} {100 - i}\n" for i in range(PIECES)))
+    (tmp_path / "dict.txt").write_text("".join(f"{piece(i)} {100 - i}\n" for i in range(ENTRIES)))
     (tmp_path / "pieces").write_text("".join(f"p{i} p{USED[0]}\n" for i in USED))
     return tmp_path
 
@@ -110,11 +116,7 @@ def test_files_beside_the_checkpoint(files, monkeypatch):
     assert lines(out / "dict.txt") == [f"{piece(i)} {100 - i}" for i in (3, 4, 7, TAG, 20, 29)]
     # The format that the authors of VECO read: a line per piece of the old dict.txt; the four symbols and <mask> stay.
     flags = lines(out / "resized_dict_map.txt")
-    assert [4 + i for i, flag in enumerate(flags) if int(flag)] == KEPT[4:] and len(flags) == PIECES
-    rows = [line.split("\t") for line in lines(out / "rows.tsv")]
-    assert [rows[0], rows[7], rows[-1]] == [["0", "0", "<s>"], ["7", "15", "<2de>"], ["10", "34", "+1"]]
-    counts = read_json(out / "cut_vocabulary.json")["counts"]
-    assert [counts[name] for name in ("rows_before", "rows_after", "symbols_kept")] == [35, 11, 1]
+    assert [4 + i for i, flag in enumerate(flags) if int(flag)] == KEPT[4:] and len(flags) == ENTRIES
     assert check_manifest(out) == 4
     monkeypatch.setattr(verb, "write_manifest", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -140,18 +142,6 @@ def test_released_deltalm_and_veco_names(files):
         for name, tensor in content.items():
             assert torch.equal(read[name], tensor[[*KEPT, 34]] if name in shapes else tensor)
             assert read[name].dtype == tensor.dtype
-
-
-def test_tensors_of_one_memory_are_cut_apart(files):
-    """Those that begin at different places of it are different ones; those that are the same stay the same."""
-    both = torch.arange(70 * 4, dtype=torch.float32).view(70, 4)
-    state = {"encoder.embed_tokens.weight": both[:35], "decoder.embed_tokens.weight": both[35:]}
-    state["decoder.output_projection.weight"] = both[35:]
-    found = checkpoints.read_checkpoint(cut(files, save(files, state)) / "x.pt")["model"]
-    for name, tensor in state.items():
-        assert torch.equal(found[name], tensor[[*KEPT, 34]]), name
-    memory = {name: tensor.data_ptr() for name, tensor in found.items()}
-    assert memory["decoder.embed_tokens.weight"] == memory["decoder.output_projection.weight"]
 
 
 def test_text_with_its_sentencepiece_model(tmp_path):
@@ -180,23 +170,16 @@ def test_rare_pieces_and_wanted_ones(files):
     refused("the corpus holds none of its pieces", cut, files, path, "--min-count", "2")
 
 
-@pytest.mark.parametrize(
-    ("tensors", "message"),
-    [
+def test_what_is_not_known_is_refused_and_nothing_written(files):
+    for shapes, message in (
         ({"encoder.fc.weight": (3, 4)}, "no tensor with a row for each symbol; valid: the layouts of XLM-R"),
-        (
-            {WORDS: (35, 4), "decoder.embed_tokens.weight": (36, 4)},
-            f"different numbers of rows: {WORDS} has 35, decoder",
-        ),
+        ({WORDS: (35, 4), "decoder.embed_tokens.weight": (36, 4)}, "different numbers of rows: "),
         ({WORDS: (35, 4), "decoder.copy.weight": (4, 35)}, "not known: decoder.copy.weight (4, 35)"),
-        ({WORDS: (35, 4), "decoder.adaptive_softmax.x": (3, 4)}, "not known: decoder.adaptive_softmax"),
         ({WORDS: (33, 4)}, "the checkpoint has 33 rows; valid: as many rows, or up to"),
         ({WORDS: (350, 4)}, "the checkpoint has 350 rows; valid: as many rows, or up to"),
-    ],
-)
-def test_what_is_not_known_is_refused_and_nothing_written(files, tensors, message):
-    refused(message, cut, files, save(files, {name: torch.zeros(shape) for name, shape in tensors.items()}))
-    assert not (files / "out").exists()
+    ):
+        refused(message, cut, files, save(files, {name: torch.zeros(shape) for name, shape in shapes.items()}))
+        assert not (files / "out").exists()
 
 
 def test_untrusted_checkpoints_are_refused(files):
@@ -209,35 +192,90 @@ def test_untrusted_checkpoints_are_refused(files):
     assert not (files / "trap").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--max-unknown", "2"], "--max-unknown 2.0: valid: 0 to 1"),
-        (["--min-count", "0"], "--min-count 0: valid: 1 or more"),
-        (["--keep", "none"], "--keep none: not in --dict"),
-        (["--text", "x"], "--model: valid: a sentencepiece model together with --text"),
-        (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
-        (["--checkpoint", "{files}/empty"], "empty: valid: a .pt file, or a folder with config.json"),
-        (["--output", "{files}/dict.txt"], "dict.txt: is a file"),
-        (["--output", "{files}"], ": would overwrite --dict"),
-        (["--output", "{files}/full"], "full: holds files without a cut_vocabulary.json"),
-        (["--checkpoint", "{files}/hf"], "the checkpoint has 50 rows; valid: "),
-        (["--checkpoint", "{files}/full", "--output", "{files}/full"], ": would overwrite --checkpoint"),
-    ],
-)
-def test_what_is_wrong_is_said_before_anything_is_read(files, monkeypatch, more, message):
+def test_what_is_wrong_is_said_before_anything_is_read(files, monkeypatch):
     def read(*_):
         raise AssertionError("was read")
 
     monkeypatch.setattr(verb, "count_corpus", read)
     monkeypatch.setattr(verb, "open_checkpoint", read)
     (files / "x.pt").write_bytes(b"tensors")
-    (files / "empty").mkdir()
-    for name, rows in (("hf", 50), ("full", 36)):
-        (files / name).mkdir()
-        (files / name / "config.json").write_text(json.dumps({"vocab_size": rows}))
-        (files / name / "model.safetensors").write_bytes(b"tensors")
-    given = [word.format(files=files) for word in more]
-    refused(message, cut, files, files / "x.pt", "--max-extra-rows", "10", *given)
-    with pytest.raises(AssertionError, match="was read"):
-        cut(files, files / "x.pt")
+    (files / "full").mkdir()
+    (files / "full" / "config.json").write_text(json.dumps({"vocab_size": 50}))
+    (files / "full" / "model.safetensors").write_bytes(b"tensors")
+    full = str(files / "full")
+    for more, message in (
+        (["--text", "x"], "--model: valid: a sentencepiece model together with --text"),
+        (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
+        (["--output", str(files)], ": would overwrite --dict"),
+        (["--output", full], "full: holds files without a cut_vocabulary.json"),
+        (["--checkpoint", full], "the checkpoint has 50 rows; valid: "),
+        (["--checkpoint", full, "--output", full], ": would overwrite --checkpoint"),
+    ):
+        refused(message, cut, files, files / "x.pt", "--max-extra-rows", "10", *more)
+
+
+VECO_USED = (1, 2, 5, 12)
+
+
+def cut_veco(folder, checkpoint, pieces):
+    """Run the verb; returns the folder of its output, and the old rows that stay: with that of ``<mask>``, the last one."""
+    nlu_builders.write_dict(folder / "own" / "dict.txt", PIECES[:pieces])
+    (folder / "pieces").write_text("".join(f"p{number} p1\n" for number in VECO_USED))
+    line = ["--checkpoint", checkpoint, "--dict", folder / "own" / "dict.txt", "--output", folder / "out"]
+    verb.main([str(item) for item in [*line, "--pieces", folder / "pieces"]])
+    assert [line.split()[0] for line in lines(folder / "out" / "dict.txt")] == [f"p{number}" for number in VECO_USED]
+    return folder / "out", [0, 1, 2, 3, *(4 + number for number in VECO_USED), 4 + pieces]
+
+
+def assert_rows(found, state, names, kept):
+    """These names have the kept rows, bit for bit; everything else is untouched."""
+    assert set(found) == set(state)
+    for name, tensor in state.items():
+        assert torch.equal(found[name], tensor[kept] if name in names else tensor), name
+
+
+@torch.no_grad()
+def logits(path, tokens):
+    """Of the encoder with its head."""
+    found = read_masked_lm(path)
+    module = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
+    load(module, found.tensors)
+    return module(tokens)
+
+
+def assert_same_function(before, after, kept):
+    new = torch.tensor([[0, *range(4, len(kept)), 2], [0, 5, len(kept) - 1, 4, 2, *[1] * (len(kept) - 7)]])
+    expected = logits(before, torch.tensor(kept)[new])[..., kept]
+    torch.testing.assert_close(logits(after, new), expected, rtol=0, atol=1e-5)
+    words = "embed_tokens.weight"
+    assert torch.equal(read_encoder(after).tensors[words], read_encoder(before).tensors[words][kept])
+
+
+def test_one_that_was_pretrained_here(tmp_path):
+    file = tmp_path / "in" / "checkpoint_last.pt"
+    state = veco_builders.pretrained_state(
+        veco_builders.pretrained(file, last_optimizer_state={"moment": torch.zeros(25, 16)})
+    )
+    out, kept = cut_veco(tmp_path, file, 20)
+    content = read_checkpoint(out / "checkpoint_last.pt")
+    assert "last_optimizer_state" not in content
+    words = [f"{name}.weight" for name in VECO_WORDS]
+    assert content["model"]["lm_head.mask_row"].shape == (len(kept) - 1, 0)
+    state["lm_head.mask_row"] = torch.empty(len(kept) - 1, 0)
+    assert_rows(content["model"], state, [*words, "lm_head.bias"], kept)
+    assert len({content["model"][name].data_ptr() for name in words}) == 1
+    assert_same_function(file, out / "checkpoint_last.pt", kept)
+    assert sorted(read_json(out / "cut_vocabulary.json")["options"]["tensors"]) == sorted([*words, "lm_head.bias"])
+
+
+def test_the_folder(tmp_path):
+    state = veco_builders.folder_state()
+    names = ["roberta.embeddings.word_embeddings.weight", "lm_head.bias"]
+    more = {"lm_head.decoder.weight": state[names[0]], "lm_head.decoder.bias": state[names[1]]}
+    state, names = {**state, **more}, [*names, *more]
+    path = veco_builders.write_folder(tmp_path / "in", state, add_cross_attention=True)
+    out, kept = cut_veco(tmp_path, path, 18)
+    assert_rows(read_checkpoint(out / "model.safetensors"), state, names, kept)
+    config = json.loads((out / "config.json").read_text())
+    assert config == {**masked_lms.CONFIG, "add_cross_attention": True, "vocab_size": len(kept)}
+    assert_same_function(path, out, kept)

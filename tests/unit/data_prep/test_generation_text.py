@@ -6,9 +6,7 @@ import pytest
 
 from data_prep import question_generation, summaries, triples
 from data_prep.io import read_json
-from data_prep.pieces import load_model
 from data_prep.split import shares_from_ratios, split_of
-from data_prep.spm_train import TrainOptions, train
 from tests.nlu_bins import write
 from tests.unit.data_prep.files import lines, refused
 
@@ -63,7 +61,6 @@ def test_no_article_is_in_two_splits(articles, tmp_path):
     assert found == {str(a): {split_of([f"Title_{a}"], shares)} for a in range(20)}
     assert sum(counts["articles"].values()) == 20
     assert all(counts[split] == 4 * number for split, number in counts["articles"].items())
-    refused("no example for valid", ask, articles, tmp_path / "none", "--valid-ratio", "0.0001")
 
 
 def test_questions_without_an_answer_and_long_passages(tmp_path):
@@ -73,31 +70,21 @@ def test_questions_without_an_answer_and_long_passages(tmp_path):
     assert lines(tmp_path / "out/train.passage") == ["a b c d [S] b"]
     dropped = dict.fromkeys(("answer beyond the cut", "empty", "no answer", "target too long"), 1)
     assert counts["dropped or cut"] == {f"train: {why}": n for why, n in {**dropped, "source cut": 2}.items()}
-    whole = ask(path, tmp_path / "whole", "--max-source", "0", "--max-target", "0")
-    assert lines(tmp_path / "whole/train.passage")[1] == "a b c d e f g [S] f g"
-    assert whole["train"] == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_bad_question_files_are_named(tmp_path):
+    path = tmp_path / "squad.json"
+    renamed = squad({"T": [("c", [("q", ["c"])])]}).replace('"question"', '"frage"')
+    for text, words in (
         ('{"data": [\n{"title": "T",,}]}', ["line 2", "not JSON"]),
         ('{"data":\n "\udce9"}', ["line 2: not UTF-8"]),
         ('{"version": 1}', ["no list under 'data'", "found: version"]),
-        ('{"data": [{"title": "T"}]}', ["data[0]", "'paragraphs'"]),
-        ('{"data": [{"paragraphs": [{"context": "c"}]}]}', ["data[0].paragraphs[0]", "'qas'"]),
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', ["data[0].paragraphs[0]", "'context'"]),
-        (
-            squad({"T": [("c", [("q", ["c"])])]}).replace('"question"', '"frage"'),
-            ["paragraphs[0].qas[0]", "'question'"],
-        ),
+        (renamed, ["paragraphs[0].qas[0]", "'question'"]),
         (squad({"T": [("a [S] b", [("q", ["b"])])]}), ["data[0].paragraphs[0].qas[0]", "--separator"]),
-    ],
-)
-def test_bad_question_files_are_named(tmp_path, text, words):
-    path = tmp_path / "squad.json"
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-    refused([str(path), *words], ask, path, tmp_path / "out")
+    ):
+        path.write_text(text, encoding="utf-8", errors="surrogateescape")
+        refused([str(path), *words], ask, path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -112,11 +99,6 @@ def test_dialogues_and_a_file_a_reference(tmp_path):
     references = {"test.summary": first, "test.summary.ref1": first, "test.summary.ref2": second}
     train = {"train.dialogue": ["#A#: hello #B#: you"], "train.summary": ["they greet"]}
     assert found == {**train, "test.dialogue": ["d0", "d1"], **references}
-    options = ["--splits", "test", "--output-dir", str(tmp_path / "keys"), "--turn-separator", "|"]
-    summaries.main(["--inputs", dev, *options, "--source-key", "summary", "--target-key", "dialogue"])
-    assert lines(tmp_path / "keys/test.summary") == ["#A#: hello #B#: you"]
-    summaries.main(["--inputs", dev, *options, "--source-key", "dialogue"])
-    assert lines(tmp_path / "keys/test.dialogue") == ["#A#: hello | #B#: you"]
 
 
 def test_targets_of_train_can_be_cut(tmp_path):
@@ -133,47 +115,18 @@ def test_targets_of_train_can_be_cut(tmp_path):
     assert counts == {"train: source cut": 2, "train: target cut": 2}
 
 
-def test_lengths_in_pieces_count_the_end(tmp_path):
-    text = write(tmp_path / "text", *["ab cd ef gh ij kl mn"] * 20)
-    train([text], tmp_path / "m.model", tmp_path / "dict.txt", TrainOptions(vocab_size=19))
-    model = load_model(tmp_path / "m.model")
-    full = "ab cd ef gh"
-    rows = [{"dialogue": full, "summary": "ab"}, {"dialogue": "a", "summary": full}]
-    file = write(tmp_path / "rows.jsonl", *map(json.dumps, rows))
-    options = ["--model", str(tmp_path / "m.model"), "--output-dir", str(tmp_path / "out"), "--splits", "train"]
-    for more in (0, 1):
-        limit = len(model.encode(full)) + more
-        summaries.main(["--inputs", str(file), *options, "--max-source", str(limit)])
-        source = lines(tmp_path / "out/train.dialogue")[0]
-        assert len(model.encode(source)) + 1 <= limit and (source == full) is bool(more)
-        summaries.main(["--inputs", str(file), *options, "--max-target", str(limit)])
-        assert (full in lines(tmp_path / "out/train.summary")) is bool(more)
-
-
-GOOD = '{"dialogue": "d", "summary": "s"}'
-
-
-@pytest.mark.parametrize(
-    ("row", "options", "words"),
-    [
+def test_bad_records_and_options_are_named(tmp_path):
+    good = '{"dialogue": "d", "summary": "s"}'
+    for row, options, words in (
         ("{", [], ["line 2", "not JSON"]),
-        ("[1]", [], ["line 2", "no text under 'dialogue'", "list"]),
         ('{"dialogue": "d"}', [], ["line 2", "no text under 'summary'", "found: dialogue"]),
-        ('{"dialogue": 3, "summary": "s"}', [], ["line 2", "'dialogue'"]),
         ('{"dialogue": "d", "summary1": "s", "summary2": "t"}', [], ["line 2", "2 references", "valid: 1"]),
-        (GOOD, ["--splits", "a", "b"], ["--splits a b", "2 names for 1"]),
-        (GOOD, ["--splits", "a.b"], ["--splits a.b"]),
-        (GOOD, ["--langs", "x", "x"], ["--langs x x"]),
-        (GOOD, ["--max-source", "-1"], ["--max-source -1"]),
-        (GOOD, ["--unit", "pieces"], ["--unit pieces without --model"]),
-        (GOOD, ["--unit", "words", "--model", "m"], ["--unit words with --model"]),
-        (GOOD, ["--model", "nowhere.model"], ["--model nowhere.model"]),
-    ],
-)
-def test_bad_records_and_options_are_named(tmp_path, row, options, words):
-    file = write(tmp_path / "dev.jsonl", GOOD, row)
-    line = ["--inputs", str(file), "--splits", "dev", "--output-dir", str(tmp_path / "out"), *options]
-    refused(words, summaries.main, line)
+        (good, ["--splits", "a", "b"], ["--splits a b", "2 names for 1"]),
+        (good, ["--unit", "pieces"], ["--unit pieces without --model"]),
+    ):
+        file = write(tmp_path / "dev.jsonl", good, row)
+        line = ["--inputs", str(file), "--splits", "dev", "--output-dir", str(tmp_path / "out"), *options]
+        refused(words, summaries.main, line)
     assert not (tmp_path / "out").exists()
 
 
@@ -191,25 +144,15 @@ def test_triples_by_hand(tmp_path):
     train = {"train.triples": [first, second, first], "train.text": ["First text.", "Second.", "Third."]}
     valid = dict.fromkeys(("valid.text", "valid.text.ref1"), ["First text.", "Second."])
     assert found == {**train, "valid.triples": [first, second], **valid, "valid.text.ref2": ["Third.", ""]}
-    form = ["--predicates", "plain", "--triple-separator", ";", "--field-separator", ":"]
-    triples.main([*files, *form, "--output-dir", str(tmp_path / "out2")])
-    plain = "Aarhus Airport : runwayLength : 2702.0 ; Aarhus : ICAOLocationIdentifier : EKAH"
-    assert lines(tmp_path / "out2/train.triples")[0] == plain
 
 
-FIELDS = ["/t, line 2: ", " fields; valid: 'subject | predicate | object"]
-
-
-@pytest.mark.parametrize(
-    ("row", "options", "words"),
-    [
-        *((row, [], FIELDS) for row in ("a | b", "a | b | c | d", "a | b | c <SEP> d | e", "a |  | c")),
+def test_bad_triples_and_options_are_named(tmp_path):
+    fields = ["/t, line 2: ", " fields; valid: 'subject | predicate | object"]
+    for row, options, words in (
+        *((row, [], fields) for row in ("a | b", "a | b | c | d", "a | b | c <SEP> d | e", "a |  | c")),
         ("a | b | c", ["--splits", "train", "--grouped", "train"], ["--grouped train"]),
-        ("a | b | c", ["--grouped", "test"], ["--grouped test"]),
         ("a | b | c", ["--splits", "dev", "test"], ["--splits dev test"]),
-    ],
-)
-def test_bad_triples_and_options_are_named(tmp_path, row, options, words):
-    one, two = str(write(tmp_path / "t", "a | b | c", row)), str(write(tmp_path / "x", "x", "y"))
-    line = ["--triples", one, "--texts", two, "--splits", "dev", "--output-dir", str(tmp_path / "out"), *options]
-    refused(words, triples.main, line)
+    ):
+        one, two = str(write(tmp_path / "t", "a | b | c", row)), str(write(tmp_path / "x", "x", "y"))
+        line = ["--triples", one, "--texts", two, "--splits", "dev", "--output-dir", str(tmp_path / "out"), *options]
+        refused(words, triples.main, line)

@@ -1,4 +1,4 @@
-"""One run at a time in an output: what the second one says, and what a kill leaves."""
+"""One run at a time in an output; several jobs at a time in a run: what the second run says, what a kill or an error leaves."""
 
 import fcntl
 import os
@@ -8,9 +8,11 @@ import time
 import pytest
 
 from data_prep import binarize, cut_vocabulary, nlu_folder, ted
-from data_prep.io import InputError
+from data_prep.io import InputError, atomic_writers
 from data_prep.locks import alone
+from data_prep.parallel import for_each
 from data_prep.toy.__main__ import main as toy
+from tests.unit.data_prep.files import refused
 
 
 def run_binarize(out):
@@ -85,3 +87,45 @@ def test_nlu_puts_back_what_a_kill_moved_away(tmp_path):
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
         users.name, "out", "out/manifest.json"
     ]  # fmt: skip
+
+
+def square(number):
+    if number < 0:
+        raise InputError(f"--inputs {number}: bad")
+    time.sleep(0.02 * (3 - number % 3))
+    return number * number, os.getpid()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_have_the_order_of_the_jobs(workers, capfd):
+    results = for_each(square, list(range(7)), workers, "squares")
+    assert [value for value, _ in results] == [number * number for number in range(7)]
+    assert (os.getpid() in {process for _, process in results}) == (workers == 1)
+    assert ("squares: 7 of 7 done" in capfd.readouterr().err) == (workers > 1)
+    refused("--inputs -1: bad", for_each, square, [1, -1, 2], workers, "squares")
+
+
+def die(number):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def with_output(path):
+    if path.name == "bad":
+        while not list(path.parent.glob(".good.tmp-*")):
+            time.sleep(0.01)
+        raise InputError("--inputs: bad")
+    with atomic_writers([path], "--outputs") as (file,):
+        file.write("half")
+        time.sleep(20)
+
+
+def test_a_killed_worker_is_reported():
+    with pytest.raises(OSError, match="squares: a process ended without a result, status -9"):
+        for_each(die, [1, 2], 2, "squares")
+
+
+def test_the_first_error_ends_the_others_and_removes_their_unfinished_outputs(tmp_path):
+    start = time.monotonic()
+    refused("--inputs: bad", for_each, with_output, [tmp_path / "good", tmp_path / "bad"], 2, "files")
+    assert time.monotonic() - start < 10
+    assert list(tmp_path.iterdir()) == []

@@ -1,15 +1,14 @@
-"""Tables with tabs: columns by number and name, headers, csv quotes, missing labels, and what is refused with file and line."""
+"""Tables, tagged sentences, and the folders of XGLUE and XTREME: what is read, and what is refused with its place."""
 
 import csv
 from collections import Counter
 
-import pytest
-
-from data_prep import nlu_rows, nlu_sources
+from data_prep import nlu_sources
 from data_prep.nlu_conll import Conll
+from data_prep.nlu_layouts import LAYOUTS
 from data_prep.nlu_rows import Row, Table
 from data_prep.nlu_sources import Source
-from tests.nlu_bins import write
+from tests.nlu_bins import squad, write
 from tests.unit.data_prep.files import refused
 
 PAIR = (("1",), ("2",))
@@ -31,8 +30,6 @@ def test_columns_by_number_and_by_name(tmp_path):
     path = write(tmp_path / "b.tsv", "id\ttitle\tbody\tclass", "7\tT\tB c\tx", "8\t\tB\ty")
     table = Table((("title", "body"), ("2",)), "class", "id", header=("train",))
     assert rows(table, path) == [Row(2, ("T B c", "T"), "x", "7"), Row(3, ("B", ""), "y", "8")]
-    assert rows(table, path, limit=1) == rows(table, path)[:1]
-    assert [row.number for row in rows(Table((("2",),), "4", header=("train",)), path, "valid")] == [1, 2, 3]
 
 
 def test_what_a_csv_writer_leaves(tmp_path):
@@ -48,65 +45,25 @@ def test_what_a_csv_writer_leaves(tmp_path):
         refused(words, rows, Table(PAIR, csv=True), write(raw, "a\tt\t1", line))
 
 
-@pytest.mark.parametrize("label", ["3", "last", "class"])
-def test_only_test_files_may_lack_labels(tmp_path, label):
-    path = write(tmp_path / "a.tsv", "one\ttwo", "a\tb")
-    table = Table(PAIR, label, header=("test", "train") if label == "class" else ())
-    assert rows(table, path, "test")[-1] == Row(2, ("a", "b"), "", "")
-    assert not table.labelled(Source("test", "en", path))
-    refused(["train.en: ", "a.tsv, line 1: 2 columns", f"--label {label} is "], rows, table, path)
-    full = write(tmp_path / "b.tsv", "one\ttwo\tclass", "a\tb\tc")
-    assert table.labelled(Source("test", "en", full))
-
-
-@pytest.mark.parametrize(
-    ("content", "table", "words"),
-    [
+def test_what_is_refused(tmp_path):
+    path = tmp_path / "a.tsv"
+    for content, table, words in (
         (b"a\tb\t1\nc\td\n", Table(PAIR), ["line 2", "2 columns", "valid: 3"]),
-        (b"a\tb\t1\nc\td\te\tf\n", Table(PAIR), ["line 2", "4 columns", "valid: 3"]),
         (b"a\tb\t1\nc\td\t \n", Table(PAIR), ["line 2", "no label"]),
         (b"a\tb\t1\n", Table((("1",), ("4",))), ["line 1", "3 columns", "--text 4", "1 to 3"]),
-        (b"a\tb\t1\n", Table((("1",),), "9"), ["line 1", "--label 9 is not there", "1 to 3"]),
-        (b"a\tb\t1\n", Table((("1",),), "1"), ["line 1", "--label 1 is a text already"]),
-        (b"a\tb\t1\n", Table((("x",),), header=("train",)), ["--text x", "1 to 3, last, a, b, 1"]),
-        (b"a\tb\t1\n", Table(PAIR, query="5"), ["--query 5"]),
         (b"a\tb\t1\n \tb\t1\n", Table(PAIR, query="1"), ["line 2", "as --query", "an id"]),
-        ("a\u2028x\tb\t1\n".encode(), Table(PAIR, query="1"), ["line 1", "as --query", "on one line"]),
-        (b"\xef\xbb\xbfa\tb\t1\n", Table(PAIR), ["line 1", "byte order mark"]),
         (b"a\tb\t1\nc\td\t1\r\n", Table(PAIR), ["line 2", "CR (U+000D) at position 6"]),
         (b"a\tb\t1\nc\0\td\t1\n", Table(PAIR), ["line 2", "NUL (U+0000) at position 2"]),
         (b"a\tb\t1\nc\t\xff\t1\n", Table(PAIR), ["line 2", "not UTF-8 (byte 0xff at byte 3"]),
-        (b"", Table(PAIR), ["the file is empty"]),
-    ],
-)
-def test_what_is_refused(tmp_path, content, table, words):
-    path = tmp_path / "a.tsv"
-    path.write_bytes(content)
-    refused(["input train.en:", str(path), *words], rows, table, path)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: nlu_rows.parse_texts("1,2,3", ()), "--text 1,2,3: valid: one or two texts"),
-        (lambda: nlu_rows.parse_texts("1+,2", ()), "--text 1+,2"),
-        (lambda: nlu_rows.parse_texts("title", ()), "--text title: valid: a number from 1"),
-        (lambda: nlu_rows.check_columns("--label", ["x"], ()), "--label x"),
-        (lambda: nlu_rows.parse_header("dev"), "--header dev"),
-        (lambda: nlu_rows.parse_map("a=b,a=c"), "'a=c'"),
-        (lambda: nlu_sources.parse_limits("0"), "--limit 0"),
-        (lambda: nlu_sources.parse_limits("train=3,train=4"), "--limit train=3,train=4"),
-        (lambda: nlu_sources.parse_sources([], {}), "none is given"),
+    ):
+        path.write_bytes(content)
+        refused(["input train.en:", str(path), *words], rows, table, path)
+    for call, message in (
         (lambda: nlu_sources.parse_sources(["dev.en=x"], {}), "input dev.en=x: valid: SPLIT.LANG=FILE"),
-        (lambda: nlu_sources.parse_sources(["test.e.n=x"], {}), "input test.e.n=x"),
         (lambda: nlu_sources.parse_sources(["test.en=nowhere"], {"test": 0}), "input test.en nowhere: no such file"),
         (lambda: nlu_sources.parse_sources([f"test.en={__file__}"] * 2, {"test": 0}), "given twice"),
-        (lambda: Conll(token=0), "--token-column 0"),
-        (lambda: Conll(tag="pos"), "--tag-column pos"),
-    ],
-)
-def test_options_that_are_refused(call, message):
-    refused(message, call)
+    ):
+        refused(message, call)
 
 
 # ---- Tagged sentences. ----
@@ -152,24 +109,63 @@ def test_conllu(tmp_path):
     assert sentences(Conll(form="conllu"), path.rename(tmp_path / "a.txt"))[0][0] == first
 
 
-@pytest.mark.parametrize(
-    ("lines", "reader", "words"),
-    [
+def test_misaligned_words_and_tags(tmp_path):
+    for lines, reader, words in (
         (["a\tO", "b"], Conll(), ["line 2", "1 columns ('b')", "valid: 2, as in the first line: a word and its tag"]),
         (["a\tO", "b\t "], Conll(), ["line 2", "no tag for 'b'"]),
-        (["a O", "b\tO"], Conll(), ["line 2", "1 columns"]),
-        (["a"], Conll(), ["line 1", "valid: 2 or more"]),
         (["a O"], Conll(tag="3"), ["line 1", "2 columns", "valid: 3 or more"]),
-        (["a O"], Conll(tag="1"), ["line 1", "both 1"]),
-        (["a O"], Conll(tag="upos"), ["--tag-column upos with --format conll; valid: a number from 1, last"]),
-        ([node("1", "a")], Conll("conllu", 2), ["--token-column 2: valid: only with --format conll"]),
         ([node("1", "a")], Conll("conllu", tag="2"), ["--tag-column 2 with --format conllu; valid: upos, xpos"]),
-        ([node("1", "a"), "2\tb\tNOUN"], Conll("conllu"), ["line 2", "3 columns", "valid: 10"]),
         ([node("1", "a"), node("3", "b")], Conll("conllu"), ["line 2", "word '3'", "valid: 2"]),
         ([node("1", "a", "_")], Conll("conllu"), ["line 1", "no upos tag for 'a'"]),
-        ([node("1", "a", "X", "_")], Conll("conllu", tag="xpos"), ["line 1", "no xpos tag for 'a'"]),
-    ],
-)
-def test_misaligned_words_and_tags(tmp_path, lines, reader, words):
-    path = write(tmp_path / "a.txt", *lines)
-    refused(["input test.de:", str(path), *words], sentences, reader, path)
+    ):
+        path = write(tmp_path / "a.txt", *lines)
+        refused(["input test.de:", str(path), *words], sentences, reader, path)
+
+
+def sources_of(name, folder, languages=(), training=("en",)):
+    """SPLIT.LANG=FILE, the files below the folder."""
+    return [item.replace(f"{folder}/", "") for item in LAYOUTS[name].sources(name, folder, languages, training)]
+
+
+def test_files_and_languages(tmp_path):
+    for name in ("en.train", "en.dev", "de.dev", "de.test", "en.dev.old", "de.x.dev", "fr.dev/file", "de.train"):
+        write(tmp_path / f"NC/xglue.nc.{name}")
+    valid = ["valid.de=NC/xglue.nc.de.dev", "valid.en=NC/xglue.nc.en.dev"]
+    assert sources_of("xglue-nc", tmp_path) == ["train.en=NC/xglue.nc.en.train", *valid, "test.de=NC/xglue.nc.de.test"]
+    assert sources_of("xglue-nc", tmp_path, ["en", "de"])[1:3] == valid
+    assert sources_of("xglue-nc", tmp_path, training=())[0] == "train.de=NC/xglue.nc.de.train"
+    refused("--languages de,ru: ru is in no file of xglue-nc", sources_of, "xglue-nc", tmp_path, ["de", "ru"])
+
+
+def test_rows_of_xglue(run, tmp_path):
+    folder = tmp_path / "xglue"
+    write(folder / "XNLI/multinli.train.en.tsv", "premise\thypo\tlabel", "a\tb\tcontradictory", "a\tb\tneutral")
+    write(folder / "XNLI/de.dev", "a\tb\tcontradiction", "c\td\tneutral")
+    write(folder / "XNLI/de.test", "a\tb", "c\td")
+    counts = run("sentences", "--layout", "xglue-xnli", "--folder", folder)
+    assert {name: of["kept"] for name, of in counts.items()} == {"train.en": 2, "valid.de": 2, "test.de": 2}
+    assert run.rows("label", "train.en") == run.rows("label", "valid.de")
+    for ending in ("train", "dev", "test"):
+        write(folder / f"WPR/xglue.wpr.en.{ending}", "cat\tthe cat\ta dog\t3", "dog\ta\tdog\t1")
+    run("ranking", "--layout", "xglue-wpr", "--folder", folder, "--label-map", "3=4")
+    assert (run.out / "group/test.en.txt").read_text() == "cat\ndog\n"
+    assert "".join(run.rows("input1", "valid.en")[0]) == "\u2581the\u2581cat\u2581a\u2581dog</s>"
+
+
+def test_rows_of_xtreme(run, tmp_path):
+    folder = tmp_path / "download"
+    for split in ("train", "dev", "test"):
+        write(folder / f"pawsx/{split}-en.tsv")
+        with open(folder / f"pawsx/{split}-en.tsv", "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, delimiter="\t").writerow(['"the cat" saw', "a dog", *(["1"] if split != "test" else [])])
+        write(folder / f"panx/{split}-en.tsv", "the\tO", "Hund\tB-PER")
+    counts = run("sentences", "--layout", "xtreme-pawsx", "--folder", folder)
+    (first,) = {"".join(run.rows("input0", name)[0]) for name in counts}
+    assert first.count("<unk>") == 2
+    assert counts["test.en"]["notes"] == {"rows without labels": 1}
+    run("tags", "--layout", "xtreme-panx", "--folder", folder)
+    assert run.rows("label", "valid.en")[0][0] == "O"
+    for name in ("squad/train-v1.1.json", "squad/dev-v1.1.json", "xquad/xquad.hi.json"):
+        squad(write(folder / name), ("a dog", [("1", "q?", [("dog", 2)])]))
+    run("questions", "--layout", "xtreme-xquad", "--folder", folder)
+    assert [row["id"] for row in run.lines("qa/test.hi.jsonl")] == ["1"]

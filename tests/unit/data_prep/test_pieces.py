@@ -1,12 +1,16 @@
-"""Sentencepiece: the dictionary is fairseq's, training repeats itself, text survives the way there and back."""
+"""Sentencepiece and BPE: pieces and dictionaries are fairseq's, training repeats itself, text survives the way there and back."""
 
+import io
 import random
 
 import pytest
 from fairseq.data import Dictionary
+from fairseq.data.encoders.fastbpe import fastBPE as StockFastBPE
+from subword_nmt import apply_bpe, learn_bpe
 
-from data_prep import pieces, spm
-from data_prep.encode import SentencePieceSegmenter, decode_files
+from data_prep import bpe, bpe_codes, pieces, spm
+from data_prep.io import read_json
+from data_prep.pieces import read_dictionary
 from data_prep.spm_train import TrainOptions, train
 from tests.nlu_bins import train_model, write
 from tests.unit.data_prep.files import lines, refused
@@ -22,12 +26,13 @@ def sentences(count=300, seed=5):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with text, text.model and dict.txt; ``<2de>`` is a user symbol."""
+    """A folder with text, text.model, dict.txt and codes; ``<2de>`` is a user symbol."""
     folder = tmp_path_factory.mktemp("spm")
     write(folder / "text", *sentences())
     symbols = ["--user-symbols", "<2de>", "<2fr>"]
     fixed = ["--model", f"{folder}/text.model", "--dict", f"{folder}/dict.txt", "--vocab-size", "60"]
     spm.main(["train", "--inputs", f"{folder}/text", *fixed, *symbols])
+    bpe.main(["learn", "--inputs", f"{folder}/text", "--codes", f"{folder}/codes", "--merges", "40"])
     return folder
 
 
@@ -89,65 +94,19 @@ def test_dictionary_of_an_existing_model(tmp_path):
     assert len(Dictionary.load(str(tmp_path / "dict.txt"))) == len(listed) + 4
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_training_options(trained, tmp_path):
+    for options, message in (
         ({"vocab_size": 10}, "--vocab-size 10: fewer than the characters of this text; valid: "),
         ({"vocab_size": 9999}, "--vocab-size 9999: more than this text gives; valid: at most "),
         ({"vocab_size": 50, "max_line_bytes": 2}, "all 300 lines are longer than --max-line-bytes 2"),
-        ({"vocab_size": 3}, "--vocab-size 3: valid: 4 or more"),
-        ({"vocab_size": 9, "model_type": "word"}, "--model-type word: valid: unigram, bpe"),
-        ({"vocab_size": 9, "normalisation": "x"}, "--normalisation x: valid: nmt_nfkc"),
-        ({"vocab_size": 9, "character_coverage": 0.5}, "--character-coverage 0.5: valid: 0.98 to 1.0"),
-        ({"vocab_size": 9, "max_lines": -1}, "--max-lines -1: valid: 0 or more"),
         ({"vocab_size": 9, "user_symbols": ("<mask>",)}, "--user-symbols '<mask>': valid: "),
-        ({"vocab_size": 9, "user_symbols": ("a b",)}, "--user-symbols 'a b'"),
-        ({"vocab_size": 9, "user_symbols": ("a", "a")}, "--user-symbols 'a'"),
-    ],
-)
-def test_bad_training_options(trained, tmp_path, options, message):
-    refused(message, lambda: train([trained / "text"], tmp_path / "m", tmp_path / "d", TrainOptions(**options)))
+    ):
+        made = tmp_path / "m", tmp_path / "d"
+        refused(message, lambda: train([trained / "text"], *made, TrainOptions(**options)))  # noqa: B023
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_text_keeps_its_message_in_training_and_application(trained, tmp_path):
-    (tmp_path / "bad").write_bytes(b"good\n\xff\n")
-    bad, made, words = tmp_path / "bad", (tmp_path / "m", tmp_path / "d"), ["--inputs ", "bad, line 2: not UTF-8"]
-    refused(words, train, [trained / "text", bad], *made, TrainOptions(50))
-    refused(words, spm.apply, trained / "text.model", [bad], [tmp_path / "out"])
-    refused(words, decode_files, SentencePieceSegmenter(trained / "text.model"), [bad], [tmp_path / "out"])
-    assert [path.name for path in tmp_path.iterdir()] == ["bad"]
-
-
-def test_unknown_pieces_above_the_share_are_refused(trained, tmp_path):
-    model, text, out = (
-        trained / "text.model",
-        [write(tmp_path / "text", "\u4f60\u597d \u4f60", "kalo")],
-        [tmp_path / "out"],
-    )
-    refused("are unknown; valid: at most --max-unknown 0.2; do the model, the dict", spm.apply, model, text, out)
-    assert not out[0].exists()
-    spm.apply(model, text, out, max_unknown=1.0)
-    other = write(tmp_path / "other.txt", "x 1")
-    refused("(100.0 %) are unknown", spm.apply, model, [trained / "text"], out, other)
-    refused("--max-unknown 2: valid: 0 to 1", spm.apply, model, text, out, max_unknown=2)
-
-
-def test_pieces_that_fairseq_would_read_as_something_else_are_refused(tmp_path):
-    """A run of unknown characters becomes one piece as it stands; a model without normalisation keeps no-break spaces."""
-    cyrillic = write(tmp_path / "cyrillic", *["\u043d\u0435 \u0442\u043e \u043d\u043e"] * 20)
-    train([cyrillic], tmp_path / "m", tmp_path / "d", TrainOptions(9))
-    for symbol in ("<s>", "</s>", "<mask>"):
-        text, out = [write(tmp_path / "text", "kalo mi", f"kalo {symbol}")], [tmp_path / "out"]
-        words = f"text, line 2: gives the piece '{symbol}', which fairseq would read"
-        refused(words, spm.apply, tmp_path / "m", text, out, max_unknown=1.0)
-    text = write(tmp_path / "text", *(line.replace(" ", "\u00a0", 1) for line in sentences()))
-    train([text], tmp_path / "m", tmp_path / "d", TrainOptions(60, normalisation="identity"))
-    words = ["text, line 1: gives the piece '", "\\xa0", "', which fairseq would read"]
-    refused(words, spm.apply, tmp_path / "m", [text], [tmp_path / "out"])
-
-
-@pytest.mark.parametrize("change", [None, "text", "model", "dict", "no dict", "max_unknown", "output"])
+@pytest.mark.parametrize("change", [None, "text", "model", "dict", "no dict", "output"])
 def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_path, capsys, change):
     for name in ("text.model", "dict.txt"):
         (tmp_path / name).write_bytes((trained / name).read_bytes())
@@ -162,8 +121,8 @@ def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_
         write(tmp_path / "dict.txt", *lines(trained / "dict.txt"), "new 1")
     elif change == "output":
         write(out, "kalo")
-    else:
-        arguments.update({"no dict": {"dictionary": None}, "max_unknown": {"max_unknown": 0.9}}.get(change, {}))
+    elif change == "no dict":
+        arguments["dictionary"] = None
     capsys.readouterr()
     again = spm.apply(tmp_path / "text.model", [text], [out], **arguments)
     assert ("unchanged, skipped" in capsys.readouterr().err) == (change is None)
@@ -172,15 +131,95 @@ def test_files_are_made_again_when_what_they_are_made_from_changes(trained, tmp_
 
 
 def test_models_and_dictionaries_that_are_none(trained, tmp_path):
-    refused("absent: no such file", pieces.load_model, tmp_path / "absent")
-    (tmp_path / "empty").touch()
-    for file in (trained / "text", tmp_path / "empty"):
-        refused(f"{file.name}: not a sentencepiece model", pieces.load_model, file)
+    refused("text: not a sentencepiece model", pieces.load_model, trained / "text")
     for content, message in (
         (["a 1", "b"], "line 2: 'b'; valid: a piece, one space, a count"),
-        (["a x"], "line 1: 'a x'"),
         (["a 1", "<s> 1"], "line 2: lists <s>; valid: the pieces without <s> <pad> </s> <unk>"),
         (["a 1", "a 1"], "line 2: 'a' is listed twice"),
-        ([], "the file is empty"),
     ):
         refused(message, pieces.read_dictionary, write(tmp_path / "dict.txt", *content))
+
+
+def test_learning_is_subword_nmts_repeats_itself_and_leaves_a_manifest(trained, tmp_path):
+    counts = bpe.learn([trained / "text"], tmp_path / "codes", 40)
+    assert (tmp_path / "codes").read_bytes() == (trained / "codes").read_bytes()
+    plain = io.StringIO()
+    learn_bpe.learn_bpe(sentences(), plain, 40)
+    expected = [tuple(line.split()) for line in plain.getvalue().split("\n")[1:-1]]
+    assert bpe_codes.read_codes(trained / "codes") == expected
+    assert read_json(tmp_path / "codes.json")["counts"] == counts
+
+
+def test_pieces_are_those_of_subword_nmt_and_of_fairseq(trained, tmp_path):
+    text = [*sentences(50, seed=9), "Unseen wörds 42 \u4f60\u597d", "", "a", "spaced   out \u00a0 words"]
+    plain = [" ".join(line.split()) for line in text]
+    counts = bpe.apply(trained / "codes", [write(tmp_path / "in", *text)], [tmp_path / "out"])["out"]
+    found = lines(tmp_path / "out")
+    merges = [" ".join(merge) for merge in bpe_codes.read_codes(trained / "codes")]
+    peer = apply_bpe.BPE(io.StringIO("\n".join(["#version: 0.2", *merges]) + "\n"))
+    assert found == [peer.process_line(line) for line in plain]
+    stock = StockFastBPE(type("cfg", (), {"bpe_codes": str(trained / "codes")}))  # fairseq's --bpe fastbpe
+    assert found == [stock.encode(line) for line in plain]
+    in_batches = bpe_codes.encode_lines(bpe_codes.load_codes(trained / "codes"), text * 20)  # more than one batch
+    assert [" ".join(pieces) for pieces in in_batches] == found * 20 and len(found) * 20 > bpe_codes.BATCH_LINES
+    assert (counts["lines"], counts["without_pieces"]) == (len(text), 1)
+    assert counts["pieces"] == sum(len(line.split()) for line in found)
+    bpe.main(["decode", "--codes", f"{trained}/codes", "--inputs", f"{tmp_path}/out", "--outputs", f"{tmp_path}/back"])
+    assert lines(tmp_path / "back") == plain
+
+
+def test_every_released_form_gives_the_same_pieces(trained, tmp_path):
+    merges = bpe_codes.read_codes(trained / "codes")
+    plain = [f"{a} {b}" for a, b in merges]
+    forms = {"xlm": [f"{a} {b} {1000 - i}" for i, (a, b) in enumerate(merges)], "no header": plain}
+    forms.update({"subword-nmt": ["#version: 0.2", *plain], "gpt": ["#version: 0.2", *plain, ""]})
+    for name, form in forms.items():
+        assert bpe_codes.read_codes(write(tmp_path / name, *form)) == merges
+        bpe.apply(tmp_path / name, [trained / "text"], [tmp_path / f"{name}.pieces"])
+    (result,) = {(tmp_path / f"{name}.pieces").read_bytes() for name in forms}
+    assert b"@@ " in result
+
+
+def test_codes_that_fastbpe_would_misread_are_refused(tmp_path):
+    for codes, message in (
+        (["#version: 0.1", "a b"], "line 1: codes of version 0.1; valid: version 0.2"),
+        (["\u0120t he"], "byte-level codes, as GPT-2's"),
+        (["a b 3", "a b 2"], "line 2: a b is listed twice"),
+        (["a b c"], "line 1: 'a b c'; valid"),
+        (["a  b"], "line 1: 'a  b'; valid"),
+    ):
+        refused(message, bpe_codes.load_codes, write(tmp_path / "codes", *codes))
+
+
+def test_dictionary_is_fairseqs(trained, tmp_path):
+    bpe.apply(trained / "codes", [trained / "text"], [tmp_path / "p"])
+    bpe.main(["dict", "--inputs", f"{tmp_path}/p", "--output", f"{tmp_path}/dict.txt"])
+    dictionary = Dictionary.load(str(tmp_path / "dict.txt"))
+    found = lines(tmp_path / "p")
+    assert {word for line in found for word in line.split()} == set(read_dictionary(tmp_path / "dict.txt"))
+    assert all(dictionary.unk() not in dictionary.encode_line(line, add_if_not_exist=False).tolist() for line in found)
+    bpe.write_dictionary([write(tmp_path / "equal", "c b a", "c d")], tmp_path / "ordered")
+    assert lines(tmp_path / "ordered") == ["c 2", "a 1", "b 1", "d 1"], "equal counts: by the piece"
+    refused("holds the piece <pad>", bpe.write_dictionary, [write(tmp_path / "bad", "a <pad> b")], tmp_path / "x")
+
+
+def test_errors_leave_no_output(trained, tmp_path):
+    write(tmp_path / "joined", "fine", "odd@@ word")
+    write(tmp_path / "whole", "x @ 3", "x@ @</w> 2")
+    write(tmp_path / "odd", "fine", "x@@ word")
+    write(tmp_path / "special", "a </s> b")
+    write(tmp_path / "dict.txt", "zz 1")
+    write(tmp_path / "keep", "< / 9", "</ s 8", "</s ></w> 7")
+    lost = "the word 'x@@' would not come back from its pieces"
+    for codes, name, more, message in (
+        (tmp_path / "whole", "odd", {}, f"odd, line 2: {lost}"),
+        (tmp_path / "keep", "special", {}, "special, line 1: gives the piece '</s>', which fairseq would read"),
+        (trained / "codes", "joined", {"dictionary": tmp_path / "dict.txt"}, "(100.0 %) are unknown; valid: at most"),
+    ):
+        refused(message, bpe.apply, codes, [tmp_path / name], [tmp_path / "out"], **more)
+    for text, options, message in (
+        ("a b", {"merges": 5}, "no word has two characters"),
+        ("ab cd", {"merges": 5}, "--min-frequency 2: no pair of this text is so frequent"),
+    ):
+        refused(message, bpe.learn, [write(tmp_path / "t", text)], tmp_path / "out", **options)
+    assert not list(tmp_path.glob("*out*"))

@@ -1,14 +1,49 @@
-"""The command of CKA: which pairs are compared, what is printed, written and drawn, and what is refused."""
+"""CKA and singular values: equal to numpy and to the operation, what is compared with what, and what is refused."""
 
 import numpy as np
 import pytest
 import torch
 
 from fairseq_plugins.analysis import cka as room
+from fairseq_plugins.analysis.singular_values import MATRICES, compare, layer_matrices
 from fairseq_plugins.analysis.vectors import LayerVectors
+from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 from fairseq_plugins.ops.cka import linear_cka
 from tests import nlu_builders
 from tests.unit.analysis.commands import refused, run, written
+
+SIZES = {"vocab_size": 9, "layers": 3, "embed_dim": 6, "ffn_dim": 10, "heads": 2, "max_positions": 5}
+
+
+def tensors(seed=1, **changes):
+    """Random tensors of an encoder."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = expected_shapes(family_layout("mbart", **{**SIZES, **changes}))
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def layers(seed=1, **changes):
+    """The matrices of a random encoder."""
+    return layer_matrices(tensors(seed, **changes), f"model {seed}")
+
+
+def test_norms_and_distances_of_two_models_equal_numpy():
+    first, second = tensors(1), tensors(2)
+    found = {(one.layer, one.matrix): one for one in compare(layers(1), layers(2), ["A", "B"])}
+    assert len(found) == 3 * 6
+    for (layer, matrix), one in found.items():
+        name = f"layers.{layer - 1}.{MATRICES[matrix]}.weight"
+        a, b = (np.linalg.svd(side[name].double().numpy(), compute_uv=False) for side in (first, second))
+        assert one.first == pytest.approx(np.sqrt((a**2).sum()), rel=1e-9)
+        assert one.second == pytest.approx(np.linalg.norm(second[name].numpy()), rel=1e-6)
+        assert one.distance == pytest.approx(np.sqrt(((a - b) ** 2).sum()), rel=1e-9)
+
+
+def test_layers_are_in_their_order_beyond_nine():
+    base = tensors(layers=11)
+    for number in range(11):
+        base[f"layers.{number}.fc1.weight"] = torch.full((2, 2), float(number))
+    assert [float(layer["FC1"][0, 0]) for layer in layer_matrices(base, "A")] == list(range(11))
 
 
 def vectors(seed, layers=3, count=30, width=6):
@@ -53,34 +88,7 @@ def test_languages_are_compared_with_each_other_in_each_layer():
         assert close(row, *(texts[language].layer(row.layers[0]) for language in row.text))
 
 
-def test_the_same_permutations_for_every_pair():
-    """So that floors can be compared; the seed decides."""
-    texts = {"en": vectors(1), "de": vectors(2), "fr": vectors(2)}
-    floors = [
-        [row.cka.floor_biased for row in room.compare_languages(texts, "A", permutations=3, seed=seed)]
-        for seed in (1, 2)
-    ]
-    assert len(floors[0][0]) == 3 and floors[0][0] == pytest.approx(floors[0][1]), "de and fr are the same vectors"
-    assert floors[0][0] != floors[1][0]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda a, b: room.compare_models({"en": a}, {"de": b}, False, "AB"), "A has vectors of en, B of de; valid: the same"),
-        (lambda a, b: room.compare_models({"en": a}, {"en": vectors(3, layers=2)}, False, "AB"), "A has layers 0 to 2, B 0 to 1"),
-        (lambda a, b: room.compare_models({"en": a}, {"en": vectors(3, count=9)}, False, "AB"), "30 rows, B, en, layer 0 9"),
-        (lambda a, b: room.compare_languages({"en": a}, "A"), "two languages at least; got en"),
-        (lambda a, b: room.compare_languages({"en": a, "de": vectors(3, count=9)}, "A"), "30 rows, A, de, layer 0 9"),
-        (lambda a, b: room.compare_languages({"en": a, "de": vectors(3, layers=2)}, "A"), "layer 2 is not there; valid: 0, 1"),
-    ],
-)  # fmt: skip
-def test_sides_that_do_not_fit(call, message):
-    with pytest.raises(ValueError, match=message):
-        list(call(vectors(1), vectors(2)))
-
-
-def test_the_command_with_vectors(tmp_path, capsys, caplog):
+def test_the_command_with_vectors(tmp_path, caplog):
     files = saved(tmp_path, en=vectors(1), de=vectors(2))
     others = saved(tmp_path, en_b=vectors(3), de_b=vectors(4))
     content = run(room.main, tmp_path / "x", "--vectors", *files, "--vectors-b", *others, "--permutations", 2)
@@ -89,13 +97,9 @@ def test_the_command_with_vectors(tmp_path, capsys, caplog):
     expected = linear_cka(vectors(2).layer(1), vectors(4).layer(1))
     assert (row["text"], row["layers"], row["n"], row["widths"]) == (["de"], [1, 1], 30, [6, 6])
     assert (row["biased"], row["unbiased"]) == pytest.approx(expected[:2])
-    table = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("| de")]
-    numbers = [row["biased"], max(row["floor_biased"]), row["unbiased"], max(row["floor_unbiased"])]
-    assert table[1][1::2] == ["de", "1", "30", "6", *(f"{number:.4f}" for number in numbers)]
     assert "not more than C" not in caplog.text
     run(room.main, tmp_path / "x", "--vectors", *files, "--limit", 6, "--permutations", 0)
     assert "n = 6 sentences are not more than C = 6" in caplog.text
-    assert capsys.readouterr().out.count("none") == 2 * 3
 
 
 def test_the_command_with_two_models(tmp_path):
@@ -114,48 +118,32 @@ def test_the_command_with_two_models(tmp_path):
     assert max(row["biased"] for row in found["rows"]) < 0.99
 
 
-def test_bad_command_lines(tmp_path, capsys):
-    files = saved(tmp_path, en=vectors(1), de=vectors(2))
+def test_what_is_refused(tmp_path, capsys):
+    first, fewer, shorter = vectors(1), vectors(3, count=9), vectors(3, layers=2)
+    for rows, message in (
+        (
+            room.compare_models({"en": first}, {"de": first}, False, "AB"),
+            "A has vectors of en, B of de; valid: the same",
+        ),
+        (room.compare_models({"en": first}, {"en": shorter}, False, "AB"), "A has layers 0 to 2, B 0 to 1"),
+        (room.compare_models({"en": first}, {"en": fewer}, False, "AB"), "30 rows, B, en, layer 0 9"),
+        (room.compare_languages({"en": first, "de": fewer}, "A"), "30 rows, A, de, layer 0 9"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            list(rows)
+    bad = layers(2)
+    bad[1]["V"][0, 0] = float("inf")
+    with pytest.raises(ValueError, match="A has 3 layers, B 2; valid: two models of one shape"):
+        compare(layers(1), layers(2, layers=2), ["A", "B"])
+    with pytest.raises(ValueError, match="B, layer 2, V: holds numbers that are not finite"):
+        compare(layers(1), bad, ["A", "B"])
+    files = saved(tmp_path, en=first, de=vectors(2))
     few, other = written(tmp_path / "few", "a", "b", "c"), written(tmp_path / "other", "a", "b")
     for line, message in (
         ([], "one or two models and --text LANG=FILE … are needed; got 0 models"),
-        (["a", "b", "c", "--text", f"en={few}"], "got 3 models"),
         (["a", "--vectors", *files], "take the place of models and --text"),
-        (["--vectors-b", *files], "take the place of models and --text"),
         (["a", "b", "--text", f"en={few}"], "the unbiased estimate of CKA needs at least 4 sentences; got 3"),
         (["a", "--text", f"en={few}", f"de={other}"], "--text: the texts need equal numbers of lines"),
         (["--vectors", *files, "--all-layers"], "--all-layers compares two models; got one"),
-        (["--vectors", *files, "--permutations", "-1"], "--permutations must be at least 0; got -1"),
     ):
         assert message in refused(capsys, room.main, *line), line
-
-
-@pytest.mark.parametrize("kind", ["languages", "models", "all layers"])
-def test_plots_show_every_number(kind, monkeypatch):
-    """What is given to the plots room holds each estimate once, in its place."""
-    drawn = []
-    monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend(panels))
-    monkeypatch.setattr(room.plots, "draw_heat_maps", lambda path, maps, *more: drawn.extend(maps))
-    texts = {language: vectors(seed) for seed, language in enumerate(["en", "de", "fr", "es", "ru"])}
-    if kind == "languages":
-        rows = list(room.compare_languages(texts, "A"))
-    else:
-        sides = {"en": texts["en"]}, {"en": texts["de"]}
-        rows = list(room.compare_models(*sides, kind == "all layers", "AB", permutations=2))
-    room.draw("x.svg", rows, kind == "all layers", "A × B")
-    found = {(row.text, row.layers): row.cka for row in rows}
-    if kind == "models":
-        layers = [found[("en",), (layer, layer)] for layer in range(3)]
-        values, floors = drawn[0].lines
-        assert drawn[0].title == "unbiased CKA"
-        assert values.values == [one.unbiased for one in layers]
-        assert floors.values == [max(one.floor_unbiased) for one in layers]
-        assert drawn[1].lines[0].values == [one.biased for one in layers]
-    elif kind == "all layers":
-        assert drawn[0].values == [[found[("en",), (a, b)].unbiased for b in range(3)] for a in range(3)]
-    else:
-        assert [one.title for one in drawn] == ["layer 0", "layer 1", "layer 2"]
-        assert drawn[1].rows == drawn[1].columns == list(texts)
-        one = found[("de", "es"), (1, 1)]
-        assert (drawn[1].values[3][1], drawn[1].values[1][3]) == (one.unbiased, one.biased)
-        assert [drawn[1].values[place][place] for place in range(5)] == [None] * 5
