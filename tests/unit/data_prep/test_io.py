@@ -6,6 +6,8 @@ import resource
 import pytest
 
 from data_prep import io
+from data_prep.cut_checkpoint import open_checkpoint
+from data_prep.generation_text import read_json_text
 from tests.unit.data_prep.files import refused, tree
 
 GOOD = b"one\ntwo\n"
@@ -102,3 +104,11 @@ def test_what_is_no_file_is_not_replaced(tmp_path, whole):
     (tmp_path / "link").symlink_to(tmp_path / "file")
     write_to(tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"new\n"
+
+
+def test_deeply_nested_json_is_no_json(tmp_path):
+    nested = "[" * 100_000 + "]" * 100_000
+    (tmp_path / "config.json").write_text(nested)
+    assert io.read_json(tmp_path / "config.json") is None
+    refused(["--squad x", "nested too deep"], read_json_text, nested, "--squad x")
+    refused("--checkpoint", open_checkpoint, tmp_path)
