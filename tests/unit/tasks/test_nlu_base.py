@@ -8,7 +8,7 @@ import pytest
 import torch
 from fairseq.tasks import FairseqTask
 
-from fairseq_plugins.data.nlu_dataset import NLUDataset, class_numbers, labels_of
+from fairseq_plugins.data.nlu_dataset import NLUDataset, class_numbers
 from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
 from tests import builders, nlu_bins
 from tests.builders import BOS, EOS, MASK, PAD
@@ -96,18 +96,6 @@ def test_the_symbol_of_a_subsets_language(folder, name, langs, codes, symbol):
             languages.symbol(name)
 
 
-def test_formats_reach_the_dataset(folder):
-    rows = {name: tokens(load(setup(folder, input_format=name))) for name in ("xlmr", "bert")}
-    assert rows["xlmr"] == rows["bert"] == [[BOS, *row, EOS] for row in EN]
-    task = setup(folder, input_format="mbart", langs="en_XX,de_DE")
-    assert tokens(load(task)) == [[*row, EOS, MASK] for row in EN]
-    assert tokens(load(task, "train.de")) == [[*row, EOS, MASK + 1] for row in DE]
-    task = setup(folder, input_format="mbart50", langs="en_XX,de_DE", max_positions=4, seed=3)
-    data = load(task, "train.de")
-    assert tokens(data) == [[MASK + 1, *row[:2], EOS] for row in DE]
-    assert (data.max_positions, data.pad, data.seed, task.max_positions()) == (4, PAD, 3, 4)
-
-
 def test_the_second_text_is_read_where_there_is_one(bare):
     nlu_bins.write_texts(bare, "input0", "train.en", [[5, 6], [7]])
     nlu_bins.write_texts(bare, "input1", "train.en", [[8], [9, 10]])
@@ -177,17 +165,6 @@ def test_a_model_with_fewer_positions_is_refused(folder, most, monkeypatch):
     message = "--max-positions 50: the model has 49 positions; valid: 1 to 49"
     with pytest.raises(ValueError, match=message) if "49" in str(most) else nullcontext():
         assert setup(folder, max_positions=50).build_model("cfg") is model
-
-
-def test_a_task_without_labels_has_none(folder):
-    class Unlabelled(PlainTask):
-        has_labels = False
-
-    task = Unlabelled.setup_task(NLUConfig(data=str(folder), seed=1))
-    assert task.label_dictionary is None
-    assert task.state_dict() == {"languages": [], "labels": []}
-    assert setup(folder).state_dict()["labels"][4:] == LABELS
-    assert labels_of(nlu_bins.label_dictionary([*LABELS, "madeupword0000"])) == LABELS
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """Task sga_translation: XLM-R's input format from a stock data-bin, its generator, its errors."""
 
 import argparse
-import dataclasses
 from contextlib import nullcontext
 
 import pytest
 import torch
-from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import OmegaConf
 
 from fairseq_plugins.generators.sga_denoising import UNREAD_OPTIONS
@@ -59,15 +57,6 @@ def test_truncated_sources_fit_with_the_symbol_that_is_prepended(folder):
     assert all(int(dataset[index]["source"][-1]) == builders.EOS for index in range(12))
 
 
-def test_decoding_options_reach_the_generator():
-    stock = {one.name: one.default for one in dataclasses.fields(GenerationConfig)}
-    assert _generator(builders.task(), **{**stock, "beam": 5}).options == (stock["iter_decode_max_iter"], True, False)
-    forced = {"iter_decode_max_iter": 4, "iter_decode_force_max_iter": True, "retain_iter_history": True}
-    assert _generator(builders.task(), **forced).options == (4, False, True)
-    assert _generator(builders.task(iter_decode_ctc_beam=4)).beam == (4, 20, 1)
-    assert _generator(builders.task(iter_decode_ctc_beam=4, iter_decode_ctc_candidates=6), nbest=3).beam == (4, 6, 3)
-
-
 @pytest.mark.parametrize("name", UNREAD_OPTIONS)
 def test_options_that_nothing_would_read_are_refused(name):
     default, option = UNREAD_OPTIONS[name], "--" + name.replace("_", "-")
@@ -103,15 +92,6 @@ def test_wrong_decoding_options_are_named(alignment, cfg, options, message):
 
 
 # ---- Packed weights. ----
-
-
-@pytest.mark.parametrize("packs", [False, True])
-def test_packing_is_asked_for_by_its_option(caplog, packs):
-    model, asked = builders.sga_model(), []
-    model.pack_weights = lambda: asked.append(1) or 0
-    builders.task(pack_weights=packs).build_generator([model], argparse.Namespace())
-    assert len(asked) == packs
-    assert ("no effect: every matrix of this model has fewer than" in caplog.text) == packs
 
 
 def test_what_cannot_be_packed_names_the_option():
@@ -177,42 +157,3 @@ def test_an_empty_source_is_refused_and_an_empty_target_in_training_alone(tmp_pa
     task.from_checkpoint = True  # fairseq-generate --gen-subset train
     task.load_dataset(split)
     assert len(task.dataset(split)) == 4
-
-
-def test_the_data_folder_of_the_epoch_is_named(tmp_path):
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder, rows in ((first, ROWS), (second, HOLE)):
-        for split in ("train", "valid"):
-            write(folder, split, rows, ROWS)
-    task = builders.read_task(f"{first}:{second}")
-    task.load_dataset("train", epoch=1)
-    task.load_dataset("valid", epoch=2)
-    with refused(rf"{second}/train\.de-en\.de"):
-        task.load_dataset("train", epoch=2)
-    with refused(rf"{second}/valid\.de-en\.de"):
-        builders.read_task(f"{second}:{first}").load_dataset("valid", epoch=2)
-
-
-def test_the_pair_of_several_is_named(tmp_path):
-    for split in ("train", "valid"):
-        write(tmp_path, split, ROWS, ROWS)
-        write(tmp_path, split, HOLE if split == "valid" else ROWS, HOLE, language="fr")
-    many, one = {"pairs": "de-en,fr-en"}, {"pairs": "", "source_lang": "fr", "target_lang": "en"}
-    for options, split, side in ((many, "valid", "fr"), (many, "train", "en"), (one, "valid", "fr")):
-        with refused(rf"{split}\.fr-en\.{side}"):
-            builders.read_task(tmp_path, **options).load_dataset(split)
-
-
-def test_sources_that_are_cut_or_without_references(tmp_path):
-    """Decoding; a source cut to one token is not empty."""
-    for split, rows in (("valid", HOLE), ("test", ROWS)):
-        write(tmp_path, split, rows, ROWS)
-    for file in tmp_path.glob("test.de-en.en.*"):
-        file.unlink()
-    task = builders.read_task(tmp_path, truncate_source=True, max_source_positions=3)
-    task.from_checkpoint = True
-    with refused(r"valid\.de-en\.de"):
-        task.load_dataset("valid")
-    task.load_dataset("test")
-    assert [len(task.dataset("test")[index]["source"]) for index in range(4)] == [3, 3, 3, 3]
-    assert task.dataset("test").tgt is None

@@ -63,15 +63,6 @@ def test_the_language_of_the_comparison(folder):
     setup(folder).load_dataset("test", combine=True)  # training compares no answers
 
 
-def test_options_reach_the_windows(folder):
-    task = setup(folder, max_positions=16, max_question=2, window_stride=5)
-    task.load_dataset("train.en")
-    dataset = task.dataset("train.en")
-    assert dataset.longest == 16
-    assert dataset.asked.max() == 2
-    assert dataset.stride.min() == dataset.stride.max() == 5
-
-
 def test_answers_without_a_place_or_without_text(folder, tmp_path, caplog):
     passages, asked = builders.random_questions(3, seed=9)
     builders.write_questions(tmp_path, "test.en", passages, [asked[0], asked[1]._replace(answers=[])])

@@ -50,17 +50,6 @@ def test_languages_of_other_pairs_and_by_themselves(folder, tmp_path):
         assert [_whole(item) for item in found] == [[builders.BOS, *row, builders.EOS] for row in own]
 
 
-def test_languages_do_not_mask_alike(folder, tmp_path):
-    """Lines of equal lengths in two languages: only the stream tells them apart."""
-    builders.write_pair(tmp_path, "train", "en", "de")
-    for name in ("a", "b"):
-        builders.write_side(tmp_path, "train", f"{name}-None", name, builders.sentences(COUNT, 9))
-    streams = _items(setup(tmp_path, pairs="en-de", monolingual="a,b"))[COUNT:]
-    assert [_whole(item) for item in streams[:COUNT]] == [_whole(item) for item in streams[COUNT:]]
-    masked = [item["target"].tolist() for item in streams]
-    assert sum(first == second for first, second in zip(masked, masked[COUNT:])) < COUNT // 2
-
-
 def test_epochs_reach_every_part(folder):
     task = setup(folder, monolingual="en")
     first = [item["target"].tolist() for item in _items(task)]
@@ -73,16 +62,6 @@ def test_epochs_reach_every_part(folder):
         assert changed > COUNT // 2
     dataset.set_epoch(1)
     assert [dataset[index]["target"].tolist() for index in range(len(dataset))] == first
-
-
-def test_batches_respect_max_tokens_and_leave_long_pairs_out(folder):
-    task = setup(folder, tokens_per_sample=15, monolingual="de")
-    lengths, data = [len(item["tokens"]) for item in _items(task)], task.dataset("train")
-    options = {"max_tokens": 40, "max_positions": task.max_positions(), "ignore_invalid_inputs": True, "seed": 1}
-    found = list(task.get_batch_iterator(data, **options).next_epoch_itr(shuffle=False))
-    assert all(batch["net_input"]["src_tokens"].numel() <= 40 for batch in found)
-    seen = [length for batch in found for length in batch["net_input"]["src_lengths"].tolist()]
-    assert sorted(seen) == sorted(length for length in lengths if length <= 15) and 0 < len(seen) < len(data)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from fairseq.tasks import FairseqTask
 
 from tests import nlu_bins
-from tests.builders import BOS, EOS, MASK, PAD
+from tests.builders import BOS, EOS, PAD
 from tests.nlu_bins import TAGS
 from tests.unit.tasks.making import load, maker
 
@@ -37,14 +37,6 @@ def test_words_and_tags_reach_the_batch(folder):
     assert [task.labels[number] for number in batch["target"]] == ["B-PER", "I-PER", "O", "O", "O", "O", "B-LOC"]
     assert batch["words"].tolist() == [3, 3, 1]
     assert batch["net_input"]["src_tokens"][2].tolist() == [BOS, 19, EOS, *[PAD] * 3]
-
-
-def test_options_reach_the_dataset(folder):
-    task = setup(folder, input_format="mbart50", langs="en_XX,de_DE", max_positions=4, seed=9)
-    data = load(task, "train.de")
-    assert data[1]["tokens"].tolist() == [MASK + 1, 15, 16, EOS]
-    assert data[1]["target"].tolist() == [0, 0]
-    assert (data.seed, data.cut_words) == (9, 3)
 
 
 def test_the_model_gets_a_token_head_of_the_name_given(folder, monkeypatch):

@@ -79,18 +79,6 @@ def test_languages_and_their_folder(folder, tmp_path):
         assert [stream.read(index, None)[0].tolist() for index in range(COUNT)] == [[*row, EOS] for row in rows]
 
 
-def test_options_reach_the_texts(folder):
-    options = {"mask_prob": 0.4, "mean_span": 2.0, "sample_break_mode": "eos", "sampling_temperature": 1e6}
-    task = setup(folder, mix_monolingual="de,es", mix_share=0.25, seed=9, tokens_per_sample=18, **options)
-    data = load(task)
-    assert (data.share, data.seed, data.max_sizes) == (0.25, 9, (18, 19))
-    assert data.corrupted.streams[0].ratio == 0.4 and data.corrupted.probabilities == pytest.approx(
-        [0.5, 0.5], abs=1e-4
-    )
-    assert data.corrupted.corruption == (2.0, list(range(builders.MASK, builders.MASK + 10)), 9, False)
-    assert task.src_dict == task.tgt_dict and task.src_dict.symbols[-1] == "<extra_id_9>"
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -9,7 +9,6 @@ import pytest
 import torch
 from fairseq import options, tasks
 
-from fairseq_plugins.data.temperature_dataset import TemperatureSchedule
 from fairseq_plugins.tasks.translation_multi_temperature import TranslationMultiTemperatureTask as Task
 from tests import builders
 
@@ -49,12 +48,6 @@ def batches(task, epoch):
     return [batch["target"].tolist() for batch in iterator.next_epoch_itr(shuffle=True)]
 
 
-def test_the_temperature_is_linear_and_then_constant():
-    schedule = TemperatureSchedule.parse("1:5:4")
-    assert [schedule.at(epoch) for epoch in range(1, 8)] == [1, 2, 3, 4, 5, 5, 5]
-    assert [TemperatureSchedule.parse("5:1.5:7").at(epoch) for epoch in (1, 3, 8, 20)] == [5, 4, 1.5, 1.5]
-
-
 @pytest.mark.parametrize(
     "text", ["1:5", "1:5:4:3", "1:five:10", "1:5:2.5", "0.5:5:10", "1:0:10", "1:inf:10", "nan:5:10", "1:5:0"]
 )
@@ -82,14 +75,6 @@ def test_the_first_epoch_at_temperature_one_holds_every_sentence_once(folder):
     assert Counter(pair for pair, _ in rows) == {0: 64, 1: 4}
     everything = builders.sentences(64, 101) + builders.sentences(4, 102)
     assert sorted(target[:-1] for _, target in rows) == sorted(everything)
-
-
-@pytest.mark.parametrize(
-    ("size", "given"),
-    [(14, ("--virtual-epoch-size", "14", "--virtual-data-size", "60")), (16, ("--virtual-data-size", "16"))],
-)
-def test_an_epoch_is_the_virtual_epoch_where_one_is_given(folder, size, given):
-    assert abs(len(loaded(folder, *SCHEDULE, *given)) - size) <= 2
 
 
 @pytest.mark.parametrize("size", [0, 7, 10, 24])
@@ -219,9 +204,3 @@ def test_a_pair_without_data_is_named(folder, tmp_path, data, split, more, messa
     builders.write_pair(tmp_path, "train", "en", "fr", count=0)
     with pytest.raises(ValueError, match=message):
         setup(data.format(folder, tmp_path), *more.split()).load_dataset(split)
-
-
-def test_validation_is_not_sampled_and_the_reverse_direction_has_the_same_files(folder):
-    task = setup(folder, *SCHEDULE, "--lang-pairs", "en-de,de-en")
-    task.load_dataset("valid", epoch=1)
-    assert len(task.dataset("valid")) == 10

@@ -107,17 +107,6 @@ def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(
     assert not any(torch.equal(value, frozen[name]) for name, value in values(model).items())
 
 
-def test_after_the_frozen_phase_weight_decay_acts(folder):
-    """A parameter without gradient shrinks by lr x weight decay, as without the option."""
-    task = setup(folder, freeze_backbone_updates=1)
-    parameter = nn.Parameter(torch.ones(2))
-    optimizer = adam(nn.ParameterList([parameter]))
-    for number, expected in ((0, 1.0), (1, 0.99)):
-        parameter.grad = torch.zeros(2)
-        task.optimizer_step(optimizer, None, number)
-        assert parameter.tolist() == pytest.approx([expected] * 2)
-
-
 def test_a_failed_step_leaves_everything_as_it_was(folder):
     task = setup(folder, freeze_backbone_updates=1)
     model = Fake()

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from fairseq.data.iterators import EpochBatchIterator
 
 from fairseq_plugins.tasks import veco_pretraining
 from tests import builders
@@ -112,15 +111,6 @@ def test_training_batches_take_turns_in_every_epoch(folder, shards):
             "34 texts of the language, 4 a batch"
         )
     assert [batch["id"].tolist() for batch in seen[0]] != [batch["id"].tolist() for batch in seen[1]]
-
-
-@pytest.mark.parametrize("given", [{"pairs": ""}, {"monolingual": ""}])
-def test_one_kind_alone_is_batched_by_the_stock_iterator(folder, given):
-    task = setup(folder, **given)
-    load(task)
-    source = iterator(task)
-    assert type(source) is EpochBatchIterator
-    assert {veco.is_parallel(batch) for batch in source.next_epoch_itr(shuffle=True)} == {given == {"monolingual": ""}}
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
