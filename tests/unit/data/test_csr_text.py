@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from fairseq.data import data_utils
 
 from fairseq_plugins.data import csr_text
-from fairseq_plugins.data.csr_text import chunks, largest_sums
-from tests import builders
+from fairseq_plugins.data.csr_text import largest_sums
 from tests import csr_builders as csr
 from tests.csr_builders import dictionary, lexicon, sentences, texts_of
 
@@ -38,21 +36,6 @@ def test_chunks_are_seams_nowhere(monkeypatch):
             assert name in ("entries", "table") or np.array_equal(one, other), name  # entries are numbered as they come
         items = [[csr.plain(data[index]) for index in range(30)] for data in (whole, parts)]
         assert items[0] == items[1]
-
-
-def test_memory_mapped_rows_are_read_at_once(tmp_path):
-    rows = [[], *builders.sentences(30, 1)]
-    builders.write_dictionary(tmp_path, "en")
-    builders.write_side(tmp_path, "train", "en-de", "en", rows)
-    mapped = data_utils.load_indexed_dataset(str(tmp_path / "train.en-de.en"))
-    (fast,), (slow,) = chunks(mapped), chunks(csr.Rows([[*row, 2] for row in rows]))
-    assert fast[0].tolist() == slow[0].tolist() == [token for row in rows for token in [*row, 2]]
-    assert fast[1].tolist() == slow[1].tolist() == [len(row) + 1 for row in rows]
-    assert csr_text._mapped(mapped, mapped.sizes) is not None
-    pointers = mapped._index._pointers.copy()
-    pointers[1] += 4
-    mapped._index._pointers = pointers
-    assert csr_text._mapped(mapped, mapped.sizes) is None, "rows that lie elsewhere"
 
 
 def test_the_largest_of_each_row():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fairseq_plugins.data.csr_words import MARK, SourceWords, find_words, piece_table, run_keys, text_of
+from fairseq_plugins.data.csr_words import SourceWords, find_words, piece_table, run_keys, text_of
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 PIECES = "▁the ▁dog s ▁ ▁( ( ) . , ▁don ' t 't house ▁(the ▁2 0 日 本 日本 語 ▁日 。 本。 NBA球 ing x. -".split(" ")
@@ -70,19 +70,6 @@ def test_the_longest_entry_of_a_script_without_spaces():
     assert found("日 本。", lexicon=["日本"]) == [("日", 1, True), ("本。", 1, False)]
     assert found("▁dog 日 s", lexicon=["dog日"]) == [("dog", 1, True), ("日", 1, True), ("s", 1, True)]
     assert found("日 NBA球 本", lexicon=["NBA球本"]) == [("日", 1, True), ("NBA球本", 2, True)]
-
-
-def test_words_are_those_of_the_text():
-    """Random rows of pieces: the words of scripts with spaces are the runs of letters of the joined text."""
-    pieces = [piece for piece in PIECES if not any(c in "日本語球" for c in piece)]
-    rng = np.random.default_rng(5)
-    for _ in range(300):
-        row = rng.choice(pieces, rng.integers(1, 12)).tolist()
-        row[0] = MARK
-        wanted = "".join(char if char.isalnum() else " " for char in "".join(row)).split()
-        words = found(" ".join(row))
-        assert "".join(char for text, _, _ in words for char in text if char.isalnum()) == "".join(wanted), row
-        assert {text for text, _, whole in words if whole} <= set(wanted), row
 
 
 def test_equal_runs_have_equal_keys():

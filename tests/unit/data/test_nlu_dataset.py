@@ -24,16 +24,6 @@ def dataset(*sides, name="xlmr", max_positions=50, seed=1, **more):
     return kind(texts, sizes, InputFormat(name, BOS, EOS), max_positions, PAD, seed, **more)
 
 
-def test_items_are_assembled_inputs_without_the_rows_own_eos():
-    data = dataset(FIRST, SECOND)
-    assert [data[index]["tokens"].tolist() for index in range(len(data))] == [
-        [BOS, 11, 12, 13, EOS, EOS, 21, EOS],
-        [BOS, 14, EOS, EOS, 22, 23, EOS],
-        [BOS, EOS, EOS, 24, 25, 26, 27, 28, EOS],
-        [BOS, 15, 16, EOS, EOS, 29, EOS],
-    ]
-
-
 @pytest.mark.parametrize("max_positions", [50, 8, 7, 6])
 @pytest.mark.parametrize("sides", [(FIRST,), (FIRST, SECOND)])
 def test_sizes_are_those_of_the_items(sides, max_positions):
@@ -66,18 +56,6 @@ def test_a_batch_is_padded_on_the_right():
     assert batch["id"].tolist() == [0, 1, 2]
     assert (batch["nsentences"], batch["ntokens"]) == (3, 10)
     assert data.collater([]) == {}
-
-
-def test_batches_are_of_similar_sizes_in_an_order_of_the_epoch():
-    def order(seed, epoch):
-        data = dataset([[11] * (number % 5) for number in range(40)], seed=seed)
-        data.set_epoch(epoch)
-        found = data.ordered_indices().tolist()
-        assert sorted(found) == list(range(40)) and np.all(np.diff(data.sizes[found]) >= 0)
-        return found
-
-    assert order(1, 1) == order(1, 1) != order(1, 2) and order(1, 1) != order(2, 1)
-    assert not dataset(FIRST).can_reuse_epoch_itr_across_epochs
 
 
 def test_sides_and_labels_that_do_not_fit_are_refused():

