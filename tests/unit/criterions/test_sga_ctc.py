@@ -15,8 +15,8 @@ def criterion(**options):
     return SGACTCCriterion(builders.task(), SGACTCConfig(**{"sentence_avg": False, **options}))
 
 
-def _sample(device, sources=None, targets=None):
-    rows = builders.source_rows(sources or SOURCES), builders.target_rows(TARGETS if targets is None else targets)
+def _sample(device, targets=TARGETS):
+    rows = builders.source_rows(SOURCES), builders.target_rows(targets)
     return builders.to_device(builders.batch(*rows, extra=1), device)
 
 
@@ -52,9 +52,6 @@ def test_empty_targets(model, targets, device):
     alignment, denoising = builders.forward_losses(model, sample).values()
     torch.testing.assert_close(loss, (alignment + denoising).sum(), rtol=1e-10, atol=1e-10)
     assert int(logged["unalignable"]) == 0
-
-
-# ---- Noise. ----
 
 
 def _denoiser_inputs(model, monkeypatch, sample, **options):
@@ -129,15 +126,3 @@ def test_noise_touches_slots_only_and_writes_what_the_options_say(model, monkeyp
     assert bool((torch.stack(blanks)[changed] == model.blank).all())
     assert 0 < float(changed.sum()) / (40 * int((clean != model.blank).sum())) < 0.4
     assert len(_denoiser_inputs(model, monkeypatch, sample, denoise_unroll=3)) == 3
-
-
-def test_options_for_a_denoiser_that_is_not_there_are_warned_of_once(caplog, device):
-    full, short = builders.sga_model().to(device), builders.sga_model(no_denoising=True).to(device)
-    given = criterion(denoise_noise=0.1, denoise_noise_mix="random=1.0", denoise_unroll=2)
-    given(full, _sample(device))
-    criterion()(short, _sample(device))
-    assert not caplog.text
-    for _ in range(2):
-        given(short, _sample(device))
-    for option in ("--denoise-noise 0.1 has", "--denoise-noise-mix random=1.0 has", "--denoise-unroll 2 has"):
-        assert caplog.text.count(f"{option} no effect: this model has no denoiser") == 1

@@ -1,6 +1,5 @@
 """token_classification: loss, sample size and counts; accuracy and F1 over several batches, processes and resets."""
 
-import logging
 import math
 from itertools import count
 from types import SimpleNamespace
@@ -152,13 +151,5 @@ def test_parts_of_speech_have_accuracy_alone(device):
     log = criterion(POS)(model, batch(data, [0, 1], device))[2]
     shown = logged([[log]])
     assert sorted(name for name in shown) == ["accuracy", "loss"]
+    assert criterion(["O", "B-PER", "MISC"]).scheme is None
     assert shown["accuracy"] == 100 * int(log["words_right"]) / 4
-
-
-def test_labels_of_two_kinds_are_said_to_have_no_f1(caplog):
-    assert criterion(["O", "B-PER", "MISC", "TIME"]).scheme is None
-    assert "no F1 of entities: labels like B-PER beside MISC, TIME, which have no prefix" in caplog.text
-    caplog.clear()
-    caplog.set_level(logging.INFO)
-    assert criterion(POS).scheme is None and criterion(TAGS).scheme is not None
-    assert not caplog.records

@@ -109,14 +109,3 @@ def test_grouped_shuffling_moves_whole_updates():
     assert sorted(updates) == expected != updates
     odd = [epoch_of(iterator(3, shard, count=7, grouped_shuffling=True)) for shard in range(3)]
     assert [batch // 10 for update in zip(*odd) for batch in update if batch >= 0] == [0, 1] * 7
-
-
-def test_everything_else_is_as_in_the_stock_iterator():
-    data = Numbers()
-    numbers = {"seed": 5, "num_shards": 2, "shard_id": 1, "num_workers": 2, "epoch": 4, "buffer_size": 3, "timeout": 9}
-    names = ("skip_remainder_batch", "grouped_shuffling", "reuse_dataloader", "disable_shuffling")
-    for flag in (True, False):
-        flags = {**dict.fromkeys(names, flag), "persistent_workers": not flag}
-        stock = EpochBatchIterator(data, data.collater, arrays([1], [2]), **numbers, **flags)
-        ours = vars(AlternatingIterator.of(stock, 2))
-        assert {**ours, "batch_sampler": None} == {**vars(stock), "batch_sampler": None, "kinds": 2}

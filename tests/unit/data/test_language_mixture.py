@@ -59,8 +59,3 @@ def test_items_are_those_of_the_parts_under_numbers_of_their_own():
     batch = data.collater([data[83], data[0]])
     assert batch["id"].tolist() == [83, 0]
     assert batch["target"].tolist() == [marks(data)[83] % 100, marks(data)[0] % 100]
-
-
-def test_an_empty_part_is_refused():
-    with pytest.raises(ValueError, match="train.xx: no rows; leave it out of --train-subset"):
-        LanguageMixture({"train.en": part(3, 100), "train.xx": part(0, 200)}, 1.0, 1)

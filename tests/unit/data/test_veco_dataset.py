@@ -94,17 +94,16 @@ def test_streams_and_repetitions_have_noise_of_their_own():
 def test_sampling_has_the_shares_within_each_kind_and_is_new_in_every_epoch():
     languages = [veco.segments(veco.documents([4] * count, seed)) for count, seed in ((5, 1), (20, 2))]
     pairs = [veco.pairs([[A, B]] * count, [[C]] * count) for count in (10, 30)]
-    data = veco.dataset([*languages, *pairs], [0.5, 0.5, 0.75, 0.25])
-    texts = len(languages[0]) + len(languages[1])
-    found = []
+    data, found = veco.dataset([*languages, *pairs], [0.5, 0.5, 0.75, 0.25]), []
+    texts = data.first_pair
     for epoch in (1, 2, 1):
         data.set_epoch(epoch)
-        streams = np.array([data.place_of(index)[0] for index in range(len(data))])
-        assert len(data) == texts + 40 and data.first_pair == texts
-        assert set(streams[:texts]) == {0, 1} and set(streams[texts:]) == {2, 3}
-        assert abs((streams == 0).sum() - 0.5 * texts) < 1 and abs((streams == 2).sum() - 0.75 * 40) < 1
+        counts = [
+            np.bincount([data.place_of(index)[0] for index in part]) for part in (range(texts), range(texts, len(data)))
+        ]
+        assert abs(counts[0] - texts / 2).max() < 1 and counts[1].tolist() == [0, 0, 30, 10]
         found.append([whole(item) for item in data])
-    assert found[0] == found[2] != found[1]
+    assert len(data) == sum(map(len, languages)) + 40 and found[0] == found[2] != found[1]
 
 
 def batches(data, epoch=1, **limits):

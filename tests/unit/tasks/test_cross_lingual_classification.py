@@ -73,8 +73,5 @@ def test_the_head_and_a_decoder_that_is_fed_only_where_there_is_one(folder, monk
         setup(folder).build_model("cfg")
     with pytest.raises(ValueError, match="--max-positions 700: the model has 600 positions"):
         setup(folder, max_positions=700, add_prev_output_tokens=True).build_model("cfg")
-
-
-def test_regression_is_refused(folder):
     with pytest.raises(ValueError, match="--regression-target: classes only; valid: --task sentence_prediction"):
         setup(folder, regression_target=True)

@@ -135,34 +135,32 @@ def test_without_a_schedule_the_task_is_the_stock_one(folder, more):
         assert getattr(ours.args, name) == getattr(stock.args, name)
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
+def test_other_languages_are_refused(folder, tmp_path, caplog):
+    """When decoding, when resuming, and when another checkpoint is the start; the same ones pass."""
+    trained, file = setup(folder), tmp_path / "checkpoint_last.pt"
+    state = trained.state_dict()
+    torch.save({"model": {}, "task_state": state}, file)
+    assert torch.load(file, weights_only=True)["task_state"] == state, "plain values"
+    for more, words in (
         (("--langs", "de,en,fr"), ["--langs", "en,de,fr there", "de,en,fr here"]),
         (("--lang-tok-style", "mbart"), ["--lang-tok-style", "[en],[de],[fr],<mask> here"]),
         (("--encoder-langtok", "src"), ["--encoder-langtok", "None,None there", "src,None here"]),
         (("--decoder-langtok",), ["--decoder-langtok", "None,tgt here"]),
         (("--lang-tok-replacing-bos-eos",), ["--lang-tok-replacing-bos-eos", "False there", "True here"]),
         (SCHEDULE, []),
-    ],
-)
-def test_other_languages_are_refused(folder, tmp_path, caplog, more, words):
-    """When decoding, when resuming, and when another checkpoint is the start; the same ones pass."""
-    trained, file = setup(folder), tmp_path / "checkpoint_last.pt"
-    task, state = setup(folder, *more), trained.state_dict()
-    torch.save({"model": {}, "task_state": state}, file)
-    assert torch.load(file, weights_only=True)["task_state"] == state, "plain values"
-    for door in (
-        lambda: task.load_state_dict(state),
-        lambda: task.set_checkpoint_dict(trained.get_checkpoint_dict()[Task.__name__]),
-        lambda: setup(folder, *more, "--finetune-from-model", str(file)),
-        lambda: setup(folder, *more, "--restore-file", str(file), "--reset-dataloader"),
     ):
-        with pytest.raises(ValueError, match="other language tags") if words else nullcontext() as error:
-            door()
-        assert all(word in str(error.value) for word in words)
+        task = setup(folder, *more)
+        for door in (
+            lambda task=task: task.load_state_dict(state),
+            lambda task=task: task.set_checkpoint_dict(trained.get_checkpoint_dict()[Task.__name__]),
+            lambda more=more: setup(folder, *more, "--finetune-from-model", str(file)),
+            lambda more=more: setup(folder, *more, "--restore-file", str(file), "--reset-dataloader"),
+        ):
+            with pytest.raises(ValueError, match="other language tags") if words else nullcontext() as error:
+                door()
+            assert all(word in str(error.value) for word in words)
     assert "does not tell its languages" not in caplog.text
-    task.load_state_dict({})  # a checkpoint of the stock task
+    trained.load_state_dict({})  # a checkpoint of the stock task
     assert "does not tell its languages" in caplog.text
 
 
