@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 
@@ -55,18 +54,6 @@ def test_monolingual_text_and_numbered_sets_are_read(made, tmp_path):
     assert len(load(setup(made, data=str(folder)))) == 53, "text of its own goes before a side of the pair"
     with pytest.raises(ValueError, match="--restore-langs de: .*valid2.de-None.de.bin is missing"):
         load(setup(made, restore_langs="de"), "valid2")
-
-
-def test_pieces_as_units_need_no_model(made, tmp_path):
-    symbols = Dictionary.load(str(made.data / "dict.en.txt")).symbols[4:]
-    pairs = [f"{piece} {symbols[0]}" for piece in symbols if piece != symbols[0]]
-    for name in ("en-de", "de-en"):
-        (tmp_path / f"{name}.tsv").write_text("\n".join(pairs), encoding="utf-8")
-    task = setup(made, switch_unit="piece", sentencepiece_model="", lexicon=str(tmp_path))
-    item = load(task)[0]
-    assert item["words"] == len(item["target"]) - 2 and item["switched"] > 2
-    changed = item["source"] != item["target"]
-    assert set(item["source"][changed].tolist()) == {4} and int(changed.sum()) == item["switched"]
 
 
 def test_shares_are_those_of_all_processes(made):
