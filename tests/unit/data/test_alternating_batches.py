@@ -41,17 +41,6 @@ def test_the_smaller_kind_is_used_again_with_other_indices(first, second, wanted
     assert turns(arrays(*first), arrays(*second)) == wanted
 
 
-def test_the_last_round_is_drawn():
-    """Without replacement: three of the four batches, each left out by some seed."""
-    large, small = arrays(*([number] for number in range(11))), arrays([50], [51], [52], [53])
-    last = set()
-    for seed in range(40):
-        found = [batch[0] for batch in turns(large, small, seed=seed)[1::2]]
-        assert found[:8] == [50, 51, 52, 53, 150, 151, 152, 153]
-        last.add(tuple(found[8:]))
-    assert last == {(250, 251, 252), (250, 251, 253), (250, 252, 253), (251, 252, 253)}
-
-
 def iterator(shards=1, shard=0, count=6, kinds=2, **changes):
     """``count`` batches a kind; those of kind k are [10 k + place], in the order of their lengths, so to say."""
     data = Numbers()

@@ -6,13 +6,11 @@ import pytest
 
 from fairseq_plugins.data import csr_lexicon
 from fairseq_plugins.data.csr_lexicon import (
-    is_backwards,
     is_spaceless,
     is_word,
     lexicon_files,
     read_lexicon,
     read_lexicons,
-    share_found,
     share_translated,
 )
 
@@ -98,18 +96,6 @@ def test_characters_of_words():
 
 COUNTS = {"The": 9, "dog": 5, "in": 20, "house": 4, "sees": 3}
 RIGHT = {"the": ["der"], "dog": ["hund"], "in": ["in"], "house": ["haus"], "sees": ["sieht"], "man": ["man"]}
-TURNED = {"der": ["the"], "hund": ["dog"], "in": ["in"], "haus": ["house"], "sieht": ["sees"], "man": ["man"]}
-
-
-def test_a_turned_lexicon_is_told_though_it_covers_frequent_words():
-    assert share_found(COUNTS, {"the", "in"}) == pytest.approx(29 / 41) and share_found({}, {"the"}) == 0.0
-    assert share_found(COUNTS, set(TURNED)) > 0.4, "one word that both languages have"
-    assert is_backwards(COUNTS, TURNED) and not is_backwards(COUNTS, RIGHT)
-    large = {**RIGHT, **{f"word{number}": [f"wort{number}"] for number in range(90)}}
-    assert not is_backwards(COUNTS, large), "a general dictionary of which the text has little"
-    small = {"sees": ["in"], "house": ["haus"], "dog": ["hund"]}
-    assert share_found(COUNTS, {"in", "haus", "hund"}) > share_found(COUNTS, set(small))
-    assert not is_backwards(COUNTS, small)
 
 
 def test_candidates_are_words_of_the_other_text(monkeypatch):

@@ -103,13 +103,3 @@ def test_what_is_too_long_is_left_out(name, limits):
     wanted = [index for index, size in enumerate(sizes) if all(one <= two for one, two in zip(size, most))]
     assert list(kept) == wanted and 0 < len(wanted) < len(data)
     assert sorted([*kept, *ignored]) == list(range(len(data)))
-
-
-def test_sampling_is_new_in_every_epoch_and_has_the_shares():
-    data, drawn = span(7, np.array([0.25, 0.75])), []
-    for epoch in (1, 2, 1):
-        data.set_epoch(epoch)
-        places = [data.place_of(index) for index in range(len(data))]
-        assert abs(sum(stream == 0 for stream, _ in places) - 0.25 * len(data)) < 1
-        drawn.append(places)
-    assert len(data) == sum(map(len, data.streams)) and drawn[0] == drawn[2] != drawn[1]

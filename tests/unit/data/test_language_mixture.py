@@ -30,11 +30,6 @@ def marks(data):
     return [int(data[index]["tokens"][-2]) for index in range(len(data))]
 
 
-def test_natural_proportions_hold_every_item_once():
-    data = mixture()
-    assert len(data) == 84 and sorted(marks(data)) == [*range(100, 164), *range(200, 216), *range(300, 304)]
-
-
 def test_a_temperature_makes_shares_more_equal():
     """84 items by the square roots 8 : 4 : 2 of 14 are 48, 24, 12; equal shares are 28 each."""
     for temperature, shares in ((2.0, [48, 24, 12]), (float("inf"), [28, 28, 28])):

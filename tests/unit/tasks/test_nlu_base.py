@@ -3,7 +3,6 @@
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from fairseq.tasks import FairseqTask
@@ -100,14 +99,6 @@ def test_the_second_text_is_read_where_there_is_one(bare):
     nlu_bins.write_texts(bare, "input0", "test.de", [[5, 6]])
     with pytest.raises(ValueError, match=r"test\.de: .*input1.test\.de\.bin is missing; subsets there: train\.en"):
         load(setup(bare), "test.de")
-
-
-def test_one_subset_is_itself_and_several_are_a_mixture(folder):
-    data = load(setup(folder, sampling_temperature=2.0, seed=7), "train.en,train.de")
-    assert data.probabilities == pytest.approx(np.sqrt([12, 6]) / np.sqrt([12, 6]).sum())
-    assert data.seed == 7 and isinstance(load(setup(folder)), NLUDataset)
-    natural = load(setup(folder), "train.en,train.de,test.fr")
-    assert sorted(tokens(natural)) == sorted([BOS, *row, EOS] for row in [*EN, *DE, *FR])
 
 
 def test_wrong_options_and_missing_and_empty_subsets_are_named(folder, bare):

@@ -27,37 +27,25 @@ TASKS = {
         STREAMS,
         {
             **{name: [0.0, 1.0, NAN] for name in ("mask_prob", "pair_mask_prob")},
-            **{
-                "mean_span": [0.5, INF],
-                "sampling_temperature": [0.5],
-                "tokens_per_sample": [3],
-                "pair_share": [-0.1, 1.1],
-            },
+            **{"mean_span": [0.5], "sampling_temperature": [0.5], "tokens_per_sample": [3], "pair_share": [1.1]},
         },
     ),
     "tlm_pretraining": (STREAMS, {"mask_prob": [0.0, 1.5], "one_side_prob": [-0.1, 1.1]}),
     "translation_mixing": ({**PAIR, "mix_monolingual": "de"}, {"mix_share": [1.0, -0.5], "mask_prob": [1.0]}),
     "veco_pretraining": (
         STREAMS,
-        {
-            "mask_prob": [0.0, 1.5, NAN],
-            "sampling_alpha": [0.0],
-            "tokens_per_sample": [5],
-            "freeze_backbone_updates": [-1],
-        },
+        {"mask_prob": [0.0], "sampling_alpha": [0.0], "tokens_per_sample": [5], "freeze_backbone_updates": [-1]},
     ),
 }
 CRITERIONS = {
     "sga_mask_predict": {
-        **{"length_loss_weight": [-0.5, NAN, INF], "label_smoothing": [1.0, -0.1, NAN]},
-        **{name: [1.5, -0.1, NAN] for name in ("min_mask_ratio", "denoise_noise")},
-        **{name: [0] for name in ("denoise_unroll", "ctc_chunk_size")},
+        **{"length_loss_weight": [-0.5, NAN], "label_smoothing": [1.0, -0.1], "min_mask_ratio": [1.5]},
+        **{"denoise_noise": [1.5, -0.1], "denoise_unroll": [0], "ctc_chunk_size": [0]},
     },
     "relevance_ranking": {"ndcg_k": [0]},
     "cross_sequence_mlm": {"loss_chunk_size": [0]},
     "label_smoothed_linear_cross_entropy": {
-        "label_smoothing": [1.0, -0.1],
-        **{"loss_chunk_size": [0], "ignore_prefix_size": [-1]},
+        **{"label_smoothing": [1.0, -0.1], "loss_chunk_size": [0], "ignore_prefix_size": [-1]}
     },
 }
 

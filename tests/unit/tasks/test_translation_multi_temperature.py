@@ -4,7 +4,6 @@ import logging
 from collections import Counter
 from contextlib import nullcontext
 
-import numpy as np
 import pytest
 import torch
 from fairseq import options, tasks
@@ -66,25 +65,6 @@ def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
     lines = [record.getMessage() for record in caplog.records if "sampling temperature" in record.getMessage()]
     assert len(lines) == 4
     assert "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main:en" in lines[1]
-
-
-def test_the_first_epoch_at_temperature_one_holds_every_sentence_once(folder):
-    rows = content(loaded(folder, *SCHEDULE))
-    assert Counter(pair for pair, _ in rows) == {0: 64, 1: 4}
-    everything = builders.sentences(64, 101) + builders.sentences(4, 102)
-    assert sorted(target[:-1] for _, target in rows) == sorted(everything)
-
-
-@pytest.mark.parametrize("size", [0, 7, 10, 24])
-def test_what_is_drawn_of_a_direction_is_drawn_without_replacement(folder, size):
-    """Ten sentences: the seven are different ones, the ten are all of them, of 24 each is there two or three times."""
-    data, some = loaded(folder, *SCHEDULE), set()
-    for seed in range(20):
-        drawn = data.random_choice_in_dataset(np.random.RandomState(seed), range(10), size)
-        times = np.bincount(drawn, minlength=10)
-        assert len(drawn) == size and times.max() - times.min() <= 1 and len(times) == 10
-        some.add(tuple(times))
-    assert len(some) > 1 or size % 10 == 0
 
 
 @pytest.mark.parametrize(
