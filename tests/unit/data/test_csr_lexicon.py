@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.data import csr_lexicon
 from fairseq_plugins.data.csr_lexicon import (
     is_spaceless,
     is_word,
     lexicon_files,
     read_lexicon,
     read_lexicons,
-    share_translated,
 )
 
 
@@ -92,17 +90,3 @@ def test_characters_of_words():
     assert all(map(is_word, words)) and not any(map(is_word, others))
     assert all(map(is_spaceless, "日 ひら カー ภาษา ລາວ ខ្មែរ မြန်မာ NBA球".split()))
     assert not any(map(is_spaceless, ["word", "한국어", "नमस्ते", "。", ""]))
-
-
-COUNTS = {"The": 9, "dog": 5, "in": 20, "house": 4, "sees": 3}
-RIGHT = {"the": ["der"], "dog": ["hund"], "in": ["in"], "house": ["haus"], "sees": ["sieht"], "man": ["man"]}
-
-
-def test_candidates_are_words_of_the_other_text(monkeypatch):
-    german = ["Der", "Hund", "in", "Haus"]
-    assert share_translated(COUNTS, RIGHT, german) == 1.0, "five entries tell nothing"
-    monkeypatch.setattr(csr_lexicon, "FEWEST_JUDGED", 5)
-    assert share_translated(COUNTS, RIGHT, german) == pytest.approx(38 / 41), "sieht is missing"
-    assert share_translated(COUNTS, RIGHT, ["chien", "dans"]) == 0.0
-    assert share_translated(COUNTS, {**RIGHT, "sees": ["blickt", "Hund"]}, german) == 1.0, "any of the candidates"
-    assert share_translated(COUNTS, {"dog": ["hund"]}, []) == 1.0

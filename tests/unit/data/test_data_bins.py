@@ -68,6 +68,10 @@ def test_missing_and_empty_files_are_named_with_the_command(tmp_path):
     write(tmp_path, "en-de.en", 6, count=0)
     with pytest.raises(ValueError, match=r"train\.en-de\.en\.bin is empty"):
         load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
+    write(tmp_path, "en-de.en", 6)
+    write(tmp_path, "en-de.de", 7, count=3)
+    with pytest.raises(ValueError, match=r"--pairs en-de: the sides of .*train need equal lengths; got \[2, 3\]"):
+        load_pair(prefix, "en-de", SYMBOLS, "--pairs")
 
 
 def test_one_dictionary_for_all_languages(tmp_path):
@@ -102,10 +106,3 @@ def test_names_of_pairs_and_languages():
             check_names(split_names(pairs), split_names(languages), share)
     for share in (0.0, 1.0):
         check_names(["en-de"], ["en"], share)
-
-
-def test_sides_of_unequal_length_are_refused(tmp_path):
-    write(tmp_path, "en-de.en", 6)
-    write(tmp_path, "en-de.de", 7, count=3)
-    with pytest.raises(ValueError, match=r"--pairs en-de: the sides of .*train need equal lengths; got \[2, 3\]"):
-        load_pair(str(tmp_path / "train"), "en-de", SYMBOLS, "--pairs")

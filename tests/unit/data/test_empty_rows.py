@@ -23,15 +23,6 @@ def refused(rows, place):
     return str(found.value)
 
 
-def test_the_lines_are_named(tmp_path):
-    for rows, words in (
-        ([[5], [6, 7], [], [8]], "line 3 is without a token (1 empty sentences in all); valid: at least"),
-        ([[], [5], [], []], "lines 1, 3, 4 are without a token (3 empty"),
-        ([[5]] + [[]] * 9, "lines 2, 3, 4, 5, 6, … are without a token (9 empty"),
-    ):
-        assert refused(write(tmp_path, rows), side(tmp_path)).startswith(f"{tmp_path}/test.de-en.de: {words}")
-
-
 @pytest.mark.parametrize("longest", [1, 4])
 def test_what_is_truncated_is_judged_by_what_it_was(tmp_path, longest):
     """--truncate-source counts a </s> that it cuts off and puts back; and one token is left of many."""
@@ -45,7 +36,8 @@ def test_what_is_truncated_is_judged_by_what_it_was(tmp_path, longest):
     assert "line 3 is" in refused(rows, side(tmp_path))
 
 
-def test_the_part_of_a_split_is_named(tmp_path):
+def test_the_part_of_a_split_and_its_lines_are_named(tmp_path):
     parts = [write(tmp_path, [[5], [6]]), write(tmp_path, [[7], []], split="test1")]
-    message = refused(ConcatDataset(parts, [3, 1]), side(tmp_path))
-    assert message.startswith(f"{tmp_path}/test1.de-en.de: line 2 is")
+    assert refused(ConcatDataset(parts, [3, 1]), side(tmp_path)).startswith(f"{tmp_path}/test1.de-en.de: line 2 is")
+    many = refused(write(tmp_path, [[5]] + [[]] * 9), side(tmp_path))
+    assert "lines 2, 3, 4, 5, 6, … are without a token (9 empty" in many

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairseq_plugins.data.nlu_dataset import LabelledDataset, NLUDataset
-from fairseq_plugins.data.nlu_inputs import INPUT_FORMATS, InputFormat, cut_lengths
+from fairseq_plugins.data.nlu_inputs import InputFormat, cut_lengths
 from tests.builders import BOS, EOS, PAD
 
 FIRST = [[11, 12, 13], [14], [], [15, 16]]
@@ -97,19 +97,6 @@ def test_formats_by_hand(name, one, two):
     made = InputFormat(name, BOS, EOS)
     assert (made.added(1), made.added(2)) == (len(one) - len(A), len(two) - len(A) - len(B))
     assert made.needs_language == (LANG in one)
-
-
-@pytest.mark.parametrize("name", list(INPUT_FORMATS))
-def test_starts_and_kept_point_at_the_pieces(name):
-    made = InputFormat(name, BOS, EOS)
-    language = LANG if made.needs_language else None
-    for room in (50, made.added(2) + 4, made.added(2) + 2):
-        found = made.assemble([torch.tensor(A), torch.tensor(B)], room, language)
-        assert len(found.tokens) <= room
-        for text, start, kept in zip((A, B), found.starts, found.kept):
-            assert found.tokens[start : start + kept].tolist() == text[:kept]
-        assert sum(found.kept) == min(5, room - made.added(2))
-        assert found.tokens.dtype == torch.int64
 
 
 def test_kept_is_what_taking_from_the_longer_one_leaves():

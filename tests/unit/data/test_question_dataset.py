@@ -1,7 +1,5 @@
 """Windows: every piece in one, sizes known before, answers where they are, several languages in one batch."""
 
-import json
-
 import numpy as np
 import pytest
 from fairseq.data import data_utils
@@ -166,13 +164,6 @@ def test_the_first_answer_is_placed_and_lost_ones_are_named():
 def _write(path, lines):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
-
-
-def test_reading(tmp_path):
-    line = {"id": "q1", "passage": 1, "answers": [{"text": "ö", "start": 3}, {"text": "b", "start": 0}]}
-    found = read_questions(_write(tmp_path / "qa", [json.dumps(line)]), passages=2)
-    assert found == [QuestionEntry("q1", 1, (Answer("ö", 3), Answer("b", 0)))]
-    assert read_passages(_write(tmp_path / "p", ['"a\\nb"', '"ö"'])) == ["a\nb", "ö"]
 
 
 def test_bad_files_are_refused_by_line(tmp_path):

@@ -32,19 +32,14 @@ def test_natural_proportions_draw_every_text_once(sizes):
 
 def test_an_epoch_has_each_streams_share_up_or_down_to_a_whole_text():
     sizes, shares = [100, 40, 10], np.array([0.301, 0.5, 0.199])  # 45.15, 75 and 29.85 of 150
-    starts, no = np.cumsum([0, *sizes]), {*range(100), *range(140, 150)}
-    counts = []
+    starts, counts = np.cumsum([0, *sizes]), []
     for seed in range(400):
         drawn = draw_texts(sizes, shares, np.random.default_rng(seed))
-        assert (
-            len(drawn) == 150 and set(draw_texts(sizes, np.array([0.5, 0.0, 0.5]), np.random.default_rng(seed))) <= no
-        )
         streams = np.searchsorted(starts, drawn, side="right") - 1
         counts.append(np.bincount(streams, minlength=3))
         times = np.bincount(drawn, minlength=150)
-        assert times[:100].max() == 1, "0.45 of the first stream, without repetition"
+        assert len(drawn) == 150 and times[:100].max() == 1, "0.45 of the first stream, without repetition"
         assert set(times[100:140]) == {1, 2}, "75 of 40: everything once before anything twice"
-        assert set(times[140:]) <= {2, 3}
     found = np.array(counts)
     assert (abs(found - shares * 150) < 1).all()
     # The rounding has the right expectation: 45 or 46 with probability 0.15, deviation sqrt(0.15 * 0.85 / 400).

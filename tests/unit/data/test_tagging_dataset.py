@@ -33,15 +33,6 @@ def dataset(max_positions=50, name="xlmr", **more):
     return TaggingDataset([rows], [sizes], form, max_positions, PAD, 1, tags=read(LABELS), **more)
 
 
-@pytest.mark.parametrize("end", [[], [EOS]])
-def test_words_and_classes_of_rows(end):
-    tags = read([[*row, *end] for row in LABELS])
-    assert tags.places.tolist() == [0, 2, 3, 0, 0, 2]
-    assert tags.classes.tolist() == [1, 2, 0, 0, 3, UNSEEN]
-    assert tags.ends.tolist() == [0, 3, 4, 4, 6]
-    assert tags.classes.dtype == np.int64
-
-
 @pytest.mark.parametrize(("name", "language"), [("xlmr", None), ("bert", None), ("mbart", 77), ("mbart50", 77)])
 def test_first_pieces_are_selected_and_carry_the_classes_in_every_format(name, language):
     data = dataset(name=name, language=language)

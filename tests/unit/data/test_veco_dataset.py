@@ -140,17 +140,6 @@ def test_max_tokens_counts_padding():
     assert full > 5
 
 
-@pytest.mark.parametrize("streams", [veco.streams(), veco.streams()[:1], veco.streams()[1:]])
-def test_validation_and_one_kind_alone(streams):
-    for probabilities in (None, [1.0])[: 3 - len(streams)]:
-        data = veco.dataset(streams, probabilities)
-        found = batches(data)
-        kinds = [batch[0] >= data.first_pair for batch in found]
-        assert data.kinds == 1 and kinds == sorted(kinds), "monolingual batches first"
-        assert sorted(index for batch in found for index in batch) == list(range(len(data)))
-        assert {len({index >= data.first_pair for index in batch}) for batch in found} == {1}
-
-
 # ---- Where the segments come from. ----
 
 
@@ -178,15 +167,12 @@ def texts(lengths, room=8):
     [
         ([3, 3, 3, 4, 1], [([1, 2], [3, 4])]),  # 3 + 3 + 3 does not fit into 7, 3 + 4 does
         ([4, 4, 3, 1], [([1], [2, 3])]),  # 4 + 4 would need room for <s>
-        ([3, 3, 3, 4, 2, 1], [([1, 2], [3, 4])]),  # the fifth has no neighbour
         ([3, 3, 3, 4, 2, 3, 1], [([1, 2], [3, 4]), ([5], [6])]),  # a third segment, cut in two
         ([3, 4, 1], [([1], [2])]),  # one segment, cut in two
         ([2, 2, 2, 1], [([1], [2, 3])]),  # 2 + 4 and 4 + 2 are equally good
         ([1, 3, 4, 1, 1, 3, 4, 1, 1], [([2], [3]), ([6], [7])]),  # two documents
-        ([3, 1, 3, 1], []),  # documents of one sentence
         ([3, 4], [([1], [2])]),  # no empty line behind the last
         ([2, 9, 2, 2, 1], [([3], [4])]),  # nothing is adjacent across a sentence that is too long
-        ([9, 9, 1], []),
         ([], []),
     ],
 )

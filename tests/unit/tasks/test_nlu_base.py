@@ -10,7 +10,7 @@ from fairseq.tasks import FairseqTask
 from fairseq_plugins.data.nlu_dataset import NLUDataset, class_numbers
 from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
 from tests import builders, nlu_bins
-from tests.builders import BOS, EOS, MASK, PAD
+from tests.builders import EOS, MASK, PAD
 
 LABELS = ["no", "yes", "maybe"]
 EN, DE, FR = (builders.sentences(count, seed) for count, seed in ((12, 1), (6, 2), (3, 3)))
@@ -89,16 +89,6 @@ def test_the_symbol_of_a_subsets_language(folder, name, langs, codes, symbol):
     else:
         with pytest.raises(ValueError, match=symbol):
             languages.symbol(name)
-
-
-def test_the_second_text_is_read_where_there_is_one(bare):
-    nlu_bins.write_texts(bare, "input0", "train.en", [[5, 6], [7]])
-    nlu_bins.write_texts(bare, "input1", "train.en", [[8], [9, 10]])
-    data = load(setup(bare, input_format="bert"))
-    assert tokens(data) == [[BOS, 5, 6, EOS, 8, EOS], [BOS, 7, EOS, 9, 10, EOS]]
-    nlu_bins.write_texts(bare, "input0", "test.de", [[5, 6]])
-    with pytest.raises(ValueError, match=r"test\.de: .*input1.test\.de\.bin is missing; subsets there: train\.en"):
-        load(setup(bare), "test.de")
 
 
 def test_wrong_options_and_missing_and_empty_subsets_are_named(folder, bare):

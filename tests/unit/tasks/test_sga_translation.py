@@ -83,8 +83,12 @@ def test_wrong_decoding_options_are_named():
             _generator(builders.task(**cfg), models, **options)
 
 
-def test_what_cannot_be_packed_names_the_option():
+def test_two_dictionaries_and_what_cannot_be_packed_are_refused(tmp_path):
     """fairseq's optimizers write through ``data``, which a packed copy does not notice."""
+    builders.write_pair(tmp_path, "train", "de", "en")
+    builders.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
+    with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
+        builders.read_task(tmp_path)
     task = builders.task(pack_weights=True)
     with pytest.raises(ValueError, match="--pack-weights is for decoding.*leave the option out in training"):
         task.build_model(OmegaConf.create({"_name": "sga_tiny"}))
@@ -92,13 +96,6 @@ def test_what_cannot_be_packed_names_the_option():
         _generator(task, [builders.sga_model().double()])
     with pytest.raises(ValueError, match="--pack-weights is for SGA models; this one is Linear"):
         _generator(task, [torch.nn.Linear(2, 2)])
-
-
-def test_two_dictionaries_are_refused(tmp_path):
-    builders.write_pair(tmp_path, "train", "de", "en")
-    builders.write_dictionary(tmp_path, "en", pieces=builders.PIECES - 1)
-    with pytest.raises(ValueError, match=r"dict\.de\.txt.*dict\.en\.txt"):
-        builders.read_task(tmp_path)
 
 
 @pytest.mark.parametrize("batches", [[("",)], [("",), ("a b c d x y",)], [("a b c d x y",), ("",)], [()]])

@@ -59,18 +59,6 @@ def test_validation_and_decoding_are_untouched(folder):
         assert [plain(item) for item in ours] == [plain(item) for item in theirs]
 
 
-def test_languages_and_their_folder(folder, tmp_path):
-    other = builders.sentences(COUNT, 401)
-    builders.write_side(tmp_path, "train", "de-None", "de", other)
-    for options, rows in (
-        ({"mix_monolingual": "de"}, builders.sentences(COUNT, 101)),
-        ({"mix_monolingual": "fr"}, builders.sentences(COUNT, 301)),
-        ({"mix_monolingual": "de", "mix_data": str(tmp_path)}, other),
-    ):
-        stream = load(setup(folder, sample_break_mode="eos", **options)).corrupted.streams[0]
-        assert [stream.read(index, None)[0].tolist() for index in range(COUNT)] == [[*row, EOS] for row in rows]
-
-
 def test_options_and_data_that_do_not_fit_are_named(folder, tmp_path):
     builders.write_pair(tmp_path, "train", "en", "de")
     builders.write_dictionary(tmp_path, "de", pieces=builders.PIECES - 1)

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 import pytest
 import torch
 from fairseq import models
-from fairseq.distributed import ModuleProxyWrapper
 from fairseq.distributed import utils as distributed
 from fairseq.optim.adam import FairseqAdam
 from fairseq.optim.fp16_optimizer import FP16Optimizer
@@ -105,15 +104,6 @@ def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(
     update(task, model, optimizer, 3)
     assert model.seen == [True] * 3 + [False]
     assert not any(torch.equal(value, frozen[name]) for name, value in values(model).items())
-
-
-def test_the_model_is_reached_through_the_wrappers_of_several_processes(folder):
-    task, model = setup(folder, freeze_backbone_updates=1), Fake()
-    inner = nn.Module()
-    inner.module, inner.forward = model, model.forward
-    task.train_step(torch.ones(2, 3), ModuleProxyWrapper(inner), criterion, adam(model), 0)
-    assert model.seen == [True]
-    assert model.before.weight.grad is None and model.encoder_attn.weight.grad is not None
 
 
 @pytest.mark.parametrize(

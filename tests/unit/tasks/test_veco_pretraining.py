@@ -93,12 +93,3 @@ def test_training_batches_take_turns_in_every_epoch(folder, shards):
             "34 texts of the language, 4 a batch"
         )
     assert [batch["id"].tolist() for batch in seen[0]] != [batch["id"].tolist() for batch in seen[1]]
-
-
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_long_pairs_are_left_out(folder, split):
-    """In validation too, where fairseq would stop at the first."""
-    sides = zip(builders.sentences(PAIRS, 1), builders.sentences(PAIRS, 101))
-    data = load(setup(folder, tokens_per_sample=14), split)
-    assert 0 < len(data.streams[1]) == sum(max(len(x), len(y)) + 2 <= 7 for x, y in sides) < PAIRS
-    assert not (data.sizes > 14).any() and setup(folder, tokens_per_sample=14).max_positions() == 14
