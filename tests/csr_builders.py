@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, FairseqDataset
 from data_prep.pieces import load_model, write_dictionary
 from data_prep.vector_text import WordVectors, write_vectors
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset, Switching
-from fairseq_plugins.data.csr_entries import Entries, PieceEncoder
+from fairseq_plugins.data.csr_entries import Entries
 from fairseq_plugins.data.csr_text import TextBuilder
 from fairseq_plugins.data.csr_words import MARK, piece_table
 from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
@@ -73,11 +73,6 @@ def lexicon(source, target, words=2 * KINDS):
     }
 
 
-def piece_lexicon(source, target):
-    pairs = zip(LANGUAGES[source], LANGUAGES[target])
-    return {f"{MARK}{one}{n}": [f"{MARK}{two}{n}", f"{two}{n}"] for one, two in pairs for n in range(0, KINDS, 2)}
-
-
 def sentences(symbols, language, count, seed, low=1, high=25):
     """Random words, commas among them, one of them in a bracket, a full stop, ``</s>``."""
     rng = np.random.default_rng(seed)
@@ -94,16 +89,15 @@ def sentences(symbols, language, count, seed, low=1, high=25):
     return rows
 
 
-def build(texts, symbols, words=2 * KINDS, by_piece=False, seed=1, begin=None, **switching):
+def build(texts, symbols, words=2 * KINDS, seed=1, begin=None, **switching):
     """A dataset of the texts of languages, and what the lexicons cover; ``words`` of each language have an entry."""
     special = [symbols.bos(), symbols.pad(), symbols.eos()]
-    table = None if by_piece else piece_table(symbols.symbols, symbols.unk(), special)
-    entries = Entries(PieceEncoder(symbols) if by_piece else KnownPieces(symbols))
-    builder = TextBuilder(symbols.symbols, table, special, begin)
+    entries = Entries(KnownPieces(symbols))
+    builder = TextBuilder(symbols.symbols, piece_table(symbols.symbols, symbols.unk(), special), begin)
     found = []
     for language, rows in texts.items():
         other = next(name for name in LANGUAGES if name != language)
-        entries.use(piece_lexicon(language, other) if by_piece else lexicon(language, other, words))
+        entries.use(lexicon(language, other, words))
         found.append(builder.add([Rows(rows)], symbols.index(f"[{language}]"), entries))
     options = Switching(**{"ratio": RATIO, "mean_span": SPAN, "seed": seed, **switching})
     counts = [len(rows) for rows in texts.values()]

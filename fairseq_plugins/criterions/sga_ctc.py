@@ -1,9 +1,8 @@
 """Criterion ``sga_ctc``: CTC on the alignment, and on the denoised output."""
 
-import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, List, Tuple, Type
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 from fairseq.criterions import register_criterion
@@ -17,8 +16,6 @@ from ..ops.noise import SlotAlphabet, corrupt_slots, parse_noise_mix
 from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from ..options import check_range, option
 from .summed_criterion import SummedCriterion, log_loss, total
-
-logger = logging.getLogger(__name__)
 
 CRITERIONS = {"ctc": "sga_ctc", "mask_predict": "sga_mask_predict"}
 """The model's --alignment -> the criterion that trains it."""
@@ -51,7 +48,6 @@ class SGACTCCriterion(SummedCriterion):
     tasks = ("sga_translation",)
     alignment = "ctc"
     """The model's --alignment that this criterion trains."""
-    options: Type[SGACTCConfig] = SGACTCConfig
     units = {"loss": "sample_size", "alignment_loss": "sample_size", "denoising_loss": "sample_size"}
     """Logged loss -> what it is divided by."""
 
@@ -68,7 +64,6 @@ class SGACTCCriterion(SummedCriterion):
         self.eos = dictionary.eos()
         self.pieces = (dictionary.nspecial, dictionary.index("<mask>"))
         self.weights: Dict[str, float] = {"alignment": 1.0, "denoising": 1.0}
-        self.unread_options_reported = False
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Loss of a batch in nats, sample size, and what is logged; ValueError for a model with another ``--alignment``."""
@@ -81,7 +76,6 @@ class SGACTCCriterion(SummedCriterion):
         """See :meth:`forward`; ``options`` are more arguments of the model. Every logged value is a sum."""
         inner = model.module if hasattr(model, "module") and not hasattr(model, "blank") else model
         self._check_alignment(inner.alignment)
-        self._report_unread_options(inner)
         losses, slots = model(
             src_tokens=sample["net_input"]["src_tokens"],
             src_lengths=sample["net_input"]["src_lengths"],
@@ -107,18 +101,6 @@ class SGACTCCriterion(SummedCriterion):
                 f"--criterion {CRITERIONS[self.alignment]} trains models with --alignment {self.alignment}, this one has "
                 f"--alignment {found}: give --criterion {CRITERIONS[found]}, or an SGA model with --alignment {self.alignment}"
             )
-
-    def _report_unread_options(self, model: Any) -> None:
-        """Warn once of options for the denoiser of a model that has none."""
-        if model.has_denoiser or self.unread_options_reported:
-            return
-        self.unread_options_reported = True
-        for name, entry in self.options.__dataclass_fields__.items():
-            if name.startswith("denoise_") and getattr(self.cfg, name) != entry.default:
-                option = "--" + name.replace("_", "-")
-                logger.warning(
-                    f"{option} {getattr(self.cfg, name)} has no effect: this model has no denoiser (--no-denoising, or nat_ctc)"
-                )
 
     def _noise(self, blank: int) -> Callable[[Tensor, Tensor], Tensor]:
         alphabet = SlotAlphabet(blank, *self.pieces)

@@ -54,7 +54,6 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
     """
 
     alignment = "mask_predict"
-    options = SGAMaskPredictConfig
     units = {
         "loss": "sample_size",
         "denoising_loss": "sample_size",

@@ -28,21 +28,6 @@ class EntryTable(NamedTuple):
     longest: np.ndarray  # (E,) int64, pieces of each entry's longest candidate
 
 
-class PieceEncoder:
-    """For ``--switch-unit piece``: the words of the lexicon are pieces of the dictionary."""
-
-    def __init__(self, dictionary: Any):
-        self.dictionary = dictionary
-
-    def normal(self, word: str) -> str:
-        return word
-
-    def encode(self, words: Sequence[str], marked: bool) -> List[Optional[List[int]]]:
-        """Ids; None for what the dictionary lacks."""
-        numbers = [self.dictionary.index(word) for word in words]
-        return [None if number == self.dictionary.unk() else [number] for number in numbers]
-
-
 class WordEncoder:
     """Cuts candidates into pieces as the text was cut; refuses a model whose pieces are not those of the dictionary."""
 

@@ -204,10 +204,6 @@ def diagnosis(counts: Dict[str, int], lexicon: Lexicon) -> str:
     if is_backwards(counts, lexicon):
         backwards = share_found(counts, {candidate for candidates in lexicon.values() for candidate in candidates})
         return f"its second column has {100 * backwards:.1f} % of the words: it looks like the opposite direction"
-    folded = {word.lower() for word in lexicon}
-    lowered = share_found({text.lower(): count for text, count in counts.items()}, folded)
-    if lowered > max(2.0 * share_found(counts, set(lexicon)), 0.05):
-        return f"with all words lower-cased it has {100 * lowered:.1f} %: lower-case its first column"
     frequent = sorted(counts, key=lambda text: -counts[text])[:5]
     return (
         f"the text's most frequent words are {', '.join(frequent)}, the lexicon's first {', '.join(list(lexicon)[:5])}: "

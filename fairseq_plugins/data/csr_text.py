@@ -49,16 +49,11 @@ class Coverage(NamedTuple):
 class TextBuilder:
     """Finds the words of texts and their entries, one language after another.
 
-    ``pieces``: what the dictionary's symbols are to words; None = every piece is a unit of its own (``--switch-unit piece``).
-    ``special`` ids are never replaced; ``begin`` is put in front of every sentence, None = nothing.
+    ``pieces``: what the dictionary's symbols are to words; ``begin`` is put in front of every sentence, None = nothing.
     """
 
-    def __init__(
-        self, symbols: Sequence[str], pieces: Optional[PieceTable], special: Sequence[int], begin: Optional[int] = None
-    ):
+    def __init__(self, symbols: Sequence[str], pieces: PieceTable, begin: Optional[int] = None):
         self.symbols, self.pieces, self.begin = symbols, pieces, begin
-        self.special = np.zeros(len(symbols), dtype=bool)
-        self.special[list(special)] = True
         self.dtype = np.uint16 if len(symbols) <= 1 << 16 else np.int32
         self._parts: List[Tuple[np.ndarray, ...]] = []
         """Of each chunk: tokens, lengths, words and words with an entry of each sentence; places, pieces, entries of each word."""
@@ -71,7 +66,7 @@ class TextBuilder:
         for text in texts:
             for tokens, lengths in chunks(text):
                 starts = ends_to_starts(lengths)
-                words = self._words(tokens, starts, entries)
+                words = find_words(tokens, starts, self.pieces, self.symbols, entries.source)
                 numbers = self._numbers(tokens, words, entries, known, counts)  # (W,)
                 row = np.searchsorted(starts, words.starts, side="right") - 1  # (W,) sentence of each word
                 has = numbers != NONE
@@ -89,13 +84,6 @@ class TextBuilder:
                 totals += (len(lengths), len(row), len(places))
         sentences, found, covered = totals.tolist()
         return Coverage(sentences, found, covered, counts)
-
-    def _words(self, tokens: np.ndarray, starts: np.ndarray, entries: Entries) -> Words:
-        if self.pieces is not None:
-            return find_words(tokens, starts, self.pieces, self.symbols, entries.source)
-        places = np.flatnonzero(~self.special[tokens])
-        ones = np.ones(len(places), dtype=np.int64)
-        return Words(places, ones, ones.astype(bool))
 
     def _numbers(
         self,
@@ -121,9 +109,6 @@ class TextBuilder:
         return numbers
 
     def _look_up(self, run: np.ndarray, entries: Entries) -> Tuple[int, str]:
-        if self.pieces is None:
-            text = self.symbols[int(run[0])]
-            return entries.number(text, True), text
         text = text_of(run, self.symbols)
         return entries.number(text, bool(self.pieces.marked[run[0]])), text
 

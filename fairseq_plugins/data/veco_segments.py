@@ -94,13 +94,6 @@ class AdjacentSegments(SegmentStream):
         return np.concatenate(rows[: middle - start]), np.concatenate(rows[middle - start :])
 
 
-def document_sizes(sizes: Any) -> np.ndarray:
-    """Sentences of each document, (D,) int64; an empty line ends one, further ones and those in front do not count."""
-    ends = np.flatnonzero(np.append(np.asarray(sizes) == EMPTY, True))
-    counts = np.diff(np.append(-1, ends)) - 1
-    return np.asarray(counts[counts > 0], dtype=np.int64)
-
-
 def _segments(sentences: Any, sizes: np.ndarray, room: int, pad: int, eos: int) -> Tuple[np.ndarray, np.ndarray]:
     """Sentences of a document, packed: (K, 2) int64 first sentence and one past the last; (K,) bool, not longer than ``room``."""
     if not (sizes > EMPTY).any():

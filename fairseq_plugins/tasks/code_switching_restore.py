@@ -8,7 +8,6 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq import utils
 from fairseq.data import Dictionary, FairseqDataset
-from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.logging import metrics
 from fairseq.tasks import register_task
@@ -18,7 +17,7 @@ from omegaconf import II
 from sentencepiece import SentencePieceProcessor
 
 from ..data.csr_dataset import COUNTS, CodeSwitchingDataset, Switching
-from ..data.csr_entries import Entries, PieceEncoder, WordEncoder
+from ..data.csr_entries import Entries, WordEncoder
 from ..data.csr_lexicon import (
     LEAST_TRANSLATED,
     Lexicon,
@@ -36,12 +35,11 @@ from ..data.csr_words import piece_table
 from ..data.data_bins import both_orders, check_dictionaries, check_once, is_training, load_monolingual, split_names
 from ..ops.word_spans import LONGEST_MEAN
 from ..options import check_range, option
-from .common.old_options import add_old_options, refuse_options
+from .common.old_options import add_old_options
 from .common.own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 
-SwitchUnit: Any = ChoiceEnum(["word", "piece"])
 LOGGED = {name: f"csr_{name}" for name in COUNTS}
 
 
@@ -62,10 +60,7 @@ class CodeSwitchingRestoreConfig(TranslationConfig):
     )
     switch_ratio: float = option(0.35, "share of a sentence's words replaced, in (0, 1]")
     switch_span: float = option(3.5, "mean of the Poisson law of the spans, in words; zeros are drawn again")
-    switch_unit: SwitchUnit = option(
-        "word", "word: words found from the pieces; piece: every piece, with a lexicon of pieces"
-    )
-    sentencepiece_model: str = option("", "model that the data were cut with; needed to train with --switch-unit word")
+    sentencepiece_model: str = option("", "model that the data were cut with; needed to train")
     restore_updates: Optional[int] = option(
         None,
         "both stages in one run: restore for so many updates, then translation; the optimiser's moments are reset "
@@ -76,15 +71,6 @@ class CodeSwitchingRestoreConfig(TranslationConfig):
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
     restore_file: str = II("checkpoint.restore_file")
     save_dir: str = II("checkpoint.save_dir")
-
-
-AUTHORS_OPTIONS = {
-    "--competence-step": "the restore stage is --task code_switching_restore, for all updates of the run, or for the first N with "
-    "--restore-updates N; a run without it (their -1) is one without that task",
-    "--span-length": "--task code_switching_restore has --switch-span, the mean of the Poisson law of the spans in words (their -1 "
-    "means: leave it out)",
-}
-"""Option of the authors' fork of fairseq -> what it is called here."""
 
 
 @register_task("code_switching_restore", dataclass=CodeSwitchingRestoreConfig)
@@ -110,7 +96,6 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
     def add_args(cls, parser: Any) -> None:
         gen_parser_from_dataclass(parser, CodeSwitchingRestoreConfig())
         add_old_options(parser)
-        refuse_options(parser, AUTHORS_OPTIONS)
 
     @classmethod
     def setup_task(cls, cfg: CodeSwitchingRestoreConfig, **kwargs: Any) -> "CodeSwitchingRestoreTask":
@@ -174,12 +159,10 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
         cfg, dictionary = self.cfg, self.src_dict
         targets = [*self.restore_languages, cfg.source_lang, cfg.target_lang]
         files = lexicon_files(cfg.lexicon, self.restore_languages, targets)
-        by_word = str(cfg.switch_unit) == "word"
         special = [dictionary.bos(), dictionary.pad(), dictionary.eos()]
-        table = piece_table(dictionary.symbols, dictionary.unk(), special) if by_word else None
-        entries = Entries(self._word_encoder() if by_word else PieceEncoder(dictionary))
-        fixed = special if by_word else [*special, dictionary.unk()]
-        builder = TextBuilder(dictionary.symbols, table, fixed, dictionary.bos() if cfg.prepend_bos else None)
+        table = piece_table(dictionary.symbols, dictionary.unk(), special)
+        entries = Entries(self._word_encoder())
+        builder = TextBuilder(dictionary.symbols, table, dictionary.bos() if cfg.prepend_bos else None)
         found, lexicons = [], []
         for language in self.restore_languages:
             entries.use(read_lexicons([file.path for file in files[language]], cfg.lexicon_top_k))
@@ -233,11 +216,6 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
                 reason = f"all {entries.left_out} candidates of its words have <unk>: the dictionary lacks their pieces"
             raise ValueError(
                 f"--lexicon {files}: {100 * found.share:.1f} % of the words of {name} have an entry; {reason}"
-            )
-        if found.share < self.cfg.switch_ratio:
-            logger.warning(
-                f"--lexicon {files}: {100 * found.share:.1f} % of the words of {name} have an entry, so that --switch-ratio "
-                f"{self.cfg.switch_ratio} is not reached; {diagnosis(found.counts, entries.lexicon)}"
             )
 
     def _compare_texts(

@@ -19,7 +19,6 @@ from ..generators.sga_at_reranker import ATReranker, rerank_options
 from ..generators.sga_denoising import DenoisingGenerator, refuse_unread_options
 from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_options
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
-from ..ops.linear import MIN_WEIGHTS, is_packed
 from ..options import option
 from .common.own_run import OwnRun, changed
 
@@ -256,10 +255,6 @@ def pack_weights(models: List[Any]) -> None:
             raise ValueError(f"--pack-weights: {error}; leave the option out") from None
         if copied:
             logger.info("packed weights for decoding: %d MB beside the plain ones", round(copied / 2**20))
-        elif not any(is_packed(weight) for weight in model.parameters()):
-            logger.warning(
-                "--pack-weights has no effect: every matrix of this model has fewer than %d values", MIN_WEIGHTS
-            )
 
 
 def check_same_pairs(own: List[str], trained: Optional[List[str]], origin: str) -> None:

@@ -17,7 +17,7 @@ from ..data.alternating_batches import AlternatingIterator
 from ..data.data_bins import check_names, is_training, load_monolingual, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.veco_dataset import VECODataset
-from ..data.veco_segments import EMPTY, AdjacentSegments, ParallelPairs, SegmentStream, document_sizes
+from ..data.veco_segments import EMPTY, AdjacentSegments, ParallelPairs, SegmentStream
 from ..options import check_range, option
 from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
@@ -25,9 +25,6 @@ logger = logging.getLogger(__name__)
 
 SHORTEST_SEGMENT = 3
 """Tokens of the shortest segment: <s> a </s>."""
-
-LONG_DOCUMENT = 1000
-"""Sentences of a document beyond which one that holds most of a file looks like text whose documents are not told apart."""
 
 
 @dataclass
@@ -144,14 +141,6 @@ class VECOPretrainingTask(SharedDictionaryTask):
                 f"--monolingual {language}: {file}.bin has no empty line, so that it does not tell where documents end. Put an "
                 "empty line behind each document before fairseq-preprocess, or leave the language out"
             )
-        sizes = document_sizes(text.sizes)
-        if len(sizes):
-            logger.info(f"{file}: {len(sizes)} documents, the longest of {sizes.max()} sentences")
-            if sizes.max() > max(LONG_DOCUMENT, sizes.sum() / 2):
-                logger.warning(
-                    f"--monolingual {language}: one document of {file}.bin has {sizes.max()} of its {sizes.sum()} sentences; where "
-                    "that is not so, put an empty line behind each document before fairseq-preprocess"
-                )
         room = self.cfg.tokens_per_sample // 2
         return AdjacentSegments(text, text.sizes, room, self.dictionary.pad(), self.dictionary.eos())
 

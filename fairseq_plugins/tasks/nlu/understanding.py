@@ -78,7 +78,7 @@ class NLUTask(OwnRun):
 
     def __init__(self, cfg: NLUConfig, dictionary: Dictionary, label_dictionary: Optional[Dictionary] = None):
         super().__init__(cfg)
-        self.dictionary, self._label_dictionary = dictionary, label_dictionary
+        self.dictionary, self.label_dictionary = dictionary, label_dictionary
         self.labels = labels_of(label_dictionary) if label_dictionary is not None else []
         self.input_format = InputFormat(cfg.input_format, dictionary.bos(), dictionary.eos())
         self.languages = Languages(cfg)
@@ -153,7 +153,7 @@ class NLUTask(OwnRun):
 
     def state_dict(self) -> Dict[str, Any]:
         """What the numbers of languages and labels mean."""
-        labels = self._label_dictionary.symbols if self._label_dictionary is not None else []
+        labels = self.label_dictionary.symbols if self.label_dictionary is not None else []
         return {"languages": self.languages.names, "labels": list(labels)}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -232,10 +232,6 @@ class NLUTask(OwnRun):
         return self.dictionary
 
     target_dictionary = source_dictionary
-
-    @property
-    def label_dictionary(self) -> Optional[Dictionary]:
-        return self._label_dictionary
 
 
 def _subsets(folder: str) -> List[str]:

@@ -1,6 +1,5 @@
 """token_classification: loss, sample size and counts; accuracy and F1 over several batches, processes and resets."""
 
-import logging
 import math
 from itertools import count
 from types import SimpleNamespace
@@ -111,7 +110,10 @@ def test_a_batch_without_a_target_gives_zeros_and_gradients_of_zero(device, labe
         loss.backward()
         assert all(float(parameter.grad.abs().sum()) == 0.0 for parameter in model.parameters())
         shown = logged([[log]])
-        assert set(shown.values()) == {0.0} and len(shown) == (5 if labels is TAGS else 2)
+        assert set(shown.values()) == {0.0} and len(shown) == (5 if labels is TAGS else 2), (
+            "tags without spans have no F1"
+        )
+    assert criterion(["O", "B-PER", "MISC"]).scheme is None
 
 
 def test_the_loss_of_half_precision_logits_is_taken_in_float32(device):
@@ -144,21 +146,3 @@ def test_scores_over_batches_and_processes_are_those_of_the_whole_set(device, ev
             assert shown[name] == pytest.approx(score, abs=0.0051), name
             assert type(shown[name]) is float, "checkpoints keep plain numbers alone"
         assert shown["loss"] == one_by_one["loss"]
-
-
-def test_parts_of_speech_have_accuracy_alone(device):
-    sentences = [[([11], "NOUN"), ([12, 13], "VERB")], [([14], "X"), ([15], "NOUN")]]
-    model, data = tagger(device, 3), dataset(sentences, POS)
-    log = criterion(POS)(model, batch(data, [0, 1], device))[2]
-    shown = logged([[log]])
-    assert sorted(name for name in shown) == ["accuracy", "loss"]
-    assert shown["accuracy"] == 100 * int(log["words_right"]) / 4
-
-
-def test_labels_of_two_kinds_are_said_to_have_no_f1(caplog):
-    assert criterion(["O", "B-PER", "MISC", "TIME"]).scheme is None
-    assert "no F1 of entities: labels like B-PER beside MISC, TIME, which have no prefix" in caplog.text
-    caplog.clear()
-    caplog.set_level(logging.INFO)
-    assert criterion(POS).scheme is None and criterion(TAGS).scheme is not None
-    assert not caplog.records

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
+from fairseq_plugins.data import csr_text
 from fairseq_plugins.data.csr_dataset import COUNTS
+from fairseq_plugins.data.csr_stages import Stages
 from tests import csr_builders as csr
-from tests.csr_builders import dictionary, sentences
+from tests.csr_builders import dictionary, sentences, texts_of
 
 SYMBOLS = dictionary()
 PAD, EOS = SYMBOLS.pad(), SYMBOLS.eos()
@@ -80,3 +82,52 @@ def test_every_epoch_has_as_many_batches_and_can_be_cut_at_random():
         places = [every.index(batch) for batch in cut]
         assert len(cut) == data.most_batches and places == sorted(set(places))
         assert max(places) - min(places) > 20, "short and long ones"
+
+
+def test_chunks_are_seams_nowhere(monkeypatch):
+    rows = {"en": sentences(SYMBOLS, "en", 15, 1), "de": sentences(SYMBOLS, "de", 15, 2)}
+    whole, found = csr.build(rows, SYMBOLS, words=10)
+    for size in (1, 150):
+        monkeypatch.setattr(csr_text, "CHUNK", size)
+        parts, again = csr.build(rows, SYMBOLS, words=10)
+        assert again == found
+        items = [[csr.plain(data[index]) for index in range(30)] for data in (whole, parts)]
+        assert items[0] == items[1]
+    for coverage, (language, text) in zip(found, rows.items()):
+        words = [word for row in text for word in texts_of(row, SYMBOLS)]
+        entries = csr.lexicon(language, "de" if language == "en" else "en", 10)
+        assert (coverage.sentences, coverage.words) == (15, len(words))
+        assert coverage.covered == sum(word in entries for word in words)
+        assert coverage.counts == {word: words.count(word) for word in words}
+
+
+def updates_of(batches, freq, skips, shards):
+    """What fairseq's iterators make of an epoch: deal out, leave out the last, group."""
+    each = -(-batches // shards) - int(skips)
+    return each // freq if skips else -(-each // freq)
+
+
+@pytest.mark.parametrize(
+    ("freq", "shards", "skips"),
+    [([1], 1, False), ([2], 1, False), ([3, 1, 2], 2, False), ([2], 3, True), ([1], 1, True)],
+)
+def test_the_first_stage_has_exactly_its_updates(freq, shards, skips):
+    sizes = {epoch: (13, 22, 17)[epoch % 3] for epoch in range(1, 60)}
+    for wanted in range(1, 60):
+        stages = Stages(wanted, freq, shards, skips)
+        done, epoch = 0, 1
+        while True:
+            batches = stages.batches(epoch, sizes.__getitem__)
+            if batches is None:
+                break
+            assert 0 < batches <= sizes[epoch] and batches % shards == 0
+            done += updates_of(batches, freq[min(epoch, len(freq)) - 1], skips, shards)
+            epoch += 1
+        assert done == wanted, wanted
+        assert stages.batches(epoch + 5, sizes.__getitem__) is None
+        assert stages.batches(max(epoch - 1, 1), sizes.__getitem__) is not None, "asked again, as after a resume"
+
+    with pytest.raises(
+        ValueError, match="--restore-updates 5: an epoch has 0 batches for each of 4 processes, too few"
+    ):
+        Stages(5, [1], shards=4).batches(1, lambda epoch: 3)

@@ -5,7 +5,7 @@ import pytest
 from fairseq.data import Dictionary
 
 from data_prep.pieces import load_model
-from fairseq_plugins.data.csr_entries import NONE, Entries, PieceEncoder, WordEncoder
+from fairseq_plugins.data.csr_entries import NONE, Entries, WordEncoder
 from tests import csr_builders as csr
 from tests import nlu_bins
 
@@ -67,10 +67,3 @@ def test_look_up_is_exact_then_lower_cased():
     pieces = [[symbols[piece] for piece in part] for part in np.split(table.pieces, table.starts[1:-1])]
     assert pieces == [["▁d1"], ["▁d2"], ["d2"], ["▁d3"], ["▁d5"], ["▁e1", "f2"], ["▁d7"], ["▁d8"]]
     assert table.candidates.tolist() == [0, 1, 2, 3, 4, 6, 8] and table.longest.tolist() == [1, 1, 1, 1, 2, 1]
-
-
-def test_pieces_are_looked_up_as_they_are():
-    symbols = csr.dictionary()
-    encoder = PieceEncoder(symbols)
-    assert encoder.encode(["▁d1", "d1", "nothing"], True) == [[symbols.index("▁d1")], [symbols.index("d1")], None]
-    assert encoder.normal("▁D1") == "▁D1"

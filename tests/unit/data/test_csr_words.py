@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fairseq_plugins.data.csr_words import MARK, SourceWords, find_words, piece_table, run_keys, text_of
+from fairseq_plugins.data.csr_words import SourceWords, find_words, piece_table, text_of
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 PIECES = "▁the ▁dog s ▁ ▁( ( ) . , ▁don ' t 't house ▁(the ▁2 0 日 本 日本 語 ▁日 。 本。 NBA球 ing x. -".split(" ")
@@ -49,14 +49,6 @@ def test_words_by_hand(row, words):
     assert found(row) == words
 
 
-def test_a_word_ends_with_its_sentence():
-    assert found("▁the ▁dog", "s house") == [("the", 1, True), ("dog", 1, True), ("shouse", 2, True)]
-    tokens = np.array([SYMBOLS.index("▁dog"), SYMBOLS.index("s")])
-    words = find_words(tokens, np.array([0, 1, 2]), TABLE, SYMBOLS, NOTHING)
-    assert words.starts.tolist() == [0, 1], "sentences without </s>"
-    assert len(find_words(tokens[:0], np.array([0, 0]), TABLE, SYMBOLS, NOTHING).starts) == 0
-
-
 def test_the_longest_entry_of_a_script_without_spaces():
     row = "日 本 語 本 。"
     assert found(row) == [(piece, 1, True) for piece in ("日", "本", "語", "本")]
@@ -70,27 +62,3 @@ def test_the_longest_entry_of_a_script_without_spaces():
     assert found("日 本。", lexicon=["日本"]) == [("日", 1, True), ("本。", 1, False)]
     assert found("▁dog 日 s", lexicon=["dog日"]) == [("dog", 1, True), ("日", 1, True), ("s", 1, True)]
     assert found("日 NBA球 本", lexicon=["NBA球本"]) == [("日", 1, True), ("NBA球本", 2, True)]
-
-
-def test_words_are_those_of_the_text():
-    """Random rows of pieces: the words of scripts with spaces are the runs of letters of the joined text."""
-    pieces = [piece for piece in PIECES if not any(c in "日本語球" for c in piece)]
-    rng = np.random.default_rng(5)
-    for _ in range(300):
-        row = rng.choice(pieces, rng.integers(1, 12)).tolist()
-        row[0] = MARK
-        wanted = "".join(char if char.isalnum() else " " for char in "".join(row)).split()
-        words = found(" ".join(row))
-        assert "".join(char for text, _, _ in words for char in text if char.isalnum()) == "".join(wanted), row
-        assert {text for text, _, whole in words if whole} <= set(wanted), row
-
-
-def test_equal_runs_have_equal_keys():
-    def keys(*pieces):
-        tokens = np.array([SYMBOLS.index(piece) for piece in pieces])
-        return run_keys(tokens, find_words(tokens, np.array([0, len(tokens)]), TABLE, SYMBOLS, NOTHING)).tolist()
-
-    found = keys("▁dog", "s", "▁the", "▁dog", "s", "s", "▁dog", "▁dog", "s")
-    assert len(set(found)) == 4 and found[0] == found[4] and found[3] != found[1]
-    assert keys("▁the", "▁dog") == [found[1], found[3]], "wherever they stand"
-    assert len(set(keys("-", "house", "s", "-", "s", "house"))) == 2, "the same pieces in another order"

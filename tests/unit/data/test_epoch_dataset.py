@@ -58,19 +58,18 @@ def test_an_item_depends_on_seed_epoch_and_index_only(name):
 
 @pytest.mark.parametrize("name", DATA)
 def test_workers_and_resumed_processes_draw_the_same_noise(name):
-    found = {}
-    for workers, size in ((0, 7), (2, 7), (0, 3)):
+    found = []
+    for workers in (0, 2):
         data = DATA[name](7)
         data.set_epoch(3)
-        batches = data.batch_by_size(data.ordered_indices(), max_sentences=size)
+        batches = data.batch_by_size(data.ordered_indices(), max_sentences=7)
         iterator = EpochBatchIterator(data, list, batches, num_workers=workers, epoch=3)
-        found[workers, size] = {item["id"]: plain(item) for batch in iterator.next_epoch_itr() for item in batch}
-    assert found[0, 7] == found[2, 7]
+        found.append({item["id"]: plain(item) for batch in iterator.next_epoch_itr() for item in batch})
+    assert found[0] == found[1]
     whole, resumed = DATA[name](7), DATA[name](7)
     for epoch in (1, 2):
         whole.set_epoch(epoch)
     assert items(whole, 3) == items(resumed, 3)
-    assert {item["id"]: item for item in items(whole, 3)}.items() >= found[0, 3].items() or name == "veco, sampled"
     assert whole.ordered_indices().tolist() == resumed.ordered_indices().tolist()
 
 
@@ -98,28 +97,9 @@ def test_what_is_too_long_is_left_out(name, limits):
     sizes = [size if isinstance(size, tuple) else (size,) for size in map(data.size, range(len(data)))]
     most = limits if isinstance(limits, tuple) else (limits, limits)
     most = most if len(sizes[0]) == 2 else (min(most),)
-    if name == "tlm" and isinstance(limits, tuple):
-        limits = min(limits)  # fairseq's own
+    if name == "tlm":
+        limits = min(most)  # fairseq's own
     kept, ignored = data.filter_indices_by_size(np.arange(len(data)), limits)
     wanted = [index for index, size in enumerate(sizes) if all(one <= two for one, two in zip(size, most))]
     assert list(kept) == wanted and 0 < len(wanted) < len(data)
     assert sorted([*kept, *ignored]) == list(range(len(data)))
-    assert name == "tlm" or len(data.filter_indices_by_size(np.arange(len(data)), None)[0]) == len(data)
-
-
-@pytest.mark.parametrize("name", ["span", "veco"])
-def test_without_probabilities_every_text_once_in_order(name):
-    data = DATA[name](7)
-    wanted = [(number, text) for number, stream in enumerate(data.streams) for text in range(len(stream))]
-    assert [data.place_of(index) for index in range(len(data))] == wanted
-    assert len(list(data)) == len(data)
-
-
-def test_sampling_is_new_in_every_epoch_and_has_the_shares():
-    data, drawn = span(7, np.array([0.25, 0.75])), []
-    for epoch in (1, 2, 1):
-        data.set_epoch(epoch)
-        places = [data.place_of(index) for index in range(len(data))]
-        assert abs(sum(stream == 0 for stream, _ in places) - 0.25 * len(data)) < 1
-        drawn.append(places)
-    assert len(data) == sum(map(len, data.streams)) and drawn[0] == drawn[2] != drawn[1]

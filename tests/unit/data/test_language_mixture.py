@@ -30,11 +30,6 @@ def marks(data):
     return [int(data[index]["tokens"][-2]) for index in range(len(data))]
 
 
-def test_natural_proportions_hold_every_item_once():
-    data = mixture()
-    assert len(data) == 84 and sorted(marks(data)) == [*range(100, 164), *range(200, 216), *range(300, 304)]
-
-
 def test_a_temperature_makes_shares_more_equal():
     """84 items by the square roots 8 : 4 : 2 of 14 are 48, 24, 12; equal shares are 28 each."""
     for temperature, shares in ((2.0, [48, 24, 12]), (float("inf"), [28, 28, 28])):
@@ -59,8 +54,3 @@ def test_items_are_those_of_the_parts_under_numbers_of_their_own():
     batch = data.collater([data[83], data[0]])
     assert batch["id"].tolist() == [83, 0]
     assert batch["target"].tolist() == [marks(data)[83] % 100, marks(data)[0] % 100]
-
-
-def test_an_empty_part_is_refused():
-    with pytest.raises(ValueError, match="train.xx: no rows; leave it out of --train-subset"):
-        LanguageMixture({"train.en": part(3, 100), "train.xx": part(0, 200)}, 1.0, 1)

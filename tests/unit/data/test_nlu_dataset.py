@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairseq_plugins.data.nlu_dataset import LabelledDataset, NLUDataset
-from fairseq_plugins.data.nlu_inputs import InputFormat
+from fairseq_plugins.data.nlu_inputs import InputFormat, cut_lengths
 from tests.builders import BOS, EOS, PAD
 
 FIRST = [[11, 12, 13], [14], [], [15, 16]]
@@ -22,16 +22,6 @@ def dataset(*sides, name="xlmr", max_positions=50, seed=1, **more):
     kind = LabelledDataset if "labels" in more else NLUDataset
     sizes = [np.array([len(row) for row in text], dtype=np.int32) for text in texts]
     return kind(texts, sizes, InputFormat(name, BOS, EOS), max_positions, PAD, seed, **more)
-
-
-def test_items_are_assembled_inputs_without_the_rows_own_eos():
-    data = dataset(FIRST, SECOND)
-    assert [data[index]["tokens"].tolist() for index in range(len(data))] == [
-        [BOS, 11, 12, 13, EOS, EOS, 21, EOS],
-        [BOS, 14, EOS, EOS, 22, 23, EOS],
-        [BOS, EOS, EOS, 24, 25, 26, 27, 28, EOS],
-        [BOS, 15, 16, EOS, EOS, 29, EOS],
-    ]
 
 
 @pytest.mark.parametrize("max_positions", [50, 8, 7, 6])
@@ -68,18 +58,6 @@ def test_a_batch_is_padded_on_the_right():
     assert data.collater([]) == {}
 
 
-def test_batches_are_of_similar_sizes_in_an_order_of_the_epoch():
-    def order(seed, epoch):
-        data = dataset([[11] * (number % 5) for number in range(40)], seed=seed)
-        data.set_epoch(epoch)
-        found = data.ordered_indices().tolist()
-        assert sorted(found) == list(range(40)) and np.all(np.diff(data.sizes[found]) >= 0)
-        return found
-
-    assert order(1, 1) == order(1, 1) != order(1, 2) and order(1, 1) != order(2, 1)
-    assert not dataset(FIRST).can_reuse_epoch_itr_across_epochs
-
-
 def test_sides_and_labels_that_do_not_fit_are_refused():
     dataset(FIRST, SECOND, max_positions=6)
     for sides, more, message in (
@@ -89,3 +67,55 @@ def test_sides_and_labels_that_do_not_fit_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             dataset(*sides, **more)
+
+
+# ---- The formats. ----
+
+A, B = [11, 12, 13], [21, 22]
+LANG = 99
+
+
+def assemble(name, texts, room=50):
+    """The tokens, with the symbol of the language where the format has one."""
+    made = InputFormat(name, BOS, EOS)
+    language = LANG if made.needs_language else None
+    return made.assemble([torch.tensor(text, dtype=torch.int32) for text in texts], room, language).tokens.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "two"),
+    [
+        ("xlmr", [BOS, *A, EOS], [BOS, *A, EOS, EOS, *B, EOS]),
+        ("bert", [BOS, *A, EOS], [BOS, *A, EOS, *B, EOS]),
+        ("mbart", [*A, EOS, LANG], [*A, EOS, *B, EOS, LANG]),
+        ("mbart50", [LANG, *A, EOS], [LANG, *A, EOS, *B, EOS]),
+    ],
+)
+def test_formats_by_hand(name, one, two):
+    assert assemble(name, [A]) == one
+    assert assemble(name, [A, B]) == two
+    made = InputFormat(name, BOS, EOS)
+    assert (made.added(1), made.added(2)) == (len(one) - len(A), len(two) - len(A) - len(B))
+    assert made.needs_language == (LANG in one)
+
+
+def test_kept_is_what_taking_from_the_longer_one_leaves():
+    """Piece by piece from the longer text; where both are of a length, either may give."""
+    for first in range(8):
+        for second in range(8):
+            for room in range(2, 12):
+                kept = cut_lengths([first, second], room)
+                left = [first, second]
+                while sum(left) > room:
+                    left[left.index(max(left))] -= 1
+                assert sorted(kept) == sorted(left)
+                assert kept[0] <= first and kept[1] <= second
+            assert cut_lengths([first], 4) == [min(first, 4)]
+
+
+@pytest.mark.parametrize(("texts", "room"), [([[1]], 2), ([[1], [2]], 5), ([[1], [2]], 2)])
+def test_no_room_for_a_piece_of_each_and_an_unknown_format_are_refused(texts, room):
+    with pytest.raises(ValueError, match=r"--max-positions.* texts; valid: one each"):
+        assemble("xlmr", texts, room)
+    with pytest.raises(ValueError, match="--input-format must be one of xlmr, bert, mbart, mbart50; got 'gpt'"):
+        InputFormat("gpt", BOS, EOS)

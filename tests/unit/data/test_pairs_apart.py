@@ -24,16 +24,9 @@ def data():
     return PairsApart({name: pairs(name) for name in COUNTS})
 
 
-def batches(data, max_sentences, max_positions=None):
-    indices = data.ordered_indices()
-    if max_positions is not None:
-        indices, _ = data.filter_indices_by_size(indices, max_positions)
-    return [list(map(int, batch)) for batch in data.batch_by_size(indices, max_sentences=max_sentences)]
-
-
 @pytest.mark.parametrize("max_sentences", [1, 2, 100])
 def test_every_sentence_is_in_one_batch_and_every_batch_of_one_pair(data, max_sentences):
-    found = batches(data, max_sentences)
+    found = data.batch_by_size(data.ordered_indices(), max_sentences=max_sentences)
     assert sorted(index for batch in found for index in batch) == list(range(15))
     names = [{data[index]["pair"] for index in batch} for batch in found]
     assert {len(name) for name in names} == {1}
@@ -51,7 +44,7 @@ def test_a_batch_names_its_pair_and_two_pairs_are_no_batch(data):
 
 def test_what_is_too_long_on_either_side_is_left_out(data):
     limit = (6, 7)
-    kept = {index for batch in batches(data, 4, limit) for index in batch}
+    kept = set(data.filter_indices_by_size(data.ordered_indices(), limit)[0])
     sizes = [(len(data[index]["source"]), len(data[index]["target"])) for index in range(len(data))]
     assert kept == {index for index, (source, target) in enumerate(sizes) if source <= limit[0] and target <= limit[1]}
     assert 0 < len(kept) < 15

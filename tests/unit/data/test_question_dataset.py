@@ -1,12 +1,12 @@
 """Windows: every piece in one, sizes known before, answers where they are, several languages in one batch."""
 
+import numpy as np
 import pytest
-from fairseq import utils
 from fairseq.data import data_utils
 
 from fairseq_plugins.data.nlu_inputs import INPUT_FORMATS, InputFormat
 from fairseq_plugins.data.question_dataset import QuestionDataset, QuestionSet
-from fairseq_plugins.data.question_files import place_answers, read_passages, read_questions
+from fairseq_plugins.data.question_files import Answer, QuestionEntry, place_answers, read_passages, read_questions
 from tests import nlu_bins as builders
 from tests.reference.question_loops import windows
 
@@ -90,27 +90,6 @@ def test_windows_are_the_loops_and_cover_the_passage(folder, kind, stride):
     assert dataset.cut_questions == sum(length > 4 for length in lengths) > 0
 
 
-def test_answers_that_no_window_holds_are_counted(folder):
-    """Windows of one or two pieces; answers without a place are another matter."""
-    dataset = load(folder, max_positions=9, stride=1)
-    lengths = dataset.questions.gold[:, 1] - dataset.questions.gold[:, 0] + 1
-    held = [any(row["target"] != [0, 0] for row in dataset[index]["rows"]) for index in range(12)]
-    assert dataset.beyond == held.count(False) > 0
-    assert all(length > 1 for length, whole in zip(lengths, held) if not whole)
-    first = held.index(True) + 1
-    lost = load(folder, max_positions=9, stride=1, lost=first)
-    assert all(row["target"] == [0, 0] for index in range(first) for row in lost[index]["rows"])
-    assert lost.beyond == held[first:].count(False)
-
-
-def test_questions_stay_themselves_where_fairseq_walks_over_a_batch(folder):
-    """As for moving it to a GPU. What else a batch holds is read by the tests of the criterion."""
-    dataset = load(folder)
-    sample = utils.apply_to_sample(lambda tensor: tensor.clone(), dataset.collater([dataset[0], dataset[1]]))
-    assert sample["questions"][1].text(0, 0) == dataset[1]["question"].text(0, 0) != ""
-    assert (sample["nsentences"], sample["id"].tolist()) == (2, [0, 1]) and dataset.collater([]) == {}
-
-
 @pytest.mark.parametrize(
     ("part", "rows", "message"),
     [
@@ -135,3 +114,70 @@ def test_an_empty_passage_has_one_window_and_an_empty_answer(tmp_path):
     item = load(tmp_path)[0]
     assert [(row["passage"], row["target"]) for row in item["rows"]] == [([4, 0, 0], [0, 0])]
     assert item["question"].text(-4, -4) == ""
+
+
+# ---- Files, and the places of answers. ----
+
+#          0123456789012345678901234
+PASSAGE = "The cat sat. It slept on."
+#         The   cat   s    at    .      It      (nothing) slept   on      .
+OFFSETS = [0, 3, 3, 7, 7, 9, 9, 11, 11, 12, 12, 15, 15, 15, 15, 21, 21, 24, 24, 25]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "span"),
+    [
+        ("The", 0, (0, 0)),
+        ("cat", 4, (1, 1)),
+        (" cat", 3, (1, 1)),
+        ("cat ", 4, (1, 1)),  # the space after it belongs to the next piece
+        ("a", 9, (3, 3)),  # part of a piece: the whole piece
+        ("sat.", 8, (2, 4)),
+        ("It slept", 13, (5, 7)),  # a piece without characters in between
+        (PASSAGE, 0, (0, 9)),
+        ("cat", 5, None),
+        ("on.!", 22, None),
+        ("", 4, None),
+        ("The", -25, None),
+        (" The", -1, None),  # no place told
+    ],
+)
+def test_place(text, start, span):
+    gold, lost = place_answers([QuestionEntry("a", 0, (Answer(text, start),))], [PASSAGE], [np.array(OFFSETS)])
+    assert gold.tolist() == [list(span or (-1, -1))] and lost == ([] if span else ["a"])
+
+
+def test_the_first_answer_is_placed_and_lost_ones_are_named():
+    entries = [
+        QuestionEntry("x", 0, (Answer("sat", 8), Answer("The", 0))),
+        QuestionEntry("y", 1, (Answer("sat", 9), Answer("sat", 0))),
+        QuestionEntry("z", 1, (Answer("sat", 0),)),
+        QuestionEntry("without", 1, ()),
+        QuestionEntry("dropped", 2, (Answer("b", 1),)),  # the piece model dropped the characters
+    ]
+    offsets = [np.array(OFFSETS), np.array([0, 3]), np.array([0, 1, 2, 3])]
+    gold, lost = place_answers(entries, [PASSAGE, "sat", "abc"], offsets)
+    assert gold.tolist() == [[2, 3], [-1, -1], [0, 0], [-1, -1], [-1, -1]]
+    assert lost == ["y", "dropped"]
+
+
+def _write(path, lines):
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_bad_files_are_refused_by_line(tmp_path):
+    good = '{"id": "good", "passage": 1, "answers": [{"text": "a", "start": 0}]}'
+    for line, message in (
+        ("{", "qa:2: no JSON"),
+        ("[]", "qa:2: TypeError"),
+        ('{"id": "q", "passage": 0}', "qa:2: KeyError.*answers"),
+        (good.replace("0}", '"x"}'), "qa:2: ValueError.*valid: id, passage"),
+        ('{"id": "q", "passage": 2, "answers": []}', "question q has passage 2; valid: 0 to 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_questions(_write(tmp_path / "qa", [good, line]), passages=2)
+    with pytest.raises(ValueError, match="p:2: found dict; valid: one JSON string a line"):
+        read_passages(_write(tmp_path / "p", ['"a"', "{}"]))
+    with pytest.raises(ValueError, match="no file .*missing: it belongs to a data-bin for question answering"):
+        read_passages(str(tmp_path / "missing"))

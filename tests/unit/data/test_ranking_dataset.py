@@ -12,20 +12,14 @@ QUERIES = ["b", "b", "b", "a", "c", "c"]
 DOCUMENTS = [3, 5, 2, 9, 1, 4]
 
 
-class Rows(list):
-    @property
-    def sizes(self):
-        return np.array([len(row) for row in self])
-
-
 def dataset(queries, documents, max_positions=12):
     texts = [
-        Rows(torch.tensor([10 + number, builders.EOS]) for number in range(len(documents))),
-        Rows(torch.tensor([20] * length + [builders.EOS]) for length in documents),
+        [torch.tensor([10 + number, builders.EOS]) for number in range(len(documents))],
+        [torch.tensor([20] * length + [builders.EOS]) for length in documents],
     ]
     labels = np.arange(len(documents)) % 3
     layout = dict(max_positions=max_positions, pad=builders.PAD, seed=1)
-    sizes = [text.sizes for text in texts]
+    sizes = [np.array([len(row) for row in text]) for text in texts]
     return QueryDataset(texts, sizes, InputFormat("bert", 0, 2), labels=labels, queries=queries, **layout)
 
 

@@ -1,11 +1,12 @@
-"""SpanCorruptionDataset: what items hold, lengths, repeated items, batches."""
+"""Span corruption: what items and batches hold, lengths, the texts that are read, sentinels."""
 
 import numpy as np
 import pytest
 
+from fairseq_plugins.data.sentinels import Demand, check_sentinels, find_sentinels
 from tests import builders
 from tests import deltalm_builders as corruption
-from tests.deltalm_builders import EOS, FIRST_SENTINEL, PAD, plain
+from tests.deltalm_builders import EOS, FIRST_SENTINEL, PAD, TEMPLATE, plain
 
 
 def mixed(**changes):
@@ -99,3 +100,96 @@ def test_batches_are_those_of_a_translation_task():
         assert inputs["src_tokens"][row].tolist() == source + [PAD] * (inputs["src_tokens"].size(1) - len(source))
         assert batch["target"][row].tolist() == target + padding
         assert inputs["prev_output_tokens"][row].tolist() == [EOS, *target[:-1]] + padding
+
+
+# ---- Text streams. ----
+
+ROWS = [[4, 5], [6, 7, 8], [9], [], [10, 11, 12, 13, 14, 15, 16]]
+
+
+def texts(stream, seed=1):
+    found = []
+    for index in range(len(stream)):
+        tokens, ends = stream.read(index, np.random.default_rng(seed))
+        assert ends.tolist() == [place for place, token in enumerate(tokens) if token == EOS]
+        assert len(tokens) - len(ends) == stream.tokens[index] >= 2
+        assert len(ends) - 1 == stream.separators[index]
+        found.append(tokens.tolist())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected", "left_out"),
+    [
+        (  # whole sentences up to 7 tokens; the last one is longer than a block
+            "complete",
+            [[4, 5, EOS, 6, 7, 8, EOS], [10, 11, 12, 13, 14, 15, 16, EOS]],
+            1,  # 9 </s> </s>
+        ),
+        ("complete_doc", [[4, 5, EOS, 6, 7, 8, EOS], [10, 11, 12, 13, 14, 15, 16, EOS]], 1),  # 9 </s>
+        ("eos", [[4, 5, EOS], [6, 7, 8, EOS], [10, 11, 12, 13, 14, 15, 16, EOS]], 2),
+        (  # 6 tokens each, and a </s> where a block ends without
+            "none",
+            [[4, 5, EOS, 6, 7, 8, EOS], [EOS, 9, EOS, EOS, 10, 11, EOS], [12, 13, 14, 15, 16, EOS]],
+            0,
+        ),
+    ],
+)
+def test_blocks_by_hand(mode, expected, left_out):
+    stream = corruption.blocks(ROWS, block=7, mode=mode)
+    assert texts(stream) == expected
+    assert stream.left_out == left_out
+
+
+def test_sentences_longer_than_16_bits_have_their_real_length():
+    rows = [[5] * 70000, [6, 7]]
+    stream = corruption.blocks(rows, block=100)
+    assert stream.tokens.tolist() == [70000, 2]
+
+
+def test_pairs_without_two_tokens_are_left_out_and_the_others_keep_their_lines():
+    stream = corruption.pairs([[4], [], [5], []], [[], [6, 7], [8], []])
+    assert stream.left_out == 2
+    assert [sorted(text) for text in texts(stream)] == [[EOS, EOS, 6, 7], [EOS, EOS, 5, 8]]
+
+
+# ---- Sentinels. ----
+
+
+def symbols(*names):
+    found = builders.dictionary()
+    for name in names:
+        found.add_symbol(name)
+    return found
+
+
+def test_sentinels_are_counted_from_0_until_one_is_missing_or_added_at_the_end():
+    found = symbols("<extra_id_1>", "x", "<extra_id_0>", "<extra_id_3>")
+    assert find_sentinels(found, TEMPLATE) == [builders.VOCAB + 2, builders.VOCAB]
+    assert find_sentinels(found, "[S{}]") == []
+    assert find_sentinels(found, "[S{}]", 2) == [len(found) - 2, len(found) - 1]
+    assert found.symbols[-2:] == ["[S0]", "[S1]"]
+
+
+def test_wrong_options_are_named():
+    for template, add, message in (
+        ("<extra>", 5, "--sentinels must have a {} .*'<extra>'"),
+        (TEMPLATE, -1, "--add-sentinels must be 0 or more; got -1"),
+        ("p{}", 5, "--add-sentinels must be 0 where the dictionary already holds p0; got 5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            find_sentinels(symbols(), template, add)
+
+
+BLOCKS = Demand("--mask-prob", 0.15, 512, 0)
+PAIRS = Demand("--pair-mask-prob", 0.5, 512, 1)
+
+
+@pytest.mark.parametrize(
+    ("need", "demands", "option"), [(26, [BLOCKS], "--mask-prob 0.15"), (86, [BLOCKS, PAIRS], "--pair-mask-prob 0.5")]
+)
+def test_as_many_as_the_worst_text_needs_are_enough(need, demands, option):
+    check_sentinels(range(need), TEMPLATE, 3.0, demands)
+    for count, have in ((need - 1, f"has {need - 1}"), (0, "lacks <extra_id_0>")):
+        with pytest.raises(ValueError, match=f"{have}, .*--tokens-per-sample 512, {option} .*--add-sentinels {need}"):
+            check_sentinels(range(count), TEMPLATE, 3.0, demands)

@@ -23,12 +23,6 @@ def test_probabilities_by_hand(temperature, share, expected):
     assert found.sum() == pytest.approx(1.0, abs=1e-12)
 
 
-def test_the_share_of_pairs_leaves_the_temperature_to_act_among_them():
-    found = sampling_probabilities([16, 1, 5, 5], 2.0, [True, True, False, False], 0.3)
-    assert found == pytest.approx([0.3 * 4 / 5, 0.3 * 1 / 5, 0.35, 0.35])
-    assert sampling_probabilities([4, 12], 1.0, [True, True], 1.0) == pytest.approx([0.25, 0.75])
-
-
 @pytest.mark.parametrize("sizes", [[7], [16, 1, 3], [1000, 1, 77, 333]])
 def test_natural_proportions_draw_every_text_once(sizes):
     natural = sampling_probabilities(sizes, 1.0, [False] * len(sizes))
@@ -38,19 +32,14 @@ def test_natural_proportions_draw_every_text_once(sizes):
 
 def test_an_epoch_has_each_streams_share_up_or_down_to_a_whole_text():
     sizes, shares = [100, 40, 10], np.array([0.301, 0.5, 0.199])  # 45.15, 75 and 29.85 of 150
-    starts, no = np.cumsum([0, *sizes]), {*range(100), *range(140, 150)}
-    counts = []
+    starts, counts = np.cumsum([0, *sizes]), []
     for seed in range(400):
         drawn = draw_texts(sizes, shares, np.random.default_rng(seed))
-        assert (
-            len(drawn) == 150 and set(draw_texts(sizes, np.array([0.5, 0.0, 0.5]), np.random.default_rng(seed))) <= no
-        )
         streams = np.searchsorted(starts, drawn, side="right") - 1
         counts.append(np.bincount(streams, minlength=3))
         times = np.bincount(drawn, minlength=150)
-        assert times[:100].max() == 1, "0.45 of the first stream, without repetition"
+        assert len(drawn) == 150 and times[:100].max() == 1, "0.45 of the first stream, without repetition"
         assert set(times[100:140]) == {1, 2}, "75 of 40: everything once before anything twice"
-        assert set(times[140:]) <= {2, 3}
     found = np.array(counts)
     assert (abs(found - shares * 150) < 1).all()
     # The rounding has the right expectation: 45 or 46 with probability 0.15, deviation sqrt(0.15 * 0.85 / 400).

@@ -40,18 +40,6 @@ def test_targets_are_the_original_tokens_and_special_symbols_stay(one_side_prob,
                     assert builders.FIRST_PIECE <= token < MASK, "replaced by a special symbol"
 
 
-def test_mask_is_never_a_random_piece():
-    """With one piece in the dictionary, drawing <mask> as a "random piece" would mask 85 % instead of 80 %."""
-    rows = [torch.tensor([builders.FIRST_PIECE] * 50 + [EOS])] * 400
-    config = MaskingConfig(mask_prob=0.5, one_side_prob=0.0, seed=7)
-    data = TLMDataset([rows], [np.full(400, 51)], builders.dictionary(pieces=1), config)
-    items = [data[index] for index in range(400)]
-    predicted = sum(int((item["target"] != PAD).sum()) for item in items)
-    masked = sum(int((item["tokens"] == builders.FIRST_PIECE + 1).sum()) for item in items)
-    assert predicted == pytest.approx(400 * 25, rel=0.02)
-    assert masked / predicted == pytest.approx(0.8, abs=0.015)
-
-
 def test_one_side_is_masked_and_the_other_stays_whole():
     data, rows = dataset(count=400, low=20, high=20, one_side_prob=1.0)
     sides, ratios = [0, 0], []

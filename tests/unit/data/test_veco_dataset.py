@@ -94,17 +94,16 @@ def test_streams_and_repetitions_have_noise_of_their_own():
 def test_sampling_has_the_shares_within_each_kind_and_is_new_in_every_epoch():
     languages = [veco.segments(veco.documents([4] * count, seed)) for count, seed in ((5, 1), (20, 2))]
     pairs = [veco.pairs([[A, B]] * count, [[C]] * count) for count in (10, 30)]
-    data = veco.dataset([*languages, *pairs], [0.5, 0.5, 0.75, 0.25])
-    texts = len(languages[0]) + len(languages[1])
-    found = []
+    data, found = veco.dataset([*languages, *pairs], [0.5, 0.5, 0.75, 0.25]), []
+    texts = data.first_pair
     for epoch in (1, 2, 1):
         data.set_epoch(epoch)
-        streams = np.array([data.place_of(index)[0] for index in range(len(data))])
-        assert len(data) == texts + 40 and data.first_pair == texts
-        assert set(streams[:texts]) == {0, 1} and set(streams[texts:]) == {2, 3}
-        assert abs((streams == 0).sum() - 0.5 * texts) < 1 and abs((streams == 2).sum() - 0.75 * 40) < 1
+        counts = [
+            np.bincount([data.place_of(index)[0] for index in part]) for part in (range(texts), range(texts, len(data)))
+        ]
+        assert abs(counts[0] - texts / 2).max() < 1 and counts[1].tolist() == [0, 0, 30, 10]
         found.append([whole(item) for item in data])
-    assert found[0] == found[2] != found[1]
+    assert len(data) == sum(map(len, languages)) + 40 and found[0] == found[2] != found[1]
 
 
 def batches(data, epoch=1, **limits):
@@ -141,20 +140,75 @@ def test_max_tokens_counts_padding():
     assert full > 5
 
 
-@pytest.mark.parametrize("streams", [veco.streams(), veco.streams()[:1], veco.streams()[1:]])
-def test_validation_and_one_kind_alone(streams):
-    for probabilities in (None, [1.0])[: 3 - len(streams)]:
-        data = veco.dataset(streams, probabilities)
-        found = batches(data)
-        kinds = [batch[0] >= data.first_pair for batch in found]
-        assert data.kinds == 1 and kinds == sorted(kinds), "monolingual batches first"
-        assert sorted(index for batch in found for index in batch) == list(range(len(data)))
-        assert {len({index >= data.first_pair for index in batch}) for batch in found} == {1}
+# ---- Where the segments come from. ----
 
 
-@pytest.mark.parametrize(("option", "pairs_left"), [("--pairs", False), ("--monolingual", True)])
-def test_a_kind_whose_texts_are_all_too_long_is_named(option, pairs_left):
-    data = veco.dataset(veco.streams(), [1.0, 1.0])
-    order = data.ordered_indices()
-    with pytest.raises(ValueError, match=f"{option}: no text fits into --tokens-per-sample"):
-        data.batch_by_size(order[(order >= data.first_pair) == pairs_left], max_sentences=4)
+def sentences_of(lengths):
+    """Sentences of so many tokens, </s> counted; 1 is an empty line. No two sentences are alike."""
+    return [[100 * number + place for place in range(length - 1)] for number, length in enumerate(lengths, 1)]
+
+
+def numbers(tokens):
+    return [int(token) // 100 for token, before in zip(tokens, [EOS, *tokens]) if before == EOS]
+
+
+def texts(lengths, room=8):
+    stream = veco.segments(sentences_of(lengths), room)
+    found = [stream.read(index) for index in range(len(stream))]
+    for (x, y), sizes in zip(found, stream.lengths.tolist()):
+        assert [len(x) + 1, len(y) + 1] == sizes
+        assert x[-1] == y[-1] == EOS
+        assert max(sizes) <= room
+    return [(numbers(x), numbers(y)) for x, y in found]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([3, 3, 3, 4, 1], [([1, 2], [3, 4])]),  # 3 + 3 + 3 does not fit into 7, 3 + 4 does
+        ([4, 4, 3, 1], [([1], [2, 3])]),  # 4 + 4 would need room for <s>
+        ([3, 3, 3, 4, 2, 3, 1], [([1, 2], [3, 4]), ([5], [6])]),  # a third segment, cut in two
+        ([3, 4, 1], [([1], [2])]),  # one segment, cut in two
+        ([2, 2, 2, 1], [([1], [2, 3])]),  # 2 + 4 and 4 + 2 are equally good
+        ([1, 3, 4, 1, 1, 3, 4, 1, 1], [([2], [3]), ([6], [7])]),  # two documents
+        ([3, 4], [([1], [2])]),  # no empty line behind the last
+        ([2, 9, 2, 2, 1], [([3], [4])]),  # nothing is adjacent across a sentence that is too long
+        ([], []),
+    ],
+)
+def test_by_hand(lengths, expected):
+    assert texts(lengths) == expected
+
+
+def test_every_sentence_is_used_once_or_counted():
+    """Random documents: order, adjacency, limits, and as little as can be is left out."""
+    generator = np.random.default_rng(3)
+    for _ in range(200):
+        lengths = np.where(generator.random(40) < 0.2, 1, generator.integers(2, 14, 40)).tolist()
+        room = int(generator.integers(6, 30))
+        found = texts(lengths, room)
+        used = [number for x, y in found for number in (*x, *y)]
+        assert used == sorted(set(used))
+        for x, y in found:
+            assert [*x, *y] == list(range(x[0], y[-1] + 1))
+            assert 1 not in lengths[x[0] - 1 : y[-1]]
+        left_out = veco.segments(sentences_of(lengths), room).left_out
+        text = [number for number, length in enumerate(lengths, 1) if length > 1]
+        long = [number for number in text if lengths[number - 1] > room - 1]
+        assert left_out[f"longer than {room} tokens with <s>"] == len(long)
+        alone = sorted(set(text) - set(used) - set(long))
+        assert left_out["without a neighbour"] == len(alone)
+        for number in alone:
+            behind = lengths[number] if number < len(lengths) else 1
+            assert behind == 1 or behind > room - 1, "only the last sentence of a document has no neighbour"
+
+
+def test_x_is_the_source_side_and_a_pair_with_a_long_or_an_empty_side_is_left_out():
+    left, right = [[5, 6], [7], [8], [], [9, 9, 9, 9]], [[8], [9, 10, 11], [1, 2, 3, 4], [5], [6]]
+    stream = veco.pairs(left, right, room=5)
+    assert [veco.rows_of(stream, index) for index in range(2)] == [
+        [[BOS, 5, 6, EOS], [BOS, 8, EOS]],
+        [[BOS, 7, EOS], [BOS, 9, 10, 11, EOS]],
+    ]
+    assert stream.lengths.tolist() == [[4, 3], [3, 5]] and stream.parallel
+    assert stream.left_out == {"with an empty side": 1, "with a side longer than 5 tokens with <s>": 2}

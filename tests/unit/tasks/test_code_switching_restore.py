@@ -1,21 +1,19 @@
 """Task code_switching_restore: what is read, checked and logged; stock translation where it is; two stages in one run."""
 
-import logging
 import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq import options as command_line
-from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 
 from data_prep.pieces import load_model
 from fairseq_plugins.data import csr_lexicon
 from fairseq_plugins.data.csr_dataset import CodeSwitchingDataset
+from fairseq_plugins.tasks.code_switching_restore import reset_moments
 from tests import builders, csr_builders, nlu_bins, nlu_builders
-from tests.csr_builders import Criterion, load, plain, setup
+from tests.csr_builders import Criterion, load, setup
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +43,6 @@ def test_sentences_of_both_languages(made):
         assert sum(a != b for a, b in zip(old, new)) == item["switched"]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"switch_ratio": 0.9}, {"switch_span": 1.0}, {"seed": 2}, {"lexicon_top_k": 1}, {"prepend_bos": True}),
-        *({"restore_langs": "de,en"}, {"left_pad_source": False}, {"left_pad_target": True}),
-    ],
-)
-def test_options_reach_the_data(made, options):
-    first, other = load(setup(made)), load(setup(made, **options))
-    batch, changed = (data.collater(data.__getitems__(range(96))) for data in (first, other))
-    assert str(plain(batch)) != str(plain(changed))
-
-
 def test_monolingual_text_and_numbered_sets_are_read(made, tmp_path):
     folder, cut = tmp_path / "bin", load_model(made.model)
     shutil.copytree(made.data, folder)
@@ -69,25 +54,6 @@ def test_monolingual_text_and_numbered_sets_are_read(made, tmp_path):
     assert len(load(setup(made, data=str(folder)))) == 53, "text of its own goes before a side of the pair"
     with pytest.raises(ValueError, match="--restore-langs de: .*valid2.de-None.de.bin is missing"):
         load(setup(made, restore_langs="de"), "valid2")
-
-
-def test_epochs_go_through_the_folders_and_validation_does_not(made, tmp_path):
-    other = csr_builders.write(tmp_path, (20, 4, 4))
-    task = setup(made, data=f"{made.data}:{other.data}", sentencepiece_model=str(made.model))
-    assert [len(load(task, epoch=epoch)) for epoch in (1, 2, 3)] == [96, 40, 96]
-    assert [len(load(task, "valid", epoch=epoch)) for epoch in (1, 2)] == [16, 16]
-
-
-def test_pieces_as_units_need_no_model(made, tmp_path):
-    symbols = Dictionary.load(str(made.data / "dict.en.txt")).symbols[4:]
-    pairs = [f"{piece} {symbols[0]}" for piece in symbols if piece != symbols[0]]
-    for name in ("en-de", "de-en"):
-        (tmp_path / f"{name}.tsv").write_text("\n".join(pairs), encoding="utf-8")
-    task = setup(made, switch_unit="piece", sentencepiece_model="", lexicon=str(tmp_path))
-    item = load(task)[0]
-    assert item["words"] == len(item["target"]) - 2 and item["switched"] > 2
-    changed = item["source"] != item["target"]
-    assert set(item["source"][changed].tolist()) == {4} and int(changed.sum()) == item["switched"]
 
 
 def test_shares_are_those_of_all_processes(made):
@@ -104,32 +70,18 @@ def test_shares_are_those_of_all_processes(made):
             task.reduce_metrics(outputs, criterion)
         assert meters.get_smoothed_values()["switched"] == pytest.approx(wanted[1] / wanted[0], abs=1e-4)
         assert meters.get_smoothed_values()["coverage"] == 1.0
-    with metrics.aggregate(new_root=True) as meters:
-        task.reduce_metrics([{"csr_words": 0}], criterion)
-    assert "switched" not in meters.get_smoothed_values()
 
 
-def test_too_little_coverage_is_said(made, tmp_path, caplog):
-    load(setup(made))
-    assert not [record for record in caplog.records if record.levelno > logging.INFO]
-    few = csr_builders.write_lexicon(tmp_path / "few", csr_builders.WORDS[:3])
-    load(setup(made, lexicon=f"en-de={few},de-en={made.lexicon}/de-en.tsv"))
-    (warning,) = (record.message for record in caplog.records if record.levelno == logging.WARNING)
-    assert "% of the words of train en have an entry, so that --switch-ratio 0.35 is not reached" in warning
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([*(" ".join(pair.split()[::-1]) for pair in csr_builders.WORDS[1:]), "the the"], "opposite direction"),
+def test_a_lexicon_that_does_not_fit_is_refused(made, tmp_path):
+    turned = [*(" ".join(pair.split()[::-1]) for pair in csr_builders.WORDS[1:]), "the the"]
+    for words, message in (
+        (turned, "opposite direction"),
         (["chien Hund", "chat Katze"], "the lexicon's first chien, chat: another language"),
         (["dog ЖЖ", "cat ЖЖЖ"], "all 4 candidates of its words have <unk>"),
-    ],
-)
-def test_a_lexicon_that_does_not_fit_is_refused(made, tmp_path, words, message):
-    path = csr_builders.write_lexicon(tmp_path / "x", words)
-    with pytest.raises(ValueError, match=f"of the words of train en have an entry; .*{message}|{message}"):
-        load(setup(made, lexicon=f"en-de={path},de-en={made.lexicon}/de-en.tsv"))
+    ):
+        path = csr_builders.write_lexicon(tmp_path / "x", words)
+        with pytest.raises(ValueError, match=message):
+            load(setup(made, lexicon=f"en-de={path},de-en={made.lexicon}/de-en.tsv"))
 
 
 def test_a_lexicon_into_another_language_is_refused(made, tmp_path, monkeypatch):
@@ -144,32 +96,26 @@ def test_a_lexicon_into_another_language_is_refused(made, tmp_path, monkeypatch)
     load(setup(made, lexicon=f"en-de={foreign},{back}"), "valid")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_and_files_are_checked(made, tmp_path):
+    folder = shutil.copytree(made.data, tmp_path / "bin")
+    builders.write_dictionary(folder, "fr")
+    broken = str(nlu_bins.write(tmp_path / "broken.model", "no model"))
+    for options, message in (
         ({"langs": ""}, "--langs is needed"),
         ({"langs": "en,fr"}, r"--target-lang de: the dictionary has no \[de\], because --langs en,fr lacks it"),
-        ({"langs": "de"}, r"--source-lang en: the dictionary has no \[en\]"),
         ({"langs": "en,de,en"}, "--langs must name each language once; got en,de,en"),
         ({"restore_langs": "en,fr"}, r"--restore-langs fr: the dictionary has no \[fr\]"),
         ({"restore_langs": "en,en"}, "--restore-langs must name each once; got en,en"),
         ({"lexicon": ""}, "--lexicon is needed to train"),
         ({"sentencepiece_model": ""}, r"--sentencepiece-model \(empty\): there is no such file"),
-        ({"sentencepiece_model": "broken.model"}, "broken.model: is no sentencepiece model"),
+        ({"sentencepiece_model": broken}, "broken.model: is no sentencepiece model"),
         ({"langs": "en,de,fr", "restore_langs": "en,fr"}, "dict.fr.txt differs from"),
-    ],
-)
-def test_options_and_files_are_checked(made, tmp_path, options, message):
-    folder = shutil.copytree(made.data, tmp_path / "bin")
-    builders.write_dictionary(folder, "fr")
-    setup(made, data=str(folder), langs="en,de,fr")
-    if options.get("sentencepiece_model"):
-        options = {"sentencepiece_model": str(nlu_bins.write(tmp_path / "broken.model", "no model"))}
-    with pytest.raises(ValueError, match=message):
-        load(setup(made, **{"data": str(folder), **options}))
+    ):
+        with pytest.raises(ValueError, match=message):
+            load(setup(made, **{"data": str(folder), **options}))
 
 
-def test_the_languages_of_the_start_are_compared(made, tmp_path, caplog, monkeypatch):
+def test_the_languages_of_the_start_and_of_the_checkpoint_are_compared(made, tmp_path, monkeypatch):
     monkeypatch.setattr(TranslationTask, "build_model", lambda *unused: "built")
     path, model = tmp_path / "pretrained.pt", SimpleNamespace(state_dict=dict, options={})
 
@@ -181,22 +127,25 @@ def test_the_languages_of_the_start_are_compared(made, tmp_path, caplog, monkeyp
     assert build("en,de") == build("de,en", from_checkpoint=True) == "built"
     with pytest.raises(ValueError, match="--langs de,en: .*pretrained.pt was trained with en,de"):
         build("de,en")
-
-
-def test_checkpoints_keep_the_languages(made):
     task = setup(made)
-    for state in (task.state_dict(), {}):
-        task.load_state_dict(state)
+    task.load_state_dict(task.state_dict())
     with pytest.raises(ValueError, match="--langs de,en: the checkpoint was trained with en,de"):
         setup(made, langs="de,en").load_state_dict(task.state_dict())
 
 
-@pytest.mark.parametrize(
-    ("option", "ours"), [("--competence-step", "--restore-updates"), ("--span-length", "--switch-span")]
-)
-def test_the_authors_options_are_refused_with_the_name_of_ours(option, ours, capsys):
-    line = ["data", "--task", "code_switching_restore", "--arch", "mbart_large", "--langs", "de,en", option, "-1"]
-    with pytest.raises(SystemExit):
-        command_line.parse_args_and_arch(command_line.get_training_parser(), line)
-    last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert option in last and ours in last and "unrecognized" not in last
+def test_the_moments_are_reset_at_the_switch_alone(made, caplog):
+    """For both batches of update 3. A stage that does not fit its update is said, once."""
+    task, parameter, cleared = setup(made, restore_updates=3), torch.nn.Parameter(torch.ones(1)), []
+    optimizer = SimpleNamespace(optimizer=torch.optim.Adam([parameter]), backward=lambda loss: None)
+    model = SimpleNamespace(train=lambda: None, set_num_updates=lambda number: None)
+    for update in (0, 2, 3, 3, 4, 2, 2):
+        sample = {"switching": {"words": 1}} if update < 3 and len(cleared) < 5 else {}
+        optimizer.optimizer.state[parameter]["step"] = 5
+        task.train_step(sample, model, Criterion(), optimizer, update)
+        cleared.append("step" not in optimizer.optimizer.state[parameter])
+    assert cleared == [False, False, True, True, False, False, False]
+    (warning,) = (message for message in caplog.messages if "--restore-updates 3" in message)
+    assert "update 2 is translation" in warning
+    used = SimpleNamespace(state={1: 2}, param_groups=[{"lr": 0.5, "step": 7}, {"lr": 0.5}])
+    reset_moments(used)
+    assert (used.state, used.param_groups) == ({}, [{"lr": 0.5, "step": 0}, {"lr": 0.5}])

@@ -1,33 +1,19 @@
 """cross_lingual_classification: classes and pairs as they reach the model, the head, labels that training has not."""
 
 import pytest
-from fairseq.models import BaseFairseqModel
 from fairseq.models.bart import BARTModel
 from fairseq.tasks import FairseqTask
 from torch import nn
 
 from tests import builders, nlu_bins
-from tests.builders import EOS, MASK, PAD, VOCAB
+from tests.builders import EOS, MASK, PAD
 from tests.unit.tasks.making import maker
 
 LABELS = ["no", "yes", "maybe"]
 CLASSES = ["no", "yes", "no", "no", "maybe", "no", "yes", "no"]
 FIRST, SECOND = builders.sentences(8, 1), builders.sentences(8, 2)
 HEAD = "sentence_classification_head"
-setup = maker("cross_lingual_classification", classification_head_name=HEAD, regression_target=False)
-
-
-class TinyClassifier(BaseFairseqModel):
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(VOCAB + 2, 6, padding_idx=PAD)
-        self.classification_heads = nn.ModuleDict()
-
-    def register_classification_head(self, name, num_classes):
-        self.classification_heads[name] = nn.Linear(6, num_classes)
-
-    def forward(self, src_tokens, src_lengths, features_only, classification_head_name):
-        return self.classification_heads[classification_head_name](self.embedding(src_tokens).sum(dim=1)), {}
+setup = maker("cross_lingual_classification", classification_head_name=HEAD, regression_target=False, max_positions=60)
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +46,10 @@ def test_the_decoder_of_an_mbart_reads_language_first(folder, decoder):
 
 
 def test_the_head_and_a_decoder_that_is_fed_only_where_there_is_one(folder, monkeypatch):
-    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: TinyClassifier())
+    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: nlu_bins.StandIn(9))
     model = setup(folder, classification_head_name="news").build_model("cfg")
-    assert {name: head.out_features for name, head in model.classification_heads.items()} == {"news": 3}
-    with pytest.raises(ValueError, match="--add-prev-output-tokens .* TinyClassifier has none: leave it out"):
+    assert {name: head.out_features for name, head in model.heads.items()} == {"news": 3}
+    with pytest.raises(ValueError, match="--add-prev-output-tokens .* StandIn has none: leave it out"):
         setup(folder, add_prev_output_tokens=True).build_model("cfg")
     decoder = BARTModel.__new__(BARTModel)
     nn.Module.__init__(decoder)
@@ -73,8 +59,5 @@ def test_the_head_and_a_decoder_that_is_fed_only_where_there_is_one(folder, monk
         setup(folder).build_model("cfg")
     with pytest.raises(ValueError, match="--max-positions 700: the model has 600 positions"):
         setup(folder, max_positions=700, add_prev_output_tokens=True).build_model("cfg")
-
-
-def test_regression_is_refused(folder):
     with pytest.raises(ValueError, match="--regression-target: classes only; valid: --task sentence_prediction"):
         setup(folder, regression_target=True)

@@ -3,15 +3,14 @@
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from fairseq.tasks import FairseqTask
 
-from fairseq_plugins.data.nlu_dataset import NLUDataset, class_numbers, labels_of
+from fairseq_plugins.data.nlu_dataset import NLUDataset, class_numbers
 from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
 from tests import builders, nlu_bins
-from tests.builders import BOS, EOS, MASK, PAD
+from tests.builders import EOS, MASK, PAD
 
 LABELS = ["no", "yes", "maybe"]
 EN, DE, FR = (builders.sentences(count, seed) for count, seed in ((12, 1), (6, 2), (3, 3)))
@@ -62,8 +61,6 @@ def test_languages_and_mask_follow_the_dictionary(folder, bare):
     task = setup(folder, langs="en_XX,de_DE,fr_XX")
     assert task.dictionary.symbols[MASK:] == ["[en_XX]", "[de_DE]", "[fr_XX]", "<mask>"]
     assert task.source_dictionary is task.target_dictionary is task.dictionary
-    other = setup(folder, langs="eng_Latn,deu_Latn", language_template="{}")
-    assert other.dictionary.symbols[MASK:] == ["eng_Latn", "deu_Latn", "<mask>"]
     assert setup(bare, langs="en_XX,de_DE").dictionary.symbols[4:] == ["a", "[en_XX]", "b", "[de_DE]", "<mask>"]
     (bare / "input0" / "dict.txt").unlink()
     assert setup(bare).dictionary.symbols[4:] == ["x", "<mask>"]
@@ -77,13 +74,11 @@ def test_languages_and_mask_follow_the_dictionary(folder, bare):
     ("name", "langs", "codes", "symbol"),
     [
         ("test.de", "en_XX,de_DE", "", "[de_DE]"),
-        ("test.de", "de,de_DE", "", "[de]"),
         ("test.de_DE", "en_XX,de_DE", "", "[de_DE]"),
         ("test.de", "eng_Latn,deu_Latn", "de=deu_Latn", "[deu_Latn]"),
         ("test.de", "de_DE,de_AT", "en=de_DE,de=de_AT", "[de_AT]"),
         ("test.de", "en_XX,fr_XX", "", "test.de: language de, .*does not have it.*de=CODE.* en_XX, fr_XX"),
         ("test.de", "de_DE,de_AT", "", "test.de: .*has de_DE, de_AT.*--language-codes"),
-        ("test", "en_XX", "", r"subset test: language \(none\)"),
         ("test.de", "en_XX,de_DE", "de=deu_Latn", "language deu_Latn, .*does not have it"),
     ],
 )
@@ -96,59 +91,21 @@ def test_the_symbol_of_a_subsets_language(folder, name, langs, codes, symbol):
             languages.symbol(name)
 
 
-def test_formats_reach_the_dataset(folder):
-    rows = {name: tokens(load(setup(folder, input_format=name))) for name in ("xlmr", "bert")}
-    assert rows["xlmr"] == rows["bert"] == [[BOS, *row, EOS] for row in EN]
-    task = setup(folder, input_format="mbart", langs="en_XX,de_DE")
-    assert tokens(load(task)) == [[*row, EOS, MASK] for row in EN]
-    assert tokens(load(task, "train.de")) == [[*row, EOS, MASK + 1] for row in DE]
-    task = setup(folder, input_format="mbart50", langs="en_XX,de_DE", max_positions=4, seed=3)
-    data = load(task, "train.de")
-    assert tokens(data) == [[MASK + 1, *row[:2], EOS] for row in DE]
-    assert (data.max_positions, data.pad, data.seed, task.max_positions()) == (4, PAD, 3, 4)
-
-
-def test_the_second_text_is_read_where_there_is_one(bare):
-    nlu_bins.write_texts(bare, "input0", "train.en", [[5, 6], [7]])
-    nlu_bins.write_texts(bare, "input1", "train.en", [[8], [9, 10]])
-    data = load(setup(bare, input_format="bert"))
-    assert tokens(data) == [[BOS, 5, 6, EOS, 8, EOS], [BOS, 7, EOS, 9, 10, EOS]]
-    nlu_bins.write_texts(bare, "input0", "test.de", [[5, 6]])
-    with pytest.raises(ValueError, match=r"test\.de: .*input1.test\.de\.bin is missing; subsets there: train\.en"):
-        load(setup(bare), "test.de")
-
-
-def test_one_subset_is_itself_and_several_are_a_mixture(folder):
-    data = load(setup(folder, sampling_temperature=2.0, seed=7), "train.en,train.de")
-    assert data.probabilities == pytest.approx(np.sqrt([12, 6]) / np.sqrt([12, 6]).sum())
-    assert data.seed == 7 and isinstance(load(setup(folder)), NLUDataset)
-    natural = load(setup(folder), "train.en,train.de,test.fr")
-    assert sorted(tokens(natural)) == sorted([BOS, *row, EOS] for row in [*EN, *DE, *FR])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_wrong_options_and_missing_and_empty_subsets_are_named(folder, bare):
+    for options, message in (
         ({"input_format": "mbart"}, "--input-format mbart needs --langs"),
         ({"langs": "en_XX,de_DE,en_XX"}, "--langs names en_XX more than once"),
         ({"langs": "en_XX", "language_template": "[]"}, r"--language-template must hold {}.*'\[\]'"),
         *(({"language_codes": text}, f"--language-codes .*'{text}'") for text in ("de", "de=", "=deu_Latn")),
-    ],
-)
-def test_wrong_options_are_named(folder, options, message):
-    with pytest.raises(ValueError, match=message):
-        setup(folder, **options)
-
-
-def test_missing_and_empty_subsets_are_named(bare):
+    ):
+        with pytest.raises(ValueError, match=message):
+            setup(folder, **options)
     nlu_bins.write_rows(bare / "input0", "test.de", [])
-    for ending in ("bin", "idx"):
-        nlu_bins.write_texts(bare, "input0", f"{ending}.en", EN)
-        (bare / "input0" / f"{ending}.en.{ending}").unlink()
+    nlu_bins.write_texts(bare, "input0", "idx.en", EN)
+    (bare / "input0" / "idx.en.idx").unlink()
     for name, wrong in (
-        ("test.fr", r"test\.fr\.bin is missing; subsets there: bin\.en, test\.de"),
+        ("test.fr", r"test\.fr\.bin is missing; subsets there: test\.de"),
         ("test.de", r"test\.de\.bin is empty"),
-        ("bin.en", r"bin\.en\.bin is missing"),
         ("idx.en", r"idx\.en\.idx is missing"),
     ):
         with pytest.raises(ValueError, match=rf"subset {name}: .*{wrong}"):
@@ -170,35 +127,21 @@ def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder, bar
     other.load_state_dict({})
 
 
-@pytest.mark.parametrize("most", [None, 50, (50, 60), 49, (49, 60), (60, 49)])  # an encoder-decoder has two limits
-def test_a_model_with_fewer_positions_is_refused(folder, most, monkeypatch):
-    model = SimpleNamespace(max_positions=lambda: most)
-    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: model)
-    message = "--max-positions 50: the model has 49 positions; valid: 1 to 49"
-    with pytest.raises(ValueError, match=message) if "49" in str(most) else nullcontext():
-        assert setup(folder, max_positions=50).build_model("cfg") is model
+def test_a_model_with_fewer_positions_is_refused(folder, monkeypatch):
+    for most in (None, 50, (50, 60), 49, (49, 60), (60, 49)):  # an encoder-decoder has two limits
+        model = SimpleNamespace(max_positions=lambda most=most: most)
+        monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments, model=model: model)
+        message = "--max-positions 50: the model has 49 positions; valid: 1 to 49"
+        with pytest.raises(ValueError, match=message) if "49" in str(most) else nullcontext():
+            assert setup(folder, max_positions=50).build_model("cfg") is model
 
 
-def test_a_task_without_labels_has_none(folder):
-    class Unlabelled(PlainTask):
-        has_labels = False
-
-    task = Unlabelled.setup_task(NLUConfig(data=str(folder), seed=1))
-    assert task.label_dictionary is None
-    assert task.state_dict() == {"languages": [], "labels": []}
-    assert setup(folder).state_dict()["labels"][4:] == LABELS
-    assert labels_of(nlu_bins.label_dictionary([*LABELS, "madeupword0000"])) == LABELS
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
+def test_wrong_labels_are_counted_or_named():
+    for rows, message in (
         ([[4], [EOS]], "row 2 of label has 0 symbols"),
         ([[4], [5], [4, 5, EOS]], "row 3 of label has 2 symbols"),
         ([[4], [3], [3, EOS]], "2 rows have a label .*valid: no, yes, maybe"),
         ([[4], [PAD]], "1 rows have"),
-    ],
-)
-def test_wrong_labels_are_counted_or_named(rows, message):
-    with pytest.raises(ValueError, match=f"subset test.de: {message}"):
-        class_numbers([torch.tensor(row) for row in rows], nlu_bins.label_dictionary(LABELS), "test.de")
+    ):
+        with pytest.raises(ValueError, match=f"subset test.de: {message}"):
+            class_numbers([torch.tensor(row) for row in rows], nlu_bins.label_dictionary(LABELS), "test.de")

@@ -1,15 +1,13 @@
 """--predictions: a file a subset in the order of the data, whatever the batches; never in training or in several processes."""
 
 import json
-import logging
 
 import pytest
 import torch
 from fairseq import criterions
 from fairseq.logging import metrics
 
-from fairseq_plugins.tasks.nlu.predictions import PredictionFiles
-from tests import builders, nlu_bins, nlu_builders
+from tests import builders, nlu_bins
 from tests.nlu_bins import TAGS, TinyTagger
 from tests.unit.tasks.making import maker
 
@@ -64,24 +62,6 @@ def logits_of(model, net_input, head):
 
 def lines(path):
     return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def test_classes_of_sentences(folder, tmp_path):
-    task, criterion = made(folder, "cross_lingual_classification", predictions=str(tmp_path / "made"))
-    model = nlu_builders.build(nlu_builders.arguments(**nlu_builders.SCRATCH), task.dictionary.symbols[4:])
-    model.register_classification_head("head", 3)
-    nlu_builders.randomise(model)
-    task.load_dataset("test.de")
-    rows = task.dataset("test.de")
-    found = logits_of(model, rows.collater([rows[row] for row in range(11)])["net_input"], "head")
-    model.classification_heads["head"].out_proj.bias.data -= found.mean(0)  # or one class would be that of every row
-    validate(task, criterion, model)
-    data = task.dataset("test.de")
-    best = [int(logits_of(model, data.collater([data[row]])["net_input"], "head").argmax()) for row in range(11)]
-    assert len(set(best)) > 1
-    expected = [[str(row), LABELS[number], gold] for row, (number, gold) in enumerate(zip(best, GOLD))]
-    assert lines(tmp_path / "made" / "test.de.tsv") == expected
-    assert [file.name for file in (tmp_path / "made").iterdir()] == ["test.de.tsv"]
 
 
 def test_tags_of_words(folder, tmp_path):
@@ -141,18 +121,3 @@ def test_training_and_several_processes_are_refused(folder, tmp_path, name):
         made(folder, name, predictions=str(tmp_path / "file"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
     assert made(folder, name)[0].prediction_files is None
-
-
-def test_items_without_a_prediction_are_counted(tmp_path, caplog):
-    caplog.set_level(logging.INFO)
-    files = PredictionFiles(str(tmp_path))
-    assert files.finish() is None
-    files.begin("test.en", 2)
-    files.add([1], [[("x", 0)]])  # of a subset that came to no end
-    files.begin("test.de", 3)
-    files.add([2], [[("c", 1)]])
-    files.add([0], [[("a", 2), ("b", 3)]])
-    assert files.finish() == tmp_path / "test.de.tsv"
-    assert (tmp_path / "test.de.tsv").read_text() == "a\t2\nb\t3\nc\t1\n"
-    assert "test.de: 1 of 3 items have no prediction" in caplog.text
-    assert files.finish() is None

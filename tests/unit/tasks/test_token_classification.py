@@ -3,11 +3,9 @@
 import logging
 
 import pytest
-from fairseq.tasks import FairseqTask
 
 from tests import nlu_bins
-from tests.builders import BOS, EOS, MASK, PAD
-from tests.nlu_bins import TAGS
+from tests.builders import BOS, EOS, PAD
 from tests.unit.tasks.making import load, maker
 
 SENTENCES = [
@@ -39,20 +37,6 @@ def test_words_and_tags_reach_the_batch(folder):
     assert batch["net_input"]["src_tokens"][2].tolist() == [BOS, 19, EOS, *[PAD] * 3]
 
 
-def test_options_reach_the_dataset(folder):
-    task = setup(folder, input_format="mbart50", langs="en_XX,de_DE", max_positions=4, seed=9)
-    data = load(task, "train.de")
-    assert data[1]["tokens"].tolist() == [MASK + 1, 15, 16, EOS]
-    assert data[1]["target"].tolist() == [0, 0]
-    assert (data.seed, data.cut_words) == (9, 3)
-
-
-def test_the_model_gets_a_token_head_of_the_name_given(folder, monkeypatch):
-    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: nlu_bins.TinyTagger())
-    model = setup(folder, classification_head_name="ner").build_model("cfg", True)
-    assert {name: head.out_features for name, head in model.token_heads.items()} == {"ner": len(TAGS)}
-
-
 def test_unseen_tags_are_a_warning_and_refused_in_training(folder, caplog):
     caplog.set_level(logging.INFO)
     load(setup(folder), "train.en")
@@ -64,9 +48,3 @@ def test_unseen_tags_are_a_warning_and_refused_in_training(folder, caplog):
     assert data[0]["target"].tolist() == [-1, 0]
     with pytest.raises(ValueError, match=r"test\.fr: 3 of 4 .*valid in --train-subset: O, B-PER, I-PER, B-LOC, I-LOC"):
         setup(folder).load_dataset("test.fr", combine=True)
-
-
-def test_a_label_dictionary_without_tags_is_refused(folder, tmp_path):
-    nlu_bins.write_tagged(tmp_path, "train.en", [[]], labels=())
-    with pytest.raises(ValueError, match=r"label/dict\.txt: is empty"):
-        setup(tmp_path).build_model("cfg")

@@ -1,7 +1,5 @@
 """Task translation_mixing: stock translation but for the training set, which batches of corrupted text join."""
 
-from contextlib import nullcontext
-
 import pytest
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
@@ -11,13 +9,7 @@ from tests.deltalm_builders import EOS, plain
 from tests.unit.tasks.making import load, maker
 
 COUNT = 24
-STOCK = {
-    "source_lang": "en",
-    "target_lang": "de",
-    "train_subset": "train",
-    "dataset_impl": None,
-    "required_seq_len_multiple": 1,
-}
+STOCK = dict(source_lang="en", target_lang="de", train_subset="train", dataset_impl=None, required_seq_len_multiple=1)
 setup = maker("translation_mixing", **STOCK, mix_monolingual="de", tokens_per_sample=20, add_sentinels=10)
 
 
@@ -67,46 +59,18 @@ def test_validation_and_decoding_are_untouched(folder):
         assert [plain(item) for item in ours] == [plain(item) for item in theirs]
 
 
-def test_languages_and_their_folder(folder, tmp_path):
-    other = builders.sentences(COUNT, 401)
-    builders.write_side(tmp_path, "train", "de-None", "de", other)
-    for options, rows in (
-        ({"mix_monolingual": "de"}, builders.sentences(COUNT, 101)),
-        ({"mix_monolingual": "fr"}, builders.sentences(COUNT, 301)),
-        ({"mix_monolingual": "de", "mix_data": str(tmp_path)}, other),
-    ):
-        stream = load(setup(folder, sample_break_mode="eos", **options)).corrupted.streams[0]
-        assert [stream.read(index, None)[0].tolist() for index in range(COUNT)] == [[*row, EOS] for row in rows]
-
-
-def test_options_reach_the_texts(folder):
-    options = {"mask_prob": 0.4, "mean_span": 2.0, "sample_break_mode": "eos", "sampling_temperature": 1e6}
-    task = setup(folder, mix_monolingual="de,es", mix_share=0.25, seed=9, tokens_per_sample=18, **options)
-    data = load(task)
-    assert (data.share, data.seed, data.max_sizes) == (0.25, 9, (18, 19))
-    assert data.corrupted.streams[0].ratio == 0.4 and data.corrupted.probabilities == pytest.approx(
-        [0.5, 0.5], abs=1e-4
-    )
-    assert data.corrupted.corruption == (2.0, list(range(builders.MASK, builders.MASK + 10)), 9, False)
-    assert task.src_dict == task.tgt_dict and task.src_dict.symbols[-1] == "<extra_id_9>"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_and_data_that_do_not_fit_are_named(folder, tmp_path):
+    builders.write_pair(tmp_path, "train", "en", "de")
+    builders.write_dictionary(tmp_path, "de", pieces=builders.PIECES - 1)
+    other = str(tmp_path)
+    for options, message in (
         ({"mix_monolingual": "de,de"}, "--mix-monolingual must name each once"),
         ({"add_sentinels": 0}, "lacks <extra_id_0>.*--add-sentinels"),
         ({"add_sentinels": 1}, "has 1, .*--mask-prob"),
-        ({"mix_monolingual": "it"}, r"--mix-monolingual it: .*train\.it-None\.it\.bin is missing; run fairseq-preproc"),
-        ({"mix_data": "other"}, r"other/dict\.de\.txt differs from .*dict\.en\.txt"),
-        ({"data": "other"}, r"other/dict\.de\.txt differs from .*other/dict\.en\.txt: run fairseq-preprocess"),
-        ({"data": "other", "mix_monolingual": "", "add_sentinels": 0}, None),
-    ],
-)
-def test_options_and_data_that_do_not_fit_are_named(folder, tmp_path, options, message):
-    (tmp_path / "other").mkdir()
-    builders.write_pair(tmp_path / "other", "train", "en", "de")
-    builders.write_dictionary(tmp_path / "other", "de", pieces=builders.PIECES - 1)
-    options = {name: value if value != "other" else str(tmp_path / "other") for name, value in options.items()}
-    with pytest.raises(ValueError, match=message) if message else nullcontext():
-        load(setup(folder, **options))
+        ({"mix_monolingual": "it"}, r"--mix-monolingual it: .*train\.it-None\.it\.bin is missing"),
+        ({"mix_data": other}, r"dict\.de\.txt differs from .*dict\.en\.txt"),
+        ({"data": other}, r"dict\.de\.txt differs from .*dict\.en\.txt: run fairseq-preprocess"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load(setup(folder, **options))
+    load(setup(other, mix_monolingual="", add_sentinels=0))

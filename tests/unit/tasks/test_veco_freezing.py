@@ -6,7 +6,6 @@ from contextlib import nullcontext
 import pytest
 import torch
 from fairseq import models
-from fairseq.distributed import ModuleProxyWrapper
 from fairseq.distributed import utils as distributed
 from fairseq.optim.adam import FairseqAdam
 from fairseq.optim.fp16_optimizer import FP16Optimizer
@@ -107,53 +106,12 @@ def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(
     assert not any(torch.equal(value, frozen[name]) for name, value in values(model).items())
 
 
-def test_after_the_frozen_phase_weight_decay_acts(folder):
-    """A parameter without gradient shrinks by lr x weight decay, as without the option."""
-    task = setup(folder, freeze_backbone_updates=1)
-    parameter = nn.Parameter(torch.ones(2))
-    optimizer = adam(nn.ParameterList([parameter]))
-    for number, expected in ((0, 1.0), (1, 0.99)):
-        parameter.grad = torch.zeros(2)
-        task.optimizer_step(optimizer, None, number)
-        assert parameter.tolist() == pytest.approx([expected] * 2)
-
-
-def test_a_failed_step_leaves_everything_as_it_was(folder):
-    task = setup(folder, freeze_backbone_updates=1)
-    model = Fake()
-    optimizer = adam(model)
-
-    def fails(*_):
-        raise RuntimeError("out of memory")
-
-    with pytest.raises(RuntimeError, match="out of memory"):
-        task.train_step(torch.zeros(1, 3), model, fails, optimizer, 0)
-    assert not model.frozen
-    optimizer.step = fails
-    with pytest.raises(RuntimeError, match="out of memory"):
-        task.optimizer_step(optimizer, model, 0)
-    assert optimizer.param_groups[0]["weight_decay"] == 0.1
-
-
-def test_the_model_is_reached_through_the_wrappers_of_several_processes(folder):
-    task, model = setup(folder, freeze_backbone_updates=1), Fake()
-    inner = nn.Module()
-    inner.module, inner.forward = model, model.forward
-    task.train_step(torch.ones(2, 3), ModuleProxyWrapper(inner), criterion, adam(model), 0)
-    assert model.seen == [True]
-    assert model.before.weight.grad is None and model.encoder_attn.weight.grad is not None
-
-
 @pytest.mark.parametrize(
     ("backend", "finds", "processes", "fails"),
     [
-        ("pytorch_ddp", False, 2, True),
-        ("c10d", False, 2, True),
-        ("fully_sharded", True, 2, True),
-        ("slowmo", True, 2, True),
-        ("pytorch_ddp", True, 2, False),
-        ("legacy_ddp", False, 2, False),
-        ("pytorch_ddp", False, 1, False),
+        *((backend, False, 2, True) for backend in ("pytorch_ddp", "c10d")),
+        *((backend, True, 2, True) for backend in ("fully_sharded", "slowmo")),
+        *(("pytorch_ddp", True, 2, False), ("legacy_ddp", False, 2, False), ("pytorch_ddp", False, 1, False)),
     ],
 )
 def test_ways_of_training_that_cannot_freeze(folder, monkeypatch, backend, finds, processes, fails):
@@ -167,8 +125,10 @@ def test_ways_of_training_that_cannot_freeze(folder, monkeypatch, backend, finds
 
     build()
     # Without CS-MLM cross-attention has no gradient at any time.
-    cases = {"--objectives is": {"objectives": "is"}, "--freeze-backbone-updates 5": {"freeze_backbone_updates": 5}}
-    for option, given in cases.items():
+    for option, given in (
+        ("--objectives is", {"objectives": "is"}),
+        ("--freeze-backbone-updates 5", {"freeze_backbone_updates": 5}),
+    ):
         build(from_checkpoint=True, **given)  # by fairseq-validate, whose processes share no gradients
         message = f"{option} .*--ddp-backend {backend}: give --ddp-backend"
         with pytest.raises(ValueError, match=message) if fails else nullcontext():

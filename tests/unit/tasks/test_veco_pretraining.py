@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from fairseq.data.iterators import EpochBatchIterator
 
-from fairseq_plugins.tasks import veco_pretraining
 from tests import builders
 from tests import veco_builders as veco
 from tests.unit.tasks.making import load, maker
@@ -67,32 +65,15 @@ def test_mask_stands_behind_the_pieces(folder, tmp_path):
         setup(tmp_path, pairs="")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_options_and_data_that_do_not_fit_are_named(folder):
+    for given, message in (
         ({"pairs": "", "monolingual": ""}, "--pairs and --monolingual are both empty"),
         ({"pairs": "", "monolingual": "sv"}, "no dictionary .*dict.sv.txt"),
         ({"monolingual": "de"}, "--monolingual de: .*train.en-de.de.bin has no empty line.*behind each document"),
-        ({"pairs": "en-de,en-fr", "monolingual": "fr"}, "--monolingual fr: .*train.en-fr.fr.bin has no empty line"),
         ({"tokens_per_sample": 6, "monolingual": ""}, "train en-de: no text of two segments; left out: "),
-    ],
-)
-def test_options_and_data_that_do_not_fit_are_named(folder, given, message):
-    with pytest.raises(ValueError, match=message):
-        load(setup(folder, **given))
-
-
-def test_documents_are_counted_and_one_for_all_is_said(tmp_path, monkeypatch, caplog):
-    """A text of no documents, but for a stray empty line, is not told from one of documents: their sizes are in the log."""
-    monkeypatch.setattr(veco_pretraining, "LONG_DOCUMENT", 5)
-    veco.write_documents(tmp_path, "train", "en", veco.documents([3, 3, 4]))
-    veco.write_documents(tmp_path, "valid", "en", veco.documents([9, 1]))
-    task = setup(tmp_path, pairs="")
-    with caplog.at_level("INFO"):
-        load(task)
-        assert "3 documents, the longest of 4 sentences" in caplog.text and "WARNING" not in caplog.text
-        load(task, "valid")
-    assert "--monolingual en: one document of" in caplog.text and "has 9 of its 10 sentences" in caplog.text
+    ):
+        with pytest.raises(ValueError, match=message):
+            load(setup(folder, **given))
 
 
 def iterator(task, split="train", epoch=1, **given):
@@ -112,21 +93,3 @@ def test_training_batches_take_turns_in_every_epoch(folder, shards):
             "34 texts of the language, 4 a batch"
         )
     assert [batch["id"].tolist() for batch in seen[0]] != [batch["id"].tolist() for batch in seen[1]]
-
-
-@pytest.mark.parametrize("given", [{"pairs": ""}, {"monolingual": ""}])
-def test_one_kind_alone_is_batched_by_the_stock_iterator(folder, given):
-    task = setup(folder, **given)
-    load(task)
-    source = iterator(task)
-    assert type(source) is EpochBatchIterator
-    assert {veco.is_parallel(batch) for batch in source.next_epoch_itr(shuffle=True)} == {given == {"monolingual": ""}}
-
-
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_long_pairs_are_left_out(folder, split):
-    """In validation too, where fairseq would stop at the first."""
-    sides = zip(builders.sentences(PAIRS, 1), builders.sentences(PAIRS, 101))
-    data = load(setup(folder, tokens_per_sample=14), split)
-    assert 0 < len(data.streams[1]) == sum(max(len(x), len(y)) + 2 <= 7 for x, y in sides) < PAIRS
-    assert not (data.sizes > 14).any() and setup(folder, tokens_per_sample=14).max_positions() == 14
