@@ -1,5 +1,6 @@
 """Criterion ``sga_ctc``: CTC on the alignment, and on the denoised output."""
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, List, Tuple
@@ -16,6 +17,8 @@ from ..ops.noise import SlotAlphabet, corrupt_slots, parse_noise_mix
 from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from ..options import check_range, option
 from .summed_criterion import SummedCriterion, log_loss, total
+
+logger = logging.getLogger(__name__)
 
 CRITERIONS = {"ctc": "sga_ctc", "mask_predict": "sga_mask_predict"}
 """The model's --alignment -> the criterion that trains it."""
@@ -64,6 +67,7 @@ class SGACTCCriterion(SummedCriterion):
         self.eos = dictionary.eos()
         self.pieces = (dictionary.nspecial, dictionary.index("<mask>"))
         self.weights: Dict[str, float] = {"alignment": 1.0, "denoising": 1.0}
+        self.unread_options_reported = False
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Loss of a batch in nats, sample size, and what is logged; ValueError for a model with another ``--alignment``."""
@@ -76,6 +80,7 @@ class SGACTCCriterion(SummedCriterion):
         """See :meth:`forward`; ``options`` are more arguments of the model. Every logged value is a sum."""
         inner = model.module if hasattr(model, "module") and not hasattr(model, "blank") else model
         self._check_alignment(inner.alignment)
+        self._report_unread_options(inner)
         losses, slots = model(
             src_tokens=sample["net_input"]["src_tokens"],
             src_lengths=sample["net_input"]["src_lengths"],
@@ -101,6 +106,18 @@ class SGACTCCriterion(SummedCriterion):
                 f"--criterion {CRITERIONS[self.alignment]} trains models with --alignment {self.alignment}, this one has "
                 f"--alignment {found}: give --criterion {CRITERIONS[found]}, or an SGA model with --alignment {self.alignment}"
             )
+
+    def _report_unread_options(self, model: Any) -> None:
+        """Warn once of options for the denoiser of a model that has none."""
+        if model.has_denoiser or self.unread_options_reported:
+            return
+        self.unread_options_reported = True
+        for name, default in vars(SGACTCConfig()).items():
+            value = getattr(self.cfg, name, default)
+            if name.startswith("denoise_") and value != default:
+                logger.warning(
+                    f"--{name.replace('_', '-')} {value} has no effect: this model has no denoiser (--no-denoising, or nat_ctc)"
+                )
 
     def _noise(self, blank: int) -> Callable[[Tensor, Tensor], Tensor]:
         alphabet = SlotAlphabet(blank, *self.pieces)

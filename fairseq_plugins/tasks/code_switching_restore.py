@@ -35,10 +35,18 @@ from ..data.csr_words import piece_table
 from ..data.data_bins import both_orders, check_dictionaries, check_once, is_training, load_monolingual, split_names
 from ..ops.word_spans import LONGEST_MEAN
 from ..options import check_range, option
-from .common.old_options import add_old_options
+from .common.old_options import add_old_options, refuse_options
 from .common.own_run import OwnRun
 
 logger = logging.getLogger(__name__)
+
+AUTHORS_OPTIONS = {
+    "--competence-step": "the restore stage is --task code_switching_restore, for all updates of the run, or for the first N with "
+    "--restore-updates N; a run without it (their -1) is one without that task",
+    "--span-length": "--task code_switching_restore has --switch-span, the mean of the Poisson law of the spans in words (their -1 "
+    "means: leave it out)",
+}
+"""Option of the authors' fork of fairseq -> what it is called here."""
 
 LOGGED = {name: f"csr_{name}" for name in COUNTS}
 
@@ -96,6 +104,7 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
     def add_args(cls, parser: Any) -> None:
         gen_parser_from_dataclass(parser, CodeSwitchingRestoreConfig())
         add_old_options(parser)
+        refuse_options(parser, AUTHORS_OPTIONS)
 
     @classmethod
     def setup_task(cls, cfg: CodeSwitchingRestoreConfig, **kwargs: Any) -> "CodeSwitchingRestoreTask":

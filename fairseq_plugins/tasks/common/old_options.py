@@ -1,7 +1,7 @@
-"""Options of papers' command lines that fairseq has renamed, for the tasks that reproduce them."""
+"""Options of papers' command lines, for the tasks that reproduce them: those that fairseq renamed, and those of other forks."""
 
 import argparse
-from typing import Any
+from typing import Any, Mapping
 
 
 def add_old_options(parser: argparse.ArgumentParser) -> None:
@@ -17,9 +17,20 @@ def add_old_options(parser: argparse.ArgumentParser) -> None:
         flag.dest, flag.const, flag.default = "scoring", "sacrebleu", argparse.SUPPRESS
 
 
+def refuse_options(parser: argparse.ArgumentParser, foreign: Mapping[str, str]) -> None:
+    """Let each option of another fork end the command with what it is here."""
+    for option, here in foreign.items():
+        parser.add_argument(option, action=_Foreign, const=here, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
 class _MinLR(argparse.Action):
     """fairseq's cosine schedule still has a ``--min-lr`` of its own, which is another thing."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
         cosine = getattr(namespace, "lr_scheduler", None) == "cosine"
         setattr(namespace, "min_lr" if cosine else "stop_min_lr", values)
+
+
+class _Foreign(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: Any = None) -> None:
+        parser.error(f"{option} {values}: is an option of the authors' fork of fairseq; here, {self.const}")

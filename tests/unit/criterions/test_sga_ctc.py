@@ -106,3 +106,13 @@ def test_noise_touches_slots_only_and_writes_what_the_options_say(model, monkeyp
     assert bool((torch.stack(blanks)[changed] == model.blank).all())
     assert 0 < float(changed.sum()) / (40 * int((clean != model.blank).sum())) < 0.4
     assert len(_denoiser_inputs(model, monkeypatch, sample, denoise_unroll=3)) == 3
+
+
+def test_options_for_a_denoiser_that_is_not_there_are_warned_of_once(caplog, device):
+    given = criterion(denoise_noise=0.1, denoise_unroll=2)
+    given(builders.sga_model().to(device), _sample(device))
+    assert not caplog.text
+    for _ in range(2):
+        given(builders.sga_model(no_denoising=True).to(device), _sample(device))
+    for option in ("--denoise-noise 0.1 has", "--denoise-unroll 2 has"):
+        assert caplog.text.count(f"{option} no effect: this model has no denoiser") == 1

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import options as command_line
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationTask
 
@@ -149,3 +150,12 @@ def test_the_moments_are_reset_at_the_switch_alone(made, caplog):
     used = SimpleNamespace(state={1: 2}, param_groups=[{"lr": 0.5, "step": 7}, {"lr": 0.5}])
     reset_moments(used)
     assert (used.state, used.param_groups) == ({}, [{"lr": 0.5, "step": 0}, {"lr": 0.5}])
+
+
+def test_the_authors_options_are_refused_with_the_name_of_ours(capsys):
+    for option, ours in (("--competence-step", "--restore-updates"), ("--span-length", "--switch-span")):
+        line = ["data", "--task", "code_switching_restore", "--arch", "mbart_large", "--langs", "de,en", option, "-1"]
+        with pytest.raises(SystemExit):
+            command_line.parse_args_and_arch(command_line.get_training_parser(), line)
+        last = capsys.readouterr().err.strip().splitlines()[-1]
+        assert option in last and ours in last and "unrecognized" not in last
