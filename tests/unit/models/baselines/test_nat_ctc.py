@@ -89,19 +89,13 @@ def test_generator_collapses_the_best_path(model, device):
 def test_options_change_the_model():
     assert build(ctc_upsample=3).slot_lengths(torch.tensor([4])).tolist() == [12]
     assert build(ctc_blank="<mask>").blank == builders.MASK
-    assert build(normalize_before=True).decoder.layer_norm is not None
     assert build(max_source_positions=7, ctc_upsample=3).max_positions() == (7, 21)
-    model = build(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
-    layer = model.decoder.layers[0]
-    dropouts = layer.dropout_module.p, layer.self_attn.dropout_module.p, layer.activation_dropout_module.p
-    assert dropouts == (0.3, 0.2, 0.1)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"ctc_upsample": 0}, "--ctc-upsample must be at least 1; got 0"),
-        ({"decoder_layers": 0}, "--decoder-layers must be at least 1; got 0"),
         ({"dropout": 1.0}, r"--dropout must lie in \[0, 1\); got 1.0"),
         ({"attention_heads": 3}, "--embed-dim must be a multiple of --attention-heads; got 16 and 3"),
         ({"ctc_blank": "<nothing>"}, "--ctc-blank '<nothing>' is not in the dictionary"),
