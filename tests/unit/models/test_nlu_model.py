@@ -87,21 +87,16 @@ def test_bad_options_are_named(changes, message):
         ({"encoder_family": "nllb"}, r"--encoder-family nllb \(valid here: mbart\)"),
         ({"encoder_heads": 4}, "heads = 4 was given, but the file says encoder_attention_heads = 2"),
         ({"max_source_positions": 31}, "--max-source-positions 31: .* has 30 positions; valid: at most that"),
+        ({"path": "deltalm.pt"}, "--pretrained-encoder: .*number of attention heads.*; give --encoder-heads"),
+        ({"path": "dict.txt"}, r"--pretrained-encoder: checkpoint .*dict\.txt"),
     ],
 )
-def test_sizes_are_compared_with_the_file(tmp_path, options, message):
+def test_options_are_compared_with_the_file(tmp_path, options, message):
+    nlu_builders.write_any("deltalm", tmp_path)
     nlu_builders.mbart_cc25(tmp_path)
     with pytest.raises(ValueError, match=message):
-        from_file(tmp_path, MBART_SYMBOLS, **options)
-
-
-def test_files_that_are_no_encoder_or_do_not_tell_their_heads(tmp_path):
-    path, symbols = nlu_builders.write_any("deltalm", tmp_path)
-    with pytest.raises(ValueError, match="--pretrained-encoder: .*number of attention heads.*; give --encoder-heads"):
-        from_file(path, symbols)
-    torch.save({"model": {}, "args": None}, tmp_path / "model.pt")
-    with pytest.raises(ValueError, match=r"--pretrained-encoder: checkpoint .*model\.pt"):
-        from_file(tmp_path / "model.pt", PIECES)
+        given = {"path": "", **options}
+        from_file(tmp_path / given.pop("path"), MBART_SYMBOLS, **given)
 
 
 @torch.no_grad()
@@ -174,11 +169,14 @@ def test_the_mask_that_a_task_adds_needs_no_row(tmp_path, caplog, family, policy
 def test_only_a_final_mask_needs_no_row(tmp_path):
     """Not another symbol, not <mask> elsewhere, not two symbols, not where the entries before it differ."""
     path, symbols = nlu_builders.write_any("deltalm", tmp_path)
-    for other in ([*symbols, "new"], ["<mask>", *symbols], [*symbols, "new", "<mask>"]):
-        with pytest.raises(ValueError, match="--embedding-mismatch is error; valid here: extend"):
+    for other, words in (
+        ([*symbols, "new"], "--embedding-mismatch is error; valid here: extend"),
+        (["<mask>", *symbols], "--embedding-mismatch is error; valid here: extend"),
+        ([*symbols, "new", "<mask>"], "--embedding-mismatch is error; valid here: extend"),
+        ([symbols[1], symbols[0], *symbols[2:], "<mask>"], "'p0' as entry 4, the data's dictionary 'p1'"),
+    ):
+        with pytest.raises(ValueError, match=words):
             from_file(path, other, encoder_heads=2)
-    with pytest.raises(ValueError, match="'p0' as entry 4, the data's dictionary 'p1'"):
-        from_file(path, [symbols[1], symbols[0], *symbols[2:], "<mask>"], encoder_heads=2)
 
 
 @pytest.mark.parametrize("policy", ["error", "extend", "truncate"])

@@ -121,30 +121,22 @@ def test_beam_search_keeps_the_languages_of_the_rows(backbone, key):
     inputs = {name: data[name] for name in ("src_tokens", "src_lengths")}
     together = generator.generate([model], {"net_input": inputs}, prefix_tokens=prefix)
     for row, found in enumerate(together):
-        alone = generator.generate(
-            [model], {"net_input": small.rows_of(inputs, [row])}, prefix_tokens=prefix[row : row + 1]
-        )[0]
+        given = {"net_input": small.rows_of(inputs, [row])}
+        (alone,) = generator.generate([model], given, prefix_tokens=prefix[row : row + 1])
         assert [one["tokens"].tolist() for one in found] == [one["tokens"].tolist() for one in alone]
         assert [float(one["score"]) for one in found] == pytest.approx([float(one["score"]) for one in alone], abs=1e-4)
 
 
 def test_which_languages_get_adapters(backbone):
-    def languages(model):
+    def languages(of=None, **options):
+        model = small.build(backbone, of, **options)
         return tuple(sorted(side.layers[1].adapters.of) for side in (model.encoder, model.decoder))
 
-    assert languages(small.build(backbone)) == (["de", "fr"], ["en"])
-    assert languages(small.build(backbone, decoder_adapter_language="encoder")) == (["de", "fr"], ["de", "fr"])
-    of = small.task(("en-de", "en-fr"))
-    assert languages(small.build(backbone, of)) == (["en"], ["de", "fr"])
-    given = dict(encoder_adapters="fr,de,en", decoder_adapters="en, de")
-    assert languages(small.build(backbone, **given)) == (["de", "en", "fr"], ["de", "en"])
+    assert languages() == (["de", "fr"], ["en"])
+    assert languages(decoder_adapter_language="encoder") == (["de", "fr"], ["de", "fr"])
+    assert languages(encoder_adapters="fr,de,en", decoder_adapters="en, de") == (["de", "en", "fr"], ["de", "en"])
     more = small.task(["de-en"], extra_lang_pairs={"others": "fr-en,en-fr"})
-    assert languages(small.build(backbone, more)) == (["de", "en", "fr"], ["en", "fr"])
-    path = edited(
-        backbone, backbone.with_name("tgt.pt"), lambda content: vars(content["args"]).update(encoder_langtok="tgt")
-    )
-    of = small.task(("en-de", "en-fr"), encoder_langtok="tgt")
-    assert languages(small.build(path, of)) == (["de", "fr"], ["de", "fr"])
+    assert languages(more) == (["de", "en", "fr"], ["en", "fr"])
 
 
 def test_sizes_of_the_paper(backbone):
@@ -189,20 +181,6 @@ def test_bad_options(backbone, options, of, message):
 
 
 def test_bad_backbones(backbone, tmp_path):
-    other, extra = "encoder.layers.0.fc1.weight", "encoder.layers.0.adapters.of.de.up.bias"
-    for change, message in (
-        (lambda content: content.update(model={other: torch.ones(1)}), "expected a checkpoint of fairseq"),
-        (lambda content: content["model"].update({extra: torch.ones(1)}), "has adapters"),
-        (
-            lambda content: content["model"].pop("decoder.layers.1.fc2.bias"),
-            "missing tensors: decoder.layers.1.fc2.bias",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            small.build(edited(backbone, tmp_path / "bad.pt", change))
-
-
-def test_what_the_backbone_needs(backbone, tmp_path):
     with pytest.raises(ValueError, match="--adapter-backbone is needed"):
         small.build(None)
     with pytest.raises(ValueError, match="--task translation_multi_simple_epoch"):
@@ -211,6 +189,12 @@ def test_what_the_backbone_needs(backbone, tmp_path):
     edited(two, two, lambda content: delattr(content["args"], "langs"))
     with pytest.raises(ValueError, match="the dictionary has 19 entries .*two.pt 18 rows for its encoder"):
         small.build(two)
-    (tmp_path / "dict.txt").write_text("p0 1\np2 1\np1 1\n", encoding="utf-8")
+    extra = "encoder.layers.0.adapters.of.de.up.bias"
+    with pytest.raises(ValueError, match="has adapters"):
+        small.build(edited(backbone, tmp_path / "b.pt", lambda held: held["model"].update({extra: torch.ones(1)})))
+    missing = "decoder.layers.1.fc2.bias"
+    with pytest.raises(ValueError, match=f"missing tensors: {missing}"):
+        small.build(edited(backbone, tmp_path / "b.pt", lambda held: held["model"].pop(missing)))
+    builders.write_symbols(tmp_path / "dict.txt", ["p0", "p2", "p1"])
     with pytest.raises(ValueError, match="has 'p2' as entry 5, the data's dictionary 'p1'"):
-        small.build(edited(backbone, tmp_path / "good.pt", lambda content: None))
+        small.build(edited(backbone, tmp_path / "b.pt", lambda held: None))
