@@ -94,8 +94,8 @@ def test_bad_options_are_named(changes, message):
 def test_options_are_compared_with_the_file(tmp_path, options, message):
     nlu_builders.write_any("deltalm", tmp_path)
     nlu_builders.mbart_cc25(tmp_path)
+    given = {"path": "", **options}
     with pytest.raises(ValueError, match=message):
-        given = {"path": "", **options}
         from_file(tmp_path / given.pop("path"), MBART_SYMBOLS, **given)
 
 
