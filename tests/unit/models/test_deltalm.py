@@ -11,7 +11,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import nn
 
 from fairseq_plugins.models.deltalm import DeltaLMModel, InterleavedDecoder
-from fairseq_plugins.modules.interleaved_layer import NOT_IN_THE_BLOCK, InterleavedDecoderLayer
+from fairseq_plugins.modules.interleaved_layer import InterleavedDecoderLayer
 from tests import builders, deltalm_builders
 from tests.deltalm_builders import KINDS, net_input, random_model
 
@@ -120,27 +120,18 @@ def test_without_its_bottom_ffn_a_layer_is_the_stock_layer(pre_norm, needs):
     ours, theirs = layers(pre_norm)
     if not pre_norm:
         theirs.self_attn_layer_norm = nn.Sequential(theirs.self_attn_layer_norm, ours.ffn_layer_norm)
-    generator = torch.Generator().manual_seed(9)
-    states, source = (torch.randn(n, 3, builders.WIDTH, generator=generator) for n in (5, 4))
-    future = torch.full((5, 5), float("-inf")).triu(1)
-    hidden = torch.zeros(3, 4, dtype=torch.bool)
-    hidden[1, 2:] = True
-    padding = torch.zeros(3, 5, dtype=torch.bool)
-    padding[1, 0] = True  # a target padded on the left
-    results = []
-    for layer in (ours, theirs):
-        masks = dict(self_attn_mask=future, self_attn_padding_mask=padding)
-        results.append(layer(states, source, hidden, **masks, **needs))
-    assert len(results[0]) == len(results[1]) == 3
+    random, hidden, padding = builders.drawing(9), torch.zeros(3, 4).bool(), torch.zeros(3, 5).bool()
+    hidden[1, 2:] = padding[1, 0] = True  # a target padded on the left
+    given = [random(n, 3, builders.WIDTH) for n in (5, 4)] + [hidden]
+    masks = dict(self_attn_mask=torch.full((5, 5), float("-inf")).triu(1), self_attn_padding_mask=padding)
+    found, expected = (layer(*given, **masks, **needs) for layer in (ours, theirs))
     kept = ~padding.t()  # a padded first position sees nothing
-    assert torch.equal(results[0][0][kept], results[1][0][kept])
-    assert results[0][2] is results[1][2] is None
-    assert (results[0][1] is None) is (results[1][1] is None)
-    if results[1][1] is not None:
-        assert torch.equal(results[0][1].nan_to_num(), results[1][1].nan_to_num())
-        assert results[1][1].dim() == (4 if "need_head_weights" in needs else 3)
+    assert torch.equal(found[0][kept], expected[0][kept])
+    assert len(found) == len(expected) == 3 and found[2] is expected[2] is None
+    assert torch.equal(found[1].nan_to_num(), expected[1].nan_to_num())
+    assert found[1].dim() == (4 if "need_head_weights" in needs else 3)
     ours.fc4.weight.data.copy_(ours.fc3.weight.t())  # with its bottom FFN it is another function
-    assert float((ours(states, source, hidden, **masks)[0] - results[1][0])[kept].abs().max()) > 1e-2
+    assert float((ours(*given, **masks)[0] - expected[0])[kept].abs().max()) > 1e-2
 
 
 @torch.no_grad()
@@ -185,48 +176,16 @@ def test_the_bottom_ffn_has_the_dropout_of_the_top_one(name, random):
     assert torch.equal(layer.eval()(states, source)[0], layer(states, source)[0])
 
 
-def losses(model, data):
-    """The loss of one update with dropout, the gradients, and how often the first block's bottom FFN ran."""
-    runs = []
-    handle = model.decoder.layers[0].fc3.register_forward_hook(lambda *_: runs.append(1))
-    torch.manual_seed(3)
-    logits = model(**data)[0]
-    target = deltalm_builders.sample()["target"].to(logits.device)
-    loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=builders.PAD, reduction="sum")
-    loss.backward()
-    handle.remove()
-    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    return loss.detach(), gradients, len(runs)
-
-
-def test_checkpointed_activations_change_nothing_but_the_work(device):
-    data = builders.to_device(net_input(), device)
-    plain, checkpointed = (
-        losses(random_model(dropout=0.2, checkpoint_activations=value).double().to(device).train(), data)
-        for value in (False, True)
-    )
-    assert (plain[2], checkpointed[2]) == (1, 2)  # the second time for the backward pass
-    torch.testing.assert_close(checkpointed[0], plain[0], rtol=1e-6, atol=1e-6)
-    assert [name for name, gradient in plain[1].items() if gradient is None] == []
-    for name, gradient in plain[1].items():
-        torch.testing.assert_close(checkpointed[1][name], gradient, rtol=1e-6, atol=1e-6, msg=name)
-
-
-def test_options_that_the_block_does_not_have_are_refused_by_name():
-    with pytest.raises(ValueError, match="--decoder-block.*sandwich"):
-        deltalm_builders.build(decoder_block="sandwich")
-    for name in NOT_IN_THE_BLOCK:
-        deltalm_builders.build(**{name: False})
-        with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} is not part"):
-            deltalm_builders.build(**{name: True})
+def loss_of(model):
+    target = deltalm_builders.sample()["target"].to(next(model.parameters()).device)
+    logits = model(**builders.to_device(net_input(), target.device))[0]
+    return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=builders.PAD, reduction="sum")
 
 
 def test_every_parameter_is_trained_and_an_update_changes_the_loss(device):
     model = random_model(**CALM).to(device).train()
-    data = builders.to_device(net_input(), device)
-    assert all(parameter.requires_grad for parameter in model.parameters())
-    before, gradients, _ = losses(model, data)
-    silent = [name for name, gradient in gradients.items() if not bool(gradient.ne(0).any())]
-    assert silent == []
+    before = loss_of(model)
+    before.backward()
+    assert [name for name, one in model.named_parameters() if one.grad is None or not bool(one.grad.any())] == []
     torch.optim.SGD(model.parameters(), lr=1e-3).step()
-    assert float(losses(model, data)[0]) < float(before)
+    assert bool(loss_of(model) < before)

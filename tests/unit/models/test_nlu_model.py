@@ -100,15 +100,6 @@ def test_options_are_compared_with_the_file(tmp_path, options, message):
 
 
 @torch.no_grad()
-def test_fewer_positions_are_the_first(tmp_path):
-    nlu_builders.mbart_cc25(tmp_path)
-    whole, cut = (from_file(tmp_path, MBART_SYMBOLS, **options) for options in ({}, {"max_source_positions": 9}))
-    assert cut.max_positions() == 9 and whole.max_positions() == 30
-    tokens = tokens_for(whole)
-    assert torch.equal(cut(tokens)[0], whole(tokens)[0])
-
-
-@torch.no_grad()
 def test_a_run_resumes_without_the_file(tmp_path):
     """Sizes come from the checkpoint to be continued, and nothing may be computed before it was loaded."""
     nlu_builders.mbart_cc25(tmp_path)
@@ -128,10 +119,6 @@ def test_a_run_resumes_without_the_file(tmp_path):
 def test_without_file_and_checkpoint_sizes_are_needed(tmp_path):
     with pytest.raises(ValueError, match=r"nowhere: no such file, and there is no checkpoint .*--encoder-family"):
         from_file(Path("nowhere"), PIECES, save_dir=str(tmp_path), restore_file="checkpoint_last.pt")
-    sized = from_file(Path("nowhere"), PIECES, **SCRATCH)
-    assert sized.encoder.layout.layers == 2
-    with pytest.raises(ValueError, match="nowhere: no such file"):
-        sized(tokens_for(sized))
 
 
 @torch.no_grad()

@@ -112,15 +112,6 @@ def build(folder, **options):
     return GPTMSPModel.build_model(GPTMSPConfig(pretrained_gpt=str(folder), **options), gpt_builders.task())
 
 
-def test_options_change_the_model(folder):
-    assert build(folder).encoder.encoding.key.shape == (3, 128, 16)
-    assert build(folder, prompt_length=5, no_prompt_scale=True).decoder.decoding.scale is None
-    for rate, equal in ((0.0, True), (0.5, False)):
-        model = gpt_builders.msp(folder, frozen_dropout=rate).train()
-        assert torch.equal(*(model(**gpt_builders.net_input())[0] for _ in range(2))) is equal
-    assert build(folder).max_positions() == (gpt_builders.POSITIONS, gpt_builders.POSITIONS)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
