@@ -1,4 +1,4 @@
-"""Tiny data-bins of understanding tasks, as data_prep.nlu writes them, and a tiny tagger to read them with."""
+"""Tiny data-bins of understanding tasks, as data_prep.nlu writes them, and a stand-in encoder with heads."""
 
 import io
 import json
@@ -140,7 +140,7 @@ class Run:
         return [json.loads(line) for line in text.splitlines()]
 
 
-# ---- Tiny data-bins for question answering and ranking, with words as pieces; and a stand-in encoder with heads. ----
+# ---- Tiny data-bins for question answering and ranking, with words as pieces; and the stand-in. ----
 
 BOS, PAD, EOS = 0, 1, 2
 WORDS = [f"w{number}" for number in range(30)]
