@@ -11,13 +11,8 @@ LANGS = ["de", "en", "fr"]
 PIECES = 12
 BOTTLENECK = 6
 TAG = {language: 4 + PIECES + number for number, language in enumerate(LANGS)}
-SIZES = {
-    **builders.SIDES,
-    "max_source_positions": 64,
-    "max_target_positions": 64,
-    "share_all_embeddings": True,
-    "dropout": 0.0,
-}
+SIZES = {**builders.SIDES, "share_all_embeddings": True, "dropout": 0.0}
+SIZES.update(max_source_positions=64, max_target_positions=64)
 
 
 def dictionary(langs=LANGS):
@@ -44,13 +39,11 @@ def write_backbone(path, langs=LANGS, **options):
 
 
 def arguments(path, arch="transformer_adapter_tiny", **options):
-    """Options as the command line gives them, before the architecture's."""
     given = {"adapter_backbone": str(path) if path else None, "adapter_width": BOTTLENECK}
     return argparse.Namespace(arch=arch, **{**SIZES, **given, **options})
 
 
 def build(path, of=None, **options):
-    """What a task's build_model does."""
     return models.build_model(arguments(path, **options), task() if of is None else of)
 
 
@@ -67,7 +60,7 @@ def awake(model, only=""):
 def stock(path):
     """The backbone in fairseq's own model, in evaluation mode."""
     content = torch.load(path, weights_only=False)
-    model = models.build_model(argparse.Namespace(**vars(content["args"])), task())
+    model = models.build_model(content["args"], task())
     model.load_state_dict(content["model"])
     return model.eval()
 
@@ -78,8 +71,8 @@ def net_input(sources, targets, lengths=(5, 3, 6, 4)):
     rows, shifted = [], []
     for source, target, length in zip(sources, targets, lengths):
         words = torch.randint(4, 4 + PIECES, (2, length), generator=generator)
-        rows.append(torch.cat([torch.tensor([TAG[source]]), words[0], torch.tensor([builders.EOS])]))
-        shifted.append(torch.cat([torch.tensor([builders.EOS, TAG[target]]), words[1]]))
+        rows.append(torch.tensor([TAG[source], *words[0], builders.EOS]))
+        shifted.append(torch.tensor([builders.EOS, TAG[target], *words[1]]))
     return {
         "src_tokens": builders.left_padded(builders.pad(rows)),
         "src_lengths": torch.tensor([len(row) for row in rows]),

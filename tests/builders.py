@@ -9,13 +9,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from fairseq import models, options
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.utils import apply_to_sample
 from omegaconf import OmegaConf
-from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.models.sga import SGAConfig, SGAModel
@@ -32,32 +34,26 @@ VOCAB = MASK + 1
 LAYERS, WIDTH, FFN, HEADS, POSITIONS = 2, 16, 24, 2, 40
 
 
-def side(name, layers, embed_dim, ffn_embed_dim, attention_heads):
-    """Sizes of one side of a stock transformer, by its options."""
-    sizes = dict(layers=layers, embed_dim=embed_dim, ffn_embed_dim=ffn_embed_dim, attention_heads=attention_heads)
-    return {f"{name}_{size}": value for size, value in sizes.items()}
+def side(name, *sizes):
+    """Sizes of one side of a stock transformer, by its options: layers, width, feed-forward width, heads."""
+    return dict(zip((f"{name}_{size}" for size in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")), sizes))
 
 
 def sides(*sizes, positions=POSITIONS):
     """Options of a stock transformer whose sides have the same sizes."""
-    return {**side("encoder", *sizes), **side("decoder", *sizes), **dict.fromkeys(ROOM, positions)}
+    room = {"max_source_positions": positions, "max_target_positions": positions}
+    return {**side("encoder", *sizes), **side("decoder", *sizes), **room}
 
 
-ROOM = ("max_source_positions", "max_target_positions")
 SIDES = sides(LAYERS, WIDTH, FFN, HEADS)
-XLMR_WIRING = {
-    "activation_fn": "gelu",
-    "layernorm_embedding": True,
-    "encoder_learned_pos": True,
-    "decoder_learned_pos": True,
-}
+XLMR_WIRING = dict.fromkeys(("layernorm_embedding", "encoder_learned_pos", "decoder_learned_pos"), True)
+XLMR_WIRING["activation_fn"] = "gelu"
 
 
 def of_symbols(symbols):
     """fairseq's dictionary of these symbols behind the four special ones."""
     result = Dictionary()
-    for symbol in symbols:
-        result.add_symbol(symbol)
+    list(map(result.add_symbol, symbols))
     return result
 
 
@@ -105,12 +101,10 @@ def randomise(module, seed):
         parameter.data.copy_(values)
 
 
-def masked_lm(seed=1, vocab_size=VOCAB, **changes):
+def masked_lm(seed=1, dropout=0.0, attention_dropout=0.0, **changes):
     """A random masked LM of two layers."""
-    dropout = {name: changes.pop(name) for name in ("dropout", "attention_dropout") if name in changes}
-    sizes = dict(layers=LAYERS, embed_dim=WIDTH, ffn_dim=FFN, heads=HEADS, max_positions=POSITIONS, padding_idx=PAD)
-    sizes.update(changes)
-    module = MaskedLM(MaskedLMSizes(vocab_size=vocab_size, **sizes), **dropout)
+    sizes = dict(vocab_size=VOCAB, layers=LAYERS, embed_dim=WIDTH, ffn_dim=FFN, heads=HEADS, max_positions=POSITIONS)
+    module = MaskedLM(MaskedLMSizes(**{**sizes, "padding_idx": PAD, **changes}), dropout, attention_dropout)
     randomise(module, seed)
     return module
 
@@ -134,7 +128,6 @@ def sga_model(module=None, seed=2, blank=BOS, frozen_options=None, **options):
 
 
 def task(pieces=PIECES, **options):
-    """The translation task over one tiny dictionary."""
     symbols = dictionary(pieces)
     return SGATranslationTask(SGATranslationConfig(**options), symbols, symbols)
 
@@ -151,24 +144,20 @@ def read_task(folder, pairs=None, **options):
 
 def source_rows(lengths, seed=3):
     """Random sources ``<s> pieces </s>``; ``lengths`` count the two symbols."""
-    generator, ends = torch.Generator().manual_seed(seed), (torch.tensor([BOS]), torch.tensor([EOS]))
+    generator = torch.Generator().manual_seed(seed)
     pieces = [torch.randint(FIRST_PIECE, MASK, (length - 2,), generator=generator) for length in lengths]
-    return [torch.cat([ends[0], row, ends[1]]) for row in pieces]
+    return [F.pad(F.pad(row, (1, 0), value=BOS), (0, 1), value=EOS) for row in pieces]
 
 
 def target_rows(lengths, seed=4):
     """Random targets ``pieces </s>`` without adjacent repeats; ``lengths`` do not count ``</s>``."""
-    generator, end = torch.Generator().manual_seed(seed), torch.tensor([EOS])
-    return [torch.cat([torch.randperm(PIECES, generator=generator)[:n] + FIRST_PIECE, end]) for n in lengths]
+    generator = torch.Generator().manual_seed(seed)
+    return [F.pad(torch.randperm(PIECES, generator=generator)[:n] + FIRST_PIECE, (0, 1), value=EOS) for n in lengths]
 
 
 def pad(rows, value=PAD, extra=0):
     """Stack rows, padded on the right; ``extra`` more columns of padding."""
-    width = max(len(row) for row in rows) + extra
-    result = torch.full((len(rows), width), value, dtype=torch.int64)
-    for number, row in enumerate(rows):
-        result[number, : len(row)] = row
-    return result
+    return F.pad(pad_sequence(list(rows), batch_first=True, padding_value=value), (0, extra), value=value)
 
 
 def left_padded(tokens):
@@ -177,14 +166,9 @@ def left_padded(tokens):
 
 def batch(sources, targets=None, extra=0):
     """A sample as the translation task's collater makes it; ``extra`` columns of padding more than needed."""
-    sample = {
-        "id": torch.arange(len(sources)),
-        "nsentences": len(sources),
-        "net_input": {
-            "src_tokens": pad(sources, extra=extra),
-            "src_lengths": torch.tensor([len(row) for row in sources]),
-        },
-    }
+    lengths = torch.tensor([len(row) for row in sources])
+    sample = {"id": torch.arange(len(sources)), "nsentences": len(sources)}
+    sample["net_input"] = {"src_tokens": pad(sources, extra=extra), "src_lengths": lengths}
     if targets is not None:
         sample["target"] = pad(targets, extra=extra)
         sample["ntokens"] = sum(len(row) for row in targets)
@@ -193,19 +177,13 @@ def batch(sources, targets=None, extra=0):
 
 
 def to_device(value, device):
-    """Move the tensors of a nested structure."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {key: to_device(item, device) for key, item in value.items()}
-    return value
+    return apply_to_sample(lambda tensor: tensor.to(device), value)
 
 
 def forward_losses(model, sample, **options):
     """The losses of the model's forward, (B,) nats each; ``options`` are more of its arguments."""
-    targets = sample["target"]
+    targets, net_input = sample["target"], sample["net_input"]
     lengths = (targets.ne(PAD) & targets.ne(EOS)).sum(1)
-    net_input = sample["net_input"]
     return model(net_input["src_tokens"], net_input["src_lengths"], targets, lengths, **options)[0]
 
 

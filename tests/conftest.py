@@ -20,8 +20,7 @@ import torch
 
 from tests.warm import WarmStarter
 
-# Some fairseq modules configure logging when imported, onto a stream that pytest shows after its closing line. pytest
-# keeps its own record of every log line, so this process needs no other handler.
+# Some fairseq modules configure logging when imported, onto a stream that pytest shows after its closing line.
 logging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,23 +32,20 @@ STOCK_COMMANDS = ("eval_lm", "generate", "hydra_train", "interactive", "preproce
 
 
 def pytest_addoption(parser):
-    """Add ``--device cpu|cuda`` and ``--cold``."""
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="device of the unit tests (default cpu)")
     parser.addoption("--cold", action="store_true", help="start every stock command anew, not from a warm process")
 
 
 def pytest_configure(config):
-    """Refuse ``--device cuda`` where no GPU can be used."""
     if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
         raise pytest.UsageError("--device cuda: this torch sees no GPU; valid here: --device cpu")
 
 
 def pytest_collection_modifyitems(config, items):
     """Skip ``cuda`` tests on the CPU and let the slow ones start first, so that two workers end together."""
-    if config.getoption("--device") != "cuda":
-        for item in items:
-            if item.get_closest_marker("cuda") is not None:
-                item.add_marker(pytest.mark.skip(reason="needs a GPU: --device cuda"))
+    for item in items:
+        if config.getoption("--device") != "cuda" and item.get_closest_marker("cuda") is not None:
+            item.add_marker(pytest.mark.skip(reason="needs a GPU: --device cuda"))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
@@ -74,7 +70,6 @@ def pytest_fixture_setup(fixturedef):
 
 @pytest.fixture(scope="session")
 def device(request):
-    """The device named by ``--device``."""
     return torch.device(request.config.getoption("--device"))
 
 
@@ -120,10 +115,8 @@ def warm_starter(request):
 def run_cli(request, warm_starter):
     """Run a command line in a subprocess, as a user would, with this Python and the checkout on its path.
 
-    ``run_cli("train", data_dir, "--user-dir", user_dir, "--cpu", ...)`` runs ``fairseq-train``; a module of the checkout goes by
-    its dotted name (``"data_prep.clean"``). ``env`` is added to the environment, ``timeout`` is in seconds, and with ``check`` a
-    non-zero exit fails the test and shows the last lines. Returns the CompletedProcess, with text. On ``--device cpu`` the GPU
-    is hidden. Stock commands are forked from a warm process (``tests/warm.py``), unless ``--cold`` is given.
+    ``run_cli("train", data_dir, ...)`` runs ``fairseq-train``, ``run_cli("data_prep.clean", ...)`` a module of the checkout. With
+    ``check`` a non-zero exit fails the test. Stock commands are forked from a warm process, unless ``--cold`` is given.
     """
     device_name = request.config.getoption("--device")
     cold = request.config.getoption("--cold")
@@ -143,10 +136,10 @@ def run_cli(request, warm_starter):
             else:
                 status = warm_starter.run(module, given, numbers, where, variables, timeout)
             stdout, stderr = (_text(file) for file in files[1:])
-        if status is None:
-            pytest.fail(f"still running after {timeout} s: {' '.join(line)}\n{_tail(stdout)}\n{_tail(stderr)}")
-        if check and status != 0:
-            pytest.fail(f"exit status {status}: {' '.join(line)}\n{_tail(stdout)}\n{_tail(stderr)}")
+        if status is None or (check and status != 0):
+            ended = f"still running after {timeout} s" if status is None else f"exit status {status}"
+            last = [text for output in (stdout, stderr) for text in output.splitlines()[-TAIL_LINES:]]
+            pytest.fail("\n".join([f"{ended}: {' '.join(line)}", *last]))
         return subprocess.CompletedProcess(line, status, stdout, stderr)
 
     return run
@@ -168,7 +161,3 @@ def _run_cold(line, files, cwd, env, timeout):
 def _text(file):
     file.seek(0)
     return file.read().decode("utf-8").replace("\r\n", "\n")
-
-
-def _tail(text):
-    return "\n".join(text.splitlines()[-TAIL_LINES:])

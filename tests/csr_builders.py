@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, FairseqDataset
+from fairseq.data import Dictionary, ListDataset
 
 from data_prep.pieces import load_model, write_dictionary
 from data_prep.vector_text import WordVectors, write_vectors
@@ -20,8 +20,6 @@ from tests import builders, nlu_bins
 KINDS = 20
 LANGUAGES = {"en": "abc", "de": "def"}
 """A language's words are ``a3``, of one piece, and ``b3c5``, of two."""
-
-RATIO, SPAN = 0.35, 3.5
 
 
 def dictionary():
@@ -42,22 +40,14 @@ class KnownPieces:
         rows = []
         for word in words:
             parts = re.findall(r"[a-z]\d+", word)
-            pieces = [
-                self.symbols.index((MARK if marked and not place else "") + part) for place, part in enumerate(parts)
-            ]
+            marks = [MARK if marked and not place else "" for place in range(len(parts))]
+            pieces = [self.symbols.index(mark + part) for mark, part in zip(marks, parts)]
             rows.append(None if self.symbols.unk() in pieces or "".join(parts) != word else pieces)
         return rows
 
 
-class Rows(FairseqDataset):
-    def __init__(self, rows):
-        self.rows, self.sizes = rows, np.array([len(row) for row in rows], dtype=np.int64)
-
-    def __getitem__(self, index):
-        return torch.tensor(self.rows[index])
-
-    def __len__(self):
-        return len(self.rows)
+def Rows(rows):
+    return ListDataset([torch.tensor(row) for row in rows], np.array([len(row) for row in rows], dtype=np.int64))
 
 
 def word(language, number):
@@ -99,7 +89,7 @@ def build(texts, symbols, words=2 * KINDS, seed=1, begin=None, **switching):
         other = next(name for name in LANGUAGES if name != language)
         entries.use(lexicon(language, other, words))
         found.append(builder.add([Rows(rows)], symbols.index(f"[{language}]"), entries))
-    options = Switching(**{"ratio": RATIO, "mean_span": SPAN, "seed": seed, **switching})
+    options = Switching(**{"ratio": 0.35, "mean_span": 3.5, "seed": seed, **switching})
     counts = [len(rows) for rows in texts.values()]
     return CodeSwitchingDataset(builder.build(entries.table(), options.ratio), counts, options, symbols), found
 
@@ -163,10 +153,8 @@ def write_lexicon(path, pairs, backwards=False):
 def write(folder, counts=(48, 8, 8), seed=1):
     data, lexicon = folder / "bin", folder / "lexicon"
     data.mkdir(parents=True)
-    every = texts(60, 99)
-    model = nlu_bins.train_model(
-        folder / "m.model", [*every["en"], *every["de"], *(w.lower() for w in GERMAN)], vocab_size=110
-    )
+    lines = [*sum(texts(60, 99).values(), []), *(word.lower() for word in GERMAN)]
+    model = nlu_bins.train_model(folder / "m.model", lines, vocab_size=110)
     cut = load_model(model)
     for language in ("en", "de"):
         write_dictionary(cut, data / f"dict.{language}.txt")
@@ -184,19 +172,9 @@ def write_pair(data, split, rows, cut):
         builders.write_side(data, split, "en-de", language, pieces)
 
 
-STOCK = {
-    "source_lang": "en",
-    "target_lang": "de",
-    "langs": "en,de",
-    "train_subset": "train",
-    "dataset_impl": None,
-    "required_seq_len_multiple": 1,
-    "update_freq": [1],
-    "seed": 1,
-    "restore_file": "checkpoint_last.pt",
-    "finetune_from_model": None,
-    "save_dir": "nowhere",
-}
+STOCK = dict(source_lang="en", target_lang="de", langs=LANGS, train_subset="train", dataset_impl=None, seed=1)
+STOCK.update(required_seq_len_multiple=1, update_freq=[1], save_dir="nowhere", restore_file="checkpoint_last.pt")
+STOCK["finetune_from_model"] = None
 
 
 def setup(made, **options):
@@ -221,8 +199,6 @@ class Criterion:
 # ---- Tiny vectors and lexicons for the tests of the lexicon verbs. ----
 
 DIMENSION = 10
-
-
 write_raw = nlu_bins.write
 
 

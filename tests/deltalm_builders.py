@@ -79,15 +79,10 @@ def assert_nothing_random(report, model):
 def _block_shapes(norms, attentions, ffns):
     width, inner = builders.WIDTH, builders.FFN
     matrices = {f"{name}.{projection}": (width, width) for name in attentions for projection in ATTENTION}
-    matrices.update(
-        {f"{name}.fc1": (inner, width) for name in ffns}, **{f"{name}.fc2": (width, inner) for name in ffns}
-    )
-    shapes = {}
-    for name, shape in matrices.items():
-        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
-    for name in norms:
-        shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (width,)
-    return shapes
+    matrices.update({f"{name}.fc1": (inner, width) for name in ffns})
+    matrices.update({f"{name}.fc2": (width, inner) for name in ffns})
+    shapes = {f"{name}.weight": shape for name, shape in {**matrices, **dict.fromkeys(norms, (width,))}.items()}
+    return {**shapes, **{name.replace(".weight", ".bias"): shape[:1] for name, shape in shapes.items()}}
 
 
 def released_tensors(rows=builders.VOCAB, layers=LAYERS, blocks=BLOCKS, embedding_norm=True):
@@ -152,7 +147,7 @@ def sample(extra=0):
 def net_input(extra=0):
     """The model's input of :func:`sample`, shifted as the translation task does: ``</s>`` first, padding last."""
     batch = sample(extra)
-    shifted = builders.pad([torch.cat([row[-1:], row[:-1]]) for row in builders.target_rows([4, 2, 3])], extra=extra)
+    shifted = builders.pad([row.roll(1) for row in builders.target_rows([4, 2, 3])], extra=extra)
     return {**batch["net_input"], "prev_output_tokens": shifted}
 
 
@@ -213,16 +208,10 @@ def spans(target):
 
 def restored(source, target):
     """The text: each sentinel of the source replaced by what the target has for it."""
-    parts, text, used = spans(target), [], 0
-    for token in source:
-        if token >= FIRST_SENTINEL:
-            assert token == FIRST_SENTINEL + used, "sentinels count up"
-            text += parts[used]
-            used += 1
-        else:
-            text.append(token)
-    assert used == len(parts)
-    return text
+    parts = spans(target)
+    used = [token for token in source if token >= FIRST_SENTINEL]
+    assert used == list(range(FIRST_SENTINEL, FIRST_SENTINEL + len(parts))), "sentinels count up"
+    return [piece for token in source for piece in (parts[used.index(token)] if token in used else [token])]
 
 
 def plain(item):

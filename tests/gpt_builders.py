@@ -5,6 +5,7 @@ from argparse import Namespace
 
 import safetensors.torch
 import torch
+import torch.nn.functional as F
 from fairseq.models.bart import BARTModel
 from fairseq.models.bart.model import mbart_base_architecture
 
@@ -62,17 +63,14 @@ def write(folder, found=None, pieces=builders.PIECES, **changes):
 
 def stock_settings(**changes):
     """Options of a ``transformer_lm`` with GPT-2's wiring."""
-    sizes = builders.side("decoder", LAYERS, WIDTH, INNER, HEADS)
-    wiring = dict(
-        decoder_normalize_before=True, decoder_learned_pos=True, activation_fn="gelu", no_scale_embedding=True
-    )
-    values = dict(layernorm_embedding=False, share_decoder_input_output_embed=True, tokens_per_sample=POSITIONS)
-    values.update(sizes, **wiring, arch="transformer_lm", max_target_positions=POSITIONS)
-    return Namespace(**{**values, **changes})
+    on = ("decoder_normalize_before", "decoder_learned_pos", "no_scale_embedding", "share_decoder_input_output_embed")
+    values = {**builders.side("decoder", LAYERS, WIDTH, INNER, HEADS), **dict.fromkeys(on, True)}
+    values.update(layernorm_embedding=False, activation_fn="gelu", tokens_per_sample=POSITIONS)
+    return Namespace(**{**values, "arch": "transformer_lm", "max_target_positions": POSITIONS, **changes})
 
 
 def msp(path, seed=2, pieces=builders.PIECES, **options):
-    """A model with P = 3 and random prompts, in evaluation mode."""
+    """With P = 3 and random prompts, in evaluation mode."""
     cfg = GPTMSPConfig(**{"pretrained_gpt": str(path), "prompt_length": 3, **options})
     model = GPTMSPModel.build_model(cfg, task(pieces))
     random = builders.drawing(seed, 0.8)
@@ -85,17 +83,16 @@ def msp(path, seed=2, pieces=builders.PIECES, **options):
 def pieces_rows(lengths, seed=3):
     """Random rows ``pieces </s>``; ``lengths`` count the symbol."""
     generator = torch.Generator().manual_seed(seed)
-    end = torch.tensor([builders.EOS])
-    return [torch.cat([torch.randint(4, ROWS, (n - 1,), generator=generator), end]) for n in lengths]
+    rows = [torch.randint(4, ROWS, (n - 1,), generator=generator) for n in lengths]
+    return [F.pad(row, (0, 1), value=builders.EOS) for row in rows]
 
 
 def net_input(left_pad=False, extra=0):
     """Three ragged pairs as the stock translation task gives them; ``extra`` columns of padding more than needed."""
     sources, targets = pieces_rows([6, 3, 5]), pieces_rows([4, 6, 2], seed=4)
     source = builders.pad(sources, extra=extra)
-    if left_pad:
-        source = builders.left_padded(source)
-    shifted = builders.pad([torch.cat([row[-1:], row[:-1]]) for row in targets])
+    source = builders.left_padded(source) if left_pad else source
+    shifted = builders.pad([row.roll(1) for row in targets])
     return {"src_tokens": source, "src_lengths": torch.tensor([6, 3, 5]), "prev_output_tokens": shifted}
 
 

@@ -1,8 +1,8 @@
-"""Tiny data-bins of understanding tasks, as data_prep.nlu writes them, and a tiny tagger to read them with."""
+"""Tiny data-bins of understanding tasks, as data_prep.nlu writes them, and a stand-in encoder with heads."""
 
 import io
 import json
-from typing import NamedTuple, Sequence, Tuple
+from collections import namedtuple
 
 import numpy as np
 import sentencepiece
@@ -17,8 +17,6 @@ from data_prep.io import read_json
 from tests import builders
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
-FIRST_LABEL = 4
-"""Number of the first label: fairseq's four symbols come before."""
 
 write_rows, write_dictionary, label_dictionary = builders.write_rows, builders.write_symbols, builders.of_symbols
 
@@ -39,10 +37,7 @@ def write_classes(data, name, classes, labels):
 def tag_row(words, labels):
     """A symbol a piece: the tag where a word (pieces, tag) starts, ``<pad>`` elsewhere; no ``</s>``. Tag None = an unknown one."""
     symbols = label_dictionary(labels)
-    row = []
-    for pieces, tag in words:
-        row += [symbols.unk() if tag is None else symbols.index(tag), *[symbols.pad()] * (len(pieces) - 1)]
-    return row
+    return [index for pieces, tag in words for index in (symbols.index(tag or ""), *[PAD] * (len(pieces) - 1))]
 
 
 def write_tagged(data, name, sentences, labels=TAGS):
@@ -53,48 +48,23 @@ def write_tagged(data, name, sentences, labels=TAGS):
 
 
 def tagged_sentences(count, seed, shift=0):
-    """Sentences of at least seven words whose tags follow from their pieces.
+    """Sentences of at least seven words whose tags follow from their pieces: names begin with pieces of their own.
 
-    Names of persons begin with one of three pieces, names of places with one of three others; one word in four of a name has a
-    second piece. ``shift`` chooses other pieces for the words outside: another language with the same names.
+    One word in four of a name has a second piece. ``shift``: other pieces outside, as in another language with the same names.
     """
     generator = np.random.default_rng(seed)
-    sentences = []
-    for _ in range(count):
-        sentence = []
+    sentences = [[] for _ in range(count)]
+    for sentence in sentences:
         while len(sentence) < 7:
-            kind = generator.integers(4)
-            if kind < 2:
+            kind = int(generator.integers(4)) - 2
+            if kind < 0:
                 sentence.append(([10 + shift + int(generator.integers(5))], "O"))
                 continue
-            name = ("PER", "LOC")[kind - 2]
             for number in range(int(generator.integers(1, 4))):
-                first = builders.FIRST_PIECE + 3 * (kind - 2) + int(generator.integers(3))
+                first = builders.FIRST_PIECE + 3 * kind + int(generator.integers(3))
                 rest = [builders.MASK - 1] * int(generator.integers(4) == 0)
-                sentence.append(([int(first), *rest], f"{'B' if number == 0 else 'I'}-{name}"))
-        sentences.append(sentence)
+                sentence.append(([first, *rest], f"{'I' if number else 'B'}-{('PER', 'LOC')[kind]}"))
     return sentences
-
-
-class TinyTagger(BaseFairseqModel):
-    """An embedding, the piece before and a linear head: all that a task and a criterion ask of a tagging model."""
-
-    def __init__(self, vocab=builders.VOCAB, width=8):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab, width, padding_idx=builders.PAD)
-        self.token_heads = nn.ModuleDict()
-
-    def register_token_head(self, name, num_classes):
-        self.token_heads[name] = nn.Linear(self.embedding.embedding_dim, num_classes)
-
-    def forward(
-        self, src_tokens, src_lengths=None, features_only=False, classification_head_name=None, select=None, **unused
-    ):
-        """(B, S) -> (N, classes), the logits of the selected places."""
-        x = self.embedding(src_tokens)
-        x = x + 0.5 * x.roll(1, dims=1)
-        assert features_only and classification_head_name is not None and select is not None
-        return self.token_heads[classification_head_name](x[select]), {}
 
 
 # ---- Tiny raw sets for data_prep.nlu, a sentencepiece model of their pieces, and data-bins read back with stock fairseq. ----
@@ -142,12 +112,7 @@ def squad(path, *paragraphs, **more):
 
 
 class Run:
-    """Runs the verb with one model and reads what it made.
-
-    Args:
-        model, dictionary: files.
-        out: the data-bin.
-    """
+    """Runs the verb with one sentencepiece model and dictionary, and reads the data-bin that it made."""
 
     def __init__(self, model, dictionary, out):
         self.options = ["--sentencepiece", str(model), "--dict", str(dictionary)]
@@ -156,9 +121,7 @@ class Run:
     def __call__(self, verb, *arguments):
         """Make the data-bin; returns the counts of its manifest."""
         nlu.main([verb, str(self.out), *self.options, *map(str, arguments)])
-        manifest = read_json(self.out / "manifest.json")
-        assert manifest is not None
-        return manifest["counts"]
+        return read_json(self.out / "manifest.json")["counts"]
 
     def rows(self, folder, name):
         """The symbols of every row, with ``</s>``, through stock fairseq."""
@@ -177,19 +140,14 @@ class Run:
         return [json.loads(line) for line in text.splitlines()]
 
 
-# ---- Tiny data-bins for question answering and ranking, with words as pieces; and a stand-in encoder with heads. ----
+# ---- Tiny data-bins for question answering and ranking, with words as pieces; and the stand-in. ----
 
 BOS, PAD, EOS = 0, 1, 2
 WORDS = [f"w{number}" for number in range(30)]
 
 
-class Asked(NamedTuple):
-    """A question: its id, its words, the row of its passage, its answers as (text, start)."""
-
-    name: str
-    text: str
-    passage: int
-    answers: Sequence[Tuple[str, int]]
+Asked = namedtuple("Asked", "name text passage answers")
+"""A question: its id, its words, the row of its passage, its answers as (text, start)."""
 
 
 def dictionary(words=WORDS):
@@ -202,13 +160,8 @@ def pieces(text):
 
 def word_offsets(text):
     """Begin and end of each word, alternating; the space before a word is the word's, as in sentencepiece."""
-    found = []
-    place = 0
-    for word in text.split(" "):
-        begin, place = max(place - 1, 0), place + len(word)
-        found += [begin, place]
-        place += 1
-    return found
+    ends = np.cumsum([len(word) + 1 for word in text.split(" ")]) - 1
+    return [0, *np.repeat(ends, 2).tolist()][:-1]
 
 
 def write_question_rows(prefix, rows, eos=True):
@@ -246,17 +199,12 @@ def random_questions(count, seed, low=4, high=40):
     asked = []
     for number in range(count):
         row = int(rng.integers(len(passages)))
-        answers = [_random_answer(rng, passages[row]) for _ in range(1 + number % 2)]
+        words, answers = passages[row].split(), []
+        for _ in range(1 + number % 2):
+            first, length = int(rng.integers(len(words))), int(rng.integers(1, 4))
+            answers.append((" ".join(words[first : first + length]), sum(len(word) + 1 for word in words[:first])))
         asked.append(Asked(f"q{seed}-{number}", random_text(rng, 2, 7), row, answers))
     return passages, asked
-
-
-def _random_answer(rng, passage):
-    words = passage.split()
-    first = int(rng.integers(len(words)))
-    count = int(rng.integers(1, 4))
-    start = sum(len(word) + 1 for word in words[:first])
-    return " ".join(words[first : first + count]), start
 
 
 def write_ranking(folder, name, rows, grades):
@@ -273,8 +221,7 @@ def write_ranking(folder, name, rows, grades):
 
 def random_ranking(queries, seed, grades):
     """Rows of so many queries with one to six documents each; the first query has no relevant document."""
-    rng = np.random.default_rng(seed)
-    rows = []
+    rng, rows = np.random.default_rng(seed), []
     for number in range(queries):
         query = random_text(rng, 1, 4)
         for _ in range(int(rng.integers(1, 7))):
@@ -283,37 +230,37 @@ def random_ranking(queries, seed, grades):
     return rows
 
 
-class StandIn(nn.Module):
+class StandIn(BaseFairseqModel):
     """What the tasks and criterions expect of an encoder; far smaller, and each token sees the one before it."""
 
-    def __init__(self, symbols, width=8, seed=1):
+    def __init__(self, symbols=builders.VOCAB, width=8, seed=1):
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed)
         self.embedding = nn.Embedding(symbols, width)
-        self.embedding.weight.data.normal_(generator=generator)
-        self.places = nn.Parameter(torch.randn(64, width, generator=generator))
-        self.generator, self.width = generator, width
-        self.heads = nn.ModuleDict()
+        self.places = nn.Parameter(torch.randn(512, width, generator=self.generator))
+        self.embedding.weight.data.normal_(generator=self.generator)
+        self.token_heads, self.sentence_heads = nn.ModuleDict(), nn.ModuleDict()
 
-    def register_token_head(self, name, num_classes):
-        self.heads[name] = nn.Linear(self.width, num_classes)
-        self.heads[name].weight.data.normal_(generator=self.generator)
-        self.token_level = True
+    def register_token_head(self, name, num_classes, heads=None):
+        head = nn.Linear(self.embedding.embedding_dim, num_classes)
+        head.weight.data.normal_(generator=self.generator)
+        (self.token_heads if heads is None else heads)[name] = head
 
     def register_classification_head(self, name, num_classes):
-        self.register_token_head(name, num_classes)
-        self.token_level = False
+        self.register_token_head(name, num_classes, self.sentence_heads)
 
     def forward(self, src_tokens, src_lengths=None, features_only=False, classification_head_name=None, select=None):
-        """As the understanding models: right-padded (B, S) tokens."""
-        assert features_only and classification_head_name is not None and select is None
+        """Right-padded (B, S) tokens -> logits of a sentence, of every token, or of the selected ones."""
+        assert features_only and classification_head_name is not None
         x = self.embedding(src_tokens) + self.places[: src_tokens.size(1)]
         x = torch.tanh(x + torch.cat([x[:, :1], x[:, :-1]], dim=1))
-        head = self.heads[classification_head_name]
-        if self.token_level:
-            return head(x), {}
+        if classification_head_name in self.token_heads:
+            return self.token_heads[classification_head_name](x if select is None else x[select]), {}
         kept = src_tokens.ne(PAD)[..., None]
-        return head((x * kept).sum(1) / kept.sum(1)), {}
+        return self.sentence_heads[classification_head_name]((x * kept).sum(1) / kept.sum(1)), {}
 
     def max_positions(self):
-        return 64
+        return 512
+
+
+TinyTagger = StandIn

@@ -33,12 +33,9 @@ def randomise(model, seed=5):
             noise = torch.randn(parameter.shape, generator=generator)
             if re.search(r"(?i)layer_?norm(_embedding)?\.weight$", name):
                 parameter.copy_(1.0 + 0.2 * noise)
-            elif re.search(r"embed|shared", name) and parameter.dim() == 2:
-                parameter.copy_(0.5 * noise)
-            elif re.search(r"\.(q_proj|k_proj|query|key)\.weight$", name):
-                parameter.copy_(0.5 * noise)
             else:
-                parameter.copy_(0.15 * noise)
+                large = parameter.dim() == 2 and re.search(r"embed|shared|\.(q_proj|k_proj|query|key)\.weight$", name)
+                parameter.copy_((0.5 if large else 0.15) * noise)
     return model.eval()
 
 
@@ -74,12 +71,8 @@ def mbart_cc25(folder, **options):
     model = stock_model(MBART_SYMBOLS, arch="mbart_large", **{**PRE_NORM, **options})
     task = {"task": "multilingual_denoising", "langs": ",".join(LANGUAGES), "add_lang_token": True}
     write_dict(folder / "dict.txt", PIECES)
-    saved = {
-        "args": argparse.Namespace(**{**model.options, **task}),
-        "model": model.state_dict(),
-        "optimizer_history": [{"num_updates": 3}],
-        "extra_state": {"epoch": 1},
-    }
+    saved = {"args": argparse.Namespace(**{**model.options, **task}), "model": model.state_dict()}
+    saved.update(optimizer_history=[{"num_updates": 3}], extra_state={"epoch": 1})
     torch.save(saved, folder / "model.pt")
     return model
 

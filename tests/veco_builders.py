@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from itertools import islice
 
 import numpy as np
 import safetensors.torch
@@ -15,6 +16,7 @@ from fairseq_plugins.data.veco_segments import AdjacentSegments, ParallelPairs
 from tests import builders, deltalm_builders, nlu_builders
 from tests.unit.checkpoints import builders as masked_lms
 
+BOS, PAD, EOS, MASK = builders.BOS, builders.PAD, builders.EOS, builders.MASK
 LAYERS = 4
 KINDS = ("argparse", "omegaconf")
 SIZES = {name: value for name, value in builders.SIDES.items() if name != "decoder_layers"}
@@ -28,8 +30,7 @@ def dictionary(pieces=builders.PIECES, mask=False, tags=()):
 
 def task(pretrains=False, kept_rows=None, **symbols):
     """What building a model needs of a task: pre-training has ``<mask>`` in its dictionary, translation has not."""
-    symbols = dictionary(**{"mask": pretrains, **symbols})
-    return builders.task_of(symbols, pretrains_veco=pretrains, kept_rows=kept_rows)
+    return builders.task_of(dictionary(**{"mask": pretrains, **symbols}), pretrains_veco=pretrains, kept_rows=kept_rows)
 
 
 def arguments(kind="argparse", arch="veco_tiny", **options):
@@ -84,49 +85,31 @@ def pair_rows(seed=3, lengths=(6, 4, 5, 7)):
 def batch(seed=3, parallel=True, extra=0, lengths=(6, 4, 5, 7)):
     """A batch as the pre-training task's collater makes it; the second token of each segment and every third are masked."""
     rows = pair_rows(seed, lengths)
-    tokens = builders.pad(rows, extra=extra)
-    masked = torch.zeros_like(tokens, dtype=torch.bool)
-    for row, length in zip(masked, map(len, rows)):
-        row[1 : length - 1 : 2] = True
-    target = tokens.masked_fill(~masked, builders.PAD)
-    inputs = tokens.masked_fill(masked & tokens.remainder(3).ne(0), builders.MASK)
-    half = len(rows) // 2
-    lengths = torch.tensor([len(row) for row in rows])
-    net_input = {
-        "src_tokens": inputs,
-        "src_lengths": lengths,
-        "masked": masked,
-        "joint_tokens": None,
-        "joint_masked": None,
-    }
-    sample = {"id": torch.arange(half), "nsentences": half, "ntokens": int(lengths.sum()), "net_input": net_input}
-    sample.update(target=target, joint_target=None)
-    if parallel:
+    half, count = len(rows) // 2, sum(map(len, rows))
+    masks = [torch.arange(len(row)).remainder(2).bool() & row.ne(EOS) for row in rows]
+    inputs = [row.masked_fill(mask & row.remainder(3).ne(0), MASK) for row, mask in zip(rows, masks)]
+    targets = [row.masked_fill(~mask, PAD) for row, mask in zip(rows, masks)]
 
-        def joined(values, between, fill):
-            """Both segments in one row, ``between`` in the place of the second one's ``<s>``."""
-            pairs = zip(values[:half], values[half:], lengths, lengths[half:])
-            lines = [torch.cat([a[:n], a.new_tensor([between]), b[1:m]]) for a, b, n, m in pairs]
-            return builders.pad(lines, fill, extra)
+    def joint(parts, between, fill=PAD):
+        """Both segments in one row, ``between`` in the place of the second one's ``<s>``."""
+        pairs = zip(parts[:half], parts[half:])
+        lines = [torch.cat([first, first.new_tensor([between]), second[1:]]) for first, second in pairs]
+        return builders.pad(lines, fill, extra) if parallel else None
 
-        joint_masked = joined(masked.long(), 0, 0).bool()
-        net_input.update(joint_tokens=joined(inputs, builders.EOS, builders.PAD), joint_masked=joint_masked)
-        sample["joint_target"] = joined(target, builders.PAD, builders.PAD).masked_fill(~joint_masked, builders.PAD)
-    return sample
+    net_input = {"src_tokens": builders.pad(inputs, extra=extra), "src_lengths": torch.tensor([*map(len, rows)])}
+    net_input.update(masked=builders.pad(masks, False, extra), joint_masked=joint(masks, False, False))
+    net_input["joint_tokens"] = joint(inputs, EOS)
+    sample = {"id": torch.arange(half), "nsentences": half, "ntokens": count, "net_input": net_input}
+    return {**sample, "target": builders.pad(targets, extra=extra), "joint_target": joint(targets, PAD)}
 
 
 # ---- Tiny documents and pairs for VECO's pre-training, as streams and as data-bins, and a way to look at batches. ----
-
-BOS, PAD, EOS, MASK = builders.BOS, builders.PAD, builders.EOS, builders.MASK
 
 
 def documents(counts, seed=1):
     """Documents of so many random sentences, without </s>; an empty row ends each."""
     sentences = iter(builders.sentences(sum(counts), seed))
-    rows = []
-    for count in counts:
-        rows += [next(sentences) for _ in range(count)] + [[]]
-    return rows
+    return [row for count in counts for row in [*islice(sentences, count), []]]
 
 
 def _side(rows):
@@ -184,11 +167,8 @@ SHAPE = {**builders.XLMR_WIRING, "decoder_layers": nlu_builders.LAYERS}
 WORDS = ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection", "lm_head")
 STACK = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 PROJECTIONS = {"self.query": "q_proj", "self.key": "k_proj", "self.value": "v_proj", "output.dense": "out_proj"}
-CROSS = {
-    f"cross_attention.{theirs}.{kind}": f"encoder_attn.{ours}.{kind}"
-    for theirs, ours in PROJECTIONS.items()
-    for kind in ("weight", "bias")
-}
+PARTS = [(*names, kind) for names in PROJECTIONS.items() for kind in ("weight", "bias")]
+CROSS = {f"cross_attention.{theirs}.{kind}": f"encoder_attn.{ours}.{kind}" for theirs, ours, kind in PARTS}
 CROSS["cross_attention.output.LayerNorm.gamma"] = "encoder_attn_layer_norm.weight"
 CROSS["cross_attention.output.LayerNorm.beta"] = "encoder_attn_layer_norm.bias"
 """As the authors gave it: name in the folder of a layer's cross-attention -> name in fairseq's layout."""
@@ -235,14 +215,10 @@ def released(folder, **changes):
 def head(words):
     """Of a masked LM, tied to the embedding."""
     random, width = builders.drawing(3, 0.3), nlu_builders.WIDTH
-    return {
-        "lm_head.dense.weight": random(width, width),
-        "lm_head.dense.bias": random(width),
-        "lm_head.layer_norm.weight": 1 + random(width),
-        "lm_head.layer_norm.bias": random(width),
-        "lm_head.weight": words,
-        "lm_head.bias": random(words.size(0)),
-    }
+    state = {"dense.weight": random(width, width), "dense.bias": random(width)}
+    state.update({"layer_norm.weight": 1 + random(width), "layer_norm.bias": random(width)})
+    state.update({"weight": words, "bias": random(words.size(0))})
+    return {f"lm_head.{name}": tensor for name, tensor in state.items()}
 
 
 def pretrained_state(model):
@@ -257,14 +233,9 @@ def pretrained(path, seed_model=None, **entries):
     model = stock(scaled=False) if seed_model is None else seed_model
     options = {name: value for name, value in model.options.items() if name != "arch"}
     path.parent.mkdir(parents=True, exist_ok=True)
-    saved = {
-        "args": None,
-        "cfg": {"model": {"_name": "veco_tiny", **options}, "task": {"_name": "veco_pretraining"}},
-        "model": pretrained_state(model),
-        "optimizer_history": [{"num_updates": 3}],
-        "extra_state": {"train_iterator": {"epoch": 1}},
-    }
-    torch.save({**saved, **entries}, path)
+    cfg = {"model": {**options, "_name": "veco_tiny"}, "task": {"_name": "veco_pretraining"}}
+    saved = {"args": None, "cfg": cfg, "model": pretrained_state(model), "optimizer_history": [{"num_updates": 3}]}
+    torch.save({**saved, "extra_state": {"train_iterator": {"epoch": 1}}, **entries}, path)
     return model
 
 

@@ -19,10 +19,7 @@ REPLY_BYTES = 64
 
 
 class WarmStarter:
-    """Starts commands from a warm process, which is started with the first command and ends with this one.
-
-    ``environment``: of the warm process; a command that needs other variables of Python itself must start cold.
-    """
+    """Starts commands from a warm process; a command that needs other variables of Python itself must start cold."""
 
     def __init__(self, environment):
         self._environment = dict(environment)
@@ -78,8 +75,7 @@ def serve(connection):
         head, files, _, _ = socket.recv_fds(connection, 8, 3)
         if not head:
             os._exit(0)
-        size = int.from_bytes(head, "big")
-        request = json.loads(b"".join(_pieces(connection, size)))
+        request = json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
         pid = os.fork()
         if pid == 0:
             connection.close()
@@ -90,14 +86,6 @@ def serve(connection):
         connection.sendall(f"{pid}".ljust(REPLY_BYTES).encode())
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         connection.sendall(f"{status}".ljust(REPLY_BYTES).encode())
-
-
-def _pieces(connection, size):
-    pieces = []
-    while size > 0:
-        pieces.append(connection.recv(size))
-        size -= len(pieces[-1])
-    return pieces
 
 
 def _become(request, files):

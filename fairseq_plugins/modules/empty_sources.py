@@ -9,8 +9,7 @@ __all__ = ["refuse_empty_sources"]
 
 
 def refuse_empty_sources(src_tokens: Tensor, fillers: Collection[int], training: bool) -> None:
-    """Raise ValueError for rows of ``fillers`` alone: padding, ``</s>``, ``<s>``, language tokens; names how many and the
-    first.
+    """Raise ValueError for rows of ``fillers`` alone (padding, ``</s>``, ``<s>``, language tokens); names the first one.
 
     Nothing is looked at while training on a GPU, where every batch would wait for the answer. src_tokens: (B, S) int64.
     """

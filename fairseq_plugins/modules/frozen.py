@@ -61,10 +61,9 @@ class Frozen(nn.Module):
 
 def log_sizes(model: nn.Module) -> None:
     """Log how many parameters of a model are trained and how many are not."""
-    sizes = {
-        trained: sum(p.numel() for p in model.parameters() if p.requires_grad is trained) for trained in (True, False)
-    }
-    logger.info("%d trainable parameters, %d frozen", sizes[True], sizes[False])
+    total = sum(parameter.numel() for parameter in model.parameters())
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    logger.info("%d trainable parameters, %d frozen", trained, total - trained)
 
 
 def _drop_weights(module: nn.Module, state: Dict[str, Tensor], prefix: str, _: Any) -> None:

@@ -34,10 +34,8 @@ class LanguageTags(nn.Module):
         self.others = [language for language in tokens if language not in self.languages]
         table = torch.full((rows,), NONE)
         for language, token in tokens.items():
-            if language in self.languages:
-                table[token] = self.languages.index(language)
-            else:
-                table[token] = NONE - 1 - self.others.index(language)
+            known = language in self.languages
+            table[token] = self.languages.index(language) if known else NONE - 1 - self.others.index(language)
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, tokens: Tensor, search: bool = False) -> TaggedRows:

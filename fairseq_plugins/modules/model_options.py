@@ -50,10 +50,9 @@ def _register(model: str, name: str, defaults: Mapping[str, Any]) -> None:
         set_architecture(args, defaults)
 
 
-def sizes_of(side: str, layers: Any, embed_dim: Any, ffn_embed_dim: Any, attention_heads: Any) -> Dict[str, Any]:
-    """Sizes of the encoder or the decoder of a stock transformer, by their options."""
-    sizes = dict(layers=layers, embed_dim=embed_dim, ffn_embed_dim=ffn_embed_dim, attention_heads=attention_heads)
-    return {f"{side}_{name}": size for name, size in sizes.items()}
+def sizes_of(side: str, *sizes: Any) -> Dict[str, Any]:
+    """Options of one side of a stock transformer: layers, width, feed-forward width, attention heads."""
+    return dict(zip((f"{side}_{name}" for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")), sizes))
 
 
 def same_sides(*sizes: Any, **more: Any) -> Dict[str, Any]:

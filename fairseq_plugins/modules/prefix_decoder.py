@@ -69,19 +69,13 @@ class PrefixDecoder(TransformerDecoderBase):
                 f"input of {tokens.size(1)} tokens is longer than the language model's {self.max_positions()} positions"
             )
         x = self._embed(tokens, step)  # T B C
-        new = tokens[:, -1:] if step else tokens
-        padding = new.eq(self.padding_idx) if not step else None
+        padding = None if step else tokens.eq(self.padding_idx)
         length = 0 if prefix is None else prefix[0][0].size(2)
         causal = None if step else self._causal_mask(x, length)
         for number, layer in enumerate(self.layers):
             before = None if prefix is None else self._before(prefix[number], prefix_padding_mask, tokens.size(0))
-            x = layer(
-                x,
-                incremental_state=state,
-                prev_self_attn_state=before,
-                self_attn_mask=causal,
-                self_attn_padding_mask=padding,
-            )[0]
+            masks = {"self_attn_mask": causal, "self_attn_padding_mask": padding}
+            x = layer(x, incremental_state=state, prev_self_attn_state=before, **masks)[0]
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         return x.transpose(0, 1)
@@ -89,9 +83,7 @@ class PrefixDecoder(TransformerDecoderBase):
     def _embed(self, tokens: Tensor, step: bool) -> Tensor:
         """(B, T) -> (T, B, C), with ``step`` (1, B, C)."""
         positions = self.embed_positions(tokens, incremental_state={} if step else None)
-        if step:
-            tokens = tokens[:, -1:]
-        x = self.embed_scale * self.embed_tokens(tokens) + positions
+        x = self.embed_scale * self.embed_tokens(tokens[:, -1:] if step else tokens) + positions
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         return self.dropout_module(x).transpose(0, 1)

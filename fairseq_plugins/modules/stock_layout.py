@@ -8,22 +8,17 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import nn
 
+from .model_options import sizes_of
+
 
 def stock_config(layout: Any, side: str, **options: Any) -> Any:
     """``TransformerConfig`` of one side, ``encoder`` or ``decoder``, with more of the stock transformer's ``options``.
 
     ``layout`` has sizes and wiring of a pretrained file, as ``checkpoints.layouts.EncoderLayout``.
     """
-    sizes = {
-        "layers": layout.layers,
-        "embed_dim": layout.embed_dim,
-        "ffn_embed_dim": layout.ffn_dim,
-        "attention_heads": layout.heads,
-        "normalize_before": layout.normalize_before,
-        "learned_pos": layout.learned_positions,
-    }
     stock = Namespace(
-        **{f"{side}_{name}": value for name, value in sizes.items()},
+        **sizes_of(side, layout.layers, layout.embed_dim, layout.ffn_dim, layout.heads),
+        **{f"{side}_normalize_before": layout.normalize_before, f"{side}_learned_pos": layout.learned_positions},
         layernorm_embedding=layout.layernorm_embedding,
         no_scale_embedding=not layout.scale_embedding,
         activation_fn=layout.activation,

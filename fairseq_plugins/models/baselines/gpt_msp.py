@@ -79,9 +79,8 @@ class TwoReadings(_Prompted, FairseqEncoder):
     def __init__(self, lm: Frozen, dictionary: Any, encoding: Prompts, re_encoding: Prompts):
         super().__init__(dictionary)
         self.encoding, self.re_encoding = encoding, re_encoding
-        self.__dict__["frozen"] = (
-            lm  # the decoder owns it: registered here too, it would stand twice in every state dict
-        )
+        # The decoder owns it: registered here too, it would stand twice in every state dict.
+        self.__dict__["frozen"] = lm
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Dict[str, List[Tensor]]:
         """Both readings of (B, S) int64, padded on either side; ValueError for a sentence without a token.
@@ -157,10 +156,6 @@ class PromptedDecoder(_Prompted, FairseqIncrementalDecoder):
                 incremental_state[STARTED] = {}
                 hidden = hidden[:, -1:]
         return (hidden if features_only else self.output_projection(hidden)), {"attn": [None]}
-
-    def extract_features(self, prev_output_tokens: Tensor, **arguments: Any) -> Tuple[Tensor, Dict[str, Any]]:
-        """(B, T, C): :meth:`forward` without the output projection."""
-        return self.forward(prev_output_tokens, features_only=True, **arguments)
 
 
 @register_model("gpt_msp", dataclass=GPTMSPConfig)

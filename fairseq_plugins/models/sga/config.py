@@ -61,13 +61,8 @@ class SGAConfig(FairseqDataclass):
     max_positions: Optional[int] = option(None, "positions the pretrained model must have; XLM-R has 512")
 
 
-SIZE_OPTIONS = {
-    "layers": "encoder_layers",
-    "embed_dim": "encoder_embed_dim",
-    "ffn_dim": "encoder_ffn_embed_dim",
-    "heads": "encoder_attention_heads",
-    "max_positions": "max_positions",
-}
+SIZE_OPTIONS = dict(zip(("layers", "embed_dim", "ffn_dim", "heads"), sizes_of("encoder", 0, 0, 0, 0)))
+SIZE_OPTIONS["max_positions"] = "max_positions"
 """Name of each size in MaskedLMSizes -> option."""
 
 

@@ -6,13 +6,7 @@ from typing import Any, Dict, Optional
 from fairseq.dataclass import FairseqDataclass
 
 from ...modules.model_options import XLMR_WIRING, sizes_of
-from ...modules.option_checks import (
-    EMBEDDING_POLICIES,
-    check_choices,
-    check_wiring,
-    embedding_mismatch_option,
-    flag,
-)
+from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, check_wiring, embedding_mismatch_option, flag
 from ...options import option
 from .layer_choice import LayerChoice, parse_layers
 
@@ -106,23 +100,12 @@ _WIRING = {
 _WHOSE = "XLM-R and VECO are"
 
 
-_SAME = {
-    **{
-        name: name
-        for name in ("normalize_before", "learned_pos", "layers", "embed_dim", "ffn_embed_dim", "attention_heads")
-    },
-    "input_dim": "embed_dim",
-    "output_dim": "embed_dim",
-}
+_ALIKE = ("normalize_before", "learned_pos", "layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+_SAME = {**dict(zip(_ALIKE, _ALIKE)), "input_dim": "embed_dim", "output_dim": "embed_dim"}
 """Options of the decoder that are those of the encoder in pre-training."""
 _OFF = (
-    "encoder_layerdrop",
-    "decoder_layerdrop",
-    "cross_self_attention",
-    "no_cross_attention",
-    "adaptive_input",
-    "adaptive_softmax_cutoff",
-    "character_embeddings",
+    *("encoder_layerdrop", "decoder_layerdrop", "cross_self_attention", "no_cross_attention"),
+    *("adaptive_input", "adaptive_softmax_cutoff", "character_embeddings"),
 )
 """Options of the stock transformer with which encoder and decoder would not be the same layers, or CS-MLM not what it is."""
 
@@ -147,10 +130,8 @@ def _resolve_pretraining(args: Any) -> LayerChoice:
     for name in ("keep_encoder_layers", "keep_decoder_layers"):
         if getattr(args, name):
             raise ValueError(f"{flag(name)}: pre-training has the whole stack; choose layers when translating")
-    for name, because in (
-        ("no_scale_embedding", "does not scale embeddings"),
-        ("share_all_embeddings", "has one embedding"),
-    ):
+    needed = {"no_scale_embedding": "does not scale embeddings", "share_all_embeddings": "has one embedding"}
+    for name, because in needed.items():
         if not getattr(args, name):
             raise ValueError(f"{flag(name)} false: pre-training {because}; leave it out")
     check_wiring(args, _WIRING, "pre-training", _WHOSE)

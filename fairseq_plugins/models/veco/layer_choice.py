@@ -43,8 +43,6 @@ def parse_layers(text: str, stack: int, option: str) -> List[int]:
         raise ValueError(
             f"{option} {text}: layer {outside[0]} is out of range; valid: 0 to {stack - 1}, as --encoder-layers is {stack}"
         )
-    for before, layer in zip(layers, layers[1:]):
-        if before >= layer:
-            problem = f"layer {layer} twice" if before == layer else f"layer {layer} behind layer {before}"
-            raise ValueError(f"{option} {text}: has {problem}; valid: each layer once, in increasing order")
+    if layers != sorted(set(layers)):
+        raise ValueError(f"{option} {text}: valid: each layer once, in increasing order")
     return layers

@@ -12,18 +12,13 @@ from tests import adapter_builders, builders, deltalm_builders, nlu_builders, ve
 NLU = {"encoder_family": "xlmr", **nlu_builders.SCRATCH}
 
 
-def one_dictionary(pieces=builders.PIECES):
-    symbols = builders.dictionary(pieces)
-    return SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols)
-
-
 MODELS = {
     "deltalm": ("pretrained_deltalm_checkpoint", deltalm_builders.arguments, deltalm_builders.task),
     "deltalm_mlm": ("init_from_mlm", deltalm_builders.arguments, deltalm_builders.task),
     "from_xlmr": (
         "pretrained_xlmr",
         lambda: deltalm_builders.arguments(arch="transformer_from_xlmr_tiny"),
-        one_dictionary,
+        lambda: builders.task_of(builders.dictionary()),
     ),
     "adapter": ("adapter_backbone", lambda: adapter_builders.arguments(None), adapter_builders.task),
     "veco": ("init_from_mlm", veco_builders.arguments, veco_builders.task),
@@ -44,22 +39,10 @@ def case(request, tmp_path):
     path.write_bytes(b"no checkpoint")
 
     def build(from_checkpoint=False, **more):
-        args = options()
-        for name, value in {option: str(path), **more}.items():
-            setattr(args, name, value)
+        args = Namespace(**{**vars(options()), option: str(path), **more})
         return models.build_model(args, task(), from_checkpoint)
 
     return SimpleNamespace(build=build, option="--" + option.replace("_", "-"), path=path)
-
-
-def test_training_reads_the_file(case):
-    with pytest.raises(ValueError, match=r"pretrained\.pt"):
-        case.build()
-
-
-def compute(model):
-    """Any forward: a model without values refuses before it looks at what it gets."""
-    return model(src_tokens=torch.tensor([[5, 6, 2]]), src_lengths=torch.tensor([3]), prev_output_tokens=None)
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -76,6 +59,6 @@ def test_a_checkpoint_makes_it_superfluous(case, tmp_path, there, purpose):
         torch.save({"model": {}, "args": Namespace(arch="any")}, run / "checkpoint_last.pt")
     model = case.build(**more)
     with pytest.raises(ValueError, match=rf"{case.option} .*pretrained\.pt: .*no checkpoint of this run to continue"):
-        compute(model)
+        model(src_tokens=torch.tensor([[5, 6, 2]]), src_lengths=torch.tensor([3]), prev_output_tokens=None)
     model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()})
     model.check_source()

@@ -53,29 +53,21 @@ def test_the_state_holds_the_trained_part_and_an_empty_marker_and_loads_strictly
         assert torch.equal(tensor, kept[name])
 
 
-def test_other_weights_are_refused_by_name():
+def test_other_weights_and_states_of_unknown_origin_are_refused():
     with pytest.raises(ValueError, match="is aa11, that of weights of the test is bb22"):
         Model("bb22").load_state_dict(Model("aa11").state_dict())
-
-
-def test_a_state_dict_without_marker_is_refused():
-    """Otherwise a checkpoint of unknown origin would load silently."""
-    state = {name: tensor for name, tensor in Model().state_dict().items() if name.startswith("top.")}
-    with pytest.raises(RuntimeError, match="fingerprint.aa11"):
-        Model().load_state_dict(state)
-    for change, word in (
-        ({"other": torch.zeros(1)}, "other"),
-        ({"frozen.module.0.weight": torch.zeros(4, 3)}, "0.bias"),
-    ):
+    state = Model().state_dict()
+    bare = {name: tensor for name, tensor in state.items() if name.startswith("top.")}
+    part = {**state, "frozen.module.0.weight": torch.zeros(4, 3)}
+    for wrong, word in ((bare, "fingerprint.aa11"), ({**state, "other": torch.zeros(1)}, "other"), (part, "0.bias")):
         with pytest.raises(RuntimeError, match=word):
-            Model().load_state_dict({**Model().state_dict(), **change})
+            Model().load_state_dict(wrong)
 
 
 def test_saved_weights_are_in_the_state_dict_and_load():
     full, other = Model(save_weights=True), Model(save_weights=True)
     state = full.state_dict()
-    assert "frozen.module.0.weight" in state
-    assert any("aa11" in name for name in state)
+    assert "frozen.module.0.weight" in state and any("aa11" in name for name in state)
     assert not torch.equal(other.frozen.module[0].weight, full.frozen.module[0].weight)
     other.load_state_dict(state)
     assert torch.equal(other.frozen.module[0].weight, full.frozen.module[0].weight)

@@ -40,10 +40,6 @@ def test_beams_that_a_forced_token_leaves_over_are_no_error(tags):
         tags(torch.tensor([[2, 4], [2, 4]]), search=True)
 
 
-def test_the_table_follows_the_device_and_stays_out_of_checkpoints(tags):
-    assert dict(tags.named_buffers())["table"].size(0) == 10 and tags.state_dict() == {}
-
-
 def test_gradients_reach_the_adapters_of_the_rows_alone():
     """Tongan is among them: its code is the name of a method of modules."""
     current = RowLanguages()

@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
-from fairseq_plugins.generators.sga_generator import IterationOptions, SGAGenerator
 from fairseq_plugins.models.baselines import NATCTCConfig, NATCTCModel
 from tests import builders
 
@@ -58,50 +57,24 @@ def test_criterion_gives_ctc_of_the_materialised_logits(model, device):
     data = sample(device, extra=1)
     loss, size, logged = SGACTCCriterion(builders.task(), SGACTCConfig(sentence_avg=False))(model, data)
     logits = F.linear(slots(model, data["net_input"]), model.encoder.embed_tokens.weight)
-    lengths = 2 * data["net_input"]["src_lengths"]
-    expected = F.ctc_loss(
-        logits.log_softmax(-1).transpose(0, 1),
-        data["target"],
-        lengths,
-        torch.tensor(TARGETS, device=device),
-        blank=builders.BOS,
-        reduction="sum",
-    )
-    torch.testing.assert_close(loss, expected)
+    log_probs, lengths = logits.log_softmax(-1).transpose(0, 1), 2 * data["net_input"]["src_lengths"]
+    given = data["target"], lengths, torch.tensor(TARGETS, device=device), builders.BOS, "sum"
+    torch.testing.assert_close(loss, F.ctc_loss(log_probs, *given))
     assert size == sum(TARGETS) and "denoising_loss" not in logged
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_generator_collapses_the_best_path(model, device):
-    task = builders.task()
-    data = sample(device)
-    hypotheses = SGAGenerator(task.target_dictionary, IterationOptions(max_iter=10)).generate([model], data)
-    best = F.linear(slots(model, data["net_input"]), model.encoder.embed_tokens.weight).argmax(-1)
-    for row, length in enumerate(SOURCES):
-        collapsed = torch.unique_consecutive(best[row, : 2 * length])
-        assert hypotheses[row][0]["tokens"].tolist() == (
-            collapsed[collapsed != builders.BOS].tolist() or [builders.EOS]
-        )
-        assert hypotheses[row][0]["steps"] == 0
-
-
 def test_options_change_the_model():
     assert build(ctc_upsample=3).slot_lengths(torch.tensor([4])).tolist() == [12]
     assert build(ctc_blank="<mask>").blank == builders.MASK
-    assert build(normalize_before=True).decoder.layer_norm is not None
     assert build(max_source_positions=7, ctc_upsample=3).max_positions() == (7, 21)
-    model = build(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
-    layer = model.decoder.layers[0]
-    dropouts = layer.dropout_module.p, layer.self_attn.dropout_module.p, layer.activation_dropout_module.p
-    assert dropouts == (0.3, 0.2, 0.1)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"ctc_upsample": 0}, "--ctc-upsample must be at least 1; got 0"),
-        ({"decoder_layers": 0}, "--decoder-layers must be at least 1; got 0"),
         ({"dropout": 1.0}, r"--dropout must lie in \[0, 1\); got 1.0"),
         ({"attention_heads": 3}, "--embed-dim must be a multiple of --attention-heads; got 16 and 3"),
         ({"ctc_blank": "<nothing>"}, "--ctc-blank '<nothing>' is not in the dictionary"),

@@ -1,17 +1,13 @@
 """transformer_from_xlmr: the encoder is the masked LM, the decoder stock and random; freezing, rows, checkpoints, bad files."""
 
 import argparse
-import copy
-from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq import models
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from fairseq.data import Dictionary
 
 from fairseq_plugins import checkpoints
-from fairseq_plugins.models.baselines.transformer_from_xlmr import fill
 from tests import builders
 
 SIZES = {
@@ -35,7 +31,6 @@ def arguments(path, **options):
 
 
 def build(path, of=None, **options):
-    """What a task's build_model does."""
     return models.build_model(arguments(path, **options), builders.task() if of is None else of)
 
 
@@ -62,19 +57,6 @@ def test_the_encoder_is_the_masked_lm(folder):
                 torch.testing.assert_close(states, expected[row, :length], rtol=1e-5, atol=1e-5)
 
 
-def test_every_tensor_has_a_source(folder):
-    args = arguments(None)
-    model = models.build_model(args, builders.task())
-    args.pretrained_xlmr = str(folder)
-    report = fill(model, args)
-    names = {name for name in model.state_dict() if not name.endswith(("version", "_float_tensor"))}
-    filled = {name for name in names if name.startswith("encoder.")}
-    tied = {"decoder.embed_tokens.weight", "decoder.output_projection.weight"}
-    assert set(report.loaded) & names == filled | tied
-    assert {name for name in names if report.reasons[name] == "random"} == names - filled - tied
-    assert report.reasons["encoder.layers.1.fc1.bias"] == "sentence_encoder.layers.1.fc1.bias"
-
-
 def test_a_frozen_encoder_stays_bit_equal_and_has_no_dropout(folder):
     for freeze in (True, False):
         model = build(folder, freeze_encoder=freeze, dropout=0.3, share_all_embeddings=False)
@@ -96,43 +78,10 @@ def test_a_frozen_encoder_stays_bit_equal_and_has_no_dropout(folder):
         assert torch.equal(one, two) is freeze
 
 
-# ---- Checkpoints. ----
-
-
-def test_checkpoints_need_the_file_no_more(folder):
-    args = arguments(folder)
-    model = models.build_model(args, builders.task()).eval()
-    assert args.pretrained_xlmr is None and args.initialised_from == str(folder)
-    decoded = models.build_model(copy.deepcopy(args), builders.task()).eval()
-    decoded.load_state_dict(model.state_dict())
-    with torch.no_grad():
-        assert torch.equal(decoded(**net_input())[0], model(**net_input())[0])
-
-
-# ---- Rows and bad files. ----
-
-
-def test_an_empty_source_is_refused(folder):
-    model = build(folder).eval()
-    tokens = torch.tensor([[5, builders.EOS], [builders.PAD, builders.EOS]])
-    with pytest.raises(ValueError, match="1 of the 2 source sentences of a batch are empty, the first is row 2"):
-        model.encoder(tokens)
-
-
-def test_a_dictionary_without_mask(folder):
-    plain = Dictionary()
-    for number in range(builders.PIECES):
-        plain.add_symbol(f"p{number}")
-    of = SimpleNamespace(source_dictionary=plain, target_dictionary=plain)
-    words = builders.masked_lm().state_dict()["sentence_encoder.embed_tokens.weight"]
-    assert torch.equal(build(folder, of, embedding_mismatch="truncate").encoder.embed_tokens.weight, words[:-1])
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"encoder_layers": 3}, r"--pretrained-xlmr .*--encoder-layers 3 \(valid here: 2\)"),
-        ({"encoder_ffn_embed_dim": 99}, r"--encoder-ffn-embed-dim 99 \(valid here: 24\)"),
         ({"encoder_attention_heads": 4}, r"--encoder-attention-heads 4 \(valid here: 2\)"),
         ({"max_source_positions": 99}, "--max-source-positions 99: .* has 40 learned positions; valid: at most that"),
         ({"activation_fn": "relu"}, r"--activation-fn relu is not how XLM-R .*valid: gelu"),
@@ -145,19 +94,23 @@ def test_another_encoder_than_the_file(folder, options, message):
         build(folder, **options)
 
 
-def test_other_rows_and_other_files(folder, tmp_path):
-    longer = builders.dictionary()
-    longer.add_symbol("more")
-    of = SimpleNamespace(source_dictionary=longer, target_dictionary=longer)
+def test_rows_files_and_sentences(folder, tmp_path):
+    """A dictionary without <mask> and one with an entry more, a file of another model, an empty sentence."""
+    words = builders.masked_lm().state_dict()["sentence_encoder.embed_tokens.weight"]
+    plain = builders.task_of(builders.of_symbols(builders.piece_names()))
+    assert torch.equal(build(folder, plain, embedding_mismatch="truncate").encoder.embed_tokens.weight, words[:-1])
+    longer = builders.task_of(builders.of_symbols([*builders.piece_names(), "<mask>", "more"]))
     with pytest.raises(ValueError, match="31 entries.*30 rows, and --embedding-mismatch is error"):
-        build(folder, of)
-    assert build(folder, of, embedding_mismatch="extend").encoder.embed_tokens.weight.size(0) == 31
+        build(folder, longer)
+    assert build(folder, longer, embedding_mismatch="extend").encoder.embed_tokens.weight.size(0) == 31
     torch.save({"model": {"decoder.layers.0.fc1.weight": torch.ones(2, 2)}}, tmp_path / "model.pt")
     with pytest.raises(ValueError, match="is a fairseq transformer_lm.*expected a masked LM"):
         build(tmp_path / "model.pt")
+    with pytest.raises(ValueError, match="1 of the 2 source sentences of a batch are empty, the first is row 2"):
+        build(folder).encoder(torch.tensor([[5, builders.EOS], [builders.PAD, builders.EOS]]))
 
 
-@pytest.mark.parametrize(("size", "millions"), [("", 391), ("_tiny", None), ("_base", 391), ("_large", 962)])
+@pytest.mark.parametrize(("size", "millions"), [("_tiny", None), ("_base", 391), ("_large", 962)])
 def test_architectures_are_the_same_from_argparse_and_from_hydra(size, millions):
     """The paper has 390M and 960M, with the 250,002 rows of XLM-R."""
     arch = "transformer_from_xlmr" + size

@@ -5,29 +5,12 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from fairseq_plugins.models.sga.length_predictor import LengthPredictor, length_nll
+from fairseq_plugins.models.sga.length_predictor import length_nll
 from tests import builders
 
 
 def _model(**options):
     return builders.sga_model(alignment="mask_predict", **options)
-
-
-@pytest.mark.parametrize("length_from", ["mean", "bos"])
-def test_log_probabilities_of_the_mean_or_of_the_first_token(length_from, device):
-    """Padding counts neither in the sum nor in the number."""
-    predictor = LengthPredictor(4, 6, length_from).double().to(device)
-    builders.randomise(predictor, 3)
-    hidden = torch.randn(2, 5, 4, dtype=torch.float64, device=device)
-    padding = torch.tensor([[False] * 5, [False, False, True, True, True]], device=device)
-    found = predictor(hidden, padding)
-    (layer,) = predictor.children()
-    read = {"mean": (hidden[0].mean(0), hidden[1, :2].mean(0)), "bos": (hidden[0, 0], hidden[1, 0])}[length_from]
-    for row, vector in enumerate(read):
-        expected = (layer.weight @ vector + layer.bias).log_softmax(-1)
-        torch.testing.assert_close(found[row], expected)
-    half = predictor.bfloat16()(hidden.bfloat16(), padding)
-    assert half.dtype == torch.float32, "half precision is normalised in float32"
 
 
 def test_column_j_is_j_plus_one_tokens_and_no_tokens_cost_nothing(device):
@@ -38,9 +21,6 @@ def test_column_j_is_j_plus_one_tokens_and_no_tokens_cost_nothing(device):
     assert log_probs.grad.tolist() == [[-1, 0, 0], [0, 0, -1], [0, 0, 0], [0, -1, 0]]
 
 
-# ---- Checkpoints. ----
-
-
 @pytest.mark.parametrize(("trained", "given"), [("mean", "bos"), ("bos", "mean")])
 def test_a_length_predictor_that_was_trained_to_read_something_else_is_refused(trained, given):
     """--model-overrides "{'length_from': 'mean'}": the sizes are the same, so that nothing else would notice."""
@@ -48,18 +28,13 @@ def test_a_length_predictor_that_was_trained_to_read_something_else_is_refused(t
     assert ("length_predictor.projection.bias" in state) == (trained == "mean")
     with pytest.raises(ValueError, match=f"--length-from {given}: .* --length-from {trained}; valid: {trained}"):
         _model(length_from=given).load_state_dict(state)
+    with pytest.raises(ValueError, match="--length-from bos: only a model with --alignment mask_predict"):
+        builders.sga_model(length_from="bos")
     same = _model(length_from=trained, seed=9)
     same.load_state_dict(state)
     tokens = builders.source_rows([6])[0][None]
     expected = _model(length_from=trained).encode(tokens).length_log_probs
     assert torch.equal(same.encode(tokens).length_log_probs, expected)
-
-
-def test_what_the_length_is_read_from_is_checked():
-    with pytest.raises(ValueError, match="--length-from must be one of mean, bos; got last"):
-        _model(length_from="last")
-    with pytest.raises(ValueError, match="--length-from bos: only a model with --alignment mask_predict"):
-        builders.sga_model(length_from="bos")
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,6 @@ def _sample(device, extra=0):
     return builders.to_device(builders.batch(*rows, extra=extra), device)
 
 
-def _gradients(model, loss):
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    found = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
-    return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(trained.items(), found)}
-
-
 def test_the_exact_list_of_trainable_parameters():
     units = [f"{unit}_prompts.{part}" for unit in ("encoder", "alignment", "denoiser") for part in ("key", "value")]
     semantic = [f"semantic.{part}.{kind}" for part in ("key", "value") for kind in ("weight", "bias")]
@@ -44,14 +38,12 @@ def test_the_exact_list_of_trainable_parameters():
 
 def test_source_and_target_padding_never_matter(model, device):
     """Batch = single, for both losses, whatever the padded width."""
-    together = builders.forward_losses(model, _sample(device))
-    wider = builders.forward_losses(model, _sample(device, extra=4))
-    rows = list(zip(builders.source_rows(SOURCES), builders.target_rows(TARGETS)))
-    for row, (source, target) in enumerate(rows):
+    batches = [builders.forward_losses(model, _sample(device, extra)) for extra in (0, 4)]
+    for row, (source, target) in enumerate(zip(builders.source_rows(SOURCES), builders.target_rows(TARGETS))):
         single = builders.forward_losses(model, builders.to_device(builders.batch([source], [target]), device))
-        for name in ("alignment", "denoising"):
-            torch.testing.assert_close(together[name][row], single[name][0], rtol=1e-10, atol=1e-10)
-            torch.testing.assert_close(wider[name][row], single[name][0], rtol=1e-10, atol=1e-10)
+        for found in batches:
+            for name in ("alignment", "denoising"):
+                torch.testing.assert_close(found[name][row], single[name][0], rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("blank", [builders.BOS, builders.PAD, builders.MASK, 9])
@@ -78,64 +70,40 @@ def test_any_symbol_may_be_the_blank(blank, device):
 
 
 def test_noise_is_what_the_denoiser_reads(model, device):
-    """corrupt gets T_0 and the slot lengths; its result is the denoiser's input, and loss 1 is not touched."""
+    """corrupt gets T_0 and the slot lengths, then every step's; its result is the denoiser's input, and loss 1 is not touched."""
     sample, seen = _sample(device), []
 
     def corrupt(tokens, lengths):
         seen.append((tokens.clone(), lengths.clone()))
         return torch.full_like(tokens, 11)
 
-    noisy, clean = builders.forward_losses(model, sample, corrupt=corrupt), builders.forward_losses(model, sample)
-    assert len(seen) == 1
+    noisy, clean = (builders.forward_losses(model, sample, unroll=3, corrupt=noise) for noise in (corrupt, None))
     guidance = model.encode(sample["net_input"]["src_tokens"])
     slots = model.slot_lengths(sample["net_input"]["src_lengths"])
     path = model.best_path(model.align(guidance, slots), slots)
-    assert torch.equal(seen[0][1], slots)
+    assert len(seen) == 3 and torch.equal(seen[0][1], slots)
     inside = torch.arange(12, device=device) < slots[:, None]
     assert torch.equal(seen[0][0][inside], path.tokens[inside])
     torch.testing.assert_close(noisy["alignment"], clean["alignment"])
     assert float((noisy["denoising"] - clean["denoising"]).detach().abs().min()) > 1e-3
-    builders.forward_losses(model, sample, corrupt=corrupt, unroll=3)
-    assert len(seen) == 4, "noise is drawn for every denoising step"
-
-
-def test_max_positions_leaves_room_for_the_slots():
-    for upsample in (1, 2, 3):
-        model = builders.sga_model(ctc_upsample=upsample)
-        longest, _ = model.max_positions()
-        assert longest == builders.POSITIONS // upsample
-        source = builders.source_rows([longest])
-        losses = builders.forward_losses(model, builders.batch(source, builders.target_rows([2])))
-        assert bool(losses["denoising"].isfinite().all())
-
-
-def test_bfloat16_is_close_and_the_loss_is_float32(device):
-    sample = _sample(device)
-    exact = builders.forward_losses(builders.sga_model().to(device), sample)
-    half = builders.forward_losses(builders.sga_model().to(device, torch.bfloat16), sample)
-    for loss in half.values():
-        assert loss.dtype == torch.float32
-        assert bool(loss.isfinite().all())
-    torch.testing.assert_close(half["alignment"], exact["alignment"], rtol=0.1, atol=0.5)
-    sum(loss.sum() for loss in half.values()).backward()
-
-
-# ---- Prompts. ----
 
 
 def test_prompts_are_xavier_a_layer_and_all_different():
     prompts = Prompts(layers=3, length=128, embed_dim=64, heads=4)
     bound = (6 / (128 + 64)) ** 0.5
-    for tensor in (prompts.key, prompts.value):
-        assert tensor.shape == (3, 128, 64)
-        for layer in tensor:
-            assert 0.98 * bound < float(layer.detach().abs().max()) <= bound
-            assert abs(float(layer.detach().std()) - bound / 3**0.5) < 0.01 * bound
-        assert not torch.equal(tensor[0], tensor[1])
-    assert not torch.equal(prompts.key, prompts.value)
+    for layer in (*prompts.key.detach(), *prompts.value.detach()):
+        assert 0.98 * bound < float(layer.abs().max()) <= bound
     model = builders.SGAModel(builders.frozen(), builders.SGAConfig(prompt_length=3), builders.BOS, builders.MASK)
-    units = [model.encoder_prompts, model.alignment_prompts, model.denoiser_prompts]
-    assert not any(torch.equal(a.key, b.key) for a in units for b in units if a is not b)
+    units = model.encoder_prompts, model.alignment_prompts, model.denoiser_prompts
+    drawn = [layer.detach() for unit in units for part in (unit.key, unit.value) for layer in part]
+    assert len({float(layer.sum()) for layer in drawn}) == len(drawn) == 6 * builders.LAYERS
+
+
+def test_scale_is_learned_from_its_start_at_one():
+    """Where max(1, scale) has its edge; values and gradients elsewhere: tests/reference."""
+    prompts = Prompts(layers=2, length=3, embed_dim=4, heads=2, scaled=True)
+    sum((keys.sum() + values.sum()) for keys, values in prompts()).backward()
+    torch.testing.assert_close(prompts.scale.grad, (prompts.key.sum() + prompts.value.sum()).detach()[None])
 
 
 @pytest.mark.skipif(not products._PACKABLE, reason="torch without oneDNN's linear")
@@ -163,17 +131,6 @@ def test_packed_weights_decode_alike(alignment, monkeypatch):
     assert all(products.is_packed(p) for p in matrices if p is not positions)
 
 
-@pytest.mark.parametrize(("part", "unroll"), [("alignment", 1), ("denoising", 1), ("denoising", 2)])
-def test_a_loss_trains_theta_s_and_its_own_unit(model, part, unroll, device):
-    """The argmax is detached: loss 2 gives theta_a exactly nothing."""
-    gradients = _gradients(model, builders.forward_losses(model, _sample(device), unroll=unroll)[part].sum())
-    untouched = {"alignment": "denoiser_prompts", "denoising": "alignment_prompts"}[part]
-    for name, gradient in gradients.items():
-        assert bool((gradient != 0).any()) != name.startswith(untouched), name
-        if "prompts" in name and not name.startswith(untouched):
-            assert bool((gradient.abs().sum(dim=2) > 0).all()), f"{name}: a layer without gradient"
-
-
 def test_positions_count_slots_and_not_tokens(device):
     """A blank <pad> takes a position like any other slot; padding has the padding position."""
     model, seen = builders.sga_model(blank=builders.PAD).to(device), []
@@ -183,14 +140,3 @@ def test_positions_count_slots_and_not_tokens(device):
     model.masked_lm.sentence_encoder.register_forward_pre_hook(hook, with_kwargs=True)
     model.denoise(tokens, guidance, torch.tensor([4, 2], device=device))
     assert seen == [[[2, 3, 4, 5], [2, 3, builders.PAD, builders.PAD]]]
-
-
-@pytest.mark.parametrize(("scale", "factor"), [(0.3, 1.0), (-2.0, 1.0), (1.0, 1.0), (2.5, 2.5)])
-def test_scale_is_at_least_one_and_learned_from_the_start(scale, factor):
-    prompts = Prompts(layers=2, length=3, embed_dim=4, heads=2, scaled=True)
-    sum((keys.sum() + values.sum()) for keys, values in prompts()).backward()
-    torch.testing.assert_close(prompts.scale.grad, (prompts.key.sum() + prompts.value.sum()).detach()[None])
-    plain = prompts()
-    prompts.scale.data.fill_(scale)
-    for before, after in zip(plain, prompts()):
-        torch.testing.assert_close(after, tuple(factor * part for part in before))

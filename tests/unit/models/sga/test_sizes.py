@@ -9,9 +9,6 @@ from fairseq_plugins.modules.frozen import Frozen
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import builders
 
-# hydra's own deprecations, called by fairseq.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-
 # Layers, width, feed-forward width, heads of XLM-R base and large (Conneau et al. 2020, Table 5), 250,002 pieces.
 XLMR = {"sga_xlmr_base": (12, 768, 3072, 12), "sga_xlmr_large": (24, 1024, 4096, 16)}
 
@@ -38,7 +35,6 @@ def empty_files(monkeypatch):
         ("sga_xlmr_base", {"prompt_scale": True}, 8_259_075),
         ("sga_xlmr_large", {}, 20_973_568),
         ("sga_xlmr_large", {"no_denoising": True}, 14_682_112),
-        ("sga_xlmr_base", {"prompt_length": 5, "no_denoising": True}, 1_181_184 + 4 * 12 * 5 * 768),
         ("sga_xlmr_base", {"alignment": "mask_predict"}, 8_259_072 + 768 * 256 + 256),  # 512 positions, two slots each
     ],
 )

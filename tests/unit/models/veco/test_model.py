@@ -7,12 +7,10 @@ import torch
 from fairseq import models
 
 from fairseq_plugins.checkpoints.layouts import family_layout
+from fairseq_plugins.models.veco.layer_choice import parse_layers
 from fairseq_plugins.modules.text_encoder import TextEncoder
 from tests import builders, veco_builders
 from tests.veco_builders import KINDS, LAYERS
-
-# hydra's own deprecations, called by fairseq.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 CLOSE = dict(rtol=0, atol=1e-5)
 # Layers, width, feed-forward width, heads.
@@ -49,6 +47,25 @@ def test_the_large_model_has_662_million_parameters():
     assert 0.10 < crossing / total < 0.20
 
 
+@pytest.mark.parametrize(
+    ("text", "stack", "expected"),
+    [
+        ("18,19,23", 24, [18, 19, 23]),
+        ("last:6", 24, [18, 19, 20, 21, 22, 23]),
+        ("every:4", 24, [3, 7, 11, 15, 19, 23]),
+        ("every:3", 4, [0, 3]),
+        ("last:1", 1, [0]),
+    ],
+)
+def test_choices_of_layers_by_hand(text, stack, expected):
+    assert parse_layers(text, stack, "--keep-decoder-layers") == expected
+
+
+BAD_CHOICES = [("1,4", "layer 4 is out of range; valid: 0 to 3"), ("2,1", "each layer once, in increasing order")]
+BAD_CHOICES += [(text, "from 1 to the 4 layers") for text in ("last:0", "every:0", "every:5")]
+BAD_CHOICES += [(text, "valid: a list") for text in ("first:3", "-1")]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_kept_layers_set_the_depth_and_stay_in_the_options(kind):
     args = veco_builders.arguments(kind, keep_encoder_layers="1,3", keep_decoder_layers="every:2")
@@ -63,11 +80,14 @@ def test_kept_layers_set_the_depth_and_stay_in_the_options(kind):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"keep_decoder_layers": "1,4"}, r"--keep-decoder-layers 1,4: layer 4 is out of range"),
-        ({"keep_encoder_layers": "1,1"}, r"--keep-encoder-layers 1,1: has layer 1 twice"),
+        ({"keep_encoder_layers": "1,1"}, r"--keep-encoder-layers 1,1: .*each layer once"),
         ({"keep_decoder_layers": "last:2", "decoder_layers": 3}, r"--decoder-layers 3: .* are 2 layers"),
         ({"encoder_layers_to_keep": "0,1"}, r"--encoder-layers-to-keep 0,1: .*--keep-encoder-layers"),
         ({"embedding_mismatch": "cut"}, r"--embedding-mismatch must be one of error, extend, truncate; got cut"),
+        *(
+            (dict(keep_decoder_layers=text), f"--keep-decoder-layers '?{text}'?: .*{words}")
+            for text, words in BAD_CHOICES
+        ),
     ],
 )
 def test_bad_options_are_refused_by_name(given, message):
@@ -79,18 +99,14 @@ def test_bad_options_are_refused_by_name(given, message):
     ("given", "message"),
     [
         ({"decoder_layers": 2}, r"--decoder-layers 2: .*valid here: 4"),
-        ({"decoder_ffn_embed_dim": 32}, r"--decoder-ffn-embed-dim 32: .*valid here: 24"),
         ({"keep_decoder_layers": "last:2"}, r"--keep-decoder-layers: pre-training has the whole stack"),
         ({"max_target_positions": 20}, r"--max-target-positions 20: .*valid here: 40"),
         ({"no_scale_embedding": False}, "--no-scale-embedding false"),
         ({"share_all_embeddings": False}, "--share-all-embeddings false"),
         ({"encoder_layerdrop": 0.2}, r"--encoder-layerdrop 0.2: .*all of them run; leave it out"),
-        ({"cross_self_attention": True}, r"--cross-self-attention True: "),
         ({"decoder_normalize_before": True}, r"--decoder-normalize-before True: .*valid here: False"),
-        ({"decoder_learned_pos": False}, r"--decoder-learned-pos False: .*valid here: True"),
         ({"decoder_output_dim": 8}, r"--decoder-output-dim 8: .*valid here: 16"),
         ({"activation_fn": "relu"}, "pre-training: --activation-fn relu is not how XLM-R .*valid: gelu"),
-        ({"no_token_positional_embeddings": True}, "--no-token-positional-embeddings True .*valid: False"),
         ({"layernorm_embedding": False}, "--layernorm-embedding False .*valid: True"),
     ],
 )
