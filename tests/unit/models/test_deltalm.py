@@ -189,3 +189,17 @@ def test_every_parameter_is_trained_and_an_update_changes_the_loss(device):
     assert [name for name, one in model.named_parameters() if one.grad is None or not bool(one.grad.any())] == []
     torch.optim.SGD(model.parameters(), lr=1e-3).step()
     assert bool(loss_of(model) < before)
+
+
+def test_checkpointed_activations_change_nothing_but_the_work(device):
+    data, found = builders.to_device(net_input(), device), []
+    for checkpointed in (False, True):
+        model = random_model(dropout=0.2, checkpoint_activations=checkpointed).double().to(device).train()
+        runs = []
+        model.decoder.layers[0].fc3.register_forward_hook(lambda *_, runs=runs: runs.append(1))
+        torch.manual_seed(3)
+        model(**data)[0].square().sum().backward()
+        found.append(([parameter.grad for parameter in model.parameters()], len(runs)))
+    (plain, once), (checkpointed, twice) = found
+    assert (once, twice) == (1, 2)  # the second time for the backward pass
+    torch.testing.assert_close(checkpointed, plain, rtol=1e-6, atol=1e-6)
