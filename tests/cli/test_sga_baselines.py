@@ -12,7 +12,7 @@ from fairseq_plugins.checkpoints import average
 from tests import builders
 from tests.adapter_builders import SIZES
 
-from .commands import hypotheses, last_line, logged, model_of, transformer
+from .commands import hypotheses, last_line, logged, model_of, records, transformer
 from .conftest import write_random_masked_lm
 
 COUNTS = {"train": {"de-en": 24, "fr-en": 16}, "valid": {"de-en": 24, "fr-en": 16}, "test": {"de-en": 9, "fr-en": 9}}
@@ -107,3 +107,14 @@ def test_xlmr_encoder_trains_and_decodes(root, train, decode, tmp_path):
     same = {name for name in states[0] if torch.equal(states[0][name], states[1][name])}
     assert {name for name in states[0] if name.startswith("encoder.")} <= same and len(same) < len(states[0])
     assert len(hypotheses(decode(root / "bin", tmp_path / "checkpoint_last.pt", PAIR))) == 9
+
+
+def test_the_chunked_criterion_trains_a_stock_model_as_the_stock_criterion_does(world, train, tmp_path):
+    found = []
+    for criterion in ("label_smoothed_linear_cross_entropy --loss-chunk-size 7", "label_smoothed_cross_entropy"):
+        line = f"""-s en -t de --arch transformer_tiny --criterion {criterion} --label-smoothing 0.1 --dropout 0.1
+            --max-update 4 --report-accuracy"""
+        log = records(train(world.data, tmp_path / criterion.split()[0], line, *transformer()))
+        keys = ("train_loss", "train_nll_loss", "valid_loss", "valid_accuracy")
+        found.append([record[key] for record in log for key in keys if key in record])
+    assert found[0] == found[1] and len(found[0]) >= 4
