@@ -9,9 +9,10 @@ import torch
 from fairseq import options, tasks
 from fairseq.data import LanguagePairDataset, TokenBlockDataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging import progress_bar
 from fairseq.modules import DynamicCRF
 
-from fairseq_plugins.compat import processes
+from fairseq_plugins.compat import processes, validation
 from tests import builders
 
 
@@ -41,6 +42,13 @@ def test_permute_sentences_is_a_share(task):
 def mbart_task(folder, langs="en,de", *more):
     line = [folder, "--task", "translation_from_pretrained_bart", "-s", "en", "-t", "de", "--langs", langs]
     return tasks.setup_task(parse(*line, "--arch", "mbart_base", *more))
+
+
+def test_long_validations_say_how_far_they_are(monkeypatch, caplog):
+    monkeypatch.setattr(validation, "REPORT_SECONDS", 0.0)
+    caplog.set_level("INFO")
+    assert list(progress_bar.SimpleProgressBar([1, 2], epoch=1, prefix="valid on 'other' subset")) == [1, 2]
+    assert "'other' subset: 1 of 2 batches" in caplog.text
 
 
 def test_mbart_languages(tmp_path, monkeypatch):
