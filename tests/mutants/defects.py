@@ -80,7 +80,7 @@ def keys_and_values_are_exchanged(original):
     return lambda self, hidden: original(self, hidden)[::-1]
 
 
-@defect("models.sga.model:SGAModel.duplicate", "unit/models/sga")
+@defect("models.sga.model:SGAModel.duplicate", "reference/test_mask_predict.py")
 def slots_copy_the_next_source_token(original):
     return lambda self, tokens: original(self, tokens).roll(-1, dims=1)
 
