@@ -46,7 +46,6 @@ def test_two_commands(made, run, decode, run_cli, tmp_path):
     shares = logged(done, "train_switched")
     assert len(shares) == 3 and all(0.3 < share < 0.4 for share in shares[:2])
     assert len(set(logged(done, "valid_switched"))) == 1 and logged(done, "valid_coverage")[0] == 1
-    assert "train en: 48 sentences" in done.stderr + done.stdout
     run(parts, 15, *made.options(), "--disable-validation")
     run(parts, 26, *made.options(), "--disable-validation", "--num-workers", 2)
     assert_equal_runs(whole, parts)
@@ -57,9 +56,7 @@ def test_two_commands(made, run, decode, run_cli, tmp_path):
         decode(made.data, tuned / "checkpoint_last.pt", f"{options} {task}")
         for task in (STOCK, f"--task code_switching_restore {PAIR}")
     )
-    for kind in "STHD":
-        assert hypotheses(first, kind) == hypotheses(second, kind)
-        assert len(hypotheses(first, kind)) == 8
+    assert hypotheses(first) == hypotheses(second) and len(hypotheses(first)) == 8
     source = [text.replace(" [en]", "") for text in hypotheses(first, "S").values()]
     line = ["fairseq_plugins", "translate", tuned, "--cpu", *options.split()]
     found = run_cli(*line, stdin="\n" + "\n".join(source) + "\n")
@@ -82,15 +79,3 @@ def test_both_stages_in_one_run(made, run, tmp_path):
         run(parts, updates, *options, "--disable-validation")
         assert adam_steps(parts) == {steps}, updates
     assert_equal_runs(whole, parts)
-
-
-def test_both_stages_by_hydra(made, hydra, tmp_path):
-    sizes = "".join(", " + size[2:].replace("-", "_").replace("=", ": ") for size in SIZES)
-    config = f"""
-task: {{_name: code_switching_restore, data: {made.data}, source_lang: en, target_lang: de, langs: 'en,de', lexicon: {made.lexicon},
-  sentencepiece_model: {made.model}, restore_updates: 5}}
-model: {{_name: transformer, share_all_embeddings: true{sizes}}}
-criterion: {{_name: label_smoothed_cross_entropy}}
-optimization: {{update_freq: [2], max_update: 8}}
-"""
-    assert adam_steps(hydra(tmp_path, config)) == {3}

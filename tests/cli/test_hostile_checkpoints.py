@@ -9,7 +9,7 @@ from fairseq_plugins.analysis import language_distance
 from fairseq_plugins.checkpoints import average, export
 from fairseq_plugins.generators import sga_at_reranker
 
-from .commands import checkpoint, hypotheses, transformer
+from .commands import checkpoint, transformer
 
 SPEED = "--max-update 1 --max-tokens 400 --disable-validation"
 CUTOFF = "adaptive_softmax_cutoff"
@@ -48,14 +48,6 @@ def test_no_command_evaluates_a_stored_option(tmp_path, decode, train, world, tr
     assert done.returncode != 0
     assert f"cfg.model.{CUTOFF}" in done.stderr and str(file) in done.stderr
     assert not marker.exists()
-
-
-def test_texts_that_are_literals_decode(world, train, decode, tmp_path):
-    layers = ["--encoder-layers", "[(16, 3)] * 2 + [(16, 3)]", "--decoder-layers", "[(16, 3)]"]
-    widths = [f"--{name}embed-dim=16" for name in ("encoder-", "decoder-", "decoder-out-")]
-    train(world.data, tmp_path, f"{SPEED} --arch fconv", *layers, *widths)
-    done = decode(world.data, tmp_path / "checkpoint_last.pt", "--max-len-b 3 --beam 1")
-    assert len(hypotheses(done, "H")) == 12
 
 
 def test_our_own_commands(tmp_path, world, trained, capsys):

@@ -12,8 +12,7 @@ from fairseq_plugins.checkpoints import average
 from tests import builders
 from tests.adapter_builders import SIZES
 
-from .commands import hypotheses, last_line, logged, model_of, transformer
-from .conftest import write_random_masked_lm
+from .commands import hypotheses, last_line, logged, model_of, records, transformer
 
 COUNTS = {"train": {"de-en": 24, "fr-en": 16}, "valid": {"de-en": 24, "fr-en": 16}, "test": {"de-en": 9, "fr-en": 9}}
 TAGGED = "--task translation_multi_simple_epoch --lang-pairs de-en,fr-en --langs de,en,fr --encoder-langtok src --decoder-langtok"
@@ -23,13 +22,12 @@ SMOOTHED = "--criterion label_smoothed_cross_entropy --label-smoothing 0.1"
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A data-bin with two pairs, whose validation set is the training set, and a random masked LM of its dictionary."""
+    """A data-bin with two pairs, whose validation set is the training set."""
     root = tmp_path_factory.mktemp("baselines")
     (root / "bin").mkdir()
     for split, counts in COUNTS.items():
         for seed, (pair, count) in enumerate(counts.items(), start=split == "test"):
             builders.write_pair(root / "bin", split, *pair.split("-"), count=count, seed=seed)
-    write_random_masked_lm(root / "masked_lm", builders.VOCAB, 1, root / "bin" / "dict.en.txt")
     return root
 
 
@@ -97,13 +95,12 @@ def test_msp_from_a_stock_language_model(root, train, decode, tmp_path):
     assert len(hypotheses(decode(root / "bin", tmp_path / "a.pt", f"{PAIR} --batch-size 4 --beam 3", *override))) == 9
 
 
-def test_xlmr_encoder_trains_and_decodes(root, train, decode, tmp_path):
-    """A frozen encoder; the masked LM's last row, <mask>, has no entry in a stock dictionary."""
-    more = f"""--arch transformer_from_xlmr_tiny {sizes()} --max-source-positions 64 --max-target-positions 64 --dropout 0.1
-        --pretrained-xlmr {root / "masked_lm"} --freeze-encoder {SMOOTHED} {PAIR} --max-epoch 2"""
-    losses = logged(train(root / "bin", tmp_path, more), "valid_loss")
-    assert losses[1] < losses[0]
-    states = [model_of(tmp_path / f"checkpoint{epoch}.pt") for epoch in (1, 2)]
-    same = {name for name in states[0] if torch.equal(states[0][name], states[1][name])}
-    assert {name for name in states[0] if name.startswith("encoder.")} <= same and len(same) < len(states[0])
-    assert len(hypotheses(decode(root / "bin", tmp_path / "checkpoint_last.pt", PAIR))) == 9
+def test_the_chunked_criterion_trains_a_stock_model_as_the_stock_criterion_does(world, train, tmp_path):
+    found = []
+    for criterion in ("label_smoothed_linear_cross_entropy --loss-chunk-size 7", "label_smoothed_cross_entropy"):
+        line = f"""-s en -t de --arch transformer_tiny --criterion {criterion} --label-smoothing 0.1 --dropout 0.1
+            --max-update 4 --report-accuracy"""
+        log = records(train(world.data, tmp_path / criterion.split()[0], line, *transformer()))
+        keys = ("train_loss", "train_nll_loss", "valid_loss", "valid_accuracy")
+        found.append([record[key] for record in log for key in keys if key in record])
+    assert found[0] == found[1] and len(found[0]) >= 4

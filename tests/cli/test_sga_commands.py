@@ -8,7 +8,6 @@ import pytest
 import torch
 from sacrebleu import corpus_chrf
 
-from fairseq_plugins.models.sga import SGAModel
 from fairseq_plugins.scoring.meteor import Meteor
 from fairseq_plugins.scoring.rouge import Rouge
 
@@ -69,9 +68,8 @@ def test_generate_history_steps_and_moved_model(trained, world, run_cli, decode,
     averaged = tmp_path / "average.pt"
     run_cli("fairseq_plugins.checkpoints.average", "--directory", trained, "--best", 2, "--output", averaged)
 
-    def generate(more, overrides="{}", **options):
-        line = f"{TASK} --max-sentences 5 {more} --model-overrides"
-        return decode(world.data, averaged, line, overrides, **options)
+    def generate(more, overrides="{}"):
+        return decode(world.data, averaged, f"{TASK} --max-sentences 5 {more} --model-overrides", overrides)
 
     more = "--iter-decode-max-iter 3 --retain-iter-history --print-step"
     full = generate(more, str({"pretrained_mlm": str(tmp_path / "moved")}))
@@ -84,8 +82,6 @@ def test_generate_history_steps_and_moved_model(trained, world, run_cli, decode,
     assert hypotheses(alone) == {key: history[f"{key}_0"] for key in steps}  # the alignment alone
     line, texts, references = score_line(alone)
     assert Rouge("L", tokens="char").corpus_score(texts, [references]).format() in line and "tok:words-char|" in line
-    refused = generate("", str({"pretrained_mlm": str(tmp_path / "nowhere")}), check=False)
-    assert "--model-overrides" in last_line(refused) and "nowhere" in refused.stderr
 
 
 def test_interactive_and_translate_equal_generate(trained, world, run_cli, decode):
@@ -93,12 +89,10 @@ def test_interactive_and_translate_equal_generate(trained, world, run_cli, decod
     best, common = trained / "checkpoint_best.pt", f"{TASK} --iter-decode-max-iter 2"
     batches = "--buffer-size 20 --max-sentences 7"
     interactive = decode(world.data, best, f"{common} {batches}", command="interactive", stdin=source)
-    scoring = "--max-sentences 3 --scoring meteor_stem --meteor-prefix 2 --meteor-gamma 0.25"
-    generated = decode(world.data, best, f"{common} {scoring}")
+    generated = decode(world.data, best, f"{common} --max-sentences 3 --scoring meteor_stem --meteor-prefix 2")
     assert hypotheses(interactive) == hypotheses(generated)
     line, texts, references = score_line(generated)
-    assert Meteor(prefix=2, gamma=0.25).corpus_score(texts, [references]).format() in line
-    assert "stem:prefix2|" in line and "gamma:0.25|" in line
+    assert Meteor(prefix=2).corpus_score(texts, [references]).format() in line
 
     # Text in, text out: empty lines and the order stay, long lines are cut with a note, nothing else is said.
     text = f"\n{source}{'the ' * 60}\n"
@@ -107,9 +101,7 @@ def test_interactive_and_translate_equal_generate(trained, world, run_cli, decod
     empty, *found, cut = translated.stdout.split("\n")[:-1]
     assert found == [hypotheses(generated)[str(number)] for number in range(12)]
     assert (empty, bool(cut)) == ("", True)
-    lines = translated.stderr.splitlines()
-    assert any(line.endswith("cut: line 14") for line in lines)
-    assert all(" | " in line for line in lines) and len(lines) <= 8
+    assert any(line.endswith("cut: line 14") for line in translated.stderr.splitlines())
 
 
 def test_full_checkpoint_decodes_without_the_pretrained_file(world, train, decode, tmp_path):
@@ -146,8 +138,6 @@ def test_two_processes_that_resume_equal_one_with_accumulation(world, train, run
         done = run_cli("torch.distributed.run", *line)
         assert (done.stdout + done.stderr).count(log) == 1  # only the first process writes its log
     assert largest_difference(tmp_path / "two", tmp_path / "one") < 1e-4
-    options = checkpoint(tmp_path / "two")["cfg"]["distributed_training"]
-    assert (options["distributed_world_size"], options["distributed_backend"]) == (2, "gloo")
 
 
 def test_bf16_trains(world, train, tmp_path):
@@ -155,11 +145,3 @@ def test_bf16_trains(world, train, tmp_path):
     assert all(loss == loss for loss in logged(done, "loss"))
     weight = model_of(tmp_path)["semantic.key.weight"]  # fairseq writes bf16 as float32
     assert torch.equal(weight, weight.bfloat16().float())
-
-
-def test_three_lines_of_python(trained, world):
-    model = SGAModel.from_pretrained(str(trained), "checkpoint_best.pt", str(world.data))
-    sentences = (world.root / "test.en").read_text(encoding="utf-8").splitlines()[:3]
-    translations = model.translate(sentences)
-    assert len(translations) == 3 and all(isinstance(text, str) and text for text in translations)
-    assert translations[1] == model.translate(sentences[1])  # what else is in the batch does not matter

@@ -1,9 +1,9 @@
 """The workflow from two text files to a translator: its steps with stand-ins for the long commands, kills, other settings."""
 
 import os
-import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -53,14 +53,10 @@ def world(tmp_path):
     for name, text in (("fairseq-train", STAND_IN), ("fairseq-generate", STAND_IN), ("python", PYTHON)):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
-    bash = ROOT / "data_prep" / "preprocess.sh"
-    assert bash.is_file()
     words = "a dog runs through the snow while two men watch it and the sun is high over this old town".split()
     for language, start in (("en", 0), ("de", 7)):
         lines = [" ".join(words[(start + n * k) % len(words)] for k in range(1, 7)) + f" {n}" for n in range(1200)]
         (tmp_path / f"my.{language}").write_text("\n".join(lines) + "\n")
-
-    import sys
 
     venv = os.path.dirname(sys.executable)
     environment = {
@@ -77,13 +73,20 @@ def world(tmp_path):
         pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         return subprocess.Popen(line, cwd=tmp_path, env=environment, **pipes)
 
+    (tmp_path / "calls").touch()
+
     def calls(program, word=""):
-        if not (tmp_path / "calls").exists():
-            return []
         lines = (tmp_path / "calls").read_text().splitlines()
         return [line for line in lines if line.startswith(program) and word in line]
 
     return tmp_path, start, calls
+
+
+def ended(process, fails=False):
+    """What it said."""
+    said, _ = process.communicate(timeout=300)
+    assert (process.returncode != 0) == fails, said
+    return said
 
 
 @pytest.mark.slow
@@ -92,40 +95,30 @@ def test_a_translator_is_made_once_and_goes_on_after_a_kill(world):
     (folder / "calls.slow").touch()
     run = start("0.5")
     deadline = time.monotonic() + 300
-    while (
-        not calls("fairseq-train", "--save-dir train/masked_lm") and time.monotonic() < deadline and run.poll() is None
-    ):
+    while not calls("fairseq-train", "--save-dir train/masked_lm") and run.poll() is None:
+        assert time.monotonic() < deadline
         time.sleep(0.2)
-    other = start("0.5")
-    said, _ = other.communicate(timeout=60)
-    assert other.returncode != 0 and "another run is at work there" in said, said
+    assert "another run is at work there" in ended(start("0.5"), fails=True)
     os.killpg(run.pid, signal.SIGKILL)
     run.communicate()
     assert (folder / "out" / "train" / "masked_lm" / "checkpoint_last.pt").is_file(), "no checkpoint is lost"
     (folder / "calls.slow").unlink()
     plan = (folder / "out" / "plan.json").read_text()
 
-    done = start("0.5")
-    said, _ = done.communicate(timeout=300)
-    assert done.returncode == 0, said
+    said = ended(start("0.5"))
     assert "| masked_lm | " in said and "NOT FIT" not in said and "The default is AT" in said, said
     assert (folder / "out" / "plan.json").read_text() == plan, "a budget is divided once"
     trained = calls("fairseq-train", "--save-dir train/")
     assert [sum(f"train/{name} " in f"{line} " for line in trained) for name in ("masked_lm", "sga", "at")] == [2, 1, 1]
     assert len({line for line in trained if "train/masked_lm" in line}) == 1, "the same command goes on"
-    for name in ("sga", "at"):
-        assert (folder / "out" / "translator" / name / "dict.de.txt").is_file()
+    assert all((folder / "out" / "translator" / name / "dict.de.txt").is_file() for name in ("sga", "at"))
 
     before = len(calls("fairseq"))
     for path in (folder / "my.en", ROOT / "examples" / "systems" / "at.yaml"):
         os.utime(path)
-    assert start("0.5").wait(timeout=120) == 0 and len(calls("fairseq")) == before, (
-        "an edited file trains nothing again"
-    )
-    with open(folder / "my.en", "a") as file, open(folder / "my.de", "a") as translation:
-        file.write("more\n")
-        translation.write("mehr\n")
-    refused = start("0.5")
-    said, _ = refused.communicate(timeout=120)
-    assert refused.returncode != 0 and "was begun with SRC" in said and len(calls("fairseq")) == before, said
-    shutil.rmtree(folder / "out")
+    ended(start("0.5"))
+    for language in ("en", "de"):
+        with open(folder / f"my.{language}", "a") as file:
+            file.write("more\n")
+    assert "was begun with SRC" in ended(start("0.5"), fails=True)
+    assert len(calls("fairseq")) == before, "an edited file trains nothing again"

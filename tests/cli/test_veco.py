@@ -24,8 +24,6 @@ AUTHORS_TRAIN = """
 --reset-dataloader --reset-lr-scheduler --save-interval=5 --save-interval-updates=5000 --keep-interval-updates=10
 --no-save-optimizer-state --keep-best-checkpoints=1 --seed=222 --log-format=simple --log-interval=100 --ddp-backend=no_c10d
 """
-
-
 Trained = namedtuple("Trained", "folder logs states model rows")
 
 
@@ -79,10 +77,7 @@ def test_the_authors_command_line_trains_from_the_chosen_layers(trained, world):
             torch.testing.assert_close(found, trained.model[f"decoder.layers.{source}.{part}"], rtol=0, atol=1e-4)
     words = trained.model["encoder.embed_tokens.weight"][trained.rows]
     torch.testing.assert_close(state["encoder.embed_tokens.weight"], words, rtol=0, atol=1e-4)
-    assert "fc1.weight from decoder.layers.{1,4,5}.fc1.weight" in trained.logs[0]
     assert "no entry [de] for --target-lang de: <unk> stands" in trained.logs[0]
-    assert trained.states[0]["cfg"]["optimization"]["stop_min_lr"] == -1.0  # --min-lr
-    assert trained.states[0]["cfg"]["model"].no_scale_embedding is False
 
 
 def test_a_restarted_job_continues(trained):
@@ -92,7 +87,6 @@ def test_a_restarted_job_continues(trained):
     assert [state["optimizer_history"][-1]["num_updates"] for state in (first, second)] == [3, 7]
     places = [state["extra_state"]["train_iterator"] for state in (first, second)]
     assert len({(place["epoch"], place["iterations_in_epoch"]) for place in places}) == 2
-    assert ["going on at update 3 of the schedule" in log for log in trained.logs] == [False, True]
     assert "learning rate 1.875e-08)" in trained.logs[1]  # 3 / 16,000 of 1e-4
     drift = (second["model"]["encoder.layers.0.fc1.weight"] - first["model"]["encoder.layers.0.fc1.weight"]).abs().max()
     assert 0 < float(drift) < 1e-5

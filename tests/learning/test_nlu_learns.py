@@ -1,11 +1,10 @@
 """Understanding is learned in one language and holds in another: a small encoder from scratch, by the stock commands."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests import nlu_bins
+from tests.cli.commands import logged
 
 LABELS = ["first", "second", "neither"]
 MARKS = (4, 5)
@@ -42,12 +41,6 @@ def write(data, name, count, seed):
     nlu_bins.write_classes(data, name, labels, LABELS)
 
 
-def records(result):
-    """What a command logged as JSON."""
-    lines = (result.stderr + result.stdout).splitlines()
-    return [json.loads(line[line.index(' | {"') + 3 :]) for line in lines if ' | {"' in line]
-
-
 @pytest.mark.slow
 def test_classes_learned_in_english_hold_in_german(run_cli, user_dir, tmp_path):
     data, save_dir = tmp_path / "bin", tmp_path / "run"
@@ -61,14 +54,14 @@ def test_classes_learned_in_english_hold_in_german(run_cli, user_dir, tmp_path):
         "adam", "--lr", 0.01, "--lr-scheduler", "polynomial_decay", "--total-num-update", 75,
         "--max-epoch", 5, "--no-epoch-checkpoints", "--seed", 3, "--save-dir", save_dir,
     )  # fmt: skip
-    scores = [float(record["valid.en_accuracy"]) for record in records(done) if "valid.en_accuracy" in record]
+    scores = logged(done, "valid.en_accuracy")
     assert scores[-1] >= THRESHOLD and scores[-1] > scores[0]
 
     last = save_dir / "checkpoint_last.pt"
     done = run_cli(
         "validate", data, *common, "--path", last, "--valid-subset", "test.de", "--predictions", tmp_path / "predicted"
     )
-    score = next(float(record["test.de_accuracy"]) for record in records(done) if "test.de_accuracy" in record)
+    score = logged(done, "test.de_accuracy")[0]
     assert score >= THRESHOLD
     rows = [line.split("\t") for line in (tmp_path / "predicted" / "test.de.tsv").read_text().splitlines()]
     assert [row for row, _, _ in rows] == [str(number) for number in range(120)]

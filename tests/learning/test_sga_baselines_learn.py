@@ -55,11 +55,10 @@ def train(model, data, updates, rate):
     """Nats a token, by update."""
     criterion = LabelSmoothedCrossEntropyCriterion(task(), False, 0.0)
 
-    def loss(update):
-        value, size, _ = criterion(model, sample([data[row] for row in torch.randint(len(data), (ROWS,)).tolist()]))
-        return value / size
+    def drawn(update):
+        return sample([data[row] for row in torch.randint(len(data), (ROWS,)).tolist()])
 
-    return training.fit(model, loss, updates, rate)
+    return training.fit_criterion(model, criterion, drawn, updates, rate)
 
 
 def exact(model, test, prefix=False):

@@ -68,21 +68,14 @@ def batches(train):
 
 def train_sga(model, criterion, samples):
     """Nats a token, by update."""
-
-    def loss(update):
-        value, size, _ = criterion(model, next(samples))
-        return value / size
-
-    return training.fit(model, loss, UPDATES, 5e-2)
+    return training.fit_criterion(model, criterion, lambda update: next(samples), UPDATES, 5e-2)
 
 
 def exact(model, test, max_iter):
     """Share of sentences translated without an error."""
     generator = SGAGenerator(builders.dictionary(), IterationOptions(max_iter))
     found = generator.generate([model], sample_of(test))
-    return np.mean(
-        [s[0]["tokens"].tolist() == row[:-1].tolist() for s, row in zip(found, [target for _, target in test])]
-    )
+    return np.mean([one[0]["tokens"].tolist() == target[:-1].tolist() for one, (_, target) in zip(found, test)])
 
 
 def repaired(model, test):

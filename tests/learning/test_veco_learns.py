@@ -35,9 +35,8 @@ def nats(model, criterion, batches):
     model.eval()
     with torch.no_grad():
         logged = [criterion(model, one)[2] for one in batches]
-    return {
-        name: sum(float(log[name]) for log in logged) / sum(log[f"{name}_tokens"] for log in logged) for name in NAMES
-    }
+    sums = {name: sum(float(log[name]) for log in logged) for name in NAMES}
+    return {name: total / sum(log[f"{name}_tokens"] for log in logged) for name, total in sums.items()}
 
 
 @pytest.mark.slow
@@ -52,12 +51,7 @@ def test_what_sees_the_translation_predicts_the_word():
     train, test = pairs(600, 1), pairs(200, 2)
     held_out = [batch(test, epoch) for epoch in range(1, 9)]
     assert min(nats(model, criterion, held_out).values()) > 2.0, "before it has learned"
-
-    def loss(update):
-        value, size, _ = criterion(model, batch(train, update + 1))
-        return value / size
-
-    training.fit(model, loss, UPDATES, 1e-2)
+    training.fit_criterion(model, criterion, lambda update: batch(train, update + 1), UPDATES, 1e-2)
     found = nats(model, criterion, held_out)
     # A segment tells the language and three other words, of which a quarter is hidden: one of three or more words is left.
     assert math.log(2.5) < found["is_mlm"] < math.log(WORDS)

@@ -30,3 +30,13 @@ def fit(model, loss_of, updates, rate):
         schedule.step()
         losses.append(loss.item())
     return losses
+
+
+def fit_criterion(model, criterion, next_sample, updates, rate):
+    """As above, with the criterion's loss for each unit; ``next_sample`` gets the number of the update."""
+
+    def loss(update):
+        value, size, _ = criterion(model, next_sample(update))
+        return value / size
+
+    return fit(model, loss, updates, rate)

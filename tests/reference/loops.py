@@ -76,11 +76,11 @@ def encode(encoder, tokens, positions, prefixes, heads):
 
 def encoder_layer(layer, states, heads, prefix=()):
     """Self-attention in which every position sees every other, then the feed-forward block; post-norm."""
-    states = sublayer(
-        layer.self_attn_layer_norm,
-        states,
-        lambda xs: attend(layer.self_attn, xs, [xs] * len(xs), heads, prefix),
-    )
+
+    def attention(xs):
+        return attend(layer.self_attn, xs, [xs] * len(xs), heads, prefix)
+
+    states = sublayer(layer.self_attn_layer_norm, states, attention)
     return sublayer(layer.final_layer_norm, states, lambda xs: feed_forward(layer.fc1, layer.fc2, xs))
 
 
@@ -102,14 +102,7 @@ def prompt_prefix(prompts, layer):
 
 
 class SGALoops:
-    """Equations 1 to 7 for one sentence.
-
-    Args:
-        model: an SGAModel, for its weights.
-        heads: attention heads.
-        upsample: slots per source token.
-        padding_idx: positions start one after it.
-    """
+    """Equations 1 to 7 for one sentence; the model is read for its weights, positions start one after ``padding_idx``."""
 
     def __init__(self, model, heads, upsample, padding_idx):
         self.model, self.heads, self.upsample = model, heads, upsample
@@ -126,10 +119,7 @@ class SGALoops:
         prompts = [prompt_prefix(self.model.encoder_prompts, layer) for layer in range(self.layers)]
         hidden = self._run(source, prompts)
         semantic = self.model.semantic
-        return [
-            [(affine(semantic.key, x), affine(semantic.value, x)) for x in hidden[layer]]
-            for layer in range(self.layers)
-        ]
+        return [[(affine(semantic.key, x), affine(semantic.value, x)) for x in states] for states in hidden]
 
     def unit(self, prompts, tokens, guidance):
         """Eq. 3 and 4, Eq. 5 and 6: f_LM(concat[semantic, prompt], tokens), as (T, V) logits."""

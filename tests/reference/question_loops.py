@@ -2,7 +2,6 @@
 
 import math
 import string
-from itertools import permutations
 
 
 def windows(pieces, room, stride):
@@ -56,18 +55,3 @@ def plain_f1(prediction, answers):
 def plain_exact(prediction, answers):
     """Whether all words are equal."""
     return int(any(plain_words(prediction) == plain_words(answer) for answer in answers))
-
-
-def ndcg_loop(scores, grades, k=None):
-    """Mean over all orders that the scores allow, documents of equal score in every order; few documents only."""
-
-    def dcg(order):
-        places = len(order) if k is None else min(k, len(order))
-        return sum((2 ** grades[order[place]] - 1) / math.log2(place + 2) for place in range(places))
-
-    orders = list(permutations(range(len(grades))))
-    ideal = max(dcg(order) for order in orders)
-    allowed = [
-        dcg(order) for order in orders if all(scores[one] >= scores[other] for one, other in zip(order, order[1:]))
-    ]
-    return sum(allowed) / len(allowed) / ideal if ideal > 0 else None

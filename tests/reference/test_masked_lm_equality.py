@@ -19,23 +19,19 @@ SIZES = dict(vocab_size=30, layers=12, embed_dim=16, ffn_dim=24, heads=4, max_po
 
 
 def _randomise(model, seed=5):
-    """Every parameter random, so that exchanging any two changes the logits.
-
-    The scales keep the positions apart (else twelve random layers make all alike, and nothing is compared) and the
-    rounding errors small.
-    """
+    """Every parameter random, so that exchanging any two changes the logits; scales that keep the positions apart."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if re.search(r"(?i)layer_?norm(_embedding)?\.weight$", name):
                 parameter.copy_(1.0 + 0.1 * noise)
-            elif re.search(r"embed.*\.weight$|decoder\.weight$", name):  # Hugging Face may list the tie by the output
-                parameter.copy_(0.5 * noise)
-            elif re.search(r"\.(q_proj|k_proj|query|key)\.weight$", name):
-                parameter.copy_(0.4 * noise)
-            else:
-                parameter.copy_(0.1 * noise)
+                continue
+            tokens = re.search(
+                r"embed.*\.weight$|decoder\.weight$", name
+            )  # Hugging Face may list the tie by the output
+            scores = re.search(r"\.(q_proj|k_proj|query|key)\.weight$", name)
+            parameter.copy_((0.5 if tokens else 0.4 if scores else 0.1) * noise)
     return model.eval()
 
 

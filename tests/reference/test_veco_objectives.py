@@ -13,13 +13,7 @@ PAD = builders.PAD
 
 
 class VECOLoops:
-    """Equations 1 to 7; "VECO follows the post-layernorm design" (section 5.1).
-
-    Args:
-        model: a pre-training model, for its weights.
-        heads: attention heads.
-        padding_idx: positions start one after it.
-    """
+    """Equations 1 to 7, with the weights of a pre-training model; "VECO follows the post-layernorm design" (section 5.1)."""
 
     def __init__(self, model, heads, padding_idx):
         self.model, self.heads, self.first = model, heads, padding_idx + 1
@@ -44,17 +38,16 @@ class VECOLoops:
         """
         memory = [x.detach() for x in memory]
         states = self.embed(tokens)
+
+        def to_itself(xs):
+            return attend(own.self_attn, xs, [xs[: place + 1] for place in range(len(xs))], self.heads)
+
+        def to_memory(xs):
+            return attend(layer.encoder_attn, xs, [memory] * len(xs), self.heads)
+
         for layer, own in zip(self.model.decoder.layers, self.model.encoder.layers):
-            states = sublayer(
-                own.self_attn_layer_norm,
-                states,
-                lambda xs, at=own: attend(at.self_attn, xs, [xs[: place + 1] for place in range(len(xs))], self.heads),
-            )
-            states = sublayer(
-                layer.encoder_attn_layer_norm,
-                states,
-                lambda xs, at=layer: attend(at.encoder_attn, xs, [memory] * len(xs), self.heads),
-            )
+            states = sublayer(own.self_attn_layer_norm, states, to_itself)
+            states = sublayer(layer.encoder_attn_layer_norm, states, to_memory)
             states = sublayer(own.final_layer_norm, states, lambda xs, at=own: feed_forward(at.fc1, at.fc2, xs))
         return states
 
@@ -100,10 +93,8 @@ def expected(model, sample):
 def test_each_objective_and_their_sum_equal_the_equations(model, objective):
     """Value, and gradient of every weight (none reaches the memory of CS-MLM through the loops either); the sum is Eq. 8."""
     sample, names = veco_builders.batch(extra=1), {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
-    given = {} if objective is None else {"objectives": objective}
-    loss, size, logged = CrossSequenceMLMCriterion(None, CrossSequenceMLMConfig(loss_chunk_size=3, **given))(
-        model, sample
-    )
+    cfg = CrossSequenceMLMConfig(loss_chunk_size=3, **({} if objective is None else {"objectives": objective}))
+    loss, size, logged = CrossSequenceMLMCriterion(None, cfg)(model, sample)
     found = expected(model, sample)
     if objective is None:
         assert int(size) == int(sample["net_input"]["masked"].sum())

@@ -1,13 +1,12 @@
 """Damaged data-bins: refused when they are opened, by the name of the file; a share of <unk> that is too large is reported."""
 
 import logging
-import os
 import struct
 
 import numpy as np
 import pytest
 import torch
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import data_utils
 from fairseq.data.indexed_dataset import make_builder
 from fairseq.tasks.translation import load_langpair_dataset
 
@@ -19,10 +18,7 @@ MMAP, LEGACY = "mmap", "cached"
 
 
 def symbols(pieces=builders.PIECES):
-    dictionary = Dictionary()
-    for number in range(pieces):
-        dictionary.add_symbol(f"p{number}")
-    return dictionary
+    return builders.of_symbols(builders.piece_names(pieces))
 
 
 def write(prefix, rows, impl=MMAP, vocabulary=None):
@@ -58,17 +54,13 @@ EVERYWHERE = {
     "empty": lambda content: b"",
     "one byte less": lambda content: content[:-1],
     "one byte more": lambda content: content + b"\0",
-    "half": lambda content: content[: len(content) // 2],
-    "twice": lambda content: content * 2,
     "the first byte lost": lambda content: content[1:],
     "zeros at the start": at(0, bytes(4096)),
-    "another kind of file": lambda content: (b"text " * len(content))[: len(content)],
 }
 IN_INDEX = {
     "magic": {MMAP: flipped(3, 1), LEGACY: flipped(3, 1)},
     "version": both(9, 8, b"\x02"),
     "another number type": both(17, 16, b"\x05"),
-    "a number type of floats": both(17, 16, b"\x06"),
     "no number type": both(17, 16, b"\x63"),
     "fewer rows": both(18, 32, struct.pack("<Q", ROWS - 1)),
     "more rows": both(18, 32, struct.pack("<Q", 1 << 40)),
@@ -76,7 +68,6 @@ IN_INDEX = {
     "a negative length": {MMAP: flipped(LENGTHS[MMAP] + 43, 7), LEGACY: flipped(LENGTHS[LEGACY] + 87, 7)},
     "a place": {impl: flipped(PLACES[impl] + 80, 3) for impl in PLACES},
     "the last place": {MMAP: flipped(PLACES[MMAP] + 8 * ROWS - 8, 3), LEGACY: flipped(LENGTHS[LEGACY] - 8, 3)},
-    "dimensions of a row": both(26, 48 + 400, b"\0"),
     "two lengths exchanged": {
         MMAP: lambda content: content[:26] + content[30:34] + content[26:30] + content[34:],
         LEGACY: lambda content: content[: -8 * ROWS] + np.frombuffer(content[-8 * ROWS :], np.int64)[::-1].tobytes(),
@@ -86,12 +77,8 @@ IN_DATA = {
     "high bit of an id": flipped(403, 5),
     "sign of an id": flipped(407, 7),
     "a page of zeros": at(4096, bytes(4096)),
-    "the last page of zeros": lambda content: content[:-4096] + bytes(4096),
 }
-DAMAGE = [
-    *(("bin", kind) for kind in (*EVERYWHERE, *IN_DATA)),
-    *(("idx", kind) for kind in (*EVERYWHERE, *IN_INDEX)),
-]
+DAMAGE = [*(("bin", kind) for kind in (*EVERYWHERE, *IN_DATA)), *(("idx", kind) for kind in (*EVERYWHERE, *IN_INDEX))]
 
 
 @pytest.fixture(scope="module")
@@ -127,37 +114,17 @@ def test_an_id_beyond_the_dictionary_is_refused(tmp_path, monkeypatch, impl, voc
         read(tmp_path / "text", builders.PIECES - 1)
 
 
-@pytest.mark.parametrize("impl", [MMAP, LEGACY])
-def test_a_row_that_ends_in_the_first_symbol_is_refused(tmp_path, impl):
-    write(tmp_path / "text", [[0, 2], [], [0, 5, 2]], impl)
-    read(tmp_path / "text")
-    write(tmp_path / "text", [[5, 2], [], [5, 2, 0]], impl)
-    with pytest.raises(ValueError, match=r"text\.bin: has the id 0 in row 3; no row ends in <s>"):
-        read(tmp_path / "text")
-
-
 def test_files_are_read_once_until_they_change(tmp_path, monkeypatch):
-    checked = []
-    stock = data_files.check_files
+    checked, stock = [], data_files.check_files
     monkeypatch.setattr(data_files, "check_files", lambda *given: (checked.append(given), stock(*given))[1])
-    for _ in range(3):
-        write_random(tmp_path / "text")
-        for _ in range(2):
-            read(tmp_path / "text")
-        read(tmp_path / "text", builders.PIECES + 1)  # another dictionary
-        os.utime(tmp_path / "text.bin", ns=(len(checked), len(checked)))
-        with open(tmp_path / "text.idx", "r+b") as index:
-            index.truncate(1000)
-        with pytest.raises(ValueError, match=r"text\.idx"):
-            read(tmp_path / "text")
-    assert len(checked) == 3 * 3
-
-
-@pytest.mark.parametrize("rows", [[[], []], [[0, 1], []]])
-def test_alignments_may_be_empty(tmp_path, rows):
-    write(tmp_path / "train.align", rows, "lazy")
-    found = data_utils.load_indexed_dataset(str(tmp_path / "train.align"), None, "lazy")
-    assert [found[number].tolist() for number in range(2)] == rows
+    write_random(tmp_path / "text")
+    for pieces in (builders.PIECES, builders.PIECES, builders.PIECES + 1):  # another dictionary is another check
+        read(tmp_path / "text", pieces)
+    with open(tmp_path / "text.idx", "r+b") as index:
+        index.truncate(1000)
+    with pytest.raises(ValueError, match=r"text\.idx"):
+        read(tmp_path / "text")
+    assert len(checked) == 3
 
 
 def test_sides_of_different_length_are_refused_by_name(tmp_path):

@@ -101,15 +101,6 @@ def test_a_run_that_has_ended_does_nothing_and_a_lock_keeps_others_out(folder, t
     assert "--restore-file none.pt: no such file" in log
 
 
-def test_hours_of_a_stock_run_count_as_ever(folder, train):
-    """Those of the model that it starts from count: it ends after one update."""
-    _, state = train("long", "--max-update", 1)
-    state["extra_state"]["previous_training_time"] = 1e6
-    torch.save(state, folder / "long.pt")
-    start = ["--finetune-from-model", folder / "long.pt", "--stop-time-hours", 1, "--max-update", 3]
-    assert updates(train("timed", *start)[1]) == 1
-
-
 def test_gradients_that_are_no_numbers(train):
     log, _ = train("nan", "--max-epoch", 1, "--lr", 1e30, check=False)
     assert "FloatingPointError: update 2: gradients are NaN" in log

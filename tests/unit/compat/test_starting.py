@@ -38,17 +38,12 @@ MISSING = [
     ({"restore_file": "{0}/none.pt"}, "", "--restore-file .*none.pt: no such file"),
     ({"restore_file": "{0}"}, "", "--restore-file .*: a folder"),
     ({"restore_file": "{0}/model.pt"}, "-shard0", "--restore-file .*model-shard0.pt: no such file"),
-    ({"restore_file": "{0}/other/checkpoint_last.pt"}, "", "--restore-file .*: no such file"),
-    # as older versions of fairseq read it
-    ({"restore_file": "own.pt"}, "", "--restore-file own.pt: no such file.*run/own.pt"),
     ({"finetune_from_model": "{0}"}, "", "--finetune-from-model .*: a folder"),
     # as scripts write it that are started again and again
     ({"restore_file": "{0}/./run//checkpoint_last.pt"}, "", None),
-    ({"restore_file": "{0}/model.pt"}, "", None),
     ({"finetune_from_model": "{0}/model.pt"}, "", None),
     ({}, "", None),
     ({}, "-shard0", None),
-    ({}, "-folder", "--restore-file .*: a folder"),
 ]
 
 
@@ -56,9 +51,7 @@ MISSING = [
 def test_a_run_starts_from_what_is_named(monkeypatch, tmp_path, configuration, options, suffix, message):
     monkeypatch.setattr(StockTrainer, "load_checkpoint", Trainer.load_checkpoint)
     starting.MISSING_START.apply()
-    (tmp_path / "run" / "checkpoint_last-folder.pt").mkdir()
-    for name in ("model.pt", "run/own.pt"):
-        (tmp_path / name).touch()
+    (tmp_path / "model.pt").touch()
     given = {name: value.format(tmp_path) for name, value in options.items()}
     configuration.checkpoint.update(given)
     trainer = Trainer(configuration, suffix)
@@ -72,28 +65,17 @@ def test_a_run_starts_from_what_is_named(monkeypatch, tmp_path, configuration, o
         assert trainer.read == []
 
 
-def test_a_run_that_goes_on_does_not_need_what_it_started_from(tmp_path, configuration):
-    last = tmp_path / "run" / "checkpoint_last.pt"
-    last.touch()
-    configuration.checkpoint.finetune_from_model = f"{tmp_path}/removed.pt"
-    trainer = Trainer(configuration)
-    checkpoint_utils.load_checkpoint(configuration.checkpoint, trainer)
-    assert trainer.read == [str(last)]
-
-
 OWN = "run/checkpoint_last.pt"
+RAISED = {"optimization.max_update": 8, "optimization.max_epoch": 4, "optimization.stop_time_hours": 2.1}
+RAISED["checkpoint.patience"] = 6
 ENDS = [
     ({"optimization.max_update": 7}, OWN, "--max-update 7"),
-    ({"optimization.max_update": 8}, OWN, None),  # a limit that was raised
     ({"optimization.max_epoch": 3}, OWN, "--max-epoch 3"),
-    ({"optimization.max_epoch": 4}, OWN, None),
     ({"optimization.stop_time_hours": 1.9}, OWN, "--stop-time-hours 1.9"),
-    ({"optimization.stop_time_hours": 2.1}, OWN, None),
     ({"checkpoint.patience": 5}, OWN, "--patience 5"),
-    ({"checkpoint.patience": 6}, OWN, None),
-    ({}, OWN, None),
+    # limits that were raised
+    (RAISED, OWN, None),
     ({"optimization.max_update": 7}, None, None),  # it starts from another run's checkpoint
-    ({"optimization.max_update": 7}, "run/checkpoint_1_7.pt", "--max-update 7"),
     ({"checkpoint.patience": 5, "checkpoint.reset_meters": True}, OWN, None),  # counted anew
 ]
 

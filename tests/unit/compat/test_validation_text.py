@@ -5,7 +5,6 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 
 from fairseq_plugins.tasks.code_switching_restore import CodeSwitchingRestoreConfig, CodeSwitchingRestoreTask
 from fairseq_plugins.tasks.sga_translation import SGATranslationConfig, SGATranslationTask
@@ -19,15 +18,12 @@ from tests.gpt_builders import mbart
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 LANGUAGES = {"source_lang": "en", "target_lang": "de", "eval_bleu_remove_bpe": None}
-BART = Namespace(**{**vars(TranslationConfig()), **LANGUAGES, "langs": "en,de"})
 START = {"restore_file": "checkpoint_last.pt", "finetune_from_model": None, "missing_language_tag": "unk"}
 VECO = VECOTranslationConfig(**LANGUAGES, **START)
 TASKS = {  # the class, its options, what ends a row, and the tags in the dictionary
     "stock": (TranslationTask, TranslationConfig(**LANGUAGES), "</s>", ()),
-    "mbart": (TranslationFromPretrainedBARTTask, BART, "[de]", ()),  # which adds the tags itself
     "csr": (CodeSwitchingRestoreTask, CodeSwitchingRestoreConfig(langs="en,de", **LANGUAGES), "[de]", ()),
     "veco": (TranslationFromPretrainedVECOTask, VECO, "[de]", ("[en]", "[de]")),
-    "veco, <unk> for the tag": (TranslationFromPretrainedVECOTask, VECO, "<unk>", ()),
     "sga": (SGATranslationTask, SGATranslationConfig(**LANGUAGES), "</s>", ()),
 }
 

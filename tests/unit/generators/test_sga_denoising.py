@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from fairseq_plugins.generators.sga_denoising import MAX_PERIOD, DenoisingGenerator, IterationOptions
+from fairseq_plugins.generators.sga_denoising import DenoisingGenerator, IterationOptions
 from fairseq_plugins.ops.ctc import BestPath
 from tests import builders
 
@@ -81,13 +81,6 @@ def test_outputs_that_come_in_a_cycle_end_as_all_passes_would(max_iter):
     assert rows == [sum(done > number for done in steps) for number in range(max(steps))]
     if max_iter == 30:
         assert max(steps) < 15
-
-
-def test_a_cycle_too_long_to_be_looked_for_takes_all_passes():
-    passes = 3 * MAX_PERIOD
-    tokens, _, steps, _ = run([MAX_PERIOD, MAX_PERIOD + 1], [0, 0], passes)
-    assert steps == [MAX_PERIOD, passes]
-    assert torch.equal(tokens, run([MAX_PERIOD, MAX_PERIOD + 1], [0, 0], passes, adaptive=False)[0])
 
 
 def cleared(path, padding):

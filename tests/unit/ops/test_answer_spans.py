@@ -59,12 +59,3 @@ def test_best_rows_take_the_first_of_equal_ones(device):
     scores = torch.tensor([1.0, 3.0, 3.0, -2.0, -5.0, -1.0], device=device)
     group = torch.tensor([0, 0, 0, 1, 2, 2], device=device)
     assert best_rows(scores, group, 3).tolist() == [1, 3, 5]
-
-
-def test_half_precision_is_widened(device):
-    """A sum of logits around 1,000 has no fraction left in bfloat16."""
-    logits, outside = _rows(device)
-    halves = (logits.float() + 1000).to(torch.bfloat16)
-    losses = span_losses(halves, outside, TARGETS.to(device))
-    assert losses.dtype == torch.float32
-    assert best_spans(halves, outside, 3)[0].dtype == torch.float32

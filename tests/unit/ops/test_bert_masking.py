@@ -43,16 +43,3 @@ def test_the_numbers_that_were_always_drawn():
     chosen = choose_tokens((tokens > 2), 0.5, rng)
     assert np.flatnonzero(chosen).tolist() == [1, 4, 6, 8]
     assert replace_tokens(tokens, chosen, SPECIAL, rng).tolist() == [0, 11, 12, 13, MASK, 15, 15, 17, 18, 2]
-
-
-def test_shares():
-    rng = np.random.default_rng(1)
-    counts = [int(choose_tokens(np.ones(10, dtype=bool), 0.15, rng).sum()) for _ in range(4000)]
-    assert set(counts) == {1, 2}
-    assert np.mean(counts) == pytest.approx(1.5, abs=0.03), "a share of 10 tokens that is no whole number"
-    tokens = np.full(20000, FIRST)
-    new = replace_tokens(tokens, np.ones(len(tokens), dtype=bool), SPECIAL, rng)
-    assert (new == MASK).mean() == pytest.approx(0.8, abs=0.01)
-    # A random piece is the original one in 1 of 10 cases.
-    assert (new == FIRST).mean() == pytest.approx(0.1 + 0.1 / (END - FIRST), abs=0.01)
-    assert set(new.tolist()) == {MASK, *range(FIRST, END)}

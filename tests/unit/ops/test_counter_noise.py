@@ -23,15 +23,15 @@ def test_numbers_are_a_function_of_their_address():
 
 
 def test_numbers_are_uniform_and_independent():
-    """64 x 64 cells of neighbours in every direction of the address, chi-square at 0.001."""
-    grid = uniforms(streams(epoch_address(5, 1), np.arange(1000))[:, None], 0, np.arange(500))
+    """32 x 32 cells of neighbours in every direction of the address, chi-square at 0.001."""
+    addresses = ((5, 1), 0), ((5, 2), 0), ((6, 1), 0), ((5, 1), 1)
+    grid, epoch, seed, purpose = (
+        uniforms(streams(epoch_address(*address), np.arange(1000))[:, None], number, np.arange(500))
+        for address, number in addresses
+    )
     assert grid.min() >= 0.0 and grid.max() < 1.0
     again = {"items": (grid[:-1], grid[1:]), "places": (grid[:, :-1], grid[:, 1:])}
-    for name, address, purpose in (("epochs", (5, 2), 0), ("seeds", (6, 1), 0), ("purposes", (5, 1), 1)):
-        again[name] = (
-            grid,
-            uniforms(streams(epoch_address(*address), np.arange(1000))[:, None], purpose, np.arange(500)),
-        )
+    again.update(epoch=(grid, epoch), seed=(grid, seed), purpose=(grid, purpose))
     for name, (first, second) in again.items():
         cells = (first * 32).astype(int) * 32 + (second * 32).astype(int)
         counts = np.bincount(cells.ravel(), minlength=1024)

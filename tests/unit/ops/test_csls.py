@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_plugins.ops.csls import Csls
-from fairseq_plugins.ops.neighbours import Similarities, Workspace, nearest_similarities, row_chunks, unit_rows
+from fairseq_plugins.ops.neighbours import unit_rows
 from tests.reference import lexicon_loops as loops
 
 
@@ -63,40 +63,3 @@ def test_certainty():
     expected = (mutual / 22, float(torch.cat(gaps).mean()), float(cosines.amax(1).mean() + cosines.amax(0).mean()) / 2)
     assert found == pytest.approx(expected)
     assert Csls(x[:1], y[:1], 1).certainty().margin == 0
-
-
-def test_a_workspace_is_used_again_and_does_no_harm():
-    workspace = Workspace()
-    x, y = sides()
-    first = Csls(x, y, 3, workspace=workspace).ranked(2)
-    held = workspace.take("cosines", 13, 9, x)
-    again, alone = (Csls(*sides(seed=7), 3, workspace=used).ranked(2) for used in (workspace, None))
-    assert workspace.take("cosines", 13, 9, x) is held
-    assert workspace.take("cosines", 13, 8, x) is not held
-    assert torch.equal(again[0].places, alone[0].places) and torch.equal(again[1].scores, alone[1].scores)
-    assert not torch.equal(first[0].scores, again[0].scores)
-
-
-@pytest.mark.parametrize("block", [2, 4, 100])
-def test_blocks_their_transposes_and_chunks(block):
-    """A single block is held and handed out as often as it is asked for."""
-    x, y = sides()
-    seen, similarities = torch.zeros(13, 9, dtype=torch.float64), Similarities(x, y, block)
-    for _ in range(2):
-        for here, there, values, turned in similarities:
-            assert torch.equal(values.T, turned)
-            seen[here, there] += values
-    torch.testing.assert_close(seen, 2 * x @ y.T)
-    rows, columns = nearest_similarities(similarities, 4)
-    torch.testing.assert_close(rows, (x @ y.T).topk(4, 1).values)
-    torch.testing.assert_close(columns, (x @ y.T).T.topk(4, 1).values)
-    matrix = torch.arange(1200.0).view(600, 2)
-    assert torch.equal(torch.cat([matrix[chunk] for chunk, _ in row_chunks(matrix)]), matrix)
-
-
-def test_bad_options_are_refused():
-    x, y = sides()
-    with pytest.raises(ValueError, match="--neighbours must be at least 1; got 0"):
-        Csls(x, y, 0)
-    with pytest.raises(ValueError, match="--top must be at least 1; got 0"):
-        Csls(x, y).ranked(0)

@@ -102,12 +102,6 @@ def test_the_scripts_own_numbers(device):
     assert scores == {"accuracy": 79.65, "precision": 74.24, "recall": 72.06, "f1": 73.13}
 
 
-def test_nothing_to_count(device):
-    assert counted([], [], device) == {}
-    assert counted([[], []], [[], []], device) == {}
-    assert sequence_starts(torch.tensor([0, 2, 0, 1], device=device)).tolist() == [True, False, True]
-
-
 def test_what_the_labels_write():
     for labels in (["NOUN", "X"], ["O"], [], ["O", "B-PER", "MISC"], ["O-PER", "B-PER"]):
         assert tag_scheme(labels) is None, labels

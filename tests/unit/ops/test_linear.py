@@ -5,13 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_plugins.checkpoints.causal_lm import CausalLMLayout
-from fairseq_plugins.models.sga.guidance import SemanticProjection
 from fairseq_plugins.modules.linear import Linear, faster_linears
 from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
-from fairseq_plugins.modules.prefix_encoder import MaskedLMSizes, PrefixEncoder
 from fairseq_plugins.ops import linear as module
 from fairseq_plugins.ops.linear import MIN_WEIGHTS, is_packed, linear, linear_rows, pack
-from fairseq_plugins.ops.vocab_scan import scan_top, scan_vocabulary
 from tests import builders
 
 ROWS, WIDTH = 1024, 256
@@ -47,7 +44,6 @@ def packed(asked):
 
 
 needs_packing = pytest.mark.skipif(not module._PACKABLE, reason="torch without oneDNN's linear")
-needs_operator = pytest.mark.skipif(not module._AVAILABLE, reason="torch without oneDNN's linear")
 
 
 @needs_packing
@@ -78,46 +74,11 @@ def test_what_is_left_to_f_linear(parts, asked):
             assert linear(*(part.to(dtype) for part in parts)).dtype == dtype
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert linear(*parts).dtype == torch.bfloat16
-    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
-        linear(*parts)
-    with torch.no_grad(), pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        linear(x[..., 1:], weight, bias)
     with torch.no_grad():
         assert linear(x, weight[:below], bias[:below]).shape == (2, 5, below)
         assert linear(x[:, :0], weight, bias).shape == (2, 0, ROWS)
         assert linear(x, weight.t().contiguous().t(), bias).shape == (2, 5, ROWS)
-        assert linear(x, weight, bias[:1]).shape == (2, 5, ROWS)
     assert not asked
-
-
-def test_what_cannot_be_packed_is_named_and_a_torch_without_the_operator_does_without(parts, monkeypatch):
-    x, weight, bias = parts
-    for wrong, more in ((weight.double(), ""), (weight.bfloat16(), ""), (weight.t(), ", rows not contiguous")):
-        with pytest.raises(ValueError, match=f"got {wrong.dtype} on cpu{more}$"):
-            pack(wrong)
-    monkeypatch.setattr(torch.ops, "mkldnn", object())
-    monkeypatch.setattr(module, "_AVAILABLE", module._works(packed=False))
-    monkeypatch.setattr(module, "_PACKABLE", module._works(packed=True))
-    with torch.no_grad():
-        assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
-    with pytest.raises(ValueError, match="without oneDNN"):
-        pack(weight)
-
-
-@needs_operator
-def test_frozen_layers_and_projections_ask_for_it(asked):
-    """Four products of attention, two of the feed-forward block; the guidance's two; a chunk of the vocabulary each."""
-    encoder, tokens = PrefixEncoder(MaskedLMSizes(10, 1, 512, 512, 4, 8)).eval(), torch.tensor([[0, 4, 5, 2]])
-    encoder(tokens)
-    assert not asked, "gradients are recorded"
-    with torch.no_grad():
-        hidden, weight = encoder(tokens)[-1], torch.randn(1024, 512)
-        assert len(asked) == 6
-        SemanticProjection(512, 4)(hidden)
-        assert len(asked) == 8
-        scan_vocabulary(hidden[0], weight, torch.zeros(1024), chunk_size=512)
-        scan_top(hidden[0], weight, None, 1, 0)
-    assert len(asked) == 11
 
 
 def test_stock_layers_alone_are_replaced():
@@ -155,20 +116,6 @@ def test_packed_rows_are_found_by_part(parts, asked):
         torch.testing.assert_close(found, F.linear(x, large[start:end], biases[start:end]), **CLOSE)
     assert packed(asked) == [True] * 2 + [False] * 5
     assert pack(large) == large.numel() * 4, "in one part: another copy"
-
-
-@needs_packing
-def test_the_scan_for_the_likeliest_tokens_takes_the_packed_rows(parts, asked):
-    """That of the prefix beam."""
-    x, weight, bias = parts[0].flatten(0, 1), torch.cat([parts[1], -parts[1]]), torch.cat([parts[2], parts[2]])
-    plain = scan_top(x, weight.clone(), bias, 5, 0, ROWS)
-    del asked[:]
-    pack(weight, ROWS)
-    with torch.no_grad():
-        found = scan_top(x, weight, bias, 5, 0, ROWS)
-    assert packed(asked) == [True, True]
-    for ours, theirs in zip(found, plain):
-        torch.testing.assert_close(ours.float(), theirs.float(), rtol=1e-4, atol=1e-3)
 
 
 @needs_packing

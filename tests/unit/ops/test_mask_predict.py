@@ -42,19 +42,6 @@ def test_each_row_has_its_own_length_and_padding_is_never_masked(draw, fewest, d
     assert torch.equal(draw(lengths, 9), draws[0]), "the seed of the update decides"
 
 
-@pytest.mark.parametrize("least", [0.0, 0.2, 0.6, 1.0])
-def test_the_ratio_is_one_draw_a_row_and_at_least_the_given_one(least, device):
-    """r = max(m, U): P(a token) = E r = (1 + m^2) / 2, P(all of n) = E r^n = m^(n+1) + (1 - m^(n+1)) / (n + 1)."""
-    rows, size = 6000, 4
-    masks = draw_masks_by_ratio(torch.full((rows,), size, device=device), size + 2, least).float()
-    assert bool((masks[:, size:] == 0).all())
-    # 3.5 standard deviations of a share of 1/2 in 6,000 draws.
-    assert bool(((masks[:, :size].mean(dim=0) - (1 + least**2) / 2).abs() < 0.023).all())
-    everything = float((masks.sum(dim=1) == size).float().mean())
-    power = least ** (size + 1)
-    assert abs(everything - (power + (1 - power) / (size + 1))) < 0.023
-
-
 def test_lowest_scores_by_hand(device):
     scores = torch.tensor([[-1.0, -3.0, -2.0, -9.0], [-1.0, -1.0, -1.0, -1.0], [-5.0, 0.0, 0.0, 0.0]], device=device)
     chosen = lowest_scores(scores, torch.tensor([2, 2, 0], device=device), torch.tensor([3, 4, 1], device=device))

