@@ -127,6 +127,15 @@ def test_files_are_read_once_until_they_change(tmp_path, monkeypatch):
     assert len(checked) == 3
 
 
+@pytest.mark.parametrize("impl", [MMAP, LEGACY])
+def test_a_row_that_ends_in_the_first_symbol_is_refused(tmp_path, impl):
+    write(tmp_path / "text", [[0, 2], [], [0, 5, 2]], impl)
+    read(tmp_path / "text")
+    write(tmp_path / "text", [[5, 2], [], [5, 2, 0]], impl)
+    with pytest.raises(ValueError, match=r"text\.bin: has the id 0 in row 3; no row ends in <s>"):
+        read(tmp_path / "text")
+
+
 def test_sides_of_different_length_are_refused_by_name(tmp_path):
     """By every task that reads pairs, the stock ones too."""
     for language, count in (("en", 12), ("de", 11)):

@@ -132,3 +132,10 @@ def test_generation_shards(shards, shard, parser, expected):
     else:
         args = parse(*line, parser=parser)
         assert (args.distributed_world_size, args.distributed_rank, args.results_path) == expected
+
+
+def test_a_training_of_hydra_has_no_shards():
+    whole = {"common": {"fp16": False, "cpu": True, "tpu": False}, "dataset": {"num_shards": 2, "shard_id": 0}}
+    whole["distributed_training"] = {"distributed_world_size": 1}
+    with pytest.raises(ValueError, match="--num-shards 2 --shard-id 0: parts are for fairseq-generate"):
+        Trainer(OmegaConf.create(whole), None, None, None)

@@ -84,3 +84,10 @@ def test_a_line_that_is_not_utf8_is_named(tmp_path, monkeypatch):
         assert [next(lines) for _ in range(3)] == ["ä\u2028", "", "b"]
         with pytest.raises(ValueError, match=f"--input {name}: line 4 is not UTF-8"):
             next(lines)
+
+
+def test_text_of_another_vocabulary_is_told_once(caplog):
+    translate = in_front(Copying())
+    for rows, told in (([list(range(5, 9))] * 13, 0), ([[builders.UNK, 5]], 1), ([[builders.UNK, 5]], 1)):
+        translate(rows)
+        assert caplog.text.count("(33.3 %) are <unk>") == caplog.text.count("are <unk>") == told
