@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ..own_commands import heartbeat
 from .loading import listing
-from .reading import CheckpointError, PathLike, model_of, read_checkpoint, tied_names
-from .versions import stamped
+from .reading import CheckpointError, PathLike, model_of, read_checkpoint, stamped, tied_names
 from .writing import save_checkpoint
 
 logger = logging.getLogger(__name__)

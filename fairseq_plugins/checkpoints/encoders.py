@@ -56,8 +56,7 @@ def read_encoder(path: PathLike, heads: Optional[int] = None, label: str = "head
     """Read an encoder of any known layout, in the names of the stock ``TransformerEncoder`` (and ``segment_embeddings.weight``).
 
     ``path`` is a checkpoint, or a folder with one: fairseq's ``model.pt`` (``dict.txt`` or equal ``dict.LANG.txt`` beside it), or
-    a Hugging Face folder. ``heads``, ``label``: see :func:`.pipeline.find_sizes`; released DeltaLM and old XLM-R do not tell
-    theirs.
+    a Hugging Face folder. ``heads``, ``label``: see :func:`.pipeline.find_sizes`; released DeltaLM and old XLM-R do not tell them.
 
     Returns the file; its ``layout`` is an :class:`EncoderLayout`, the rows of the embedding have the order that a fairseq
     dictionary forces. Raises CheckpointError: anything unreadable, untrusted, unknown, unaccounted for or contradictory.
@@ -116,10 +115,8 @@ def _name_rows(found: PretrainedFile, rows: int, dictionary: Optional[Path], giv
     if content.is_folder and dictionary is None:
         entries = tokenizer_entries(content.folder, STYLES.get(family), rows, wanted or ())
     if entries is not None:
-        row = found.padding_idx
-        # Positions are counted from the row behind <pad>: the tokenizer must have it where the configuration has.
-        if row >= 0 and PAD in entries and entries.index(PAD) != row:
-            raise padding_contradiction(row, entries.index(PAD), "the tokenizer", found.origin)
+        if found.padding_idx == PADDING_IDX:
+            check_padding(entries, found.origin)
         listed = (languages_of(entries) or None) if family in STYLES else None
     else:
         beside = dictionary or find_dictionary(content.folder) or dictionary_of_run(content.entries)

@@ -13,23 +13,18 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from .layouts import MASK_ROW, PADDING_IDX
+from .layouts import MASK_ROW
 from .loading import LoadReport, fold, load
-from .pipeline import PretrainedFile
+from .pipeline import POSITIONS, WORDS, PretrainedFile
 from .reading import read_checkpoint
-from .vocabulary import DICTIONARY_NAME, MASK, PAD, read_dictionary, stock_languages
+from .vocabulary import DICTIONARY_NAME, MASK, read_dictionary, stock_languages
 
 logger = logging.getLogger(__name__)
 
 _WORDS = re.compile(r"(encoder|decoder)\.embed_tokens\.weight|decoder\.output_projection\.weight")
 _POSITIONS = re.compile(r"(encoder|decoder)\.embed_positions\.weight")
 _TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
-_EMBEDDINGS = (
-    "embed_tokens.weight",
-    "embed_positions.weight",
-    "layernorm_embedding.weight",
-    "layernorm_embedding.bias",
-)
+_EMBEDDINGS = (WORDS, POSITIONS, "layernorm_embedding.weight", "layernorm_embedding.bias")
 
 MARKERS = (
     r"(?:(?:encoder|decoder)\.)?version",
@@ -40,8 +35,6 @@ MARKERS = (
 
 LANGUAGES = "languages"  # in the state of a task, which checkpoints keep
 LAST_CHECKPOINT = "checkpoint_last.pt"
-MULTIPLE = 8  # fairseq-preprocess pads the dictionaries it makes to a multiple of this
-POLICY = "--embedding-mismatch"
 USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
 
 
@@ -59,21 +52,13 @@ def check_entries(
             )
 
 
-def check_rows(found: PretrainedFile, origin: str, mask_anywhere: bool = False) -> None:
-    """Raise ValueError where the rows of a masked LM are in another order than fairseq's.
-
-    ``mask_anywhere``: the caller asks the file for the row of ``<mask>``; otherwise it must be the last one.
-    """
-    rows = found.sizes["vocab_size"]
-    if found.padding_idx != PADDING_IDX:
+def check_rows(found: PretrainedFile, origin: str) -> None:
+    """Raise ValueError where the last row of a masked LM is not that of ``<mask>``."""
+    last = found.sizes["vocab_size"] - 1
+    if found.mask_row not in (None, last):
         raise ValueError(
-            f"{origin} has {PAD} in row {found.padding_idx}; valid here: {PADDING_IDX}, as in every fairseq dictionary, with "
-            f"positions from {PADDING_IDX + 1}"
-        )
-    if found.mask_row not in (None, rows - 1) and not mask_anywhere:
-        raise ValueError(
-            f"{origin} has {MASK} in row {found.mask_row} and {rows - 1 - found.mask_row:,} rows behind it; valid here: a "
-            f"masked LM whose last row is that of {MASK}"
+            f"{origin} has {MASK} in row {found.mask_row} and {last - found.mask_row:,} rows behind it; valid here: a masked LM "
+            f"whose last row is that of {MASK}"
         )
 
 
@@ -82,27 +67,26 @@ def fit_words(
 ) -> Tuple[Tensor, str]:
     """A token embedding with as many rows as the dictionary has entries, (V, C), and what was changed.
 
-    ``tensor``: (rows, C) of the file; ``target``: (V, C) of the model, at random. ``policy``: ``error``, ``extend`` (rows beyond
-    the file's keep the model's values) or ``truncate`` (the file's last rows are left out). ``languages`` of the file, in order.
+    ``tensor``: (rows, C) of the file; ``target``: (V, C) of the model, at random. ``policy``, an option with its value: ``error``,
+    ``extend`` (rows beyond the file's keep the model's values) or ``truncate`` (the file's last rows are left out). ``languages``
+    of the file, in order.
 
     Raises ValueError: the policy does not allow it; says where the difference may come from.
     """
-    have, want = tensor.size(0), target.size(0)
-    wanted = "extend" if want > have else "truncate"
-    if policy != wanted:
-        effect = (
-            "gives random values to the rows beyond the file's" if want > have else "leaves the file's last rows out"
-        )
-        reason = explain(want, have, languages)
+    (have, want), (option, _, value) = (tensor.size(0), target.size(0)), policy.rpartition(" ")
+    wanted, effect = "truncate", "leaves the file's last rows out"
+    if want > have:
+        wanted, effect = "extend", "gives random values to the rows beyond the file's"
+    if value != wanted:
         raise ValueError(
-            f"the dictionary has {want:,} entries, {origin} {have:,} rows, and {POLICY} is {policy}; valid "
-            f"here: {wanted}, which {effect}. {reason + '. ' if reason else ''}Entries must mean the same: preprocess with the "
-            "model's own dictionary, new symbols at its end"
+            f"the dictionary has {want:,} entries, {origin} {have:,} rows, and {option} is {value}; valid here: {wanted}, which "
+            f"{effect}. {explain(want, have, languages)}Entries must mean the same: preprocess with the model's own dictionary, "
+            "new symbols at its end"
         )
     if want < have:
-        return tensor[:want], f"the first {want:,} of {have:,} rows ({POLICY} truncate)"
+        return tensor[:want], f"the first {want:,} of {have:,} rows ({policy})"
     rows = torch.cat([tensor, target[have:].to(tensor.dtype)])
-    return rows, f"{want - have:,} random rows after the file's {have:,} ({POLICY} extend)"
+    return rows, f"{want - have:,} random rows after the file's {have:,} ({policy})"
 
 
 def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: str) -> Tuple[Tensor, str]:
@@ -114,27 +98,16 @@ def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: s
 
 
 def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) -> str:
-    """Where a difference between a dictionary (with what the task adds to it) and a file probably comes from; empty: no idea."""
-    difference, count, more = abs(entries - rows), len(languages or ()), entries > rows
-    if difference == 1 and more:
-        return f"The one entry more is probably {MASK}, which some tasks add and for which this file has no row"
-    if difference == 1:
-        return f"The one entry fewer is probably {MASK}, which the file has as its last row"
-    if count and difference in (count, count + 1):
-        origin = f"The difference is the file's {count} languages{f' and {MASK}' if difference > count else ''}"
-        if more:
-            return f"{origin}: they are probably counted twice in the dictionary"
+    """Where a difference between a dictionary (with what the task adds to it) and a file probably comes from, as a sentence."""
+    difference, listed = entries - rows, ",".join(languages or ())
+    if abs(difference) == 1:
+        return f"The one entry {'more' if difference > 0 else 'fewer'} is probably {MASK}. "
+    if languages and -difference in (len(languages), len(languages) + 1):
         return (
-            f"{origin}, for which it has rows behind the pieces and the dictionary no entries. Their order is "
-            f"{','.join(languages or ())}; `python -m fairseq_plugins.checkpoints.dictionary` writes the whole dictionary"
+            f"The difference is the file's {len(languages)} languages, in the order {listed}: "
+            "`python -m fairseq_plugins.checkpoints.dictionary` writes a dictionary that has them. "
         )
-    padded = [f"{number:,}" for number in (entries, rows) if number % MULTIPLE == 0]
-    if not padded:
-        return ""
-    return (
-        f"{' and '.join(padded)} {'are multiples' if len(padded) > 1 else 'is a multiple'} of {MULTIPLE}, as of a dictionary that "
-        "was padded with madeupword entries, perhaps after languages were added"
-    )
+    return ""
 
 
 def trailing_tags(dictionary: Any) -> List[str]:
@@ -179,8 +152,8 @@ def stack_sources(found: PretrainedFile, side: str, layers: Sequence[int]) -> Di
 def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Sequence[bool]] = None) -> Optional[int]:
     """Compare a dictionary of the data (fairseq's) with a ``dict.txt`` beside the file at ``path``, where there is one.
 
-    ``kept``: which entries of the file's dictionary (special symbols not counted) the data's has; None = all. Returns the number of
-    entries of the file's dictionary; None when there is no such file.
+    ``kept``: a map, which entries of the file's dictionary (special symbols not counted) the data's has; None = all. Returns the
+    number of entries of the file's dictionary; None when there is no such file.
 
     Raises ValueError: the first entry that differs, or another number of entries than ``kept`` has.
     """
@@ -191,7 +164,7 @@ def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Seq
     special = dictionary.nspecial
     if kept is not None and len(own) - len(kept) != special:
         raise ValueError(
-            f"--resized-dict-map has {len(kept):,} lines; valid: {len(own) - special:,}, one for each entry of the dict.txt beside "
+            f"the dictionary map has {len(kept):,} lines; valid: {len(own) - special:,}, one for each entry of the dict.txt beside "
             f"{origin}"
         )
     shared = [entry for entry, stays in zip(own[special:], kept or [True] * len(own)) if stays]
@@ -240,23 +213,23 @@ def load_fitted(
 
 
 class Fit:
-    """Brings the tensors of a file to the rows of an encoder-decoder; ``changes``: name -> what was cut or added."""
+    """Brings the tensors of a file to the rows of an encoder-decoder; ``changes``: name -> what was cut or added.
 
-    def __init__(self, model: Any, policy: Any, origin: str):
-        self.model, self.policy, self.origin = model, str(policy), origin
+    ``policy``: see :func:`fit_words`. ``lengths``: encoder and decoder -> the option of its longest input, for messages.
+    """
+
+    def __init__(self, model: Any, policy: str, lengths: Mapping[str, str], origin: str):
+        self.model, self.policy, self.lengths, self.origin = model, policy, lengths, origin
         self.targets: Dict[str, Tensor] = model.state_dict()
         self.changes: Dict[str, str] = {}
 
     def leave_mask_out(
         self, side: str, tensors: Dict[str, Tensor], entries: Optional[int], row: Optional[int] = None
     ) -> None:
-        """Drop a masked LM's row of ``<mask>``, where the dictionary goes on without it: it would be another symbol's.
+        """Drop a masked LM's row of ``<mask>`` from ``tensors``, where the dictionary goes on without it.
 
-        Args:
-            tensors: those of the file; changed.
-            entries: of the dictionary beside the file, which has no ``<mask>``; None when there is none. Without it, as many
-                entries as rows are taken to mean the same, unless the last one is a tag.
-            row: that of ``<mask>``, where it is known for sure; else it is the last one.
+        ``entries``: of the dictionary beside the file, which has no ``<mask>``; None when there is none: then as many entries as
+        rows are taken to mean the same, unless the last one is a tag. ``row``: that of ``<mask>``; None = the last one, probably.
 
         Raises ValueError: ``<mask>`` is another entry than the file's row of it.
         """
@@ -266,8 +239,8 @@ class Fit:
         for name in [name for name in tensors if name.startswith(side) and _WORDS.fullmatch(name)]:
             rows = tensors[name].size(0)
             place = rows - 1 if row is None else row
+            shown = f"row {place:,}, the last one," if place == rows - 1 else f"row {place:,}"
             if found is not None and found != place:
-                shown = f"row {place}, the last one," if place == rows - 1 else f"row {place}"
                 raise ValueError(
                     f"{MASK} is entry {found} of the dictionary, but {shown} of {self.origin}; run fairseq-preprocess with the "
                     "model's own dict.txt as --srcdict and --tgtdict, new symbols at its end"
@@ -275,19 +248,16 @@ class Fit:
             same = len(dictionary) == rows and entries != rows - 1 and not tagged
             if found is None and (row is not None or not same):
                 tensors[name] = torch.cat([tensors[name][:place], tensors[name][place + 1 :]])
-                shown = "the last row" if place == rows - 1 else f"row {place:,}"
-                self.changes[name] = f"without {shown}, {MASK}, which the dictionary does not have"
+                self.changes[name] = f"without {shown} {MASK}, which the dictionary does not have"
 
     def rows(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor with as many rows as the model has; what is neither words nor positions is left as it is."""
-        target = self.targets.get(name)
+        target, positions = self.targets.get(name), _POSITIONS.fullmatch(name)
         if target is None or tensor.dim() != 2 or tensor.size(0) == target.size(0):
             return tensor
-        if _POSITIONS.fullmatch(name):
-            side = name.split(".")[0]
-            unused = getattr(self.model, side).padding_idx + 1
-            option = f"--max-{'source' if side == 'encoder' else 'target'}-positions"
-            rows, change = fit_positions(tensor, target.size(0), unused, self.origin, option)
+        if positions:
+            unused = getattr(self.model, positions[1]).padding_idx + 1
+            rows, change = fit_positions(tensor, target.size(0), unused, self.origin, self.lengths[positions[1]])
         elif _WORDS.fullmatch(name):
             rows, change = fit_words(tensor, target, self.policy, self.origin)
         else:
@@ -296,11 +266,9 @@ class Fit:
         return rows
 
     def tie(self, tensors: Dict[str, Tensor]) -> None:
-        """An output projection that is not tied starts as the decoder's embedding. ValueError: an option ties what differs."""
+        """An output projection that is not tied starts as the decoder's embedding. ValueError: the model ties what differs."""
         encoder, decoder = self.model.encoder, self.model.decoder
-        source, target, output = (
-            f"{name}.weight" for name in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection")
-        )
+        source, target, output = "encoder." + WORDS, "decoder." + WORDS, "decoder.output_projection.weight"
         if encoder.embed_tokens is decoder.embed_tokens and not torch.equal(tensors[source], tensors[target]):
             raise ValueError(
                 f"{self.origin} has different source and target embeddings; leave --share-all-embeddings out"
@@ -317,9 +285,9 @@ class Fit:
     def load(self, tensors: Dict[str, Tensor], sources: Dict[str, str], random: Sequence[str] = ()) -> LoadReport:
         """Bring all tensors to the model's rows, tie what it ties, and load them; see :func:`load_fitted`."""
         tensors = {name: self.rows(name, tensor) for name, tensor in tensors.items()}
-        if "decoder.embed_tokens.weight" in tensors:
+        if "decoder." + WORDS in tensors:
             self.tie(tensors)
-            sources.setdefault("decoder.output_projection.weight", sources["decoder.embed_tokens.weight"])
+            sources.setdefault("decoder.output_projection.weight", sources["decoder." + WORDS])
         return load_fitted(self.model, tensors, self.origin, sources, self.changes, random)
 
 
@@ -370,10 +338,7 @@ def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin
 
 
 def compare_start(langs: Sequence[str], options: Any) -> None:
-    """As :func:`compare_order`, with the checkpoint that training starts from or goes on with, if there is one.
-
-    ``options`` have ``restore_file``, ``save_dir``, ``finetune_from_model``, as fairseq-train's.
-    """
+    """As :func:`compare_order`, with the checkpoint that training starts from or goes on with, if there is one."""
     if (path := started_from(options)) is not None:
         content = read_checkpoint(path)
         settings = vars(content["args"]) if content.get("args") else {}

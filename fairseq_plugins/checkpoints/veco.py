@@ -41,8 +41,7 @@ from .pipeline import (
     find_sizes,
     open_file,
 )
-from .reading import PathLike
-from .versions import KEY, stamped
+from .reading import KEY, PathLike, stamped
 from .vocabulary import CONFIG_NAME, MASK, find_dictionary, read_dictionary, read_json
 from .writing import save_checkpoint
 from .xlmr import (

@@ -34,10 +34,12 @@ from ...modules.model_options import (
 )
 from ...modules.option_checks import (
     EMBEDDING_POLICIES,
+    LENGTHS,
     check_choices,
     check_wiring,
     defaults_of,
     embedding_mismatch_option,
+    embedding_policy,
 )
 from ...options import option
 
@@ -150,7 +152,7 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     check_rows(found, args.pretrained_xlmr)
     sizes = {"encoder_layers": found.sizes["layers"], **sizes_of_sides(found.sizes, "encoder")}
     check_sizes(sizes, args, origin)
-    fit = Fit(model, args.embedding_mismatch, origin)
+    fit = Fit(model, embedding_policy(args), LENGTHS, origin)
     sources = stack_sources(found, "encoder", range(found.sizes["layers"]))
     tensors = {name: found.tensors[source] for name, source in sources.items()}
     entries = check_dictionary(args.pretrained_xlmr, model.encoder.dictionary, origin)

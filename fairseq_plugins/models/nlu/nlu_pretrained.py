@@ -53,13 +53,10 @@ USE_ITS_DICTIONARY = (
 class Start(NamedTuple):
     """What a model is built from.
 
-    Attributes:
-        layout: with as many rows as the dictionary has entries.
-        languages: ordered; None where there are none, or nothing tells.
-        file: the pretrained encoder, None where there is none (any more).
-        origin: option and path of the file, for messages.
-        absent: why nothing may be computed before a checkpoint was loaded; None where all is well.
-        adds_mask: the dictionary has ``<mask>`` as its last entry, and the file, which has every other one, has no row for it.
+    ``layout``: with as many rows as the dictionary has entries. ``languages``: ordered; None where there are none, or nothing
+    tells. ``file``: the pretrained encoder, None where there is none (any more); ``origin``: its option and path. ``absent``: why
+    nothing may be computed before a checkpoint was loaded; None where all is well. ``adds_mask``: the dictionary has ``<mask>`` as
+    its last entry, and the file, which has every other one, has no row for it.
     """
 
     layout: EncoderLayout
@@ -111,10 +108,8 @@ def fill(encoder: nn.Module, start: Start, policy: str) -> Optional[LoadReport]:
         languages = start.file.languages or ()
         tensors[WORDS], changes[WORDS] = fit_words(tensors[WORDS], own[WORDS], policy, start.origin, languages)
     if POSITIONS in own and len(tensors[POSITIONS]) != len(own[POSITIONS]):
-        option, unused = flag("max_source_positions"), start.layout.padding_idx + 1
-        tensors[POSITIONS], changes[POSITIONS] = fit_positions(
-            tensors[POSITIONS], len(own[POSITIONS]), unused, start.origin, option
-        )
+        want, unused, option = len(own[POSITIONS]), start.layout.padding_idx + 1, flag("max_source_positions")
+        tensors[POSITIONS], changes[POSITIONS] = fit_positions(tensors[POSITIONS], want, unused, start.origin, option)
     return load_fitted(encoder, tensors, start.origin, changes=changes)
 
 
@@ -152,10 +147,9 @@ def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: st
     languages = tuple(str(language) for language in listed) if listed else None
     _compare_languages(languages, dictionary, origin, layout.family)
     if layout.vocab_size != len(dictionary):
-        reason = explain(len(dictionary), layout.vocab_size, languages)
         raise ValueError(
             f"the dictionary has {len(dictionary):,} entries, {origin} was trained with {layout.vocab_size:,}. "
-            f"{reason + '. ' if reason else ''}Use the dictionary of the training (its data's dict.txt)"
+            f"{explain(len(dictionary), layout.vocab_size, languages)}Use the dictionary of the training (its data's dict.txt)"
         )
     return Start(layout, languages)
 
@@ -192,13 +186,9 @@ def _compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary,
         logger.warning("%s does not tell its languages: make sure that the dictionary has them in its order", origin)
     if not trained or list(found) == list(trained):
         return
-    missing = [language for language in trained if language not in found]
-    extra = [language for language in found if language not in trained]
-    kinds = (("missing", missing), ("not known to it", extra), ("in another order", [] if missing or extra else found))
-    problems = "; ".join(f"{title}: {','.join(languages)}" for title, languages in kinds if languages)
     raise ValueError(
-        f"{origin} was trained with the languages {','.join(trained)}, the data's dictionary has {','.join(found) or 'none'} "
-        f"({problems}). Every language has a row of the embedding by its place in that list: {USE_ITS_DICTIONARY}"
+        f"{origin} was trained with the languages {','.join(trained)}, the data's dictionary has {','.join(found) or 'none'}, in "
+        f"this order. Every language has a row of the embedding by its place in that list: {USE_ITS_DICTIONARY}"
     )
 
 

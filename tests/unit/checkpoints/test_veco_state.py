@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.checkpoints import CheckpointError, average, export, read_checkpoint, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.portable import export_checkpoint, import_checkpoint
+from fairseq_plugins.checkpoints.export import export_checkpoint, import_checkpoint
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms

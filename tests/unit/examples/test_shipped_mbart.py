@@ -6,7 +6,7 @@ import sentencepiece
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_plugins.checkpoints.portable import import_checkpoint
+from fairseq_plugins.checkpoints.export import import_checkpoint
 from fairseq_plugins.checkpoints.reading import read_checkpoint
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "miniature" / "mbart" / "model"
