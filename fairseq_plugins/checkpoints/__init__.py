@@ -3,7 +3,7 @@
 Every file is read without running code from it, every tensor is accounted for, and every refusal names the file.
 """
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 from .loading import load
 from .pipeline import read_masked_lm
 from .reading import fingerprint, read_checkpoint

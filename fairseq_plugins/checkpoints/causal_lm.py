@@ -13,7 +13,7 @@ from .encoders import (
     shift_positions,
     tokenizer_entries,
 )
-from .errors import CheckpointError
+from .inspection import CheckpointError
 from .layouts import CausalLMLayout, expected_shapes
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from .encoders import open_encoder, row_order
-from .errors import CheckpointError
+from .inspection import CheckpointError
 from .pipeline import WORDS
 from .reading import PathLike
 from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES, read_languages

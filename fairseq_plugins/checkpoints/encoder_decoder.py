@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from torch import Tensor
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 from .layouts import FAMILIES, LANGUAGES_ENTRY, LAYOUT_ENTRY, SIZES, layout_from
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import DELTALM, ENCODER, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile, stack_sizes

@@ -10,7 +10,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 from .layouts import EncoderLayout, expected_shapes
 from .pipeline import (
     ENCODER,
@@ -24,7 +24,6 @@ from .pipeline import (
 )
 from .reading import PathLike
 from .vocabulary import (
-    CONFIG_NAME,
     LANGUAGE,
     LIST_NAME,
     MASK,
@@ -70,7 +69,6 @@ def read_encoder(path: PathLike, heads: Optional[int] = None, label: str = "head
     if order != list(range(len(order))):
         found.tensors[WORDS] = found.tensors[WORDS][[*order, *range(len(order), layout.vocab_size)]]
         found.entries = tuple(found.entries[row] for row in order)
-        found.reasons[found.sources[WORDS]] = "rows in the order of a fairseq dictionary"
     return found
 
 
@@ -161,20 +159,12 @@ def _entries_by(
 
     ``says``: what the checkpoint says of its languages; ``beside``: those of the list beside it.
     """
-    if says.listed and beside and says.listed != beside:
-        logger.warning(
-            "%s: its options and the list beside it name different languages: those that fit its rows are used", origin
-        )
     for candidate in (says.listed, beside, says.guessed):
         entries = _complete(base, says.symbols(candidate), rows)
         if candidate and len(entries) == rows:
             return entries, languages_of(entries, candidate)
     if says.guessed:
-        logger.warning(
-            "%s: the languages of its pairs, %s, do not explain its rows and are not used",
-            origin,
-            ",".join(says.guessed),
-        )
+        logger.warning("%s: its pairs' languages, %s, do not explain its rows", origin, ",".join(says.guessed))
     entries = _complete(base, [], rows)
     if len(entries) == rows:
         return entries, None
@@ -218,30 +208,22 @@ def tokenizer_entries(
 ) -> Optional[List[str]]:
     """Entries that the tokenizer's files in a Hugging Face folder give, in the order of the model's rows, in fairseq's names.
 
-    Args:
-        folder: with ``tokenizer.json``, ``vocab.txt``, ``vocab.json`` or a sentencepiece model (with the language codes that
-            ``tokenizer_config.json`` or ``special_tokens_map.json`` list, in their order).
-        style: how languages are written; None for a model that has none.
-        rows: of the embedding; rows that no file names are called ``madeupword…``, as fairseq calls them.
-        languages: for a folder that lists none, in the order of their rows.
+    ``folder``: with ``tokenizer.json``, ``vocab.txt``, ``vocab.json`` or a sentencepiece model (with the language codes that
+    ``tokenizer_config.json`` or ``special_tokens_map.json`` list, in their order). ``style``: how languages are written; None for
+    a model that has none. ``languages``: for a folder that lists none, in the order of their rows.
 
-    Returns ``rows`` entries; None where the folder has no such file, or only one that leaves the languages of the model out. Raises
-    CheckpointError: a damaged file, or more entries than rows.
+    Returns ``rows`` entries, of which those that no file names are called ``madeupword…``; None where the folder has no such file,
+    or only one that leaves the languages of the model out. Raises CheckpointError: a damaged file, or more entries than rows.
     """
     found = _stored_entries(folder, rows, languages, [(style or "{}").format(language) for language in languages])
     if found is None:
         return None
     origin, entries, added = found
     fits(entries, rows, origin)
-    if style and len(entries) < rows:
-        if not any(_BARE_CODE.fullmatch(one) or LANGUAGE.fullmatch(one) for one in (*entries, *added)):
-            logger.warning(
-                "%s: names %s entries of %s rows and no language: what the other rows mean is not known",
-                origin,
-                len(entries),
-                rows,
-            )
-            return None
+    codes = any(_BARE_CODE.fullmatch(one) or LANGUAGE.fullmatch(one) for one in (*entries, *added))
+    if style and len(entries) < rows and not codes:
+        logger.warning("%s: names %s entries of %s rows and no language", origin, len(entries), rows)
+        return None
     named = [
         style.format(entry) if style and entry in added and _BARE_CODE.fullmatch(entry) else entry for entry in entries
     ]
@@ -300,7 +282,7 @@ def _fast_tokenizer(file: Path) -> Tuple[List[str], Set[str]]:
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocabulary, list):
         vocabulary = {piece[0]: index for index, piece in enumerate(vocabulary)}
-    if not isinstance(model, dict) or not isinstance(vocabulary, dict):
+    if not isinstance(vocabulary, dict):
         raise CheckpointError(f"tokenizer {file}: has no vocabulary; expected model.vocab, a list or an object")
     added = {str(token["content"]): token["id"] for token in content.get("added_tokens", ())}
     names = _WORDPIECE_NAMES if model.get("type") == "WordPiece" else {}
@@ -313,10 +295,7 @@ def sentencepiece_in(folder: Path) -> Optional[Path]:
 
 
 def pieces_of(file: Path) -> List[str]:
-    """Pieces of a sentencepiece model in its own order.
-
-    Raises CheckpointError: no such model, or sentencepiece is not installed.
-    """
+    """Pieces of a sentencepiece model in its own order. Raises CheckpointError: no such model, or no sentencepiece."""
     try:
         sentencepiece = importlib.import_module("sentencepiece")
     except ImportError as error:
@@ -355,9 +334,9 @@ def _listed_tokens(folder: Path) -> List[str]:
     return []
 
 
-def padding_contradiction(stated: int, found: int, file: str, origin: str) -> CheckpointError:
-    """The error where the configuration has ``<pad>`` in another row than a file beside it."""
-    return CheckpointError(
-        f"{origin}: {CONFIG_NAME} has {PAD} in row {stated} (pad_token_id), {file} beside it in row {found}; expected "
-        "the same, since positions are counted from the row behind it"
-    )
+def check_padding(entries: Sequence[str], origin: str) -> None:
+    """Raise CheckpointError where a tokenizer has ``<pad>`` elsewhere: positions are counted from the row behind it."""
+    if PAD in entries and entries.index(PAD) != PADDING_IDX:
+        raise CheckpointError(
+            f"{origin}: the tokenizer beside it has {PAD} in row {entries.index(PAD)}; expected {PADDING_IDX}, as in XLM-R"
+        )

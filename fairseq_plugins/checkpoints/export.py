@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 
 from ..own_commands import heartbeat
-from .errors import CheckpointError
-from .inspection import DEEPEST_CONTENT, check_options
+from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
 from .loading import listing
 from .reading import (
     KEY,

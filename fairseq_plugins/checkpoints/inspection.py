@@ -18,9 +18,16 @@ from urllib.parse import urlparse
 
 import torch
 
-from .errors import CheckpointError
-
 logger = logging.getLogger(__name__)
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or does not have the expected content; the message names the file."""
+
+
+class DamagedCheckpoint(CheckpointError):
+    """A file that is truncated, damaged or no checkpoint at all."""
+
 
 ZIP_START = b"PK\x03\x04"  # as torch decides; zipfile.is_zipfile would also take a pickle with a zip file behind it
 EXPANDED_BYTES = 16 * 2**20  # to which copies of tensors that repeat their storage may grow, where the file is smaller

@@ -6,7 +6,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 
 Shapes = Dict[str, Tuple[int, ...]]
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 

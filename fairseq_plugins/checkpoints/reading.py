@@ -17,8 +17,7 @@ import safetensors
 import torch
 from torch import Tensor
 
-from .errors import CheckpointError, DamagedCheckpoint
-from .inspection import check_file, check_options
+from .inspection import CheckpointError, DamagedCheckpoint, check_file, check_options
 
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .encoder_decoder import ENCODER_SIZES, has_layers, is_deltalm, of_xlmr_shape, stock_wiring
-from .errors import CheckpointError
+from .inspection import CheckpointError
 from .layouts import (
     MASK_ROW,
     PADDING_IDX,

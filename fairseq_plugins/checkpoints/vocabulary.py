@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.errors import DamagedCheckpoint
-from ..checkpoints.inspection import check_options, literal
+from ..checkpoints.inspection import DamagedCheckpoint, check_options, literal
 from ..checkpoints.reading import allowed_globals, load_stream
 from .patch import ModuleProxy, Patch, source_has
 

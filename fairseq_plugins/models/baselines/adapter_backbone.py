@@ -4,10 +4,11 @@ from typing import Any, Mapping
 
 from torch import Tensor
 
-from ...checkpoints.fitting import check_dictionary, compare_order, load_fitted
+from ...checkpoints.fitting import compare_order, load_fitted
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import find_settings
 from ...checkpoints.reading import read_checkpoint
+from ...checkpoints.sides import check_dictionary
 from ...checkpoints.vocabulary import stock_languages, task_options
 from ...modules.model_options import sizes_of
 from ...modules.option_checks import flag

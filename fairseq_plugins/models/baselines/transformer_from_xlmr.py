@@ -11,17 +11,10 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import (
-    Fit,
-    check_dictionary,
-    check_rows,
-    check_sizes,
-    left_closed,
-    sizes_of_sides,
-    stack_sources,
-)
+from ...checkpoints.fitting import check_sizes, left_closed
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import read_masked_lm
+from ...checkpoints.sides import Fit, check_dictionary, check_rows, sizes_of_sides, stack_sources
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledTransformer
 from ...modules.model_options import (

@@ -2,16 +2,10 @@
 
 from typing import Any, Dict
 
-from ...checkpoints.fitting import (
-    Fit,
-    check_dictionary,
-    check_rows,
-    check_sizes,
-    sizes_of_sides,
-    stack_sources,
-)
+from ...checkpoints.fitting import check_sizes
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import DELTALM, PretrainedFile, open_file, read_masked_lm, stack_sizes
+from ...checkpoints.sides import Fit, check_dictionary, check_rows, sizes_of_sides, stack_sources
 from ...modules.option_checks import LENGTHS, embedding_policy
 
 _ENCODER_PARTS = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")

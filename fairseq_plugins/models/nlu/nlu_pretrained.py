@@ -9,7 +9,6 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ...checkpoints.encoders import read_encoder
-from ...checkpoints.errors import CheckpointError
 from ...checkpoints.fitting import (
     check_entries,
     check_sizes,
@@ -20,6 +19,7 @@ from ...checkpoints.fitting import (
     load_fitted,
     started_from,
 )
+from ...checkpoints.inspection import CheckpointError
 from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderLayout, family_layout, layout_from
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, find_settings

@@ -7,9 +7,10 @@ from typing import Any, Dict, Optional, Set, Tuple
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, Fit, folded, trailing_tags
+from ...checkpoints.fitting import MARKERS, folded
 from ...checkpoints.layouts import PRETRAINED_HERE, mask_row
 from ...checkpoints.loading import LoadReport, mismatches
+from ...checkpoints.sides import Fit, trailing_tags
 from ...checkpoints.vocabulary import MASK
 from ...modules.option_checks import LENGTHS
 from .dictionary_map import SPECIAL_ROWS, cut_rows

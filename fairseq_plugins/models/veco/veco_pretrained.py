@@ -3,16 +3,10 @@
 import logging
 from typing import Any, Optional
 
-from ...checkpoints.fitting import (
-    Fit,
-    check_dictionary,
-    check_sizes,
-    fit_words,
-    sizes_of_sides,
-    stack_sources,
-)
+from ...checkpoints.fitting import check_sizes, fit_words
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import PretrainedFile, read_masked_lm
+from ...checkpoints.sides import Fit, check_dictionary, sizes_of_sides, stack_sources
 from ...checkpoints.vocabulary import MASK, read_dictionary
 from ...modules.option_checks import LENGTHS, embedding_policy
 from .dictionary_map import cut_rows

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_plugins.checkpoints import LoadReport, fingerprint, load
+from fairseq_plugins.checkpoints import fingerprint, load
+from fairseq_plugins.checkpoints.loading import LoadReport
 from fairseq_plugins.checkpoints.fitting import folded
 
 

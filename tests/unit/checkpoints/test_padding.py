@@ -5,7 +5,7 @@ import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.fitting import check_rows
+from fairseq_plugins.checkpoints.sides import check_rows
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms

@@ -12,8 +12,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 from fairseq_plugins.checkpoints import CheckpointError, export, fingerprint, read_checkpoint, reading, write_masked_lm
-from fairseq_plugins.checkpoints.pipeline import read_masked_lm
 from fairseq_plugins.checkpoints.export import export_checkpoint, from_json, import_checkpoint, to_json
+from fairseq_plugins.checkpoints.pipeline import read_masked_lm
 from tests import builders
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq
