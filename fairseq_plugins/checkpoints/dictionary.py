@@ -24,11 +24,10 @@ def write_dictionary(
 ) -> List[str]:
     """Write a fairseq ``dict.txt`` at ``path`` that names every row of an encoder: languages and ``<mask>`` included, in order.
 
-    ``dictionary``, ``languages``: see :func:`.encoders.open_encoder`. Returns all entries, the four special ones first: as many as
-    the embedding has rows. Rows that nothing names, which were never used in training, are called ``madeupword…``.
+    ``dictionary``, ``languages``: see :func:`.encoders.open_encoder`. Returns all entries, as many as the embedding has rows; those
+    that nothing names are called ``madeupword…``.
 
-    Raises CheckpointError: no file tells the entries, or rows of languages whose names no file tells; languages that are not those
-    of the encoder, or for which it has no rows.
+    Raises CheckpointError: no file tells the entries or languages, or languages that are not those of the encoder.
     """
     found = open_encoder(folder, dictionary, languages)
     entries, origin, rows = list(found.entries), found.origin, found.tensors[WORDS].size(0)
@@ -55,10 +54,7 @@ def write_dictionary(
 
 
 def dictionary_text(entries: Sequence[str], origin: str) -> str:
-    """A fairseq ``dict.txt`` with these entries, of which the first four must be fairseq's.
-
-    Raises CheckpointError: entries that such a file cannot hold: twice the same, or with a line break.
-    """
+    """A fairseq ``dict.txt`` with these entries, fairseq's four first; CheckpointError: one is there twice or has a line break."""
     if tuple(entries[: len(SPECIAL)]) != SPECIAL:
         raise CheckpointError(f"{origin}: its first entries are {list(entries[:4])}, expected {list(SPECIAL)}")
     seen: Dict[str, int] = {}
@@ -81,8 +77,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         "--langs",
         metavar="LIST",
         default="",
-        help="languages in the order of their rows, where neither the encoder nor a file beside it tells them: a file with one a "
-        "line, or en_XX,de_DE",
+        help="languages in the order of their rows, where no file tells them: a file with one a line, or en_XX,de_DE",
     )
     args = parser.parse_args(argv)
     try:

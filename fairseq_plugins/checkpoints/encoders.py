@@ -10,6 +10,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 
+from . import vocabulary
 from .inspection import CheckpointError
 from .layouts import EncoderLayout, expected_shapes
 from .pipeline import (
@@ -23,23 +24,7 @@ from .pipeline import (
     open_file,
 )
 from .reading import PathLike
-from .vocabulary import (
-    LANGUAGE,
-    LIST_NAME,
-    MASK,
-    PAD,
-    SPECIAL,
-    STYLES,
-    Languages,
-    checked,
-    find_dictionary,
-    languages_of,
-    read_dictionary,
-    read_json,
-    read_languages,
-    read_lines,
-    task_options,
-)
+from .vocabulary import MASK, PAD, SPECIAL, STYLES, Languages
 
 logger = logging.getLogger(__name__)
 
@@ -108,24 +93,24 @@ def _name_rows(found: PretrainedFile, rows: int, dictionary: Optional[Path], giv
     Raises CheckpointError: damaged files, or some that contradict each other, what the file says, or the languages that were given.
     """
     content, family, says = found.content, found.wiring["family"], found.stated_languages
-    wanted = checked(given, "languages that were given") if given else None
+    wanted = vocabulary.checked(given, "languages that were given") if given else None
     entries = listed = None
     if content.is_folder and dictionary is None:
         entries = tokenizer_entries(content.folder, STYLES.get(family), rows, wanted or ())
     if entries is not None:
         if found.padding_idx == PADDING_IDX:
             check_padding(entries, found.origin)
-        listed = (languages_of(entries) or None) if family in STYLES else None
+        listed = (vocabulary.languages_of(entries) or None) if family in STYLES else None
     else:
-        beside = dictionary or find_dictionary(content.folder) or dictionary_of_run(content.entries)
-        names = [content.folder / name for name in (says.file, LIST_NAME) if name]
-        list_beside = next((read_languages(file) for file in names if file.is_file()), None)
+        beside = dictionary or vocabulary.find_dictionary(content.folder) or dictionary_of_run(content.entries)
+        names = [content.folder / name for name in (says.file, vocabulary.LIST_NAME) if name]
+        list_beside = next((vocabulary.read_languages(file) for file in names if file.is_file()), None)
         found.languages = says.listed or list_beside
         if beside is None:
             return
         if wanted and not found.languages:
-            says = replace(says, listed=wanted, guessed=None)
-        entries, listed = _entries_by(read_dictionary(beside), says, list_beside, rows, found.origin)
+            says = replace(says, listed=wanted)
+        entries, listed = _entries_by(vocabulary.read_dictionary(beside), says, list_beside, rows, found.origin)
         mask = found.mask_row
         if mask is not None and mask < len(entries) and entries[mask] != MASK:
             raise CheckpointError(
@@ -144,9 +129,9 @@ def _name_rows(found: PretrainedFile, rows: int, dictionary: Optional[Path], giv
 
 def dictionary_of_run(checkpoint: Mapping[str, Any]) -> Optional[Path]:
     """The dictionary in the data folder that a fairseq run was trained on; None where it is not there any more."""
-    data = task_options(checkpoint).get("data") or getattr(checkpoint.get("args"), "data", None)
+    data = vocabulary.task_options(checkpoint).get("data") or getattr(checkpoint.get("args"), "data", None)
     folder = Path(str(data).split(os.pathsep)[0]) if data else None
-    found = find_dictionary(folder) if folder is not None and folder.is_dir() else None
+    found = vocabulary.find_dictionary(folder) if folder is not None and folder.is_dir() else None
     if found is not None:
         logger.info("no dictionary beside the checkpoint: its rows are those of %s, of its training", found)
     return found
@@ -159,12 +144,10 @@ def _entries_by(
 
     ``says``: what the checkpoint says of its languages; ``beside``: those of the list beside it.
     """
-    for candidate in (says.listed, beside, says.guessed):
+    for candidate in (says.listed, beside):
         entries = _complete(base, says.symbols(candidate), rows)
         if candidate and len(entries) == rows:
-            return entries, languages_of(entries, candidate)
-    if says.guessed:
-        logger.warning("%s: its pairs' languages, %s, do not explain its rows", origin, ",".join(says.guessed))
+            return entries, vocabulary.languages_of(entries, candidate)
     entries = _complete(base, [], rows)
     if len(entries) == rows:
         return entries, None
@@ -220,7 +203,7 @@ def tokenizer_entries(
         return None
     origin, entries, added = found
     fits(entries, rows, origin)
-    codes = any(_BARE_CODE.fullmatch(one) or LANGUAGE.fullmatch(one) for one in (*entries, *added))
+    codes = any(_BARE_CODE.fullmatch(one) or vocabulary.LANGUAGE.fullmatch(one) for one in (*entries, *added))
     if style and len(entries) < rows and not codes:
         logger.warning("%s: names %s entries of %s rows and no language", origin, len(entries), rows)
         return None
@@ -244,17 +227,17 @@ def _stored_entries(
 ) -> Optional[Tuple[Path, List[str], Set[str]]]:
     """The file that names the rows, its entries, and those of them that were added to the pieces."""
     listed = _listed_tokens(folder) or list(symbols)
-    tokenizer, wordpieces, vocabulary = (folder / name for name in (_TOKENIZER, _WORDPIECES, _JSON_VOCABULARY))
+    tokenizer, wordpieces, indexed = (folder / name for name in (_TOKENIZER, _WORDPIECES, _JSON_VOCABULARY))
     if tokenizer.is_file():
         # Some have their languages among the pieces, and list them elsewhere.
         entries, added = _fast_tokenizer(tokenizer)
         return tokenizer, entries, {*added, *listed, *languages}
     if wordpieces.is_file():
-        lines = read_lines(wordpieces, "tokenizer")
+        lines = vocabulary.read_lines(wordpieces, "tokenizer")
         return wordpieces, [_WORDPIECE_NAMES.get(line, line) for line in lines], set()
-    if vocabulary.is_file():
-        entries = _by_index(read_json(vocabulary, "a vocabulary"), vocabulary)
-        return vocabulary, _complete(entries, listed, 0), set(listed)
+    if indexed.is_file():
+        entries = _by_index(vocabulary.read_json(indexed, "a vocabulary"), indexed)
+        return indexed, _complete(entries, listed, 0), set(listed)
     model = sentencepiece_in(folder)
     if model is None:
         return None
@@ -277,16 +260,16 @@ def _by_index(indices: Mapping[str, Any], file: Path) -> List[str]:
 
 
 def _fast_tokenizer(file: Path) -> Tuple[List[str], Set[str]]:
-    content = read_json(file, "a tokenizer")
+    content = vocabulary.read_json(file, "a tokenizer")
     model = content.get("model")
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(vocabulary, list):
-        vocabulary = {piece[0]: index for index, piece in enumerate(vocabulary)}
-    if not isinstance(vocabulary, dict):
+    pieces = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(pieces, list):
+        pieces = {piece[0]: index for index, piece in enumerate(pieces)}
+    if not isinstance(pieces, dict):
         raise CheckpointError(f"tokenizer {file}: has no vocabulary; expected model.vocab, a list or an object")
     added = {str(token["content"]): token["id"] for token in content.get("added_tokens", ())}
     names = _WORDPIECE_NAMES if model.get("type") == "WordPiece" else {}
-    return [names.get(entry, entry) for entry in _by_index({**vocabulary, **added}, file)], set(added)
+    return [names.get(entry, entry) for entry in _by_index({**pieces, **added}, file)], set(added)
 
 
 def sentencepiece_in(folder: Path) -> Optional[Path]:
@@ -310,7 +293,7 @@ def pieces_of(file: Path) -> List[str]:
 def _with_added(entries: List[str], listed: List[str], folder: Path, rows: int) -> List[str]:
     """Pieces, then what was added to them: by stored index, or in the stored order; ``<mask>`` last where a row is left."""
     config = folder / _TOKENIZER_CONFIG
-    indexed = read_json(config, "").get("added_tokens_decoder") if config.is_file() else None
+    indexed = vocabulary.read_json(config, "").get("added_tokens_decoder") if config.is_file() else None
     if isinstance(indexed, dict) and indexed:
         indices = {entry: index for index, entry in enumerate(entries)}
         indices.update({str(token["content"]): int(index) for index, token in indexed.items()})
@@ -326,7 +309,7 @@ def _with_added(entries: List[str], listed: List[str], folder: Path, rows: int) 
 def _listed_tokens(folder: Path) -> List[str]:
     """Additional special tokens, in the order in which they are stored."""
     for name in (_TOKENIZER_CONFIG, _SPECIAL_TOKENS):
-        content = read_json(folder / name, "") if (folder / name).is_file() else {}
+        content = vocabulary.read_json(folder / name, "") if (folder / name).is_file() else {}
         for key in ("additional_special_tokens", "extra_special_tokens"):
             tokens = content.get(key)
             if isinstance(tokens, list) and tokens:

@@ -12,7 +12,6 @@ import json
 import logging
 import math
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -22,20 +21,9 @@ import torch
 from torch import Tensor
 
 from ..own_commands import heartbeat
+from . import reading
 from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
 from .loading import listing
-from .reading import (
-    KEY,
-    PathLike,
-    check_versions,
-    fingerprint,
-    model_of,
-    read_checkpoint,
-    read_safetensors,
-    stamp,
-    stamped,
-    tied_names,
-)
 from .veco import is_folder_of_others, write_veco
 from .writing import atomic_path, save_checkpoint, save_tensors
 
@@ -47,14 +35,13 @@ WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
 SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
 """What is kept of a run's configuration; the rest (optimizer, distributed training, folders ...) tells nothing of the model."""
 _TEXTS = ("tied", "types", "dictionaries")  # entries that are objects of text
-_REQUIRED = (KEY, "layout", "fingerprint", "training", "task_state", *_TEXTS)
-_FROZEN = re.compile(r"(?:(.*)\.)?fingerprint\.([0-9a-f]{32})")
+_REQUIRED = (reading.KEY, "layout", "fingerprint", "training", "task_state", *_TEXTS)
 
 
 def export_checkpoint(
-    checkpoint: PathLike,
-    folder: PathLike,
-    data: Optional[PathLike] = None,
+    checkpoint: reading.PathLike,
+    folder: reading.PathLike,
+    data: Optional[reading.PathLike] = None,
     dictionaries: bool = True,
     half: bool = False,
 ) -> Dict[str, Any]:
@@ -66,14 +53,14 @@ def export_checkpoint(
     Returns the content of ``config.json``. Raises CheckpointError: an unreadable checkpoint, no dictionaries, options that are no
     plain values, tensors of a dtype that safetensors does not know, values that float16 cannot hold.
     """
-    state = read_checkpoint(checkpoint)
-    model = model_of(state, checkpoint)
+    state = reading.read_checkpoint(checkpoint)
+    model = reading.model_of(state, checkpoint)
     if half:
         model = _halved(model, f"checkpoint {checkpoint}")
     stored, tied = _separate(model)
     files = _dictionaries(state, checkpoint, data) if dictionaries else []
     config = _config(state, f"checkpoint {checkpoint}")
-    config.update(fingerprint=fingerprint(model), frozen=_frozen_parts(model), tied=tied)
+    config.update(fingerprint=reading.fingerprint(model), tied=tied)
     config["dictionaries"] = {file.name: _sha256(file) for file in files}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -93,7 +80,7 @@ def export_checkpoint(
 
 def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
     """Tensors that own their memory, and alias -> name for those that are another one."""
-    stored, tied, storages = {}, tied_names(model), set()
+    stored, tied, storages = {}, reading.tied_names(model), set()
     for name, tensor in model.items():
         if name not in tied:
             storage = tensor.untyped_storage()
@@ -106,7 +93,7 @@ def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str,
 
 def _halved(model: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
     """Floating-point tensors as float16; what was one tensor stays one."""
-    tied = tied_names(model)
+    tied = reading.tied_names(model)
     halved: Dict[str, Tensor] = {}
     for name, tensor in model.items():
         if name in tied or not tensor.is_floating_point() or not tensor.numel():
@@ -118,12 +105,6 @@ def _halved(model: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
                 f"{origin}: --half cannot hold {name}, whose largest value is {tensor.abs().max():.3g}"
             )
     return halved
-
-
-def _frozen_parts(model: Mapping[str, Tensor]) -> Dict[str, str]:
-    """Fingerprint of each part whose weights a checkpoint may leave out, by its name in the model."""
-    found = {name: _FROZEN.fullmatch(name) for name, tensor in model.items() if not tensor.numel()}
-    return {match.group(1) or "": match.group(2) for match in found.values() if match}
 
 
 def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
@@ -143,10 +124,18 @@ def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
         config = to_json(kept, types)
     except CheckpointError as error:
         raise CheckpointError(f"{origin}: {error}") from error
-    return {**config, "types": types, "layout": LAYOUT, KEY: stamp(), "written_by": state.get(KEY)}
+    return {
+        **config,
+        "types": types,
+        "layout": LAYOUT,
+        reading.KEY: reading.stamp(),
+        "written_by": state.get(reading.KEY),
+    }
 
 
-def _dictionaries(state: Mapping[str, Any], checkpoint: PathLike, data: Optional[PathLike]) -> List[Path]:
+def _dictionaries(
+    state: Mapping[str, Any], checkpoint: reading.PathLike, data: Optional[reading.PathLike]
+) -> List[Path]:
     recorded = _task_options(state).get("data")
     recorded = recorded.split(os.pathsep)[0] if isinstance(recorded, str) else None
     places = [Path(place) for place in ([data] if data else [recorded, Path(checkpoint).parent]) if place]
@@ -170,7 +159,7 @@ def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
+def import_checkpoint(folder: reading.PathLike, checkpoint: reading.PathLike) -> None:
     """Make a fairseq checkpoint of an exported folder: the stock commands read it, and its tensors are those of the original.
 
     The dictionaries stay in the folder, which becomes the task's data folder; the number of updates and the epoch are kept.
@@ -198,7 +187,7 @@ def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
     state.update(model=model, criterion=None, optimizer_history=[history], extra_state={"train_iterator": iterator})
     if config["dictionaries"]:
         _task_options(state)["data"] = str(source.resolve())
-    save_checkpoint(stamped(state), checkpoint)
+    save_checkpoint(reading.stamped(state), checkpoint)
     logger.info("wrote %s: %d tensors, fingerprint %s", checkpoint, len(model), config["fingerprint"])
 
 
@@ -210,11 +199,11 @@ def _read_config(folder: Path) -> Dict[str, Any]:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: is no JSON ({error})") from error
-    if not isinstance(config, dict) or KEY not in config:
+    if not isinstance(config, dict) or reading.KEY not in config:
         raise CheckpointError(
-            f"{file}: was not written by this package, {KEY} is missing; --pretrained-mlm reads other folders"
+            f"{file}: was not written by this package, {reading.KEY} is missing; --pretrained-mlm reads other folders"
         )
-    check_versions(config, str(file))
+    reading.check_versions(config, str(file))
     missing = [name for name in _REQUIRED if name not in config]
     if missing or not ("cfg" in config or "args" in config) or config["layout"] != LAYOUT:
         raise CheckpointError(
@@ -230,12 +219,12 @@ def _read_config(folder: Path) -> Dict[str, Any]:
 def _restored(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
     """The tensors, tied again, after a comparison with the fingerprint."""
     weights = folder / WEIGHTS
-    model = read_safetensors(weights)
+    model = reading.read_safetensors(weights)
     absent = sorted(set(config["tied"].values()) - set(model))
     if absent:
         raise CheckpointError(f"{weights}: lacks {listing(absent)}, to which {CONFIG} ties other tensors")
     model.update({alias: model[name] for alias, name in config["tied"].items()})
-    found = fingerprint(model)
+    found = reading.fingerprint(model)
     if found != config["fingerprint"]:
         raise CheckpointError(
             f"{weights}: its tensors have the fingerprint {found}, {CONFIG} describes {config['fingerprint']}; one of the two "
@@ -343,7 +332,7 @@ def _import(folder: str, checkpoint: str) -> None:
     others = is_folder_of_others(folder)
     if Path(checkpoint).is_file():
         stated = None if others else _read_config(Path(folder))["fingerprint"]
-        if stated and fingerprint(read_checkpoint(checkpoint).get("model") or {}) == stated:
+        if stated and reading.fingerprint(reading.read_checkpoint(checkpoint).get("model") or {}) == stated:
             logger.info("%s: is there already, with the tensors of %s", checkpoint, folder)
             return
         raise CheckpointError(

@@ -1,6 +1,8 @@
-"""A look at a file of ``torch.save`` before torch reads it: checksums, and sizes that the file cannot hold.
+"""Looks at a file of ``torch.save`` before torch reads it (checksums, sizes that it cannot hold), and at the options in it.
 
-Nothing is built from the file. Its pickles are followed with empty stand-ins for every object that they name.
+Nothing is built from the file. Its pickles are followed with empty stand-ins for every object that they name. fairseq evaluates
+some of the options that a checkpoint brings along (``cfg``, ``args``) as Python code, and downloads others: what the user types
+is the user's own; what comes from a file is data.
 """
 
 import _compat_pickle
@@ -40,9 +42,8 @@ _NUMBERS_STATE = (None, None, None, -1, -1, 0)  # no part of another type, no fi
 def check_file(stream: BinaryIO, origin: str, names: Set[str]) -> None:
     """Refuse a file of ``torch.save`` that is damaged, or that would take more memory than the file is big.
 
-    The checksum (CRC-32) of each record is compared, in half the time that torch.load takes for the same file. Files from before
-    torch 1.6 have none. ``names`` gets every ``module.name`` that the file refers to, those before its damage if it is damaged.
-    The stream may be at any position, and is at its start afterwards.
+    The checksum (CRC-32) of each record is compared; files from before torch 1.6 have none. ``names`` gets every ``module.name``
+    that the file refers to, up to its damage. The stream is at its start afterwards.
 
     Raises CheckpointError: a checksum differs, records are compressed or overlap, or more is declared than it holds; any other
     Exception where the file is truncated or no checkpoint: torch cannot read it either.
@@ -74,8 +75,7 @@ def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> str:
         wrong = archive.testzip()
         if wrong:
             raise CheckpointError(
-                f"damaged, the checksum of record {wrong} is wrong: bits have changed since it was written. Take another copy of "
-                "the file or an earlier checkpoint"
+                f"damaged, the checksum of record {wrong} is wrong: bits have changed since it was written; take another copy"
             )
         sizes = {record.filename: record.file_size for record in records}
         folder = records[0].filename.split("/")[0]
@@ -93,18 +93,16 @@ def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> str:
 
 
 def _check_records(records: List[zipfile.ZipInfo], size: int) -> None:
-    compressed = [record for record in records if record.compress_type != zipfile.ZIP_STORED]
-    if compressed:
-        worst = max(compressed, key=lambda record: record.file_size)
-        raise CheckpointError(
-            f"its record {worst.filename} is compressed, {worst.compress_size:,} to {worst.file_size:,} bytes; torch.save writes "
-            "records as they are"
-        )
+    for record in records:
+        if record.compress_type != zipfile.ZIP_STORED:
+            raise CheckpointError(
+                f"its record {record.filename} is compressed ({record.compress_size:,} to {record.file_size:,} bytes); torch.save "
+                "writes records as they are"
+            )
     declared, names = sum(record.file_size for record in records), {record.filename for record in records}
     if declared > size or len(names) < len(records) or min(record.header_offset for record in records) != 0:
         raise CheckpointError(
-            f"its {len(records)} records overlap ({declared:,} bytes of records, {size:,} bytes of file); torch.save writes them "
-            "one after the other"
+            f"its {len(records)} records overlap ({declared:,} bytes of records, {size:,} bytes of file); torch.save writes none so"
         )
 
 
@@ -119,10 +117,8 @@ def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> str:
 
 
 def _no_numbers(found: Any) -> CheckpointError:
-    return CheckpointError(
-        f"refused, it describes a numpy type by {str(found)[:80]}; valid: arrays of numbers, because numpy reads memory that is "
-        "not its own where the description of another type is forged"
-    )
+    # numpy reads memory that is not its own where the description of another type is forged.
+    return CheckpointError(f"refused, it describes a numpy type by {str(found)[:80]}; valid: arrays of numbers")
 
 
 class _Named:
@@ -204,8 +200,7 @@ class _Inspector(pickle._Unpickler):
         self.expanded += needed if needed > held else 0
         if self.expanded > max(self.size, EXPANDED_BYTES):
             raise CheckpointError(
-                f"a tensor of shape {tuple(shape)} ({needed:,} bytes) repeats a storage of {held:,} "
-                f"bytes; the file has {self.size:,}"
+                f"a tensor of shape {tuple(shape)} ({needed:,} bytes) repeats a storage of {held:,}; the file has {self.size:,}"
             )
 
 
@@ -345,8 +340,7 @@ def _texts(options: Any, section: str, origin: str) -> Iterator[Tuple[str, str, 
         seen += 1
         if seen > MOST_OPTIONS or depth > DEEPEST:
             raise CheckpointError(
-                f"{origin}: refused, its stored options {section} hold more than {MOST_OPTIONS:,} values or are nested deeper than "
-                f"{DEEPEST}"
+                f"{origin}: refused, its stored options {section} are more than {MOST_OPTIONS:,} or nested deeper than {DEEPEST}"
             )
         if isinstance(value, bytes):
             value = value.decode("latin1")

@@ -31,18 +31,11 @@ class EncoderLayout:
 
     Attributes:
         family: one of :data:`FAMILIES`.
-        vocab_size: rows of the token embedding.
-        layers: number of layers L.
-        embed_dim: width C.
-        ffn_dim: inner width of the feed-forward blocks.
-        heads: attention heads H.
         max_positions: usable positions, i.e. the longest input in tokens.
-        padding_idx: row of ``<pad>``; positions are counted from the row after it.
-        eos_idx: row of ``</s>``.
+        padding_idx: row of ``<pad>``; positions are counted from the row after it. ``eos_idx``: row of ``</s>``.
         normalize_before: layer norms before the blocks and one after the last layer (pre-norm), else after each block.
-        layernorm_embedding: a layer norm after the embedding.
         learned_positions: a table of positions, else sinusoids.
-        scale_embedding: token embeddings are multiplied by the square root of C.
+        scale_embedding: token embeddings are multiplied by the square root of the width ``embed_dim``.
         activation: of the feed-forward blocks, a name fairseq knows.
         epsilon: of every layer norm.
         segments: rows of the segment (token type) embedding; 0 = there is none.
@@ -117,17 +110,16 @@ def family_layout(family: str, **sizes: Any) -> EncoderLayout:
 
 def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
     """The layout that a checkpoint's options hold; CheckpointError where fields are missing, unknown or of another type."""
-    types = {"str": str, "int": int, "bool": bool, "float": (int, float)}
-    known = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(EncoderLayout)}
-    problems = [f"lacks {name}" for name in ("family", *SIZES) if name not in stored]
-    for name, value in stored.items():
-        if name not in known:
-            problems.append(f"has unknown {name}")
-        elif not isinstance(value, types[known[name]]):  # type: ignore[arg-type]
-            problems.append(f"has {name} = {value!r}, expected {known[name]}")
-    if problems:
-        raise CheckpointError(f"{origin}: its encoder_layout {', '.join(problems)}; valid: {', '.join(known)}")
-    return family_layout(**dict(stored))
+    try:
+        layout = family_layout(**stored)
+    except (TypeError, ValueError) as error:  # a field that is missing or unknown
+        raise CheckpointError(f"{origin}: its encoder_layout: {error}; valid: fields of EncoderLayout") from error
+    types: Dict[Any, Any] = {float: (int, float)}
+    for one in fields(layout):
+        value = getattr(layout, one.name)
+        if not isinstance(value, types.get(one.type, one.type)):
+            raise CheckpointError(f"{origin}: its encoder_layout has {one.name} = {value!r}, expected {one.type}")
+    return layout
 
 
 # ---- Shapes. ----
@@ -164,7 +156,7 @@ def expected_shapes(layout: Any) -> Shapes:
 
 
 def masked_lm_shapes(sizes: Mapping[str, int], has_head: bool = True) -> Shapes:
-    """Name -> shape of every tensor of a masked LM of these sizes, without the tied ``lm_head.weight``."""
+    """Shapes of a masked LM of these sizes, without the tied ``lm_head.weight``."""
     stack = expected_shapes(family_layout("xlmr", **sizes))
     shapes: Shapes = {f"sentence_encoder.{name}": shape for name, shape in stack.items()}
     if has_head:

@@ -43,14 +43,12 @@ class Kind:
 
 ENCODER = Kind(
     "an encoder",
-    "XLM-R or InfoXLM (fairseq, Hugging Face), BERT (Hugging Face), mBART, mBART-50, NLLB, M2M-100 (fairseq, Hugging Face), "
-    "DeltaLM, VECO (fairseq, Hugging Face), or an nlu_encoder of this package",
+    "XLM-R, InfoXLM, mBART, mBART-50, NLLB, M2M-100, VECO (fairseq, Hugging Face), BERT (Hugging Face), DeltaLM or an nlu_encoder",
     {"encoder.": ""},
 )
 MASKED_LM = Kind(
     "a masked LM",
-    "a masked LM of XLM-R's shape: a fairseq checkpoint (encoder.sentence_encoder.*, encoder.lm_head.*), a VECO that was "
-    "pre-trained here, or a Hugging Face folder of model_type xlm-roberta",
+    "a masked LM of XLM-R's shape: a fairseq checkpoint, a VECO that was pre-trained here, or a folder of model_type xlm-roberta",
     {"encoder.": "sentence_encoder.", "lm_head.": "lm_head."},
 )
 CAUSAL_LM = Kind(
@@ -312,7 +310,8 @@ def stack_sizes(found: PretrainedFile, start: str) -> Dict[str, int]:
     layers = start + "layers."
     numbers = {int(name[len(layers) :].split(".")[0]) for name in found.tensors if name.startswith(layers)}
     if numbers != set(range(len(numbers))):
-        raise CheckpointError(f"{found.origin}: {layers}* are {sorted(numbers)}, expected 0 to {len(numbers) - 1}")
+        shown = f"{start.rstrip('.') or 'its'} layers {sorted(numbers)}"
+        raise CheckpointError(f"{found.origin}: {shown} are not 0 to {len(numbers) - 1}")
     return {"vocab_size": rows, "layers": len(numbers), "embed_dim": width, "ffn_dim": inner.size(0)}
 
 
@@ -321,10 +320,8 @@ def find_sizes(
 ) -> None:
     """Fill in ``sizes``: from the shapes of the tensors whose names begin with ``start``, heads and wiring from what the file says.
 
-    ``heads``, which no shape tells and some files do not state: others than the file states are an error. ``default``: heads for a
-    file that states none; whoever gives it compares the sizes. ``label``: how the caller names the heads, for messages.
-
-    Raises CheckpointError: a matrix that tells a size is missing, nothing tells the heads, or the options contradict the tensors.
+    ``heads``, which no shape tells: others than the file states are an error. ``default``: heads for a file that states none.
+    ``label``: how the caller names the heads, for messages. Raises CheckpointError: nothing tells a size, or contradictions.
     """
     sizes = found.sizes = {**stack_sizes(found, start), **found.wiring}
     sizes["heads"] = _heads(found, heads, default, label, sizes["embed_dim"])

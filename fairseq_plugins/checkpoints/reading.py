@@ -40,8 +40,7 @@ _lock = threading.Lock()  # torch's allow-list is global to the process
 def allowed_globals() -> List[AllowedGlobal]:
     """What a checkpoint may hold beyond tensors, numbers, strings and containers: pairs (object, its dotted name in a pickle).
 
-    ``argparse.Namespace`` (the options of a fairseq run), numpy arrays and scalars (runs with ``--eval-bleu``; names of numpy 1.x
-    and 2.x) and, where fairseq is installed, its meters (files older than fairseq 0.10).
+    The options of a fairseq run, numpy arrays and scalars (``--eval-bleu``; names of numpy 1.x and 2.x) and fairseq's meters.
     """
     numbers = {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}
     classes = [argparse.Namespace, numpy.ndarray, numpy.dtype, *numbers]
@@ -96,10 +95,7 @@ def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
-    """Read name -> tensor from a safetensors file.
-
-    Raises CheckpointError: the file is truncated, no safetensors file, or its tensors have not the fingerprint that it states.
-    """
+    """Read name -> tensor; CheckpointError where the file is damaged, or its tensors have not the fingerprint that it states."""
     try:
         with safetensors.safe_open(str(file), framework="pt", device="cpu") as opened:
             stated = (opened.metadata() or {}).get(FINGERPRINT)
@@ -138,10 +134,10 @@ def _read_pickle(file: Path) -> Any:
 
 
 def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
-    """``torch.load`` after a look at the file, without unpickling more than torch allows (see :func:`allowed_globals`).
+    """``torch.load`` of a file called ``name`` after a look at it, without unpickling more than :func:`allowed_globals`.
 
-    ``stream`` is the file, at any position, ``name`` what messages call it. Raises DamagedCheckpoint: truncated, damaged or none of
-    ``torch.save``; CheckpointError: it holds another object, which is named, or declares more than it holds.
+    Raises DamagedCheckpoint: truncated, damaged or none of ``torch.save``; CheckpointError: it holds another object, which is
+    named, or declares more than it holds.
     """
     names: Set[str] = set()
     try:
@@ -179,10 +175,7 @@ def _refused_objects(names: Set[str], message: str) -> List[str]:
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of names, shapes and float32 values: the same in any order, dtype and memory layout. 32 hexadecimal digits (128 bits).
-
-    Half-precision tensors count as their float32 values, other dtypes too; one changed bit of such a value changes it.
-    """
+    """128-bit hash of names, shapes and values as float32: the same in any order, dtype and memory layout."""
     digest = hashlib.blake2b(digest_size=_BYTES)
     for name in sorted(tensors):
         tensor = tensors[name].detach()
@@ -219,7 +212,9 @@ def stamped(state: Any) -> Any:
 def summary() -> str:
     """Versions and format in one line, for the log."""
     now = stamp()
-    return f"fairseq_plugins {now['version']} (checkpoint format {now['format']}), fairseq {now['fairseq']}, torch {now['torch']}"
+    return (
+        f"fairseq_plugins {now['version']} (checkpoint format {FORMAT}), fairseq {now['fairseq']}, torch {now['torch']}"
+    )
 
 
 def check_versions(state: Any, origin: str) -> None:
@@ -237,9 +232,8 @@ def check_versions(state: Any, origin: str) -> None:
             "the file was changed after it was written"
         )
     if number > FORMAT:
-        version, fairseq, torch_version = (entry.get(name, "unknown") for name in ("version", "fairseq", "torch"))
+        version, others = entry.get("version"), [f"{name} {entry.get(name)}" for name in ("fairseq", "torch")]
         raise CheckpointError(
-            f"{origin}: was written in format {number} by fairseq_plugins {version} (fairseq {fairseq}, torch "
-            f"{torch_version}); this is fairseq_plugins {__version__}, which reads formats 1 to {FORMAT}. "
-            f"Use fairseq_plugins {version} or newer"
+            f"{origin}: was written in format {number} by fairseq_plugins {version} ({', '.join(others)}); this is "
+            f"fairseq_plugins {__version__}, which reads formats 1 to {FORMAT}. Use fairseq_plugins {version} or newer"
         )

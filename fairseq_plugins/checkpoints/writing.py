@@ -22,16 +22,14 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
     When the block raises, the temporary file is removed and ``path`` is what it was. A link stays a link.
 
-    Raises CheckpointError: a folder, a device, a pipe, or in no folder that exists; OSError: it cannot be written (a full disk),
-    with the free space.
+    Raises CheckpointError: no file name in an existing folder; OSError: it cannot be written, with the free space.
     """
     target = Path(path)
     if not target.parent.is_dir() or (target.exists() and not target.is_file()):
         raise CheckpointError(f"output {target}: expected a file name in an existing folder")
     place = Path(os.path.realpath(target))
-    temporary = place.with_name(
-        f".{place.name}.{secrets.token_hex(4)}.tmp"
-    )  # taken by no other process, on any machine
+    # Taken by no other process, on any machine.
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
         with temporary.open("rb+") as stream:

@@ -1,10 +1,9 @@
-"""Masked LMs of XLM-R's shape, in fairseq's files (XLM-R, InfoXLM, RoBERTa-era, ``xlmr_mlm`` of this package) and in Hugging Face
-folders, which are also written; and BERT.
+"""Masked LMs of XLM-R's shape, in fairseq's files (XLM-R, InfoXLM, ``xlmr_mlm``) and in Hugging Face folders, which are also
+written; and BERT.
 
 Layouts met in the wild: ``decoder.sentence_encoder.`` (fairseq < 0.10) against ``encoder.sentence_encoder.``, ``emb_layer_norm``
-against ``layernorm_embedding``, one fused ``in_proj_weight`` against ``q_proj``, ``k_proj`` and ``v_proj``, and InfoXLM's training
-files with the model under ``model_fast.`` beside a momentum copy. The vocabulary order is fairseq's in Hugging Face's XLM-R too
-(``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3).
+against ``layernorm_embedding``, one fused ``in_proj_weight`` against three projections, and InfoXLM's training files with the
+model under ``model_fast.`` beside a momentum copy.
 """
 
 import dataclasses
@@ -67,8 +66,7 @@ def _settle(found: PretrainedFile, kind: Kind) -> None:
 
 
 _FAIRSEQ = FileLayout(
-    "a fairseq masked LM of XLM-R's shape (post-norm encoder, learned positions, layer norm after the embedding, GELU, lm_head "
-    "tied to the embedding; names encoder.sentence_encoder.* and encoder.lm_head.*)",
+    "a fairseq masked LM of XLM-R's shape (encoder.sentence_encoder.*, encoder.lm_head.* tied to the embedding)",
     lambda content: not content.is_folder and any("sentence_encoder." in name for name in content.tensors),
     _FAIRSEQ_RULES,
     {
@@ -234,8 +232,7 @@ def _check_padding(content: Content, rows: int) -> None:
 
 
 FOLDER = FileLayout(
-    "a Hugging Face XLM-RoBERTa masked LM (model_type xlm-roberta, roberta or camembert, hidden_act gelu, layer_norm_eps 1e-05, "
-    "one token type, tensors roberta.* and lm_head.*)",
+    "a Hugging Face XLM-RoBERTa masked LM (model_type xlm-roberta, roberta or camembert; roberta.* and lm_head.*)",
     _is_folder,
     FOLDER_RULES,
     _SIZES,
@@ -349,17 +346,11 @@ def _export_config(sizes: Mapping[str, int], dtype: torch.dtype) -> Dict[str, An
     return {
         **{theirs: sizes[ours] for ours, theirs in _SIZES.items()},
         "architectures": ["XLMRobertaForMaskedLM"],
-        "attention_probs_dropout_prob": 0.1,
-        "bos_token_id": 0,
-        "eos_token_id": 2,
         "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1,
-        "initializer_range": 0.02,
         "layer_norm_eps": _EPSILON,
         "max_position_embeddings": sizes["max_positions"] + sizes["padding_idx"] + 1,
         "model_type": MODEL_TYPES[0],
         "pad_token_id": sizes["padding_idx"],
-        "tie_word_embeddings": True,
         "torch_dtype": str(dtype).rsplit(".", 1)[-1],
         "type_vocab_size": 1,
     }

@@ -96,8 +96,7 @@ def find_start(args: Any, task: Any) -> Start:
 def fill(encoder: nn.Module, start: Start, policy: str) -> Optional[LoadReport]:
     """Fill a ``TextEncoder`` from the file it starts from, with the encoder's rows, by the policy, and its positions.
 
-    Returns what became of every tensor of the encoder; None where there is no file. Raises ValueError: the rows do not fit and the
-    policy does not allow to change them.
+    Returns what became of every tensor; None where there is no file. Raises ValueError: the policy does not allow to fit the rows.
     """
     if start.file is None:
         return None
@@ -116,8 +115,9 @@ def fill(encoder: nn.Module, start: Start, policy: str) -> Optional[LoadReport]:
 def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
     """A token embedding with one row more, the mean of all, for a ``<mask>`` that the model never had and that is never read."""
     mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
-    change = f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
-    return torch.cat([tensor, mean]), change
+    return torch.cat(
+        [tensor, mean]
+    ), f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
 
 
 # ---- Where the layout comes from. ----
@@ -205,10 +205,7 @@ def _lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
 
 
 def _compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
-    """Compare what is known of the file's rows with the data's dictionary.
-
-    Raises ValueError: nothing is known and ``unnamed`` is ``error``, entries differ, or ``<mask>`` is elsewhere than in the file.
-    """
+    """Compare what is known of the file's rows with the data's dictionary; ValueError: nothing, or something else than it says."""
     rows = found.layout.vocab_size
     if not found.entries and unnamed == "error":
         raise ValueError(

@@ -54,12 +54,10 @@ def _check_dictionary(found: PretrainedFile, origin: str, dictionary: Dictionary
         )
     if beside is None:
         logger.warning(
-            "%s: no dict.txt beside it, so that of the dictionary only the number of entries and the special symbols are checked",
-            origin,
+            "%s: no dict.txt beside it: only the number of entries and the special symbols are checked", origin
         )
-    for index, (own, theirs) in enumerate(
-        zip(read_dictionary(beside)[: rows - 1] if beside else (), dictionary.symbols)
-    ):
+        return
+    for index, (own, theirs) in enumerate(zip(read_dictionary(beside)[: rows - 1], dictionary.symbols)):
         if own != theirs:
             raise ValueError(
                 f"dictionary differs from {beside} at entry {index}: {theirs!r} instead of {own!r}; run fairseq-preprocess with "
