@@ -78,8 +78,7 @@ def open_encoder(
     _name_rows(found, rows, None if dictionary is None else Path(dictionary), languages)
     if not found.entries and found.padding_idx != PADDING_IDX:
         raise CheckpointError(
-            f"{found.origin}: its special symbols are not at rows 0 to 3, and nothing beside it tells its vocabulary; expected "
-            f"{found.source.expected}"
+            f"{found.origin}: nothing beside it tells its vocabulary; expected {found.source.expected}"
         )
     return found
 
@@ -113,16 +112,12 @@ def _name_rows(found: PretrainedFile, rows: int, dictionary: Optional[Path], giv
         entries, listed = _entries_by(vocabulary.read_dictionary(beside), says, list_beside, rows, found.origin)
         mask = found.mask_row
         if mask is not None and mask < len(entries) and entries[mask] != MASK:
-            raise CheckpointError(
-                f"{found.origin}: has {MASK} in row {mask}, where {beside} has {entries[mask]!r}; expected the dictionary that it "
-                "was pre-trained with"
-            )
+            raise CheckpointError(f"{found.origin}: has {MASK} in row {mask}, where {beside} has {entries[mask]!r}")
     if wanted and listed and wanted != listed:
         raise CheckpointError(f"{found.origin}: has the languages {','.join(listed)}; given were {','.join(wanted)}")
     if not set(says.symbols(wanted)) <= set(entries):
         raise CheckpointError(
-            f"{found.origin}: has fewer rows behind its pieces than languages were given ({','.join(wanted or ())}); expected "
-            "those of its training, in their order"
+            f"{found.origin}: has fewer rows behind its pieces than languages were given ({','.join(wanted or ())})"
         )
     found.entries, found.languages = tuple(entries), listed
 
@@ -140,7 +135,7 @@ def dictionary_of_run(checkpoint: Mapping[str, Any]) -> Optional[Path]:
 def _entries_by(
     base: List[str], says: Languages, beside: Optional[Tuple[str, ...]], rows: int, origin: str
 ) -> Tuple[List[str], Optional[Tuple[str, ...]]]:
-    """Entries of a fairseq model: those of its dictionary, its languages and ``<mask>``, as far as there are rows; its languages.
+    """Entries of a fairseq model: its dictionary's, its languages, ``<mask>``, as far as there are rows; and its languages.
 
     ``says``: what the checkpoint says of its languages; ``beside``: those of the list beside it.
     """
@@ -151,8 +146,6 @@ def _entries_by(
     entries = _complete(base, [], rows)
     if len(entries) == rows:
         return entries, None
-    if len(base) > rows:
-        logger.warning("%s: has %d rows, the dictionary beside it %d entries", origin, rows, len(base))
     stated = says.listed or beside
     longest = _complete(base, says.symbols(stated), 0)
     return (longest if len(longest) <= rows else base[:rows]), stated
@@ -167,9 +160,7 @@ def row_order(entries: Sequence[str], family: str, origin: str) -> List[int]:
     indices = {entry: index for index, entry in reversed(list(enumerate(entries)))}
     missing = [entry for entry in SPECIAL if entry not in indices]
     if missing:
-        names = {ours: theirs for theirs, ours in _WORDPIECE_NAMES.items()}
-        shown = ", ".join(f"{entry} (or {names[entry]})" for entry in missing)
-        raise CheckpointError(f"{origin}: its vocabulary has no {shown}")
+        raise CheckpointError(f"{origin}: its vocabulary has no {', '.join(missing)} (or what BERT calls them)")
     first = [indices[entry] for entry in SPECIAL]
     last = [indices[MASK]] if family == "bert" and MASK in indices else []
     moved = {*first, *last}

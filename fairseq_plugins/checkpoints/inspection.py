@@ -242,8 +242,7 @@ STOCK_ADDRESSES = (f"{_STOCK}encoder.json", f"{_STOCK}vocab.bpe")  # defaults, w
 MOST_OPTIONS = 100_000
 DEEPEST = 50
 DEEPEST_CONTENT = 200
-_MOST_CHARACTERS, _MOST_ELEMENTS, _LARGEST = 10_000, 100_000, 2.0**64
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+_MOST_CHARACTERS, _MOST_ELEMENTS = 10_000, 100_000
 _VALID = "a number, text in quotes, True, False, None, or lists, tuples and dictionaries of these, joined by + and *"
 
 
@@ -297,38 +296,18 @@ def literal(text: str) -> Any:
         raise ValueError(f"{_short(text)} is no literal ({reason}); valid: {_VALID}") from None
 
 
-def _value(node: ast.AST) -> Tuple[Any, int]:
-    """Value of an expression, and of how many elements it is made."""
-    if isinstance(node, ast.Constant):
-        return node.value, len(node.value) if isinstance(node.value, (str, bytes)) else 1
-    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
-        values, counts = _all(node.elts)
-        return {ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)](values), counts
-    if isinstance(node, ast.Dict) and None not in node.keys:
-        keys, first = _all(node.keys)
-        values, second = _all(node.values)
-        return dict(zip(keys, values)), first + second
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
-        value, count = _value(node.operand)
-        return (-value if isinstance(node.op, ast.USub) else +value), count
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        (left, first), (right, second) = _value(node.left), _value(node.right)
-        count = first + second
-        if isinstance(node.op, ast.Mult):
-            sequences = (list, tuple, str, bytes)
-            count *= abs(int(right if isinstance(left, sequences) else left if isinstance(right, sequences) else 1))
-        if count > _MOST_ELEMENTS:
-            raise ValueError(f"more than {_MOST_ELEMENTS:,} elements")
-        value = _OPERATORS[type(node.op)](left, right)
-        if isinstance(value, (int, float)) and abs(value) > _LARGEST:
-            raise ValueError("a number beyond 2^64")
-        return value, count
-    raise ValueError(f"it holds {type(node).__name__}")
-
-
-def _all(nodes: List[Any]) -> Tuple[List[Any], int]:
-    pairs = [_value(node) for node in nodes]
-    return [value for value, _ in pairs], 1 + sum(count for _, count in pairs)
+def _value(node: ast.AST) -> Any:
+    """A literal, or several joined by + and repeated by *; ValueError for one of more than :data:`_MOST_ELEMENTS`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Mult)):
+        return ast.literal_eval(node)
+    left, right = _value(node.left), _value(node.right)
+    operation = operator.add if isinstance(node.op, ast.Add) else operator.mul
+    if (
+        abs(operation(*(len(one) if isinstance(one, (list, tuple, str, bytes)) else one for one in (left, right))))
+        > _MOST_ELEMENTS
+    ):
+        raise ValueError(f"more than {_MOST_ELEMENTS:,} elements")
+    return operation(left, right)
 
 
 def _texts(options: Any, section: str, origin: str) -> Iterator[Tuple[str, str, str]]:

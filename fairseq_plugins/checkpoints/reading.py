@@ -228,8 +228,7 @@ def check_versions(state: Any, origin: str) -> None:
     number = entry.get("format") if isinstance(entry, Mapping) else None
     if type(number) is not int or number < 1:
         raise CheckpointError(
-            f"{origin}: its entry {KEY!r} is {entry!r}, expected versions and a format number from 1 to {FORMAT}; "
-            "the file was changed after it was written"
+            f"{origin}: its entry {KEY!r} is {entry!r}, expected versions and a format from 1 to {FORMAT}"
         )
     if number > FORMAT:
         version, others = entry.get("version"), [f"{name} {entry.get(name)}" for name in ("fairseq", "torch")]

@@ -151,8 +151,7 @@ def _as_list(value: Any) -> List[str]:
 def languages_of(entries: Sequence[str], known: Sequence[str] = ()) -> Tuple[str, ...]:
     """Languages that are entries of a dictionary (``[en_XX]`` or ``__eng_Latn__``), in their order.
 
-    ``known``: languages of a model; where one of them is found, what looks like a language earlier in the dictionary and apart from
-    it counts as a piece.
+    ``known``: of a model; what looks like a language earlier in the dictionary and apart from these counts as a piece.
     """
     matches = [LANGUAGE.fullmatch(entry) for entry in entries]
     codes = [match and (match.group(1) or match.group(2)) for match in matches]

@@ -186,9 +186,7 @@ def check_folder(content: Content) -> List[str]:
     if config.get("is_decoder") and any(".crossattention." in name for name in names):
         logger.warning("%s: is_decoder = true with crossattention.*: taken to be a VECO", content.options_origin)
     if config.get("model_type") is None:
-        logger.warning(
-            "%s: has no model_type: its tensors are roberta.*, so %s is taken", content.options_origin, MODEL_TYPES[0]
-        )
+        logger.warning("%s: has no model_type: %s is taken", content.options_origin, MODEL_TYPES[0])
     return problems
 
 

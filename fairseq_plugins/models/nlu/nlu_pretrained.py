@@ -44,10 +44,7 @@ SIZES: Dict[str, str] = {
 MASKLESS = ("nllb", "deltalm")
 """Families of which no released file has a row for ``<mask>``."""
 
-USE_ITS_DICTIONARY = (
-    "preprocess with the dictionary that `python -m fairseq_plugins.checkpoints.dictionary ENCODER DICT` writes for this "
-    "encoder, new symbols at its end"
-)
+USE_ITS_DICTIONARY = "preprocess with the dictionary that `python -m fairseq_plugins.checkpoints.dictionary` writes for it, new symbols at its end"
 
 
 class Start(NamedTuple):
@@ -195,8 +192,7 @@ def _compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary,
 def _lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
     """Whether the data's dictionary has one entry more than the file has rows: ``<mask>``, its last one, which no row of it is.
 
-    The understanding tasks add it to every dictionary. Where nothing tells what the last row of a file is, it is that of ``<mask>``
-    in an XLM-R or mBART, and is none in a NLLB, M2M-100 or DeltaLM.
+    The understanding tasks add it to every dictionary. A file whose last row nothing tells has it there, unless it is maskless.
     """
     rows, known = found.layout.vocab_size, found.entries
     if len(dictionary) != rows + 1 or dictionary.symbols[-1] != MASK or MASK in known:
@@ -221,7 +217,6 @@ def _compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, un
     elif (found.mask_last or found.mask_row is not None) and MASK in dictionary:
         index, row = dictionary.index(MASK), rows - 1 if found.mask_row is None else found.mask_row
         if index != row:
-            last = ", the last one," if row == rows - 1 else ""
             raise ValueError(
-                f"{MASK} is entry {index} of the dictionary, but row {row}{last} of {origin}; {USE_ITS_DICTIONARY}"
+                f"{MASK} is entry {index} of the dictionary, but row {row} of {origin}; {USE_ITS_DICTIONARY}"
             )
