@@ -26,8 +26,6 @@ from .vocabulary import DICTIONARY_NAME, SPECIAL, find_dictionary, read_dictiona
 
 OUTPUT = "output_projection.weight"
 
-# ---- fairseq's transformer_lm. ----
-
 _STOCK_RULES: Tuple[Rule, ...] = (
     refuse(r"encoder\..*", "is a model with an encoder"),
     refuse(r"decoder\.layers\.(\d+)\.encoder_attn(?:_layer_norm)?\..*", "is the decoder of a model with an encoder"),
@@ -79,8 +77,6 @@ _STOCK = FileLayout(
     settle=_settle_stock,
 )
 
-
-# ---- GPT-2. ----
 
 _ACTIVATIONS = {
     "gelu_new": "gelu_accurate",
@@ -158,8 +154,6 @@ _GPT2 = FileLayout(
 )
 LAYOUTS = (_STOCK, _GPT2)
 
-
-# ---- Reading. ----
 
 _IDS = (("</s>", "eos_token_id"), ("<pad>", "pad_token_id"), ("<s>", "bos_token_id"), ("<unk>", "unk_token_id"))
 

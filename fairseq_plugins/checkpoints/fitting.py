@@ -31,9 +31,6 @@ LAST_CHECKPOINT = "checkpoint_last.pt"
 USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
 
 
-# ---- Rows. ----
-
-
 def check_entries(
     own: Sequence[str], found: Sequence[str], origin: str, where: str, remedy: str = USE_ITS_DICTIONARY
 ) -> None:
@@ -93,9 +90,6 @@ def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) ->
     return ""
 
 
-# ---- A file and a model. ----
-
-
 def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:
     """Raise ValueError where the sizes of a file (option -> value) are not those of the options that are set."""
     wrong = [
@@ -147,9 +141,6 @@ def load_fitted(
     return replace(report, reasons=reasons)
 
 
-# ---- What a run starts from. ----
-
-
 def started_from(options: Any) -> Optional[str]:
     """What fairseq-train will read: ``--restore-file``, else the run's own last checkpoint, else ``--finetune-from-model``."""
     path = getattr(options, "restore_file", None) or LAST_CHECKPOINT
@@ -162,9 +153,8 @@ def started_from(options: Any) -> Optional[str]:
 def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str]:
     """Why the pretrained file at ``path``, which an ``option`` names, is not opened; None where it is to be opened.
 
-    A checkpoint that is about to be loaded has everything. What is returned is the error of a model that nothing was loaded into.
-    ``options`` of the command line have ``restore_file`` and ``save_dir``, those of a YAML do not. ``task`` has ``from_checkpoint``
-    where the model is built to be filled from a checkpoint; see ``compat.stock_tasks``.
+    What is returned is the error of a model that nothing was loaded into. ``options`` of the command line have ``restore_file`` and
+    ``save_dir``, those of a YAML do not. ``task`` has ``from_checkpoint`` where a checkpoint will fill the model.
     """
     if getattr(task, "from_checkpoint", False):
         return f"{option} {path}: was not opened, since the model is read from a checkpoint"

@@ -122,9 +122,6 @@ def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
     return layout
 
 
-# ---- Shapes. ----
-
-
 def attention_shapes(name: str, width: int) -> Shapes:
     """Shapes of an attention block and of the norm behind it."""
     shapes: Shapes = {f"{name}_layer_norm.weight": (width,), f"{name}_layer_norm.bias": (width,)}
@@ -166,9 +163,6 @@ def masked_lm_shapes(sizes: Mapping[str, int], has_head: bool = True) -> Shapes:
     return shapes
 
 
-# ---- The place of <mask> in the state of a VECO that was pre-trained here. ----
-
-
 def marked_mask(row: int) -> Tensor:
     """What a state holds as :data:`MASK_ROW`, where ``<mask>`` has this row. (row, 0)."""
     return torch.empty(row, 0)
@@ -177,7 +171,7 @@ def marked_mask(row: int) -> Tensor:
 def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
     """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where it was not pre-trained here.
 
-    Raises CheckpointError: the embedding has no such row, another tensor has that name, or it is missing.
+    Raises CheckpointError: no such row, or it is missing.
     """
     stored, words = model.get(MASK_ROW), model.get("encoder.embed_tokens.weight")
     if stored is None and PRETRAINED_HERE not in model:

@@ -1,7 +1,6 @@
 """Tensors by name: tables of anchored renames from one source to another, and the one strict loader into a module.
 
-Each rule of a table must match a *whole* name (so that layer 1 and layer 11 cannot be mixed up), the first that matches
-wins, and a name that none matches is an error. Loading takes every tensor, or leaves it out by a name that was allowed.
+Each rule of a table must match a *whole* name; the first that matches wins, and a name that none matches is an error.
 """
 
 import re

@@ -139,7 +139,7 @@ class PretrainedFile(Renamed):
 
     @property
     def dictionary_path(self) -> Optional[Path]:
-        """``dict.txt`` beside the weights; None when there is none."""
+        """``dict.txt`` beside the weights, where it is."""
         beside = self.content.folder / DICTIONARY_NAME
         return beside if beside.is_file() else None
 

@@ -58,9 +58,8 @@ def allowed_globals() -> List[AllowedGlobal]:
 def read_checkpoint(path: PathLike) -> Dict[str, Any]:
     """Read a file of ``torch.save`` or of safetensors (name -> tensor) onto the CPU without executing anything that it holds.
 
-    Raises CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format; a checksum in it is
-    wrong, or it declares more than it holds; it holds an object outside :func:`allowed_globals`, or an option that is code (both
-    named). There is no fallback to full unpickling.
+    Raises CheckpointError: missing, empty, truncated, a folder, no dictionary, of a newer format, a wrong checksum, more declared
+    than it holds, an object outside :func:`allowed_globals`, or an option that is code. There is no fallback to full unpickling.
     """
     file = Path(path)
     _check_readable(file)
@@ -151,9 +150,8 @@ def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
             raise _damaged(name, stream.seek(0, os.SEEK_END), error) from error
         # Not chained: torch's own text recommends to unpickle everything.
         raise CheckpointError(
-            f"checkpoint {name}: refused, because it holds the pickled object {', '.join(refused)}, which could run code "
-            "when read. Allowed: tensors, numbers, strings, containers, argparse.Namespace, numpy arrays, fairseq meters. "
-            "Get the file in safetensors form, or from a source that stores tensors only"
+            f"checkpoint {name}: refused, because it holds the pickled object {', '.join(refused)}, which could run code when read; "
+            "get the file in safetensors form, or from a source that stores tensors only"
         ) from None
 
 

@@ -28,9 +28,6 @@ _CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
 LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
 
 
-# ---- Files. ----
-
-
 def read_json(file: Path, expected: str) -> Dict[str, Any]:
     """Read a JSON object. CheckpointError: missing (the folder should hold what is ``expected``), damaged or something else."""
     try:
@@ -95,9 +92,6 @@ def checked(languages: Sequence[str], origin: str) -> Tuple[str, ...]:
     if twice or not languages:
         raise CheckpointError(f"{origin}: {', '.join(twice) or 'none'}, expected every language once")
     return tuple(languages)
-
-
-# ---- Languages. ----
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,9 @@ SIZES: Dict[str, str] = {
 MASKLESS = ("nllb", "deltalm")
 """Families of which no released file has a row for ``<mask>``."""
 
-USE_ITS_DICTIONARY = "preprocess with the dictionary that `python -m fairseq_plugins.checkpoints.dictionary` writes for it, new symbols at its end"
+USE_ITS_DICTIONARY = (
+    "preprocess with the dictionary that `python -m fairseq_plugins.checkpoints.dictionary` writes for it"
+)
 
 
 class Start(NamedTuple):
@@ -84,9 +86,7 @@ def find_start(args: Any, task: Any) -> Start:
         return _from_stored(settings, dictionary, str(continued))._replace(absent=absent)
     missing = _missing_sizes(args)
     if missing:
-        raise ValueError(
-            f"{absent}, and there is no checkpoint of this run to continue (nor all sizes: {missing} are not given)"
-        )
+        raise ValueError(f"{absent}, and there is no checkpoint of this run to continue (nor {missing})")
     return _from_options(args, dictionary)._replace(absent=absent)
 
 
@@ -115,9 +115,6 @@ def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
     return torch.cat(
         [tensor, mean]
     ), f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
-
-
-# ---- Where the layout comes from. ----
 
 
 def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
@@ -167,9 +164,6 @@ def _from_options(args: Any, dictionary: Dictionary) -> Start:
     positions, family = args.max_source_positions or SCRATCH_POSITIONS, str(args.encoder_family)
     layout = family_layout(family, vocab_size=len(dictionary), max_positions=positions, **sizes)
     return Start(layout, _own_languages(family, dictionary))
-
-
-# ---- Dictionaries and languages. ----
 
 
 def _own_languages(family: Any, dictionary: Dictionary) -> Optional[Tuple[str, ...]]:
