@@ -99,7 +99,6 @@ def _name_rows(found: PretrainedFile, rows: int, dictionary: Optional[Path], giv
     if entries is not None:
         if found.padding_idx == PADDING_IDX:
             check_padding(entries, found.origin)
-        listed = (vocabulary.languages_of(entries) or None) if family in STYLES else None
     else:
         beside = dictionary or vocabulary.find_dictionary(content.folder) or dictionary_of_run(content.entries)
         names = [content.folder / name for name in (says.file, vocabulary.LIST_NAME) if name]
@@ -113,6 +112,8 @@ def _name_rows(found: PretrainedFile, rows: int, dictionary: Optional[Path], giv
         mask = found.mask_row
         if mask is not None and mask < len(entries) and entries[mask] != MASK:
             raise CheckpointError(f"{found.origin}: has {MASK} in row {mask}, where {beside} has {entries[mask]!r}")
+    if listed is None and family in STYLES:
+        listed = vocabulary.languages_of(entries) or None
     if wanted and listed and wanted != listed:
         raise CheckpointError(f"{found.origin}: has the languages {','.join(listed)}; given were {','.join(wanted)}")
     if not set(says.symbols(wanted)) <= set(entries):

@@ -150,8 +150,8 @@ def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
             raise _damaged(name, stream.seek(0, os.SEEK_END), error) from error
         # Not chained: torch's own text recommends to unpickle everything.
         raise CheckpointError(
-            f"checkpoint {name}: refused, because it holds the pickled object {', '.join(refused)}, which could run code when read; "
-            "get the file in safetensors form, or from a source that stores tensors only"
+            f"checkpoint {name}: refused, because it holds the pickled object {', '.join(refused)}, which could run code; get the "
+            "file in safetensors form, or from a source that stores tensors only"
         ) from None
 
 

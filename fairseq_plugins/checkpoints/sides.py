@@ -113,7 +113,8 @@ class Fit:
             same = len(dictionary) == rows and entries != rows - 1 and not tagged
             if found is None and (row is not None or not same):
                 tensors[name] = torch.cat([tensors[name][:place], tensors[name][place + 1 :]])
-                self.changes[name] = f"without {shown} {MASK}, which the dictionary does not have"
+                shown = "the last row" if place == rows - 1 else f"row {place:,}"
+                self.changes[name] = f"without {shown}, {MASK}, which the dictionary does not have"
 
     def rows(self, name: str, tensor: Tensor) -> Tensor:
         """The tensor with as many rows as the model has; what is neither words nor positions is left as it is."""

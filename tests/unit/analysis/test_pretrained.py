@@ -14,7 +14,6 @@ from fairseq_plugins.analysis.pretrained import (
     pick_device,
     read_codes,
     row_parallel,
-    vector_folder,
 )
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders
@@ -61,13 +60,6 @@ def test_each_family_reads_its_own_vocabulary_and_format(family, language, expec
     for layer, state in enumerate(states):
         torch.testing.assert_close(found.layer(layer)[0], state[0].mean(0), rtol=1e-4, atol=1e-5)
     assert not model.encoder.training
-
-
-def test_mbart_does_not_tell_its_format(tmp_path):
-    path, _ = nlu_builders.write_any("mbart", tmp_path / "mbart")
-    with pytest.raises(ValueError, match=r"--input-format: model is of the family mbart, whose files do not tell it"):
-        model_of(path)
-    assert model_of(path, "--input-format", "mbart50").inputs.input_format.name == "mbart50"
 
 
 def test_languages_can_be_given(tmp_path):
@@ -121,18 +113,6 @@ def test_another_models_dictionary_is_refused(tmp_path):
     twice = nlu_builders.write_dict(tmp_path / "twice" / "dict.txt", ["p0", "p0"])
     with pytest.raises(ValueError, match="--dict .*twice/dict.txt: Duplicate word"):
         model_of(path, "--dict", str(twice))
-
-
-def test_vectors_are_kept_only_where_that_is_asked(tmp_path):
-    path, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
-    kept = tmp_path / "deep" / "vectors"
-    for line in ([], ["--keep-vectors", str(kept)]):
-        args = options("--sentencepiece", "none", *line)
-        with vector_folder(args) as folder:
-            Pretrained(str(path), "a/b", args).vectors(LINES, "de", "dev.x.de", folder)
-            assert os.listdir(folder) == ["a_b.dev.x.de.npy"]
-    assert kept.is_dir()
-    assert not os.path.isdir(folder) or folder == str(kept)
 
 
 def test_devices():

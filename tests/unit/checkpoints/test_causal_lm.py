@@ -88,18 +88,6 @@ def test_names_of_the_rows(tmp_path):
     assert read_causal_lm(folder).entries == ("<s>", "<pad>", "</s>", "<unk>", "x")
 
 
-def test_names_of_the_rows_of_a_sentencepiece_model(tmp_path, repo_root):
-    """In its own order, as mT5's and mGPT's; rows beyond it have no name, and a model with more pieces is another one's."""
-    pieces = (repo_root / "examples" / "sga" / "masked_lm" / "sentencepiece.bpe.model").read_bytes()
-    for rows in (6010, 5000):
-        folder = gpt_builders.write(tmp_path / str(rows), gpt_builders.tensors(rows=rows), pieces=0)
-        (folder / "spiece.model").write_bytes(pieces)
-    entries = read_causal_lm(tmp_path / "6010").entries
-    assert entries[:3] == ("<unk>", "<s>", "</s>") and 5900 < len(entries) < 6010
-    with pytest.raises(CheckpointError, match="names .* entries, the embedding has 5,000 rows"):
-        read_causal_lm(tmp_path / "5000")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -149,9 +137,3 @@ def test_other_tensors(tmp_path):
 def test_another_stock_model(tmp_path, name, message):
     with pytest.raises(CheckpointError, match=message):
         read_causal_lm(stock(tmp_path, **{name: torch.ones(2, 2)}))
-
-
-def test_a_stock_model_without_positions(tmp_path):
-    settings = gpt_builders.stock_settings(no_token_positional_embeddings=True)
-    with pytest.raises(CheckpointError, match="no_token_positional_embeddings = True, expected False"):
-        read_causal_lm(stock(tmp_path, settings))

@@ -13,7 +13,6 @@ from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import FAMILIES, SIZES, expected_shapes, family_layout, layout_from
 from tests import deltalm_builders, nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
-from tests.unit.checkpoints import builders as layouts
 from tests.unit.checkpoints.builders import put, without
 
 SYMBOLS = [*PIECES, *tags(LANGUAGES), "<mask>"]
@@ -74,24 +73,6 @@ def test_what_a_stock_mbart_states_decides(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "stated", "field"),
-    [
-        ("layernorm_embedding", False, "layernorm_embedding"),
-        ("encoder_normalize_before", False, "normalize_before"),
-        ("encoder_learned_pos", False, "learned_positions"),
-    ],
-)
-def test_tensors_count_where_the_options_say_otherwise(tmp_path, caplog, option, stated, field):
-    """As in files whose options are not those of the training."""
-    nlu_builders.mbart_cc25(tmp_path)
-    expected = read_encoder(tmp_path).layout
-    assert not caplog.messages
-    read = read_encoder(change(tmp_path / "model.pt", _set(**{option: stated}))).layout
-    assert read == expected and getattr(read, field) is not stated
-    assert f"its options say {option} = {stated}, its tensors {not stated}: the tensors count" in caplog.text
-
-
-@pytest.mark.parametrize(
     ("build", "arch", "activation"),
     [
         (nlu_builders.mbart_cc25, "mbart_large", "gelu"),
@@ -112,22 +93,6 @@ def test_an_activation_that_is_not_stated_is_that_of_the_architecture(tmp_path, 
 
     assert read_encoder(change(tmp_path / "model.pt", leave_out)).layout.activation == activation
     assert f"lack activation_fn: {activation} is taken, as for --arch {arch}" in caplog.text
-
-
-def test_infoxlm_and_xlmr_of_fairseq(tmp_path):
-    tensors = layouts.masked_lm_tensors()
-    path = layouts.write_fairseq(tmp_path / "model.pt", layouts.old_state(layouts.current_state(tensors)))
-    found = read_encoder(path)
-    assert torch.equal(found.tensors["layers.11.fc2.weight"], tensors["sentence_encoder.layers.11.fc2.weight"])
-    assert not any(name.startswith("lm_head") for name in found.tensors)
-    assert found.languages is None and found.entries == ()
-
-
-def test_an_encoder_without_its_head_is_enough(tmp_path):
-    """XLMRobertaModel, as people save it, has no masked-LM head."""
-    state = layouts.huggingface_state(layouts.masked_lm_tensors(), prefix="")
-    folder = layouts.write_huggingface(tmp_path, {name: one for name, one in state.items() if "lm_head" not in name})
-    assert read_encoder(folder).layout.layers == 12
 
 
 @pytest.mark.parametrize("block", ["interleaved", "vanilla"])

@@ -1,11 +1,9 @@
 """Hugging Face folders as transformers of January 2020 wrote them: no ``model_type``, and a ``pad_token_id`` that is none."""
 
 import pytest
-import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.sides import check_rows
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
@@ -86,36 +84,3 @@ def test_a_contradiction_is_refused(tmp_path, stated, first, model_type, message
     for reader in ("encoder", "masked LM"):
         with pytest.raises(CheckpointError, match=message):
             READERS[reader](path)
-
-
-def test_a_tokenizer_may_not_have_it_elsewhere_where_the_configuration_says_one(tmp_path):
-    path = plain(tmp_path / "x")
-    tokenizer(path, ["<pad>", "<s>", "</s>", "<unk>"])
-    with pytest.raises(CheckpointError, match=r"<pad> in row 1 \(pad_token_id\), the tokenizer beside it in row 0"):
-        read_encoder(path)
-
-
-def test_another_row_on_which_both_agree_stays(tmp_path):
-    """Positions then begin at row 1. Generation and filling, which need fairseq's rows, refuse it by name."""
-    path = plain(tmp_path / "x", pad_token_id=0)
-    tokenizer(path, ["<pad>", "<s>", "</s>", "<unk>"])
-    assert read_masked_lm(path).sizes["padding_idx"] == 0
-    stored = masked_lms.masked_lm_tensors()["sentence_encoder.embed_positions.weight"]
-    table = torch.cat([torch.zeros(2, 8), stored[1:]])
-    assert torch.equal(read_encoder(path).tensors["embed_positions.weight"], table)
-    with pytest.raises(ValueError, match="has <pad> in row 0; valid here: 1, as in every fairseq dictionary"):
-        check_rows(read_masked_lm(path), str(path))
-    veco = veco_builders.write_folder(tmp_path / "veco", pad_token_id=0)
-    (veco / "tokenizer.json").write_text((path / "tokenizer.json").read_text())
-    with pytest.raises(CheckpointError, match="pad_token_id = 0, expected 1"):
-        veco_state_from_folder(veco)
-
-
-@pytest.mark.parametrize("model_type", ["xlm-roberta", "roberta", "camembert"])
-def test_a_zero_counts_as_not_said_in_every_model_of_that_code(tmp_path, model_type):
-    """All of them have the constant 1 in their embeddings."""
-    said, unsaid = (
-        plain(tmp_path / name, model_type=model_type, **more) for name, more in (("a", {}), ("b", {"pad_token_id": 0}))
-    )
-    tables = [read_encoder(path).tensors["embed_positions.weight"] for path in (said, unsaid)]
-    assert torch.equal(*tables) and read_masked_lm(unsaid).sizes["padding_idx"] == 1

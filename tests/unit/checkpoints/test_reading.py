@@ -201,17 +201,3 @@ def test_every_flipped_bit_of_a_tensor_is_found(tmp_path, read):
         file.write_bytes(bytes(damaged))
         with pytest.raises(ValueError, match=r"model\.pt.*checksum of record model/data/0 is wrong"):
             read(file)
-
-
-def test_files_without_checksums_are_read_and_told(tmp_path, caplog):
-    torch.save({"model": {}, "w": torch.ones(3)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    torch.serialization.set_crc32_options(False)
-    try:
-        torch.save({"model": {}, "w": torch.ones(3)}, tmp_path / "without.pt")
-    finally:
-        torch.serialization.set_crc32_options(True)
-    for name in ("old.pt", "without.pt"):
-        caplog.clear()
-        with caplog.at_level("INFO"):
-            assert torch.equal(read_checkpoint(tmp_path / name)["w"], torch.ones(3))
-        assert f"{name}: " in caplog.text and "checksums" in caplog.text

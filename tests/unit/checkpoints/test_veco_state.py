@@ -76,13 +76,6 @@ def test_every_name_of_the_folder_has_its_place(found):
     assert not any("cross_attention" in name for name in found.report.dropped)
 
 
-def test_without_a_head(tmp_path):
-    path = veco_builders.write_folder(tmp_path / "x", veco_builders.folder_state(with_head=False))
-    state = veco_state_from_folder(path).tensors
-    assert not any(name.startswith("lm_head.") for name in state)
-    assert_tied(state, LAYERS, head=False)
-
-
 def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder, found, tmp_path):
     file = tmp_path / "veco.pt"
     assert export.main(["import", str(folder), str(file)]) == 0
@@ -143,12 +136,6 @@ def test_what_is_no_whole_veco_is_refused(tmp_path, capsys, edit, config, messag
     assert not (tmp_path / "y.pt").exists() and "checkpoint" in capsys.readouterr().err
 
 
-def test_a_fairseq_checkpoint_is_there_already(tmp_path):
-    veco_builders.released(tmp_path)
-    with pytest.raises(CheckpointError, match="is a fairseq checkpoint, expected a Hugging Face folder"):
-        veco_state_from_folder(tmp_path)
-
-
 # ---- Averages. ----
 
 
@@ -187,17 +174,6 @@ def test_what_is_not_tied_everywhere_is_averaged_apart(tmp_path, place):
         expected = (states[0][one].double() + states[1][one].double()) / 2
         assert torch.equal(found[one], expected.float()), one
     assert not torch.equal(found[name], found[other])
-
-
-def test_shared_tensors_are_summed_once(tmp_path, monkeypatch):
-    """The sums of a model with most tensors under two names need no more memory than its parameters."""
-    state = pretrained(tmp_path / "1.pt", 1)
-    summed = []
-    double = torch.Tensor.double
-    monkeypatch.setattr(torch.Tensor, "double", lambda tensor: summed.append(tensor.numel()) or double(tensor))
-    average.average_checkpoints([tmp_path / "1.pt"])
-    owners = {one.data_ptr(): one.numel() for one in state.values() if one.is_floating_point()}
-    assert sorted(summed) == sorted(owners.values())
 
 
 # ---- Export. ----

@@ -74,16 +74,6 @@ def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path, form, block
     assert_state(state_of(second), state_of(first))
 
 
-@pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_other_sizes_are_refused_by_option(tmp_path, side):
-    for name, value in (("layers", 3), ("layers", 1), ("ffn_embed_dim", 32)):
-        option = f"{side}_{name}"
-        with pytest.raises(ValueError, match=f"--{option.replace('_', '-')}.*{value}"):
-            in_place(tmp_path / "released.pt", **{option: value})
-    with pytest.raises(ValueError, match=r"--(en|de)coder-embed-dim.*\b(32|16)\b"):
-        in_place(tmp_path / "released.pt", encoder_embed_dim=32, decoder_embed_dim=32)
-
-
 # ---- Embeddings. ----
 
 

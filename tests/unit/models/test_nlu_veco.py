@@ -6,7 +6,6 @@ from fairseq import models
 
 from fairseq_plugins.checkpoints import read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.layouts import EncoderLayout
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import KINDS, PIECES, arguments, build, from_file, reloaded, saved, tokens_for
@@ -44,15 +43,6 @@ def test_an_architecture_fills_what_is_open(kind, arch):
     assert filled(named(kind, arch, encoder_family=None, **none)) == ["xlmr", *SIZES[arch]]
     given = filled(named(kind, arch, **{**none, "encoder_heads": 2, "encoder_layers": 3}, encoder_family="bert"))
     assert given == ["bert", 3, *SIZES[arch][1:3], 2]
-
-
-def test_from_scratch_both_ways_build_the_same():
-    built = [build(named(kind, "veco_encoder_tiny"), SYMBOLS) for kind in KINDS]
-    shapes = [{name: tuple(one.shape) for name, one in model.state_dict().items()} for model in built]
-    assert shapes[0] == shapes[1]
-    expected = EncoderLayout("xlmr", len(SYMBOLS) + 4, 4, 256, 1024, 4, max_positions=512)
-    assert built[0].encoder.layout == built[1].encoder.layout == expected
-    assert built[0].pooling == "first"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -113,18 +103,6 @@ def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path):
 # ---- Dictionaries: as with XLM-R. ----
 
 
-def test_the_released_dictionary_lacks_the_mask(tmp_path):
-    """Its last row is the mask's, which the task adds to the entries of dict.txt."""
-    model = veco_builders.released(tmp_path)
-    words = from_file(tmp_path, SYMBOLS).encoder.embed_tokens.weight
-    assert torch.equal(words, model.encoder.embed_tokens.weight)
-    swapped = [PIECES[1], PIECES[0], *PIECES[2:], "<mask>"]
-    with pytest.raises(ValueError, match="its vocabulary has 'p0' as entry 4, the data's dictionary 'p1'"):
-        from_file(tmp_path, swapped)
-    with pytest.raises(ValueError, match="its vocabulary has 'p19' as entry 23, the data's dictionary '<mask>'"):
-        from_file(tmp_path, [*PIECES[:-1], "<mask>", PIECES[-1]])
-
-
 def test_one_that_was_pretrained_here_has_its_datas_dictionary(tmp_path, caplog):
     """The same in a model that went on from it."""
     model = veco_builders.pretrained(tmp_path / "checkpoint_last.pt")
@@ -156,13 +134,6 @@ def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path):
     nlu_builders.write_dict(tmp_path / "dict.txt", added)
     with pytest.raises(ValueError, match=rf"has <mask> in row {place}, where .*dict\.txt has '\[de\]'"):
         read_encoder(file)
-
-
-def test_the_mask_of_a_folder_is_its_last_row(tmp_path):
-    """As of every XLM-R, where no tokenizer's file beside it tells."""
-    path = veco_builders.write_folder(tmp_path)
-    with pytest.raises(ValueError, match="<mask> is entry 4 of the dictionary, but row 22, the last one"):
-        from_file(path, ["<mask>", *PIECES[:18]], **UNNAMED)
 
 
 @torch.no_grad()
