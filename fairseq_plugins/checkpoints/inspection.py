@@ -290,7 +290,7 @@ def literal(text: str) -> Any:
     if len(text) > _MOST_CHARACTERS:
         raise ValueError(f"text of {len(text):,} characters, valid: up to {_MOST_CHARACTERS:,}")
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body)[0]
+        return _value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, ArithmeticError, MemoryError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else f"{type(error).__name__} when read"
         raise ValueError(f"{_short(text)} is no literal ({reason}); valid: {_VALID}") from None

@@ -282,9 +282,9 @@ def _take_parts(found: PretrainedFile, kind: Kind) -> None:
             continue
         name = found.sources[kept]
         if not torch.equal(one, other):
+            shapes = f"shapes {tuple(one.shape)} and {tuple(other.shape)}"
             raise CheckpointError(
-                f"{found.origin}: {found.sources[copy]} {tuple(one.shape)} and {name} {tuple(other.shape)} differ, expected them "
-                "to be tied"
+                f"{found.origin}: {found.sources[copy]} and {name} differ ({shapes}), expected them to be tied"
             )
         found.discard(copy, f"equal to {name}")
     for part, start in kind.parts.items():

@@ -35,11 +35,13 @@ def stack_sources(found: PretrainedFile, side: str, layers: Sequence[int]) -> Di
     return sources
 
 
-def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Sequence[bool]] = None) -> Optional[int]:
+def check_dictionary(
+    path: str, dictionary: Any, origin: str, kept: Optional[Sequence[bool]] = None, option: str = ""
+) -> Optional[int]:
     """Compare a dictionary of the data (fairseq's) with a ``dict.txt`` beside the file at ``path``, where there is one.
 
-    ``kept``: a map, which entries of the file's dictionary (special symbols not counted) the data's has; None = all. Returns the
-    number of entries of the file's dictionary; None when there is no such file.
+    ``kept``: the map of an ``option``, which entries of the file's dictionary (special symbols not counted) the data's has; None =
+    all. Returns the number of entries of the file's dictionary; None when there is no such file.
 
     Raises ValueError: the first entry that differs, or another number of entries than ``kept`` has.
     """
@@ -50,7 +52,7 @@ def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Seq
     special = dictionary.nspecial
     if kept is not None and len(own) - len(kept) != special:
         raise ValueError(
-            f"the dictionary map has {len(kept):,} lines; valid: {len(own) - special:,}, one for each entry of the dict.txt beside "
+            f"{option} has {len(kept):,} lines; valid: {len(own) - special:,}, one for each entry of the dict.txt beside "
             f"{origin}"
         )
     shared = [entry for entry, stays in zip(own[special:], kept or [True] * len(own)) if stays]

@@ -45,7 +45,7 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     fit, mask_row = Fit(model, embedding_policy(args), LENGTHS, origin), _mask_row(found, origin)
     for side in ("encoder", "decoder"):
         dictionary, kept = getattr(model, side).dictionary, model.kept_rows
-        entries = check_dictionary(path, dictionary, origin, kept)
+        entries = check_dictionary(path, dictionary, origin, kept, "--resized-dict-map")
         if kept is None:
             fit.leave_mask_out(side, tensors, entries, mask_row)
         else:

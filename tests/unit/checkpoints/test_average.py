@@ -124,7 +124,7 @@ def test_last(tmp_path, caplog):
     with pytest.raises(CheckpointError, match="by epochs and by updates; give --by"):
         select_last(tmp_path, 2)
     assert names(select_last(tmp_path, 2, by="updates")) == ["checkpoint_2_1000.pt", "checkpoint_1_900.pt"]
-    with pytest.raises(CheckpointError, match=r"--last 4: 3 files .*checkpointN\.pt"):
+    with pytest.raises(CheckpointError, match=r"--last 4: 3 files"):
         select_last(tmp_path, 4, by="epochs")
     assert len(select_last(tmp_path, 4, by="epochs", allow_fewer=True)) == 3
     assert "only 3 files" in caplog.text

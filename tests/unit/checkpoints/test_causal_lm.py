@@ -130,7 +130,7 @@ def test_other_tensors(tmp_path):
         ("encoder.layers.0.fc1.weight", "is a dense NLLB.*expected a Hugging Face GPT-2"),
         ("decoder.layers.0.encoder_attn.q_proj.weight", "is the decoder of a model with an encoder"),
         ("decoder.adaptive_softmax.head.weight", "has adaptive sizes"),
-        ("decoder.project_in_dim.weight", "has another --decoder-input-dim or --decoder-output-dim"),
+        ("decoder.project_in_dim.weight", "has another input or output width"),
         ("decoder.layers.0.fc9.weight", "unknown tensors decoder.layers.0.fc9.weight"),
     ],
 )

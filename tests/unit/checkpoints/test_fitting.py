@@ -12,13 +12,13 @@ FILE = torch.arange(12.0).reshape(4, 3)
 def test_rows_beyond_the_files_keep_the_models_values():
     """Their own ones: tied or already trained rows lie there."""
     target = -torch.arange(1.0, 22.0).reshape(7, 3)
-    rows, change = fit_words(FILE, target, "extend", "here")
+    rows, change = fit_words(FILE, target, "--rows extend", "here")
     assert torch.equal(rows, torch.cat([FILE, target[4:]])) and "3 random rows after the file's 4" in change
-    rows, change = fit_words(FILE, target[:2], "truncate", "here")
+    rows, change = fit_words(FILE, target[:2], "--rows truncate", "here")
     assert torch.equal(rows, FILE[:2]) and "the first 2 of 4 rows" in change
     for policy, wanted, size in (("error", "extend", 7), ("truncate", "extend", 7), ("extend", "truncate", 2)):
-        with pytest.raises(ValueError, match=f"--embedding-mismatch is {policy}; valid here: {wanted}"):
-            fit_words(FILE, target[:size], policy, "here")
+        with pytest.raises(ValueError, match=f"--rows is {policy}; valid here: {wanted}"):
+            fit_words(FILE, target[:size], f"--rows {policy}", "here")
 
 
 def test_the_row_of_a_mask_is_the_mean():

@@ -190,7 +190,7 @@ def test_wrong_fairseq_files(tmp_path, change, options, message):
         ({"layer_norm_eps": None}, r"layer_norm_eps = 1e-12 \(the default when the entry is missing\)"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
         ({"is_decoder": True}, "is_decoder = True, expected false"),
-        ({"pad_token_id": "one"}, "pad_token_id = 'one', expected the index of <pad>"),
+        ({"pad_token_id": "one"}, "pad_token_id = 'one', expected 1"),
         ({"num_attention_heads": None}, r"no num_attention_heads.*give heads="),
         ({"vocab_size": 24}, "options say vocab_size = 24, its tensors 23"),
     ],
@@ -222,7 +222,7 @@ def test_wrong_folders_and_files(tmp_path):
         with pytest.raises(CheckpointError, match=message):
             read_masked_lm(path)
 
-    refused(tmp_path, "the folder holds none of model.safetensors, pytorch_model.bin, model.pt")
+    refused(tmp_path, "has no weights; expected one of model.safetensors, pytorch_model.bin, model.pt")
     refused(tmp_path / "absent.pt", r"absent\.pt: no such file")
     torch.save({"weights": {}}, tmp_path / "deltalm.pt")
     refused(tmp_path / "deltalm.pt", "is a DeltaLM file.*expected a masked LM")

@@ -91,7 +91,6 @@ def test_round_trip_is_bit_equal_and_loads_in_fairseq(tmp_path, data, case):
     assert config[reading.KEY] == config["written_by"] == reading.stamp()
     assert not {"optimizer", "checkpoint", "common"} & set(config["cfg"])
     if case == "sga":  # what other programs read
-        assert config["frozen"] == {"frozen": fingerprint(dict(builders.masked_lm().named_parameters()))}
         assert_bit_equal(safetensors.torch.load_file(files[-1]), state["model"])
     import_checkpoint(tmp_path / "folder", tmp_path / "back.pt")
     found = read_checkpoint(tmp_path / "back.pt")

@@ -145,7 +145,7 @@ def test_the_folder_equals_transformers(tmp_path, hf):
 def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path, flag):
     state = veco_builders.folder_state()
     plain = {name: one for name, one in state.items() if "cross_attention" not in name}
-    with pytest.raises(CheckpointError, match=rf"{flag} = True, expected false \(there are no cross_attention"):
+    with pytest.raises(CheckpointError, match=rf"{flag} = True, expected false without the cross_attention"):
         read_encoder(veco_builders.write_folder(tmp_path / "plain", plain, **{flag: True}))
     assert read_encoder(veco_builders.write_folder(tmp_path / "veco", state, **{flag: True})).layout.layers == 12
 
