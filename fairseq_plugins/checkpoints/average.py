@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ..own_commands import heartbeat
 from .loading import listing
-from .reading import CheckpointError, PathLike, model_of, read_checkpoint, stamped, tied_names
-from .writing import save_checkpoint
+from .reading import CheckpointError, PathLike, model_of, read_checkpoint, stamped
+from .writing import save_checkpoint, tied_names
 
 logger = logging.getLogger(__name__)
 

@@ -127,10 +127,7 @@ def dictionary_of_run(checkpoint: Mapping[str, Any]) -> Optional[Path]:
     """The dictionary in the data folder that a fairseq run was trained on; None where it is not there any more."""
     data = vocabulary.task_options(checkpoint).get("data") or getattr(checkpoint.get("args"), "data", None)
     folder = Path(str(data).split(os.pathsep)[0]) if data else None
-    found = vocabulary.find_dictionary(folder) if folder is not None and folder.is_dir() else None
-    if found is not None:
-        logger.info("no dictionary beside the checkpoint: its rows are those of %s, of its training", found)
-    return found
+    return vocabulary.find_dictionary(folder) if folder is not None and folder.is_dir() else None
 
 
 def _entries_by(

@@ -25,7 +25,7 @@ from . import reading
 from .inspection import DEEPEST_CONTENT, CheckpointError, check_options
 from .loading import listing
 from .veco import is_folder_of_others, write_veco
-from .writing import atomic_path, save_checkpoint, save_tensors
+from .writing import atomic_path, save_checkpoint, save_tensors, tied_names
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def export_checkpoint(
 
 def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
     """Tensors that own their memory, and alias -> name for those that are another one."""
-    stored, tied, storages = {}, reading.tied_names(model), set()
+    stored, tied, storages = {}, tied_names(model), set()
     for name, tensor in model.items():
         if name not in tied:
             storage = tensor.untyped_storage()
@@ -93,7 +93,7 @@ def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str,
 
 def _halved(model: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
     """Floating-point tensors as float16; what was one tensor stays one."""
-    tied = reading.tied_names(model)
+    tied = tied_names(model)
     halved: Dict[str, Tensor] = {}
     for name, tensor in model.items():
         if name in tied or not tensor.is_floating_point() or not tensor.numel():

@@ -9,7 +9,6 @@ import _compat_pickle
 import argparse
 import ast
 import io
-import logging
 import math
 import operator
 import pickle
@@ -19,8 +18,6 @@ from typing import IO, Any, BinaryIO, Dict, Iterable, Iterator, List, Mapping, O
 from urllib.parse import urlparse
 
 import torch
-
-logger = logging.getLogger(__name__)
 
 
 class CheckpointError(ValueError):
@@ -53,25 +50,21 @@ def check_file(stream: BinaryIO, origin: str, names: Set[str]) -> None:
     zipped = stream.read(len(ZIP_START)) == ZIP_START
     stream.seek(0)
     try:
-        note = (_check_zip if zipped else _check_legacy)(stream, size, names)
+        (_check_zip if zipped else _check_legacy)(stream, size, names)
     except MemoryError as error:
         raise CheckpointError(f"checkpoint {origin}: asks for more memory than its {size:,} bytes can need") from error
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {origin}: {error}") from None
-    if note:
-        logger.info("checkpoint %s: %s", origin, note)
     stream.seek(0)
 
 
-def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> str:
-    note = ""
+def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> None:
     with zipfile.ZipFile(stream) as archive:
         records = archive.infolist()
         _check_records(records, size)
         if not any(record.CRC for record in records if record.file_size):
-            note = "was saved without checksums (torch.serialization.set_crc32_options)"
-            for record in records:
-                record.CRC = None  # type: ignore[assignment]  # there is nothing to compare with
+            for record in records:  # saved without checksums: there is nothing to compare with
+                record.CRC = None  # type: ignore[assignment]
         wrong = archive.testzip()
         if wrong:
             raise CheckpointError(
@@ -80,7 +73,7 @@ def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> str:
         sizes = {record.filename: record.file_size for record in records}
         folder = records[0].filename.split("/")[0]
         if f"{folder}/data.pkl" not in sizes:
-            return note  # torch refuses it with its own words
+            return  # torch refuses it with its own words
         inspector = _Inspector(io.BytesIO(archive.read(f"{folder}/data.pkl")), size, names)
     inspector.load()
     for key, declared in inspector.storages.items():
@@ -89,7 +82,6 @@ def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> str:
             raise CheckpointError(
                 f"a tensor needs {declared:,} bytes of record {folder}/data/{key}, which has {held:,}"
             )
-    return note
 
 
 def _check_records(records: List[zipfile.ZipInfo], size: int) -> None:
@@ -106,14 +98,13 @@ def _check_records(records: List[zipfile.ZipInfo], size: int) -> None:
         )
 
 
-def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> str:
+def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> None:
     inspector = _Inspector(stream, size, names)
     for _ in range(_LEGACY_PICKLES):
         inspector.load()
     declared = sum(inspector.storages.values())
     if declared > size:
         raise EOFError(f"its tensors need {declared:,} bytes")  # like any file that is cut
-    return "a file of the format before torch 1.6 has no checksums; flipped bits go unnoticed"
 
 
 def _no_numbers(found: Any) -> CheckpointError:

@@ -80,19 +80,6 @@ def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]
     return dict(model)
 
 
-def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
-    """Name -> the earlier name of the same tensor: equal memory, shape, strides and dtype. One without elements is not tied."""
-    first: Dict[Any, str] = {}
-    tied = {}
-    for name, tensor in model.items():
-        memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-        place = (*memory, tensor.shape, tensor.stride(), tensor.dtype)
-        owner = first.setdefault(place, name) if tensor.numel() else name
-        if owner != name:
-            tied[name] = owner
-    return tied
-
-
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
     """Read name -> tensor; CheckpointError where the file is damaged, or its tensors have not the fingerprint that it states."""
     try:

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, Mapping, Optional
+from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional
 
 import safetensors.torch
 import torch
@@ -104,3 +104,16 @@ def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)  # safetensors lets only their owner read them
+
+
+def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
+    """Name -> the earlier name of the same tensor: equal memory, shape, strides and dtype. One without elements is not tied."""
+    first: Dict[Any, str] = {}
+    tied = {}
+    for name, tensor in model.items():
+        memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+        place = (*memory, tensor.shape, tensor.stride(), tensor.dtype)
+        owner = first.setdefault(place, name) if tensor.numel() else name
+        if owner != name:
+            tied[name] = owner
+    return tied

@@ -30,8 +30,7 @@ from ...modules.option_checks import flag
 logger = logging.getLogger(__name__)
 
 OPTION = "--pretrained-encoder"
-SCRATCH_POSITIONS = 512
-"""Positions of an encoder from scratch, unless the command line says otherwise."""
+SCRATCH_POSITIONS = 512  # of an encoder from scratch, unless the command line says otherwise
 
 SIZES: Dict[str, str] = {
     "encoder_layers": "layers",
