@@ -79,12 +79,9 @@ def pick_device(name: Optional[str]) -> torch.device:
 @contextlib.contextmanager
 def vector_folder(args: argparse.Namespace) -> Iterator[str]:
     """Where vectors lie while they are used: ``--keep-vectors``, or a temporary folder."""
-    if args.keep_vectors is not None:
-        os.makedirs(args.keep_vectors, exist_ok=True)
-        yield args.keep_vectors
-        return
     with tempfile.TemporaryDirectory(prefix="vectors-") as folder:
-        yield folder
+        os.makedirs(args.keep_vectors or folder, exist_ok=True)
+        yield args.keep_vectors or folder
 
 
 class PretrainedText:
@@ -226,6 +223,4 @@ def row_parallel(texts: Dict[str, List[str]], option: str) -> None:
     counts = {language: len(lines) for language, lines in texts.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{language} {count}" for language, count in counts.items())
-        raise ValueError(
-            f"{option}: the texts need equal numbers of lines, line i being the same sentence; got {listed}"
-        )
+        raise ValueError(f"{option}: the texts need equal numbers of lines, one a sentence; got {listed}")

@@ -105,7 +105,7 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
         raise CheckpointError(f"--inputs: given more than once: {', '.join(sorted(set(twice)))}")
     state: Dict[str, Any] = {}
     sums: Dict[str, Tensor] = {}
-    for index, path in enumerate(paths, start=1):
+    for path in paths:
         checkpoint = read_checkpoint(path)
         model = model_of(checkpoint, path)
         if not state:
@@ -117,7 +117,6 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
         for name, tensor in model.items():
             if name not in tied and tensor.is_floating_point():
                 sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
-        logger.info("read %d of %d: %s", index, len(paths), path)
     means = {name: (one / len(paths)).to(state["model"][name].dtype) for name, one in sums.items()}
     state["model"] = {name: means.get(tied.get(name, name), tensor) for name, tensor in state["model"].items()}
     extra = state.get("extra_state")

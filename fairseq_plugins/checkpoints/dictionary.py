@@ -43,8 +43,6 @@ def write_dictionary(
             f"{origin}: has {rows:,} rows, of which {len(entries):,} are named, and no list of its languages; give them, or a "
             "dictionary that has them, in the order of the training (--langs, --dictionary)"
         )
-    if unnamed:
-        logger.warning("%s: %d rows without a name are called madeupword", origin, unnamed)
     entries = [*entries, *(f"madeupword{index:04d}" for index in range(unnamed))]
     ordered = [entries[row] for row in row_order(entries, family, origin)]
     text = dictionary_text(ordered, origin)
@@ -81,15 +79,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     )
     args = parser.parse_args(argv)
     try:
-        entries = write_dictionary(args.encoder, args.output, args.dictionary, _languages(args.langs))
+        languages = read_languages(Path(args.langs)) if Path(args.langs).is_file() else args.langs.split(",")
+        entries = write_dictionary(args.encoder, args.output, args.dictionary, [*filter(None, languages)])
     except (ValueError, OSError) as error:
         parser.error(str(error))
     logger.info("wrote %s: %d entries, the last of them %s", args.output, len(entries), " ".join(entries[-8:]))
     return 0
-
-
-def _languages(text: str) -> Sequence[str]:
-    return read_languages(Path(text)) if Path(text).is_file() else [name for name in text.split(",") if name]
 
 
 if __name__ == "__main__":

@@ -37,9 +37,6 @@ _STATED = {
 """Field of a layout -> option."""
 
 
-# ---- What a fairseq transformer is. ----
-
-
 def has_layers(content: Content) -> bool:
     """Whether there are layers of an encoder and of a decoder."""
     return all(any(name.startswith(f"{side}.layers.") for name in content.tensors) for side in ("encoder", "decoder"))
@@ -87,9 +84,6 @@ def _activation_of(content: Content, default: str) -> str:
         "%s: its options lack activation_fn: %s is taken, as for --arch %s", content.origin, found, content.arch
     )
     return found
-
-
-# ---- The layout of this package's own encoders. ----
 
 
 def _settle_own(found: PretrainedFile, kind: Kind) -> None:

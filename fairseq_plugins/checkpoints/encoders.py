@@ -83,9 +83,6 @@ def open_encoder(
     return found
 
 
-# ---- What its rows mean. ----
-
-
 def _name_rows(found: PretrainedFile, rows: int, dictionary: Optional[Path], given: Sequence[str]) -> None:
     """Fill in the languages of an encoder and the entries of its rows, in the file's order, as far as something tells.
 
@@ -170,9 +167,6 @@ def _complete(base: List[str], symbols: Sequence[str], rows: int) -> List[str]:
     known = set(base)
     entries = [*base, *(symbol for symbol in symbols if symbol not in known)]
     return [*entries, MASK] if len(entries) == rows - 1 and MASK not in entries else entries
-
-
-# ---- Tokenizers of Hugging Face folders. ----
 
 
 def tokenizer_entries(

@@ -1,10 +1,9 @@
 """VECO files: fairseq's layout, released or written by this package, and Hugging Face XLM-R folders with cross-attention.
 
-In fairseq's layout a VECO is a stock transformer of XLM-R's shape (norms after the blocks, learned positions, a norm after the
-embedding). Before it is fine-tuned, each layer of its decoder is one of its encoder, plus cross-attention. One that was pre-trained
-here has a masked-LM head as well, and tells which row is that of ``<mask>``. Its encoder is wired as XLM-R's, so that it is of the
-family ``xlmr``; whether the embeddings are scaled by the square root of C is what the file says: yes in the released one, no in
-those of this package.
+In fairseq's layout a VECO is a stock transformer of XLM-R's shape. Before it is fine-tuned, each layer of its decoder is one of
+its encoder, plus cross-attention. One that was pre-trained here has a masked-LM head as well, and tells the row of ``<mask>``. Its
+encoder is of the family ``xlmr``; whether the embeddings are scaled by the square root of C is what the file says: yes in the
+released one, no in those of this package.
 """
 
 import logging
@@ -68,9 +67,6 @@ RULES: Tuple[Rule, ...] = (
 """fairseq's layout: what is kept keeps its name."""
 
 
-# ---- fairseq's layout: recognising, wiring. ----
-
-
 def is_veco(content: Content) -> bool:
     """Whether a file is a fairseq checkpoint of a VECO: by its architecture, or, where that tells no family, by its tensors.
 
@@ -111,8 +107,6 @@ def _settle(found: PretrainedFile, kind: Kind) -> None:
     if problems:
         raise CheckpointError(f"{found.origin}: {'; '.join(problems)}; expected {kind.expected}")
 
-
-# ---- The Hugging Face folder, released for understanding, as the state that generation and pre-training load. ----
 
 STATE = Kind("a VECO", EXPECTED, {part: part for part in PARTS})
 ARCH = "veco_large"

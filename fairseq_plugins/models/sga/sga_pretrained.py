@@ -13,11 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 def read_pretrained(cfg: Any, size_options: Mapping[str, str], dictionary: Dictionary) -> PretrainedFile:
-    """Read ``cfg.pretrained_mlm``; sizes that ``cfg`` sets must agree with the file.
+    """Read ``cfg.pretrained_mlm``; sizes that ``cfg`` sets (``size_options``: name of a size in the file -> option) must agree.
 
-    ``size_options``: name of each size in the file -> option. ``dictionary``: the task's, with ``<mask>`` as last entry.
-
-    Raises ValueError: no or missing file, sizes or dictionary that do not match it.
+    ``dictionary``: the task's, with ``<mask>`` as last entry. Raises ValueError: no file, or sizes or dictionary that do not match.
     """
     path = cfg.pretrained_mlm
     if not path:
