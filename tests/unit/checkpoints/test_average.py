@@ -102,8 +102,6 @@ def test_the_best_of_each_metric(tmp_path, metric, larger):
         ([], {}, r"--best 2: 0 files .*checkpoint\.best_"),
         (["score_1.0001", "score_2.0"], {}, "--metric score: larger or smaller is better"),
         (["score_1.0001"], {"maximize": True}, r"--best 2: 1 files .*--allow-fewer"),
-        (["loss_1.0"], {"count": 0}, "--best 0: expected at least 1"),
-        (["loss_1.0"], {"metric": "bleu"}, "--best 2: 0 files .*best_bleu"),
         (["loss_1.0", "bleu_1.0"], {}, "has best checkpoints by bleu, loss; give one as --metric"),
         (None, {}, "no such folder"),
     ],
@@ -155,11 +153,8 @@ def test_the_command_takes_what_its_options_choose(tmp_path, options, seeds):
         ("--inputs {0}/1.pt --output {0}/1.pt", "is one of the inputs"),
         ("--inputs {0}/1.pt {0}/./1.pt --output {0}/a.pt", "given more than once"),
         ("--inputs {0}/1.pt --output {0}/absent/a.pt", "expected a file name in an existing folder"),
-        ("--inputs {0}/absent.pt --output {0}/a.pt", "absent.pt: no such file"),
         ("--inputs {0}/1.pt --best 2 --output {0}/a.pt", "these only with --directory"),
         ("--directory {0} --output {0}/a.pt", "--directory goes with --best N or --last N"),
-        ("--directory {0} --last 2 --output {0}/a.pt", "--last 2: 0 files"),
-        ("--output {0}/a.pt", "one of the arguments --inputs --directory is required"),
     ],
 )
 def test_command_refuses(tmp_path, capsys, line, message):

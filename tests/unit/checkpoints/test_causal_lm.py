@@ -94,11 +94,7 @@ def test_names_of_the_rows(tmp_path):
         ({"model_type": "gpt_neo"}, "model_type = 'gpt_neo', expected one of gpt2"),
         ({"activation_function": "silu"}, "activation_function = 'silu', expected one of gelu_new"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = True, expected False"),
-        ({"tie_word_embeddings": False}, "tie_word_embeddings = False, expected True"),
         ({"n_layer": 5}, "its options say layers = 5, its tensors 3"),
-        ({"n_positions": 64}, "its options say max_positions = 64, its tensors 20"),
-        ({"n_head": 3}, "heads = 3, expected a divisor of the width 16"),
-        ({"layer_norm_epsilon": 0}, "layer_norm_epsilon = 0, expected a small number above 0"),
     ],
 )
 def test_another_configuration(tmp_path, changes, message):
@@ -130,8 +126,6 @@ def test_other_tensors(tmp_path):
         ("encoder.layers.0.fc1.weight", "is a dense NLLB.*expected a Hugging Face GPT-2"),
         ("decoder.layers.0.encoder_attn.q_proj.weight", "is the decoder of a model with an encoder"),
         ("decoder.adaptive_softmax.head.weight", "has adaptive sizes"),
-        ("decoder.project_in_dim.weight", "has another input or output width"),
-        ("decoder.layers.0.fc9.weight", "unknown tensors decoder.layers.0.fc9.weight"),
     ],
 )
 def test_another_stock_model(tmp_path, name, message):

@@ -41,12 +41,9 @@ CSV = ",".join(LANGUAGES)
     [
         ({**DENOISING, "langs": CSV, "add_lang_token": True}, LANGUAGES),
         ({**DENOISING, "langs": CSV, "add_lang_token": False}, None),
-        ({**DENOISING, "langs": None, "add_lang_token": True}, None),
         ({**MULTI, "langs": list(LANGUAGES), "lang_tok_style": "mbart"}, LANGUAGES),
-        ({**MULTI, "langs": None, "lang_dict": None, "lang_pairs": "en_XX-de_DE,ar_AR-en_XX"}, None),
         ({**MULTI, "langs": None, "lang_dict": "langs.txt", "lang_pairs": "a-b"}, None),
         ({"_name": "translation_from_pretrained_bart", "langs": CSV}, LANGUAGES),
-        ({"_name": "translation"}, None),
     ],
 )
 @pytest.mark.parametrize("namespace", [False, True])

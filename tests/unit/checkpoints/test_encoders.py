@@ -13,7 +13,7 @@ from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import FAMILIES, SIZES, expected_shapes, family_layout, layout_from
 from tests import deltalm_builders, nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
-from tests.unit.checkpoints.builders import put, without
+from tests.unit.checkpoints.builders import put
 
 SYMBOLS = [*PIECES, *tags(LANGUAGES), "<mask>"]
 
@@ -123,14 +123,11 @@ def _tensors(edit):
     ("edit", "message"),
     [
         (_tensors(put("encoder.layers.1.adapter.weight", 2)), r"unknown tensors encoder\.layers\.1\.adapter\.weight"),
-        (_tensors(without("encoder.layers.1.fc2.weight")), r"missing tensors: layers\.1\.fc2\.weight"),
         (_tensors(put("encoder.layers.0.moe_layer.gate.weight", 2)), "mixture of experts"),
         (_tensors(put("encoder.layer_norm.bias", 3)), r"wrong shapes: layer_norm\.bias \(3,\) instead of \(16,\)"),
         (_set(encoder_layers=3), "options say layers = 3, its tensors 2"),
-        (_set(max_source_positions=99), "options say max_positions = 99, its tensors 30"),
         (_set(no_token_positional_embeddings=True), "no_token_positional_embeddings"),
         (_set(encoder_attention_heads=None), "does not tell the number of attention heads"),
-        (_set(encoder_attention_heads=5), "heads = 5, expected a divisor of the width 16"),
         (lambda content: content.pop("model"), "holds the entries"),
     ],
 )
@@ -158,12 +155,9 @@ def test_other_transformers_are_refused(tmp_path):
             "model_type = 't5', expected one of bert, camembert, m2m_100, mbart, roberta, xlm-roberta",
         ),
         ({"hidden_act": "relu"}, "hidden_act = 'relu', expected 'gelu'"),
-        ({"position_embedding_type": "relative_key"}, "expected 'absolute'"),
         ({"is_decoder": True}, "is_decoder = true"),
         ({"layer_norm_eps": 0}, "layer_norm_eps"),
-        ({"layer_norm_eps": 1}, "layer_norm_eps"),
         ({"type_vocab_size": 3}, "options say segments = 3, its tensors 2"),
-        ({"num_hidden_layers": 5}, "options say layers = 5"),
     ],
 )
 def test_another_configuration_is_refused(tmp_path, changes, message):
@@ -208,7 +202,6 @@ def test_a_shared_embedding_is_the_encoders(tmp_path):
         ({"pad_token_id": 0}, "pad_token_id = 0, expected 1"),
         ({"eos_token_id": 3}, "eos_token_id = 3, expected 2"),
         ({"activation_function": "silu"}, "activation_function = 'silu', expected gelu or relu"),
-        ({"max_position_embeddings": 7}, "options say max_positions = 7, its tensors 30"),
     ],
 )
 def test_another_mbart_folder_is_refused(tmp_path, config, message):

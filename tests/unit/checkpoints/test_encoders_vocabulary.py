@@ -7,7 +7,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.dictionary import dictionary_text, write_dictionary
+from fairseq_plugins.checkpoints.dictionary import write_dictionary
 from fairseq_plugins.checkpoints.encoders import read_encoder, tokenizer_entries
 from fairseq_plugins.checkpoints.fitting import explain
 from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary
@@ -160,17 +160,6 @@ def test_a_fast_tokenizer_of_bert_gives_the_same(tmp_path, hf):
     assert torch.equal(found.tensors["embed_tokens.weight"], expected.tensors["embed_tokens.weight"])
 
 
-def test_a_bert_without_a_vocabulary_is_refused(tmp_path):
-    folder, _ = nlu_builders.write_bert(tmp_path)
-    entries = (folder / "vocab.txt").read_text()
-    (folder / "vocab.txt").write_text(entries.replace("[SEP]", "[sep]"))
-    with pytest.raises(CheckpointError, match=r"vocabulary has no </s> "):
-        read_encoder(folder)
-    (folder / "vocab.txt").unlink()
-    with pytest.raises(CheckpointError, match=r"expected a Hugging Face BERT .*vocab\.txt"):
-        read_encoder(folder)
-
-
 # ---- fairseq's dictionaries. ----
 
 
@@ -200,19 +189,6 @@ def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path):
     (tmp_path / "dict.txt").write_text("p1 10\np2\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="line 2: 'p2', expected 'symbol count'"):
         read_dictionary(tmp_path / "dict.txt")
-
-
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ([*SPECIAL, "a", "b", "a"], "entries 4 and 6 are both 'a'"),
-        ([*SPECIAL, "a\nb"], "no line of a dictionary"),
-        (["<pad>", "<s>", "</s>", "<unk>"], "first entries are"),
-    ],
-)
-def test_what_a_dictionary_cannot_hold_is_refused(entries, message):
-    with pytest.raises(CheckpointError, match=message):
-        dictionary_text(entries, "here")
 
 
 def test_languages_of_a_dictionary():

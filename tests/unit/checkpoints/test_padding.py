@@ -60,15 +60,6 @@ def plain(folder, **config):
     return masked_lms.write_huggingface(folder, state, **config)
 
 
-@pytest.mark.parametrize("prefix", ["bert.", ""])
-def test_other_names_do_not_make_up_for_the_model_type(tmp_path, prefix):
-    state = masked_lms.huggingface_state(masked_lms.masked_lm_tensors(), prefix)
-    path = masked_lms.write_huggingface(tmp_path / "x", state, model_type=None)
-    for reader in ("encoder", "masked LM"):
-        with pytest.raises(CheckpointError, match="model_type = None, expected one of"):
-            READERS[reader](path)
-
-
 @pytest.mark.parametrize(
     ("stated", "first", "message"),
     [

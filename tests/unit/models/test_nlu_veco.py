@@ -8,7 +8,7 @@ from fairseq_plugins.checkpoints import read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders, veco_builders
-from tests.nlu_builders import KINDS, PIECES, arguments, build, from_file, reloaded, saved, tokens_for
+from tests.nlu_builders import KINDS, PIECES, arguments, build, from_file, reloaded, tokens_for
 from tests.unit.checkpoints import builders as masked_lms
 from tests.veco_builders import SYMBOLS
 
@@ -34,15 +34,6 @@ def filled(args):
     """The family and sizes after the architecture."""
     models.ARCH_CONFIG_REGISTRY[getattr(args, "_name", None) or args.arch](args)
     return [args.encoder_family, *(getattr(args, name) for name in OPTIONS)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("arch", list(SIZES))
-def test_an_architecture_fills_what_is_open(kind, arch):
-    none = dict.fromkeys(OPTIONS)
-    assert filled(named(kind, arch, encoder_family=None, **none)) == ["xlmr", *SIZES[arch]]
-    given = filled(named(kind, arch, **{**none, "encoder_heads": 2, "encoder_layers": 3}, encoder_family="bert"))
-    assert given == ["bert", 3, *SIZES[arch][1:3], 2]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,17 +92,6 @@ def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path):
 
 
 # ---- Dictionaries: as with XLM-R. ----
-
-
-def test_one_that_was_pretrained_here_has_its_datas_dictionary(tmp_path, caplog):
-    """The same in a model that went on from it."""
-    model = veco_builders.pretrained(tmp_path / "checkpoint_last.pt")
-    found = from_file(tmp_path / "checkpoint_last.pt", SYMBOLS, **UNNAMED)
-    assert torch.equal(found.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
-    assert "its rows are taken to be the dictionary's (--unnamed-rows dictionary)" in caplog.text
-    own = saved(found, tmp_path / "own.pt")
-    again = from_file(own, SYMBOLS, **UNNAMED)
-    assert torch.equal(again.encoder.embed_tokens.weight, model.encoder.embed_tokens.weight)
 
 
 def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path):

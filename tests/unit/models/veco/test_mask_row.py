@@ -189,19 +189,6 @@ def test_a_tag_does_not_get_the_row_of_mask(layers, added):
     assert torch.equal(model.encoder.embed_tokens.weight[-1], before[-1])
 
 
-@pytest.mark.parametrize("words", [{"decoder.layers.3.fc1.bias"}, {"encoder.layers.0.fc2.bias"}])
-def test_a_translator_of_more_layers_has_its_dictionarys_rows(words):
-    """Its decoder was trained apart: of the same dictionary no row is left out, wherever that has <mask>."""
-    for symbols in ({"tags": ("[en]",)}, {"tags": TAGS}, BEFORE_TAGS):
-        rows = 29 + len(symbols["tags"]) + bool(symbols.get("mask"))
-        state = veco_builders.stock_state(rows=rows)
-        for name in words:
-            state[name] = state[name] + 1
-        model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
-        model.load_state_dict(dict(state))
-        assert_rows(model, state, list(range(rows)))
-
-
 # ---- A translator of all layers in which nothing has moved yet. ----
 
 

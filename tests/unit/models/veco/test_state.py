@@ -60,14 +60,6 @@ def test_chosen_layers_by_anchored_names(choice, numbers):
     assert torch.equal(model.encoder.embed_positions.weight, released["encoder.embed_positions.weight"])
 
 
-def test_encoder_layers_are_chosen_too():
-    released = veco_builders.stock_state(DEEP)
-    model = deep(keep_encoder_layers="0,1,10,11", keep_decoder_layers="last:2")
-    model.load_state_dict(dict(released))
-    assert_layers(model, released, "encoder", [0, 1, 10, 11])
-    assert_layers(model, released, "decoder", [10, 11])
-
-
 def test_a_state_of_a_run_is_taken_as_it_is(caplog):
     """Resuming and decoding: the layers were chosen, the rows cut, and training parted encoder and decoder."""
     model = veco_builders.translator(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
@@ -222,10 +214,3 @@ def test_pretraining_refuses_states_that_are_not_tied(change, message, caplog):
     with pytest.raises(ValueError, match=message) as caught:
         veco_builders.pretrainer().load_state_dict(state)
     assert str(caught.value) in caplog.text
-
-
-def test_pretraining_refuses_other_sizes():
-    with pytest.raises(ValueError, match=r"4 encoder layers; valid: the 2 of --encoder-layers"):
-        veco_builders.pretrainer(encoder_layers=2).load_state_dict(pretrained_here())
-    with pytest.raises(ValueError, match=r"30 rows in encoder\.embed_tokens\.weight, .* 31 entries"):
-        veco_builders.pretrainer(symbols={"pieces": 26}).load_state_dict(pretrained_here())
