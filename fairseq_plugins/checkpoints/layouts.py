@@ -118,7 +118,9 @@ def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
     for one in fields(layout):
         value = getattr(layout, one.name)
         if not isinstance(value, types.get(one.type, one.type)):
-            raise CheckpointError(f"{origin}: its encoder_layout has {one.name} = {value!r}, expected {one.type}")
+            raise CheckpointError(
+                f"{origin}: its encoder_layout has {one.name} = {value!r}, expected {one.type.__name__}"
+            )
     return layout
 
 

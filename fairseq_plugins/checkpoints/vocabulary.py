@@ -133,11 +133,11 @@ def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], 
     denoising = "denoising" in str(task.get("_name") or settings.get("task"))
     if denoising and options.get("add_lang_token") is False:
         return Languages(style=style)
-    file, listed = options.get("lang_dict"), tuple(_as_list(options.get("langs")))
+    file, listed = options.get("lang_dict"), tuple(as_list(options.get("langs")))
     return Languages(listed or None, Path(str(file)).name if file else None, style)
 
 
-def _as_list(value: Any) -> List[str]:
+def as_list(value: Any) -> List[str]:
     value = value.split(",") if isinstance(value, str) else value or ()
     return [str(item).strip() for item in value if str(item).strip()]
 
