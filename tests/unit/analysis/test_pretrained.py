@@ -62,15 +62,6 @@ def test_each_family_reads_its_own_vocabulary_and_format(family, language, expec
     assert not model.encoder.training
 
 
-def test_languages_can_be_given(tmp_path):
-    """A vocabulary that ends before the languages: they follow it, in the order that is given."""
-    path, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
-    line = "--input-format mbart --langs en_XX --language-template <{}> --language-codes eng=en_XX".split()
-    (path / "dict.txt").write_text("".join(f"p{number} 1\n" for number in range(19)), encoding="utf-8")
-    model = model_of(path, *line, "--dict", str(path / "dict.txt"))
-    assert model.inputs.rows(["p1"], "eng", "x")[0].tolist() == [5, 2, 4 + 19]
-
-
 def test_a_second_model_has_its_own_files_or_those_of_the_first(tmp_path):
     first_path, _ = nlu_builders.write_any("xlmr", tmp_path / "first")
     second_path = tmp_path / "second"

@@ -99,21 +99,6 @@ def test_dictionaries_that_differ_are_refused(tmp_path):
     assert read_encoder(tmp_path).languages == nlu_builders.ML50
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("en_XX de_DE\n", "line 1: 'en_XX de_DE', expected one"),
-        ("", "none, expected"),
-        ("a\nb\na\n", ": a, expected every"),
-    ],
-)
-def test_a_list_that_is_none_is_refused(tmp_path, text, message):
-    nlu_builders.mbart50(tmp_path)
-    (tmp_path / "ML50_langs.txt").write_text(text)
-    with pytest.raises(CheckpointError, match=rf"ML50_langs\.txt.*{message}"):
-        read_encoder(tmp_path)
-
-
 # ---- The command. ----
 
 

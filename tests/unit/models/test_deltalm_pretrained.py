@@ -5,8 +5,7 @@ import re
 import pytest
 import torch
 
-from fairseq_plugins.models.deltalm import deltalm_pretrained as pretrained
-from tests import builders, deltalm_builders
+from tests import builders
 from tests.deltalm_builders import ATTENTION, KINDS, LAYERS, arguments, build, state_of, write_mlm
 from tests.unit.checkpoints import builders as files
 
@@ -133,27 +132,6 @@ def test_vanilla_takes_self_attention_and_ffn_and_leaves_cross_attention_random(
 
 
 # ---- The report. ----
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_report_names_the_source_of_every_tensor(mlm, tied):
-    model = build(share_all_embeddings=tied)
-    args = deltalm_builders.with_defaults(
-        arguments(
-            decoder_block="interleaved",
-            embedding_mismatch="error",
-            init_from_mlm=str(mlm[0]),
-            share_all_embeddings=tied,
-        )
-    )
-    report = pretrained.fill(model, args, "init_from_mlm")
-    state = state_of(model)
-    deltalm_builders.assert_nothing_random(report, model)
-    for name, source in sources(BLOCKS_OF_4).items():
-        assert re.search(rf"(^|[\s.]){re.escape(source)}\b", report.reasons[name]), (name, report.reasons[name])
-        assert torch.equal(state[name], mlm[1][source]), name
-    copied = "a copy of decoder.embed_tokens.weight"
-    assert any(copied in reason for reason in report.reasons.values()) == (not tied)
 
 
 # ---- What is refused. ----

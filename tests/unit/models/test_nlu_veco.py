@@ -1,55 +1,17 @@
-"""nlu_encoder with a VECO: named architectures, dictionaries, and the encoder route equal to XLM-R's."""
+"""nlu_encoder with a VECO: the row of <mask>, and the encoder route equal to XLM-R's."""
 
 import pytest
 import torch
-from fairseq import models
 
 from fairseq_plugins.checkpoints import read_masked_lm
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders, veco_builders
-from tests.nlu_builders import KINDS, PIECES, arguments, build, from_file, reloaded, tokens_for
+from tests.nlu_builders import PIECES, from_file, reloaded, tokens_for
 from tests.unit.checkpoints import builders as masked_lms
 from tests.veco_builders import SYMBOLS
 
-SIZES = {
-    "veco_encoder_tiny": (4, 256, 1024, 4),
-    "veco_encoder_base": (12, 768, 3072, 12),
-    "veco_encoder_large": (24, 1024, 4096, 16),
-}
-OPTIONS = ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_heads")
-TINY = {"encoder_layers": 2, "encoder_embed_dim": 16, "encoder_ffn_embed_dim": 24, "encoder_heads": 2}
-
 UNNAMED = {"unnamed_rows": "dictionary"}
-
-
-def named(kind, arch, **options):
-    """Options with that architecture, before it has filled the rest."""
-    found = arguments(kind, **options)
-    setattr(found, "_name" if kind == "omegaconf" else "arch", arch)
-    return found
-
-
-def filled(args):
-    """The family and sizes after the architecture."""
-    models.ARCH_CONFIG_REGISTRY[getattr(args, "_name", None) or args.arch](args)
-    return [args.encoder_family, *(getattr(args, name) for name in OPTIONS)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_file_must_have_the_sizes_of_the_architecture(tmp_path, kind):
-    veco_builders.released(tmp_path)
-    path = str(tmp_path)
-    message = r"other sizes than the --arch and the command line: --encoder-layers 24 \(valid here: 2\)"
-    with pytest.raises(ValueError, match=message):
-        build(named(kind, "veco_encoder_large", pretrained_encoder=path, encoder_heads=2), SYMBOLS)
-    with pytest.raises(ValueError, match="heads = 16 was given, but the file says encoder_attention_heads = 2"):
-        build(named(kind, "veco_encoder_large", pretrained_encoder=path), SYMBOLS)
-    fits = build(named(kind, "veco_encoder_large", pretrained_encoder=path, **TINY), SYMBOLS)
-    assert fits.encoder.layout == read_encoder(path).layout
-    nlu_builders.mbart_cc25(tmp_path / "mbart")
-    with pytest.raises(ValueError, match=r"--encoder-family xlmr \(valid here: mbart\)"):
-        build(named(kind, "veco_encoder_large", pretrained_encoder=str(tmp_path / "mbart"), **TINY))
 
 
 def write(kind, path):
@@ -91,9 +53,6 @@ def test_without_cross_attention_it_is_xlmr_bit_for_bit(tmp_path):
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(veco(tokens), xlmr(tokens)))
 
 
-# ---- Dictionaries: as with XLM-R. ----
-
-
 def test_one_that_tells_the_row_of_its_mask_is_believed(tmp_path):
     """The task adds <mask> behind a dictionary that lacks it: as many entries, and each language one row off."""
     tagged = [*PIECES[:-2], "<mask>", "[de]", "[en]"]
@@ -131,13 +90,3 @@ def test_the_checkpoint_of_the_model_itself(tmp_path):
     assert torch.equal(read_masked_lm(tmp_path / "model.pt").tensors["lm_head.bias"], model.lm_head.bias)
     names = [name for name in found.report.dropped if name.startswith("decoder.") and "encoder_attn" in name]
     assert len(names) == 10 * veco_builders.LAYERS
-
-
-def test_a_fine_tuned_generation_model_gets_a_row_for_the_mask(tmp_path):
-    options = {**veco_builders.SHAPE, "no_scale_embedding": True}
-    model = nlu_builders.stock_model(PIECES, arch="transformer", **options)
-    veco_builders.write(tmp_path / "model.pt", model, model.state_dict(), arch="veco_tiny")
-    nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
-    words = from_file(tmp_path, SYMBOLS).encoder.embed_tokens.weight
-    assert torch.equal(words[:-1], model.encoder.embed_tokens.weight)
-    assert torch.allclose(words[-1], words[:-1].mean(0), atol=1e-6)
