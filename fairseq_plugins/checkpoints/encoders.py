@@ -13,16 +13,7 @@ import torch
 from . import vocabulary
 from .inspection import CheckpointError
 from .layouts import EncoderLayout, expected_shapes
-from .pipeline import (
-    ENCODER,
-    PADDING_IDX,
-    POSITIONS,
-    WORDS,
-    PretrainedFile,
-    check_shapes,
-    find_sizes,
-    open_file,
-)
+from .pipeline import ENCODER, PADDING_IDX, POSITIONS, WORDS, PretrainedFile, check_shapes, find_sizes, open_file
 from .reading import PathLike
 from .vocabulary import MASK, PAD, SPECIAL, STYLES, Languages
 

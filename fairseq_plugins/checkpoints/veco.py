@@ -17,15 +17,7 @@ from torch import Tensor
 from . import xlmr
 from .encoder_decoder import ENCODER_SIZES, has_layers, is_deltalm, of_xlmr_shape, stock_wiring
 from .inspection import CheckpointError
-from .layouts import (
-    MASK_ROW,
-    PADDING_IDX,
-    PRETRAINED_HERE,
-    attention_shapes,
-    marked_mask,
-    mask_row,
-    masked_lm_shapes,
-)
+from .layouts import MASK_ROW, PADDING_IDX, PRETRAINED_HERE, attention_shapes, marked_mask, mask_row, masked_lm_shapes
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import (
     ENCODER,
@@ -133,15 +125,7 @@ def _check_state(content: Content) -> List[str]:
 
 
 LAYOUTS = (
-    FileLayout(
-        EXPECTED,
-        is_veco,
-        RULES,
-        ENCODER_SIZES,
-        (ENCODER, MASKED_LM),
-        settle=_settle,
-        tied=(xlmr.TIED,),
-    ),
+    FileLayout(EXPECTED, is_veco, RULES, ENCODER_SIZES, (ENCODER, MASKED_LM), settle=_settle, tied=(xlmr.TIED,)),
     FileLayout(
         EXPECTED,
         lambda content: False,  # whoever wants another kind takes it for an XLM-R
