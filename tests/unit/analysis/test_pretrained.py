@@ -8,13 +8,7 @@ import pytest
 import torch
 
 from fairseq_plugins.analysis import pretrained
-from fairseq_plugins.analysis.pretrained import (
-    Pretrained,
-    named_files,
-    pick_device,
-    read_codes,
-    row_parallel,
-)
+from fairseq_plugins.analysis.pretrained import Pretrained, named_files, pick_device, read_codes, row_parallel
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders
 

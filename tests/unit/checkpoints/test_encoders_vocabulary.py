@@ -177,11 +177,6 @@ def test_the_command_writes_the_dictionary(tmp_path, capsys):
     assert (tmp_path / "again.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
 
-def test_the_dictionary_of_a_fairseq_nllb_has_its_style(tmp_path):
-    nlu_builders.nllb_fairseq(tmp_path)
-    assert write_dictionary(tmp_path, tmp_path / "whole.txt")[-2:] == ["__deu_Latn__", "__eng_Latn__"]
-
-
 def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path):
     lines = ["p1 10", "\u3000 3", "a b 2", "é\u2028x 1", "<s> 4 #fairseq:overwrite", " 5"]
     (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")

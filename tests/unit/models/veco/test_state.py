@@ -168,35 +168,6 @@ def test_the_dictionary_map_chooses_rows(mask_row, mask):
     assert torch.equal(again.encoder.embed_tokens.weight, words)
 
 
-@pytest.mark.parametrize(
-    ("symbols", "policy", "rows", "random"),
-    [
-        ({"tags": ("[en]", "[de]")}, "extend", 29, 2),  # without the row of <mask>, then two tags
-        ({"mask": True}, "error", 30, 0),
-        ({"pieces": 20}, "truncate", 24, 0),
-    ],
-)
-def test_rows_follow_the_policy(symbols, policy, rows, random):
-    released = veco_builders.stock_state()
-    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2", embedding_mismatch=policy)
-    before = model.encoder.embed_tokens.weight.detach().clone()
-    model.load_state_dict(dict(released))
-    found = model.encoder.embed_tokens.weight
-    assert len(found) == rows + random
-    assert torch.equal(found[:rows], released["encoder.embed_tokens.weight"][:rows])
-    assert torch.equal(found[rows:], before[rows:])
-
-
-def test_fewer_positions_are_the_first_ones():
-    released = veco_builders.stock_state()
-    model = veco_builders.translator(keep_decoder_layers="last:2", max_source_positions=10)
-    model.load_state_dict(dict(released))
-    assert torch.equal(model.encoder.embed_positions.weight, released["encoder.embed_positions.weight"][:12])
-    longer = veco_builders.translator(keep_decoder_layers="last:2", max_target_positions=50)
-    with pytest.raises(ValueError, match=r"--max-target-positions 50: .* 40 learned positions"):
-        longer.load_state_dict(dict(released))
-
-
 # ---- Going on with pre-training. ----
 
 
