@@ -293,10 +293,8 @@ def _value(node: ast.AST) -> Any:
         return ast.literal_eval(node)
     left, right = _value(node.left), _value(node.right)
     operation = operator.add if isinstance(node.op, ast.Add) else operator.mul
-    if (
-        abs(operation(*(len(one) if isinstance(one, (list, tuple, str, bytes)) else one for one in (left, right))))
-        > _MOST_ELEMENTS
-    ):
+    sizes = [len(one) if isinstance(one, (list, tuple, str, bytes)) else one for one in (left, right)]
+    if abs(operation(*sizes)) > _MOST_ELEMENTS:
         raise ValueError(f"more than {_MOST_ELEMENTS:,} elements")
     return operation(left, right)
 
