@@ -239,7 +239,7 @@ def _fast_tokenizer(file: Path) -> Tuple[List[str], Set[str]]:
     pieces = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(pieces, list):
         pieces = {piece[0]: index for index, piece in enumerate(pieces)}
-    if not isinstance(pieces, dict):
+    if not isinstance(model, dict) or not isinstance(pieces, dict):
         raise CheckpointError(f"tokenizer {file}: has no vocabulary; expected model.vocab, a list or an object")
     added = {str(token["content"]): token["id"] for token in content.get("added_tokens", ())}
     names = _WORDPIECE_NAMES if model.get("type") == "WordPiece" else {}
