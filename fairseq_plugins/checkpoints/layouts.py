@@ -119,7 +119,7 @@ def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
         value = getattr(layout, one.name)
         if not isinstance(value, types.get(one.type, one.type)):
             raise CheckpointError(
-                f"{origin}: its encoder_layout has {one.name} = {value!r}, expected {one.type.__name__}"
+                f"{origin}: its encoder_layout has {one.name} = {value!r}, expected {getattr(one.type, '__name__', one.type)}"
             )
     return layout
 
