@@ -68,14 +68,6 @@ def state_of(model):
     return {name: tensor for name, tensor in model.state_dict().items() if not name.endswith(".version")}
 
 
-def assert_nothing_random(report, model):
-    """The report of a pretrained file names a source for every weight, and calls nothing random."""
-    weights = set(state_of(model))
-    assert weights - set(report.reasons) == set()
-    assert [name for name in report.initialised if name in weights] == []
-    assert [name for name, reason in report.reasons.items() if not reason or reason == "random"] == []
-
-
 def _block_shapes(norms, attentions, ffns):
     width, inner = builders.WIDTH, builders.FFN
     matrices = {f"{name}.{projection}": (width, width) for name in attentions for projection in ATTENTION}

@@ -35,9 +35,7 @@ KEPT = "{}.{}.npy"
 def add_model_options(parser: Any, suffix: str = "") -> None:
     """Add the options that say how a model reads text; ``suffix`` makes those of a second model."""
     where = " of the second model (default: the first one's)" if suffix else ""
-    files = (
-        " of the second model (default: the one beside it, or the first model's)" if suffix else " (default: beside it)"
-    )
+    files = " of the second model (default: beside it, or the first model's)" if suffix else " (default: beside it)"
 
     def add(name: str, metavar: Optional[str], text: str, **more: Any) -> None:
         parser.add_argument(f"--{name}{suffix}", metavar=metavar, help=text, **more)
@@ -81,23 +79,17 @@ def pick_device(name: Optional[str]) -> torch.device:
 @contextlib.contextmanager
 def vector_folder(args: argparse.Namespace) -> Iterator[str]:
     """Where vectors lie while they are used: ``--keep-vectors``, or a temporary folder."""
-    if args.keep_vectors is not None:
-        os.makedirs(args.keep_vectors, exist_ok=True)
-        yield args.keep_vectors
-        return
     with tempfile.TemporaryDirectory(prefix="vectors-") as folder:
-        yield folder
+        os.makedirs(args.keep_vectors or folder, exist_ok=True)
+        yield args.keep_vectors or folder
 
 
 class PretrainedText:
     """What a pretrained model takes: its pieces and the format of its inputs; subclasses add the model itself.
 
-    ``path``: whatever ``checkpoints.encoders.read_encoder`` reads. ``name``: for files and messages. ``args``: with the options of
-    :func:`add_model_options` and :func:`add_text_options`. ``first``: the first model, where this one is the second: its options
-    end in ``-b``, and a file that no option names is the one beside the model, or else the first model's.
-
-    Attributes: ``inputs``, how text becomes tokens; ``device``, the one that ``--device`` names. Raises ValueError: a file that is
-    missing or does not fit.
+    ``path``: whatever ``checkpoints.encoders.read_encoder`` reads. ``name``: for files and messages. ``first``: the first model,
+    where this one is the second: its options end in ``-b``, and a file that no option names is the one beside the model, or else
+    the first model's. Raises ValueError: a file that is missing or does not fit.
     """
 
     def __init__(self, path: str, name: str, args: argparse.Namespace, first: Optional["Pretrained"] = None):
@@ -106,9 +98,7 @@ class PretrainedText:
         self.device = pick_device(args.device)
         self.segmenter_file = self._find_segmenter(path if os.path.isdir(path) else os.path.dirname(path) or ".")
         found = read_encoder(path, self._option("heads"))
-        dictionary = self._find_dictionary(found, path)
-        layout = found.layout
-        languages = self._option("langs")
+        dictionary, layout, languages = self._find_dictionary(found, path), found.layout, self._option("langs")
         max_positions = self._build(found, path)
         self.inputs = TextInputs(
             dictionary,
@@ -135,8 +125,8 @@ class PretrainedText:
 
     def _own(self, name: str) -> Tuple[str, Optional[str]]:
         """The option of this model, as it is typed and with its value."""
-        option = f"{name}-b" if self._first else name
-        return f"--{option}", getattr(self._args, option.replace("-", "_"))
+        suffix = "-b" if self._first else ""
+        return f"--{name}{suffix}", getattr(self._args, f"{name}{suffix}".replace("-", "_"))
 
     def _find_segmenter(self, folder: str) -> str:
         """The sentencepiece model that is named, lies beside the model, or is the first model's."""
@@ -148,8 +138,7 @@ class PretrainedText:
         chosen = given or next(iter(found), first)
         if chosen is None:
             raise ValueError(
-                f"{option}: {folder} has no {' or '.join(SEGMENTERS)}; valid: the model's file, or {NO_SEGMENTER} for text that "
-                "is in pieces"
+                f"{option}: {folder} has no {' or '.join(SEGMENTERS)}; valid: a file, or {NO_SEGMENTER} for text in pieces"
             )
         return chosen
 
@@ -164,8 +153,6 @@ class PretrainedText:
         entries = found.entries or (self._first.inputs.dictionary.symbols if self._first else ())
         if not entries:
             raise ValueError(f"{option}: no file beside {path} tells its vocabulary; valid: the model's dict.txt")
-        if not found.entries:
-            logger.info("%s: no vocabulary beside it: that of the first model is taken", path)
         return _dictionary_of(entries, path)
 
     def _format(self, family: str) -> str:
@@ -232,10 +219,8 @@ def named_files(items: Sequence[str], option: str) -> Dict[str, str]:
 
 
 def row_parallel(texts: Dict[str, List[str]], option: str) -> None:
-    """Refuse texts of different lengths. Raises ValueError: naming the numbers of lines."""
+    """Refuse texts of different lengths (ValueError, with the numbers of lines)."""
     counts = {language: len(lines) for language, lines in texts.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{language} {count}" for language, count in counts.items())
-        raise ValueError(
-            f"{option}: the texts need equal numbers of lines, line i being the same sentence; got {listed}"
-        )
+        raise ValueError(f"{option}: the texts need equal numbers of lines, one a sentence; got {listed}")

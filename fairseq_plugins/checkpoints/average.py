@@ -16,9 +16,8 @@ from torch import Tensor
 
 from ..own_commands import heartbeat
 from .loading import listing
-from .reading import CheckpointError, PathLike, model_of, read_checkpoint, tied_names
-from .versions import stamped
-from .writing import save_checkpoint
+from .reading import CheckpointError, PathLike, model_of, read_checkpoint, stamped
+from .writing import save_checkpoint, tied_names
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ _EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
 _LOWER_IS_BETTER = re.compile(r"(?:.*_)?(?:loss|ppl|perplexity|nll|wer|cer|ter)")
 _HIGHER_IS_BETTER = re.compile(r"(?:.*_)?(?:bleu|chrf2?|rouge[12l]?|meteor|comet|accuracy|acc|f1|recall|precision)")
-_DROPPED_STATE = ("ema", "ema_fp32_params", "previous_training_time")
+_DROPPED = ("last_optimizer_state", "optimizer", "ema", "ema_fp32_params", "previous_training_time")
 
 
 def select_best(
@@ -39,10 +38,8 @@ def select_best(
 ) -> List[Path]:
     """The best ``count`` files of ``--keep-best-checkpoints``, best first, by the number in ``checkpoint.best_METRIC_VALUE.pt``.
 
-    ``metric`` is as in the file names, needed when the folder has several; ``maximize``: larger is better, None infers it from the
-    metric's name; ``allow_fewer`` takes what there is when there are fewer than ``count``.
-
-    Raises CheckpointError: no or too few such files, several metrics, or a metric of unknown direction.
+    ``metric``: needed when the folder has several; ``maximize``: larger is better, None = by the metric's name; ``allow_fewer``
+    takes what there is. Raises CheckpointError: no or too few such files, several metrics, or one of unknown direction.
     """
     found: Dict[str, List[Tuple[float, Path]]] = {}
     for file, match in _matching(directory, _BEST):
@@ -63,17 +60,14 @@ def select_best(
 def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
     """The latest ``count`` of ``checkpointEPOCH.pt`` or ``checkpoint_EPOCH_UPDATE.pt``, latest first.
 
-    ``by``: ``"epochs"`` or ``"updates"``, needed when the folder has both kinds; the others as in :func:`select_best`.
-
-    Raises CheckpointError: no or too few such files, or both kinds.
+    ``by``: ``"epochs"`` or ``"updates"``, needed when the folder has both kinds. Raises CheckpointError: no or too few such files.
     """
     epochs, updates = _matching(directory, _EPOCH), _matching(directory, _UPDATE)
     if by is None and epochs and updates:
         raise CheckpointError(f"--directory {directory}: has checkpoints by epochs and by updates; give --by")
     chosen = {"epochs": epochs, "updates": updates, None: epochs or updates}[by]
-    names = {"epochs": "checkpointN.pt", "updates": "checkpoint_N_M.pt", None: "checkpoint[_]N[_M].pt"}[by]
     files = [file for file, _ in sorted(chosen, key=lambda pair: int(pair[1].group(1)), reverse=True)]
-    return _first(files, "--last", count, f"{directory}/{names}", allow_fewer)
+    return _first(files, "--last", count, f"{directory}/checkpoint[_]N[_M].pt", allow_fewer)
 
 
 def _matching(directory: PathLike, pattern: "re.Pattern[str]") -> List[Tuple[Path, "re.Match[str]"]]:
@@ -98,22 +92,20 @@ def _first(files: List[Path], option: str, count: int, what: str, allow_fewer: b
 def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     """Average the ``model`` entries of fairseq checkpoints.
 
-    Floating-point tensors are summed in float64 and returned in their own dtype; integer and boolean tensors must be
-    equal; tensors without elements are copied. Tensors that shared memory in the first file (tied weights) and are equal in every
-    other one still do.
+    Floating-point tensors are summed in float64 and returned in their own dtype; integer and boolean tensors must be equal; tensors
+    without elements are copied. Tensors that are tied in the first file and equal in every other one still are.
 
     Returns the first checkpoint with the averaged model, without what only the run needs: optimizer, moving averages, hours. Raises
     CheckpointError: unreadable files, or models that differ in names, shapes, dtypes or integers; names the tensor.
     """
     if not paths:
         raise CheckpointError("--inputs: expected at least one checkpoint")
-    resolved = [Path(path).resolve() for path in paths]
-    twice = sorted({str(path) for path in resolved if resolved.count(path) > 1})
+    twice = [str(path) for path in paths if [Path(one).resolve() for one in paths].count(Path(path).resolve()) > 1]
     if twice:
-        raise CheckpointError(f"--inputs: given more than once: {', '.join(twice)}")
+        raise CheckpointError(f"--inputs: given more than once: {', '.join(sorted(set(twice)))}")
     state: Dict[str, Any] = {}
     sums: Dict[str, Tensor] = {}
-    for index, path in enumerate(paths, start=1):
+    for path in paths:
         checkpoint = read_checkpoint(path)
         model = model_of(checkpoint, path)
         if not state:
@@ -125,15 +117,11 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
         for name, tensor in model.items():
             if name not in tied and tensor.is_floating_point():
                 sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
-        logger.info("read %d of %d: %s", index, len(paths), path)
     means = {name: (one / len(paths)).to(state["model"][name].dtype) for name, one in sums.items()}
     state["model"] = {name: means.get(tied.get(name, name), tensor) for name, tensor in state["model"].items()}
-    dropped = [key for key in ("last_optimizer_state", "optimizer") if state.pop(key, None) is not None]
     extra = state.get("extra_state")
-    if isinstance(extra, dict):
-        dropped += [key for key in _DROPPED_STATE if extra.pop(key, None) is not None]
-    if dropped:
-        logger.info("dropped: %s", ", ".join(dropped))
+    for entries, key in ((entries, key) for entries in (state, extra) if isinstance(entries, dict) for key in _DROPPED):
+        entries.pop(key, None)
     return state
 
 
@@ -150,10 +138,7 @@ def _compare(model: Mapping[str, Tensor], first: Mapping[str, Tensor], origin: s
 
 
 def write_average(paths: Sequence[PathLike], output: PathLike) -> None:
-    """Average files into ``output``, which is replaced at once when everything is on disk.
-
-    Raises CheckpointError: see :func:`average_checkpoints`; or ``output`` is one of the inputs.
-    """
+    """Average files into ``output``, replaced at once when everything is on disk; CheckpointError where it is one of them."""
     if Path(output).resolve() in [Path(path).resolve() for path in paths]:
         raise CheckpointError(f"--output {output}: is one of the inputs, expected another file")
     save_checkpoint(stamped(average_checkpoints(paths)), output)

@@ -5,15 +5,8 @@ from typing import List, Optional, Tuple
 
 import torch
 
-from .encoders import (
-    dictionary_of_run,
-    fits,
-    pieces_of,
-    sentencepiece_in,
-    shift_positions,
-    tokenizer_entries,
-)
-from .errors import CheckpointError
+from . import encoders
+from .inspection import CheckpointError
 from .layouts import CausalLMLayout, expected_shapes
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import (
@@ -33,16 +26,11 @@ from .vocabulary import DICTIONARY_NAME, SPECIAL, find_dictionary, read_dictiona
 
 OUTPUT = "output_projection.weight"
 
-# ---- fairseq's transformer_lm. ----
-
 _STOCK_RULES: Tuple[Rule, ...] = (
     refuse(r"encoder\..*", "is a model with an encoder"),
     refuse(r"decoder\.layers\.(\d+)\.encoder_attn(?:_layer_norm)?\..*", "is the decoder of a model with an encoder"),
     refuse(r"decoder\.(?:adaptive_softmax|embed_tokens\.embeddings)\..*", "has adaptive sizes"),
-    refuse(
-        r"decoder\.project_(?:in|out)_dim\..*",
-        "has another --decoder-input-dim or --decoder-output-dim than --decoder-embed-dim",
-    ),
+    refuse(r"decoder\.project_(?:in|out)_dim\..*", "has another input or output width than its layers"),
     *stack_rules(r"decoder\.", "decoder."),
     rename(r"decoder\.output_projection\.weight|decoder\.embed_out", f"decoder.{OUTPUT}"),
 )
@@ -90,8 +78,6 @@ _STOCK = FileLayout(
 )
 
 
-# ---- GPT-2. ----
-
 _ACTIVATIONS = {
     "gelu_new": "gelu_accurate",
     "gelu_pytorch_tanh": "gelu_accurate",
@@ -138,9 +124,7 @@ def _settle_gpt2(found: PretrainedFile, kind: Kind) -> None:
         "epsilon": float(config.get("layer_norm_epsilon", 1e-5)),
     }
     if not _drop_tied(found):
-        raise CheckpointError(
-            f"{found.origin}: lm_head.weight is not transformer.wte.weight; expected {found.source.expected}"
-        )
+        raise CheckpointError(f"{found.origin}: lm_head.weight is not transformer.wte.weight, expected a tie")
 
 
 _GPT2 = FileLayout(
@@ -171,8 +155,6 @@ _GPT2 = FileLayout(
 LAYOUTS = (_STOCK, _GPT2)
 
 
-# ---- Reading. ----
-
 _IDS = (("</s>", "eos_token_id"), ("<pad>", "pad_token_id"), ("<s>", "bos_token_id"), ("<unk>", "unk_token_id"))
 
 
@@ -181,15 +163,14 @@ def read_causal_lm(
 ) -> PretrainedFile:
     """Read a causal language model, in the names of fairseq's ``TransformerDecoder``, without an output projection that is tied.
 
-    ``path`` is a Hugging Face GPT-2 folder or a weights file in one, or a fairseq checkpoint of ``transformer_lm``; ``dict.txt``
-    or the tokenizer's files beside tell the vocabulary. ``heads``, ``default_heads``, ``label``: see :func:`.pipeline.find_sizes`.
+    ``path``: a Hugging Face GPT-2 folder or a weights file in one, or a fairseq checkpoint of ``transformer_lm``; ``dict.txt`` or
+    the tokenizer's files beside tell the vocabulary. ``heads``, ``default_heads``, ``label``: see :func:`.pipeline.find_sizes`.
 
-    Returns the file; its ``layout`` is a :class:`CausalLMLayout`. Raises CheckpointError: anything unreadable, untrusted, of
-    another layout, unaccounted for or contradictory.
+    Returns the file; its ``layout`` is a :class:`CausalLMLayout`. Raises CheckpointError, as :func:`.encoders.read_encoder`.
     """
     found = open_file(path, CAUSAL_LM)
     find_sizes(found, heads, default_heads, label)
-    shift_positions(found)
+    encoders.shift_positions(found)
     found.layout = CausalLMLayout(**found.sizes, tied=OUTPUT not in found.tensors)
     check_shapes(found.tensors, expected_shapes(found.layout), found.origin, found.source.expected)
     found.entries = tuple(_entries(found.content, found.layout.vocab_size))
@@ -203,13 +184,13 @@ def _entries(content: Content, rows: int) -> List[str]:
     """
     folder, config = content.folder, content.options
     if not content.is_folder or (folder / DICTIONARY_NAME).is_file():
-        beside = find_dictionary(folder) or dictionary_of_run(content.entries)
-        return fits(read_dictionary(beside), rows, beside) if beside else []
-    model = sentencepiece_in(folder)
+        beside = find_dictionary(folder) or encoders.dictionary_of_run(content.entries)
+        return encoders.fits(read_dictionary(beside), rows, beside) if beside else []
+    model = encoders.sentencepiece_in(folder)
     if model is not None and not (folder / "tokenizer.json").is_file():
-        entries = fits(pieces_of(model), rows, model)
+        entries = encoders.fits(encoders.pieces_of(model), rows, model)
     else:
-        entries = list(tokenizer_entries(folder, None, rows) or ())
+        entries = list(encoders.tokenizer_entries(folder, None, rows) or ())
     for name, key in _IDS:
         row = config.get(key)
         if isinstance(row, int) and 0 <= row < len(entries) and name not in entries and entries[row] not in SPECIAL:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from .encoders import open_encoder, row_order
-from .errors import CheckpointError
+from .inspection import CheckpointError
 from .pipeline import WORDS
 from .reading import PathLike
 from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES, read_languages
@@ -24,11 +24,10 @@ def write_dictionary(
 ) -> List[str]:
     """Write a fairseq ``dict.txt`` at ``path`` that names every row of an encoder: languages and ``<mask>`` included, in order.
 
-    ``dictionary``, ``languages``: see :func:`.encoders.open_encoder`. Returns all entries, the four special ones first: as many as
-    the embedding has rows. Rows that nothing names, which were never used in training, are called ``madeupword…``.
+    ``dictionary``, ``languages``: see :func:`.encoders.open_encoder`. Returns all entries, as many as the embedding has rows; those
+    that nothing names are called ``madeupword…``.
 
-    Raises CheckpointError: no file tells the entries, or rows of languages whose names no file tells; languages that are not those
-    of the encoder, or for which it has no rows.
+    Raises CheckpointError: no file tells the entries or languages, or languages that are not those of the encoder.
     """
     found = open_encoder(folder, dictionary, languages)
     entries, origin, rows = list(found.entries), found.origin, found.tensors[WORDS].size(0)
@@ -44,8 +43,6 @@ def write_dictionary(
             f"{origin}: has {rows:,} rows, of which {len(entries):,} are named, and no list of its languages; give them, or a "
             "dictionary that has them, in the order of the training (--langs, --dictionary)"
         )
-    if unnamed:
-        logger.warning("%s: %d rows without a name are called madeupword", origin, unnamed)
     entries = [*entries, *(f"madeupword{index:04d}" for index in range(unnamed))]
     ordered = [entries[row] for row in row_order(entries, family, origin)]
     text = dictionary_text(ordered, origin)
@@ -55,10 +52,7 @@ def write_dictionary(
 
 
 def dictionary_text(entries: Sequence[str], origin: str) -> str:
-    """A fairseq ``dict.txt`` with these entries, of which the first four must be fairseq's.
-
-    Raises CheckpointError: entries that such a file cannot hold: twice the same, or with a line break.
-    """
+    """A fairseq ``dict.txt`` with these entries, fairseq's four first; CheckpointError: one is there twice or has a line break."""
     if tuple(entries[: len(SPECIAL)]) != SPECIAL:
         raise CheckpointError(f"{origin}: its first entries are {list(entries[:4])}, expected {list(SPECIAL)}")
     seen: Dict[str, int] = {}
@@ -81,20 +75,16 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         "--langs",
         metavar="LIST",
         default="",
-        help="languages in the order of their rows, where neither the encoder nor a file beside it tells them: a file with one a "
-        "line, or en_XX,de_DE",
+        help="languages in the order of their rows, where no file tells them: a file with one a line, or en_XX,de_DE",
     )
     args = parser.parse_args(argv)
     try:
-        entries = write_dictionary(args.encoder, args.output, args.dictionary, _languages(args.langs))
+        languages = read_languages(Path(args.langs)) if Path(args.langs).is_file() else args.langs.split(",")
+        entries = write_dictionary(args.encoder, args.output, args.dictionary, [*filter(None, languages)])
     except (ValueError, OSError) as error:
         parser.error(str(error))
     logger.info("wrote %s: %d entries, the last of them %s", args.output, len(entries), " ".join(entries[-8:]))
     return 0
-
-
-def _languages(text: str) -> Sequence[str]:
-    return read_languages(Path(text)) if Path(text).is_file() else [name for name in text.split(",") if name]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from torch import Tensor
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 from .layouts import FAMILIES, LANGUAGES_ENTRY, LAYOUT_ENTRY, SIZES, layout_from
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import DELTALM, ENCODER, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile, stack_sizes
@@ -37,9 +37,6 @@ _STATED = {
 """Field of a layout -> option."""
 
 
-# ---- What a fairseq transformer is. ----
-
-
 def has_layers(content: Content) -> bool:
     """Whether there are layers of an encoder and of a decoder."""
     return all(any(name.startswith(f"{side}.layers.") for name in content.tensors) for side in ("encoder", "decoder"))
@@ -52,13 +49,10 @@ def of_xlmr_shape(model: Mapping[str, Any]) -> bool:
 
 
 def stock_wiring(found: PretrainedFile, defaults: Mapping[str, Any]) -> Dict[str, Any]:
-    """Fields of ``EncoderLayout`` from the options of a fairseq model and from its tensors.
+    """Fields of ``EncoderLayout`` from the options of a fairseq model and from its tensors, which count where they differ.
 
-    What the tensors show counts, whatever the options say: those saved with released models are not always those of the
-    training. ``defaults``: fields for which nothing is stated; an ``activation`` among them gives way to that of the architecture.
-
-    Raises:
-        CheckpointError: the options say that the encoder has no positions.
+    The options of released models are not always those of the training. ``defaults``: fields for which nothing is stated; an
+    ``activation`` among them gives way to that of the architecture. Raises CheckpointError: there are no positions.
     """
     content, options = found.content, found.content.options
     if options.get("no_token_positional_embeddings"):
@@ -69,18 +63,13 @@ def stock_wiring(found: PretrainedFile, defaults: Mapping[str, Any]) -> Dict[str
     # fairseq has a last norm with norms before the blocks, and only then.
     shown = {"normalize_before": "encoder.layer_norm.weight" in found.tensors}
     shown["layernorm_embedding"] = "encoder.layernorm_embedding.weight" in found.tensors
-    if (
-        f"encoder.{POSITIONS}" in found.tensors
-    ):  # without a table they may be sinusoids, or it is lost: the options tell
+    # Without a table they may be sinusoids, or it is lost: the options tell.
+    if f"encoder.{POSITIONS}" in found.tensors:
         shown["learned_positions"] = True
     for field, value in shown.items():
-        if field in stated and bool(stated[field]) != value:
+        if bool(stated.get(field, value)) != value:
             logger.warning(
-                "%s: its options say %s = %s, its tensors %s: the tensors count",
-                content.origin,
-                _STATED[field],
-                stated[field],
-                value,
+                "%s: its options say %s = %s, its tensors %s", content.origin, _STATED[field], not value, value
             )
     if "activation" in defaults and "activation" not in stated:
         stated["activation"] = _activation_of(content, str(defaults["activation"]))
@@ -92,15 +81,9 @@ def _activation_of(content: Content, default: str) -> str:
     defaults = {"transformer": "relu", "bart": "gelu", "mbart": "gelu"}
     found = next((value for start, value in defaults.items() if content.arch.startswith(start)), default)
     logger.warning(
-        "%s: its options lack activation_fn: %s is taken, as for --arch %s",
-        content.origin,
-        found,
-        content.arch or "of its family",
+        "%s: its options lack activation_fn: %s is taken, as for --arch %s", content.origin, found, content.arch
     )
     return found
-
-
-# ---- The layout of this package's own encoders. ----
 
 
 def _settle_own(found: PretrainedFile, kind: Kind) -> None:
@@ -160,13 +143,10 @@ def _settle_deltalm(found: PretrainedFile, kind: Kind) -> None:
 
 # ---- mBART and NLLB. ----
 
-_MBART = (
-    "an mBART: a fairseq checkpoint with encoder.* and decoder.* and learned positions, or a Hugging Face folder of model_type "
-    "mbart (model.encoder.*, model.shared.weight)"
-)
+_MBART = "an mBART: a fairseq checkpoint with learned positions, or a Hugging Face folder of model_type mbart"
 _NLLB = (
-    "a dense NLLB or M2M-100: a fairseq checkpoint with encoder.* and decoder.*, norms before the blocks and sinusoidal positions, "
-    "or a Hugging Face folder of model_type m2m_100"
+    "a dense NLLB or M2M-100: a fairseq checkpoint with norms before the blocks and sinusoidal positions, or a Hugging Face folder "
+    "of model_type m2m_100"
 )
 _ACTIVATIONS = ("gelu", "relu")
 _FOLDER_SIZES = {
@@ -208,8 +188,7 @@ def _check_mbart(content: Content) -> List[str]:
     if not of_xlmr_shape(content.tensors) or content.arch or unscaled is not None:
         return []
     return [
-        "its options tell neither arch nor no_scale_embedding, and its tensors fit BART, a post-norm mBART and a fine-tuned VECO, "
-        "which differ in what they do with the embeddings; expected the options of its training (args or cfg)"
+        "tells neither arch nor no_scale_embedding, and its tensors fit BART, a post-norm mBART and a fine-tuned VECO"
     ]
 
 
@@ -221,18 +200,14 @@ def _settle_mbart(found: PretrainedFile, kind: Kind) -> None:
 def _settle_nllb(found: PretrainedFile, kind: Kind) -> None:
     wiring = stock_wiring(found, FAMILIES["nllb"])
     if not wiring["normalize_before"]:
-        raise CheckpointError(
-            f"{found.origin}: has its norms after the blocks and sinusoidal positions; expected {_NLLB}"
-        )
+        raise CheckpointError(f"{found.origin}: has norms after the blocks and sinusoidal positions; expected {_NLLB}")
     found.wiring = {"family": "nllb", **wiring, "max_positions": found.stated.pop("max_positions") or _SINUSOIDS}
     found.stated_languages = stock_languages(found.content.entries, found.content.options, STYLES["nllb"])
 
 
 def _check_folder(content: Content) -> List[str]:
-    found = content.options.get("activation_function")
-    if not found or found in _ACTIVATIONS:
-        return []
-    return [f"activation_function = {found!r}, expected one of {', '.join(_ACTIVATIONS)}"]
+    found = content.options.get("activation_function") or "gelu"
+    return [] if found in _ACTIVATIONS else [f"activation_function = {found!r}, expected gelu or relu"]
 
 
 def _settle_folder(found: PretrainedFile, kind: Kind) -> None:

@@ -1,22 +1,35 @@
-"""A look at a file of ``torch.save`` before torch reads it: checksums, and sizes that the file cannot hold.
+"""Looks at a file of ``torch.save`` before torch reads it (checksums, sizes that it cannot hold), and at the options in it.
 
-Nothing is built from the file. Its pickles are followed with empty stand-ins for every object that they name.
+Nothing is built from the file. Its pickles are followed with empty stand-ins for every object that they name. fairseq evaluates
+some of the options that a checkpoint brings along (``cfg``, ``args``) as Python code, and downloads others: what the user types
+is the user's own; what comes from a file is data.
 """
 
 import _compat_pickle
+import argparse
+import ast
 import io
 import logging
 import math
+import operator
 import pickle
 import re
 import zipfile
-from typing import IO, Any, BinaryIO, Dict, Iterator, List, Optional, Set, Tuple
+from typing import IO, Any, BinaryIO, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+from urllib.parse import urlparse
 
 import torch
 
-from .errors import CheckpointError
-
 logger = logging.getLogger(__name__)
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be read or does not have the expected content; the message names the file."""
+
+
+class DamagedCheckpoint(CheckpointError):
+    """A file that is truncated, damaged or no checkpoint at all."""
+
 
 ZIP_START = b"PK\x03\x04"  # as torch decides; zipfile.is_zipfile would also take a pickle with a zip file behind it
 EXPANDED_BYTES = 16 * 2**20  # to which copies of tensors that repeat their storage may grow, where the file is smaller
@@ -29,9 +42,8 @@ _NUMBERS_STATE = (None, None, None, -1, -1, 0)  # no part of another type, no fi
 def check_file(stream: BinaryIO, origin: str, names: Set[str]) -> None:
     """Refuse a file of ``torch.save`` that is damaged, or that would take more memory than the file is big.
 
-    The checksum (CRC-32) of each record is compared, in half the time that torch.load takes for the same file. Files from before
-    torch 1.6 have none. ``names`` gets every ``module.name`` that the file refers to, those before its damage if it is damaged.
-    The stream may be at any position, and is at its start afterwards.
+    The checksum (CRC-32) of each record is compared; files from before torch 1.6 have none. ``names`` gets every ``module.name``
+    that the file refers to, up to its damage. The stream is at its start afterwards.
 
     Raises CheckpointError: a checksum differs, records are compressed or overlap, or more is declared than it holds; any other
     Exception where the file is truncated or no checkpoint: torch cannot read it either.
@@ -41,35 +53,33 @@ def check_file(stream: BinaryIO, origin: str, names: Set[str]) -> None:
     zipped = stream.read(len(ZIP_START)) == ZIP_START
     stream.seek(0)
     try:
-        note = (_check_zip if zipped else _check_legacy)(stream, size, names)
+        if not (_check_zip if zipped else _check_legacy)(stream, size, names):
+            logger.info(
+                "checkpoint %s: has no checksums (before torch 1.6, or switched off): flipped bits go unnoticed", origin
+            )
     except MemoryError as error:
         raise CheckpointError(f"checkpoint {origin}: asks for more memory than its {size:,} bytes can need") from error
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {origin}: {error}") from None
-    if note:
-        logger.info("checkpoint %s: %s", origin, note)
     stream.seek(0)
 
 
-def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> str:
-    note = ""
+def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> bool:
     with zipfile.ZipFile(stream) as archive:
         records = archive.infolist()
         _check_records(records, size)
-        if not any(record.CRC for record in records if record.file_size):
-            note = "was saved without checksums (torch.serialization.set_crc32_options)"
-            for record in records:
-                record.CRC = None  # type: ignore[assignment]  # there is nothing to compare with
+        summed = any(record.CRC for record in records if record.file_size)
+        for record in records if not summed else ():
+            record.CRC = None  # type: ignore[assignment]  # there is nothing to compare with
         wrong = archive.testzip()
         if wrong:
             raise CheckpointError(
-                f"damaged, the checksum of record {wrong} is wrong: bits have changed since it was written. Take another copy of "
-                "the file or an earlier checkpoint"
+                f"damaged, the checksum of record {wrong} is wrong: bits have changed since it was written; take another copy"
             )
         sizes = {record.filename: record.file_size for record in records}
         folder = records[0].filename.split("/")[0]
         if f"{folder}/data.pkl" not in sizes:
-            return note  # torch refuses it with its own words
+            return summed  # torch refuses it with its own words
         inspector = _Inspector(io.BytesIO(archive.read(f"{folder}/data.pkl")), size, names)
     inspector.load()
     for key, declared in inspector.storages.items():
@@ -78,40 +88,36 @@ def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> str:
             raise CheckpointError(
                 f"a tensor needs {declared:,} bytes of record {folder}/data/{key}, which has {held:,}"
             )
-    return note
+    return summed
 
 
 def _check_records(records: List[zipfile.ZipInfo], size: int) -> None:
-    compressed = [record for record in records if record.compress_type != zipfile.ZIP_STORED]
-    if compressed:
-        worst = max(compressed, key=lambda record: record.file_size)
-        raise CheckpointError(
-            f"its record {worst.filename} is compressed, {worst.compress_size:,} to {worst.file_size:,} bytes; torch.save writes "
-            "records as they are"
-        )
+    for record in records:
+        if record.compress_type != zipfile.ZIP_STORED:
+            raise CheckpointError(
+                f"its record {record.filename} is compressed ({record.compress_size:,} to {record.file_size:,} bytes); torch.save "
+                "writes records as they are"
+            )
     declared, names = sum(record.file_size for record in records), {record.filename for record in records}
     if declared > size or len(names) < len(records) or min(record.header_offset for record in records) != 0:
         raise CheckpointError(
-            f"its {len(records)} records overlap ({declared:,} bytes of records, {size:,} bytes of file); torch.save writes them "
-            "one after the other"
+            f"its {len(records)} records overlap ({declared:,} bytes of records, {size:,} bytes of file); torch.save writes none so"
         )
 
 
-def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> str:
+def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> bool:
     inspector = _Inspector(stream, size, names)
     for _ in range(_LEGACY_PICKLES):
         inspector.load()
     declared = sum(inspector.storages.values())
     if declared > size:
         raise EOFError(f"its tensors need {declared:,} bytes")  # like any file that is cut
-    return "a file of the format before torch 1.6 has no checksums; flipped bits go unnoticed"
+    return False
 
 
 def _no_numbers(found: Any) -> CheckpointError:
-    return CheckpointError(
-        f"refused, it describes a numpy type by {str(found)[:80]}; valid: arrays of numbers, because numpy reads memory that is "
-        "not its own where the description of another type is forged"
-    )
+    # numpy reads memory that is not its own where the description of another type is forged.
+    return CheckpointError(f"refused, it describes a numpy type by {str(found)[:80]}; valid: arrays of numbers")
 
 
 class _Named:
@@ -193,8 +199,7 @@ class _Inspector(pickle._Unpickler):
         self.expanded += needed if needed > held else 0
         if self.expanded > max(self.size, EXPANDED_BYTES):
             raise CheckpointError(
-                f"a tensor of shape {tuple(shape)} ({needed:,} bytes) repeats a storage of {held:,} "
-                f"bytes; the file has {self.size:,}"
+                f"a tensor of shape {tuple(shape)} ({needed:,} bytes) repeats a storage of {held:,}; the file has {self.size:,}"
             )
 
 
@@ -214,3 +219,124 @@ def _element_bytes(name: str) -> int:
         return 1
     dtype = torch.serialization.StorageType(last).dtype if last.endswith("Storage") else getattr(torch, last)
     return int(dtype.itemsize)
+
+
+# ---- Stored options. ----
+
+EVALUATED = frozenset(
+    """
+    adafactor_eps adam_betas adamax_betas adaptive_input_cutoff adaptive_softmax_cutoff character_filters
+    conv_aggregator_layers conv_feature_layers decoder_attention decoder_layers decoder_xformers_att_config downsample
+    encoder_attention encoder_layers encoder_xformers_att_config feature_encoder_spec gated_attention lamb_betas
+    left_pad_source left_pad_target pipeline_balance pipeline_decoder_balance pipeline_decoder_devices pipeline_devices
+    pipeline_encoder_balance pipeline_encoder_devices pretrained project_input self_attention wer_args
+    xformers_att_config
+    """.split()
+)
+"""Options whose text fairseq evaluates as Python code."""
+FETCHED = re.compile(r"bpe|codes|sentencepiece|tokenizer|vocab|wordpiece")
+"""Options whose path fairseq downloads where it is an address: ``--bpe`` and ``--tokenizer`` have them."""
+_STOCK = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
+STOCK_ADDRESSES = (f"{_STOCK}encoder.json", f"{_STOCK}vocab.bpe")  # defaults, which every run with --bpe gpt2 stores
+MOST_OPTIONS = 100_000
+DEEPEST = 50
+DEEPEST_CONTENT = 200
+_MOST_CHARACTERS, _MOST_ELEMENTS = 10_000, 100_000
+_VALID = "a number, text in quotes, True, False, None, or lists, tuples and dictionaries of these, joined by + and *"
+
+
+def check_options(state: Any, origin: str) -> None:
+    """Refuse a checkpoint whose options would make fairseq run code or download something (CheckpointError)."""
+    if not isinstance(state, Mapping):
+        return
+    _check_depth(state, origin)
+    for path, name, value in (
+        one for section in ("args", "cfg") for one in _texts(state.get(section), section, origin)
+    ):
+        refused = f"{origin}: refused, its stored option {path} is {_short(value)}, which fairseq would"
+        if name in EVALUATED and value.strip():
+            try:
+                literal(value)
+            except ValueError as error:
+                raise CheckpointError(f"{refused} evaluate as code: {error}") from None
+        elif FETCHED.search(path) and value not in STOCK_ADDRESSES and _is_address(value):
+            raise CheckpointError(f"{refused} download; valid: the path of a file here")
+
+
+def _check_depth(state: Mapping[str, Any], origin: str) -> None:
+    """Whatever is nested without end makes the next that goes through it fail."""
+    level: Dict[int, Any] = {id(state): state}  # of one depth, by their place in memory, without those met before
+    seen: Set[int] = set()
+    for _ in range(DEEPEST_CONTENT):
+        seen |= level.keys()
+        items = [item for value in level.values() for item in _items(value)]
+        nested = (one for one in items if isinstance(one, (Mapping, list, tuple, argparse.Namespace)))
+        level = {id(one): one for one in nested if id(one) not in seen}
+    if level:
+        raise CheckpointError(f"{origin}: refused, its content is nested deeper than {DEEPEST_CONTENT}")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    value = vars(value) if isinstance(value, argparse.Namespace) else value
+    return value.values() if isinstance(value, Mapping) else value
+
+
+def literal(text: str) -> Any:
+    """The value of a text that holds no code: literals, and lists as fairseq writes them, ``[(512, 3)] * 4 + [(1024, 3)]``.
+
+    Raises ValueError: a name, a call, anything else that Python would compute; or a value that grows too big.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"text of {len(text):,} characters, valid: up to {_MOST_CHARACTERS:,}")
+    try:
+        return _value(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, TypeError, ArithmeticError, MemoryError, RecursionError) as error:
+        reason = str(error) if type(error) is ValueError else f"{type(error).__name__} when read"
+        raise ValueError(f"{_short(text)} is no literal ({reason}); valid: {_VALID}") from None
+
+
+def _value(node: ast.AST) -> Any:
+    """A literal, or several joined by + and repeated by *; ValueError for one of more than :data:`_MOST_ELEMENTS`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Add, ast.Mult)):
+        return ast.literal_eval(node)
+    left, right = _value(node.left), _value(node.right)
+    operation = operator.add if isinstance(node.op, ast.Add) else operator.mul
+    sizes = [len(one) if isinstance(one, (list, tuple, str, bytes)) else one for one in (left, right)]
+    if abs(operation(*sizes)) > _MOST_ELEMENTS:
+        raise ValueError(f"more than {_MOST_ELEMENTS:,} elements")
+    return operation(left, right)
+
+
+def _texts(options: Any, section: str, origin: str) -> Iterator[Tuple[str, str, str]]:
+    """Path, own name and text of every string among nested options. A list's items have the list's name."""
+    waiting: List[Tuple[str, str, Any, int]] = [(section, section, options, 0)]
+    seen = 0
+    while waiting:
+        path, name, value, depth = waiting.pop()
+        seen += 1
+        if seen > MOST_OPTIONS or depth > DEEPEST:
+            raise CheckpointError(
+                f"{origin}: refused, its stored options {section} are more than {MOST_OPTIONS:,} or nested deeper than {DEEPEST}"
+            )
+        if isinstance(value, bytes):
+            value = value.decode("latin1")
+        if isinstance(value, str):
+            yield path, name, value
+        elif isinstance(value, argparse.Namespace):
+            waiting.append((path, name, vars(value), depth))
+        elif isinstance(value, Mapping):
+            waiting += [(f"{path}.{key}", str(key), item, depth + 1) for key, item in value.items()]
+        elif isinstance(value, (list, tuple, set)):
+            waiting += [(path, name, item, depth + 1) for item in value]
+
+
+def _is_address(text: str) -> bool:
+    """True for what fairseq's ``cached_path`` downloads. A reference to another option could turn into one."""
+    try:
+        return urlparse(text).scheme in ("http", "https", "s3") or "${" in text
+    except ValueError:  # fairseq fails on it alike
+        return False
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

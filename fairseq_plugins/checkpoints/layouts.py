@@ -6,7 +6,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 
 Shapes = Dict[str, Tuple[int, ...]]
 
@@ -31,18 +31,11 @@ class EncoderLayout:
 
     Attributes:
         family: one of :data:`FAMILIES`.
-        vocab_size: rows of the token embedding.
-        layers: number of layers L.
-        embed_dim: width C.
-        ffn_dim: inner width of the feed-forward blocks.
-        heads: attention heads H.
         max_positions: usable positions, i.e. the longest input in tokens.
-        padding_idx: row of ``<pad>``; positions are counted from the row after it.
-        eos_idx: row of ``</s>``.
+        padding_idx: row of ``<pad>``; positions are counted from the row after it. ``eos_idx``: row of ``</s>``.
         normalize_before: layer norms before the blocks and one after the last layer (pre-norm), else after each block.
-        layernorm_embedding: a layer norm after the embedding.
         learned_positions: a table of positions, else sinusoids.
-        scale_embedding: token embeddings are multiplied by the square root of C.
+        scale_embedding: token embeddings are multiplied by the square root of the width ``embed_dim``.
         activation: of the feed-forward blocks, a name fairseq knows.
         epsilon: of every layer norm.
         segments: rows of the segment (token type) embedding; 0 = there is none.
@@ -117,20 +110,18 @@ def family_layout(family: str, **sizes: Any) -> EncoderLayout:
 
 def layout_from(stored: Mapping[str, Any], origin: str) -> EncoderLayout:
     """The layout that a checkpoint's options hold; CheckpointError where fields are missing, unknown or of another type."""
-    types = {"str": str, "int": int, "bool": bool, "float": (int, float)}
-    known = {one.name: getattr(one.type, "__name__", str(one.type)) for one in fields(EncoderLayout)}
-    problems = [f"lacks {name}" for name in ("family", *SIZES) if name not in stored]
-    for name, value in stored.items():
-        if name not in known:
-            problems.append(f"has unknown {name}")
-        elif not isinstance(value, types[known[name]]):  # type: ignore[arg-type]
-            problems.append(f"has {name} = {value!r}, expected {known[name]}")
-    if problems:
-        raise CheckpointError(f"{origin}: its encoder_layout {', '.join(problems)}; valid: {', '.join(known)}")
-    return family_layout(**dict(stored))
-
-
-# ---- Shapes. ----
+    try:
+        layout = family_layout(**stored)
+    except (TypeError, ValueError) as error:  # a field that is missing or unknown
+        raise CheckpointError(f"{origin}: its encoder_layout: {error}; valid: fields of EncoderLayout") from error
+    types: Dict[Any, Any] = {float: (int, float)}
+    for one in fields(layout):
+        value = getattr(layout, one.name)
+        if not isinstance(value, types.get(one.type, one.type)):
+            raise CheckpointError(
+                f"{origin}: its encoder_layout has {one.name} = {value!r}, expected {getattr(one.type, '__name__', one.type)}"
+            )
+    return layout
 
 
 def attention_shapes(name: str, width: int) -> Shapes:
@@ -164,7 +155,7 @@ def expected_shapes(layout: Any) -> Shapes:
 
 
 def masked_lm_shapes(sizes: Mapping[str, int], has_head: bool = True) -> Shapes:
-    """Name -> shape of every tensor of a masked LM of these sizes, without the tied ``lm_head.weight``."""
+    """Shapes of a masked LM of these sizes, without the tied ``lm_head.weight``."""
     stack = expected_shapes(family_layout("xlmr", **sizes))
     shapes: Shapes = {f"sentence_encoder.{name}": shape for name, shape in stack.items()}
     if has_head:
@@ -172,9 +163,6 @@ def masked_lm_shapes(sizes: Mapping[str, int], has_head: bool = True) -> Shapes:
         shapes.update({"lm_head.dense.weight": (width, width), "lm_head.bias": (sizes["vocab_size"],)})
         shapes.update({f"lm_head.{name}": (width,) for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias")})
     return shapes
-
-
-# ---- The place of <mask> in the state of a VECO that was pre-trained here. ----
 
 
 def marked_mask(row: int) -> Tensor:
@@ -185,7 +173,7 @@ def marked_mask(row: int) -> Tensor:
 def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
     """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where it was not pre-trained here.
 
-    Raises CheckpointError: the embedding has no such row, another tensor has that name, or it is missing.
+    Raises CheckpointError: no such row, or it is missing.
     """
     stored, words = model.get(MASK_ROW), model.get("encoder.embed_tokens.weight")
     if stored is None and PRETRAINED_HERE not in model:

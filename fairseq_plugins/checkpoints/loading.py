@@ -1,7 +1,6 @@
 """Tensors by name: tables of anchored renames from one source to another, and the one strict loader into a module.
 
-Each rule of a table must match a *whole* name (so that layer 1 and layer 11 cannot be mixed up), the first that matches
-wins, and a name that none matches is an error. Loading takes every tensor, or leaves it out by a name that was allowed.
+Each rule of a table must match a *whole* name; the first that matches wins, and a name that none matches is an error.
 """
 
 import re
@@ -11,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
@@ -108,21 +107,15 @@ def apply_rules(tensors: Mapping[str, Tensor], rules: Sequence[Rule], origin: st
 
 
 def _blocks(name: str, tensor: Tensor, count: int, origin: str) -> Sequence[Tensor]:
-    if count == 1:
-        return (tensor,)
-    if tensor.dim() == 0 or tensor.size(0) % count:
+    if count > 1 and (tensor.dim() == 0 or tensor.size(0) % count):
         raise CheckpointError(
-            f"{origin}: {name} has shape {tuple(tensor.shape)}; its rows must be a multiple of {count} to be split"
+            f"{origin}: {name} has shape {tuple(tensor.shape)}; its rows must be a multiple of {count}"
         )
-    return tensor.chunk(count)
+    return tensor.chunk(count) if count > 1 else (tensor,)
 
 
 def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
-    """Floating-point tensors as float32, others (dropped by name, or refused by shape or name later) as they are.
-
-    What shares memory still does: a VECO has most of its tensors under several names. Raises CheckpointError: something that is no
-    tensor.
-    """
+    """Floating-point tensors as float32, others as they are; what shares memory still does. CheckpointError: it is no tensor."""
     result: Dict[str, Tensor] = {}
     made: Dict[Tuple[Any, ...], Tensor] = {}
     for name, tensor in tensors.items():
@@ -143,13 +136,8 @@ def listing(items: Sequence[str], most: int = 8) -> str:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What became of every tensor.
-
-    Attributes:
-        loaded: names that were used.
-        initialised: names of the module that keep the values of their initialisation, as allowed.
-        dropped: names of the source that were not used, as allowed.
-        reasons: for some of these names, why.
+    """What became of every tensor: names that were used, names of the module that keep their initial values, as allowed, and names
+    of the source that were not used, as allowed; ``reasons``: for some of these names, why.
     """
 
     loaded: Tuple[str, ...]
@@ -194,10 +182,8 @@ def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:
 def load(module: nn.Module, tensors: Mapping[str, Tensor], allow_missing: Iterable[str] = ()) -> LoadReport:
     """Copy tensors into a module, strictly; nothing is changed when anything is wrong.
 
-    Args:
-        module: on any device but meta; its dtypes and devices are kept.
-        tensors: name -> tensor, names as in ``module.state_dict()``. Of tied parameters one name is enough.
-        allow_missing: regular expressions that match whole names of the module that may keep their initial values.
+    ``module``: on any device but meta; its dtypes and devices are kept. ``tensors``: named as in ``module.state_dict()``; of tied
+    parameters one name is enough. ``allow_missing``: regular expressions of whole names that may keep their initial values.
 
     Returns the report; its names cover the module and ``tensors`` completely. Raises ValueError: lists the names and shapes of
     whatever is missing, left over or of another shape.

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 from .layouts import PADDING_IDX, Shapes, masked_lm_shapes
 from .loading import LoadReport, Renamed, Rule, apply_rules, float_tensors, listing, mismatches
 from .reading import PathLike, fingerprint, read_checkpoint
@@ -34,10 +34,7 @@ _WEIGHT_NAMES = ("model.safetensors", "pytorch_model.bin", _FAIRSEQ_NAME)
 
 @dataclass(frozen=True)
 class Kind:
-    """What is wanted of a file: ``name`` and ``expected`` files, for messages.
-
-    ``parts``: of :data:`PARTS`, those that are wanted -> what their names begin with in the result.
-    """
+    """What is wanted: ``name`` and ``expected`` files, for messages; ``parts`` of :data:`PARTS` -> what their names begin with."""
 
     name: str
     expected: str
@@ -46,14 +43,12 @@ class Kind:
 
 ENCODER = Kind(
     "an encoder",
-    "XLM-R or InfoXLM (fairseq, Hugging Face), BERT (Hugging Face), mBART, mBART-50, NLLB, M2M-100 (fairseq, Hugging Face), "
-    "DeltaLM, VECO (fairseq, Hugging Face), or an nlu_encoder of this package",
+    "XLM-R, InfoXLM, mBART, mBART-50, NLLB, M2M-100, VECO (fairseq, Hugging Face), BERT (Hugging Face), DeltaLM or an nlu_encoder",
     {"encoder.": ""},
 )
 MASKED_LM = Kind(
     "a masked LM",
-    "a masked LM of XLM-R's shape: a fairseq checkpoint (encoder.sentence_encoder.*, encoder.lm_head.*), a VECO that was "
-    "pre-trained here, or a Hugging Face folder of model_type xlm-roberta",
+    "a masked LM of XLM-R's shape: a fairseq checkpoint, a VECO that was pre-trained here, or a folder of model_type xlm-roberta",
     {"encoder.": "sentence_encoder.", "lm_head.": "lm_head."},
 )
 CAUSAL_LM = Kind(
@@ -104,18 +99,14 @@ class PretrainedFile(Renamed):
     """A pretrained model as read from disk: float32 tensors under this package's names, with their names in the file.
 
     Attributes:
-        source: what kind of file it is.
         stated: sizes that its options state; None where they say nothing.
         wiring: fields of the layout that it states or that follow from what it is.
         sizes: of the model, from shapes, heads and wiring; as ``layout`` for encoders and causal language models.
-        padding_idx: row behind which the positions begin: that of ``<pad>``, or -1 where they begin with the first row.
-        stated_languages: what it says of its languages.
-        languages: in the order of their rows; None where there is no list.
+        padding_idx: row behind which its positions begin; -1 where they begin with the first row.
+        languages: in the order of their rows; None where there is no list. ``stated_languages``: what the file itself says.
         entries: what the first rows of the embedding mean, as entries of a fairseq dictionary; empty where no file beside tells.
-        mask_last: whether the last row is that of ``<mask>``, by what the file is: a masked LM as released. Those of this package
-            may have it elsewhere, as their data's dictionary does.
+        mask_last: whether the last row is that of ``<mask>``, by what the file is: a masked LM as released.
         mask_row: row of ``<mask>`` as the file itself tells it; None where it does not.
-        reasons: name in the file -> what was done with it.
     """
 
     content: Content = field(default=None, repr=False)  # type: ignore[assignment]
@@ -130,7 +121,6 @@ class PretrainedFile(Renamed):
     entries: Tuple[str, ...] = ()
     mask_last: bool = False
     mask_row: Optional[int] = None
-    reasons: Dict[str, str] = field(default_factory=dict)
 
     @property
     def origin(self) -> str:
@@ -145,11 +135,11 @@ class PretrainedFile(Renamed):
     def report(self) -> LoadReport:
         """What became of every tensor, by its name in the file."""
         used = tuple(dict.fromkeys(self.sources.values()))
-        return LoadReport(used, dropped=tuple(self.dropped), reasons={**self.dropped, **self.reasons})
+        return LoadReport(used, dropped=tuple(self.dropped), reasons=self.dropped)
 
     @property
     def dictionary_path(self) -> Optional[Path]:
-        """``dict.txt`` beside the weights; None when there is none."""
+        """``dict.txt`` beside the weights, where it is."""
         beside = self.content.folder / DICTIONARY_NAME
         return beside if beside.is_file() else None
 
@@ -171,9 +161,7 @@ class FileLayout:
         recognised: whether a file is of this layout.
         rules: its names -> those of this package, which begin as :data:`PARTS` do.
         sizes: size -> what the options call it; ``heads`` is among them.
-        kinds: what can be read from it.
-        wired: options with their only valid value, where they are stated.
-        check: refuses other options with which the model computes something else.
+        wired: options with their only valid value, where they are stated. ``check`` refuses other options.
         settle: fills in whatever of the file no table tells, for a kind.
         tied: pairs of names, a copy and what it is a copy of; each may be there alone.
         transposed: names of the matrices that are stored as (in, out), where fairseq's are (out, in).
@@ -203,11 +191,11 @@ def find_weights(path: Path) -> Path:
     present = [name for name in _WEIGHT_NAMES if (path / name).is_file()]
     if _FAIRSEQ_NAME in present and len(present) > 1:
         raise CheckpointError(f"checkpoint {path}: holds {' and '.join(present)}; name the file that is meant")
-    if present:
-        return path / present[0]
-    if any(path.glob("*.index.json")):
-        raise CheckpointError(f"checkpoint {path}: its weights are split over several files; save it as one file first")
-    raise CheckpointError(f"checkpoint {path}: the folder holds none of {', '.join(_WEIGHT_NAMES)}")
+    if not present:
+        split = any(path.glob("*.index.json"))
+        reason = "its weights are split over several files" if split else "the folder has no weights"
+        raise CheckpointError(f"checkpoint {path}: {reason}; expected one of {', '.join(_WEIGHT_NAMES)}")
+    return path / present[0]
 
 
 def _read_content(path: PathLike, expected: str) -> Content:
@@ -276,10 +264,9 @@ def _recognise(content: Content, kind: Kind) -> FileLayout:
         raise CheckpointError(f"{content.options_origin}: model_type = {stated!r}, expected one of {types}")
     if layout is not None:
         raise CheckpointError(f"{content.origin}: is {layout.expected}; expected {kind.expected}")
-    names = ", ".join(list(map(str, content.tensors))[:4]) or "(none)"
     raise CheckpointError(
-        f"{content.origin}: holds the entries {listing(sorted(map(str, content.entries)))}; its tensors ({names}, …) are of no "
-        f"known layout; expected {kind.expected}"
+        f"{content.origin}: holds the entries {listing(sorted(map(str, content.entries)))}; its tensors "
+        f"({listing(list(map(str, content.tensors)), 4)}) are of no known layout; expected {kind.expected}"
     )
 
 
@@ -293,13 +280,13 @@ def _take_parts(found: PretrainedFile, kind: Kind) -> None:
         one, other = found.tensors.get(copy), found.tensors.get(kept)
         if one is None or other is None:
             continue
-        names = [found.sources[copy], found.sources[kept]]
+        name = found.sources[kept]
         if not torch.equal(one, other):
             shapes = f"shapes {tuple(one.shape)} and {tuple(other.shape)}"
             raise CheckpointError(
-                f"{found.origin}: {names[0]} and {names[1]} differ ({shapes}), expected them to be tied"
+                f"{found.origin}: {found.sources[copy]} and {name} differ ({shapes}), expected them to be tied"
             )
-        found.discard(copy, f"equal to {names[1]}")
+        found.discard(copy, f"equal to {name}")
     for part, start in kind.parts.items():
         if start != part:
             found.move(part, start)
@@ -323,8 +310,8 @@ def stack_sizes(found: PretrainedFile, start: str) -> Dict[str, int]:
     layers = start + "layers."
     numbers = {int(name[len(layers) :].split(".")[0]) for name in found.tensors if name.startswith(layers)}
     if numbers != set(range(len(numbers))):
-        title = start.rstrip(".") or "its"
-        raise CheckpointError(f"{found.origin}: {title} layers {sorted(numbers)} are not 0 to {len(numbers) - 1}")
+        shown = f"{start.rstrip('.') or 'its'} layers {sorted(numbers)}"
+        raise CheckpointError(f"{found.origin}: {shown} are not 0 to {len(numbers) - 1}")
     return {"vocab_size": rows, "layers": len(numbers), "embed_dim": width, "ffn_dim": inner.size(0)}
 
 
@@ -333,10 +320,8 @@ def find_sizes(
 ) -> None:
     """Fill in ``sizes``: from the shapes of the tensors whose names begin with ``start``, heads and wiring from what the file says.
 
-    ``heads``, which no shape tells and some files do not state: others than the file states are an error. ``default``: heads for a
-    file that states none; whoever gives it compares the sizes. ``label``: how the caller names the heads, for messages.
-
-    Raises CheckpointError: a matrix that tells a size is missing, nothing tells the heads, or the options contradict the tensors.
+    ``heads``, which no shape tells: others than the file states are an error. ``default``: heads for a file that states none.
+    ``label``: how the caller names the heads, for messages. Raises CheckpointError: nothing tells a size, or contradictions.
     """
     sizes = found.sizes = {**stack_sizes(found, start), **found.wiring}
     sizes["heads"] = _heads(found, heads, default, label, sizes["embed_dim"])
@@ -374,9 +359,9 @@ def read_masked_lm(
 ) -> PretrainedFile:
     """Read a masked LM of XLM-R's shape, in the names of ``modules.prefix_masked_lm.MaskedLM``, without the tied output matrix.
 
-    ``path`` is a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names; a VECO that was pre-trained here, of which
-    encoder and head are taken), a Hugging Face XLM-RoBERTa folder (also one of a VECO) or its weights file, or a folder with a
-    fairseq ``model.pt``. ``heads``, ``default_heads``, ``label``: see :func:`find_sizes`.
+    ``path`` is a fairseq ``model.pt`` (XLM-R, InfoXLM; old and current names; a VECO that was pre-trained here), a Hugging Face
+    XLM-RoBERTa folder (also one of a VECO) or its weights file, or a folder with a fairseq ``model.pt``. ``heads``,
+    ``default_heads``, ``label``: see :func:`find_sizes`.
 
     Returns the file; its ``sizes`` are the fields of ``MaskedLMSizes``. Raises CheckpointError: anything unreadable, untrusted, of
     another layout, unaccounted for or contradictory.

@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import os
 import re
+import sys
 import threading
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, List, Mapping, Set, Tuple, Union
@@ -16,10 +17,7 @@ import safetensors
 import torch
 from torch import Tensor
 
-from .errors import CheckpointError, DamagedCheckpoint
-from .inspection import check_file
-from .stored_options import check_options
-from .versions import check_versions
+from .inspection import CheckpointError, DamagedCheckpoint, check_file, check_options
 
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]
@@ -42,8 +40,7 @@ _lock = threading.Lock()  # torch's allow-list is global to the process
 def allowed_globals() -> List[AllowedGlobal]:
     """What a checkpoint may hold beyond tensors, numbers, strings and containers: pairs (object, its dotted name in a pickle).
 
-    ``argparse.Namespace`` (the options of a fairseq run), numpy arrays and scalars (runs with ``--eval-bleu``; names of numpy 1.x
-    and 2.x) and, where fairseq is installed, its meters (files older than fairseq 0.10).
+    The options of a fairseq run, numpy arrays and scalars (``--eval-bleu``; names of numpy 1.x and 2.x) and fairseq's meters.
     """
     numbers = {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}
     classes = [argparse.Namespace, numpy.ndarray, numpy.dtype, *numbers]
@@ -61,9 +58,8 @@ def allowed_globals() -> List[AllowedGlobal]:
 def read_checkpoint(path: PathLike) -> Dict[str, Any]:
     """Read a file of ``torch.save`` or of safetensors (name -> tensor) onto the CPU without executing anything that it holds.
 
-    Raises CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format; a checksum in it is
-    wrong, or it declares more than it holds; it holds an object outside :func:`allowed_globals`, or an option that is code (both
-    named). There is no fallback to full unpickling.
+    Raises CheckpointError: missing, empty, truncated, a folder, no dictionary, of a newer format, a wrong checksum, more declared
+    than it holds, an object outside :func:`allowed_globals`, or an option that is code. There is no fallback to full unpickling.
     """
     file = Path(path)
     _check_readable(file)
@@ -84,24 +80,8 @@ def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]
     return dict(model)
 
 
-def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
-    """Name -> the earlier name of the same tensor: equal memory, shape, strides and dtype. One without elements is not tied."""
-    first: Dict[Any, str] = {}
-    tied = {}
-    for name, tensor in model.items():
-        memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-        place = (*memory, tensor.shape, tensor.stride(), tensor.dtype)
-        owner = first.setdefault(place, name) if tensor.numel() else name
-        if owner != name:
-            tied[name] = owner
-    return tied
-
-
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
-    """Read name -> tensor from a safetensors file.
-
-    Raises CheckpointError: the file is truncated, no safetensors file, or its tensors have not the fingerprint that it states.
-    """
+    """Read name -> tensor; CheckpointError where the file is damaged, or its tensors have not the fingerprint that it states."""
     try:
         with safetensors.safe_open(str(file), framework="pt", device="cpu") as opened:
             stated = (opened.metadata() or {}).get(FINGERPRINT)
@@ -140,10 +120,10 @@ def _read_pickle(file: Path) -> Any:
 
 
 def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
-    """``torch.load`` after a look at the file, without unpickling more than torch allows (see :func:`allowed_globals`).
+    """``torch.load`` of a file called ``name`` after a look at it, without unpickling more than :func:`allowed_globals`.
 
-    ``stream`` is the file, at any position, ``name`` what messages call it. Raises DamagedCheckpoint: truncated, damaged or none of
-    ``torch.save``; CheckpointError: it holds another object, which is named, or declares more than it holds.
+    Raises DamagedCheckpoint: truncated, damaged or none of ``torch.save``; CheckpointError: it holds another object, which is
+    named, or declares more than it holds.
     """
     names: Set[str] = set()
     try:
@@ -157,9 +137,8 @@ def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
             raise _damaged(name, stream.seek(0, os.SEEK_END), error) from error
         # Not chained: torch's own text recommends to unpickle everything.
         raise CheckpointError(
-            f"checkpoint {name}: refused, because it holds the pickled object {', '.join(refused)}, which could run code "
-            "when read. Allowed: tensors, numbers, strings, containers, argparse.Namespace, numpy arrays, fairseq meters. "
-            "Get the file in safetensors form, or from a source that stores tensors only"
+            f"checkpoint {name}: refused, because it holds the pickled object {', '.join(refused)}, which could run code; get the "
+            "file in safetensors form, or from a source that stores tensors only"
         ) from None
 
 
@@ -181,10 +160,7 @@ def _refused_objects(names: Set[str], message: str) -> List[str]:
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of names, shapes and float32 values: the same in any order, dtype and memory layout. 32 hexadecimal digits (128 bits).
-
-    Half-precision tensors count as their float32 values, other dtypes too; one changed bit of such a value changes it.
-    """
+    """128-bit hash of names, shapes and values as float32: the same in any order, dtype and memory layout."""
     digest = hashlib.blake2b(digest_size=_BYTES)
     for name in sorted(tensors):
         tensor = tensors[name].detach()
@@ -193,3 +169,55 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
             values = chunk.to(device="cpu", dtype=torch.float32).contiguous()
             digest.update(values.view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+# ---- Which versions wrote a checkpoint, and in which format. ----
+
+# Of the package, whatever it is called; set before it imports anything.
+__version__: str = sys.modules[__name__.rsplit(".", 2)[0]].__version__
+
+KEY = "fairseq_plugins"
+"""The entry of a checkpoint; the same wherever the package's folder lies and whatever it is called."""
+FORMAT = 1
+"""What is written and read. It grows by one when checkpoints change so that earlier versions of this package cannot read them."""
+
+
+def stamp() -> Dict[str, Any]:
+    """What a checkpoint written now carries under :data:`KEY`."""
+    fairseq = str(getattr(sys.modules.get("fairseq"), "__version__", "not imported"))
+    # torch's version is of a subclass of str, which safe loading would refuse.
+    return {"version": __version__, "format": FORMAT, "fairseq": fairseq, "torch": str(torch.__version__)}
+
+
+def stamped(state: Any) -> Any:
+    """A checkpoint with the versions of this process; anything that is no checkpoint as it is. Nothing is changed in place."""
+    return {**state, KEY: stamp()} if isinstance(state, dict) and "model" in state else state
+
+
+def summary() -> str:
+    """Versions and format in one line, for the log."""
+    now = stamp()
+    return (
+        f"fairseq_plugins {now['version']} (checkpoint format {FORMAT}), fairseq {now['fairseq']}, torch {now['torch']}"
+    )
+
+
+def check_versions(state: Any, origin: str) -> None:
+    """Raise CheckpointError, with the versions, where a state is of a newer format, or its entry is damaged.
+
+    One without versions, as stock fairseq writes it, passes. ``origin``: how messages call the file.
+    """
+    if not isinstance(state, Mapping) or KEY not in state:
+        return
+    entry = state[KEY]
+    number = entry.get("format") if isinstance(entry, Mapping) else None
+    if type(number) is not int or number < 1:
+        raise CheckpointError(
+            f"{origin}: its entry {KEY!r} is {entry!r}, expected versions and a format from 1 to {FORMAT}"
+        )
+    if number > FORMAT:
+        version, others = entry.get("version"), [f"{name} {entry.get(name)}" for name in ("fairseq", "torch")]
+        raise CheckpointError(
+            f"{origin}: was written in format {number} by fairseq_plugins {version} ({', '.join(others)}); this is "
+            f"fairseq_plugins {__version__}, which reads formats 1 to {FORMAT}. Use fairseq_plugins {version} or newer"
+        )

@@ -1,10 +1,9 @@
 """VECO files: fairseq's layout, released or written by this package, and Hugging Face XLM-R folders with cross-attention.
 
-In fairseq's layout a VECO is a stock transformer of XLM-R's shape (norms after the blocks, learned positions, a norm after the
-embedding). Before it is fine-tuned, each layer of its decoder is one of its encoder, plus cross-attention. One that was pre-trained
-here has a masked-LM head as well, and tells which row is that of ``<mask>``. Its encoder is wired as XLM-R's, so that it is of the
-family ``xlmr``; whether the embeddings are scaled by the square root of C is what the file says: yes in the released one, no in
-those of this package.
+In fairseq's layout a VECO is a stock transformer of XLM-R's shape. Before it is fine-tuned, each layer of its decoder is one of
+its encoder, plus cross-attention. One that was pre-trained here has a masked-LM head as well, and tells the row of ``<mask>``. Its
+encoder is of the family ``xlmr``; whether the embeddings are scaled by the square root of C is what the file says: yes in the
+released one, no in those of this package.
 """
 
 import logging
@@ -15,17 +14,10 @@ from typing import Any, Dict, List, Mapping, Tuple
 import torch
 from torch import Tensor
 
+from . import xlmr
 from .encoder_decoder import ENCODER_SIZES, has_layers, is_deltalm, of_xlmr_shape, stock_wiring
-from .errors import CheckpointError
-from .layouts import (
-    MASK_ROW,
-    PADDING_IDX,
-    PRETRAINED_HERE,
-    attention_shapes,
-    marked_mask,
-    mask_row,
-    masked_lm_shapes,
-)
+from .inspection import CheckpointError
+from .layouts import MASK_ROW, PADDING_IDX, PRETRAINED_HERE, attention_shapes, marked_mask, mask_row, masked_lm_shapes
 from .loading import Rule, drop, refuse, rename, stack_rules
 from .pipeline import (
     ENCODER,
@@ -41,24 +33,9 @@ from .pipeline import (
     find_sizes,
     open_file,
 )
-from .reading import PathLike
-from .versions import KEY, stamped
+from .reading import KEY, PathLike, stamped
 from .vocabulary import CONFIG_NAME, MASK, find_dictionary, read_dictionary, read_json
 from .writing import save_checkpoint
-from .xlmr import (
-    ATTENTION,
-    CROSS_ATTENTION,
-    FOLDER,
-    FOLDER_RULES,
-    MODEL_TYPES,
-    OUTPUT,
-    TIED,
-    WIRED,
-    check_folder,
-    has_cross_attention,
-    renames_of,
-    settle_folder,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -82,14 +59,10 @@ RULES: Tuple[Rule, ...] = (
 """fairseq's layout: what is kept keeps its name."""
 
 
-# ---- fairseq's layout: recognising, wiring. ----
-
-
 def is_veco(content: Content) -> bool:
-    """Whether a file is a fairseq checkpoint of a VECO.
+    """Whether a file is a fairseq checkpoint of a VECO: by its architecture, or, where that tells no family, by its tensors.
 
-    Its architecture says so, or, where that is missing or tells no family (``transformer``), its tensors do: XLM-R's shape, and a
-    masked-LM head beside encoder and decoder, or a decoder whose layers are layers of the encoder. A fine-tuned one without its
+    They have XLM-R's shape, and a masked-LM head or a decoder whose layers are layers of the encoder. A fine-tuned one without its
     options cannot be told from a BART; see ``encoder_decoder``.
     """
     model = content.tensors
@@ -116,24 +89,16 @@ def _settle(found: PretrainedFile, kind: Kind) -> None:
     stated = options.get(SCALE_OPTION)
     scaled = released if stated is None else not stated
     if stated is None:
-        logger.warning(
-            "%s: its options lack %s: %s is taken, as in %s",
-            found.origin,
-            SCALE_OPTION,
-            not released,
-            "the released VECO" if released else "a VECO that was pre-trained here",
-        )
+        logger.warning("%s: its options lack %s: %s is taken", found.origin, SCALE_OPTION, not released)
     found.mask_row = mask_row(found.content.tensors, found.origin)
     if kind is ENCODER:
         wiring = stock_wiring(found, {"activation": "gelu"})
         found.wiring = {"family": "xlmr", **wiring, "scale_embedding": scaled}
         return
-    problems = differing({**options, SCALE_OPTION: not scaled}, WIRED)
+    problems = differing({**options, SCALE_OPTION: not scaled}, xlmr.WIRED)
     if problems:
         raise CheckpointError(f"{found.origin}: {'; '.join(problems)}; expected {kind.expected}")
 
-
-# ---- The Hugging Face folder, released for understanding, as the state that generation and pre-training load. ----
 
 STATE = Kind("a VECO", EXPECTED, {part: part for part in PARTS})
 ARCH = "veco_large"
@@ -143,10 +108,10 @@ _CROSS = "decoder.layers.{}.encoder_attn"
 _CROSS_RULES = (
     *(
         rule
-        for name, ours in ATTENTION.items()
-        for rule in renames_of(CROSS_ATTENTION + re.escape(name), f"{_CROSS}.{ours}".format(r"\1"))
+        for name, ours in xlmr.ATTENTION.items()
+        for rule in xlmr.renames_of(xlmr.CROSS_ATTENTION + re.escape(name), f"{_CROSS}.{ours}".format(r"\1"))
     ),
-    *renames_of(CROSS_ATTENTION + r"output\.LayerNorm", f"{_CROSS}_layer_norm".format(r"\1")),
+    *xlmr.renames_of(xlmr.CROSS_ATTENTION + r"output\.LayerNorm", f"{_CROSS}_layer_norm".format(r"\1")),
 )
 """What the decoder has of its own. Source: the mapping that the authors gave when they were asked for it."""
 
@@ -154,31 +119,23 @@ _CROSS_RULES = (
 def _check_state(content: Content) -> List[str]:
     if not content.is_folder:
         return ["is a fairseq checkpoint, expected a Hugging Face folder"]
-    if not has_cross_attention(content.tensors):
+    if not xlmr.has_cross_attention(content.tensors):
         return ["has no cross_attention.* tensors, so it is no VECO"]
-    return check_folder(content)
+    return xlmr.check_folder(content)
 
 
 LAYOUTS = (
-    FileLayout(
-        EXPECTED,
-        is_veco,
-        RULES,
-        ENCODER_SIZES,
-        (ENCODER, MASKED_LM),
-        settle=_settle,
-        tied=(TIED,),
-    ),
+    FileLayout(EXPECTED, is_veco, RULES, ENCODER_SIZES, (ENCODER, MASKED_LM), settle=_settle, tied=(xlmr.TIED,)),
     FileLayout(
         EXPECTED,
         lambda content: False,  # whoever wants another kind takes it for an XLM-R
-        (*_CROSS_RULES, *FOLDER_RULES),
-        FOLDER.sizes,
+        (*_CROSS_RULES, *xlmr.FOLDER_RULES),
+        xlmr.FOLDER.sizes,
         (STATE,),
-        FOLDER.wired,
+        xlmr.FOLDER.wired,
         _check_state,
-        settle_folder,
-        tied=FOLDER.tied,
+        xlmr.settle_folder,
+        tied=xlmr.FOLDER.tied,
     ),
 )
 
@@ -187,19 +144,12 @@ def veco_state_from_folder(path: PathLike) -> PretrainedFile:
     """Read all of the Hugging Face folder of a VECO (or its weights file), in the names of fairseq's layout.
 
     Returns the file: ``encoder.*``, ``decoder.*`` with as many layers, ``lm_head.*`` where the folder has it. What is tied is one
-    tensor: each layer's self-attention, network and norms, the embeddings, the output projections. Its ``sizes`` are the fields of
-    ``MaskedLMSizes``.
-
-    Raises CheckpointError: unreadable, of another layout, without cross-attention in every layer, with tensors that are not
-    accounted for, or with another ``<pad>`` than row 1.
+    tensor. Its ``sizes`` are the fields of ``MaskedLMSizes``. Raises CheckpointError: unreadable, of another layout, without
+    cross-attention in every layer, with tensors that are not accounted for.
     """
     found = open_file(path, STATE)
-    if found.padding_idx != PADDING_IDX:
-        raise CheckpointError(
-            f"{found.origin}: pad_token_id = {found.padding_idx}, expected 1, as in every fairseq dictionary"
-        )
     find_sizes(found, None, None, "heads=…", "encoder.")
-    found.sizes["padding_idx"] = found.padding_idx
+    found.sizes["padding_idx"] = PADDING_IDX
     has_head = any(name.startswith("lm_head.") for name in found.tensors)
     shapes = masked_lm_shapes(found.sizes, has_head)
     shapes = {name.replace("sentence_encoder.", "encoder."): shape for name, shape in shapes.items()}
@@ -208,7 +158,7 @@ def veco_state_from_folder(path: PathLike) -> PretrainedFile:
     check_shapes(found.tensors, shapes, found.origin, EXPECTED)
     words = f"encoder.{WORDS}"
     copies = {name.replace("encoder.", "decoder.", 1): name for name in found.tensors if name.startswith("encoder.")}
-    copies.update({"decoder.output_projection.weight": words, **({OUTPUT: words} if has_head else {})})
+    copies.update({"decoder.output_projection.weight": words, **({xlmr.OUTPUT: words} if has_head else {})})
     for copy, name in copies.items():
         found.tensors[copy], found.sources[copy] = found.tensors[name], found.sources[name]
     return found
@@ -222,16 +172,14 @@ def is_folder_of_others(path: PathLike) -> bool:
     config = read_json(file, EXPECTED)
     kind = config.get("model_type")
     # Older versions of the library state sizes, and not which model they are of.
-    return KEY not in config and (kind in MODEL_TYPES or (kind is None and "num_hidden_layers" in config))
+    return KEY not in config and (kind in xlmr.MODEL_TYPES or (kind is None and "num_hidden_layers" in config))
 
 
 def write_veco(folder: PathLike, checkpoint: PathLike) -> PretrainedFile:
     """Make a fairseq checkpoint of the Hugging Face folder of a VECO; what is tied is stored once.
 
-    Its options state the sizes and that embeddings are not scaled, as in the folder; the released checkpoint in fairseq's layout
-    does scale them, so whoever fine-tunes from this one gives ``--no-scale-embedding``.
-
-    Raises CheckpointError: as :func:`veco_state_from_folder`, or the file cannot be written there.
+    Embeddings are not scaled, as in the folder; the released checkpoint in fairseq's layout does scale them, so whoever fine-tunes
+    from this one gives ``--no-scale-embedding``. Raises CheckpointError: as :func:`veco_state_from_folder`, or there is no head.
     """
     found = veco_state_from_folder(folder)
     if PRETRAINED_HERE not in found.tensors:
@@ -267,12 +215,8 @@ def _options(sizes: Mapping[str, int]) -> Dict[str, Any]:
     """Of the stock transformer."""
     options: Dict[str, Any] = {"_name": ARCH, "activation_fn": "gelu", "layernorm_embedding": True}
     options.update(no_scale_embedding=True, share_all_embeddings=True, share_decoder_input_output_embed=True)
+    names = {"layers": "layers", "embed_dim": "embed_dim", "ffn_embed_dim": "ffn_dim", "attention_heads": "heads"}
     for side, length in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
-        options[f"{side}_layers"] = sizes["layers"]
-        options[f"{side}_embed_dim"] = sizes["embed_dim"]
-        options[f"{side}_ffn_embed_dim"] = sizes["ffn_dim"]
-        options[f"{side}_attention_heads"] = sizes["heads"]
-        options[f"{side}_normalize_before"] = False
-        options[f"{side}_learned_pos"] = True
-        options[length] = sizes["max_positions"]
+        options.update({f"{side}_{option}": sizes[size] for option, size in names.items()})
+        options.update({f"{side}_normalize_before": False, f"{side}_learned_pos": True, length: sizes["max_positions"]})
     return options

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .errors import CheckpointError
+from .inspection import CheckpointError
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +28,8 @@ _CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
 LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
 
 
-# ---- Files. ----
-
-
 def read_json(file: Path, expected: str) -> Dict[str, Any]:
-    """Read a JSON object.
-
-    Raises CheckpointError: missing (the folder should hold what is ``expected``), damaged or something else.
-    """
+    """Read a JSON object. CheckpointError: missing (the folder should hold what is ``expected``), damaged or something else."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -57,10 +51,7 @@ def read_lines(file: Path, kind: str) -> List[str]:
 
 
 def find_dictionary(folder: Path) -> Optional[Path]:
-    """``dict.txt``, or one of several equal ``dict.LANG.txt``, as releases of multilingual models have; None where there is none.
-
-    Raises CheckpointError: dictionaries of several languages that differ.
-    """
+    """``dict.txt``, or one of several ``dict.LANG.txt``, which must be equal (CheckpointError); None where there is none."""
     file = folder / DICTIONARY_NAME
     if file.is_file():
         return file
@@ -68,17 +59,13 @@ def find_dictionary(folder: Path) -> Optional[Path]:
     for other in found[1:]:
         if other.read_bytes() != found[0].read_bytes():
             raise CheckpointError(
-                f"dictionary {found[0]}: differs from {other.name} beside it; expected equal ones, or {DICTIONARY_NAME} with the "
-                "entries of the encoder"
+                f"dictionary {found[0]}: differs from {other.name}; expected equal ones, or {DICTIONARY_NAME}"
             )
     return found[0] if found else None
 
 
 def read_dictionary(file: Path) -> List[str]:
-    """Entries of a fairseq dictionary in row order, the four special ones first.
-
-    Raises CheckpointError: the file is no fairseq dictionary; names the line.
-    """
+    """Entries of a fairseq dictionary in row order, the four special ones first. CheckpointError names a line that is none."""
     entries = list(SPECIAL)
     for number, line in enumerate(read_lines(file, "dictionary"), 1):
         symbol, space, count = line.rstrip().rpartition(" ")
@@ -91,7 +78,7 @@ def read_dictionary(file: Path) -> List[str]:
 
 
 def read_languages(file: Path) -> Tuple[str, ...]:
-    """Languages of a file, one a line, in its order. Raises CheckpointError: no text, none, several a line, or one twice."""
+    """Languages of a file, one a line, in its order. Raises CheckpointError: no text, none, several on a line, or one twice."""
     lines = [line.strip() for line in read_lines(file, "languages")]
     for number, line in enumerate(lines, 1):
         if any(sign in line for sign in " \t,"):
@@ -100,30 +87,18 @@ def read_languages(file: Path) -> Tuple[str, ...]:
 
 
 def checked(languages: Sequence[str], origin: str) -> Tuple[str, ...]:
-    """The languages, if there are some and each is there once. Raises CheckpointError: there is none, or one is there twice."""
+    """The languages; CheckpointError where there is none, or one twice."""
     twice = sorted({language for language in languages if languages.count(language) > 1})
     if twice or not languages:
         raise CheckpointError(f"{origin}: {', '.join(twice) or 'none'}, expected every language once")
     return tuple(languages)
 
 
-# ---- Languages. ----
-
-
 @dataclass(frozen=True)
 class Languages:
-    """What a model says of its languages.
-
-    Attributes:
-        listed: in the order of their rows; None where it has no list.
-        guessed: those of its language pairs, as fairseq takes them where no list is given. Dictionaries often have others too, so
-            that they are believed only where they explain every row.
-        file: name of the list that it was trained with.
-        style: how a language is written as a dictionary entry.
-    """
+    """What a model says of its languages: a list in the order of their rows, the name of a list's file, and how entries look."""
 
     listed: Optional[Tuple[str, ...]] = None
-    guessed: Optional[Tuple[str, ...]] = None
     file: Optional[str] = None
     style: str = "[{}]"
 
@@ -145,10 +120,9 @@ def task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], style: str) -> Languages:
-    """Languages that a fairseq checkpoint's task has as dictionary entries, by its task's options and state, then by the model's.
+    """Languages that a fairseq checkpoint has as dictionary entries, by its task's options and state, then by the model's.
 
-    ``settings``: options of the model, where older files have those of the task as well. ``style``: how a language is written,
-    where the task does not say.
+    ``settings``: options of the model. ``style``: how a language is written, where the task does not say.
     """
     task = task_options(checkpoint)
     options = {**settings, **task}
@@ -159,13 +133,11 @@ def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], 
     denoising = "denoising" in str(task.get("_name") or settings.get("task"))
     if denoising and options.get("add_lang_token") is False:
         return Languages(style=style)
-    file, listed = options.get("lang_dict"), tuple(_as_list(options.get("langs")))
-    pairs = {language for pair in _as_list(options.get("lang_pairs")) for language in pair.split("-")}
-    guessed = None if listed or file or denoising else tuple(sorted(pairs)) or None
-    return Languages(listed or None, guessed, Path(str(file)).name if file else None, style)
+    file, listed = options.get("lang_dict"), tuple(as_list(options.get("langs")))
+    return Languages(listed or None, Path(str(file)).name if file else None, style)
 
 
-def _as_list(value: Any) -> List[str]:
+def as_list(value: Any) -> List[str]:
     value = value.split(",") if isinstance(value, str) else value or ()
     return [str(item).strip() for item in value if str(item).strip()]
 
@@ -173,8 +145,7 @@ def _as_list(value: Any) -> List[str]:
 def languages_of(entries: Sequence[str], known: Sequence[str] = ()) -> Tuple[str, ...]:
     """Languages that are entries of a dictionary (``[en_XX]`` or ``__eng_Latn__``), in their order.
 
-    ``known``: languages of a model; where one of them is found, what looks like a language earlier in the dictionary and apart from
-    it counts as a piece.
+    ``known``: of a model; what looks like a language earlier in the dictionary and apart from these counts as a piece.
     """
     matches = [LANGUAGE.fullmatch(entry) for entry in entries]
     codes = [match and (match.group(1) or match.group(2)) for match in matches]

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, Mapping, Optional
+from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional
 
 import safetensors.torch
 import torch
@@ -22,16 +22,14 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
     When the block raises, the temporary file is removed and ``path`` is what it was. A link stays a link.
 
-    Raises CheckpointError: a folder, a device, a pipe, or in no folder that exists; OSError: it cannot be written (a full disk),
-    with the free space.
+    Raises CheckpointError: no file name in an existing folder; OSError: it cannot be written, with the free space.
     """
     target = Path(path)
     if not target.parent.is_dir() or (target.exists() and not target.is_file()):
         raise CheckpointError(f"output {target}: expected a file name in an existing folder")
     place = Path(os.path.realpath(target))
-    temporary = place.with_name(
-        f".{place.name}.{secrets.token_hex(4)}.tmp"
-    )  # taken by no other process, on any machine
+    # Taken by no other process, on any machine.
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
         with temporary.open("rb+") as stream:
@@ -106,3 +104,16 @@ def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)  # safetensors lets only their owner read them
+
+
+def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
+    """Name -> the earlier name of the same tensor: equal memory, shape, strides and dtype. One without elements is not tied."""
+    first: Dict[Any, str] = {}
+    tied = {}
+    for name, tensor in model.items():
+        memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+        place = (*memory, tensor.shape, tensor.stride(), tensor.dtype)
+        owner = first.setdefault(place, name) if tensor.numel() else name
+        if owner != name:
+            tied[name] = owner
+    return tied

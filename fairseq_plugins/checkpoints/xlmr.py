@@ -1,10 +1,9 @@
-"""Masked LMs of XLM-R's shape, in fairseq's files (XLM-R, InfoXLM, RoBERTa-era, ``xlmr_mlm`` of this package) and in Hugging Face
-folders, which are also written; and BERT.
+"""Masked LMs of XLM-R's shape, in fairseq's files (XLM-R, InfoXLM, ``xlmr_mlm``) and in Hugging Face folders, which are also
+written; and BERT.
 
 Layouts met in the wild: ``decoder.sentence_encoder.`` (fairseq < 0.10) against ``encoder.sentence_encoder.``, ``emb_layer_norm``
-against ``layernorm_embedding``, one fused ``in_proj_weight`` against ``q_proj``, ``k_proj`` and ``v_proj``, and InfoXLM's training
-files with the model under ``model_fast.`` beside a momentum copy. The vocabulary order is fairseq's in Hugging Face's XLM-R too
-(``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3).
+against ``layernorm_embedding``, one fused ``in_proj_weight`` against three projections, and InfoXLM's training files with the
+model under ``model_fast.`` beside a momentum copy.
 """
 
 import dataclasses
@@ -12,18 +11,18 @@ import json
 import logging
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 import torch
 from torch import Tensor
 
-from .encoders import padding_contradiction, tokenizer_entries
-from .errors import CheckpointError
+from .encoders import check_padding, tokenizer_entries
+from .inspection import CheckpointError
 from .layouts import FAMILIES, PADDING_IDX, masked_lm_shapes
 from .loading import Rule, apply_rules, drop, listing, refuse, rename, stack_rules
 from .pipeline import ENCODER, MASKED_LM, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile, check_shapes
 from .reading import PathLike, fingerprint
-from .vocabulary import CONFIG_NAME, PAD, find_dictionary
+from .vocabulary import CONFIG_NAME, PAD
 from .writing import atomic_path, save_tensors
 
 logger = logging.getLogger(__name__)
@@ -67,8 +66,7 @@ def _settle(found: PretrainedFile, kind: Kind) -> None:
 
 
 _FAIRSEQ = FileLayout(
-    "a fairseq masked LM of XLM-R's shape (post-norm encoder, learned positions, layer norm after the embedding, GELU, lm_head "
-    "tied to the embedding; names encoder.sentence_encoder.* and encoder.lm_head.*)",
+    "a fairseq masked LM of XLM-R's shape (encoder.sentence_encoder.*, encoder.lm_head.* tied to the embedding)",
     lambda content: not content.is_folder and any("sentence_encoder." in name for name in content.tensors),
     _FAIRSEQ_RULES,
     {
@@ -165,10 +163,7 @@ def has_cross_attention(names: Iterable[str]) -> bool:
 
 
 def _is_folder(content: Content) -> bool:
-    """Whether a configuration says so, or says nothing and the tensors are ``roberta.*``.
-
-    transformers wrote no ``model_type`` before 2.3 (January 2020); VECO was made with a version of those weeks.
-    """
+    """Whether a configuration says so, or has no ``model_type``, as before transformers 2.3 (VECO), and tensors ``roberta.*``."""
     stated = content.options.get("model_type")
     unsaid = stated is None and any(name.startswith("roberta.embeddings.") for name in content.tensors)
     return content.is_folder and (stated in MODEL_TYPES or unsaid)
@@ -183,87 +178,59 @@ def check_folder(content: Content) -> List[str]:
         missing = " (the default when the entry is missing)" if stated is None else ""
         problems.append(f"layer_norm_eps = {epsilon!r}{missing}, expected {_EPSILON!r}")
     padding = config.get("pad_token_id")
-    if padding is not None and (not isinstance(padding, int) or padding < 0):
-        problems.append(f"pad_token_id = {padding!r}, expected the index of <pad>")
+    if padding not in (None, 0, PADDING_IDX):
+        problems.append(f"pad_token_id = {padding!r}, expected {PADDING_IDX}, as in XLM-R")
     for flag in ("is_decoder", "add_cross_attention"):
         if config.get(flag) and not has_cross_attention(names):
-            problems.append(
-                f"{flag} = {config[flag]!r}, expected false (there are no cross_attention.* tensors, as VECO has)"
-            )
+            problems.append(f"{flag} = {config[flag]!r}, expected false without the cross_attention.* of a VECO")
     if config.get("is_decoder") and any(".crossattention." in name for name in names):
-        logger.warning(
-            "%s: is_decoder = true with crossattention.*: taken to be a VECO, whose encoder reads in both directions; a "
-            "decoder of transformers, which reads to the left alone, has these names too",
-            content.options_origin,
-        )
+        logger.warning("%s: is_decoder = true with crossattention.*: taken to be a VECO", content.options_origin)
     if config.get("model_type") is None:
-        logger.warning(
-            "%s: has no model_type: its tensors are roberta.*, so %s is taken", content.options_origin, MODEL_TYPES[0]
-        )
+        logger.warning("%s: has no model_type: %s is taken", content.options_origin, MODEL_TYPES[0])
     return problems
 
 
 def settle_folder(found: PretrainedFile, kind: Kind) -> None:
-    """Find the row of ``<pad>``, and add the one token-type row to every position, so that logits stay the same."""
+    """Check the row of ``<pad>``, and add the one token-type row to every position, so that logits stay the same."""
     _settle(found, kind)
     words = found.tensors.get(f"encoder.{WORDS}")
-    found.padding_idx = _padding_row(found.content, words.size(0) if words is not None and words.dim() else 0)
+    if found.content.options.get("pad_token_id") == 0:
+        _check_padding(found.content, words.size(0) if words is not None and words.dim() else 0)
     stated = found.stated["max_positions"]
-    found.stated["max_positions"] = stated - found.padding_idx - 1 if isinstance(stated, int) else None
+    found.stated["max_positions"] = stated - PADDING_IDX - 1 if isinstance(stated, int) else None
     if _TOKEN_TYPES not in found.tensors:
         return
     token_types, positions = found.tensors.pop(_TOKEN_TYPES), found.tensors.get(f"encoder.{POSITIONS}")
     source = found.sources.pop(_TOKEN_TYPES)
     found.sources["(added to the positions)"] = source
-    if token_types.dim() != 2 or token_types.size(0) != 1:
+    width = positions.size(-1) if positions is not None and positions.dim() else None
+    if token_types.dim() != 2 or token_types.size(0) != 1 or token_types.size(1) != (width or token_types.size(1)):
         raise CheckpointError(
-            f"{found.origin}: {source} has shape {tuple(token_types.shape)}, expected one row; expected {found.source.expected}"
+            f"{found.origin}: {source} has shape {tuple(token_types.shape)}, expected one row of the positions' width; expected "
+            f"{found.source.expected}"
         )
     if positions is None or not bool(token_types.any()):  # adding zeros could turn -0.0 into 0.0, and the fingerprint
         return
-    if positions.dim() != 2 or positions.size(1) != token_types.size(1):
-        shapes = f"{tuple(token_types.shape)} and {tuple(positions.shape)}"
-        raise CheckpointError(f"{found.origin}: {source} and position embedding have shapes {shapes}, not one width")
     found.tensors[f"encoder.{POSITIONS}"] = positions + token_types
 
 
-def _padding_row(content: Content, rows: int) -> int:
-    """Row of ``<pad>`` in a folder of XLM-R's layout with an embedding of so many rows.
+def _check_padding(content: Content, rows: int) -> None:
+    """A ``pad_token_id`` of 0 counts as not said, unless the tokenizer beside an embedding of so many rows says otherwise.
 
-    Where ``pad_token_id`` is not 1, the tokenizer or dictionary beside it is asked. A 0 counts as not said, unless a file beside it
-    says 0 too: transformers wrote it for every model in January 2020, while XLM-R's own code had 1 as a constant.
-
-    Raises CheckpointError: configuration and the file beside it contradict each other, or that file is damaged.
-
-    Source: the authors' ``RobertaEmbeddings``, whose ``padding_idx`` is the constant 1.
+    transformers wrote it for every model in January 2020. Source: the authors' ``RobertaEmbeddings``, whose ``padding_idx`` is 1.
     """
-    stated = content.options.get("pad_token_id")
-    if stated is None or stated == PADDING_IDX:
-        return PADDING_IDX
-    entries, file = tokenizer_entries(content.folder, None, rows), "the tokenizer"
-    if entries is not None:
-        row: Optional[int] = entries.index(PAD) if PAD in entries else None
-    else:
-        dictionary = find_dictionary(content.folder)
-        row, file = (None, "") if dictionary is None else (PADDING_IDX, dictionary.name)
-    if stated == 0 and row in (None, PADDING_IDX):
-        logger.warning(
-            "%s: pad_token_id = 0 in %s: row %d is taken for %s, as in every XLM-R, and positions are counted from row %d",
-            content.origin,
-            CONFIG_NAME,
-            PADDING_IDX,
-            PAD,
-            PADDING_IDX + 1,
-        )
-        return PADDING_IDX
-    if row not in (None, stated):
-        raise padding_contradiction(stated, int(row or 0), file, content.origin)
-    return int(stated)
+    check_padding(tokenizer_entries(content.folder, None, rows) or (), content.origin)
+    logger.warning(
+        "%s: pad_token_id = 0 in %s: row %d is taken for %s, as in every XLM-R",
+        content.origin,
+        CONFIG_NAME,
+        PADDING_IDX,
+        PAD,
+    )
 
 
 FOLDER = FileLayout(
-    "a Hugging Face XLM-RoBERTa masked LM (model_type xlm-roberta, roberta or camembert, hidden_act gelu, layer_norm_eps 1e-05, "
-    "one token type, tensors roberta.* and lm_head.*)",
+    "a Hugging Face XLM-RoBERTa masked LM (model_type xlm-roberta, roberta or camembert; roberta.* and lm_head.*)",
     _is_folder,
     FOLDER_RULES,
     _SIZES,
@@ -345,10 +312,8 @@ def write_masked_lm(
 ) -> str:
     """Write a Hugging Face XLM-RoBERTa folder: ``config.json`` and ``model.safetensors``, each replaced atomically.
 
-    Args:
-        sizes: ``MaskedLMSizes``, or a mapping with its fields.
-        tensors: name -> floating-point tensor in the names of ``MaskedLM``; the tied ``lm_head.weight`` may be there.
-        dtype: of the stored tensors; values are rounded to it.
+    ``sizes``: ``MaskedLMSizes``, or a mapping with its fields. ``tensors``: in the names of ``MaskedLM``; the tied
+    ``lm_head.weight`` may be there. ``dtype``: to which values are rounded.
 
     Returns the fingerprint that :func:`.pipeline.read_masked_lm` will give for the folder, i.e. of the *rounded* tensors. Raises
     CheckpointError: names or shapes that are not those of a masked LM of these sizes, or values beyond ``dtype``.
@@ -379,17 +344,11 @@ def _export_config(sizes: Mapping[str, int], dtype: torch.dtype) -> Dict[str, An
     return {
         **{theirs: sizes[ours] for ours, theirs in _SIZES.items()},
         "architectures": ["XLMRobertaForMaskedLM"],
-        "attention_probs_dropout_prob": 0.1,
-        "bos_token_id": 0,
-        "eos_token_id": 2,
         "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1,
-        "initializer_range": 0.02,
         "layer_norm_eps": _EPSILON,
         "max_position_embeddings": sizes["max_positions"] + sizes["padding_idx"] + 1,
         "model_type": MODEL_TYPES[0],
         "pad_token_id": sizes["padding_idx"],
-        "tie_word_embeddings": True,
         "torch_dtype": str(dtype).rsplit(".", 1)[-1],
         "type_vocab_size": 1,
     }

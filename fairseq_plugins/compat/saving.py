@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 import torch
 
-from ..checkpoints.versions import check_versions, stamped
+from ..checkpoints.reading import check_versions, stamped
 from ..checkpoints.writing import atomic_file
 from .patch import ModuleProxy, Patch, source_has
 

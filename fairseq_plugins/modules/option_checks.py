@@ -8,6 +8,8 @@ from fairseq.dataclass import ChoiceEnum
 from ..options import option
 
 EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
+LENGTHS = {"encoder": "--max-source-positions", "decoder": "--max-target-positions"}
+"""Side of a model -> option of its longest input."""
 
 
 def embedding_mismatch_option(more: str = "") -> Any:
@@ -21,6 +23,11 @@ def embedding_mismatch_option(more: str = "") -> Any:
 
 def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def embedding_policy(args: Any) -> str:
+    """``--embedding-mismatch error``: the option with its value."""
+    return f"{flag('embedding_mismatch')} {args.embedding_mismatch!s}"
 
 
 def defaults_of(options: Any) -> Dict[str, Any]:

@@ -4,11 +4,12 @@ from typing import Any, Mapping
 
 from torch import Tensor
 
-from ...checkpoints.fitting import check_dictionary, compare_order, load_fitted
+from ...checkpoints.fitting import compare_order, load_fitted
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import find_settings
 from ...checkpoints.reading import read_checkpoint
-from ...checkpoints.vocabulary import stock_languages, task_options
+from ...checkpoints.sides import check_dictionary
+from ...checkpoints.vocabulary import as_list, stock_languages, task_options
 from ...modules.model_options import sizes_of
 from ...modules.option_checks import flag
 
@@ -48,9 +49,12 @@ def fill(model: Any, args: Any, task: Any) -> LoadReport:
         raise ValueError(f"{origin}: has adapters itself; expected the transformer that they were trained on")
     settings = find_settings(content)
     _compare(settings, args, SAME, origin)
-    _compare({**settings, **task_options(content)}, task.args, SAME_TAGS, origin)
-    languages = stock_languages(content, settings, "[{}]")
-    compare_order([str(language) for language in task.langs], languages.listed or languages.guessed or None, origin)
+    options = {**settings, **task_options(content)}
+    _compare(options, task.args, SAME_TAGS, origin)
+    # Without a list fairseq takes the languages of the pairs, sorted.
+    of_pairs = sorted({language for pair in as_list(options.get("lang_pairs")) for language in pair.split("-")})
+    listed = stock_languages(content, settings, "[{}]").listed
+    compare_order([str(language) for language in task.langs], listed or of_pairs or None, origin)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         check_dictionary(path, dictionary, origin)
     _check_rows(model, state, origin)

@@ -39,9 +39,7 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
     """
     path = cfg.pretrained_gpt
     if not path:
-        raise ValueError(
-            f"{OPTION} is needed: a Hugging Face GPT-2 folder, or a checkpoint of fairseq's transformer_lm"
-        )
+        raise ValueError(f"{OPTION} is needed: a Hugging Face GPT-2 folder, or a checkpoint of transformer_lm")
     if not os.path.exists(path):
         raise ValueError(
             f"{OPTION} {path}: no such file or folder. A checkpoint holds only the trained part; when decoding, give the "
@@ -71,8 +69,7 @@ def matching_rows(found: PretrainedFile, dictionary: Any, origin: str) -> List[i
     rows = found.layout.vocab_size
     if not found.entries:
         raise ValueError(
-            f"{origin}: nothing beside it tells what its {rows:,} rows mean (the dictionary has {len(dictionary):,} entries); put "
-            "its dict.txt or its tokenizer's files there"
+            f"{origin}: nothing beside it tells what its {rows:,} rows mean; put its dict.txt or tokenizer there"
         )
     known = {entry: row for row, entry in reversed(list(enumerate(found.entries)))}
     chosen = [known.get(entry, -1) for entry in dictionary.symbols]
@@ -84,8 +81,6 @@ def matching_rows(found: PretrainedFile, dictionary: Any, origin: str) -> List[i
             f"{origin} has no row for {len(unknown):,} entries of the data's dictionary: {listing(unknown)}; cut the text with the "
             "model's own tokenizer before fairseq-preprocess"
         )
-    if len(dictionary) < rows:
-        logger.info("%s: %d of %d rows are in the dictionary, the others are left out", origin, len(dictionary), rows)
     return chosen
 
 

@@ -11,17 +11,10 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import (
-    Fit,
-    check_dictionary,
-    check_rows,
-    check_sizes,
-    left_closed,
-    sizes_of_sides,
-    stack_sources,
-)
+from ...checkpoints.fitting import check_sizes, left_closed
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import read_masked_lm
+from ...checkpoints.sides import Fit, check_dictionary, check_rows, sizes_of_sides, stack_sources
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.filled_model import FilledTransformer
 from ...modules.model_options import (
@@ -34,10 +27,12 @@ from ...modules.model_options import (
 )
 from ...modules.option_checks import (
     EMBEDDING_POLICIES,
+    LENGTHS,
     check_choices,
     check_wiring,
     defaults_of,
     embedding_mismatch_option,
+    embedding_policy,
 )
 from ...options import option
 
@@ -150,7 +145,7 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     check_rows(found, args.pretrained_xlmr)
     sizes = {"encoder_layers": found.sizes["layers"], **sizes_of_sides(found.sizes, "encoder")}
     check_sizes(sizes, args, origin)
-    fit = Fit(model, args.embedding_mismatch, origin)
+    fit = Fit(model, embedding_policy(args), LENGTHS, origin)
     sources = stack_sources(found, "encoder", range(found.sizes["layers"]))
     tensors = {name: found.tensors[source] for name, source in sources.items()}
     entries = check_dictionary(args.pretrained_xlmr, model.encoder.dictionary, origin)

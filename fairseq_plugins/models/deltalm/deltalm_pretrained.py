@@ -2,16 +2,11 @@
 
 from typing import Any, Dict
 
-from ...checkpoints.fitting import (
-    Fit,
-    check_dictionary,
-    check_rows,
-    check_sizes,
-    sizes_of_sides,
-    stack_sources,
-)
+from ...checkpoints.fitting import check_sizes
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import DELTALM, PretrainedFile, open_file, read_masked_lm, stack_sizes
+from ...checkpoints.sides import Fit, check_dictionary, check_rows, sizes_of_sides, stack_sources
+from ...modules.option_checks import LENGTHS, embedding_policy
 
 _ENCODER_PARTS = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 _BOTTOM = ("self_attn", "self_attn_layer_norm", "fc3", "fc4", "ffn_layer_norm")
@@ -22,8 +17,7 @@ _CROSS_ATTENTION = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
 def fill(model: Any, args: Any, option: str) -> LoadReport:
     """Fill ``model``, which is at random, from the file of ``option``: ``pretrained_deltalm_checkpoint`` or ``init_from_mlm``.
 
-    Returns what became of every tensor of the model; ``reasons`` names the source of each. Raises ValueError: sizes, positions,
-    dictionary or layers that do not fit.
+    Returns what became of every tensor of the model. Raises ValueError: sizes, positions, dictionary or layers that do not fit.
     """
     path, vanilla, from_mlm = getattr(args, option), str(args.decoder_block) == "vanilla", option == "init_from_mlm"
     origin = f"--{option.replace('_', '-')} {path}"
@@ -39,7 +33,7 @@ def fill(model: Any, args: Any, option: str) -> LoadReport:
         check_sizes(sizes_of(found), args, origin)
         sources = {name: name for name in found.tensors}
     tensors = {name: found.tensors[source] for name, source in sources.items()}
-    fit = Fit(model, args.embedding_mismatch, origin)
+    fit = Fit(model, embedding_policy(args), LENGTHS, origin)
     for side in ("encoder", "decoder"):
         entries = check_dictionary(path, getattr(model, side).dictionary, origin)
         if from_mlm:
@@ -63,8 +57,7 @@ def from_masked_lm(found: PretrainedFile, args: Any, origin: str) -> Dict[str, s
     self-attention and network of layer b. Embeddings and norms go along. The masked-LM head is left out: DeltaLM projects with the
     embedding alone.
 
-    Raises:
-        ValueError: an odd number of layers, or sizes other than the model's.
+    Raises ValueError: an odd number of layers, or sizes other than the model's.
 
     Source: DeltaLM section 2.2, "Initialization".
     """

@@ -9,7 +9,6 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ...checkpoints.encoders import read_encoder
-from ...checkpoints.errors import CheckpointError
 from ...checkpoints.fitting import (
     check_entries,
     check_sizes,
@@ -20,6 +19,7 @@ from ...checkpoints.fitting import (
     load_fitted,
     started_from,
 )
+from ...checkpoints.inspection import CheckpointError
 from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderLayout, family_layout, layout_from
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, find_settings
@@ -30,8 +30,7 @@ from ...modules.option_checks import flag
 logger = logging.getLogger(__name__)
 
 OPTION = "--pretrained-encoder"
-SCRATCH_POSITIONS = 512
-"""Positions of an encoder from scratch, unless the command line says otherwise."""
+SCRATCH_POSITIONS = 512  # of an encoder from scratch, unless the command line says otherwise
 
 SIZES: Dict[str, str] = {
     "encoder_layers": "layers",
@@ -45,21 +44,17 @@ MASKLESS = ("nllb", "deltalm")
 """Families of which no released file has a row for ``<mask>``."""
 
 USE_ITS_DICTIONARY = (
-    "preprocess with the dictionary that `python -m fairseq_plugins.checkpoints.dictionary ENCODER DICT` writes for this "
-    "encoder, new symbols at its end"
+    "preprocess with the dictionary that `python -m fairseq_plugins.checkpoints.dictionary` writes for it"
 )
 
 
 class Start(NamedTuple):
     """What a model is built from.
 
-    Attributes:
-        layout: with as many rows as the dictionary has entries.
-        languages: ordered; None where there are none, or nothing tells.
-        file: the pretrained encoder, None where there is none (any more).
-        origin: option and path of the file, for messages.
-        absent: why nothing may be computed before a checkpoint was loaded; None where all is well.
-        adds_mask: the dictionary has ``<mask>`` as its last entry, and the file, which has every other one, has no row for it.
+    ``layout``: with as many rows as the dictionary has entries. ``languages``: ordered; None where there are none, or nothing
+    tells. ``file``: the pretrained encoder, None where there is none (any more); ``origin``: its option and path. ``absent``: why
+    nothing may be computed before a checkpoint was loaded; None where all is well. ``adds_mask``: the dictionary has ``<mask>`` as
+    its last entry, and the file, which has every other one, has no row for it.
     """
 
     layout: EncoderLayout
@@ -90,17 +85,14 @@ def find_start(args: Any, task: Any) -> Start:
         return _from_stored(settings, dictionary, str(continued))._replace(absent=absent)
     missing = _missing_sizes(args)
     if missing:
-        raise ValueError(
-            f"{absent}, and there is no checkpoint of this run to continue (nor all sizes: {missing} are not given)"
-        )
+        raise ValueError(f"{absent}, and there is no checkpoint of this run to continue (nor {missing})")
     return _from_options(args, dictionary)._replace(absent=absent)
 
 
 def fill(encoder: nn.Module, start: Start, policy: str) -> Optional[LoadReport]:
     """Fill a ``TextEncoder`` from the file it starts from, with the encoder's rows, by the policy, and its positions.
 
-    Returns what became of every tensor of the encoder; None where there is no file. Raises ValueError: the rows do not fit and the
-    policy does not allow to change them.
+    Returns what became of every tensor; None where there is no file. Raises ValueError: the policy does not allow to fit the rows.
     """
     if start.file is None:
         return None
@@ -111,21 +103,17 @@ def fill(encoder: nn.Module, start: Start, policy: str) -> Optional[LoadReport]:
         languages = start.file.languages or ()
         tensors[WORDS], changes[WORDS] = fit_words(tensors[WORDS], own[WORDS], policy, start.origin, languages)
     if POSITIONS in own and len(tensors[POSITIONS]) != len(own[POSITIONS]):
-        option, unused = flag("max_source_positions"), start.layout.padding_idx + 1
-        tensors[POSITIONS], changes[POSITIONS] = fit_positions(
-            tensors[POSITIONS], len(own[POSITIONS]), unused, start.origin, option
-        )
+        want, unused, option = len(own[POSITIONS]), start.layout.padding_idx + 1, flag("max_source_positions")
+        tensors[POSITIONS], changes[POSITIONS] = fit_positions(tensors[POSITIONS], want, unused, start.origin, option)
     return load_fitted(encoder, tensors, start.origin, changes=changes)
 
 
 def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
     """A token embedding with one row more, the mean of all, for a ``<mask>`` that the model never had and that is never read."""
     mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
-    change = f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
-    return torch.cat([tensor, mean]), change
-
-
-# ---- Where the layout comes from. ----
+    return torch.cat(
+        [tensor, mean]
+    ), f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
 
 
 def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
@@ -152,10 +140,9 @@ def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: st
     languages = tuple(str(language) for language in listed) if listed else None
     _compare_languages(languages, dictionary, origin, layout.family)
     if layout.vocab_size != len(dictionary):
-        reason = explain(len(dictionary), layout.vocab_size, languages)
         raise ValueError(
             f"the dictionary has {len(dictionary):,} entries, {origin} was trained with {layout.vocab_size:,}. "
-            f"{reason + '. ' if reason else ''}Use the dictionary of the training (its data's dict.txt)"
+            f"{explain(len(dictionary), layout.vocab_size, languages)}Use the dictionary of the training (its data's dict.txt)"
         )
     return Start(layout, languages)
 
@@ -178,9 +165,6 @@ def _from_options(args: Any, dictionary: Dictionary) -> Start:
     return Start(layout, _own_languages(family, dictionary))
 
 
-# ---- Dictionaries and languages. ----
-
-
 def _own_languages(family: Any, dictionary: Dictionary) -> Optional[Tuple[str, ...]]:
     return (languages_of(dictionary.symbols) or None) if str(family) in STYLES else None
 
@@ -192,21 +176,16 @@ def _compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary,
         logger.warning("%s does not tell its languages: make sure that the dictionary has them in its order", origin)
     if not trained or list(found) == list(trained):
         return
-    missing = [language for language in trained if language not in found]
-    extra = [language for language in found if language not in trained]
-    kinds = (("missing", missing), ("not known to it", extra), ("in another order", [] if missing or extra else found))
-    problems = "; ".join(f"{title}: {','.join(languages)}" for title, languages in kinds if languages)
     raise ValueError(
-        f"{origin} was trained with the languages {','.join(trained)}, the data's dictionary has {','.join(found) or 'none'} "
-        f"({problems}). Every language has a row of the embedding by its place in that list: {USE_ITS_DICTIONARY}"
+        f"{origin} was trained with the languages {','.join(trained)}, the data's dictionary has {','.join(found) or 'none'}, in "
+        f"this order. Every language has a row of the embedding by its place in that list: {USE_ITS_DICTIONARY}"
     )
 
 
 def _lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
     """Whether the data's dictionary has one entry more than the file has rows: ``<mask>``, its last one, which no row of it is.
 
-    The understanding tasks add it to every dictionary. Where nothing tells what the last row of a file is, it is that of ``<mask>``
-    in an XLM-R or mBART, and is none in a NLLB, M2M-100 or DeltaLM.
+    The understanding tasks add it to every dictionary. A file whose last row nothing tells has it there, unless it is maskless.
     """
     rows, known = found.layout.vocab_size, found.entries
     if len(dictionary) != rows + 1 or dictionary.symbols[-1] != MASK or MASK in known:
@@ -215,10 +194,7 @@ def _lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
 
 
 def _compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
-    """Compare what is known of the file's rows with the data's dictionary.
-
-    Raises ValueError: nothing is known and ``unnamed`` is ``error``, entries differ, or ``<mask>`` is elsewhere than in the file.
-    """
+    """Compare what is known of the file's rows with the data's dictionary; ValueError: nothing, or something else than it says."""
     rows = found.layout.vocab_size
     if not found.entries and unnamed == "error":
         raise ValueError(
@@ -234,7 +210,6 @@ def _compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, un
     elif (found.mask_last or found.mask_row is not None) and MASK in dictionary:
         index, row = dictionary.index(MASK), rows - 1 if found.mask_row is None else found.mask_row
         if index != row:
-            last = ", the last one," if row == rows - 1 else ""
             raise ValueError(
-                f"{MASK} is entry {index} of the dictionary, but row {row}{last} of {origin}; {USE_ITS_DICTIONARY}"
+                f"{MASK} is entry {index} of the dictionary, but row {row} of {origin}; {USE_ITS_DICTIONARY}"
             )

@@ -13,11 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 def read_pretrained(cfg: Any, size_options: Mapping[str, str], dictionary: Dictionary) -> PretrainedFile:
-    """Read ``cfg.pretrained_mlm``; sizes that ``cfg`` sets must agree with the file.
+    """Read ``cfg.pretrained_mlm``; sizes that ``cfg`` sets (``size_options``: name of a size in the file -> option) must agree.
 
-    ``size_options``: name of each size in the file -> option. ``dictionary``: the task's, with ``<mask>`` as last entry.
-
-    Raises ValueError: no or missing file, sizes or dictionary that do not match it.
+    ``dictionary``: the task's, with ``<mask>`` as last entry. Raises ValueError: no file, or sizes or dictionary that do not match.
     """
     path = cfg.pretrained_mlm
     if not path:
@@ -54,12 +52,10 @@ def _check_dictionary(found: PretrainedFile, origin: str, dictionary: Dictionary
         )
     if beside is None:
         logger.warning(
-            "%s: no dict.txt beside it, so that of the dictionary only the number of entries and the special symbols are checked",
-            origin,
+            "%s: no dict.txt beside it: only the number of entries and the special symbols are checked", origin
         )
-    for index, (own, theirs) in enumerate(
-        zip(read_dictionary(beside)[: rows - 1] if beside else (), dictionary.symbols)
-    ):
+        return
+    for index, (own, theirs) in enumerate(zip(read_dictionary(beside)[: rows - 1], dictionary.symbols)):
         if own != theirs:
             raise ValueError(
                 f"dictionary differs from {beside} at entry {index}: {theirs!r} instead of {own!r}; run fairseq-preprocess with "

@@ -18,13 +18,13 @@ class PreparedModel(FilledTransformer):
     Attributes:
         choice: the layers that encoder and decoder take from a pretrained stack.
         kept_rows: for each entry of the pretrained dict.txt whether the data's dictionary has it; None = the same dictionary.
-        embedding_mismatch: of the options.
+        embedding_policy: ``--embedding-mismatch`` with its value.
     """
 
     own_options = VECOOptions
     choice: Optional[LayerChoice] = None
     kept_rows: Optional[Sequence[bool]] = None
-    embedding_mismatch = "error"
+    embedding_policy = "--embedding-mismatch error"
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
         """Turn a pretrained state into one of this model, in place; ValueError where it does not fit."""

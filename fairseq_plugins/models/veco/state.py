@@ -7,10 +7,12 @@ from typing import Any, Dict, Optional, Set, Tuple
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, Fit, folded, trailing_tags
+from ...checkpoints.fitting import MARKERS, folded
 from ...checkpoints.layouts import PRETRAINED_HERE, mask_row
 from ...checkpoints.loading import LoadReport, mismatches
+from ...checkpoints.sides import Fit, trailing_tags
 from ...checkpoints.vocabulary import MASK
+from ...modules.option_checks import LENGTHS
 from .dictionary_map import SPECIAL_ROWS, cut_rows
 
 logger = logging.getLogger(__name__)
@@ -106,7 +108,7 @@ class StackReader:
         if stack:
             self._check_scale()
         self._select(choices)
-        fit = Fit(self.model, self.model.embedding_mismatch, _STATE)
+        fit = Fit(self.model, self.model.embedding_policy, LENGTHS, _STATE)
         self._rows(fit, stack)
         if stack:
             self._check_complete(fit.targets)

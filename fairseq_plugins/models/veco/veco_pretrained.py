@@ -3,41 +3,30 @@
 import logging
 from typing import Any, Optional
 
-from ...checkpoints.fitting import (
-    Fit,
-    check_dictionary,
-    check_rows,
-    check_sizes,
-    fit_words,
-    sizes_of_sides,
-    stack_sources,
-)
+from ...checkpoints.fitting import check_sizes, fit_words
 from ...checkpoints.loading import LoadReport
 from ...checkpoints.pipeline import PretrainedFile, read_masked_lm
+from ...checkpoints.sides import Fit, check_dictionary, sizes_of_sides, stack_sources
 from ...checkpoints.vocabulary import MASK, read_dictionary
+from ...modules.option_checks import LENGTHS, embedding_policy
 from .dictionary_map import cut_rows
 from .layer_choice import LayerChoice
 
 logger = logging.getLogger(__name__)
 
 HEAD_BIAS = "lm_head.bias"
-_HEAD = (
-    *(f"lm_head.{part}.{kind}" for part in ("dense", "layer_norm") for kind in ("weight", "bias")),
-    HEAD_BIAS,
-)
+_HEAD = (*(f"lm_head.{part}.{kind}" for part in ("dense", "layer_norm") for kind in ("weight", "bias")), HEAD_BIAS)
 _CROSS_ATTENTION = (r"decoder\.layers\.\d+\.encoder_attn(?:_layer_norm)?\..*",)
 
 
 def fill(model: Any, args: Any, path: str) -> LoadReport:
     """Fill ``model``, a VECO that translates or pre-trains, prepared and at random, from the masked LM of ``--init-from-mlm``.
 
-    Returns what became of every tensor of the model; ``reasons`` names the source of each.
-
-    Raises ValueError: sizes, positions, dictionary, its map or layers that do not fit.
+    Returns what became of every tensor of the model. Raises ValueError: sizes, positions, dictionary, its map or layers that do
+    not fit.
     """
     origin = f"--init-from-mlm {path}"
     found = read_masked_lm(path, default_heads=args.encoder_attention_heads)
-    check_rows(found, path, mask_anywhere=True)
     _check(found, args, model.choice, origin)
     stack, choice = model.choice.stack, model.choice
     last = tuple(range(stack - args.decoder_layers, stack))
@@ -50,10 +39,10 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     tensors = {name: found.tensors[source] for name, source in sources.items()}
     used = set(sources.values())
     unused = LoadReport((), dropped=tuple(name for name in found.tensors if name not in used))
-    fit, mask_row = Fit(model, args.embedding_mismatch, origin), _mask_row(found, origin)
+    fit, mask_row = Fit(model, embedding_policy(args), LENGTHS, origin), _mask_row(found, origin)
     for side in ("encoder", "decoder"):
         dictionary, kept = getattr(model, side).dictionary, model.kept_rows
-        entries = check_dictionary(path, dictionary, origin, kept)
+        entries = check_dictionary(path, dictionary, origin, kept, "--resized-dict-map")
         if kept is None:
             fit.leave_mask_out(side, tensors, entries, mask_row)
         else:

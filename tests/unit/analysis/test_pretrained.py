@@ -8,14 +8,7 @@ import pytest
 import torch
 
 from fairseq_plugins.analysis import pretrained
-from fairseq_plugins.analysis.pretrained import (
-    Pretrained,
-    named_files,
-    pick_device,
-    read_codes,
-    row_parallel,
-    vector_folder,
-)
+from fairseq_plugins.analysis.pretrained import Pretrained, named_files, pick_device, read_codes, row_parallel
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders
 
@@ -63,22 +56,6 @@ def test_each_family_reads_its_own_vocabulary_and_format(family, language, expec
     assert not model.encoder.training
 
 
-def test_mbart_does_not_tell_its_format(tmp_path):
-    path, _ = nlu_builders.write_any("mbart", tmp_path / "mbart")
-    with pytest.raises(ValueError, match=r"--input-format: model is of the family mbart, whose files do not tell it"):
-        model_of(path)
-    assert model_of(path, "--input-format", "mbart50").inputs.input_format.name == "mbart50"
-
-
-def test_languages_can_be_given(tmp_path):
-    """A vocabulary that ends before the languages: they follow it, in the order that is given."""
-    path, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
-    line = "--input-format mbart --langs en_XX --language-template <{}> --language-codes eng=en_XX".split()
-    (path / "dict.txt").write_text("".join(f"p{number} 1\n" for number in range(19)), encoding="utf-8")
-    model = model_of(path, *line, "--dict", str(path / "dict.txt"))
-    assert model.inputs.rows(["p1"], "eng", "x")[0].tolist() == [5, 2, 4 + 19]
-
-
 def test_a_second_model_has_its_own_files_or_those_of_the_first(tmp_path):
     first_path, _ = nlu_builders.write_any("xlmr", tmp_path / "first")
     second_path = tmp_path / "second"
@@ -121,18 +98,6 @@ def test_another_models_dictionary_is_refused(tmp_path):
     twice = nlu_builders.write_dict(tmp_path / "twice" / "dict.txt", ["p0", "p0"])
     with pytest.raises(ValueError, match="--dict .*twice/dict.txt: Duplicate word"):
         model_of(path, "--dict", str(twice))
-
-
-def test_vectors_are_kept_only_where_that_is_asked(tmp_path):
-    path, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
-    kept = tmp_path / "deep" / "vectors"
-    for line in ([], ["--keep-vectors", str(kept)]):
-        args = options("--sentencepiece", "none", *line)
-        with vector_folder(args) as folder:
-            Pretrained(str(path), "a/b", args).vectors(LINES, "de", "dev.x.de", folder)
-            assert os.listdir(folder) == ["a_b.dev.x.de.npy"]
-    assert kept.is_dir()
-    assert not os.path.isdir(folder) or folder == str(kept)
 
 
 def test_devices():

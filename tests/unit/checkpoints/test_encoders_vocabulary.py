@@ -1,6 +1,5 @@
 """Row i of an embedding means entry i of the dictionary that is written for it; differences of size are explained."""
 
-import json
 import re
 
 import pytest
@@ -8,9 +7,9 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.dictionary import dictionary_text, write_dictionary
-from fairseq_plugins.checkpoints.encoders import read_encoder, row_order, tokenizer_entries
-from fairseq_plugins.checkpoints.fitting import check_entries, explain
+from fairseq_plugins.checkpoints.dictionary import write_dictionary
+from fairseq_plugins.checkpoints.encoders import read_encoder, tokenizer_entries
+from fairseq_plugins.checkpoints.fitting import explain
 from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
@@ -96,41 +95,6 @@ def test_without_a_list_of_languages_no_row_is_named(tmp_path, hf):
     assert entries[-2:] == ["madeupword0000", "madeupword0001"]
 
 
-@pytest.mark.parametrize("kind", ["mbart", "nllb"])
-def test_languages_are_given_where_a_folder_lists_none(tmp_path, hf, kind):
-    pieces = nlu_builders.write_sentencepiece(tmp_path)
-    codes = ("en", "ar", "de")
-    nlu_builders.huggingface(hf, kind, tmp_path, 4 + len(pieces) - 3 + 4)
-    entries = write_dictionary(tmp_path, tmp_path / "whole.txt", languages=codes)
-    assert entries == [*SPECIAL, *pieces[3:], *tags(codes, "__{}__" if kind == "nllb" else "[{}]"), "<mask>"]
-
-
-@pytest.mark.parametrize("file", ["special_tokens_map.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("kind", ["mbart50", "nllb"])
-def test_languages_among_the_pieces_of_a_fast_tokenizer(tmp_path, hf, kind, file):
-    """In ``model.vocab`` as bare codes, not in ``added_tokens``; another file lists them."""
-    own = tokenizer(hf, kind, tmp_path)
-    expected = [in_fairseq(entry, kind) for entry in own.convert_ids_to_tokens(list(range(len(own))))]
-    content = json.loads((tmp_path / "tokenizer.json").read_text())
-    codes = [token for token in content["added_tokens"] if in_fairseq(token["content"], kind) != token["content"]]
-    content["added_tokens"] = [token for token in content["added_tokens"] if token not in codes]
-    vocabulary = content["model"]["vocab"]
-    for token in codes:
-        if isinstance(vocabulary, dict):
-            vocabulary[token["content"]] = token["id"]
-    if isinstance(vocabulary, list):
-        by_id = {**dict(enumerate(vocabulary)), **{t["id"]: [t["content"], 0.0] for t in codes}}
-        content["model"]["vocab"] = [by_id.get(index, [f"unused{index}", 0.0]) for index in range(max(by_id) + 1)]
-    nlu_builders.write_json(tmp_path / "tokenizer.json", content)
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        (tmp_path / name).unlink(missing_ok=True)
-    nlu_builders.write_json(tmp_path / file, {"additional_special_tokens": [token["content"] for token in codes]})
-    nlu_builders.huggingface(hf, kind.replace("50", ""), tmp_path, len(own))
-    found = read_encoder(tmp_path)
-    assert list(found.entries) == expected and len(codes) > 20
-    assert found.languages == languages_of(expected)
-
-
 @pytest.mark.parametrize("listed", [True, False])
 def test_entries_of_an_m2m100_are_those_of_transformers(tmp_path, hf, listed):
     """``vocab.json`` in fairseq's order, a sentencepiece model in another one, unnamed rows at the end.
@@ -161,13 +125,6 @@ def test_entries_of_an_m2m100_are_those_of_transformers(tmp_path, hf, listed):
     assert all(entry.startswith("madeupword") for entry in entries[named:])
 
 
-def test_more_entries_than_rows_are_refused(tmp_path, hf):
-    own = tokenizer(hf, "mbart", tmp_path)
-    nlu_builders.huggingface(hf, "mbart", tmp_path, len(own) - 1)
-    with pytest.raises(CheckpointError, match=rf"names {len(own)} entries, the embedding has {len(own) - 1} rows"):
-        read_encoder(tmp_path)
-
-
 # ---- BERT's order. ----
 
 
@@ -180,7 +137,6 @@ def test_berts_rows_go_to_the_places_of_fairseq(tmp_path):
     names = {"<s>": "[CLS]", "<pad>": "[PAD]", "</s>": "[SEP]", "<unk>": "[UNK]", "<mask>": "[MASK]"}
     for row, entry in enumerate(found.entries):
         assert torch.equal(found.tensors["embed_tokens.weight"][row], stored[theirs.index(names.get(entry, entry))])
-    assert found.report.reasons["bert.embeddings.word_embeddings.weight"] == "rows in the order of a fairseq dictionary"
     write_dictionary(folder, tmp_path / "dict.txt")
     assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(found.entries)
 
@@ -204,17 +160,6 @@ def test_a_fast_tokenizer_of_bert_gives_the_same(tmp_path, hf):
     assert torch.equal(found.tensors["embed_tokens.weight"], expected.tensors["embed_tokens.weight"])
 
 
-def test_a_bert_without_a_vocabulary_is_refused(tmp_path):
-    folder, _ = nlu_builders.write_bert(tmp_path)
-    entries = (folder / "vocab.txt").read_text()
-    (folder / "vocab.txt").write_text(entries.replace("[SEP]", "[sep]"))
-    with pytest.raises(CheckpointError, match=r"vocabulary has no </s> \(or \[SEP\]\)"):
-        read_encoder(folder)
-    (folder / "vocab.txt").unlink()
-    with pytest.raises(CheckpointError, match=r"expected a Hugging Face BERT .*vocab\.txt"):
-        read_encoder(folder)
-
-
 # ---- fairseq's dictionaries. ----
 
 
@@ -232,22 +177,6 @@ def test_the_command_writes_the_dictionary(tmp_path, capsys):
     assert (tmp_path / "again.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
 
-def test_the_dictionary_of_a_fairseq_nllb_has_its_style(tmp_path):
-    nlu_builders.nllb_fairseq(tmp_path)
-    assert write_dictionary(tmp_path, tmp_path / "whole.txt")[-2:] == ["__deu_Latn__", "__eng_Latn__"]
-
-
-def test_rows_of_unknown_languages_have_no_dictionary(tmp_path):
-    model = nlu_builders.stock_model([*PIECES, *tags(LANGUAGES), "<mask>"], arch="mbart_base")
-    task = {"_name": "multilingual_denoising", "add_lang_token": True}
-    nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, task)
-    nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
-    assert read_encoder(tmp_path).entries == (*SPECIAL, *PIECES)
-    with pytest.raises(CheckpointError, match="28 rows, of which 24 are named, and no list of its languages"):
-        write_dictionary(tmp_path, tmp_path / "whole.txt")
-    assert not (tmp_path / "whole.txt").exists()
-
-
 def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path):
     lines = ["p1 10", "\u3000 3", "a b 2", "é\u2028x 1", "<s> 4 #fairseq:overwrite", " 5"]
     (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -255,27 +184,6 @@ def test_a_dictionary_is_read_as_fairseq_reads_it(tmp_path):
     (tmp_path / "dict.txt").write_text("p1 10\np2\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="line 2: 'p2', expected 'symbol count'"):
         read_dictionary(tmp_path / "dict.txt")
-
-
-@pytest.mark.parametrize(
-    ("entries", "message"),
-    [
-        ([*SPECIAL, "a", "b", "a"], "entries 4 and 6 are both 'a'"),
-        ([*SPECIAL, "a\nb"], "no line of a dictionary"),
-        (["<pad>", "<s>", "</s>", "<unk>"], "first entries are"),
-    ],
-)
-def test_what_a_dictionary_cannot_hold_is_refused(entries, message):
-    with pytest.raises(CheckpointError, match=message):
-        dictionary_text(entries, "here")
-
-
-def test_order_by_hand():
-    entries = ["<pad>", "x", "<mask>", "<unk>", "<s>", "y", "</s>"]
-    assert row_order(entries, "xlmr", "here") == [4, 0, 6, 3, 1, 2, 5]
-    assert row_order(entries, "bert", "here") == [4, 0, 6, 3, 1, 5, 2]
-    twice = [*entries, "<unk>", "<s>"]
-    assert row_order(twice, "xlmr", "here")[:4] == [4, 0, 6, 3], "of an entry that is there twice, the first row"
 
 
 def test_languages_of_a_dictionary():
@@ -294,30 +202,12 @@ L25 = [f"l{number}" for number in range(25)]
 @pytest.mark.parametrize(
     ("entries", "rows", "languages", "message"),
     [
-        (250_002, 250_027, L25, "The difference is the file's 25 languages, .* order is l0,l1,"),
-        (250_001, 250_027, L25, "25 languages and <mask>"),
-        (250_053, 250_027, L25, "25 languages and <mask>: they are probably counted twice"),
-        (250_052, 250_027, L25, "25 languages: they are probably counted twice"),
+        (250_002, 250_027, L25, "The difference is the file's 25 languages, .* order l0,l1,"),
+        (250_001, 250_027, L25, "25 languages"),
         (250_002, 250_001, [], "The one entry more is probably <mask>"),
         (250_001, 250_002, None, "The one entry fewer is probably <mask>"),
-        (250_104, 250_008, None, "250,104 and 250,008 are multiples of 8"),
-        (250_008, 250_002, None, "250,008 is a multiple of 8"),
         (250_003, 250_010, None, "^$"),
     ],
 )
 def test_differences_are_explained(entries, rows, languages, message):
     assert re.search(message, explain(entries, rows, languages))
-
-
-def test_the_first_entry_that_differs_is_named():
-    check_entries(["a", "b"], ["a", "b", "c"], "file", "the dictionary")
-    with pytest.raises(ValueError, match="'b' as entry 1, the data's dictionary 'c'; do this"):
-        check_entries(["a", "b"], ["a", "c"], "file", "the dictionary", "do this")
-
-
-def test_the_copy_of_a_folder_that_says_nothing(tmp_path):
-    """A damaged tokenizer is named, and not taken for none."""
-    folder, _ = nlu_builders.write_bert(tmp_path)
-    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": 3}}))
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: has no vocabulary"):
-        read_encoder(folder)

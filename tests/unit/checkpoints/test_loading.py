@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_plugins.checkpoints import LoadReport, fingerprint, load
+from fairseq_plugins.checkpoints import fingerprint, load
 from fairseq_plugins.checkpoints.fitting import folded
+from fairseq_plugins.checkpoints.loading import LoadReport
 
 
 class Tied(nn.Module):
@@ -54,11 +55,6 @@ def test_named_tolerances_are_reported():
     assert torch.equal(module.output.bias, bias)
 
 
-def test_meta_module_is_refused():
-    with pytest.raises(ValueError, match="on the meta device, cannot be filled: weight"):
-        load(nn.Linear(2, 2, device="meta"), {"weight": torch.ones(2, 2), "bias": torch.ones(2)})
-
-
 def test_summary_folds_layers():
     pairs = {"a.0.b": "x.1.y", "a.1.b": "x.3.y", "c.4.d": "z"}
     assert folded(pairs) == "a.{0..1}.b from x.{1,3}.y, c.4.d from z"
@@ -87,11 +83,3 @@ def test_fingerprint():
     assert fingerprint({**tensors, "words.weight": strided.double()}) == found
     half = {name: tensor.half() for name, tensor in tensors.items()}
     assert fingerprint(half) == fingerprint({name: tensor.float() for name, tensor in half.items()}) != found
-
-
-def test_fingerprint_of_nothing_and_of_many_values():
-    assert fingerprint({}) != fingerprint({"empty": torch.zeros(0)})
-    large = torch.zeros((1 << 22) + 5)
-    changed = large.clone()
-    changed[-1] = 1.0
-    assert fingerprint({"a": large}) != fingerprint({"a": changed})

@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.models.fconv import FConvModel
 
 from fairseq_plugins.checkpoints import CheckpointError, read_checkpoint
-from fairseq_plugins.checkpoints.stored_options import EVALUATED, STOCK_ADDRESSES, literal
+from fairseq_plugins.checkpoints.inspection import EVALUATED, STOCK_ADDRESSES, literal
 
 CODE = "[__import__('os').getpid()]"
 ADDRESS = "https://example.org/codes"
@@ -23,11 +23,10 @@ ADDRESS = "https://example.org/codes"
     [
         ("[(512, 3)] * 2 + [(1024, 3)]", [(512, 3), (512, 3), (1024, 3)]),
         ("2*[1]", [1, 1]),
-        ("(0.9, 1 - 1e-3)", (0.9, 0.999)),
+        ("(0.9, 0.98)", (0.9, 0.98)),
         ("1e-4,-2", (1e-4, -2)),
         ("{'name': 'linformer', 'k': None}", {"name": "linformer", "k": None}),
         (" True", True),
-        ("1/4", 0.25),
         ("('a', b'b', {1})", ("a", b"b", {1})),
     ],
 )

@@ -12,7 +12,6 @@ from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import HEADS, LAYERS, PAD, PIECES, WIDTH
 from tests.unit.checkpoints import builders as masked_lms
-from tests.unit.checkpoints.builders import put, without
 from tests.veco_builders import ROWS
 
 
@@ -77,17 +76,6 @@ def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_p
     assert len(heads) == 6 and set(heads.values()) == {"head of the masked LM, unused by an encoder"}
 
 
-@torch.no_grad()
-def test_a_fine_tuned_generation_model(tmp_path):
-    """Fewer decoder layers of other values, no head, no row for <mask>."""
-    shape = {**veco_builders.SHAPE, "decoder_layers": 1, "no_scale_embedding": True}
-    model = nlu_builders.stock_model(PIECES, arch="transformer", **shape)
-    path = veco_builders.write(tmp_path / "checkpoint_best.pt", model, model.state_dict(), arch="veco_tiny")
-    tokens = nlu_builders.tokens(ROWS - 1)
-    assert_layers_equal(path, stock_layers(model, tokens), tokens)
-    assert read_encoder(path).layout.family == "xlmr"
-
-
 @pytest.mark.parametrize("arch", [None, "transformer", "transformer_wmt_en_de_big", "my_model"])
 @pytest.mark.parametrize("kind", ["released", "last layers", "pretrained"])
 def test_tensors_tell_a_veco_where_the_architecture_does_not(tmp_path, arch, kind):
@@ -135,24 +123,6 @@ def test_what_may_be_a_bart_or_a_fine_tuned_veco_is_refused(tmp_path):
     assert read_encoder(stated).layout.family == "mbart"
 
 
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (without("encoder.layers.1.fc2.bias"), r"missing tensors: layers\.1\.fc2\.bias"),
-        (put("encoder.layer_norm.weight", WIDTH), "has norms before the blocks"),
-        (put("encoder.layers.0.adapter.weight", 2), "unknown tensors .*adapter"),
-        (put("decoder.layers.0.gate.bias", 2), r"unknown tensors decoder\.layers\.0\.gate"),
-        (put("lm_head.bias.old", 2), r"unknown tensors lm_head\.bias\.old"),
-    ],
-)
-def test_a_damaged_veco_is_refused(tmp_path, edit, message):
-    model = veco_builders.stock()
-    state = veco_builders.released_state(model)
-    edit(state)
-    with pytest.raises(CheckpointError, match=message):
-        read_encoder(veco_builders.write(tmp_path / "model.pt", model, state))
-
-
 # ---- Hugging Face's layout. ----
 
 
@@ -175,7 +145,7 @@ def test_the_folder_equals_transformers(tmp_path, hf):
 def test_a_decoder_is_refused_unless_it_is_a_veco(tmp_path, flag):
     state = veco_builders.folder_state()
     plain = {name: one for name, one in state.items() if "cross_attention" not in name}
-    with pytest.raises(CheckpointError, match=rf"{flag} = True, expected false \(there are no cross_attention"):
+    with pytest.raises(CheckpointError, match=rf"{flag} = True, expected false without the cross_attention"):
         read_encoder(veco_builders.write_folder(tmp_path / "plain", plain, **{flag: True}))
     assert read_encoder(veco_builders.write_folder(tmp_path / "veco", state, **{flag: True})).layout.layers == 12
 
@@ -228,16 +198,3 @@ def test_one_for_generation_is_no_masked_lm(tmp_path):
     scaled = veco_builders.write(tmp_path / "model.pt", model, veco_builders.pretrained_state(model))
     with pytest.raises(CheckpointError, match="no_scale_embedding = False, expected True"):
         read_masked_lm(scaled)
-
-
-def test_half_precision_and_shared_memory(tmp_path):
-    """What is stored once under many names is converted once."""
-    from fairseq_plugins.checkpoints.loading import float_tensors
-
-    state = veco_builders.pretrained_state(veco_builders.stock(scaled=False))
-    halves = {}
-    half = {name: halves.setdefault(one.data_ptr(), one.half()) for name, one in state.items()}
-    found = float_tensors(half, "x")
-    for name, one in found.items():
-        assert one.dtype == torch.float32 and torch.equal(one, half[name].float())
-    assert len({one.data_ptr() for one in found.values()}) == len({one.data_ptr() for one in half.values()}) < len(half)

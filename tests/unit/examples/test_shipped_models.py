@@ -10,7 +10,7 @@ from fairseq import checkpoint_utils
 from data_prep.toy.corpus import generate
 from examples import export_masked_lm
 from fairseq_plugins import checkpoints
-from fairseq_plugins.checkpoints.portable import import_checkpoint
+from fairseq_plugins.checkpoints.export import import_checkpoint
 from fairseq_plugins.checkpoints.reading import read_checkpoint
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 

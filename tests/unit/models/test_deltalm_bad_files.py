@@ -54,14 +54,11 @@ FC = "decoder.layers.1.ffn_1.fc2"
     [
         (put("decoder.adapter.weight", 3), r"decoder\.adapter\.weight"),
         (put("encoder.layers.0.ffn_1.fc1.bias", 3), r"layers\.0\.ffn_1\.fc1"),
-        (put(FC + ".bias.old", 3), r"fc2\.bias\.old"),
         (without(FC + ".bias"), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.bias"),
-        (without("decoder.layers.0.ffn_layer_norm.weight"), r"layers\.0\.ffn_layer_norm\.weight"),
         (without("encoder.layers.2."), r"encoder layers \[0, 1, 3\]"),
         (without("tgt_emb"), "embed_tokens|tgt_embedding"),
         (put(FC + ".weight", 16, 23), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.weight"),
         (lambda t: t.update({FC + ".bias": torch.ones(16, dtype=torch.int8)}), r"(ffn_1\.fc2|fc4)\.bias"),
-        (lambda t: t.update({FC + ".bias": [1.0]}), r"(ffn_1\.fc2|fc4)\.bias"),
         (without(""), "embed_tokens|no tensors"),
     ],
 )

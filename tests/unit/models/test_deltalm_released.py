@@ -4,8 +4,6 @@ import re
 
 import pytest
 import torch
-from fairseq import models
-from fairseq.data import Dictionary
 
 from tests import builders, deltalm_builders
 from tests.deltalm_builders import KINDS, arguments, build, net_input, released_tensors, state_of, write_released
@@ -72,16 +70,6 @@ def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path, form, block
     torch.save({"model": first.state_dict(), "args": args, "cfg": cfg, "extra_state": {}}, tmp_path / "checkpoint.pt")
     second = build(pretrained_deltalm_checkpoint=str(tmp_path / "checkpoint.pt"), decoder_block=block)
     assert_state(state_of(second), state_of(first))
-
-
-@pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_other_sizes_are_refused_by_option(tmp_path, side):
-    for name, value in (("layers", 3), ("layers", 1), ("ffn_embed_dim", 32)):
-        option = f"{side}_{name}"
-        with pytest.raises(ValueError, match=f"--{option.replace('_', '-')}.*{value}"):
-            in_place(tmp_path / "released.pt", **{option: value})
-    with pytest.raises(ValueError, match=r"--(en|de)coder-embed-dim.*\b(32|16)\b"):
-        in_place(tmp_path / "released.pt", encoder_embed_dim=32, decoder_embed_dim=32)
 
 
 # ---- Embeddings. ----
@@ -221,17 +209,3 @@ def test_a_dictionary_in_another_order_is_refused(source, tmp_path, symbols, pol
     with pytest.raises(ValueError, match="p3.*p4|p4.*p3") as error:
         build(symbols=symbols, **options)
     assert "dict.txt" in str(error.value)
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_each_side_s_dictionary_is_compared(source, tmp_path, side):
-    """Embeddings that are not shared may go with two dictionaries; both must be the file's."""
-    option, path, _ = source
-    deltalm_builders.write_dictionary(tmp_path / "dict.txt")
-    task = deltalm_builders.task()
-    swapped = Dictionary()
-    for symbol in ["p1", "p0", *(f"p{number}" for number in range(2, builders.PIECES)), "<mask>"]:
-        swapped.add_symbol(symbol)
-    setattr(task, f"{side}_dictionary", swapped)
-    with pytest.raises(ValueError, match="p0.*p1|p1.*p0"):
-        models.build_model(arguments(**{option: str(path)}, share_all_embeddings=False), task)

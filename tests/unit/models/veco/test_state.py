@@ -1,7 +1,6 @@
 """Pretrained states in a translation model: layers, rows, scale, what is dropped and said, and what is refused."""
 
 import logging
-import re
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from fairseq import models
 
 from tests import builders, veco_builders
 from tests.unit.checkpoints.builders import put, without
-from tests.veco_builders import LAYERS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -62,14 +60,6 @@ def test_chosen_layers_by_anchored_names(choice, numbers):
     assert torch.equal(model.encoder.embed_positions.weight, released["encoder.embed_positions.weight"])
 
 
-def test_encoder_layers_are_chosen_too():
-    released = veco_builders.stock_state(DEEP)
-    model = deep(keep_encoder_layers="0,1,10,11", keep_decoder_layers="last:2")
-    model.load_state_dict(dict(released))
-    assert_layers(model, released, "encoder", [0, 1, 10, 11])
-    assert_layers(model, released, "decoder", [10, 11])
-
-
 def test_a_state_of_a_run_is_taken_as_it_is(caplog):
     """Resuming and decoding: the layers were chosen, the rows cut, and training parted encoder and decoder."""
     model = veco_builders.translator(keep_encoder_layers="1,3", keep_decoder_layers="last:2")
@@ -95,12 +85,6 @@ def test_other_numbers_of_layers_are_refused(given, layers, message, caplog):
         deep(**given).load_state_dict(veco_builders.stock_state(layers))
     # fairseq's trainer may hide the error: it is in the log too.
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [str(caught.value)]
-
-
-def test_a_gap_in_the_layers_is_refused():
-    state = {name: tensor for name, tensor in veco_builders.stock_state().items() if ".layers.2." not in name}
-    with pytest.raises(ValueError, match=r"encoder layers \[0, 1, 3\]; valid: 0 to 2"):
-        veco_builders.translator(keep_decoder_layers="last:2").load_state_dict(state)
 
 
 @pytest.mark.parametrize(
@@ -134,18 +118,6 @@ def test_a_model_pretrained_here_needs_unscaled_embeddings(caplog):
     assert "lm_head.bias (a head, which translation does not have)" in caplog.text
 
 
-@pytest.mark.parametrize("layers", [2, LAYERS])
-def test_unscaled_embeddings_of_a_model_without_a_head_are_said(layers, caplog):
-    """It may be a released one, which scales, or a translator that was trained here, which does not."""
-    model = veco_builders.translator(keep_decoder_layers=f"last:{layers}")
-    model.load_state_dict(veco_builders.stock_state())
-    assert model.encoder.embed_scale == builders.WIDTH**0.5
-    assert "--no-scale-embedding" not in caplog.text
-    model = veco_builders.translator(keep_decoder_layers=f"last:{layers}", no_scale_embedding=True)
-    model.load_state_dict(veco_builders.stock_state())
-    assert "for a released one leave --no-scale-embedding and --init-from-mlm out" in caplog.text
-
-
 def test_a_map_cut_short_is_refused_also_where_the_rows_are_the_dictionarys():
     """A whole dictionary and a map that lost its end: without the map there is nothing amiss."""
     released = veco_builders.stock_state()
@@ -164,42 +136,6 @@ def test_a_map_may_list_mask_and_tags():
     model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
     model.load_state_dict(dict(released))
     assert torch.equal(model.encoder.embed_tokens.weight, released["encoder.embed_tokens.weight"][rows])
-
-
-def test_with_a_map_mask_stands_behind_what_is_kept():
-    kept = kept_rows()
-    task = veco_builders.task(kept_rows=kept, pieces=sum(kept) - 1, mask=True, tags=("p8",))
-    model = models.build_model(veco_builders.arguments(keep_decoder_layers="last:2", embedding_mismatch="extend"), task)
-    with pytest.raises(ValueError, match=r"<mask> is entry 11 .*; valid with --resized-dict-map: 12"):
-        model.load_state_dict(dict(veco_builders.stock_state()))
-
-
-def test_a_map_counts_also_where_the_numbers_agree_by_chance():
-    """Two entries go and two symbols come: as many rows as before, and none of the tags' is a piece's."""
-    released = veco_builders.stock_state()
-    kept = [number not in (1, 3) for number in range(builders.PIECES)]
-    symbols = {"pieces": builders.PIECES - 2, "tags": ("[en]", "[de]", "[fr]"), "kept_rows": kept}
-    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2", embedding_mismatch="extend")
-    assert len(model.encoder.dictionary) == released["encoder.embed_tokens.weight"].size(0)
-    model.load_state_dict(dict(released))
-    rows = [*range(4), *(4 + number for number in range(builders.PIECES) if kept[number])]
-    found = model.state_dict()["encoder.embed_tokens.weight"]
-    assert torch.equal(found[: len(rows)], released["encoder.embed_tokens.weight"][rows])
-
-
-def test_every_tensor_is_in_the_log(caplog):
-    state = pretrained_here()
-    state["classification_heads.nli.dense.weight"] = torch.ones(2, 2)
-    state["encoder.output_projection.weight"] = state["encoder.embed_tokens.weight"]
-    with caplog.at_level(logging.INFO):
-        veco_builders.translator(keep_decoder_layers="0,3", no_scale_embedding=True).load_state_dict(dict(state))
-    (report,) = [text for text in caplog.messages if text.startswith("pretrained state: loaded")]
-    (chosen,) = [text for text in caplog.messages if text.startswith("pretrained state: chosen")]
-    counts = [int(number) for number in re.findall(r"(?:loaded|dropped|chosen) (\d+)", report + chosen)]
-    # Of four decoder layers 0 stays where it is, 3 becomes 1, and 1 and 2 go with the heads (7 tensors and the place of <mask>)
-    # and the output of the encoder.
-    assert counts == [len(state) - 3 * 26 - 9, 2 * 26 + 9, 26]
-    assert "decoder.layers.1.encoder_attn.q_proj.weight from decoder.layers.3.encoder_attn.q_proj.weight" in chosen
 
 
 # ---- Rows. ----
@@ -232,55 +168,6 @@ def test_the_dictionary_map_chooses_rows(mask_row, mask):
     assert torch.equal(again.encoder.embed_tokens.weight, words)
 
 
-@pytest.mark.parametrize("lines", [builders.PIECES - 1, builders.PIECES + 2])
-def test_a_map_of_another_length_is_refused(lines):
-    with pytest.raises(ValueError, match=rf"--resized-dict-map has {lines} lines, .* 30 rows; valid here: 25 lines"):
-        cut_translator(kept_rows(lines)).load_state_dict(veco_builders.stock_state())
-
-
-@pytest.mark.parametrize(
-    ("symbols", "policy", "rows", "random"),
-    [
-        ({"tags": ("[en]", "[de]")}, "extend", 29, 2),  # without the row of <mask>, then two tags
-        ({"mask": True}, "error", 30, 0),
-        ({"pieces": 20}, "truncate", 24, 0),
-    ],
-)
-def test_rows_follow_the_policy(symbols, policy, rows, random):
-    released = veco_builders.stock_state()
-    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2", embedding_mismatch=policy)
-    before = model.encoder.embed_tokens.weight.detach().clone()
-    model.load_state_dict(dict(released))
-    found = model.encoder.embed_tokens.weight
-    assert len(found) == rows + random
-    assert torch.equal(found[:rows], released["encoder.embed_tokens.weight"][:rows])
-    assert torch.equal(found[rows:], before[rows:])
-
-
-@pytest.mark.parametrize(
-    ("symbols", "message"),
-    [
-        ({"tags": ("[en]", "[de]")}, "--embedding-mismatch is error; valid here: extend"),
-        ({"pieces": 20}, "--embedding-mismatch is error; valid here: truncate"),
-        ({"pieces": 26, "mask": True}, "<mask> is entry 30 of the dictionary, but row 29"),
-    ],
-)
-def test_other_numbers_of_rows_are_refused(symbols, message):
-    model = veco_builders.translator(symbols=symbols, keep_decoder_layers="last:2")
-    with pytest.raises(ValueError, match=re.escape(message)):
-        model.load_state_dict(veco_builders.stock_state())
-
-
-def test_fewer_positions_are_the_first_ones():
-    released = veco_builders.stock_state()
-    model = veco_builders.translator(keep_decoder_layers="last:2", max_source_positions=10)
-    model.load_state_dict(dict(released))
-    assert torch.equal(model.encoder.embed_positions.weight, released["encoder.embed_positions.weight"][:12])
-    longer = veco_builders.translator(keep_decoder_layers="last:2", max_target_positions=50)
-    with pytest.raises(ValueError, match=r"--max-target-positions 50: .* 40 learned positions"):
-        longer.load_state_dict(dict(released))
-
-
 # ---- Going on with pre-training. ----
 
 
@@ -298,10 +185,3 @@ def test_pretraining_refuses_states_that_are_not_tied(change, message, caplog):
     with pytest.raises(ValueError, match=message) as caught:
         veco_builders.pretrainer().load_state_dict(state)
     assert str(caught.value) in caplog.text
-
-
-def test_pretraining_refuses_other_sizes():
-    with pytest.raises(ValueError, match=r"4 encoder layers; valid: the 2 of --encoder-layers"):
-        veco_builders.pretrainer(encoder_layers=2).load_state_dict(pretrained_here())
-    with pytest.raises(ValueError, match=r"30 rows in encoder\.embed_tokens\.weight, .* 31 entries"):
-        veco_builders.pretrainer(symbols={"pieces": 26}).load_state_dict(pretrained_here())

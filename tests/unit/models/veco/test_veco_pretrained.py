@@ -89,19 +89,6 @@ def test_translation_takes_the_chosen_layers(mlm, options, encoder, decoder, cap
     assert "encoder.embed_tokens.weight: without the last row, <mask>" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"activation_fn": "relu"}, "--activation-fn relu is not how XLM-R and VECO are wired; valid: gelu"),
-        ({"no_scale_embedding": False}, "--no-scale-embedding False .*valid: True, as without"),
-        ({"encoder_normalize_before": True}, "--encoder-normalize-before True .*valid: False, as without"),
-    ],
-)
-def test_another_wiring_than_the_files_is_refused(mlm, given, message):
-    with pytest.raises(ValueError, match=f"--init-from-mlm .*: {message}"):
-        veco_builders.translator(veco_builders.arguments(init_from_mlm=str(mlm[0]), **given))
-
-
 def test_more_entries_extend_head_and_embedding(mlm):
     """A dictionary of translation with tags; in pre-training ``<mask>`` must stay the file's last row."""
     model = veco_builders.translator(
