@@ -144,7 +144,7 @@ def write_rows(rows: Rows, dictionary: PathLike, dict_map: PathLike, table: Path
     Args:
         rows: what stays.
         dictionary: gets the kept lines of dict.txt.
-        dict_map: gets one line a piece of the *old* dict.txt, in its order, 1 = its row stays, 0 = not; fairseq's four rows and
+        dict_map: gets one line per piece of the *old* dict.txt, in its order, 1 = its row stays, 0 = not; fairseq's four rows and
             those after dict.txt are not listed. Source: the format that the authors of VECO read.
         table: gets one line a kept row: new id, old id, piece, separated by tabs; rows that dict.txt does not list have
             their number after it, as ``+1``.

@@ -217,7 +217,7 @@ _ready: Dict[_Plan, Tuple[Any, Any]] = {}
 
 
 def _segmenter_and_vocabulary(plan: _Plan) -> Tuple[Any, Any]:
-    """The segmenter of a plan; a worker reads it once, not once a file."""
+    """The segmenter of a plan; a worker reads it once, not once per file."""
     if plan not in _ready:
         _ready.clear()
         segmenter = SEGMENTERS[plan.verb](plan.path)

@@ -1,6 +1,6 @@
 # What the corpus scripts share (ted.sh, iwslt14.sh, wmt14.sh, ml50.sh): options, fetching, extracting, the verb.
 # A script sets name and default_pairs, and the functions describe, urls and wanted (addresses and patterns of the archives'
-# members, one a line, for $pairs), reads this file and calls prepare_corpus "$@".
+# members, one per line, for $pairs), reads this file and calls prepare_corpus "$@".
 
 usage() {
     cat <<TEXT

@@ -1,4 +1,4 @@
-"""What the fine-tuning sets for generation share: length limits, SPLIT.SOURCE and SPLIT.TARGET, a file a reference."""
+"""What the fine-tuning sets for generation share: length limits, SPLIT.SOURCE and SPLIT.TARGET, a file per reference."""
 
 import argparse
 import functools

@@ -71,7 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="what fairseq-generate printed; more files are the parts of one set (--distributed-rank)",
     )
-    out.add_argument("--output", required=True, help="gets one sentence a line")
+    out.add_argument("--output", required=True, help="gets one sentence per line")
     out.add_argument(
         "--lines-of",
         metavar="FILE",

@@ -224,7 +224,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     set_threads(args.threads)
     outputs = [args.output, *([args.reverse] if args.reverse else [])]
     counts = induce(args.source, args.target, outputs, f"{args.output}.json", lexicon_options(args))
-    cli.say(f"induce_lexicon: {args.output}: {counts['candidates']} candidates a word")
+    cli.say(f"induce_lexicon: {args.output}: {counts['candidates']} candidates per word")
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ def _map_and_induce(
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.lexicon``."""
     parser = cli.parser("lexicon", __doc__)
-    parser.add_argument("--source", required=True, metavar="FILE", help="text of one language, one sentence a line")
+    parser.add_argument("--source", required=True, metavar="FILE", help="text of one language, one sentence per line")
     parser.add_argument(
         "--target", required=True, metavar="FILE", help="text of the other; the two need not be translations"
     )

@@ -6,7 +6,7 @@ usage() {
     cat <<'TEXT'
 usage: bash data_prep/lexicon.sh --source corpus.en --target corpus.de --out DIR [options]
 
-  --source FILE         text of one language, one sentence a line
+  --source FILE         text of one language, one sentence per line
   --target FILE         text of the other; the two need not be translations of each other
   --out DIR             gets SOURCE-TARGET.tsv and TARGET-SOURCE.tsv (word, candidate, score, rank), and in
                         DIR/SOURCE-TARGET the words, the vectors, the mapped vectors, map.json and, last, manifest.json

@@ -17,7 +17,7 @@ from .pieces import read_dictionary
 from .steps import write_manifest
 
 VERBS = {
-    SENTENCES: "one or two texts a row, with a class (XNLI, PAWS-X, news, QADSM, QAM)",
+    SENTENCES: "one or two texts per row, with a class (XNLI, PAWS-X, news, QADSM, QAM)",
     RANKING: "a query and a document a row, with a grade (WPR)",
     TAGS: "words with tags (NER, parts of speech)",
     QUESTIONS: "questions on passages (XQuAD, MLQA, TyDiQA)",

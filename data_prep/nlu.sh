@@ -6,7 +6,7 @@ usage() {
     cat <<'TEXT'
 usage: bash data_prep/nlu.sh VERB OUT (--sentencepiece FILE | --codes FILE | --wordpiece FILE) [--dict FILE] [options] SPLIT.LANG=FILE...
 
-  sentences   one or two texts a row, with a class    (TSV: XNLI, PAWS-X, news, QADSM, QAM)
+  sentences   one or two texts per row, with a class    (TSV: XNLI, PAWS-X, news, QADSM, QAM)
   ranking     a query and a document, with a grade    (TSV: WPR)
   tags        words with tags                         (CoNLL, CoNLL-U: NER, parts of speech)
   questions   questions on passages                   (SQuAD JSON: XQuAD, MLQA, TyDiQA)

@@ -27,7 +27,7 @@ class Sentence(NamedTuple):
     Attributes:
         number: line of the first word.
         words: as they stand in the file.
-        tags: mapped, one a word.
+        tags: mapped, one per word.
     """
 
     number: int

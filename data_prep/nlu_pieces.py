@@ -125,7 +125,7 @@ class WordPieces:
     """BERT's WordPiece: its basic tokeniser, then the longest pieces of the vocabulary.
 
     Args:
-        path: vocab.txt, a piece a line.
+        path: vocab.txt, a piece per line.
         lowercase: for uncased vocabularies; accents go too, as BERT has it.
     """
 
@@ -161,7 +161,7 @@ def read_vocabulary(path: PathLike) -> List[str]:
     for number, piece in enumerate(read_lines(path, option, strict=False), start=1):
         piece = piece.rstrip("\r")
         if not piece or piece in lines:
-            raise InputError(f"{option} {path}, line {number}: {piece!r}; valid: a piece a line, every piece once")
+            raise InputError(f"{option} {path}, line {number}: {piece!r}; valid: a piece per line, every piece once")
         lines[piece] = number
     missing = [symbol for symbol in BERT_SYMBOLS if symbol not in lines]
     if missing:

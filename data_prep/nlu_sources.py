@@ -47,7 +47,7 @@ def parse_limits(text: str) -> Dict[str, int]:
     limits = dict.fromkeys(SPLITS, 0)
     if not text:
         return limits
-    wrong = InputError(f"--limit {text}: valid: a number of rows, or one a split, as train=10000,test=500")
+    wrong = InputError(f"--limit {text}: valid: a number of rows, or one per split, as train=10000,test=500")
     if text.isdigit() and int(text):
         return dict.fromkeys(SPLITS, int(text))
     for item in text.split(","):

@@ -6,7 +6,7 @@ usage() {
     cat <<'TEXT'
 usage: bash data_prep/preprocess.sh --text DIR (--model FILE | --codes FILE) --dict FILE --pairs en-de,en-fr --out DIR [options]
 
-  --text DIR            raw text: files SPLIT.LANG, as train.en (UTF-8, one sentence a line)
+  --text DIR            raw text: files SPLIT.LANG, as train.en (UTF-8, one sentence per line)
   --model FILE          sentencepiece model
   --codes FILE          BPE codes instead of a model (fastBPE, subword-nmt, GPT); words are what spaces separate
   --dict FILE           fairseq dictionary, used for both sides of every pair

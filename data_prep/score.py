@@ -28,7 +28,7 @@ class System(NamedTuple):
 
     Attributes:
         name: shown in the table.
-        lines: one sentence a line of the reference.
+        lines: one sentence per line of the reference.
     """
 
     name: str
@@ -65,7 +65,7 @@ def score_systems(
 
     Args:
         systems: outputs; the first is the baseline of the comparison.
-        reference: one sentence a line.
+        reference: one sentence per line.
         samples: bootstrap samples.
         seed: of the bootstrap.
         metrics: names of :data:`.score_metrics.METRICS`.
@@ -141,9 +141,11 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
         nargs="+",
         metavar="FILE",
-        help="reference, one sentence a line; more files are more references, an empty line a missing one",
+        help="reference, one sentence per line; more files are more references, an empty line a missing one",
     )
-    out.add_argument("--system", required=True, action="append", help="NAME=FILE, one sentence a line; may be repeated")
+    out.add_argument(
+        "--system", required=True, action="append", help="NAME=FILE, one sentence per line; may be repeated"
+    )
     out.add_argument(
         "--metrics",
         default=",".join(DEFAULT_METRICS),
@@ -159,7 +161,7 @@ def build_parser() -> argparse.ArgumentParser:
     out.add_argument("--samples", type=int, default=1000, help="bootstrap samples")
     out.add_argument("--seed", type=int, default=12345, help="seed of the bootstrap")
     out.add_argument("--comet-files", metavar="DIR", help="write the files that COMET's commands read; needs --source")
-    out.add_argument("--source", help="source text of --comet-files, one sentence a line")
+    out.add_argument("--source", help="source text of --comet-files, one sentence per line")
     return out
 
 

@@ -32,13 +32,13 @@ def file_names(systems: Sequence[str]) -> Dict[str, str]:
 def write_comet_files(
     folder: PathLike, source: List[str], systems: Mapping[str, List[str]], reference: List[str]
 ) -> List[str]:
-    """Write what COMET's own commands read, one sentence a line, all files or none.
+    """Write what COMET's own commands read, one sentence per line, all files or none.
 
     Args:
         folder: ``source.txt``, ``reference.txt`` and a file for each system appear here.
-        source: one sentence a line.
+        source: one sentence per line.
         systems: lines by the name of the system.
-        reference: one sentence a line.
+        reference: one sentence per line.
 
     Returns:
         The commands to run: ``comet-score``, and ``comet-compare`` for two systems or more.

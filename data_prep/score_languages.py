@@ -107,7 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
         required=True,
         action="append",
         metavar="LANGUAGE=FILE",
-        help="what was translated from a language, one sentence a line; may be repeated",
+        help="what was translated from a language, one sentence per line; may be repeated",
     )
     out.add_argument(
         "--reference",

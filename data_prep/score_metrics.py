@@ -119,8 +119,8 @@ def evaluate(
     """Score every output with every metric, and compare it with the first by paired bootstrap resampling.
 
     Args:
-        outputs: one sentence a line of the reference each.
-        references: one sentence a line each; an empty line of the second or a later one is missing.
+        outputs: one sentence per line of the reference each.
+        references: one sentence per line each; an empty line of the second or a later one is missing.
         metrics: from :func:`build_metrics`.
         samples: bootstrap samples.
         seed: of the bootstrap.

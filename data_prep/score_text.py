@@ -27,7 +27,7 @@ def text_statistics(lines: Iterable[str], tokenize: Callable[[str], str]) -> Tex
     """Count tokens and repetitions.
 
     Args:
-        lines: one sentence a line.
+        lines: one sentence per line.
         tokenize: puts spaces between tokens; the tokenizer of BLEU in the table, so that the length ratio is BLEU's.
     """
     tokens = adjacent = ngrams = repeated = 0

@@ -1,4 +1,4 @@
-"""Questions on passages, as SQuAD, XQuAD, MLQA and TyDiQA-GoldP write them: one JSON file a language."""
+"""Questions on passages, as SQuAD, XQuAD, MLQA and TyDiQA-GoldP write them: one JSON file per language."""
 
 from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 

@@ -68,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.summaries``."""
     parser = cli.parser("summaries", __doc__)
     parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="JSON lines")
-    parser.add_argument("--splits", nargs="+", required=True, metavar="NAME", help="one a file, as train valid test")
+    parser.add_argument("--splits", nargs="+", required=True, metavar="NAME", help="one per file, as train valid test")
     parser.add_argument("--source-key", default="dialogue", metavar="KEY", help="of the text that is summarised")
     parser.add_argument(
         "--target-key", default="summary", metavar="KEY", help="of the summary; several: KEY1, KEY2 and so on"

@@ -1,4 +1,4 @@
-"""TED talks of Qi et al. (2018) to parallel text: all_talks_{train,dev,test}.tsv, one column a language."""
+"""TED talks of Qi et al. (2018) to parallel text: all_talks_{train,dev,test}.tsv, one column per language."""
 
 from pathlib import Path
 from typing import Iterator, List, Optional

@@ -99,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--texts", nargs="+", required=True, metavar="FILE", help="line i says what line i of --triples says"
     )
-    parser.add_argument("--splits", nargs="+", required=True, metavar="NAME", help="one a file, as train valid test")
+    parser.add_argument("--splits", nargs="+", required=True, metavar="NAME", help="one per file, as train valid test")
     parser.add_argument(
         "--grouped",
         nargs="*",

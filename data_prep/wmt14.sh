@@ -8,7 +8,7 @@ default_pairs=en-de
 describe() {
     echo "WMT 2014: training-parallel-europarl-v7.tgz, -commoncrawl.tgz, -nc-v9.tgz (French also -un.tgz and -giga-fren.tar),"
     echo "test-full.tgz. Every 100th (French: 1333rd) line of train becomes valid; newstest2013 instead:"
-    echo "-- --valid-set newstest2013 (its archive is dev.tgz). One pair a run."
+    echo "-- --valid-set newstest2013 (its archive is dev.tgz). One pair per run."
 }
 
 urls() {

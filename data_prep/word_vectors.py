@@ -21,9 +21,9 @@ class VectorOptions:
     """What shapes the vectors.
 
     Args:
-        dim: numbers a word.
+        dim: numbers per word.
         window: words to each side, at most.
-        negative: sampled words a word.
+        negative: sampled words per word.
         epochs: passes over the text.
         min_count: rarer words are left out.
         method: ``skipgram`` or ``cbow``.
@@ -65,7 +65,7 @@ def train_vectors(path: PathLike, options: VectorOptions) -> WordVectors:
     """Train the vectors of a file of words.
 
     Args:
-        path: words separated by blanks, one sentence a line.
+        path: words separated by blanks, one sentence per line.
         options: what shapes the vectors.
 
     Returns:
@@ -86,7 +86,7 @@ def _train(path: PathLike, options: VectorOptions) -> WordVectors:
         raise InputError("word_vectors: the package gensim is missing; valid: pip install gensim") from None
 
     class Progress(CallbackAny2Vec):
-        """A line an epoch."""
+        """One line per epoch."""
 
         done = 0
 
@@ -138,7 +138,9 @@ def write_word_vectors(path: PathLike, output: PathLike, options: VectorOptions)
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.word_vectors``."""
     parser = cli.parser("word_vectors", __doc__)
-    parser.add_argument("--input", required=True, metavar="FILE", help="words separated by blanks, one sentence a line")
+    parser.add_argument(
+        "--input", required=True, metavar="FILE", help="words separated by blanks, one sentence per line"
+    )
     parser.add_argument("--output", required=True, metavar="FILE", help="word2vec's text")
     add_vector_options(parser)
     return parser
@@ -147,9 +149,9 @@ def build_parser() -> argparse.ArgumentParser:
 def add_vector_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of :class:`VectorOptions`."""
     helps = {
-        "dim": "numbers a word",
+        "dim": "numbers per word",
         "window": "words to each side, at most",
-        "negative": "sampled words a word",
+        "negative": "sampled words per word",
         "epochs": "passes over the text",
         "min_count": "leave out rarer words",
         "method": "how the vectors are learned",

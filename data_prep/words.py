@@ -1,4 +1,4 @@
-"""Text to words separated by blanks, one sentence a line: for word vectors, in any script."""
+"""Text to words separated by blanks, one sentence per line: for word vectors, in any script."""
 
 import argparse
 import importlib
@@ -117,7 +117,7 @@ def write_words(
     """Write the words of text files, and a manifest beside each output (its name + ``.json``).
 
     Args:
-        inputs: text, one sentence a line.
+        inputs: text, one sentence per line.
         outputs: one for each; a line without words stays as an empty line.
         segmenter: as in :func:`load_segmenter`; needed for scripts without spaces.
         cased: keep upper case.
@@ -180,7 +180,7 @@ def _refuse_spaceless(path: PathLike, spaceless: int, counted: int, most: float)
 def build_parser() -> argparse.ArgumentParser:
     """Return the options of ``python -m data_prep.words``."""
     parser = cli.parser("words", __doc__)
-    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="text, one sentence a line")
+    parser.add_argument("--inputs", nargs="+", required=True, metavar="FILE", help="text, one sentence per line")
     parser.add_argument("--outputs", nargs="+", required=True, metavar="FILE", help="words, one for each of --inputs")
     add_word_options(parser)
     return parser

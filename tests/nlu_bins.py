@@ -28,7 +28,7 @@ def write_texts(data, folder, name, rows):
 
 
 def write_classes(data, name, classes, labels):
-    """One class a row, ``</s>`` behind it, as fairseq-preprocess writes it."""
+    """One class per row, ``</s>`` behind it, as fairseq-preprocess writes it."""
     write_dictionary(data / "label" / "dict.txt", labels)
     symbols = label_dictionary(labels)
     write_rows(data / "label", name, [[symbols.index(label), symbols.eos()] for label in classes])

@@ -16,7 +16,7 @@ class Mined(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """Of a set of pairs, each in [0, 1]; 0 where nothing was found."""
+    """Quality of a set of pairs, each number in [0, 1]; 0 where nothing was found."""
 
     precision: float
     recall: float

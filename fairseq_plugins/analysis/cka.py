@@ -48,7 +48,7 @@ class Row(NamedTuple):
     cka: Cka
 
     def cells(self) -> List[Any]:
-        """As a row of the table."""
+        """The cells of a row of the table."""
         layer, width = (str(a) if a == b else f"{a} × {b}" for a, b in (self.layers, self.widths))
         found = self.cka
         floors = [max(floor) if floor else "none" for floor in (found.floor_biased, found.floor_unbiased)]
@@ -56,7 +56,7 @@ class Row(NamedTuple):
         return [pair, layer, self.sentences, width, found.biased, floors[0], found.unbiased, floors[1]]
 
     def numbers(self) -> Dict[str, Any]:
-        """As an entry of the JSON file."""
+        """The entry of the JSON file."""
         sides = {"text": self.text, "layers": self.layers, "n": self.sentences, "widths": self.widths}
         return {**sides, **self.cka._asdict()}
 
@@ -230,11 +230,11 @@ def work(args: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The options of the command line."""
     result = new_parser("cka", __doc__)
     add = result.add_argument
     add("models", nargs="*", metavar="MODEL", help="one or two pretrained encoders, fairseq or Hugging Face")
-    add("--text", nargs="+", metavar="LANG=FILE", help="a sentence a line; parallel for one model")
+    add("--text", nargs="+", metavar="LANG=FILE", help="one sentence per line; parallel for one model")
     add("--vectors", nargs="+", metavar="LANG=FILE.npy", help="vectors instead: (layers, sentences, width)")
     add("--vectors-b", nargs="+", metavar="LANG=FILE.npy", help="those of a second model")
     add("--all-layers", action="store_true", help="two models: each layer with each layer")

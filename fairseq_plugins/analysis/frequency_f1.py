@@ -210,11 +210,11 @@ def work(args: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The options of the command line."""
     result = new_parser("frequency_f1", __doc__)
     add = result.add_argument
     add("--train", required=True, metavar="FILE", help="target side of the training text")
-    add("--reference", required=True, metavar="FILE", help="a sentence a line")
+    add("--reference", required=True, metavar="FILE", help="one sentence per line")
     output = "translations of the same lines; each is compared with the first"
     add("--output", required=True, nargs="+", metavar="NAME=FILE", help=output)
     edges = "first frequency of each bucket but the lowest (default 100 1001)"

@@ -141,12 +141,12 @@ def draw(path: str, rows: Sequence[Distance], title: str) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The options of the command line."""
     result = new_parser("language_distance", __doc__)
     add = result.add_argument
     models = "encoder-decoders: fairseq checkpoints, folders with model.pt, mBART"
     add("models", nargs="+", metavar="[NAME=]MODEL", help=models)
-    add("--source", required=True, metavar="FILE", help="a sentence a line")
+    add("--source", required=True, metavar="FILE", help="one sentence per line")
     add("--target", required=True, metavar="FILE", help="the same sentences in the other language")
     add("--source-lang", required=True, metavar="LANG", help="as en or en_XX, of the model's languages")
     add("--target-lang", required=True, metavar="LANG", help="as de or de_DE, of the model's languages")

@@ -99,7 +99,7 @@ class _Clock:
                 self.origin = self.now - self.done
 
     def minutes(self) -> Optional[float]:
-        """At a line of results."""
+        """Minutes at a line of results."""
         if self.now is None or self.origin is None:
             return None
         self.done = self.now - self.origin

@@ -148,12 +148,12 @@ def report(args: argparse.Namespace, model: str, chosen: Choice, signs: Dict[str
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The options of the command line."""
     result = new_parser("pair_probe", __doc__)
     result.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
     texts = {"train": "trains the classifier", "dev": "chooses layer and penalty", "test": "is scored; again for more"}
     for name, text in texts.items():
-        text = f"sentence, sentence, class a line; {text}"
+        text = f"sentence, sentence, class in each line; {text}"
         result.add_argument(f"--{name}", required=True, action="append", metavar="LANG=FILE", help=text)
     add_text_options(result)
     result.add_argument("--json", metavar="FILE", help="write every number there, and which test pairs were right")

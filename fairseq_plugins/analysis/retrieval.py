@@ -218,12 +218,12 @@ def report(args: argparse.Namespace, found: Sequence[Found], chosen: Optional[in
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The options of the command line."""
     result = new_parser("retrieval", __doc__)
     commands = result.add_subparsers(dest="what", required=True)
     pair: Dict[str, Any] = {"nargs": 3, "action": "append", "metavar": ("PAIR", "FILE", "FILE")}
     mined: Dict[str, Any] = {"nargs": 4, "action": "append", "metavar": ("PAIR", "FILE", "FILE", "GOLD")}
-    first = commands.add_parser("tatoeba", help="accuracy of the best partner, two parallel files a pair")
+    first = commands.add_parser("tatoeba", help="accuracy of the best partner, two parallel files per pair")
     test = "as deu-eng FILE.deu FILE.eng; again for more"
     first.add_argument("--pair", dest="test", required=True, help=test, **pair)
     first.add_argument("--dev-pair", dest="dev", default=[], help="chooses the layer; again for more", **pair)

@@ -97,7 +97,7 @@ def work(args: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The options of the command line."""
     result = new_parser("retrieval_comparison", __doc__)
     result.add_argument("first", metavar="FIRST")
     result.add_argument("others", metavar="OTHER", nargs="+")

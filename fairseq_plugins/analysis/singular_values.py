@@ -155,7 +155,7 @@ def work(args: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The options of the command line."""
     result = new_parser("singular_values", __doc__)
     result.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
     result.add_argument("model_b", metavar="MODEL_B", help="another one of the same shape")

@@ -33,7 +33,7 @@ def read_lines(path: str, limit: Optional[int] = None) -> List[str]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: is not UTF-8 after line {len(lines)} ({error.reason})") from None
     if not lines:
-        raise ValueError(f"{path}: is empty; valid: a sentence a line")
+        raise ValueError(f"{path}: is empty; valid: one sentence per line")
     return lines
 
 

@@ -125,7 +125,7 @@ def work(args: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The options of the command line."""
     result = new_parser("training_curves", __doc__)
     add = result.add_argument
     add("runs", nargs="+", metavar="NAME=LOG", help="what fairseq-train printed; ratios are to the first")

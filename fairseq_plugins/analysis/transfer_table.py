@@ -146,7 +146,7 @@ def work(args: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The options of the command line."""
     result = new_parser("transfer_table", __doc__)
     add = result.add_argument
     add("--log", nargs="+", required=True, metavar="MODEL/TASK=FILE", help="what fairseq-validate printed")

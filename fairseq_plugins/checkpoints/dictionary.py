@@ -75,7 +75,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         "--langs",
         metavar="LIST",
         default="",
-        help="languages in the order of their rows, where no file tells them: a file with one a line, or en_XX,de_DE",
+        help="languages in the order of their rows, where no file tells them: a file with one per line, or en_XX,de_DE",
     )
     args = parser.parse_args(argv)
     try:

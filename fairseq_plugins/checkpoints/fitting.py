@@ -184,7 +184,7 @@ def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin
 
 
 def compare_start(langs: Sequence[str], options: Any) -> None:
-    """As :func:`compare_order`, with the checkpoint that training starts from or goes on with, if there is one."""
+    """Like :func:`compare_order`, for the checkpoint that training starts from or goes on with, if there is one."""
     if (path := started_from(options)) is not None:
         content = read_checkpoint(path)
         settings = vars(content["args"]) if content.get("args") else {}

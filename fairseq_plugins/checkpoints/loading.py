@@ -146,7 +146,7 @@ class LoadReport:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """One line a group, layers folded together, e.g. ``loaded 36: … layers.{0..11}.fc1.weight …``."""
+        """One line per group, layers folded together, e.g. ``loaded 36: … layers.{0..11}.fc1.weight …``."""
         lines = []
         for title in ("loaded", "initialised", "dropped"):
             names: Tuple[str, ...] = getattr(self, title)

@@ -128,7 +128,7 @@ class PretrainedFile(Renamed):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Of the tensors, when it is first asked for."""
+        """Fingerprint of the tensors, computed when it is first asked for."""
         return fingerprint(self.tensors)
 
     @property

@@ -212,7 +212,7 @@ def _mask_row(folder: Path, rows: int) -> int:
 
 
 def _options(sizes: Mapping[str, int]) -> Dict[str, Any]:
-    """Of the stock transformer."""
+    """Options of the stock transformer."""
     options: Dict[str, Any] = {"_name": ARCH, "activation_fn": "gelu", "layernorm_embedding": True}
     options.update(no_scale_embedding=True, share_all_embeddings=True, share_decoder_input_output_embed=True)
     names = {"layers": "layers", "embed_dim": "embed_dim", "ffn_embed_dim": "ffn_dim", "attention_heads": "heads"}

@@ -18,7 +18,7 @@ PAD, MASK = "<pad>", "<mask>"
 CONFIG_NAME = "config.json"
 DICTIONARY_NAME = "dict.txt"
 LIST_NAME = "ML50_langs.txt"
-"""List of languages, one a line, in the folder of a released mBART-50."""
+"""List of languages, one per line, in the folder of a released mBART-50."""
 
 STYLES = {"mbart": "[{}]", "nllb": "__{}__"}
 """Family -> how fairseq writes a language as a dictionary entry."""
@@ -78,11 +78,11 @@ def read_dictionary(file: Path) -> List[str]:
 
 
 def read_languages(file: Path) -> Tuple[str, ...]:
-    """Languages of a file, one a line, in its order. Raises CheckpointError: no text, none, several on a line, or one twice."""
+    """Languages of a file, one per line, in its order. Raises CheckpointError: no text, none, several on a line, or one twice."""
     lines = [line.strip() for line in read_lines(file, "languages")]
     for number, line in enumerate(lines, 1):
         if any(sign in line for sign in " \t,"):
-            raise CheckpointError(f"languages {file}, line {number}: {line[:60]!r}, expected one language a line")
+            raise CheckpointError(f"languages {file}, line {number}: {line[:60]!r}, expected one language per line")
     return checked([line for line in lines if line], f"languages {file}")
 
 

@@ -70,7 +70,7 @@ class _Watched:
 
 @contextlib.contextmanager
 def atomic_file(path: PathLike) -> Iterator[Any]:
-    """As :func:`atomic_path`, but yields the binary file to write to, which may be handed to ``torch.save``."""
+    """Like :func:`atomic_path`, but yields the binary file to write to, which may be handed to ``torch.save``."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         watched = _Watched(file)
         try:

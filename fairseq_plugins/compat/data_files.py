@@ -195,7 +195,7 @@ def make_pairs(
 
 
 def _file(rows: Any) -> str:
-    """Where a dataset was read, for messages."""
+    """The file from which a dataset was read, for messages."""
     while not hasattr(rows, "_path") and hasattr(rows, "dataset"):
         rows = rows.dataset
     return str(getattr(rows, "_path", None) or getattr(rows, "path", None) or "one side")

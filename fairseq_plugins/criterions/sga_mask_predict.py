@@ -16,7 +16,7 @@ class SGAMaskPredictConfig(SGACTCConfig):
     """Options of the loss for free generation; those of the denoiser are sga_ctc's."""
 
     length_loss_weight: float = option(
-        1.0, "weight of the length's negative log-likelihood, one term a sentence; 0 or more"
+        1.0, "weight of the length's negative log-likelihood, one term per sentence; 0 or more"
     )
     label_smoothing: float = option(
         0.0,

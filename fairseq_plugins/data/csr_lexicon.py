@@ -54,7 +54,9 @@ def read_lexicon(path: PathLike, top: Optional[int] = None) -> Lexicon:
         candidates.append((len(candidates) + 1 if rank is None else rank, target))
     if len(ranked) < FEWEST_WORDS:
         found = f"one source word, {next(iter(ranked))!r}" if ranked else "no pair"
-        raise ValueError(f"lexicon {path}: holds {found}; valid: at least {FEWEST_WORDS} source words, a pair a line")
+        raise ValueError(
+            f"lexicon {path}: holds {found}; valid: at least {FEWEST_WORDS} source words, one pair per line"
+        )
     ordered = {
         source: sorted(found, key=lambda one: one[0]) for source, found in ranked.items()
     }  # equal ranks as they come

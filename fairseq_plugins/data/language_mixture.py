@@ -10,12 +10,12 @@ logger = logging.getLogger(__name__)
 
 
 class LanguageMixture(JoinedDataset):
-    """As many items an epoch as all parts have together, each part by its share p ∝ n^(1/T).
+    """As many items per epoch as all parts have together, each part by its share p ∝ n^(1/T).
 
     Which items an epoch holds is a function of (seed, epoch). A batch may hold several languages.
 
     ``parts``: name -> dataset with ``sizes``; at least one, and all collated alike. ``temperature``: T, at least 1; 1 = natural
-    proportions, every item once an epoch; infinity = equal shares.
+    proportions, every item once per epoch; infinity = equal shares.
 
     Source: XGLUE and XTREME, "translate-train-all"; the temperature as in Arivazhagan et al. 2019.
     """

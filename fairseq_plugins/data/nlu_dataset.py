@@ -91,7 +91,7 @@ class LabelledDataset(NLUDataset):
         return {**super().__getitem__(index), "target": int(self.labels[index])}
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """As :class:`NLUDataset`, and target (B,) int64; with ``decoder_inputs`` prev_output_tokens (B, S) in net_input."""
+        """Like :class:`NLUDataset`, with target (B,) int64; with ``decoder_inputs`` prev_output_tokens (B, S) in net_input."""
         batch = super().collater(samples)
         if batch:
             batch["target"] = torch.tensor([sample["target"] for sample in samples])
@@ -117,7 +117,7 @@ class RowGroups(NLUDataset):
         self.longest = int(lengths.max(initial=0))
 
     def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
-        """As the class below, over all rows (R,); and group (R,) int64, the number of the row's item.
+        """Like the class below, over all rows (R,); and group (R,) int64, the number of the row's item.
 
         id is (items,), row (R,) int64 what the class below calls id.
         """

@@ -47,7 +47,7 @@ def read_passages(path: str) -> List[str]:
     found = []
     for number, value in _json_lines(path):
         if not isinstance(value, str):
-            raise ValueError(f"{path}:{number}: found {type(value).__name__}; valid: one JSON string a line")
+            raise ValueError(f"{path}:{number}: found {type(value).__name__}; valid: one JSON string per line")
         found.append(value)
     return found
 

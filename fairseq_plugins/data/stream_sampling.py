@@ -8,7 +8,7 @@ from fairseq.data.multilingual.sampling_method import temperature_sampling
 
 
 class Purpose(IntEnum):
-    """What is drawn once an epoch; each has random numbers of its own."""
+    """What is drawn once per epoch; each has random numbers of its own."""
 
     TEXTS = 1
     ORDER = 2

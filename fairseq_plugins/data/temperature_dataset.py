@@ -53,7 +53,7 @@ class TemperatureDataset(SampledMultiDataset):
 
     Args:
         sizes: sentences of each direction in all of its data, which may be more than what is loaded.
-        virtual_size: sentences an epoch; None = as many as leave the largest direction at its size, at most 1.5 times all.
+        virtual_size: sentences per epoch; None = as many as leave the largest direction at its size, at most 1.5 times all.
     """
 
     def __init__(

@@ -154,7 +154,7 @@ class DenoisingGenerator:
     def hypotheses(
         self, path: BestPath, lengths: Tensor, steps: Tensor, blank: Optional[int], history: Optional[List[BestPath]]
     ) -> List[List[Dict[str, Any]]]:
-        """One hypothesis a sentence from the best path: collapsed tokens (all when blank is None), scores, passes, history."""
+        """One hypothesis per sentence from the best path: collapsed tokens (all when blank is None), scores, passes, history."""
 
         def survivors(tokens: Tensor) -> Tensor:
             if blank is None:

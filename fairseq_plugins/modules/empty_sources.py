@@ -19,6 +19,6 @@ def refuse_empty_sources(src_tokens: Tensor, fillers: Collection[int], training:
     if bool(empty.any()):
         raise ValueError(
             f"{int(empty.sum())} of the {len(empty)} source sentences of a batch are empty, the first is row "
-            f"{int(empty.int().argmax()) + 1} of the batch (fairseq sorts by length); valid: at least one token a sentence; leave "
-            "pairs with an empty source out of the text before fairseq-preprocess"
+            f"{int(empty.int().argmax()) + 1} of the batch (fairseq sorts by length); valid: at least one token per sentence; "
+            "leave pairs with an empty source out of the text before fairseq-preprocess"
         )

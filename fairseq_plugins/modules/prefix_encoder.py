@@ -15,7 +15,7 @@ from ..ops.masks import additive_key_mask
 from .linear import Linear
 
 Prefix = Sequence[Tuple[Tensor, Tensor]]
-"""One (keys, values) pair a layer, each (B or 1, H, P, C / H)."""
+"""One (keys, values) pair per layer, each (B or 1, H, P, C / H)."""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,6 @@ def best_rows(scores: Tensor, group: Tensor, groups: int) -> Tensor:
 
 
 def _masked(logits: Tensor, outside: Tensor) -> Tensor:
-    """In float32 at least, with -inf at masked positions."""
+    """Scores in float32 at least, with -inf at masked positions."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return wide.masked_fill(outside[:, :, None], float("-inf"))

@@ -188,7 +188,7 @@ class _Features:
         return moments.hsic()
 
     def release(self, done: int) -> None:
-        """Nothing is kept."""
+        """Keep nothing."""
 
 
 class _Grams:

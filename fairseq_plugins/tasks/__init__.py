@@ -1,1 +1,1 @@
-"""One registered task a file."""
+"""One registered task per file."""

@@ -104,7 +104,7 @@ class SpanQATask(GroupTask):
         logger.warning(f"{found}; {done}")
 
     def _answer_language(self, name: str) -> Optional[str]:
-        """For the comparison of answers; None: as SQuAD."""
+        """The language in which answers are compared; None: as SQuAD."""
         if str(self.cfg.answer_normalisation) == "squad":
             return None
         language = language_of(name)

@@ -166,7 +166,7 @@ def read_dictionary_map(path: str) -> Tuple[bool, ...]:
         with open(path, encoding="utf-8") as stream:
             lines = stream.read().splitlines()
     except (OSError, UnicodeError) as error:
-        raise ValueError(f"{option}: cannot be read ({error}); valid: a file with a 0 or 1 a line") from error
+        raise ValueError(f"{option}: cannot be read ({error}); valid: a file with a 0 or 1 in each line") from error
     for number, line in enumerate(lines, 1):
         if line.strip() not in ("0", "1"):
             raise ValueError(f"{option}, line {number}: {line!r}; valid: 1 = the entry stays, 0 = it does not")

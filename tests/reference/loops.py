@@ -1,6 +1,6 @@
 """The masked LM and SGA written out one sentence, one position and one key at a time, without padding or masks.
 
-Vectors are 1-D tensors; a sentence is a list of vectors; prefixes are lists of (key, value) vectors a layer. Everything is
+Vectors are 1-D tensors; a sentence is a list of vectors; prefixes are lists of (key, value) vectors per layer. Everything is
 differentiable, and nothing here calls the package: only the weights of its modules are read.
 """
 
@@ -66,7 +66,7 @@ def embed(side, tokens, positions):
 
 
 def encode(encoder, tokens, positions, prefixes, heads):
-    """h^1 .. h^L of one sentence: post-norm layers (XLM-R); ``prefixes`` holds one entry a layer."""
+    """h^1 .. h^L of one sentence: post-norm layers (XLM-R); ``prefixes`` holds one entry per layer."""
     states, outputs = embed(encoder, tokens, positions), []
     for layer, prefix in zip(encoder.layers, prefixes):
         states = encoder_layer(layer, states, heads, prefix)

@@ -34,7 +34,7 @@ class GPTMSPConfig(FairseqDataclass):
         "the frozen language model: a Hugging Face GPT-2 folder (GPT-2, mGPT), or a checkpoint of fairseq's "
         "transformer_lm. When decoding, another place is given with --model-overrides \"{'pretrained_gpt': 'PATH'}\"",
     )
-    prompt_length: Optional[int] = option(None, "P, key and value prompts a layer and stage; the paper has 128")
+    prompt_length: Optional[int] = option(None, "P, key and value prompts per layer and stage; the paper has 128")
     no_prompt_scale: bool = option(
         False, "leave out the learned max(1, scale) with which the prompts of a stage are multiplied"
     )
@@ -125,7 +125,7 @@ class PromptedDecoder(_Prompted, FairseqIncrementalDecoder):
 
     @property
     def output_projection(self) -> nn.Module:
-        """Of the language model, where criterions look for it."""
+        """The projection of the language model, where criterions look for it."""
         return self.lm.output_projection
 
     def forward(

@@ -57,7 +57,7 @@ ARCHITECTURES: Dict[str, Dict[str, Any]] = {
 
 @register_model("transformer_adapter")
 class TransformerAdapterModel(FilledTransformer):
-    """Stock transformer with an adapter a language after each block; only the adapters train.
+    """Stock transformer with one adapter per language after each block; only the adapters train.
 
     The language is read from each row's language token, so that a batch may mix pairs. The backbone's dropout stays what the
     options of the stock transformer say (``--dropout 0`` turns it off): it is what regularises the adapters. Adapters of languages

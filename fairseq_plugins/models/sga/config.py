@@ -23,7 +23,7 @@ class SGAConfig(FairseqDataclass):
         "decoding, another place is given with --model-overrides \"{'pretrained_mlm': 'PATH'}\"",
     )
     prompt_length: Optional[int] = option(
-        None, "P, key and value prompts a layer and unit; the paper has 128, sga_tiny 32"
+        None, "P, key and value prompts per layer and unit; the paper has 128, sga_tiny 32"
     )
     prompt_scale: bool = option(
         False, "multiply the prompts of a unit by a learned max(1, scale), as in the authors' code"

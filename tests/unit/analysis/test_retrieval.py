@@ -33,7 +33,7 @@ def translated(rows):
 
 
 def written(path, rows, ids=""):
-    """A sentence a line, with ids for BUCC."""
+    """A sentence per line, with ids for BUCC."""
     starts = [f"{ids}-{number}\t" if ids else "" for number in range(len(rows))]
     text = "".join(start + " ".join(f"p{piece}" for piece in row) + "\n" for start, row in zip(starts, rows))
     path.write_text(text, encoding="utf-8")

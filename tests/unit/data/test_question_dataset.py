@@ -177,7 +177,7 @@ def test_bad_files_are_refused_by_line(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             read_questions(_write(tmp_path / "qa", [good, line]), passages=2)
-    with pytest.raises(ValueError, match="p:2: found dict; valid: one JSON string a line"):
+    with pytest.raises(ValueError, match="p:2: found dict; valid: one JSON string per line"):
         read_passages(_write(tmp_path / "p", ['"a"', "{}"]))
     with pytest.raises(ValueError, match="no file .*missing: it belongs to a data-bin for question answering"):
         read_passages(str(tmp_path / "missing"))

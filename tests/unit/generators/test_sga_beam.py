@@ -56,7 +56,7 @@ def test_special_symbols_are_in_no_hypothesis(blank, device):
 
 
 def test_a_sentence_with_few_outputs_has_few_hypotheses_and_the_empty_one_is_eos(device):
-    """Three tokens a sentence, one slot each, one candidate beside the blank."""
+    """Three tokens per sentence, one slot each, one candidate beside the blank."""
     model = likely_blank(device, 100.0, ctc_upsample=1, no_denoising=True)
     (sentence,) = decode(model, builders.source_rows([3]), device, beam=BeamOptions(30, 1, 30))
     assert 2 <= len(sentence) < 30

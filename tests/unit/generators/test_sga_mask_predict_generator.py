@@ -22,7 +22,7 @@ def sga_model(device, **options):
 
 
 def decode(model, rows, extra=0, iterations=4, length_beam=1, **options):
-    """One hypothesis a sentence."""
+    """One hypothesis per sentence."""
     settings = IterationOptions(**{"max_iter": 9, **options}), MaskPredictOptions(iterations, length_beam)
     generator = SGAMaskPredictGenerator(builders.dictionary(), *settings)
     sample = builders.to_device(builders.batch(rows, extra=extra), model.semantic.key.weight.device)

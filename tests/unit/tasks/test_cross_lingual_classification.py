@@ -48,7 +48,7 @@ def test_the_decoder_of_an_mbart_reads_language_first(folder, decoder):
 def test_the_head_and_a_decoder_that_is_fed_only_where_there_is_one(folder, monkeypatch):
     monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: nlu_bins.StandIn(9))
     model = setup(folder, classification_head_name="news").build_model("cfg")
-    assert {name: head.out_features for name, head in model.heads.items()} == {"news": 3}
+    assert {name: head.out_features for name, head in model.sentence_heads.items()} == {"news": 3}
     with pytest.raises(ValueError, match="--add-prev-output-tokens .* StandIn has none: leave it out"):
         setup(folder, add_prev_output_tokens=True).build_model("cfg")
     decoder = BARTModel.__new__(BARTModel)
