@@ -1,0 +1,223 @@
+"""Studies as files: arms x directions x seeds with one budget and grids of one size, and the commands of each run."""
+
+import itertools
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from .systems import HERE, RecipeError, System, command, read_document, read_system
+
+STUDIES, SETS = HERE.parent / "studies", HERE.parent / "sets"
+VALIDATIONS = 12
+
+
+class Stage(NamedTuple):
+    """A training of an arm: the system with the arm's own options, the data-bin, and the limits where they are not the study's."""
+
+    system: System
+    data: str
+    limits: Optional[Mapping[str, Any]]
+
+
+class Arm(NamedTuple):
+    """One system of a study.
+
+    Attributes:
+        name: in tables.
+        stages: trainings one after another, each from the model of the one before; the last one is what is compared.
+        start: the asset that the first stage starts from; None where it needs none.
+        best: checkpoints that are averaged.
+        outputs: file stem -> how it is decoded, in words.
+        decoding: file stem -> options of fairseq-generate or fairseq-validate beside the system's.
+        grid: one set of options for each point; the first is the default.
+    """
+
+    name: str
+    stages: Tuple[Stage, ...]
+    start: Optional[str]
+    best: int
+    outputs: Mapping[str, str]
+    decoding: Mapping[str, Mapping[str, Any]]
+    grid: Tuple[Mapping[str, Any], ...]
+
+
+class Claim(NamedTuple):
+    """A difference that a study is asked about: ``better`` and ``worse`` are (arm, output)."""
+
+    better: Tuple[str, str]
+    worse: Tuple[str, str]
+
+
+class Job(NamedTuple):
+    """One run: a point of an arm's grid in a direction with a seed, in the phase ``tune`` or ``final``."""
+
+    phase: str
+    arm: Arm
+    pair: str
+    seed: int
+    point: int
+    limits: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Identifies the run in the ledger; also the name of its folder."""
+        return f"{self.phase}/{self.pair}/{slug(self.arm.name)}-{self.point}/seed{self.seed}"
+
+    @property
+    def options(self) -> List[str]:
+        """The point of the grid, as words of a command line."""
+        return [word for name, value in self.arm.grid[self.point].items() for word in (f"--{name}", str(value))]
+
+
+class Study(NamedTuple):
+    """The whole study; see ``study.schema.yaml`` for the file."""
+
+    name: str
+    title: str
+    notes: Tuple[str, ...]
+    set: Mapping[str, Any]
+    directions: Tuple[str, ...]
+    seeds: Tuple[int, ...]
+    budget: Mapping[str, Mapping[str, Any]]
+    metrics: Optional[Mapping[str, str]]
+    score: str
+    assets: Mapping[str, Mapping[str, Any]]
+    arms: Tuple[Arm, ...]
+    claims: Tuple[Claim, ...]
+    code: Tuple[str, ...]
+
+    def tuning(self) -> List[Job]:
+        """Every point of every grid on the first direction and seed; nothing where grids have one point."""
+        arms = [arm for arm in self.arms if len(arm.grid) > 1]
+        points = [(arm, point) for arm in arms for point in range(len(arm.grid))]
+        return [
+            Job("tune", arm, self.directions[0], self.seeds[0], point, self.budget["tune"]) for arm, point in points
+        ]
+
+    def final(self, chosen: Mapping[str, int]) -> List[Job]:
+        """Every arm in every direction with every seed, seeds outermost: a study that ends early has whole rows."""
+        product = itertools.product(self.seeds, self.directions, self.arms)
+        return [Job("final", arm, pair, seed, chosen[arm.name], self.budget["final"]) for seed, pair, arm in product]
+
+    def job(self, key: str) -> Job:
+        """The run of that key. Raises KeyError."""
+        phase, pair, point, seed = key.split("/")
+        for arm in self.arms:
+            for number in range(len(arm.grid)):
+                if f"{slug(arm.name)}-{number}" == point:
+                    return Job(phase, arm, pair, int(seed[len("seed") :]), number, self.budget[phase])
+        raise KeyError(key)
+
+
+def slug(name: str) -> str:
+    """A name as part of a path."""
+    return "".join(letter if letter.isalnum() else "_" for letter in name.lower()).strip("_")
+
+
+def read_study(path: Path) -> Study:
+    """Read and check a study. Raises RecipeError: keys, systems, sets, grids of different size, claims about what is not there."""
+    content = read_document(path, "study")
+    file = SETS / f"{content['set']}.yaml"
+    if not file.is_file():
+        known = ", ".join(sorted(one.stem for one in SETS.glob("*.yaml")))
+        raise RecipeError(f"{path}: set: {content['set']}: no such file in {SETS}; valid: {known}")
+    arms = tuple(_arm(path, name, entry, content.get("assets", {})) for name, entry in content["arms"].items())
+    sizes = {arm.name: len(arm.grid) for arm in arms}
+    if len(set(sizes.values())) != 1:
+        raise RecipeError(f"{path}: arms: every one must be tuned as hard, grids of one size; got {sizes}")
+    if max(sizes.values()) > 1 and "tune" not in content["budget"]:
+        raise RecipeError(f"{path}: budget: grids of several points need tune as well")
+    metrics = content.get("metrics")
+    if metrics is not None and set(metrics) != set(content["directions"]):
+        raise RecipeError(f"{path}: metrics: {metrics}: valid: one for each of {content['directions']}")
+    sides = {(arm.name, stem) for arm in arms for stem in arm.outputs}
+    claims = [Claim(*((one[side][0], str(one[side][1])) for side in ("better", "worse"))) for one in content["claims"]]
+    for side in (side for claim in claims for side in claim):
+        if side not in sides:
+            raise RecipeError(f"{path}: claims: {list(side)}: valid: {', '.join(map(str, sorted(map(list, sides))))}")
+    return Study(
+        path.stem,
+        content["title"],
+        tuple(content.get("notes", ())),
+        read_document(file, "set"),
+        tuple(content["directions"]),
+        tuple(content["seeds"]),
+        content["budget"],
+        metrics,
+        content.get("score", "bleu"),
+        content.get("assets", {}),
+        arms,
+        tuple(claims),
+        tuple(content.get("code", ())),
+    )
+
+
+def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, Any]) -> Arm:
+    if entry.get("start") not in (None, *assets):
+        raise RecipeError(
+            f"{path}: arms.{name}.start: {entry['start']}: valid: {', '.join(assets) or 'nothing, no assets are named'}"
+        )
+    data = entry.get("data", "bin")
+    stages = [_stage(one, one.get("data", data), one["limits"]) for one in entry.get("before", ())]
+    stages.append(_stage(entry, data, None))
+    outputs = {str(stem): one for stem, one in entry["outputs"].items()}
+    return Arm(
+        name,
+        tuple(stages),
+        entry.get("start"),
+        entry.get("best", stages[-1].system.average),
+        {stem: one["title"] for stem, one in outputs.items()},
+        {stem: one.get("options", {}) for stem, one in outputs.items()},
+        tuple(entry.get("grid", ({},))),
+    )
+
+
+def _stage(entry: Mapping[str, Any], data: str, limits: Optional[Mapping[str, Any]]) -> Stage:
+    system = read_system(entry["system"])
+    return Stage(system._replace(train={**system.train, **entry.get("train", {})}), data, limits)
+
+
+# ---- Commands. ----
+
+
+def training(
+    stage: Stage, values: Mapping[str, Any], limits: Mapping[str, Any], folder: str, more: Mapping[str, Any]
+) -> str:
+    """The command of a training.
+
+    Args:
+        stage: what is trained.
+        values: what ``$NAME`` stands for: root, source, target, pairs, languages, seed, start …
+        limits: ``minutes`` of wall time, ``updates``, ``interval`` of validations.
+        folder: for checkpoints.
+        more: options that come last, as the point of the grid.
+
+    Raises RecipeError: a schedule over ``$updates`` where the limits have no updates.
+    """
+    updates = limits.get("updates")
+    interval = limits.get("interval", max(1, updates // VALIDATIONS) if updates else 250)
+    warmup = stage.system.warmup_updates(updates) if updates else stage.system.warmup_most
+    given = {name: value for name, value in (("updates", updates), ("warmup", warmup)) if value is not None}
+    options = {**stage.system.train, "save-dir": folder, **more}
+    if updates is None and options.get("max-update") == "$updates":
+        options["max-update"] = None
+    if "minutes" in limits:
+        options["stop-time-hours"] = f"{limits['minutes'] / 60:.4f}"
+    return command(f"fairseq-train {stage.data}", options, {**values, **given, "interval": interval})
+
+
+def decoding(arm: Arm, stem: str, model: str, subset: str, values: Mapping[str, Any], more: Mapping[str, Any]) -> str:
+    """The command that makes an output of an arm: fairseq-generate on the subset, or fairseq-validate."""
+    stage = arm.stages[-1]
+    if not stage.system.translate:
+        options = {**stage.system.validate, "path": model, **arm.decoding[stem], **more}
+        return command(f"fairseq-validate {stage.data}", options, values)
+    languages = {"source-lang": values["source"], "target-lang": values["target"], "gen-subset": subset, "path": model}
+    options = {**stage.system.translate, **languages, **arm.decoding[stem], **more}
+    return command(f"fairseq-generate {stage.data}", options, values)
+
+
+def values_of(study: Study, job: Job, root: Path, data: str) -> Dict[str, Any]:
+    """What ``$NAME`` stands for in the commands of a run, but for ``$start``."""
+    source, _, target = job.pair.partition("-")
+    shared = {"root": root, "data": data, "seed": job.seed, "languages": ",".join(study.set["languages"])}
+    return {**shared, "source": source, "target": target, "pairs": ",".join(study.set.get("pairs", ()))}
