@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import functools
 import io
 from collections import Counter
 from importlib import metadata
@@ -10,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from . import cli
 from .bpe_codes import END_OF_WORD, Merge, codes_lines
-from .encode import DEFAULT_MAX_UNKNOWN, CodesSegmenter, add_apply_options, apply_files, decode_files
+from .encode import add_apply_options, apply_files, apply_or_decode
 from .io import InputError, PathLike, atomic_writers, read_lines
 from .pieces import FAIRSEQ_SPECIAL, RESERVED
 from .steps import write_manifest
@@ -66,18 +67,8 @@ def _learn(counted_words: List[str], merges: int, min_frequency: int) -> List[Me
     return pairs
 
 
-def apply(
-    codes: PathLike,
-    inputs: Sequence[PathLike],
-    outputs: Sequence[PathLike],
-    dictionary: Optional[PathLike] = None,
-    max_unknown: float = DEFAULT_MAX_UNKNOWN,
-    steps: Optional[PathLike] = None,
-    workers: int = 1,
-) -> Dict[str, Dict[str, int]]:
-    """Write the pieces of text files: :func:`encode.apply_files` with a file of codes."""
-    options = {"fastBPE": metadata.version("fastBPE")}
-    return apply_files("bpe", codes, inputs, outputs, dictionary, max_unknown, steps, workers, options)
+apply = functools.partial(apply_files, "bpe")
+"""Write the pieces of text files: :func:`encode.apply_files` with a file of codes."""
 
 
 def write_dictionary(inputs: Sequence[PathLike], output: PathLike, min_count: int = 1) -> Dict[str, int]:
@@ -136,14 +127,6 @@ def _learn_command(args: argparse.Namespace) -> None:
     cli.say(f"bpe learn: {args.codes}: " + ", ".join(f"{key} {value:,}" for key, value in counts.items()))
 
 
-def _apply_command(args: argparse.Namespace) -> None:
-    apply(args.codes, args.inputs, args.outputs, args.dict, args.max_unknown, args.steps, args.workers)
-
-
-def _decode_command(args: argparse.Namespace) -> None:
-    decode_files(CodesSegmenter(args.codes), args.inputs, args.outputs)
-
-
 def _dict_command(args: argparse.Namespace) -> None:
     counts = write_dictionary(args.inputs, args.output, args.min_count)
     rows = counts["kept"] + len(FAIRSEQ_SPECIAL)
@@ -155,8 +138,7 @@ def _dict_command(args: argparse.Namespace) -> None:
 
 COMMANDS: Dict[str, Any] = {
     "learn": _learn_command,
-    "apply": _apply_command,
-    "decode": _decode_command,
+    **dict.fromkeys(("apply", "decode"), functools.partial(apply_or_decode, "bpe")),
     "dict": _dict_command,
 }
 

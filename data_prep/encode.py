@@ -1,7 +1,9 @@
 """Text files to files of pieces, by sentencepiece or by BPE codes, several files at a time, unchanged ones skipped."""
 
+import argparse
 import itertools
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -40,6 +42,7 @@ class SentencePieceSegmenter:
 
     verb = "spm"
     option = "model"
+    packages = ()
 
     def __init__(self, path: PathLike):
         self.model = pieces.load_model(path)
@@ -66,6 +69,7 @@ class CodesSegmenter:
 
     verb = "bpe"
     option = "codes"
+    packages = ("fastBPE",)  # whose versions are kept in the records
 
     def __init__(self, path: PathLike):
         self.processor = bpe_codes.load_codes(path)
@@ -167,7 +171,7 @@ class _Plan:
     dictionary: Optional[PathLike]
     max_unknown: float
     steps: Optional[PathLike]
-    options: Tuple[Tuple[str, Any], ...]
+    versions: Tuple[Tuple[str, str], ...]
 
 
 def apply_files(
@@ -179,7 +183,6 @@ def apply_files(
     max_unknown: float = DEFAULT_MAX_UNKNOWN,
     steps: Optional[PathLike] = None,
     workers: int = 1,
-    options: Optional[Mapping[str, Any]] = None,
 ) -> Dict[str, Dict[str, int]]:
     """Write the pieces of text files.
 
@@ -192,7 +195,6 @@ def apply_files(
         max_unknown: largest share of unknown pieces in a file, in [0, 1].
         steps: folder of step records; files that were made from the same text and model are then not made again.
         workers: files at a time; the result does not depend on it.
-        options: what else shapes the pieces, for the records.
 
     Returns:
         Output name (with its pair's folder, where there is one) to the counts of :class:`PieceCounts`.
@@ -202,7 +204,8 @@ def apply_files(
         raise InputError(f"--max-unknown {max_unknown}: valid: 0 to 1")
     if workers < 1:
         raise InputError(f"--workers {workers}: valid: 1 or more")
-    plan = _Plan(verb, path, dictionary, max_unknown, steps, tuple(sorted((options or {}).items())))
+    versions = tuple((name, metadata.version(name)) for name in SEGMENTERS[verb].packages)
+    plan = _Plan(verb, path, dictionary, max_unknown, steps, versions)
     _ready.clear()
     _segmenter_and_vocabulary(plan)  # bad models and dictionaries are refused before the first file
     jobs = [(plan, source, target) for source, target in zip(inputs, outputs)]
@@ -230,7 +233,7 @@ def _apply_one(job: Tuple[_Plan, PathLike, PathLike]) -> Dict[str, Any]:
         made_from = {"text": source, SEGMENTERS[plan.verb].option: plan.path}
         if plan.dictionary is not None:
             made_from["dict"] = plan.dictionary
-        options = {"max_unknown": plan.max_unknown, **dict(plan.options)}
+        options = {"max_unknown": plan.max_unknown, **dict(plan.versions)}
         step = Step(apply_record(Path(plan.steps), name), made_from, options, [target])
         done = step.done()
         if done is not None:
@@ -278,3 +281,13 @@ def add_apply_options(commands: Any, option: str, described: str) -> None:
             )
             command.add_argument("--steps", metavar="DIR", help="keep records there; skip files that are unchanged")
             command.add_argument("--workers", type=int, default=1, metavar="N", help="files at a time")
+
+
+def apply_or_decode(verb: str, args: argparse.Namespace) -> None:
+    """Run the commands of :func:`add_apply_options`."""
+    segmenter = SEGMENTERS[verb]
+    path = getattr(args, segmenter.option)
+    if args.command == "decode":
+        decode_files(segmenter(path), args.inputs, args.outputs)
+    else:
+        apply_files(verb, path, args.inputs, args.outputs, args.dict, args.max_unknown, args.steps, args.workers)

@@ -161,6 +161,7 @@ def atomic_writers(
     """
     targets = [Path(path) for path in paths]
     _check_targets(targets, option, inputs)
+    targets = [Path(os.path.realpath(target)) for target in targets]  # a link stays a link
     temporary = [unfinished(target) for target in targets]
     files: List[TextIO] = []
     try:
@@ -194,13 +195,19 @@ def _check_targets(targets: Sequence[Path], option: str, inputs: Sequence[PathLi
             raise InputError(f"{option} {target}: named twice; valid: one output for each input")
         if path in sources:
             raise InputError(f"{option} {target}: would overwrite an input; valid: another file name")
-        if path.is_dir():
-            raise InputError(f"{option} {target}: a folder; valid: a file name")
+        _check_kind(target, f"{option} {target}")
+
+
+def _check_kind(target: Path, name: str) -> None:
+    if target.exists() and not target.is_file():
+        raise InputError(f"{name}: {'a folder' if target.is_dir() else 'no file'}; valid: a file name")
 
 
 def write_bytes(path: PathLike, data: bytes) -> None:
     """Write a file so that it is either the old one or the complete new one."""
     target = Path(path)
+    _check_kind(target, str(target))
+    target = Path(os.path.realpath(target))  # a link stays a link
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = unfinished(target)
     try:

@@ -25,8 +25,8 @@ def load_model(path: PathLike, option: str = "--model") -> Any:
     if not Path(path).is_file():
         raise InputError(f"{option} {path}: no such file; valid: a model made by python -m data_prep.spm train")
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=Path(path).read_bytes())
-    except (RuntimeError, ValueError) as error:
+        return sentencepiece.SentencePieceProcessor(model_file=str(path))  # an empty model_proto would be no error
+    except (RuntimeError, OSError) as error:
         raise InputError(f"{option} {path}: not a sentencepiece model ({error})") from None
 
 

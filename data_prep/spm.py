@@ -1,25 +1,15 @@
 """Sentencepiece: train a model and its fairseq dictionary, text to pieces, pieces to text, dictionary of a model."""
 
 import argparse
-from typing import Any, Dict, List, Optional, Sequence
+import functools
+from typing import Any, Dict, List, Optional
 
 from . import cli, pieces
-from .encode import DEFAULT_MAX_UNKNOWN, SentencePieceSegmenter, add_apply_options, apply_files, decode_files
-from .io import PathLike
+from .encode import add_apply_options, apply_files, apply_or_decode
 from .spm_train import MODEL_TYPES, NORMALISATIONS, TrainOptions, train
 
-
-def apply(
-    model: PathLike,
-    inputs: Sequence[PathLike],
-    outputs: Sequence[PathLike],
-    dictionary: Optional[PathLike] = None,
-    max_unknown: float = DEFAULT_MAX_UNKNOWN,
-    steps: Optional[PathLike] = None,
-    workers: int = 1,
-) -> Dict[str, Dict[str, int]]:
-    """Write the pieces of text files: :func:`encode.apply_files` with a sentencepiece model."""
-    return apply_files("spm", model, inputs, outputs, dictionary, max_unknown, steps, workers)
+apply = functools.partial(apply_files, "spm")
+"""Write the pieces of text files: :func:`encode.apply_files` with a sentencepiece model."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -81,14 +71,6 @@ def _train_command(args: argparse.Namespace) -> None:
     cli.say(f"spm train: {args.model}, {args.dict}: " + ", ".join(f"{key} {value:,}" for key, value in counts.items()))
 
 
-def _apply_command(args: argparse.Namespace) -> None:
-    apply(args.model, args.inputs, args.outputs, args.dict, args.max_unknown, args.steps, args.workers)
-
-
-def _decode_command(args: argparse.Namespace) -> None:
-    decode_files(SentencePieceSegmenter(args.model), args.inputs, args.outputs)
-
-
 def _dict_command(args: argparse.Namespace) -> None:
     count = pieces.write_dictionary(pieces.load_model(args.model), args.output)
     rows = count + len(pieces.FAIRSEQ_SPECIAL)
@@ -97,8 +79,7 @@ def _dict_command(args: argparse.Namespace) -> None:
 
 COMMANDS: Dict[str, Any] = {
     "train": _train_command,
-    "apply": _apply_command,
-    "decode": _decode_command,
+    **dict.fromkeys(("apply", "decode"), functools.partial(apply_or_decode, "spm")),
     "dict": _dict_command,
 }
 

@@ -4,6 +4,8 @@ Shape letters used in every docstring: B batch, S source tokens, T target (or sl
 H heads, C model width, V vocabulary. Mask polarity everywhere: True = padding, may not be attended.
 """
 
+__version__ = "0.1.0"  # before the imports: checkpoints carry it
+
 from . import own_commands
 
 if own_commands.is_running():  # before fairseq is imported, which sets up logging in its own way
@@ -41,5 +43,4 @@ from .tasks import (  # noqa: E402
     veco_pretraining,
 )
 
-__version__ = "0.1.0"
 __all__ = ["__version__"]

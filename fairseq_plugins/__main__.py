@@ -42,22 +42,6 @@ def ours(registry: Mapping[str, Any], package: str) -> List[str]:
     return sorted(name for name, entry in registry.items() if entry.__module__.split(".")[0] == package)
 
 
-def registered(package: str) -> Dict[str, List[str]]:
-    """Names that ``package`` registered, by the fairseq option that takes them."""
-    from fairseq.criterions import CRITERION_REGISTRY
-    from fairseq.models import ARCH_MODEL_REGISTRY
-    from fairseq.scoring import SCORER_REGISTRY
-    from fairseq.tasks import TASK_REGISTRY
-
-    registries = {
-        "--task": TASK_REGISTRY,
-        "--criterion": CRITERION_REGISTRY,
-        "--arch": ARCH_MODEL_REGISTRY,
-        "--scoring": SCORER_REGISTRY,
-    }
-    return {option: ours(registry, package) for option, registry in registries.items()}
-
-
 def report(package: ModuleType) -> str:
     """The text that is printed: path, versions, registered names and the patches applied to this fairseq."""
     compat = importlib.import_module(f"{package.__name__}.compat")
@@ -67,7 +51,7 @@ def report(package: ModuleType) -> str:
         ("Python", platform.python_version()),
         ("fairseq", installed_version("fairseq-fixed", "fairseq")),
         *((name, installed_version(name)) for name in DISTRIBUTIONS),
-        *((option, ", ".join(names)) for option, names in registered(package.__name__).items() if names),
+        *((option, ", ".join(names)) for option, names in registered(package.__name__).items()),
         ("compat patches", ", ".join(compat.applied()) or "none"),
         ("switched off", ", ".join(sorted(compat.disabled())) or "none"),
     ]
@@ -76,13 +60,13 @@ def report(package: ModuleType) -> str:
 
 
 class Option(NamedTuple):
-    """One option that the package adds to fairseq's."""
+    """One option that the package adds to fairseq's; ``default`` is that of each architecture where they differ."""
 
     where: str  # kind and registered name, as in "model sga"
     name: str  # attribute of the configuration, as in "prompt_length"
     flag: str  # what is typed, as in "--prompt-length"; the name itself where it is positional
     kind: str  # its type or choices
-    default: str  # as shown; of each architecture where they differ
+    default: str
     help: str
 
 
@@ -97,6 +81,17 @@ def registrations(package: str) -> Iterator[Tuple[str, str, Any, Any]]:
     for kind, (registry, dataclasses) in kinds.items():
         for name in ours(registry, package):
             yield kind, name, registry[name], dataclasses.get(name)
+
+
+def registered(package: str) -> Dict[str, List[str]]:
+    """Names that ``package`` registered, by the fairseq option that takes them."""
+    from fairseq.models import ARCH_MODEL_REGISTRY
+
+    found = {"--task": [], "--arch": ours(ARCH_MODEL_REGISTRY, package)}
+    for kind, name, _, _ in registrations(package):
+        if kind != "model":
+            found.setdefault(f"--{kind}", []).append(name)
+    return found
 
 
 def options(package: str) -> List[Option]:
@@ -168,17 +163,18 @@ def _shown_default(action: argparse.Action, defaults: Mapping[str, Any]) -> str:
     return ", ".join(f"{arch} {show(value)}" for arch, value in defaults.items())
 
 
+HEADING = """# Options
+
+What this package adds to fairseq's own options. In a YAML for `fairseq-hydra-train` the names have underscores and no
+dashes in front.
+
+Architectures (`--arch`); a model's own name is one too, with the defaults below or the sizes of a given file:
+"""
+
+
 def reference(package: str) -> str:
     """Every option of the package, as a Markdown table."""
-    lines = [
-        "# Options",
-        "",
-        "What this package adds to fairseq's own options. In a YAML for `fairseq-hydra-train` the names have underscores and no",
-        "dashes in front.",
-        "",
-        "Architectures (`--arch`); a model's own name is one too, with the defaults below or the sizes of a given file:",
-        "",
-    ]
+    lines = [HEADING]
     for kind, name, cls, _ in registrations(package):
         if kind == "model":
             lines.append(f"- `{name}`: {', '.join(f'`{arch}`' for arch in _architectures(name, cls))}")

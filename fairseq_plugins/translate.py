@@ -25,7 +25,7 @@ from fairseq_cli.generate import get_symbols_to_strip_from_output
 from omegaconf import OmegaConf, open_dict
 
 from .checkpoints import atomic_path
-from .checkpoints.dictionaries import read_json
+from .checkpoints.vocabulary import read_json
 from .compat.raw_sentences import cuts_sources, read_lines
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fairseq_plugins translate",
         usage=USAGE,
-        description="Translate text, a sentence a line. MODEL comes first: a checkpoint, the folder of a run "
+        description="Translate text, one sentence per line. MODEL comes first: a checkpoint, the folder of a run "
         "(checkpoint_best.pt, else checkpoint_last.pt), or the folder that `make translator` made.",
         epilog="All other options are those of fairseq-interactive and of the checkpoint's task: --beam, --nbest (more than 1 "
         "writes NUMBER<tab>SCORE<tab>TEXT), --lenpen, --iter-decode-max-iter, --cpu, --model-overrides ...",
@@ -215,15 +215,9 @@ def _system(folder: Path, asked: Optional[str]) -> str:
 
 
 def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translator:
-    """Read a checkpoint and make it ready to decode.
+    """Read a checkpoint and make it ready to decode; ``args`` are of :func:`build_parser`, ``rest`` are fairseq's options.
 
-    Args:
-        path: the checkpoint.
-        args: of :func:`build_parser`.
-        rest: the other options, which are fairseq's.
-
-    Raises:
-        ValueError: naming a file or an option that is missing; or the checkpoint does not translate.
+    Raises ValueError: naming a file or an option that is missing; or the checkpoint does not translate.
     """
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     stored = state["cfg"].task

@@ -1,24 +1,18 @@
 """Tiny multilingual transformers with language tokens, and adapters around them."""
 
 import argparse
-from types import SimpleNamespace
 
 import torch
 from fairseq import models
-from fairseq.data import Dictionary
 
 from tests import builders
 
 LANGS = ["de", "en", "fr"]
 PIECES = 12
-WIDTH, BOTTLENECK = 16, 6
+BOTTLENECK = 6
 TAG = {language: 4 + PIECES + number for number, language in enumerate(LANGS)}
 SIZES = {
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    **{f"{side}_embed_dim": WIDTH for side in ("encoder", "decoder")},
-    **{f"{side}_ffn_embed_dim": 24 for side in ("encoder", "decoder")},
-    **{f"{side}_attention_heads": 2 for side in ("encoder", "decoder")},
+    **builders.SIDES,
     "max_source_positions": 64,
     "max_target_positions": 64,
     "share_all_embeddings": True,
@@ -28,30 +22,21 @@ SIZES = {
 
 def dictionary(langs=LANGS):
     """4 symbols, the pieces, the language tokens."""
-    result = Dictionary()
-    for symbol in [f"p{number}" for number in range(PIECES)] + [f"__{language}__" for language in langs]:
-        result.add_symbol(symbol)
-    return result
+    return builders.of_symbols([*builders.piece_names(PIECES), *(f"__{language}__" for language in langs)])
 
 
 def task(pairs=("de-en", "fr-en"), langs=LANGS, **options):
     """What building a model needs of ``translation_multi_simple_epoch``."""
     values = {"encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual", **options}
-    symbols = dictionary(langs)
-    return SimpleNamespace(
-        source_dictionary=symbols,
-        target_dictionary=symbols,
-        langs=list(langs),
-        lang_pairs=list(pairs),
-        args=argparse.Namespace(langs=list(langs), lang_tok_replacing_bos_eos=False, **values),
-    )
+    args = argparse.Namespace(langs=list(langs), lang_tok_replacing_bos_eos=False, **values)
+    return builders.task_of(dictionary(langs), langs=list(langs), lang_pairs=list(pairs), args=args)
 
 
-def write_backbone(path, seed=1, langs=LANGS, **options):
+def write_backbone(path, langs=LANGS, **options):
     """A checkpoint of a random stock transformer."""
     args = argparse.Namespace(arch="transformer", **{**SIZES, **options})
     model = models.build_model(args, task(langs=langs or LANGS))
-    builders.randomise(model, seed)
+    builders.randomise(model, 1)
     stated = {"langs": list(langs)} if langs else {}
     kept = {**vars(args), "encoder_langtok": "src", "decoder_langtok": True, "lang_tok_style": "multilingual", **stated}
     torch.save({"args": argparse.Namespace(**kept), "model": model.state_dict()}, path)
@@ -69,11 +54,11 @@ def build(path, of=None, **options):
     return models.build_model(arguments(path, **options), task() if of is None else of)
 
 
-def awake(model, seed=4, only=""):
+def awake(model, only=""):
     """Random adapters (those whose name holds ``only``), so that each changes the output; in evaluation mode."""
-    generator = torch.Generator().manual_seed(seed)
+    random = builders.drawing(4, 0.5)
     for name, parameter in model.named_parameters():
-        values = 0.5 * torch.randn(parameter.shape, generator=generator)
+        values = random(parameter.shape)
         if parameter.requires_grad and only in name:
             parameter.data.copy_(values)
     return model.eval()
@@ -90,16 +75,13 @@ def stock(path):
 def net_input(sources, targets, lengths=(5, 3, 6, 4)):
     """A batch of rows of these languages: ``__xx__ pieces </s>`` and ``</s> __yy__ pieces``, padded as the task does."""
     generator = torch.Generator().manual_seed(3)
-    rows = []
-    shifted = []
+    rows, shifted = [], []
     for source, target, length in zip(sources, targets, lengths):
         words = torch.randint(4, 4 + PIECES, (2, length), generator=generator)
         rows.append(torch.cat([torch.tensor([TAG[source]]), words[0], torch.tensor([builders.EOS])]))
         shifted.append(torch.cat([torch.tensor([builders.EOS, TAG[target]]), words[1]]))
-    source = builders.pad(rows)
-    left = torch.stack([row.roll(int(row.eq(builders.PAD).sum())) for row in source])
     return {
-        "src_tokens": left,
+        "src_tokens": builders.left_padded(builders.pad(rows)),
         "src_lengths": torch.tensor([len(row) for row in rows]),
         "prev_output_tokens": builders.pad(shifted),
     }

@@ -4,6 +4,9 @@ The weights are far larger than those of an initialised model, so that attention
 the model (prefix, guidance, position, mask) changes the output visibly.
 """
 
+from argparse import Namespace
+from types import SimpleNamespace
+
 import numpy as np
 import torch
 from fairseq import models, options
@@ -29,13 +32,65 @@ VOCAB = MASK + 1
 LAYERS, WIDTH, FFN, HEADS, POSITIONS = 2, 16, 24, 2, 40
 
 
+def side(name, layers, embed_dim, ffn_embed_dim, attention_heads):
+    """Sizes of one side of a stock transformer, by its options."""
+    sizes = dict(layers=layers, embed_dim=embed_dim, ffn_embed_dim=ffn_embed_dim, attention_heads=attention_heads)
+    return {f"{name}_{size}": value for size, value in sizes.items()}
+
+
+def sides(*sizes, positions=POSITIONS):
+    """Options of a stock transformer whose sides have the same sizes."""
+    return {**side("encoder", *sizes), **side("decoder", *sizes), **dict.fromkeys(ROOM, positions)}
+
+
+ROOM = ("max_source_positions", "max_target_positions")
+SIDES = sides(LAYERS, WIDTH, FFN, HEADS)
+XLMR_WIRING = {
+    "activation_fn": "gelu",
+    "layernorm_embedding": True,
+    "encoder_learned_pos": True,
+    "decoder_learned_pos": True,
+}
+
+
+def of_symbols(symbols):
+    """fairseq's dictionary of these symbols behind the four special ones."""
+    result = Dictionary()
+    for symbol in symbols:
+        result.add_symbol(symbol)
+    return result
+
+
 def dictionary(pieces=PIECES):
     """``<s> <pad> </s> <unk> p0 p1 ... <mask>``, as XLM-R orders its symbols."""
-    result = Dictionary()
-    for number in range(pieces):
-        result.add_symbol(f"p{number}")
-    result.add_symbol("<mask>")
-    return result
+    return of_symbols([*piece_names(pieces), "<mask>"])
+
+
+def piece_names(pieces=PIECES):
+    return [f"p{number}" for number in range(pieces)]
+
+
+def task_of(symbols, **more):
+    """What building a model needs of a task: one dictionary for both sides, and ``more``."""
+    return SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols, **more)
+
+
+def options_of(kind, arch, values):
+    """Options as the command line (a Namespace) or a YAML (a DictConfig) gives them, before the architecture's."""
+    return OmegaConf.create({"_name": arch, **values}) if kind == "omegaconf" else Namespace(arch=arch, **values)
+
+
+def drawing(seed, scale=1.0):
+    """A function that draws normal values of a shape, times ``scale``, other ones with every call."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda *shape: scale * torch.randn(*shape, generator=generator)
+
+
+def write_symbols(path, symbols):
+    """A ``dict.txt``; fairseq's own four symbols are not written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
+    return path
 
 
 def randomise(module, seed):
@@ -66,13 +121,7 @@ def frozen(module=None, **options):
     return Frozen(module, checkpoints.fingerprint(dict(module.named_parameters())), "tiny masked LM", **options)
 
 
-def sga_model(
-    module=None,
-    seed=2,
-    blank=BOS,
-    frozen_options=None,
-    **options,
-):
+def sga_model(module=None, seed=2, blank=BOS, frozen_options=None, **options):
     """An SGA model with P = 3 and random prompts, in evaluation mode; ``options`` are those of SGAConfig."""
     cfg = SGAConfig(**{"prompt_length": 3, **options})
     model = SGAModel(frozen(module, **(frozen_options or {})), cfg, blank=blank, mask=MASK)
@@ -102,27 +151,15 @@ def read_task(folder, pairs=None, **options):
 
 def source_rows(lengths, seed=3):
     """Random sources ``<s> pieces </s>``; ``lengths`` count the two symbols."""
-    generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.cat(
-            [
-                torch.tensor([BOS]),
-                torch.randint(FIRST_PIECE, MASK, (length - 2,), generator=generator),
-                torch.tensor([EOS]),
-            ]
-        )
-        for length in lengths
-    ]
+    generator, ends = torch.Generator().manual_seed(seed), (torch.tensor([BOS]), torch.tensor([EOS]))
+    pieces = [torch.randint(FIRST_PIECE, MASK, (length - 2,), generator=generator) for length in lengths]
+    return [torch.cat([ends[0], row, ends[1]]) for row in pieces]
 
 
 def target_rows(lengths, seed=4):
     """Random targets ``pieces </s>`` without adjacent repeats; ``lengths`` do not count ``</s>``."""
-    generator = torch.Generator().manual_seed(seed)
-    rows = []
-    for length in lengths:
-        order = torch.randperm(PIECES, generator=generator)[:length] + FIRST_PIECE
-        rows.append(torch.cat([order, torch.tensor([EOS])]))
-    return rows
+    generator, end = torch.Generator().manual_seed(seed), torch.tensor([EOS])
+    return [torch.cat([torch.randperm(PIECES, generator=generator)[:n] + FIRST_PIECE, end]) for n in lengths]
 
 
 def pad(rows, value=PAD, extra=0):
@@ -132,6 +169,10 @@ def pad(rows, value=PAD, extra=0):
     for number, row in enumerate(rows):
         result[number, : len(row)] = row
     return result
+
+
+def left_padded(tokens):
+    return torch.stack([row.roll(int(row.eq(PAD).sum())) for row in tokens])
 
 
 def batch(sources, targets=None, extra=0):
@@ -191,20 +232,22 @@ def sentences(count, seed, low=2, high=8):
     return [torch.randint(FIRST_PIECE, MASK, (n,), generator=generator).tolist() for n in lengths]
 
 
+def write_rows(folder, name, rows):
+    """``FOLDER/NAME.bin`` and ``.idx``; every row is written as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    builder = MMapIndexedDatasetBuilder(str(folder / f"{name}.bin"), dtype=np.int32)
+    for row in rows:
+        builder.add_item(torch.tensor(list(row), dtype=torch.int64))
+    builder.finalize(str(folder / f"{name}.idx"))
+
+
 def write_side(folder, split, pair, language, rows):
     """``SPLIT.PAIR.LANGUAGE.bin`` and ``.idx``; every row gets its </s>."""
-    prefix = str(folder / f"{split}.{pair}.{language}")
-    builder = MMapIndexedDatasetBuilder(prefix + ".bin", dtype=np.int32)
-    for row in rows:
-        builder.add_item(torch.tensor([*row, EOS]))
-    builder.finalize(prefix + ".idx")
+    write_rows(folder, f"{split}.{pair}.{language}", [[*row, EOS] for row in rows])
 
 
 def write_dictionary(folder, language, pieces=PIECES):
-    symbols = Dictionary()
-    for number in range(pieces):
-        symbols.add_symbol(f"p{number}")
-    symbols.save(str(folder / f"dict.{language}.txt"))
+    write_symbols(folder / f"dict.{language}.txt", piece_names(pieces))
 
 
 def write_pair(folder, split, source, target, count=12, seed=1):

@@ -54,7 +54,6 @@ def pytest_collection_modifyitems(config, items):
 
 
 def seed_all():
-    """Seed every generator."""
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)
@@ -81,7 +80,6 @@ def device(request):
 
 @pytest.fixture(scope="session")
 def repo_root():
-    """The root of the checkout."""
     return ROOT
 
 
@@ -122,25 +120,15 @@ def warm_starter(request):
 def run_cli(request, warm_starter):
     """Run a command line in a subprocess, as a user would, with this Python and the checkout on its path.
 
-    ``run_cli("train", data_dir, "--user-dir", user_dir, "--cpu", ...)`` runs ``fairseq-train``; the other stock
-    commands go by the same names, and a module of the checkout by its dotted name (``"data_prep.clean"``). Options:
-    ``stdin`` (text), ``cwd``, ``env`` (added to the environment), ``timeout`` (seconds, default 300), ``check``
-    (default True: a non-zero exit fails the test and shows the last lines). Returns the CompletedProcess, with text
-    in ``stdout`` and ``stderr``. On ``--device cpu`` the GPU is hidden from the process. Stock commands are forked from
-    a process that has imported torch and fairseq (``tests/warm.py``), unless ``--cold`` is given.
+    ``run_cli("train", data_dir, "--user-dir", user_dir, "--cpu", ...)`` runs ``fairseq-train``; a module of the checkout goes by
+    its dotted name (``"data_prep.clean"``). ``env`` is added to the environment, ``timeout`` is in seconds, and with ``check`` a
+    non-zero exit fails the test and shows the last lines. Returns the CompletedProcess, with text. On ``--device cpu`` the GPU
+    is hidden. Stock commands are forked from a warm process (``tests/warm.py``), unless ``--cold`` is given.
     """
     device_name = request.config.getoption("--device")
     cold = request.config.getoption("--cold")
 
-    def run(
-        command,
-        *arguments,
-        stdin=None,
-        cwd=None,
-        env=None,
-        timeout=300.0,
-        check=True,
-    ):
+    def run(command, *arguments, stdin=None, cwd=None, env=None, timeout=300.0, check=True):
         module, given = _module(command), [str(argument) for argument in arguments]
         line = [sys.executable, "-m", module, *given]
         where, variables = str(cwd) if cwd is not None else os.getcwd(), _environment(device_name, env)
@@ -149,7 +137,7 @@ def run_cli(request, warm_starter):
             files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
             files[0].write((stdin or "").encode())
             files[0].seek(0)
-            numbers = (files[0].fileno(), files[1].fileno(), files[2].fileno())
+            numbers = [file.fileno() for file in files]
             if cold or not module.startswith("fairseq_cli.") or any(name.startswith("PYTHON") for name in env or ()):
                 status = _run_cold(line, numbers, where, variables, timeout)
             else:
@@ -166,15 +154,9 @@ def run_cli(request, warm_starter):
 
 def _run_cold(line, files, cwd, env, timeout):
     """Exit status of a command line, None after a timeout. ``files``: descriptors of its standard streams."""
-    process = subprocess.Popen(
-        line,
-        stdin=files[0],
-        stdout=files[1],
-        stderr=files[2],
-        cwd=cwd,
-        env=env,
-        start_new_session=True,  # so that a timeout also ends data-loading workers
-    )
+    streams = dict(zip(("stdin", "stdout", "stderr"), files))
+    # A session of its own, so that a timeout also ends data-loading workers.
+    process = subprocess.Popen(line, **streams, cwd=cwd, env=env, start_new_session=True)
     try:
         return process.wait(timeout)
     except subprocess.TimeoutExpired:

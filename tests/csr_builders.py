@@ -26,14 +26,9 @@ RATIO, SPAN = 0.35, 3.5
 
 def dictionary():
     """Every letter with every number, at a word's beginning and inside; punctuation; the languages."""
-    symbols = Dictionary()
-    for letter in "".join(LANGUAGES.values()):
-        for number in range(KINDS):
-            symbols.add_symbol(f"{MARK}{letter}{number}")
-            symbols.add_symbol(f"{letter}{number}")
-    for symbol in (".", ",", "(", f"{MARK}(", MARK, "[en]", "[de]", "<mask>"):
-        symbols.add_symbol(symbol)
-    return symbols
+    pieces = [f"{letter}{number}" for letter in "".join(LANGUAGES.values()) for number in range(KINDS)]
+    punctuation = (".", ",", "(", f"{MARK}(", MARK, "[en]", "[de]", "<mask>")
+    return builders.of_symbols([*(mark + piece for piece in pieces for mark in (MARK, "")), *punctuation])
 
 
 class KnownPieces:
@@ -71,9 +66,9 @@ def word(language, number):
     return f"{first}{number}" if number < KINDS else f"{second}{number - KINDS}{third}{(7 * number) % KINDS}"
 
 
-def lexicon(source, target, words=2 * KINDS, top=3):
+def lexicon(source, target, words=2 * KINDS):
     return {
-        word(source, number): [word(target, (3 * number + place) % (2 * KINDS)) for place in range(top)]
+        word(source, number): [word(target, (3 * number + place) % (2 * KINDS)) for place in range(3)]
         for number in range(words)
     }
 
@@ -142,17 +137,9 @@ LANGS = "en,de"
 
 
 class Bin(NamedTuple):
-    """Paths.
-
-    Attributes:
-        data: data-bin of the pair en-de: train 48, valid 8, test 8 sentences.
-        lexicon: folder with en-de.tsv and de-en.tsv.
-        model: sentencepiece model.
-    """
-
-    data: Path
-    lexicon: Path
-    model: Path
+    data: Path  # data-bin of the pair en-de: train 48, valid 8, test 8 sentences
+    lexicon: Path  # folder with en-de.tsv and de-en.tsv
+    model: Path  # sentencepiece model
 
     def options(self):
         return [
@@ -242,10 +229,7 @@ class Criterion:
 DIMENSION = 10
 
 
-def write_raw(path, *lines):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
+write_raw = nlu_bins.write
 
 
 def vectors(prefix, words=200, seed=1):
@@ -257,9 +241,9 @@ def vectors(prefix, words=200, seed=1):
     return WordVectors([f"{prefix}{number}" for number in range(words)], (rows * scale).astype(np.float32))
 
 
-def turned(side, prefix, seed=2):
+def turned(side, prefix):
     """The same vectors after a rotation, in another order: word ``a7`` becomes ``prefix7``."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(2)
     turn, _ = np.linalg.qr(draw.normal(size=(DIMENSION, DIMENSION)))
     order = draw.permutation(len(side.words))
     return WordVectors([f"{prefix}{number}" for number in order], (side.vectors[order] @ turn).astype(np.float32))

@@ -1,15 +1,10 @@
 """Tiny DeltaLM models, released files and masked LMs, with names written out by hand (not with the package's tables)."""
 
-import argparse
 import re
-from types import SimpleNamespace
-from typing import List
 
 import numpy as np
 import torch
 from fairseq import models
-from fairseq.data import Dictionary
-from omegaconf import OmegaConf
 from torch import nn
 
 from fairseq_plugins import checkpoints
@@ -19,41 +14,22 @@ from fairseq_plugins.data.text_streams import SentenceBlocks, SentencePairs
 from tests import builders
 
 LAYERS, BLOCKS = 4, 2
-SIZES = {
-    "encoder_layers": LAYERS,
-    "decoder_layers": BLOCKS,
-    "encoder_embed_dim": builders.WIDTH,
-    "decoder_embed_dim": builders.WIDTH,
-    "encoder_ffn_embed_dim": builders.FFN,
-    "decoder_ffn_embed_dim": builders.FFN,
-    "encoder_attention_heads": builders.HEADS,
-    "decoder_attention_heads": builders.HEADS,
-    "max_source_positions": builders.POSITIONS,
-    "max_target_positions": builders.POSITIONS,
-}
+SIZES = {**builders.SIDES, "encoder_layers": LAYERS, "decoder_layers": BLOCKS}
 KINDS = ("argparse", "omegaconf")
 ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
 def dictionary(pieces=builders.PIECES, mask=True, tags=0):
     """4 symbols, the pieces p0 p1 …, ``<mask>`` (stock tasks have none), and language tags t0 t1 … at the end."""
-    result = Dictionary()
-    for symbol in [f"p{n}" for n in range(pieces)] + ["<mask>"] * mask + [f"t{n}" for n in range(tags)]:
-        result.add_symbol(symbol)
-    return result
+    return builders.of_symbols([*builders.piece_names(pieces), *["<mask>"] * mask, *(f"t{n}" for n in range(tags))])
 
 
 def task(**symbols):
-    """What building a model needs of a task: one dictionary for both sides."""
-    return SimpleNamespace(source_dictionary=dictionary(**symbols), target_dictionary=dictionary(**symbols))
+    return builders.task_of(dictionary(**symbols))
 
 
 def arguments(kind="argparse", arch="deltalm_tiny", **options):
-    """Options as the command line (a Namespace) or a YAML (a DictConfig) gives them, before the architecture's."""
-    values = {"share_all_embeddings": True, **SIZES, **options}
-    if kind == "omegaconf":
-        return OmegaConf.create({"_name": arch, **values})
-    return argparse.Namespace(arch=arch, **values)
+    return builders.options_of(kind, arch, {"share_all_embeddings": True, **SIZES, **options})
 
 
 def with_defaults(args):
@@ -67,11 +43,11 @@ def build(args=None, symbols=None, **options):
     return models.build_model(arguments(**options) if args is None else args, task(**(symbols or {})))
 
 
-def randomise(module, seed):
+def randomise(module, seed, spared="embed_|output_projection|q_proj|k_proj"):
     """Random weights under which every path matters and the positions stay apart (larger ones make them alike)."""
     builders.randomise(module, seed)
     for name, parameter in module.named_parameters():
-        if parameter.dim() == 2 and not re.search(r"embed_|output_projection|q_proj|k_proj", name):
+        if parameter.dim() == 2 and not re.search(spared, name):
             parameter.data.mul_(0.3)
 
 
@@ -100,21 +76,21 @@ def assert_nothing_random(report, model):
     assert [name for name, reason in report.reasons.items() if not reason or reason == "random"] == []
 
 
-def _block_tensors(norms, attentions, ffns):
+def _block_shapes(norms, attentions, ffns):
     width, inner = builders.WIDTH, builders.FFN
+    matrices = {f"{name}.{projection}": (width, width) for name in attentions for projection in ATTENTION}
+    matrices.update(
+        {f"{name}.fc1": (inner, width) for name in ffns}, **{f"{name}.fc2": (width, inner) for name in ffns}
+    )
     shapes = {}
-    for name in attentions:
-        for projection in ATTENTION:
-            shapes[f"{name}.{projection}.weight"], shapes[f"{name}.{projection}.bias"] = (width, width), (width,)
-    for name in ffns:
-        shapes[f"{name}.fc1.weight"], shapes[f"{name}.fc1.bias"] = (inner, width), (inner,)
-        shapes[f"{name}.fc2.weight"], shapes[f"{name}.fc2.bias"] = (width, inner), (width,)
+    for name, shape in matrices.items():
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
     for name in norms:
         shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (width,)
     return shapes
 
 
-def released_tensors(seed=1, rows=builders.VOCAB, layers=LAYERS, blocks=BLOCKS, embedding_norm=True):
+def released_tensors(rows=builders.VOCAB, layers=LAYERS, blocks=BLOCKS, embedding_norm=True):
     """Random tensors, no two alike but the two token embeddings, under the names of the authors' release."""
     shapes = {}
     for side in ("src_embedding", "tgt_embedding"):
@@ -122,18 +98,14 @@ def released_tensors(seed=1, rows=builders.VOCAB, layers=LAYERS, blocks=BLOCKS, 
         shapes[f"{side}.embed_positions.weight"] = (builders.POSITIONS + 2, builders.WIDTH)
         if embedding_norm:
             shapes[f"{side}.emb_layer_norm.weight"] = shapes[f"{side}.emb_layer_norm.bias"] = (builders.WIDTH,)
-    layer = _block_tensors(("self_attn_layer_norm", "final_layer_norm"), ("self_attn",), ("ffn",))
-    block = _block_tensors(
-        ("self_attn_layer_norm", "ffn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
-        ("self_attn", "encoder_attn"),
-        ("ffn_1", "ffn_2"),
-    )
-    for number in range(layers):
-        shapes.update({f"encoder.layers.{number}.{name}": shape for name, shape in layer.items()})
-    for number in range(blocks):
-        shapes.update({f"decoder.layers.{number}.{name}": shape for name, shape in block.items()})
-    generator = torch.Generator().manual_seed(seed)
-    tensors = {name: 0.5 * torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    norms = ("self_attn_layer_norm", "final_layer_norm")
+    layer = _block_shapes(norms, ("self_attn",), ("ffn",))
+    norms += ("ffn_layer_norm", "encoder_attn_layer_norm")
+    block = _block_shapes(norms, ("self_attn", "encoder_attn"), ("ffn_1", "ffn_2"))
+    for side, count, names in (("encoder", layers, layer), ("decoder", blocks, block)):
+        shapes.update({f"{side}.layers.{n}.{name}": shape for n in range(count) for name, shape in names.items()})
+    random = builders.drawing(1, 0.5)
+    tensors = {name: random(*shape) for name, shape in shapes.items()}
     tensors["tgt_embedding.embed_tokens.weight"] = tensors["src_embedding.embed_tokens.weight"].clone()
     return tensors
 
@@ -157,22 +129,19 @@ def write_released(path, tensors=None):
     return path
 
 
-def write_mlm(folder, seed=1, layers=LAYERS, **changes):
+def write_mlm(folder, layers=LAYERS, **changes):
     """A random masked LM as a Hugging Face folder. Returns its tensors without the part before the layer's number."""
-    module = builders.masked_lm(seed, layers=layers, **changes)
+    module = builders.masked_lm(layers=layers, **changes)
     checkpoints.write_masked_lm(folder, module.sizes, module.state_dict(), dtype=torch.float32)
-    start = "sentence_encoder."
-    return {
-        name[len(start) :]: tensor.detach() for name, tensor in module.state_dict().items() if name.startswith(start)
-    }
+    return {name: tensor.detach() for name, tensor in module.sentence_encoder.state_dict().items()}
 
 
 def write_dictionary(path, pieces=builders.PIECES, swapped=False):
     """``dict.txt``, without ``<mask>``; ``swapped``: two entries change places."""
-    symbols = [f"p{number}" for number in range(pieces)]
+    symbols = builders.piece_names(pieces)
     if swapped:
         symbols[3], symbols[4] = symbols[4], symbols[3]
-    path.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
+    builders.write_symbols(path, symbols)
 
 
 def sample(extra=0):
@@ -183,11 +152,7 @@ def sample(extra=0):
 def net_input(extra=0):
     """The model's input of :func:`sample`, shifted as the translation task does: ``</s>`` first, padding last."""
     batch = sample(extra)
-    shifted = batch["target"].roll(1, 1)
-    shifted[:, 0] = builders.EOS
-    for row, target in zip(shifted, batch["target"]):
-        length = int(target.ne(builders.PAD).sum())
-        row[length:] = builders.PAD
+    shifted = builders.pad([torch.cat([row[-1:], row[:-1]]) for row in builders.target_rows([4, 2, 3])], extra=extra)
     return {**batch["net_input"], "prev_output_tokens": shifted}
 
 
@@ -197,12 +162,11 @@ PAD, EOS = builders.PAD, builders.EOS
 TEMPLATE = "<extra_id_{}>"
 SENTINELS = 60
 FIRST_SENTINEL = builders.VOCAB
-Rows = List[List[int]]
 
 
-def corruption_dictionary(sentinels=SENTINELS):
+def corruption_dictionary():
     symbols = builders.dictionary()
-    find_sentinels(symbols, TEMPLATE, sentinels)
+    find_sentinels(symbols, TEMPLATE, SENTINELS)
     return symbols
 
 
@@ -249,9 +213,7 @@ def spans(target):
 
 def restored(source, target):
     """The text: each sentinel of the source replaced by what the target has for it."""
-    parts = spans(target)
-    text = []
-    used = 0
+    parts, text, used = spans(target), [], 0
     for token in source:
         if token >= FIRST_SENTINEL:
             assert token == FIRST_SENTINEL + used, "sentinels count up"

@@ -2,13 +2,12 @@
 
 import io
 import json
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
 import sentencepiece
 import torch
 from fairseq.data import Dictionary, data_utils
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import BaseFairseqModel
 from torch import nn
 
@@ -21,36 +20,13 @@ TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 FIRST_LABEL = 4
 """Number of the first label: fairseq's four symbols come before."""
 
-Word = Tuple[Sequence[int], Optional[str]]
-"""Pieces of a word, and its tag; None = one that the label dictionary does not have."""
-
-
-def write_rows(folder, name, rows):
-    """``FOLDER/NAME.bin`` and ``.idx``; every row is written as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
-    builder = MMapIndexedDatasetBuilder(str(folder / f"{name}.bin"), dtype=np.int32)
-    for row in rows:
-        builder.add_item(torch.tensor(list(row), dtype=torch.int64))
-    builder.finalize(str(folder / f"{name}.idx"))
+write_rows, write_dictionary, label_dictionary = builders.write_rows, builders.write_symbols, builders.of_symbols
 
 
 def write_texts(data, folder, name, rows):
     """Pieces of one side; every row gets its ``</s>``, and the dictionary is written beside them."""
     write_rows(data / folder, name, [[*row, builders.EOS] for row in rows])
-    write_dictionary(data / folder / "dict.txt", [f"p{number}" for number in range(builders.PIECES)])
-
-
-def write_dictionary(path, symbols):
-    """A dict.txt; fairseq's own four symbols are not written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
-
-
-def label_dictionary(labels):
-    result = Dictionary()
-    for label in labels:
-        result.add_symbol(label)
-    return result
+    write_dictionary(data / folder / "dict.txt", builders.piece_names())
 
 
 def write_classes(data, name, classes, labels):
@@ -61,7 +37,7 @@ def write_classes(data, name, classes, labels):
 
 
 def tag_row(words, labels):
-    """A symbol a piece: the tag where a word starts, ``<pad>`` elsewhere; no ``</s>``."""
+    """A symbol a piece: the tag where a word (pieces, tag) starts, ``<pad>`` elsewhere; no ``</s>``. Tag None = an unknown one."""
     symbols = label_dictionary(labels)
     row = []
     for pieces, tag in words:
@@ -76,8 +52,8 @@ def write_tagged(data, name, sentences, labels=TAGS):
     write_rows(data / "label", name, [[*tag_row(words, labels), builders.EOS] for words in sentences])
 
 
-def tagged_sentences(count, seed, shift=0, words=7):
-    """Sentences of at least ``words`` words whose tags follow from their pieces.
+def tagged_sentences(count, seed, shift=0):
+    """Sentences of at least seven words whose tags follow from their pieces.
 
     Names of persons begin with one of three pieces, names of places with one of three others; one word in four of a name has a
     second piece. ``shift`` chooses other pieces for the words outside: another language with the same names.
@@ -86,7 +62,7 @@ def tagged_sentences(count, seed, shift=0, words=7):
     sentences = []
     for _ in range(count):
         sentence = []
-        while len(sentence) < words:
+        while len(sentence) < 7:
             kind = generator.integers(4)
             if kind < 2:
                 sentence.append(([10 + shift + int(generator.integers(5))], "O"))
@@ -155,21 +131,12 @@ def write(path, *lines):
 
 def squad(path, *paragraphs, **more):
     """SQuAD's layout of (passage, [(id, question, [(answer, start)])]); ``more`` goes into every question."""
-    rows = [
-        {
-            "context": passage,
-            "qas": [
-                {
-                    "id": name,
-                    "question": question,
-                    "answers": [{"text": text, "answer_start": start} for text, start in answers],
-                    **more,
-                }
-                for name, question, answers in questions
-            ],
-        }
-        for passage, questions in paragraphs
-    ]
+
+    def question(name, text, answers):
+        answers = [{"text": answer, "answer_start": start} for answer, start in answers]
+        return {"id": name, "question": text, "answers": answers, **more}
+
+    rows = [{"context": text, "qas": [question(*one) for one in questions]} for text, questions in paragraphs]
     path.write_text(json.dumps({"data": [{"title": "T", "paragraphs": rows}]}), encoding="utf-8")
     return path
 
@@ -214,7 +181,6 @@ class Run:
 
 BOS, PAD, EOS = 0, 1, 2
 WORDS = [f"w{number}" for number in range(30)]
-LANGUAGES = "en_XX,de_DE"
 
 
 class Asked(NamedTuple):
@@ -227,15 +193,11 @@ class Asked(NamedTuple):
 
 
 def dictionary(words=WORDS):
-    symbols = Dictionary()
-    for word in words:
-        symbols.add_symbol(word)
-    return symbols
+    return builders.of_symbols(words)
 
 
-def pieces(text, symbols=None):
-    symbols = symbols or dictionary()
-    return [symbols.index(word) for word in text.split()]
+def pieces(text):
+    return [dictionary().index(word) for word in text.split()]
 
 
 def word_offsets(text):
@@ -253,10 +215,9 @@ def write_question_rows(prefix, rows, eos=True):
     write_rows(prefix.parent, prefix.name, [[*row, EOS] if eos else row for row in rows])
 
 
-def write_question_dictionary(folder, symbols=None):
+def write_question_dictionary(folder):
     for part in (".", "input0", "input1"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
-        (symbols or dictionary()).save(str(folder / part / "dict.txt"))
+        write_dictionary(folder / part / "dict.txt", WORDS)
 
 
 def write_questions(folder, name, passages, asked):
@@ -302,9 +263,8 @@ def write_ranking(folder, name, rows, grades):
     """The files of one subset of rows (query's id, query, document, grade)."""
     write_question_dictionary(folder)
     symbols = dictionary(grades)
-    (folder / "label").mkdir(exist_ok=True)
     (folder / "group").mkdir(exist_ok=True)
-    symbols.save(str(folder / "label" / "dict.txt"))
+    write_dictionary(folder / "label" / "dict.txt", grades)
     write_question_rows(folder / "input0" / name, [pieces(row[1]) for row in rows])
     write_question_rows(folder / "input1" / name, [pieces(row[2]) for row in rows])
     write_question_rows(folder / "label" / name, [[symbols.index(row[3])] for row in rows])

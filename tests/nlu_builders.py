@@ -5,34 +5,21 @@ import copy
 import json
 import re
 import zlib
-from types import SimpleNamespace
 
 import sentencepiece
 import torch
 from fairseq import models
-from fairseq.data import Dictionary
 from omegaconf import OmegaConf
 
 from tests import builders, deltalm_builders, nlu_bins
 
 PIECES = [f"p{number}" for number in range(20)]
 LANGUAGES = ("ar_AR", "de_DE", "en_XX")
-LAYERS, WIDTH, FFN, HEADS, POSITIONS = 2, 16, 24, 2, 30
+TINY = LAYERS, WIDTH, FFN, HEADS, POSITIONS = 2, 16, 24, 2, 30
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 BOS, PAD, EOS = 0, 1, 2
 FAMILIES = ("xlmr", "bert", "mbart", "nllb", "deltalm")
-SIZES = {
-    "encoder_layers": LAYERS,
-    "encoder_embed_dim": WIDTH,
-    "encoder_ffn_embed_dim": FFN,
-    "encoder_attention_heads": HEADS,
-    "decoder_layers": 1,
-    "decoder_embed_dim": WIDTH,
-    "decoder_ffn_embed_dim": FFN,
-    "decoder_attention_heads": HEADS,
-    "max_source_positions": POSITIONS,
-    "max_target_positions": POSITIONS,
-}
+SIZES = {**builders.sides(LAYERS, WIDTH, FFN, HEADS, positions=POSITIONS), "decoder_layers": 1}
 
 
 def randomise(model, seed=5):
@@ -55,23 +42,11 @@ def randomise(model, seed=5):
     return model.eval()
 
 
-def dictionary(symbols):
-    """fairseq's dictionary of these symbols behind the four special ones."""
-    result = Dictionary()
-    for symbol in symbols:
-        result.add_symbol(symbol)
-    return result
-
-
-def write_dict(path, symbols):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
-    return path
+dictionary, write_dict = builders.of_symbols, builders.write_symbols
 
 
 def task_of(symbols):
-    own = dictionary(symbols)
-    return SimpleNamespace(source_dictionary=own, target_dictionary=own, max_positions=lambda: POSITIONS)
+    return builders.task_of(dictionary(symbols), max_positions=lambda: POSITIONS)
 
 
 def stock_model(symbols, **options):
@@ -87,12 +62,17 @@ def tags(languages, style="[{}]"):
     return [style.format(language) for language in languages]
 
 
-def mbart_cc25(folder, languages=LANGUAGES, **options):
+MBART_SYMBOLS = [*PIECES, *tags(LANGUAGES), "<mask>"]
+NLLB_LANGUAGES = ("deu_Latn", "eng_Latn")
+NLLB_SYMBOLS = [*PIECES, *tags(NLLB_LANGUAGES, "__{}__")]
+PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+
+
+def mbart_cc25(folder, **options):
     """The released layout: ``model.pt`` with an options namespace that has ``langs``, ``dict.txt`` without languages and
     without ``<mask>``. Rows: the dictionary's, the languages, ``<mask>``. Returns the stock model."""
-    settings = {"arch": "mbart_large", "encoder_normalize_before": True, "decoder_normalize_before": True, **options}
-    model = stock_model([*PIECES, *tags(languages), "<mask>"], **settings)
-    task = {"task": "multilingual_denoising", "langs": ",".join(languages), "add_lang_token": True}
+    model = stock_model(MBART_SYMBOLS, arch="mbart_large", **{**PRE_NORM, **options})
+    task = {"task": "multilingual_denoising", "langs": ",".join(LANGUAGES), "add_lang_token": True}
     write_dict(folder / "dict.txt", PIECES)
     saved = {
         "args": argparse.Namespace(**{**model.options, **task}),
@@ -116,75 +96,51 @@ ML50 = ("en_XX", "ar_AR", "de_DE", "af_ZA")
 """In an order that is not the alphabet's."""
 
 
-def mbart50(folder, languages=ML50, **task):
+def mbart50(folder, **task):
     """The layout of released mBART-50s: ``model.pt`` that names the list of its languages and does not hold it, the list, and an
     equal dictionary of pieces for each language. Rows: pieces, languages, ``<mask>``. Returns the stock model."""
-    model = stock_model(
-        [*PIECES, *tags(languages), "<mask>"],
-        arch="mbart_large",
-        encoder_normalize_before=True,
-        decoder_normalize_before=True,
-    )
-    for language in languages:
+    model = stock_model([*PIECES, *tags(ML50), "<mask>"], arch="mbart_large", **PRE_NORM)
+    for language in ML50:
         write_dict(folder / f"dict.{language}.txt", PIECES)
-    (folder / "ML50_langs.txt").write_text("".join(f"{language}\n" for language in languages))
+    (folder / "ML50_langs.txt").write_text("".join(f"{language}\n" for language in ML50))
     options = {"_name": "translation_multi_simple_epoch", "langs": None, "lang_tok_style": "mbart"}
-    stock_checkpoint(
-        folder / "model.pt", model, {**options, "lang_dict": "/data/ML50_langs.txt", **task}, namespace=True
-    )
+    options.update({"lang_dict": "/data/ML50_langs.txt", **task})
+    stock_checkpoint(folder / "model.pt", model, options, namespace=True)
     return model
 
 
-def nllb_fairseq(folder, languages=("deu_Latn", "eng_Latn")):
+def nllb_fairseq(folder):
     """A dense NLLB of stock fairseq, with its dictionary of pieces beside it. Returns the stock model."""
-    symbols = [*PIECES, *tags(languages, "__{}__")]
-    model = stock_model(
-        symbols, arch="transformer", encoder_normalize_before=True, decoder_normalize_before=True, activation_fn="relu"
-    )
+    model = stock_model(NLLB_SYMBOLS, arch="transformer", activation_fn="relu", **PRE_NORM)
     write_dict(folder / "dict.txt", PIECES)
-    task = {"_name": "translation_multi_simple_epoch", "langs": list(languages), "lang_tok_style": "multilingual"}
+    task = {"_name": "translation_multi_simple_epoch", "langs": list(NLLB_LANGUAGES), "lang_tok_style": "multilingual"}
     stock_checkpoint(folder / "model.pt", model, task, namespace=True)
     return model
 
 
 def huggingface(hf, kind, folder, rows, **changes):
     """A random model saved by transformers (``hf``), without a tokenizer. ``kind``: bert, xlmr, mbart or nllb."""
-    seq2seq = {
-        "vocab_size": rows,
-        "d_model": WIDTH,
-        "encoder_layers": LAYERS,
-        "encoder_ffn_dim": FFN,
-        "encoder_attention_heads": HEADS,
-        "decoder_layers": 1,
-        "decoder_ffn_dim": FFN,
-        "decoder_attention_heads": HEADS,
-        "max_position_embeddings": POSITIONS,
-    }
-    single = {
-        "vocab_size": rows,
-        "hidden_size": WIDTH,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "intermediate_size": FFN,
-    }
+    side = {"layers": LAYERS, "ffn_dim": FFN, "attention_heads": HEADS}
+    seq2seq = {"vocab_size": rows, "d_model": WIDTH, "max_position_embeddings": POSITIONS, "scale_embedding": True}
+    seq2seq.update({f"{name}_{size}": value for name in ("encoder", "decoder") for size, value in side.items()})
+    seq2seq["decoder_layers"] = 1
+    single = {"vocab_size": rows, "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "intermediate_size": FFN}
+    single.update(num_attention_heads=HEADS, max_position_embeddings=POSITIONS)
+    xlmr = {**single, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
     config, model_class, values = {
-        "bert": (hf.BertConfig, hf.BertForPreTraining, {**single, "max_position_embeddings": POSITIONS}),
-        "xlmr": (
-            hf.XLMRobertaConfig,
-            hf.XLMRobertaForMaskedLM,
-            {**single, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
-        ),
-        "mbart": (hf.MBartConfig, hf.MBartForConditionalGeneration, {**seq2seq, "scale_embedding": True}),
-        "nllb": (hf.M2M100Config, hf.M2M100ForConditionalGeneration, {**seq2seq, "scale_embedding": True}),
+        "bert": (hf.BertConfig, hf.BertForPreTraining, single),
+        "xlmr": (hf.XLMRobertaConfig, hf.XLMRobertaForMaskedLM, xlmr),
+        "mbart": (hf.MBartConfig, hf.MBartForConditionalGeneration, seq2seq),
+        "nllb": (hf.M2M100Config, hf.M2M100ForConditionalGeneration, seq2seq),
     }[kind]
-    model = randomise(model_class(config(**{**values, **changes})))
+    model = randomise(model_class(config(**{"vocab_size": rows, **values, **changes})))
     model.save_pretrained(folder)
     return model
 
 
-def write_vocab(folder, pieces=PIECES):
+def write_vocab(folder):
     """``vocab.txt`` in mBERT's order: padding first, the other special symbols behind some unused ones."""
-    entries = ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces]
+    entries = ["[PAD]", "[unused1]", "[unused2]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *PIECES]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("".join(f"{entry}\n" for entry in entries), encoding="utf-8")
     return entries
@@ -193,21 +149,11 @@ def write_vocab(folder, pieces=PIECES):
 def write_sentencepiece(folder, pieces=40, name="sentencepiece.bpe.model"):
     """A tiny sentencepiece model of random words. Returns its pieces."""
     folder.mkdir(parents=True, exist_ok=True)
-    generator = torch.Generator().manual_seed(4)
-    letters = torch.randint(0, 12, (400, 5), generator=generator).tolist()
-    text = [
-        " ".join("".join("abcdefghijkl"[letter] for letter in row) for row in letters[at : at + 8])
-        for at in range(0, 400, 8)
-    ]
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text),
-        model_prefix=str(folder / "spm"),
-        vocab_size=pieces,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    (folder / "spm.model").rename(folder / name)
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / name))
+    letters = torch.randint(0, 12, (400, 5), generator=torch.Generator().manual_seed(4)).tolist()
+    words = ["".join("abcdefghijkl"[letter] for letter in row) for row in letters]
+    text = [" ".join(words[at : at + 8]) for at in range(0, 400, 8)]
+    path = nlu_bins.train_model(folder / name, text, vocab_size=pieces)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     return [model.id_to_piece(index) for index in range(model.get_piece_size())]
 
 
@@ -216,9 +162,9 @@ def write_json(path, content):
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
-def tokens(rows, lengths=(9, 4, 6), pairs=False, seed=6):
+def tokens(rows, lengths=(9, 4, 6), pairs=False):
     """Random ``<s> … </s>`` of these lengths, padded on the right; ``pairs``: a ``</s>`` in the middle as well."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(6)
     found = torch.full((len(lengths), max(lengths)), PAD)
     for row, length in enumerate(lengths):
         found[row, :length] = torch.randint(4, rows, (length,), generator=generator)
@@ -231,70 +177,45 @@ def tokens(rows, lengths=(9, 4, 6), pairs=False, seed=6):
 def write_any(family, folder):
     """An encoder of a family on disk. Returns its path, and the symbols of a dictionary with one entry a row."""
     folder.mkdir(parents=True, exist_ok=True)
+    if family == "bert":
+        return write_bert(folder)
     if family == "mbart":
         mbart_cc25(folder)
-        return folder, [*PIECES, *tags(LANGUAGES), "<mask>"]
+        return folder, MBART_SYMBOLS
     if family == "nllb":
         nllb_fairseq(folder)
-        return folder, [*PIECES, *tags(("deu_Latn", "eng_Latn"), "__{}__")]
+        return folder, NLLB_SYMBOLS
+    write_dict(folder / "dict.txt", PIECES)
     if family == "xlmr":
         deltalm_builders.write_mlm(folder, layers=LAYERS, vocab_size=4 + len(PIECES) + 1)
-        write_dict(folder / "dict.txt", PIECES)
         return folder, [*PIECES, "<mask>"]
-    if family == "deltalm":
-        path = deltalm_builders.write_released(
-            folder / "deltalm.pt", deltalm_builders.released_tensors(rows=4 + len(PIECES), layers=LAYERS, blocks=1)
-        )
-        write_dict(folder / "dict.txt", PIECES)
-        return path, list(PIECES)
-    return write_bert(folder)
+    tensors = deltalm_builders.released_tensors(rows=4 + len(PIECES), layers=LAYERS, blocks=1)
+    return deltalm_builders.write_released(folder / "deltalm.pt", tensors), list(PIECES)
 
 
 def write_bert(folder):
     """A BERT in Hugging Face's layout, with names written out by hand."""
-    entries = write_vocab(folder)
-    generator = torch.Generator().manual_seed(8)
-
-    def random(*shape):
-        return 0.3 * torch.randn(*shape, generator=generator)
-
-    def norm(name):
-        return {f"{name}.weight": 1 + random(WIDTH), f"{name}.bias": random(WIDTH)}
-
-    def linear(name, inputs, outputs):
-        return {f"{name}.weight": random(outputs, inputs), f"{name}.bias": random(outputs)}
-
-    state = {
-        "bert.embeddings.word_embeddings.weight": random(len(entries), WIDTH),
-        "bert.embeddings.position_embeddings.weight": random(POSITIONS, WIDTH),
-        "bert.embeddings.token_type_embeddings.weight": random(2, WIDTH),
-        **norm("bert.embeddings.LayerNorm"),
-        **linear("bert.pooler.dense", WIDTH, WIDTH),
-        **linear("cls.predictions.transform.dense", WIDTH, WIDTH),
-        "cls.predictions.bias": random(len(entries)),
-    }
+    entries, random = write_vocab(folder), builders.drawing(8, 0.3)
+    linears = {"pooler.dense": (WIDTH, WIDTH), "cls.predictions.transform.dense": (WIDTH, WIDTH)}
+    norms = ["embeddings.LayerNorm"]
     for layer in range(LAYERS):
-        start = f"bert.encoder.layer.{layer}."
-        for name in ("query", "key", "value"):
-            state.update(linear(f"{start}attention.self.{name}", WIDTH, WIDTH))
-        state.update(linear(start + "attention.output.dense", WIDTH, WIDTH))
-        state.update(norm(start + "attention.output.LayerNorm"))
-        state.update(linear(start + "intermediate.dense", WIDTH, FFN))
-        state.update(linear(start + "output.dense", FFN, WIDTH))
-        state.update(norm(start + "output.LayerNorm"))
+        start = f"encoder.layer.{layer}."
+        names = (*(f"attention.self.{name}" for name in ("query", "key", "value")), "attention.output.dense")
+        linears.update({start + name: (WIDTH, WIDTH) for name in names})
+        linears.update({start + "intermediate.dense": (FFN, WIDTH), start + "output.dense": (WIDTH, FFN)})
+        norms += [start + "attention.output.LayerNorm", start + "output.LayerNorm"]
+    rows = {"word": len(entries), "position": POSITIONS, "token_type": 2}
+    state = {f"embeddings.{name}_embeddings.weight": random(count, WIDTH) for name, count in rows.items()}
+    for name, shape in linears.items():
+        state[f"{name}.weight"], state[f"{name}.bias"] = random(*shape), random(shape[0])
+    for name in norms:
+        state[f"{name}.weight"], state[f"{name}.bias"] = 1 + random(WIDTH), random(WIDTH)
+    state["cls.predictions.bias"] = random(len(entries))
+    state = {name if name.startswith("cls.") else f"bert.{name}": tensor for name, tensor in state.items()}
     torch.save(state, folder / "pytorch_model.bin")
-    config = {
-        "model_type": "bert",
-        "hidden_act": "gelu",
-        "vocab_size": len(entries),
-        "num_hidden_layers": LAYERS,
-        "hidden_size": WIDTH,
-        "intermediate_size": FFN,
-        "num_attention_heads": HEADS,
-        "max_position_embeddings": POSITIONS,
-        "type_vocab_size": 2,
-    }
-    write_json(folder / "config.json", config)
+    config = {"model_type": "bert", "hidden_act": "gelu", "vocab_size": len(entries), "type_vocab_size": 2}
+    config.update(num_hidden_layers=LAYERS, hidden_size=WIDTH, intermediate_size=FFN, num_attention_heads=HEADS)
+    write_json(folder / "config.json", {**config, "max_position_embeddings": POSITIONS})
     return folder, ["[unused1]", "[unused2]", *PIECES, "<mask>"]
 
 
@@ -306,31 +227,20 @@ def heads_of(family):
 # ---- Tiny ``nlu_encoder`` models, built and stored as a task and the trainer do. ----
 
 KINDS = ("argparse", "omegaconf")
-MBART_SYMBOLS = [*PIECES, *tags(LANGUAGES), "<mask>"]
-SCRATCH = {
-    "encoder_family": "xlmr",
-    "encoder_layers": 2,
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 24,
-    "encoder_heads": 2,
-    "max_source_positions": 30,
-}
+SCRATCH = {"encoder_family": "xlmr", "encoder_layers": LAYERS, "encoder_embed_dim": WIDTH, "encoder_ffn_embed_dim": FFN}
+SCRATCH.update(encoder_heads=HEADS, max_source_positions=POSITIONS)
 
 
 def arguments(kind="argparse", **options):
-    """Options as the command line (a Namespace) or a YAML (a DictConfig) gives them."""
-    if kind == "omegaconf":
-        return OmegaConf.create({"_name": "nlu_encoder", **options})
-    return argparse.Namespace(arch="nlu_encoder", **options)
+    return builders.options_of(kind, "nlu_encoder", options)
 
 
 def build(args, symbols=PIECES):
     return models.build_model(args, task_of(symbols))
 
 
-def scratch(symbols=MBART_SYMBOLS, seed=4, **options):
-    model = randomise(build(arguments(**{**SCRATCH, **options}), symbols), seed)
-    return model
+def scratch(seed=4, **options):
+    return randomise(build(arguments(**{**SCRATCH, **options}), MBART_SYMBOLS), seed)
 
 
 def from_file(path, symbols, kind="argparse", **options):
@@ -353,13 +263,13 @@ def reloaded(model, symbols, path):
     return again.eval()
 
 
-def tokens_for(model, pairs=True):
-    return tokens(model.encoder.layout.vocab_size, pairs=pairs)
+def tokens_for(model):
+    return tokens(model.encoder.layout.vocab_size, pairs=True)
 
 
-def write_sentences(data, symbols, count=12):
+def write_sentences(data, symbols):
     """Sentence pairs of two classes for the stock task: ``SPLIT.en`` and ``valid.de``; the class follows from the first piece."""
-    generator = torch.Generator().manual_seed(7)
+    generator, count = torch.Generator().manual_seed(7), 12
     for split in ("train.en", "valid.en", "valid.de"):
         rows = torch.randint(6, 4 + len(symbols) - 4, (count, 5), generator=generator)
         rows[:, 0] = 4 + torch.arange(count) % 2

@@ -2,62 +2,38 @@
 
 import argparse
 import json
-import re
-from types import SimpleNamespace
-from typing import List
 
 import numpy as np
 import safetensors.torch
 import torch
 from fairseq import models
-from fairseq.data import Dictionary
 from fairseq.models.transformer import TransformerModel
-from omegaconf import OmegaConf
 
 import fairseq_plugins.models.veco  # noqa: F401 registers the architectures
 from fairseq_plugins.data.veco_dataset import VECODataset
 from fairseq_plugins.data.veco_segments import AdjacentSegments, ParallelPairs
-from tests import builders, nlu_builders
+from tests import builders, deltalm_builders, nlu_builders
 from tests.unit.checkpoints import builders as masked_lms
 
 LAYERS = 4
 KINDS = ("argparse", "omegaconf")
-SIZES = {
-    "encoder_layers": LAYERS,
-    "encoder_embed_dim": builders.WIDTH,
-    "encoder_ffn_embed_dim": builders.FFN,
-    "encoder_attention_heads": builders.HEADS,
-    "decoder_embed_dim": builders.WIDTH,
-    "decoder_ffn_embed_dim": builders.FFN,
-    "decoder_attention_heads": builders.HEADS,
-    "max_source_positions": builders.POSITIONS,
-    "max_target_positions": builders.POSITIONS,
-}
+SIZES = {name: value for name, value in builders.SIDES.items() if name != "decoder_layers"}
+SIZES["encoder_layers"] = LAYERS
 
 
 def dictionary(pieces=builders.PIECES, mask=False, tags=()):
     """4 symbols, the pieces p0 p1 ..., ``<mask>`` where asked for, then the tags."""
-    result = Dictionary()
-    for symbol in [*(f"p{number}" for number in range(pieces)), *(["<mask>"] if mask else []), *tags]:
-        result.add_symbol(symbol)
-    return result
+    return builders.of_symbols([*builders.piece_names(pieces), *["<mask>"] * mask, *tags])
 
 
 def task(pretrains=False, kept_rows=None, **symbols):
     """What building a model needs of a task: pre-training has ``<mask>`` in its dictionary, translation has not."""
-    symbols = {"mask": pretrains, **symbols}
-    both = dictionary(**symbols)
-    return SimpleNamespace(
-        source_dictionary=both, target_dictionary=both, pretrains_veco=pretrains, kept_rows=kept_rows
-    )
+    symbols = dictionary(**{"mask": pretrains, **symbols})
+    return builders.task_of(symbols, pretrains_veco=pretrains, kept_rows=kept_rows)
 
 
 def arguments(kind="argparse", arch="veco_tiny", **options):
-    """Options as the command line (a Namespace) or a YAML (a DictConfig) gives them, before the architecture's."""
-    values = {**SIZES, **options}
-    if kind == "omegaconf":
-        return OmegaConf.create({"_name": arch, **values})
-    return argparse.Namespace(arch=arch, **values)
+    return builders.options_of(kind, arch, {**SIZES, **options})
 
 
 def translator(args=None, symbols=None, **options):
@@ -68,57 +44,36 @@ def pretrainer(args=None, symbols=None, **options):
     return models.build_model(arguments(**options) if args is None else args, task(True, **(symbols or {})))
 
 
-def random_pretrainer(seed=5, **options):
+def random_pretrainer(**options):
     """In evaluation mode, with weights under which every path matters."""
     model = pretrainer(**options)
-    soften(model, seed)
+    soften(model, 5)
     return model.eval()
 
 
 def soften(model, seed):
-    """Random weights under which every path matters and the positions stay apart (larger ones make them alike)."""
-    builders.randomise(model, seed)
-    for name, parameter in model.named_parameters():
-        if parameter.dim() == 2 and not re.search(r"embed_|output_projection|q_proj|k_proj|lm_head", name):
-            parameter.data.mul_(0.3)
+    deltalm_builders.randomise(model, seed, "embed_|output_projection|q_proj|k_proj|lm_head")
 
 
 def stock_state(layers=LAYERS, rows=None, seed=7):
     """The released layout: a stock transformer with a decoder of all layers, whose layers are those of the encoder.
 
-    Args:
-        layers: of the stack.
-        rows: of the embedding; with a last one for ``<mask>`` when None.
-        seed: of the weights.
+    ``rows`` of the embedding; with a last one for ``<mask>`` when None.
     """
-    pieces = builders.PIECES + 1 if rows is None else rows - 4
-    model = stock_model(dictionary(pieces), layers=layers)
+    model = stock_model(dictionary(builders.PIECES + 1 if rows is None else rows - 4), layers=layers)
     soften(model, seed)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for name in list(state):
         if name.startswith("decoder.") and "encoder_attn" not in name:
-            state[name] = state[
-                name.replace("decoder.output_projection", "encoder.embed_tokens").replace("decoder.", "encoder.")
-            ]
+            shared = name.replace("decoder.output_projection", "encoder.embed_tokens").replace("decoder.", "encoder.")
+            state[name] = state[shared]
     return state
 
 
 def stock_model(symbols, layers=LAYERS, scaled=True):
-    args = argparse.Namespace(
-        **{
-            **SIZES,
-            "encoder_layers": layers,
-            "decoder_layers": layers,
-            "encoder_learned_pos": True,
-            "decoder_learned_pos": True,
-            "activation_fn": "gelu",
-            "layernorm_embedding": True,
-            "share_all_embeddings": True,
-            "no_scale_embedding": not scaled,
-        }
-    )
-    both = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols)
-    return TransformerModel.build_model(args, both).eval()
+    args = {**SIZES, **builders.XLMR_WIRING, "encoder_layers": layers, "decoder_layers": layers}
+    args.update(share_all_embeddings=True, no_scale_embedding=not scaled)
+    return TransformerModel.build_model(argparse.Namespace(**args), builders.task_of(symbols)).eval()
 
 
 def pair_rows(seed=3, lengths=(6, 4, 5, 7)):
@@ -136,48 +91,38 @@ def batch(seed=3, parallel=True, extra=0, lengths=(6, 4, 5, 7)):
     target = tokens.masked_fill(~masked, builders.PAD)
     inputs = tokens.masked_fill(masked & tokens.remainder(3).ne(0), builders.MASK)
     half = len(rows) // 2
-    sample = {
-        "id": torch.arange(half),
-        "nsentences": half,
-        "ntokens": sum(map(len, rows)),
-        "net_input": {
-            "src_tokens": inputs,
-            "src_lengths": torch.tensor([len(row) for row in rows]),
-            "masked": masked,
-            "joint_tokens": None,
-            "joint_masked": None,
-        },
-        "target": target,
-        "joint_target": None,
+    lengths = torch.tensor([len(row) for row in rows])
+    net_input = {
+        "src_tokens": inputs,
+        "src_lengths": lengths,
+        "masked": masked,
+        "joint_tokens": None,
+        "joint_masked": None,
     }
+    sample = {"id": torch.arange(half), "nsentences": half, "ntokens": int(lengths.sum()), "net_input": net_input}
+    sample.update(target=target, joint_target=None)
     if parallel:
-        end = torch.tensor([builders.EOS])
 
         def joined(values, between, fill):
-            lines = []
-            for first in range(half):
-                left, right = values[first, : len(rows[first])], values[first + half, 1 : len(rows[first + half])]
-                lines.append(torch.cat([left, between.to(values.dtype), right]))
+            """Both segments in one row, ``between`` in the place of the second one's ``<s>``."""
+            pairs = zip(values[:half], values[half:], lengths, lengths[half:])
+            lines = [torch.cat([a[:n], a.new_tensor([between]), b[1:m]]) for a, b, n, m in pairs]
             return builders.pad(lines, fill, extra)
 
-        nothing = torch.zeros(1, dtype=torch.int64)
-        joint_masked = joined(masked.long(), nothing, 0).bool()
-        sample["net_input"].update(joint_tokens=joined(inputs, end, builders.PAD), joint_masked=joint_masked)
-        sample["joint_target"] = joined(target, nothing + builders.PAD, builders.PAD).masked_fill(
-            ~joint_masked, builders.PAD
-        )
+        joint_masked = joined(masked.long(), 0, 0).bool()
+        net_input.update(joint_tokens=joined(inputs, builders.EOS, builders.PAD), joint_masked=joint_masked)
+        sample["joint_target"] = joined(target, builders.PAD, builders.PAD).masked_fill(~joint_masked, builders.PAD)
     return sample
 
 
 # ---- Tiny documents and pairs for VECO's pre-training, as streams and as data-bins, and a way to look at batches. ----
 
 BOS, PAD, EOS, MASK = builders.BOS, builders.PAD, builders.EOS, builders.MASK
-Rows = List[List[int]]
 
 
-def documents(counts, seed=1, low=2, high=8):
+def documents(counts, seed=1):
     """Documents of so many random sentences, without </s>; an empty row ends each."""
-    sentences = iter(builders.sentences(sum(counts), seed, low, high))
+    sentences = iter(builders.sentences(sum(counts), seed))
     rows = []
     for count in counts:
         rows += [next(sentences) for _ in range(count)] + [[]]
@@ -193,9 +138,9 @@ def segments(rows, room=12):
     return AdjacentSegments(*_side(rows), room, PAD, EOS)
 
 
-def pairs(left, right):
+def pairs(left, right, room=None):
     (x, x_sizes), (y, y_sizes) = _side(left), _side(right)
-    return ParallelPairs([x, y], [x_sizes, y_sizes])
+    return ParallelPairs([x, y], [x_sizes, y_sizes], room)
 
 
 def streams(documents_=20, sentences=30):
@@ -235,45 +180,30 @@ def is_parallel(batch):
 
 SYMBOLS = [*nlu_builders.PIECES, "<mask>"]
 ROWS = 4 + len(SYMBOLS)
-SHAPE = {
-    "activation_fn": "gelu",
-    "layernorm_embedding": True,
-    "encoder_learned_pos": True,
-    "decoder_learned_pos": True,
-    "decoder_layers": nlu_builders.LAYERS,
-}
+SHAPE = {**builders.XLMR_WIRING, "decoder_layers": nlu_builders.LAYERS}
 WORDS = ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.output_projection", "lm_head")
-STACK = ("self_attn.", "self_attn_layer_norm.", "fc1.", "fc2.", "final_layer_norm.")
+STACK = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
+PROJECTIONS = {"self.query": "q_proj", "self.key": "k_proj", "self.value": "v_proj", "output.dense": "out_proj"}
 CROSS = {
-    "cross_attention.self.query.weight": "encoder_attn.q_proj.weight",
-    "cross_attention.self.query.bias": "encoder_attn.q_proj.bias",
-    "cross_attention.self.key.weight": "encoder_attn.k_proj.weight",
-    "cross_attention.self.key.bias": "encoder_attn.k_proj.bias",
-    "cross_attention.self.value.weight": "encoder_attn.v_proj.weight",
-    "cross_attention.self.value.bias": "encoder_attn.v_proj.bias",
-    "cross_attention.output.dense.weight": "encoder_attn.out_proj.weight",
-    "cross_attention.output.dense.bias": "encoder_attn.out_proj.bias",
-    "cross_attention.output.LayerNorm.gamma": "encoder_attn_layer_norm.weight",
-    "cross_attention.output.LayerNorm.beta": "encoder_attn_layer_norm.bias",
+    f"cross_attention.{theirs}.{kind}": f"encoder_attn.{ours}.{kind}"
+    for theirs, ours in PROJECTIONS.items()
+    for kind in ("weight", "bias")
 }
+CROSS["cross_attention.output.LayerNorm.gamma"] = "encoder_attn_layer_norm.weight"
+CROSS["cross_attention.output.LayerNorm.beta"] = "encoder_attn_layer_norm.bias"
 """As the authors gave it: name in the folder of a layer's cross-attention -> name in fairseq's layout."""
 
 
 def stock(symbols=SYMBOLS, scaled=True, **options):
-    """A stock transformer whose decoder layers have the encoder layers' values, cross-attention apart."""
+    """A stock transformer whose decoder layers are the encoder's, cross-attention apart, as while it is pre-trained."""
     model = nlu_builders.stock_model(symbols, arch="transformer", no_scale_embedding=not scaled, **{**SHAPE, **options})
     model.options["arch"] = "veco_large"
-    tie(model)
-    return model
-
-
-def tie(model):
-    """The same modules on both sides, as while it is pre-trained; generation begins with copies of them."""
     for part in ("embed_positions", "layernorm_embedding"):
         setattr(model.decoder, part, getattr(model.encoder, part))
     for own, other in zip(model.decoder.layers, model.encoder.layers):
         for part in STACK:
-            setattr(own, part[:-1], getattr(other, part[:-1]))
+            setattr(own, part, getattr(other, part))
+    return model
 
 
 def released_state(model):
@@ -302,18 +232,14 @@ def released(folder, **changes):
     return model
 
 
-def head(words, seed=3):
+def head(words):
     """Of a masked LM, tied to the embedding."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def random(*shape):
-        return 0.3 * torch.randn(*shape, generator=generator)
-
+    random, width = builders.drawing(3, 0.3), nlu_builders.WIDTH
     return {
-        "lm_head.dense.weight": random(nlu_builders.WIDTH, nlu_builders.WIDTH),
-        "lm_head.dense.bias": random(nlu_builders.WIDTH),
-        "lm_head.layer_norm.weight": 1 + random(nlu_builders.WIDTH),
-        "lm_head.layer_norm.bias": random(nlu_builders.WIDTH),
+        "lm_head.dense.weight": random(width, width),
+        "lm_head.dense.bias": random(width),
+        "lm_head.layer_norm.weight": 1 + random(width),
+        "lm_head.layer_norm.bias": random(width),
         "lm_head.weight": words,
         "lm_head.bias": random(words.size(0)),
     }
@@ -342,27 +268,26 @@ def pretrained(path, seed_model=None, **entries):
     return model
 
 
-def folder_state(with_head=True, seed=1):
+def folder_state(with_head=True):
     """Names of the Hugging Face folder: those of XLM-R, with old names of norms, and cross-attention in each of 12 layers."""
-    tensors = masked_lms.masked_lm_tensors(seed)
-    state = {}
-    for name, tensor in masked_lms.huggingface_state(tensors).items():
-        old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
-        if with_head or not name.startswith("lm_head"):
-            state[old] = tensor
-    state.update(cross_attention(range(masked_lms.SIZES["layers"]), masked_lms.SIZES["embed_dim"]))
-    return state
+    state = old_names(masked_lms.huggingface_state(masked_lms.masked_lm_tensors(1)))
+    state = {name: tensor for name, tensor in state.items() if with_head or not name.startswith("lm_head")}
+    return {**state, **cross_attention(range(masked_lms.SIZES["layers"]), masked_lms.SIZES["embed_dim"])}
 
 
-def cross_attention(layers, width, seed=7):
+def old_names(state):
+    old = {name: name.replace("LayerNorm.weight", "LayerNorm.gamma") for name in state}
+    return {old[name].replace("LayerNorm.bias", "LayerNorm.beta"): tensor for name, tensor in state.items()}
+
+
+def cross_attention(layers, width):
     """Of these layers, random."""
-    generator = torch.Generator().manual_seed(seed)
-    state = {}
-    for layer in layers:
-        for name in CROSS:
-            shape = (width, width) if name.endswith("weight") else (width,)
-            state[f"roberta.encoder.layer.{layer}.{name}"] = torch.randn(*shape, generator=generator)
-    return state
+    random = builders.drawing(7)
+    return {
+        f"roberta.encoder.layer.{layer}.{name}": random(*(width, width) if name.endswith("weight") else (width,))
+        for layer in layers
+        for name in CROSS
+    }
 
 
 def write_folder(folder, state=None, **changes):
@@ -372,9 +297,7 @@ def write_folder(folder, state=None, **changes):
 
 def add_cross_attention(folder):
     """Make a VECO of a folder that transformers has written. Returns the names of all tensors."""
-    state = safetensors.torch.load_file(folder / "model.safetensors")
-    state = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): tensor for name, tensor in state.items()}
-    state = {name.replace("LayerNorm.bias", "LayerNorm.beta"): tensor for name, tensor in state.items()}
+    state = old_names(safetensors.torch.load_file(folder / "model.safetensors"))
     state.update(cross_attention(range(nlu_builders.LAYERS), nlu_builders.WIDTH))
     (folder / "model.safetensors").unlink()
     torch.save(state, folder / "pytorch_model.bin")
@@ -385,11 +308,5 @@ def add_cross_attention(folder):
 
 def sizes_of_tiny():
     """What the fairseq files made here have, by the names of a layout."""
-    return dict(
-        vocab_size=ROWS,
-        layers=nlu_builders.LAYERS,
-        embed_dim=nlu_builders.WIDTH,
-        ffn_dim=nlu_builders.FFN,
-        heads=nlu_builders.HEADS,
-        max_positions=nlu_builders.POSITIONS,
-    )
+    names = ("layers", "embed_dim", "ffn_dim", "heads", "max_positions")
+    return dict(zip(names, nlu_builders.TINY), vocab_size=ROWS)

@@ -21,27 +21,17 @@ REPLY_BYTES = 64
 class WarmStarter:
     """Starts commands from a warm process, which is started with the first command and ends with this one.
 
-    Args:
-        environment: of the warm process; a command that needs other variables of Python itself must start cold.
+    ``environment``: of the warm process; a command that needs other variables of Python itself must start cold.
     """
 
     def __init__(self, environment):
         self._environment = dict(environment)
-        self._server = None
-        self._socket = None
+        self._server = self._socket = None
 
-    def run(
-        self, module, arguments, files, cwd, env,
-        timeout,
-    ):  # fmt: skip
-        """Run ``python -m module arguments``.
+    def run(self, module, arguments, files, cwd, env, timeout):
+        """Run ``python -m module arguments``; ``files``: descriptors of standard input, output and error.
 
-        Args:
-            files: descriptors of standard input, output and error.
-            timeout: in seconds; the process and its children are killed when it is over.
-
-        Returns:
-            The exit status (negative: the signal), None after a timeout.
+        Returns the exit status (negative: the signal); None after ``timeout`` seconds: the process and its children are killed.
         """
         connection = self._connected()
         request = json.dumps({"module": module, "arguments": list(arguments), "cwd": cwd, "env": dict(env)}).encode()
@@ -59,7 +49,6 @@ class WarmStarter:
             return None
 
     def close(self):
-        """End the warm process."""
         if self._server is not None and self._socket is not None:
             self._socket.close()
             self._server.wait()

@@ -1,11 +1,10 @@
 """Mining of translation pairs as in BUCC: files, candidate pairs, the threshold found on the development set, F1."""
 
+import itertools
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..ops.neighbours import Matches
 from .text import read_lines
-
-IdPair = Tuple[str, str]
 
 
 class Mined(NamedTuple):
@@ -72,14 +71,9 @@ def mine(matches: Matches) -> List[Mined]:
 
     Source: Artetxe and Schwenk 2019, section 3.2 (max. score).
     """
-    candidates = {
-        Mined(score, first, second)
-        for first, (second, score) in enumerate(zip(matches.forward.tolist(), matches.forward_scores.tolist()))
-    }
-    candidates |= {
-        Mined(score, first, second)
-        for second, (first, score) in enumerate(zip(matches.backward.tolist(), matches.backward_scores.tolist()))
-    }
+    forward = zip(matches.forward_scores.tolist(), itertools.count(), matches.forward.tolist())
+    backward = zip(matches.backward_scores.tolist(), matches.backward.tolist(), itertools.count())
+    candidates = {Mined(*one) for one in itertools.chain(forward, backward)}
     taken: Tuple[Set[int], Set[int]] = (set(), set())
     found = []
     for one in sorted(candidates, key=lambda one: (-one.score, one.first, one.second)):

@@ -13,6 +13,8 @@ import logging
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from torch import Tensor
+
 from ..ops.cka import Cka, check_count, cka_of_pairs
 from . import plots
 from .pretrained import (
@@ -24,7 +26,7 @@ from .pretrained import (
     row_parallel,
     vector_folder,
 )
-from .report import Progress, add_output_options, names_of_sides, new_parser, run, say, table, write_json
+from .report import Progress, add_output_options, command, names_of_sides, new_parser, say, table, write_json
 from .text import read_lines
 from .vectors import LayerVectors, read_vectors
 
@@ -62,6 +64,24 @@ class Row(NamedTuple):
 COLUMNS = ("text", "layer", "n", "C", "biased", "its floor", "unbiased", "its floor")
 
 
+class Side(NamedTuple):
+    """A layer of a text in a model; ``values`` are (N, C)."""
+
+    model: str
+    language: str
+    layer: int
+    values: Tensor
+
+
+def _rows(sides: Sequence[Side], pairs: Sequence[Tuple[int, int]], options: Dict[str, Any]) -> Iterator[Row]:
+    """A row for each pair of numbers of sides."""
+    names = [f"{side.model}, {side.language}, layer {side.layer}" for side in sides]
+    for (a, b), found in zip(pairs, cka_of_pairs([side.values for side in sides], pairs, names=names, **options)):
+        x, y = sides[a], sides[b]
+        text = tuple(dict.fromkeys((x.language, y.language)))
+        yield Row(text, (x.layer, y.layer), len(x.values), (x.values.size(1), y.values.size(1)), found)
+
+
 def compare_models(
     first: Texts, second: Texts, all_layers: bool, names: Sequence[str], **options: Any
 ) -> Iterator[Row]:
@@ -76,24 +96,16 @@ def compare_models(
             f"{names[0]} has vectors of {', '.join(first)}, {names[1]} of {', '.join(second)}; valid: the same"
         )
     for language, one in first.items():
-        other = second[language]
-        if one.layers != other.layers and not all_layers:
+        both = one, second[language]
+        if both[0].layers != both[1].layers and not all_layers:
+            spans = [f"{min(side.layers)} to {max(side.layers)}" for side in both]
             raise ValueError(
-                f"{names[0]} has layers {_span(one.layers)}, {names[1]} {_span(other.layers)}; --all-layers compares each with each"
+                f"{names[0]} has layers {spans[0]}, {names[1]} {spans[1]}; --all-layers compares each with each"
             )
-        layers = list(itertools.product(one.layers, other.layers)) if all_layers else [(k, k) for k in one.layers]
+        sides = [Side(name, language, k, side.layer(k)) for name, side in zip(names, both) for k in side.layers]
         count = len(one.layers)
-        pairs = [(one.layers.index(a), count + other.layers.index(b)) for a, b in layers]
-        found = cka_of_pairs(
-            [*one.values, *other.values],
-            pairs,
-            names=[f"{names[0]}, {language}, layer {layer}" for layer in one.layers]
-            + [f"{names[1]}, {language}, layer {layer}" for layer in other.layers],
-            **options,
-        )
-        widths = (one.values.size(2), other.values.size(2))
-        for pair, value in zip(layers, found):
-            yield Row((language,), pair, len(one), widths, value)
+        pairs = itertools.product(range(count), range(count, len(sides)))
+        yield from _rows(sides, [(a, b) for a, b in pairs if all_layers or sides[a].layer == sides[b].layer], options)
 
 
 def compare_languages(texts: Texts, name: str, **options: Any) -> Iterator[Row]:
@@ -103,25 +115,14 @@ def compare_languages(texts: Texts, name: str, **options: Any) -> Iterator[Row]:
     """
     if len(texts) < 2:
         raise ValueError(f"one model needs two languages at least; got {', '.join(texts)}; or give a second model")
-    languages = list(texts)
-    pairs = list(itertools.combinations(range(len(languages)), 2))
-    for layer in texts[languages[0]].layers:
-        found = cka_of_pairs(
-            [texts[language].layer(layer) for language in languages],
-            pairs,
-            names=[f"{name}, {language}, layer {layer}" for language in languages],
-            **options,
-        )
-        for (a, b), value in zip(pairs, found):
-            sides = texts[languages[a]], texts[languages[b]]
-            widths = (sides[0].values.size(2), sides[1].values.size(2))
-            yield Row((languages[a], languages[b]), (layer, layer), len(sides[0]), widths, value)
+    for layer in next(iter(texts.values())).layers:
+        sides = [Side(name, language, layer, vectors.layer(layer)) for language, vectors in texts.items()]
+        yield from _rows(sides, list(itertools.combinations(range(len(sides)), 2)), options)
 
 
 def warn_of_small(rows: Sequence[Row]) -> None:
     """Say where the biased estimate means little."""
-    small = sorted({(row.sentences, max(row.widths)) for row in rows if row.sentences <= max(row.widths)})
-    for pair in small:
+    for pair in sorted({(row.sentences, max(row.widths)) for row in rows if row.sentences <= max(row.widths)}):
         logger.warning(
             "n = %d sentences are not more than C = %d: biased CKA tends to 1 there for any vectors; read the unbiased one",
             *pair,
@@ -130,20 +131,12 @@ def warn_of_small(rows: Sequence[Row]) -> None:
 
 def draw(path: str, rows: Sequence[Row], all_layers: bool, title: str) -> None:
     """Lines over the layers; heat maps of all layers, or of many languages."""
-    texts = list(dict.fromkeys(row.text for row in rows))
-    layers = list(dict.fromkeys(row.layers[0] for row in rows))
+    texts, layers, others = (list(dict.fromkeys(values)) for values in zip(*((row.text, *row.layers) for row in rows)))
     found = {(row.text, row.layers): row.cka for row in rows}
     if all_layers:
-        others = list(dict.fromkeys(row.layers[1] for row in rows))
-        maps = [
-            plots.HeatMap(
-                " × ".join(text),
-                [str(layer) for layer in layers],
-                [str(layer) for layer in others],
-                [[found[text, (layer, other)].unbiased for other in others] for layer in layers],
-            )
-            for text in texts
-        ]
+        names = [str(layer) for layer in layers], [str(layer) for layer in others]
+        values = {text: [[found[text, (a, b)].unbiased for b in others] for a in layers] for text in texts}
+        maps = [plots.HeatMap(" × ".join(text), *names, values[text]) for text in texts]
         first, _, second = title.partition(" × ")
         plots.draw_heat_maps(path, maps, f"layer of {second}", f"layer of {first}", f"unbiased CKA: {title}")
     elif len(texts) > MOST_LINES and len(texts[0]) == 2:
@@ -185,13 +178,12 @@ def gather(args: argparse.Namespace, folder: str) -> Tuple[List[str], List[Texts
     if args.vectors or args.vectors_b:
         if args.models or args.text or not args.vectors:
             raise ValueError("--vectors and --vectors-b take the place of models and --text; valid: one or the other")
-        given = [("A", args.vectors, "--vectors"), ("B", args.vectors_b, "--vectors-b")]
-        files = [(name, named_files(items, option), option) for name, items, option in given if items]
-        texts = [
-            {language: read_vectors(path, option).limited(args.limit) for language, path in paths.items()}
-            for _, paths, option in files
-        ]
-        return [name for name, _, _ in files], texts
+        texts = {}
+        for name, items, option in (("A", args.vectors, "--vectors"), ("B", args.vectors_b, "--vectors-b")):
+            if items:
+                files = named_files(items, option)
+                texts[name] = {one: read_vectors(path, option).limited(args.limit) for one, path in files.items()}
+        return list(texts), list(texts.values())
     if not 1 <= len(args.models) <= 2 or not args.text:
         raise ValueError(f"one or two models and --text LANG=FILE … are needed; got {len(args.models)} models")
     lines = {language: read_lines(path, args.limit) for language, path in named_files(args.text, "--text").items()}
@@ -237,24 +229,17 @@ def work(args: argparse.Namespace) -> None:
         draw(args.plot, rows, args.all_layers, title)
 
 
-def _span(layers: Sequence[int]) -> str:
-    return f"{min(layers)} to {max(layers)}"
-
-
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
     result = new_parser("cka", __doc__)
-    result.add_argument(
-        "models", nargs="*", metavar="MODEL", help="one or two pretrained encoders, fairseq or Hugging Face"
-    )
-    result.add_argument("--text", nargs="+", metavar="LANG=FILE", help="a sentence a line; parallel for one model")
-    result.add_argument(
-        "--vectors", nargs="+", metavar="LANG=FILE.npy", help="vectors instead: (layers, sentences, width)"
-    )
-    result.add_argument("--vectors-b", nargs="+", metavar="LANG=FILE.npy", help="those of a second model")
-    result.add_argument("--all-layers", action="store_true", help="two models: each layer with each layer")
-    result.add_argument("--permutations", type=int, default=5, metavar="N", help="for the floor (default 5)")
-    result.add_argument("--seed", type=int, default=1, metavar="N", help="of the permutations")
+    add = result.add_argument
+    add("models", nargs="*", metavar="MODEL", help="one or two pretrained encoders, fairseq or Hugging Face")
+    add("--text", nargs="+", metavar="LANG=FILE", help="a sentence a line; parallel for one model")
+    add("--vectors", nargs="+", metavar="LANG=FILE.npy", help="vectors instead: (layers, sentences, width)")
+    add("--vectors-b", nargs="+", metavar="LANG=FILE.npy", help="those of a second model")
+    add("--all-layers", action="store_true", help="two models: each layer with each layer")
+    add("--permutations", type=int, default=5, metavar="N", help="for the floor (default 5)")
+    add("--seed", type=int, default=1, metavar="N", help="of the permutations")
     add_text_options(result)
     add_output_options(result)
     add_model_options(result.add_argument_group("how the model reads text"))
@@ -262,10 +247,7 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    return run(parser(), work, argv)
-
+main = command(parser, work)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -10,16 +10,17 @@ The interval of a score, and p of its difference to the first output's, come fro
 
 import argparse
 import bisect
+import itertools
 import sys
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..scoring.words import KINDS, words
 from . import plots
 from .pretrained import row_parallel
-from .report import add_output_options, named_paths, new_parser, run, say, table, write_json, write_tsv
+from .report import add_output_options, command, named_paths, new_parser, say, table, write_json, write_tsv
 from .text import read_lines
 
 EDGES = (100, 1001)
@@ -123,28 +124,22 @@ def p_value(differences: np.ndarray, observed: float) -> Optional[float]:
 
 def score(counts: Mapping[str, Counts], labels: Sequence[str], samples: int, seed: int) -> List[Score]:
     """Scores of every output in every bucket (``labels``, the one of all words last); differences are to the first output."""
-    names = list(counts)
-    drawn = resample([counts[name] for name in names], samples, seed)
-    sums = {name: counts[name].sum(0) for name in names}
+    drawn = resample(list(counts.values()), samples, seed)
+    sums = [one.sum(0) for one in counts.values()]
     rows = []
-    for number, name in enumerate(names):
+    for number, name in enumerate(counts):
         for place, label in enumerate(labels):
-            matched, produced, expected = (int(value) for value in sums[name][place])
-            f1, first = (_number(f1_of(sums[one][place])) for one in (name, names[0]))
+            matched, produced, expected = (int(value) for value in sums[number][place])
+            f1, first = (None if np.isnan(one) else float(one) for one in f1_of(np.stack(sums)[[number, 0], place]))
+            precision, recall = (matched / below if below else None for below in (produced, expected))
             valid = drawn[number, :, place]
             valid = valid[~np.isnan(valid)]
-            span = tuple(float(end) for end in np.percentile(valid, [2.5, 97.5])) if len(valid) else None
+            span = tuple(np.percentile(valid, [2.5, 97.5]).tolist()) if len(valid) else None
             difference = None if number == 0 or f1 is None or first is None else f1 - first
             p = None if difference is None else p_value(drawn[number, :, place] - drawn[0, :, place], difference)
-            precision, recall = (matched / below if below else None for below in (produced, expected))
-            rows.append(
-                Score(name, label, matched, produced, expected, precision, recall, f1, span, difference, p)  # type: ignore[arg-type]
-            )
+            found = matched, produced, expected, precision, recall, f1, span, difference, p
+            rows.append(Score(name, label, *found))
     return rows
-
-
-def _number(value: Any) -> Optional[float]:
-    return None if np.isnan(value) else float(value)
 
 
 COLUMNS = ("output", "bucket", "words", "produced", "matched", "precision", "recall", "F1", "95 %", "difference", "p")
@@ -153,25 +148,17 @@ COLUMNS = ("output", "bucket", "words", "produced", "matched", "precision", "rec
 def render(rows: Sequence[Score]) -> str:
     """The table of F1 as the paper's Table VII has it, then everything."""
     labels = list(dict.fromkeys(row.bucket for row in rows))[::-1]
-    by_place = {(row.output, row.bucket): row for row in rows}
-    names = list(dict.fromkeys(row.output for row in rows))
-    short = [[name, *(_percent(by_place[name, label].f1) for label in labels)] for name in names]
-    long = [
-        [
-            row.output,
-            row.bucket,
-            row.expected,
-            row.produced,
-            row.matched,
-            _percent(row.precision),
-            _percent(row.recall),
-            _percent(row.f1),
-            "" if row.span is None else "{:.1f} to {:.1f}".format(*(100 * end for end in row.span)),
+    f1 = {(row.output, row.bucket): _percent(row.f1) for row in rows}
+    short = [[name, *(f1[name, label] for label in labels)] for name in dict.fromkeys(row.output for row in rows)]
+    long = []
+    for row in rows:
+        scores = [_percent(value) for value in (row.precision, row.recall, row.f1)]
+        span = "" if row.span is None else "{:.1f} to {:.1f}".format(*(100 * end for end in row.span))
+        test = [
             "" if row.difference is None else f"{100 * row.difference:+.1f}",
             "" if row.p is None else f"{row.p:.3f}",
         ]
-        for row in rows
-    ]
+        long.append([row.output, row.bucket, row.expected, row.produced, row.matched, *scores, span, *test])
     return f"{table(['F1, %', *labels], short)}\n\n{table(COLUMNS, long, text_columns=2)}"
 
 
@@ -181,12 +168,12 @@ def _percent(value: Optional[float]) -> str:
 
 def draw(path: str, rows: Sequence[Score]) -> None:
     """Bars of F1 by bucket, one colour for each output, with intervals."""
-    labels = list(dict.fromkeys(row.bucket for row in rows))
     bars = []
     for name in dict.fromkeys(row.output for row in rows):
         own = [row for row in rows if row.output == name]
         spans = [None if row.span is None else (100 * row.span[0], 100 * row.span[1]) for row in own]
         bars.append(plots.Bars(name, [None if row.f1 is None else 100 * row.f1 for row in own], spans))
+    labels = list(dict.fromkeys(row.bucket for row in rows))
     plots.draw_bars(path, labels, bars, "F1, %", "F1 of words by occurrences in the training text (95 % intervals)")
 
 
@@ -207,9 +194,7 @@ def work(args: argparse.Namespace) -> None:
     def split(lines: Iterable[str]) -> List[List[str]]:
         return [words(line, args.tokens, not args.cased) for line in lines]
 
-    frequencies: Dict[str, int] = Counter(
-        word for line in read_lines(args.train) for word in words(line, args.tokens, not args.cased)
-    )
+    frequencies = Counter(itertools.chain.from_iterable(split(read_lines(args.train))))
     expected = split(texts[reference])
     counts = {name: count_matches(split(texts[name]), expected, frequencies, args.edges) for name in outputs}
     rows = score(counts, labels, args.samples, args.seed)
@@ -227,37 +212,22 @@ def work(args: argparse.Namespace) -> None:
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
     result = new_parser("frequency_f1", __doc__)
-    result.add_argument("--train", required=True, metavar="FILE", help="target side of the training text")
-    result.add_argument("--reference", required=True, metavar="FILE", help="a sentence a line")
-    result.add_argument(
-        "--output",
-        required=True,
-        nargs="+",
-        metavar="NAME=FILE",
-        help="translations of the same lines; each is compared with the first",
-    )
-    result.add_argument(
-        "--edges",
-        type=int,
-        nargs="+",
-        default=list(EDGES),
-        metavar="N",
-        help="first frequency of each bucket but the lowest (default 100 1001)",
-    )
-    result.add_argument(
-        "--tokens", choices=KINDS, default="auto", help="words, as those of --rouge-tokens (default auto)"
-    )
-    result.add_argument("--cased", action="store_true", help="do not lower-case")
-    result.add_argument("--samples", type=int, default=1000, metavar="N", help="of the bootstrap (default 1000)")
-    result.add_argument("--seed", type=int, default=1, metavar="N", help="of the bootstrap")
+    add = result.add_argument
+    add("--train", required=True, metavar="FILE", help="target side of the training text")
+    add("--reference", required=True, metavar="FILE", help="a sentence a line")
+    output = "translations of the same lines; each is compared with the first"
+    add("--output", required=True, nargs="+", metavar="NAME=FILE", help=output)
+    edges = "first frequency of each bucket but the lowest (default 100 1001)"
+    add("--edges", type=int, nargs="+", default=list(EDGES), metavar="N", help=edges)
+    add("--tokens", choices=KINDS, default="auto", help="words, as those of --rouge-tokens (default auto)")
+    add("--cased", action="store_true", help="do not lower-case")
+    add("--samples", type=int, default=1000, metavar="N", help="of the bootstrap (default 1000)")
+    add("--seed", type=int, default=1, metavar="N", help="of the bootstrap")
     add_output_options(result, tsv="write the table there, tab-separated")
     return result
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    return run(parser(), work, argv)
-
+main = command(parser, work)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,14 +15,14 @@ import logging
 import math
 import os
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from torch import Tensor
 
 from ..checkpoints.pipeline import PretrainedFile
 from . import plots
 from .pretrained import FORMATS, PretrainedText, add_batch_options, add_model_options, row_parallel
-from .report import add_output_options, named_paths, new_parser, run, say, short_names, table, write_json, write_tsv
+from .report import add_output_options, command, named_paths, new_parser, say, short_names, table, write_json, write_tsv
 from .sequence_models import read_sequence_model
 from .text import read_lines
 from .vectors import last_token_vectors
@@ -30,12 +30,8 @@ from .vectors import last_token_vectors
 logger = logging.getLogger(__name__)
 
 SENTENCES = 20000
-TASKS = {
-    "multilingual_denoising": "mbart",
-    "translation_from_pretrained_bart": "mbart",
-    "code_switching_restore": "mbart",
-}
-"""Input format of the tasks whose checkpoints have only one."""
+MBART_TASKS = ("multilingual_denoising", "translation_from_pretrained_bart", "code_switching_restore")
+"""Tasks whose checkpoints have only one input format, mBART's."""
 
 
 class Distance(NamedTuple):
@@ -64,8 +60,8 @@ class PretrainedSequenceModel(PretrainedText):
         return min(found.layout.max_positions, *self.model.max_positions())
 
     def _format(self, family: str) -> str:
-        if self._option("input-format") is None and family not in FORMATS and self.task in TASKS:
-            return TASKS[self.task]
+        if self._option("input-format") is None and family not in FORMATS and self.task in MBART_TASKS:
+            return "mbart"
         return super()._format(family)
 
     def embeddings(self, lines: Sequence[str], language: str) -> Tensor:
@@ -102,9 +98,8 @@ def models_of(items: Sequence[str]) -> Dict[str, str]:
     bare = [item for item in items if "=" not in item or os.path.exists(item)]
     names = iter(short_names(bare))
     named = [f"{next(names).replace('=', '_')}={item}" if item in bare else item for item in items]
-    return named_paths(
-        named, "MODEL", "as before=mbart.cc25 after=run/checkpoint_best.pt, each name once", "NAME=MODEL"
-    )
+    valid = "as before=mbart.cc25 after=run/checkpoint_best.pt, each name once"
+    return named_paths(named, "MODEL", valid, "NAME=MODEL")
 
 
 def work(args: argparse.Namespace) -> None:
@@ -114,23 +109,22 @@ def work(args: argparse.Namespace) -> None:
     if args.source_lang == args.target_lang:
         raise ValueError(f"--source-lang and --target-lang are both {args.source_lang}; valid: two languages")
     models = models_of(args.models)
-    paths = {"--source": args.source, "--target": args.target}
-    texts = {option: read_lines(path, args.sentences) for option, path in paths.items()}
-    row_parallel(texts, "--source and --target")
     languages = {"--source": args.source_lang, "--target": args.target_lang}
+    texts = {option: read_lines(path, args.sentences) for option, path in zip(languages, (args.source, args.target))}
+    row_parallel(texts, "--source and --target")
     rows: List[Distance] = []
     for name, path in models.items():
         model = PretrainedSequenceModel(path, name, args)
         if model.inputs.input_format.needs_language:
             for language in languages.values():
                 model.inputs.symbol(language)
-        sides = [model.embeddings(texts[option], language) for option, language in languages.items()]
-        rows.append(distance_of(sides[0], sides[1], name))
+        source, target = (model.embeddings(texts[option], language) for option, language in languages.items())
+        rows.append(distance_of(source, target, name))
     cells = [[*row[:-1], "" if row.ratio is None else row.ratio] for row in rows]
     title = f"distance of {args.source_lang} and {args.target_lang}"
     say(f"{title} (CSR Eq. 4: D), n = {rows[0].n} sentences\n\n{table(COLUMNS, cells)}")
-    content: Dict[str, Any] = {"source": args.source_lang, "target": args.target_lang}
-    write_json(args.json, {**content, "rows": [row._asdict() for row in rows]})
+    content = {"source": args.source_lang, "target": args.target_lang, "rows": [row._asdict() for row in rows]}
+    write_json(args.json, content)
     write_tsv(args.tsv, Distance._fields, rows)
     if args.plot is not None:
         draw(args.plot, rows, f"{title}, {rows[0].n} sentences")
@@ -149,33 +143,22 @@ def draw(path: str, rows: Sequence[Distance], title: str) -> None:
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
     result = new_parser("language_distance", __doc__)
-    result.add_argument(
-        "models",
-        nargs="+",
-        metavar="[NAME=]MODEL",
-        help="encoder-decoders: fairseq checkpoints, folders with model.pt, mBART",
-    )
-    result.add_argument("--source", required=True, metavar="FILE", help="a sentence a line")
-    result.add_argument("--target", required=True, metavar="FILE", help="the same sentences in the other language")
-    result.add_argument("--source-lang", required=True, metavar="LANG", help="as en or en_XX, of the model's languages")
-    result.add_argument("--target-lang", required=True, metavar="LANG", help="as de or de_DE, of the model's languages")
-    result.add_argument(
-        "--sentences",
-        type=int,
-        default=SENTENCES,
-        metavar="N",
-        help=f"from the beginning, at most (default {SENTENCES})",
-    )
+    add = result.add_argument
+    models = "encoder-decoders: fairseq checkpoints, folders with model.pt, mBART"
+    add("models", nargs="+", metavar="[NAME=]MODEL", help=models)
+    add("--source", required=True, metavar="FILE", help="a sentence a line")
+    add("--target", required=True, metavar="FILE", help="the same sentences in the other language")
+    add("--source-lang", required=True, metavar="LANG", help="as en or en_XX, of the model's languages")
+    add("--target-lang", required=True, metavar="LANG", help="as de or de_DE, of the model's languages")
+    sentences = f"from the beginning, at most (default {SENTENCES})"
+    add("--sentences", type=int, default=SENTENCES, metavar="N", help=sentences)
     add_batch_options(result)
     add_output_options(result, tsv="write the table there, tab-separated")
     add_model_options(result.add_argument_group("how the models read text (all of them)"))
     return result
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    return run(parser(), work, argv)
-
+main = command(parser, work)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,12 +4,13 @@ A curve has a name of two parts, as the log has them: ``train_inner.loss`` (ever
 mean of an epoch), ``valid.bleu`` (a validation subset).
 """
 
+import contextlib
 import json
 import math
 import os
 import re
 from datetime import datetime, timedelta
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 UPDATES = "num_updates"
 INNER = "train_inner"
@@ -56,16 +57,19 @@ def read_curves(path: str) -> Curves:
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             clock.see(line)
-            for name, numbers in _records(line):
-                minutes = clock.minutes()
-                updates = int(numbers.pop(UPDATES))
-                for key, value in numbers.items():
-                    if not math.isfinite(value):
-                        continue
-                    points = curves.setdefault(f"{name}.{key}", [])
-                    while points and points[-1].updates >= updates:
-                        points.pop()
-                    points.append(Point(updates, minutes, value))
+            record = _record(line)
+            if record is None:
+                continue
+            name, numbers = record
+            minutes = clock.minutes()
+            updates = int(numbers[UPDATES])
+            for key, value in numbers.items():
+                if key in (UPDATES, "epoch", "update") or not math.isfinite(value):
+                    continue
+                points = curves.setdefault(f"{name}.{key}", [])
+                while points and points[-1].updates >= updates:
+                    points.pop()
+                points.append(Point(updates, minutes, value))
     if not curves:
         raise ValueError(f"{path}: no numbers of a training; valid: what fairseq-train prints (json, simple or tqdm)")
     return curves
@@ -102,42 +106,37 @@ class _Clock:
         return self.done.total_seconds() / 60
 
 
-def _records(line: str) -> Iterator[Tuple[str, Dict[str, float]]]:
-    """The name and the numbers of a line of results; nothing for other lines."""
+def _record(line: str) -> Optional[Tuple[str, Dict[str, float]]]:
+    """The name and the numbers of a line of results; None for other lines."""
     if UPDATES not in line:
-        return
-    found = _JSON.search(line)
-    if found:
+        return None
+    if found := _JSON.search(line):
         prefix = _PREFIX.search(found.group(1))
-        if prefix:
-            name = prefix.group(1)
-            numbers = prefixed_numbers(found.group(1), f"{name}_" if name else "")
-            yield from _named(name or INNER, numbers)
-        return
-    found = _INNER.search(line)
-    if found:
-        yield from _named(INNER, _pairs(found.group(1), ", ", "="))
-        return
-    found = _EPOCH.search(line)
-    if found:
-        yield from _named(found.group(1) or "train", _pairs(found.group(2), " | ", " "))
-
-
-def _named(name: str, numbers: Dict[str, float]) -> Iterator[Tuple[str, Dict[str, float]]]:
-    if UPDATES in numbers:
-        yield name, {key: value for key, value in numbers.items() if key not in ("epoch", "update")}
+        if not prefix:
+            return None
+        name = prefix.group(1)
+        name, numbers = name or INNER, prefixed_numbers(found.group(1), f"{name}_" if name else "")
+    elif found := _INNER.search(line):
+        name, numbers = INNER, _pairs(found.group(1), ", ", "=")
+    elif found := _EPOCH.search(line):
+        name, numbers = found.group(1) or "train", _pairs(found.group(2), " | ", " ")
+    else:
+        return None
+    return (name, numbers) if UPDATES in numbers else None
 
 
 def _pairs(text: str, between: str, inside: str) -> Dict[str, float]:
     """``loss=1.5, ppl=2`` or ``loss 1.5 | ppl 2`` as numbers; what is none is left out."""
-    found = {}
-    for part in text.strip().split(between):
-        key, _, value = part.partition(inside)
-        try:
-            found[key] = float(value)
-        except ValueError:
-            continue
-    return found
+    return _numbers(part.partition(inside)[::2] for part in text.strip().split(between))
+
+
+def _numbers(items: Iterable[Tuple[str, Any]]) -> Dict[str, float]:
+    """Those of the values that are numbers."""
+    numbers = {}
+    for key, value in items:
+        with contextlib.suppress(TypeError, ValueError):
+            numbers[key] = float(value)
+    return numbers
 
 
 def read_log(path: str) -> Dict[str, Dict[str, float]]:
@@ -149,10 +148,8 @@ def read_log(path: str) -> Dict[str, Dict[str, float]]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             match = _SUBSET.search(line)
-            if not match:
-                continue
-            subset = match["subset"].strip()
-            numbers = prefixed_numbers(match["stats"], subset + "_")
+            subset = match["subset"].strip() if match else ""
+            numbers = prefixed_numbers(match["stats"], subset + "_") if match else {}
             if numbers:
                 found[subset] = numbers
     if not found:
@@ -166,11 +163,4 @@ def prefixed_numbers(text: str, prefix: str) -> Dict[str, float]:
         stats = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    numbers = {}
-    for key, value in stats.items():
-        if key.startswith(prefix):
-            try:
-                numbers[key[len(prefix) :]] = float(value)
-            except (TypeError, ValueError):
-                continue
-    return numbers
+    return _numbers((key[len(prefix) :], value) for key, value in stats.items() if key.startswith(prefix))

@@ -14,12 +14,12 @@ import argparse
 import logging
 import sys
 import warnings
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from .pretrained import Pretrained, add_model_options, add_text_options, vector_folder
-from .report import named_paths, new_parser, run, say, short_names, table, write_json
+from .report import command, named_paths, new_parser, say, short_names, table, write_json
 from .text import read_lines
 
 logger = logging.getLogger(__name__)
@@ -101,25 +101,18 @@ def choose(features: Dict[str, Dict[int, np.ndarray]], train: Pairs, dev: Pairs)
 
 def work(args: argparse.Namespace) -> None:
     """Compute, print and write."""
-    found = {
-        name: named_paths(getattr(args, name), f"--{name}", "en=FILE.tsv", "LANG=FILE")
-        for name in ("train", "dev", "test")
-    }
-    for name in ("train", "dev"):
-        if len(found[name]) != 1:
-            raise ValueError(f"--{name}: valid: one LANG=FILE; got {', '.join(found[name])}")
-    sets = {
-        f"{name}.{language}" if name == "test" else name: read_pairs(language, path, f"--{name}", args.limit)
-        for name, paths in found.items()
-        for language, path in paths.items()
-    }
-    known = set(sets["train"].classes)
-    for name, pairs in sets.items():
-        strange = sorted(set(pairs.classes) - known)
-        if strange or len(known) < 2:
-            raise ValueError(
-                f"--{name.split('.')[0]}: class {strange or sorted(known)}; valid: those of --train, two at least"
-            )
+    sets: Dict[str, Pairs] = {}
+    for name in ("train", "dev", "test"):
+        paths = named_paths(getattr(args, name), f"--{name}", "en=FILE.tsv", "LANG=FILE")
+        if name != "test" and len(paths) != 1:
+            raise ValueError(f"--{name}: valid: one LANG=FILE; got {', '.join(paths)}")
+        for language, path in paths.items():
+            key = f"test.{language}" if name == "test" else name
+            sets[key] = read_pairs(language, path, f"--{name}", args.limit)
+            known = set(sets["train"].classes)
+            strange = sorted(set(sets[key].classes) - known)
+            if strange or len(known) < 2:
+                raise ValueError(f"--{name}: class {strange or sorted(known)}; valid: those of --train, two at least")
     make_classifier(PENALTIES[0])  # before the vectors, which take minutes
     model = short_names([args.model])[0]
     with vector_folder(args) as folder:
@@ -158,25 +151,17 @@ def parser() -> argparse.ArgumentParser:
     """Of the command line."""
     result = new_parser("pair_probe", __doc__)
     result.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
-    for name, text in (("train", "trains the classifier"), ("dev", "chooses layer and penalty"), ("test", "is scored")):
-        more = "; again for more" if name == "test" else ""
-        result.add_argument(
-            f"--{name}",
-            required=True,
-            action="append",
-            metavar="LANG=FILE",
-            help=f"{text}: sentence, sentence, class a line{more}",
-        )
+    texts = {"train": "trains the classifier", "dev": "chooses layer and penalty", "test": "is scored; again for more"}
+    for name, text in texts.items():
+        text = f"sentence, sentence, class a line; {text}"
+        result.add_argument(f"--{name}", required=True, action="append", metavar="LANG=FILE", help=text)
     add_text_options(result)
     result.add_argument("--json", metavar="FILE", help="write every number there, and which test pairs were right")
     add_model_options(result.add_argument_group("how the model reads text"))
     return result
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    return run(parser(), work, argv)
-
+main = command(parser, work)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,11 +3,12 @@
 matplotlib is imported when a plot is drawn: it is an optional dependency, the extra ``plots``.
 """
 
+import contextlib
 import importlib
 import io
 import math
 import os
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from ..checkpoints import atomic_path
 
@@ -90,27 +91,33 @@ def check(path: str) -> None:
     _matplotlib()
 
 
-def draw_lines(path: str, panels: Sequence[Panel], places: Sequence[int], x_label: str, title: str) -> None:
-    """Panels side by side, with one legend at the right for all of them."""
+@contextlib.contextmanager
+def _drawing(path: str, width: float, height: float, title: str) -> Iterator[Any]:
+    """A figure that is no part of pyplot's state; it is written to ``path`` at the end."""
     check(path)
     with _matplotlib().rc_context(STYLE):
-        figure = _figure((4.6 * len(panels) + 2.0, 4.0))
+        size = (width, height)
+        figure = importlib.import_module("matplotlib.figure").Figure(figsize=size, layout="constrained")
+        yield figure
+        _write(figure, path, title)
+
+
+def draw_lines(path: str, panels: Sequence[Panel], places: Sequence[int], x_label: str, title: str) -> None:
+    """Panels side by side, with one legend at the right for all of them."""
+    with _drawing(path, 4.6 * len(panels) + 2.0, 4.0, title) as figure:
         axes = figure.subplots(1, len(panels), squeeze=False)[0]
         entries: Dict[str, Any] = {}
         for axis, panel in zip(axes, panels):
             entries.update(_draw_panel(axis, panel, places))
             axis.set_xlabel(x_label)
         axes[-1].legend(list(entries.values()), list(entries), **LEGEND)
-        _write(figure, path, title)
 
 
 def draw_curves(
     path: str, curves: Sequence[Curve], x_label: str, y_label: str, title: str, level: Optional[float] = None
 ) -> None:
     """Curves in one panel; ``level`` is a value that they are to reach, drawn as a dotted line."""
-    check(path)
-    with _matplotlib().rc_context(STYLE):
-        figure = _figure((7.0, 4.0))
+    with _drawing(path, 7.0, 4.0, title) as figure:
         axis = figure.subplots()
         for number, curve in enumerate(curves):
             marker = MARKERS[number % 8] if len(curve.places) <= MOST_MARKED else ""
@@ -122,29 +129,25 @@ def draw_curves(
         axis.set_ylabel(y_label)
         axis.grid(linewidth=0.3)
         axis.legend(**LEGEND)
-        _write(figure, path, title)
 
 
 def draw_bars(path: str, groups: Sequence[str], bars: Sequence[Bars], y_label: str, title: str) -> None:
     """Groups of bars side by side, from 0, each with its number above it."""
-    check(path)
     width = 0.8 / len(bars)
-    with _matplotlib().rc_context(STYLE):
-        figure = _figure((max(4.0, 0.45 * len(groups) * len(bars) + 2.5), 4.0))
+    with _drawing(path, max(4.0, 0.45 * len(groups) * len(bars) + 2.5), 4.0, title) as figure:
         axis = figure.subplots()
         for number, one in enumerate(bars):
-            first = next((group for group, value in enumerate(one.values) if value is not None), None)
+            label = one.label
             for group, value in enumerate(one.values):
                 if value is None:
                     continue
                 place = group + (number - (len(bars) - 1) / 2) * width
-                label = one.label if group == first else "_"  # one entry in the legend
                 axis.bar(place, value, width * 0.94, color=f"C{number % 8}", label=label)
+                label = "_"  # one entry in the legend
                 span = one.spans[group] if one.spans is not None else None
-                top = value
                 if span is not None:
                     axis.plot([place, place], span, color="0.25", linewidth=1.0)
-                    top = max(span[1], value)
+                top = value if span is None else max(span[1], value)
                 number_text = f"{value:#.3g}".rstrip(".")
                 axis.annotate(number_text, (place, top), (0, 2), textcoords="offset points", ha="center", fontsize=7)
         axis.set_xticks(range(len(groups)), groups)
@@ -153,22 +156,19 @@ def draw_bars(path: str, groups: Sequence[str], bars: Sequence[Bars], y_label: s
         axis.grid(axis="y", linewidth=0.3)
         axis.set_axisbelow(True)
         axis.legend(**LEGEND)
-        _write(figure, path, title)
 
 
 def draw_heat_maps(
     path: str, maps: Sequence[HeatMap], x_label: str, y_label: str, title: str, low: float = 0.0
 ) -> None:
     """Heat maps of one scale from ``low`` to 1, as many side by side as make a square of them."""
-    check(path)
     columns = min(math.ceil(math.sqrt(len(maps))), 4)
     rows = math.ceil(len(maps) / columns)
     widest = max(len(label) for one in maps for label in one.rows)
     tallest = max(len(label) for one in maps for label in one.columns)
     size = max(2.2, 0.36 * max(len(one.columns) for one in maps)) + 0.08 * widest + 0.3
     height = max(1.6, 0.3 * max(len(one.rows) for one in maps)) + (0.08 * tallest if tallest > UPRIGHT else 0.1) + 0.8
-    with _matplotlib().rc_context(STYLE):
-        figure = _figure((size * columns + 1.0, height * rows + 0.5))
+    with _drawing(path, size * columns + 1.0, height * rows + 0.5, title) as figure:
         axes = figure.subplots(rows, columns, squeeze=False).flatten()
         for axis, one in zip(axes, maps):
             image = _draw_map(axis, one, low)
@@ -177,7 +177,6 @@ def draw_heat_maps(
         figure.colorbar(image, ax=list(axes), shrink=0.8)
         figure.supxlabel(x_label, fontsize=9)
         figure.supylabel(y_label, fontsize=9)
-        _write(figure, path, title)
 
 
 def _draw_panel(axis: Any, panel: Panel, places: Sequence[int]) -> Dict[str, Any]:
@@ -188,15 +187,8 @@ def _draw_panel(axis: Any, panel: Panel, places: Sequence[int]) -> Dict[str, Any
     for line in panel.lines:
         number = colours.setdefault(line.label, len(colours))
         solid = line.style == "-"
-        (drawn,) = axis.plot(
-            places,
-            line.values,
-            line.style,
-            color=f"C{number % 8}",
-            marker=MARKERS[number % 8] if solid else "",
-            markersize=4,
-            linewidth=1.4 if solid else 1.0,
-        )
+        look = {"color": f"C{number % 8}", "marker": MARKERS[number % 8] if solid else "", "markersize": 4}
+        (drawn,) = axis.plot(places, line.values, line.style, linewidth=1.4 if solid else 1.0, **look)
         if solid:
             entries[line.label] = drawn
         else:
@@ -228,11 +220,6 @@ def _draw_map(axis: Any, one: HeatMap, low: float) -> Any:
     return image
 
 
-def _figure(size: Tuple[float, float]) -> Any:
-    """A figure that is no part of pyplot's state."""
-    return importlib.import_module("matplotlib.figure").Figure(figsize=size, layout="constrained")
-
-
 def _matplotlib() -> Any:
     try:
         return importlib.import_module("matplotlib")
@@ -243,8 +230,8 @@ def _matplotlib() -> Any:
 def _write(figure: Any, path: str, title: str) -> None:
     figure.suptitle(title, fontsize=10)
     kind = os.path.splitext(path)[1].lower()[1:]
-    content = io.BytesIO()
     names = {"svg": ("Date", "Creator"), "png": ("Software",)}[kind]
+    content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=150, metadata=dict.fromkeys(names))
     data = content.getvalue()
     if kind == "svg":

@@ -11,10 +11,10 @@ import torch
 from fairseq.data import Dictionary
 
 from ..checkpoints import load
-from ..checkpoints.dictionaries import STYLES
 from ..checkpoints.encoders import read_encoder
 from ..checkpoints.fitting import MARKERS, check_entries
 from ..checkpoints.pipeline import PretrainedFile
+from ..checkpoints.vocabulary import STYLES
 from ..data.nlu_inputs import INPUT_FORMATS
 from ..modules.text_encoder import TextEncoder
 from .report import named_paths
@@ -92,19 +92,12 @@ def vector_folder(args: argparse.Namespace) -> Iterator[str]:
 class PretrainedText:
     """What a pretrained model takes: its pieces and the format of its inputs; subclasses add the model itself.
 
-    Args:
-        path: whatever ``checkpoints.encoders.read_encoder`` reads.
-        name: for files and messages.
-        args: with the options of :func:`add_model_options` and :func:`add_text_options`.
-        first: the first model, where this one is the second: its options end in ``-b``. A file that no option names is the one
-            beside the model, or else the first model's.
+    ``path``: whatever ``checkpoints.encoders.read_encoder`` reads. ``name``: for files and messages. ``args``: with the options of
+    :func:`add_model_options` and :func:`add_text_options`. ``first``: the first model, where this one is the second: its options
+    end in ``-b``, and a file that no option names is the one beside the model, or else the first model's.
 
-    Attributes:
-        inputs: how text becomes tokens.
-        device: the one that ``--device`` names.
-
-    Raises:
-        ValueError: a file that is missing or does not fit.
+    Attributes: ``inputs``, how text becomes tokens; ``device``, the one that ``--device`` names. Raises ValueError: a file that is
+    missing or does not fit.
     """
 
     def __init__(self, path: str, name: str, args: argparse.Namespace, first: Optional["Pretrained"] = None):
@@ -186,11 +179,7 @@ class PretrainedText:
 
 
 class Pretrained(PretrainedText):
-    """An encoder and the inputs that it takes; see :class:`PretrainedText`.
-
-    Attributes:
-        encoder: in evaluation mode, on the device.
-    """
+    """An encoder, in evaluation mode and on the device, and the inputs that it takes; see :class:`PretrainedText`."""
 
     encoder: TextEncoder
 

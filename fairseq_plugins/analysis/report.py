@@ -18,22 +18,14 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], text_columns: i
 
     Floats are shown with four decimals. The first ``text_columns`` columns are aligned to the left, the others to the right.
     """
-    cells = [list(columns), *([_shown(cell) for cell in row] for row in rows)]
-    widths = [max(3, *(len(row[number]) for row in cells)) for number in range(len(columns))]
+    cells = [[f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in row] for row in [columns, *rows]]
+    widths = [max(3, *map(len, column)) for column in zip(*cells)]
+    cells.insert(1, ["-" * width if n < text_columns else "-" * (width - 1) + ":" for n, width in enumerate(widths)])
     lines = []
     for row in cells:
-        padded = [
-            cell.ljust(width) if number < text_columns else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths))
-        ]
+        padded = [c.ljust(w) if n < text_columns else c.rjust(w) for n, (c, w) in enumerate(zip(row, widths))]
         lines.append("| " + " | ".join(padded) + " |")
-    rule = ["-" * width if number < text_columns else "-" * (width - 1) + ":" for number, width in enumerate(widths)]
-    lines.insert(1, "| " + " | ".join(rule) + " |")
     return "\n".join(lines)
-
-
-def _shown(cell: Any) -> str:
-    return f"{cell:.4f}" if isinstance(cell, float) else str(cell)
 
 
 def say(text: str) -> None:
@@ -65,12 +57,12 @@ def check_outputs(args: argparse.Namespace) -> None:
 
     Raises ValueError: the folder of ``--json``, ``--plot`` or ``--tsv`` does not exist, or the plot has an unknown kind.
     """
-    for option in ("json", "plot", "tsv"):
-        path = getattr(args, option, None)
+    given = {option: getattr(args, option, None) for option in ("json", "plot", "tsv")}
+    for option, path in given.items():
         if path is not None and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise ValueError(f"--{option} {path}: its folder does not exist; valid: a file in an existing folder")
-    if getattr(args, "plot", None) is not None:
-        plots.check(args.plot)
+    if given["plot"] is not None:
+        plots.check(given["plot"])
 
 
 def write_json(path: Optional[str], content: Any) -> None:
@@ -137,13 +129,20 @@ def names_of_sides(paths: Sequence[str]) -> List[str]:
     return names if len(set(names)) == len(names) else [f"{name} {letter}" for name, letter in zip(names, "AB")]
 
 
-def run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], None], argv: Any = None) -> int:
-    """Run a command; exit status 0, or 2 with a message."""
-    args = parser.parse_args(argv)
-    try:
-        check_outputs(args)
-        with heartbeat():
-            work(args)
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
-    return 0
+def command(
+    parser: Callable[[], argparse.ArgumentParser], work: Callable[[argparse.Namespace], None]
+) -> Callable[..., int]:
+    """The ``main`` of a command: takes the words of the command line; exit status 0, or 2 with a message."""
+
+    def main(argv: Optional[Sequence[str]] = None) -> int:
+        made = parser()
+        args = made.parse_args(argv)
+        try:
+            check_outputs(args)
+            with heartbeat():
+                work(args)
+        except (ValueError, OSError) as error:
+            made.error(str(error))
+        return 0
+
+    return main

@@ -11,28 +11,44 @@ table. BUCC's threshold is found on ``--dev`` for each pair.
 import argparse
 import logging
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor
 
 from ..ops.neighbours import MARGIN, SCORES, Matches, best_matches
-from . import bucc
+from . import bucc, plots
 from .pretrained import Pretrained, add_model_options, add_text_options, row_parallel, vector_folder
-from .report import add_output_options, new_parser, run, say, short_names, write_json
-from .retrieval_tables import BUCC, PERCENT, TATOEBA, Found, best_layer, draw, layers_table, scores_table
+from .report import add_output_options, command, new_parser, say, short_names, table, write_json
 from .text import read_lines
-from .vectors import LayerVectors
 
 logger = logging.getLogger(__name__)
 
 ALL = "all"
+PERCENT = "{:.1%}"
+COLUMNS = {
+    "sentences": ("n", "{:.0f}"),
+    "forward": ("→", PERCENT),
+    "backward": ("←", PERCENT),
+    "mean": ("mean", PERCENT),
+    "threshold": ("threshold", "{:.4f}"),
+    "dev_f1": ("dev F1", PERCENT),
+    "precision": ("precision", PERCENT),
+    "recall": ("recall", PERCENT),
+    "f1": ("F1", PERCENT),
+}
+"""Score -> its header and its format, in the order of the columns."""
 
 
-def right(matches: Matches) -> List[Tensor]:
-    """Of row-parallel sides, where sentence i belongs to sentence i: (N,) bool for each direction, True = found."""
-    own = torch.arange(len(matches.forward), device=matches.forward.device)
-    return [matches.forward.eq(own), matches.backward.eq(own)]
+class Found(NamedTuple):
+    """Results of a pair of languages in one layer; ``scores`` are by name in the JSON file.
+
+    ``signs`` are of Tatoeba: a text for each direction, ``1`` where the sentence found its translation, else ``0``.
+    """
+
+    pair: str
+    layer: int
+    scores: Dict[str, float]
+    signs: Tuple[str, ...] = ()
 
 
 def languages_of(pair: str) -> Tuple[str, str]:
@@ -53,39 +69,34 @@ class Searcher:
         self.model = Pretrained(args.model, short_names([args.model])[0], args)
         self.args, self.folder = args, folder
 
-    def sides(self, pair: str, texts: Sequence[Sequence[str]], title: str) -> List[LayerVectors]:
-        """Vectors of the two texts of a pair."""
-        found = []
-        for language, lines in zip(languages_of(pair), texts):
-            name = f"{title}.{pair}.{language}"
-            found.append(self.model.vectors(lines, language, name, self.folder, self.layers))
-        return found
-
-    def matches(self, sides: Sequence[LayerVectors], layer: int) -> Matches:
-        """Best partners in one layer."""
+    def matches(self, pair: str, texts: Sequence[Sequence[str]], title: str) -> Iterator[Tuple[int, Matches]]:
+        """Layers, and the best partners in them, of the two texts of a pair."""
+        x, y = (
+            self.model.vectors(lines, language, f"{title}.{pair}.{language}", self.folder, self.layers)
+            for language, lines in zip(languages_of(pair), texts)
+        )
         device = next(self.model.encoder.parameters()).device
-        x, y = (side.layer(layer).to(device) for side in sides)
-        found = best_matches(x, y, self.args.score, self.args.neighbours)
-        return Matches(*(part.cpu() for part in found))
+        for layer in x.layers:
+            sides = x.layer(layer).to(device), y.layer(layer).to(device)
+            found = best_matches(*sides, self.args.score, self.args.neighbours)
+            yield layer, Matches(*(part.cpu() for part in found))
+        logger.info("%s %s: done", title, pair)
 
 
 def tatoeba(search: Searcher, pairs: Sequence[Sequence[str]], title: str) -> List[Found]:
     """Accuracies of each pair ``(NAME, FILE, FILE)`` in each layer."""
     found = []
     for name, *paths in pairs:
-        languages = languages_of(name)
         texts = [read_lines(path, search.args.limit) for path in paths]
-        row_parallel(dict(zip(languages, texts)), f"--{title} {name}")
-        sides = search.sides(name, texts, title)
-        for layer in sides[0].layers:
-            matches = search.matches(sides, layer)
-            sides_right = right(matches)
-            forward, backward = (float(side.double().mean()) for side in sides_right)
+        row_parallel(dict(zip(languages_of(name), texts)), f"--{title} {name}")
+        own = torch.arange(len(texts[0]))  # sentence i belongs to sentence i
+        for layer, matches in search.matches(name, texts, title):
+            right = [matches.forward.eq(own), matches.backward.eq(own)]
+            forward, backward = (float(side.double().mean()) for side in right)
             mean = (forward + backward) / 2
-            scores = {"sentences": len(texts[0]), "forward": forward, "backward": backward, "mean": mean}
-            signs = tuple("".join(str(int(one)) for one in side.tolist()) for side in sides_right)
+            scores = {"sentences": len(own), "forward": forward, "backward": backward, "mean": mean}
+            signs = tuple("".join(str(int(one)) for one in side.tolist()) for side in right)
             found.append(Found(name, layer, scores, signs))
-        logger.info("%s %s: done", title, name)
     return found
 
 
@@ -95,13 +106,11 @@ Mined = Dict[Tuple[str, int], Tuple[List[bucc.Mined], Any]]
 def mined_pairs(search: Searcher, sets: Sequence[Sequence[str]], title: str) -> Mined:
     """(pair, layer) -> what is mined there, and the gold pairs, of ``(NAME, FILE, FILE, GOLD)``."""
     found: Mined = {}
-    for name, first, second, gold_path in sets:
-        texts = [bucc.read_sentences(path, search.args.limit) for path in (first, second)]
+    for name, *paths, gold_path in sets:
+        texts = [bucc.read_sentences(path, search.args.limit) for path in paths]
         gold = bucc.read_gold(gold_path, list(texts[0]), list(texts[1]), cut=search.args.limit is not None)
-        sides = search.sides(name, [list(text.values()) for text in texts], title)
-        for layer in sides[0].layers:
-            found[name, layer] = bucc.mine(search.matches(sides, layer)), gold
-        logger.info("%s %s: done", title, name)
+        for layer, matches in search.matches(name, [list(text.values()) for text in texts], title):
+            found[name, layer] = bucc.mine(matches), gold
     return found
 
 
@@ -142,21 +151,63 @@ def work(args: argparse.Namespace) -> None:
     report(args, found, chosen)
 
 
+def averages(found: Sequence[Found]) -> Dict[str, float]:
+    """Mean over the pairs of each score that all of them have."""
+    names = [name for name in found[0].scores if all(name in one.scores for one in found)]
+    return {name: sum(one.scores[name] for one in found) / len(found) for name in names}
+
+
+def by_layer(found: Sequence[Found]) -> Dict[int, List[Found]]:
+    """The results of each layer, from the lowest."""
+    return {layer: [one for one in found if one.layer == layer] for layer in sorted({one.layer for one in found})}
+
+
+def best_layer(found: Sequence[Found], score: str) -> int:
+    """The layer whose mean over the pairs is largest; the lowest of several."""
+    return max(by_layer(found).items(), key=lambda item: averages(item[1])[score])[0]
+
+
+def layers_table(found: Sequence[Found], form: str) -> str:
+    """A row for each pair, a column for each layer, and the averages; ``form`` takes scores by their names."""
+    layers = by_layer(found)
+    rows = [
+        [pair, *(form.format(**one.scores) for here in layers.values() for one in here if one.pair == pair)]
+        for pair in dict.fromkeys(one.pair for one in found)
+    ]
+    rows.append(["average", *(form.format(**averages(here)) for here in layers.values())])
+    return table(["layer", *map(str, layers)], rows)
+
+
+def scores_table(found: Sequence[Found]) -> str:
+    """A row for each pair, and the averages."""
+    mean = averages(found)
+    shown = [name for name in COLUMNS if name in mean]
+    lines = [(one.pair, one.scores) for one in found] + [("average", mean)]
+    rows = [[title, *(COLUMNS[name][1].format(scores[name]) for name in shown)] for title, scores in lines]
+    return table(["pair", *(COLUMNS[name][0] for name in shown)], rows)
+
+
+def draw(path: str, found: Sequence[Found], score: str, label: str, title: str) -> None:
+    """A line for each pair over the layers."""
+    pairs = dict.fromkeys(one.pair for one in found)
+    lines = [plots.Line(pair, [100 * one.scores[score] for one in found if one.pair == pair]) for pair in pairs]
+    top = max(max(line.values) for line in lines) or 100.0
+    panel = plots.Panel(title, label, lines, (-0.03 * top, 1.08 * top))
+    plots.draw_lines(path, [panel], list(by_layer(found)), "layer (0: embedding)", "retrieval of translations")
+
+
 def report(args: argparse.Namespace, found: Sequence[Found], chosen: Optional[int]) -> None:
     """Print the tables and write the files."""
     is_bucc = args.what == "bucc"
     name, score = short_names([args.model])[0], "dev_f1" if is_bucc else "mean"
     how = f"{name}, {args.score}" + (f" of {args.neighbours} neighbours" if args.score == MARGIN else "")
-    if len({one.layer for one in found}) > 1:
+    if len(by_layer(found)) > 1:
+        what, form = "accuracy → / ←", "{forward:.1%} / {backward:.1%}"
         if is_bucc:
-            what, shown = "F1 on the development set", lambda scores: PERCENT.format(scores["dev_f1"])
-        else:
-            what = "accuracy → / ←"
-            shown = lambda scores: "{:.1%} / {:.1%}".format(scores["forward"], scores["backward"])  # noqa: E731
-        say(f"{what} by layer, {how}\n\n{layers_table(found, shown)}\n")
+            what, form = "F1 on the development set", "{dev_f1:.1%}"
+        say(f"{what} by layer, {how}\n\n{layers_table(found, form)}\n")
     if chosen is not None:
-        say(f"layer {chosen}, {how}\n")
-        say(scores_table([one for one in found if one.layer == chosen], BUCC if is_bucc else TATOEBA))
+        say(f"layer {chosen}, {how}\n\n{scores_table(by_layer(found)[chosen])}")
     content = {"model": name, "score": args.score, "neighbours": args.neighbours, "layer": chosen}
     rows = [{"pair": one.pair, "layer": one.layer, **one.scores} for one in found]
     signs = {one.pair: one.signs for one in found if one.layer == chosen and one.signs}
@@ -172,15 +223,14 @@ def parser() -> argparse.ArgumentParser:
     commands = result.add_subparsers(dest="what", required=True)
     pair: Dict[str, Any] = {"nargs": 3, "action": "append", "metavar": ("PAIR", "FILE", "FILE")}
     mined: Dict[str, Any] = {"nargs": 4, "action": "append", "metavar": ("PAIR", "FILE", "FILE", "GOLD")}
-    command = commands.add_parser("tatoeba", help="accuracy of the best partner, two parallel files a pair")
-    command.add_argument(
-        "--pair", dest="test", required=True, help="as deu-eng FILE.deu FILE.eng; again for more", **pair
-    )
-    command.add_argument("--dev-pair", dest="dev", default=[], help="chooses the layer; again for more", **pair)
+    first = commands.add_parser("tatoeba", help="accuracy of the best partner, two parallel files a pair")
+    test = "as deu-eng FILE.deu FILE.eng; again for more"
+    first.add_argument("--pair", dest="test", required=True, help=test, **pair)
+    first.add_argument("--dev-pair", dest="dev", default=[], help="chooses the layer; again for more", **pair)
     other = commands.add_parser("bucc", help="F1 of mined pairs; lines are id<TAB>sentence, gold lines id<TAB>id")
     other.add_argument("--dev", required=True, help="finds the threshold; again for more", **mined)
     other.add_argument("--test", default=[], help="the same pairs; again for more", **mined)
-    for one in (command, other):
+    for one in (first, other):
         one.add_argument("model", metavar="MODEL", help="a pretrained encoder, fairseq or Hugging Face")
         one.add_argument("--layer", default=ALL, help=f"a number, 0 being the embedding's output, or {ALL} (default)")
         one.add_argument("--score", choices=SCORES, default=MARGIN, help=f"of two vectors (default {MARGIN})")
@@ -191,10 +241,7 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    return run(parser(), work, argv)
-
+main = command(parser, work)
 
 if __name__ == "__main__":
     sys.exit(main())

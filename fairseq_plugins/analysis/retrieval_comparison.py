@@ -12,29 +12,26 @@ Source: Noreen 1989; the test that sacreBLEU has as --paired-ar.
 import argparse
 import json
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from .report import add_output_options, new_parser, run, say, short_names, table, write_json
+from .report import add_output_options, command, new_parser, say, short_names, table, write_json
 
+VALID = "valid: a file that retrieval tatoeba --json wrote"
 BLOCK = 1000
 """Draws that are made at a time."""
 
 
-class Retrieved(NamedTuple):
-    """What one file says of its chosen layer: pair -> (N,) float64, the score of each sentence pair."""
-
-    layer: int
-    scores: Dict[str, np.ndarray]
-
-    def all(self) -> np.ndarray:
-        """(M,) of all pairs, one behind another."""
-        return np.concatenate(list(self.scores.values()))
+Scores = Dict[str, np.ndarray]
+"""Pair of languages -> (N,) float64, the score of each sentence pair."""
 
 
-def read(path: str) -> Retrieved:
-    """Read a file of ``retrieval tatoeba --json``. Raises ValueError: no such file, or no layer was chosen in it."""
+def read(path: str) -> Tuple[int, Scores]:
+    """The chosen layer and its scores, of ``retrieval tatoeba --json``.
+
+    Raises ValueError: no such file, or no layer was chosen in it.
+    """
     try:
         with open(path, encoding="utf-8") as stream:
             content = json.load(stream)
@@ -43,15 +40,10 @@ def read(path: str) -> Retrieved:
             pair: np.mean([[int(sign) for sign in text] for text in both], axis=0) for pair, both in found.items()
         }
     except (OSError, UnicodeError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(
-            f"{path}: valid: a file that retrieval tatoeba --json wrote, with --layer N or --dev-pair "
-            f"({type(error).__name__}: {error})"
-        ) from error
+        raise ValueError(f"{path}: {VALID}, with --layer N or --dev-pair ({type(error).__name__}: {error})") from error
     if not scores or any(score.ndim != 1 or not len(score) for score in scores.values()):
-        raise ValueError(
-            f"{path}: holds no sentence that was looked for; valid: a file that retrieval tatoeba --json wrote"
-        )
-    return Retrieved(layer, scores)
+        raise ValueError(f"{path}: holds no sentence that was looked for; {VALID}")
+    return layer, scores
 
 
 def randomisation(differences: np.ndarray, samples: int, seed: int) -> float:
@@ -65,12 +57,12 @@ def randomisation(differences: np.ndarray, samples: int, seed: int) -> float:
     return (reached + 1) / (samples + 1)
 
 
-def compare(first: Retrieved, other: Retrieved, samples: int, seed: int) -> Dict[str, float]:
+def compare(first: Scores, other: Scores, samples: int, seed: int) -> Dict[str, float]:
     """Means in percent, their difference, and p. Raises ValueError: other pairs, or another number of sentences."""
-    sizes = [{pair: len(score) for pair, score in one.scores.items()} for one in (first, other)]
+    sizes = [{pair: len(score) for pair, score in one.items()} for one in (first, other)]
     if sizes[0] != sizes[1]:
         raise ValueError(f"the files need the same pairs with as many sentences; got {sizes[0]} and {sizes[1]}")
-    ours, theirs = first.all(), np.concatenate([other.scores[pair] for pair in first.scores])
+    ours, theirs = (np.concatenate([one[pair] for pair in first]) for one in (first, other))
     means = [100 * float(one.mean()) for one in (ours, theirs)]
     p = randomisation(ours - theirs, samples, seed)
     return {"ours": means[0], "theirs": means[1], "difference": means[0] - means[1], "p": p}
@@ -84,23 +76,23 @@ def work(args: argparse.Namespace) -> None:
     if len(set(paths)) < len(paths):
         raise ValueError(f"a file is there twice in {', '.join(paths)}; valid: different files")
     names, found = short_names(paths), [read(path) for path in paths]
+    first = found[0][1]
     rows: List[List[Any]] = []
     results = []
-    for name, path, one in zip(names, paths, found):
-        try:
-            result = None if one is found[0] else compare(found[0], one, args.samples, args.seed)
-        except ValueError as error:
-            raise ValueError(f"{args.first}, {path}: {error}") from error
-        each = [f"{100 * float(one.scores[pair].mean()):.1f}" for pair in found[0].scores]
-        test = ["", ""] if result is None else [f"{result['difference']:+.1f}", f"{result['p']:.4f}"]
-        rows.append([name, one.layer, *each, f"{100 * float(one.all().mean()):.1f}", *test])
-        if result is not None:
+    for name, path, (layer, scores) in zip(names, paths, found):
+        test = ["", ""]
+        if scores is not first:
+            try:
+                result = compare(first, scores, args.samples, args.seed)
+            except ValueError as error:
+                raise ValueError(f"{args.first}, {path}: {error}") from error
             results.append({"first": names[0], "than": name, **result})
-    say(
-        f"accuracy in percent, where there are two directions their mean; {names[0]} less the other: approximate randomisation "
-        "over sentence pairs\n"
-    )
-    say(table(["model", "layer", *found[0].scores, "all", "difference", "p"], rows))
+            test = [f"{result['difference']:+.1f}", f"{result['p']:.4f}"]
+        parts = [*(scores[pair] for pair in first), np.concatenate(list(scores.values()))]
+        rows.append([name, layer, *(f"{100 * float(one.mean()):.1f}" for one in parts), *test])
+    how = f"accuracy in percent, where there are two directions their mean; {names[0]} less the other"
+    say(f"{how}: approximate randomisation over sentence pairs\n")
+    say(table(["model", "layer", *first, "all", "difference", "p"], rows))
     write_json(args.json, {"samples": args.samples, "seed": args.seed, "comparisons": results})
 
 
@@ -115,10 +107,7 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    return run(parser(), work, argv)
-
+main = command(parser, work)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,10 +12,10 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, build_model
 from torch import Tensor
 
-from ..checkpoints.dictionaries import CONFIG_NAME, read_json
 from ..checkpoints.encoder_decoder import SHARED
 from ..checkpoints.pipeline import WORDS, PretrainedFile, find_settings, find_weights
 from ..checkpoints.reading import read_checkpoint
+from ..checkpoints.vocabulary import CONFIG_NAME, read_json
 
 logger = logging.getLogger(__name__)
 
@@ -94,22 +94,14 @@ def _from_folder(
             tensors[plain] = tensor
     tensors[_DECODER_WORDS] = encoder.tensors[WORDS]
     layout = encoder.layout
-    settings: Dict[str, Any] = {
-        "arch": "mbart_large",
-        "task": None,
-        "share_all_embeddings": True,
-        "no_scale_embedding": not layout.scale_embedding,
-        "activation_fn": layout.activation,
-        "max_source_positions": layout.max_positions,
-        "max_target_positions": layout.max_positions,
-    }
+    settings: Dict[str, Any] = {"arch": "mbart_large", "task": None, "share_all_embeddings": True}
+    settings.update(no_scale_embedding=not layout.scale_embedding, activation_fn=layout.activation)
+    settings.update(dict.fromkeys(("max_source_positions", "max_target_positions"), layout.max_positions))
     for side in ("encoder", "decoder"):
         tensors[f"{side}.version"] = FORMAT
-        settings[f"{side}_layers"] = config.get(f"{side}_layers")
-        settings[f"{side}_embed_dim"] = layout.embed_dim
-        settings[f"{side}_ffn_embed_dim"] = config.get(f"{side}_ffn_dim")
-        settings[f"{side}_attention_heads"] = config.get(f"{side}_attention_heads")
-        settings[f"{side}_normalize_before"] = True
+        sizes = {"layers": "layers", "ffn_embed_dim": "ffn_dim", "attention_heads": "attention_heads"}
+        settings.update({f"{side}_{ours}": config.get(f"{side}_{theirs}") for ours, theirs in sizes.items()})
+        settings.update({f"{side}_embed_dim": layout.embed_dim, f"{side}_normalize_before": True})
     return settings, tensors
 
 

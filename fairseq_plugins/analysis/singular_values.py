@@ -10,14 +10,14 @@ import logging
 import math
 import re
 import sys
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 import torch
 from torch import Tensor
 
 from ..checkpoints.encoders import read_encoder
 from . import plots
-from .report import add_output_options, names_of_sides, new_parser, run, say, table, write_json
+from .report import add_output_options, command, names_of_sides, new_parser, say, table, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -64,18 +64,22 @@ def layer_matrices(tensors: Mapping[str, Tensor], name: str) -> Layers:
     return layers
 
 
-def singular_values(matrix: Tensor) -> Tensor:
+def singular_values(matrix: Tensor, name: str) -> Tensor:
     """(min(rows, columns),) float64: from the largest to the smallest.
 
-    Raises ValueError: entries that are not finite, or a decomposition that did not converge to the norm of the matrix.
+    Raises ValueError: entries that are not finite, or a decomposition that did not converge to the norm of the matrix; begins with
+    ``name``.
     """
     exact = matrix.double()
     if not bool(torch.isfinite(exact).all()):
-        raise ValueError("holds numbers that are not finite")
-    values = torch.linalg.svdvals(exact)
-    norm = float(torch.linalg.matrix_norm(exact))
-    if not math.isclose(float(values.norm()), norm, rel_tol=TOLERANCE, abs_tol=1e-12):
-        raise ValueError(f"‖σ‖ is {float(values.norm()):.6g}, the Frobenius norm {norm:.6g}; valid: equal")
+        raise ValueError(f"{name}: holds numbers that are not finite")
+    try:
+        values = torch.linalg.svdvals(exact)
+    except torch.linalg.LinAlgError as error:
+        raise ValueError(f"{name}: {error}") from None
+    sums = float(values.norm()), float(torch.linalg.matrix_norm(exact))
+    if not math.isclose(*sums, rel_tol=TOLERANCE, abs_tol=1e-12):
+        raise ValueError(f"{name}: ‖σ‖ is {sums[0]:.6g}, the Frobenius norm {sums[1]:.6g}; valid: equal")
     return values
 
 
@@ -87,34 +91,24 @@ def compare(first: Layers, second: Layers, names: Sequence[str]) -> List[Compari
 
     Source: Ji et al. 2024, section 3.3 and Table 5.
     """
+    valid = "valid: two models of one shape"
     if len(first) != len(second):
-        raise ValueError(
-            f"{names[0]} has {len(first)} layers, {names[1]} {len(second)}; valid: two models of one shape"
-        )
+        raise ValueError(f"{names[0]} has {len(first)} layers, {names[1]} {len(second)}; {valid}")
     for number, (one, other) in enumerate(zip(first, second), start=1):
-        for matrix in MATRICES:
-            if one[matrix].shape != other[matrix].shape:
-                shapes = [tuple(side[matrix].shape) for side in (one, other)]
-                raise ValueError(
-                    f"layer {number}, {matrix} ({MATRICES[matrix]}.weight): {names[0]} has the shape {shapes[0]}, {names[1]} "
-                    f"{shapes[1]}; valid: two models of one shape"
-                )
+        for matrix, inner in MATRICES.items():
+            a, b = tuple(one[matrix].shape), tuple(other[matrix].shape)
+            if a != b:
+                where = f"layer {number}, {matrix} ({inner}.weight)"
+                raise ValueError(f"{where}: {names[0]} has the shape {a}, {names[1]} {b}; {valid}")
     found = []
-    for number, (one, other) in enumerate(zip(first, second), start=1):
+    for number, pair in enumerate(zip(first, second), start=1):
         logger.info("layer %d of %d", number, len(first))
         for matrix in MATRICES:
-            a, b = (
-                _named(side[matrix], f"{name}, layer {number}, {matrix}") for name, side in zip(names, (one, other))
+            x, y = (
+                singular_values(side[matrix], f"{name}, layer {number}, {matrix}") for name, side in zip(names, pair)
             )
-            found.append(Comparison(number, matrix, float(a.norm()), float(b.norm()), float((a - b).norm())))
+            found.append(Comparison(number, matrix, float(x.norm()), float(y.norm()), float((x - y).norm())))
     return found
-
-
-def _named(matrix: Tensor, name: str) -> Tensor:
-    try:
-        return singular_values(matrix)
-    except (ValueError, torch.linalg.LinAlgError) as error:
-        raise ValueError(f"{name}: {error}") from None
 
 
 def render(found: Sequence[Comparison], names: Sequence[str]) -> str:
@@ -129,32 +123,29 @@ def render(found: Sequence[Comparison], names: Sequence[str]) -> str:
 
 
 def draw(path: str, found: Sequence[Comparison], names: Sequence[str]) -> None:
-    """Two panels over the layers: how much ‖σ‖ rose, and d; a line for each matrix."""
-    layers = list(dict.fromkeys(one.layer for one in found))
-    by_matrix = {matrix: [one for one in found if one.matrix == matrix] for matrix in MATRICES}
-    rises = [plots.Line(matrix, [one.second - one.first for one in ones]) for matrix, ones in by_matrix.items()]
-    distances = [plots.Line(matrix, [one.distance for one in ones]) for matrix, ones in by_matrix.items()]
+    """Two panels over the layers: how much ‖σ‖ rose, and d; a line for each matrix. 0 is in both, to tell a rise from a fall."""
+
+    def panel(title: str, label: str, value: Callable[[Comparison], float]) -> plots.Panel:
+        lines = [plots.Line(matrix, [value(one) for one in found if one.matrix == matrix]) for matrix in MATRICES]
+        values = [0.0, *(value for line in lines for value in line.values)]
+        margin = 0.05 * (max(values) - min(values)) or 1.0
+        return plots.Panel(title, label, lines, (min(values) - margin, max(values) + margin))
+
+    rise = f"‖σ‖ of {names[1]} minus that of {names[0]}"
     panels = [
-        plots.Panel(f"‖σ‖ of {names[1]} minus that of {names[0]}", "difference of ‖σ‖", rises, _with_zero(rises)),
-        plots.Panel("distance of the singular values", "d", distances, _with_zero(distances)),
+        panel(rise, "difference of ‖σ‖", lambda one: one.second - one.first),
+        panel("distance of the singular values", "d", lambda one: one.distance),
     ]
+    layers = list(dict.fromkeys(one.layer for one in found))
     plots.draw_lines(path, panels, layers, "layer", f"singular values: {names[0]} and {names[1]}")
-
-
-def _with_zero(lines: Sequence[plots.Line]) -> Tuple[float, float]:
-    """A range in which all lines and 0 lie, so that a rise is told from a fall."""
-    values = [0.0, *(value for line in lines for value in line.values)]
-    margin = 0.05 * (max(values) - min(values)) or 1.0
-    return min(values) - margin, max(values) + margin
 
 
 def work(args: argparse.Namespace) -> None:
     """Compute, print and write."""
-    paths = [args.model, args.model_b]
-    names = names_of_sides(paths)
-    heads = [args.heads, args.heads if args.heads_b is None else args.heads_b]
+    names = names_of_sides([args.model, args.model_b])
     sides = [
-        layer_matrices(read_encoder(path, heads=count).tensors, name) for path, name, count in zip(paths, names, heads)
+        layer_matrices(read_encoder(path, heads=heads).tensors, name)
+        for path, name, heads in zip((args.model, args.model_b), names, (args.heads, args.heads_b or args.heads))
     ]
     found = compare(sides[0], sides[1], names)
     say(f"Singular values of {names[0]} and {names[1]}\n\n{render(found, names)}")
@@ -174,10 +165,7 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    return run(parser(), work, argv)
-
+main = command(parser, work)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -41,11 +41,9 @@ def load_segmenter(path: str) -> Any:
     """A sentencepiece model. Raises ValueError: no such file, or no sentencepiece model."""
     if not os.path.isfile(path):
         raise ValueError(f"--sentencepiece {path}: no such file")
-    with open(path, "rb") as file:
-        content = file.read()
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=content)
-    except (RuntimeError, ValueError) as error:
+        return sentencepiece.SentencePieceProcessor(model_file=path)  # an empty model_proto would be no error
+    except (RuntimeError, OSError) as error:
         raise ValueError(f"--sentencepiece {path}: not a sentencepiece model ({error})") from None
 
 
@@ -129,8 +127,7 @@ class TextInputs:
         found = [one for one in self.languages if one == wanted]
         if not found and language not in self.codes:
             found = [one for one in self.languages if one.split("_")[0] == wanted]
-        known = self.languages if self.languages else [wanted]
-        names = [self.template.format(one) for one in (found if self.languages else known)]
+        names = [self.template.format(one) for one in (found if self.languages else [wanted])]
         ids = [self.dictionary.index(name) for name in names]
         if len(ids) != 1 or ids[0] == self.dictionary.unk():
             raise ValueError(

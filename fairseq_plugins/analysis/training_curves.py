@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import plots
 from .logs import Point, read_curves
-from .report import add_output_options, named_paths, new_parser, run, say, table, write_json, write_tsv
+from .report import add_output_options, command, named_paths, new_parser, say, table, write_json, write_tsv
 
 LOWER, HIGHER = "lower", "higher"
 UPDATES, WALL = "updates", "wall"
@@ -48,25 +48,11 @@ def later(points: Sequence[Point], path: str) -> List[Point]:
     """A curve behind an earlier stage: the last updates and minutes of that stage's log are added."""
     ends = [curve[-1] for curve in read_curves(path).values()]
     updates, times = max(end.updates for end in ends), [end.minutes for end in ends if end.minutes is not None]
-    return [
-        Point(
-            updates + point.updates,
-            point.minutes + max(times) if times and point.minutes is not None else None,
-            point.value,
-        )
-        for point in points
-    ]
 
+    def moved(minutes: Optional[float]) -> Optional[float]:
+        return minutes + max(times) if times and minutes is not None else None
 
-def direction(metric: str, better: Optional[str]) -> str:
-    """``lower`` or ``higher``: what was asked for, or by the name of the metric."""
-    return better or (LOWER if metric.endswith(FALLING) else HIGHER)
-
-
-def best_of(points: Sequence[Point], better: str) -> Point:
-    """The best point; of equals the first."""
-    sign = 1 if better == LOWER else -1
-    return min(points, key=lambda point: sign * point.value)
+    return [Point(updates + point.updates, moved(point.minutes), point.value) for point in points]
 
 
 def compare(runs: Dict[str, List[Point]], better: str, reach: Optional[float]) -> Tuple[List[Row], float]:
@@ -75,25 +61,18 @@ def compare(runs: Dict[str, List[Point]], better: str, reach: Optional[float]) -
     Source: CSR section V-C, "only requires about half of the update steps (12k vs. 25k) to reach the same loss level".
     """
     sign = 1 if better == LOWER else -1
-    bests = {name: best_of(points, better) for name, points in runs.items()}
-    wanted = max(sign * best.value for best in bests.values()) * sign if reach is None else reach
-    reached = {
-        name: next((point for point in points if sign * point.value <= sign * wanted), None)
-        for name, points in runs.items()
-    }
-    first = reached[next(iter(runs))]
-    rows = []
-    for name, points in runs.items():
-        here = reached[name]
+    bests = [min(points, key=lambda point: sign * point.value) for points in runs.values()]  # of equals the first
+    wanted = max(sign * best.value for best in bests) * sign if reach is None else reach
+    rows: List[Row] = []
+    for (name, points), best in zip(runs.items(), bests):
+        here = next((point for point in points if sign * point.value <= sign * wanted), None)
+        first = rows[0].reached if rows else here
         ratios: List[Optional[float]] = [None, None]
         if here is not None and first is not None:
-            ratios = [_ratio(here.updates, first.updates), _ratio(here.minutes, first.minutes)]
-        rows.append(Row(name, len(points), bests[name], here, *ratios))
+            both = zip((here.updates, here.minutes), (first.updates, first.minutes))
+            ratios = [None if one is None or not other else one / other for one, other in both]
+        rows.append(Row(name, len(points), best, here, *ratios))
     return rows, wanted
-
-
-def _ratio(one: Optional[float], other: Optional[float]) -> Optional[float]:
-    return None if one is None or not other else one / other
 
 
 def cells(row: Row) -> List[Any]:
@@ -109,18 +88,16 @@ def draw(path: str, runs: Dict[str, List[Point]], metric: str, against: str, wan
     curves = []
     for name, points in runs.items():
         places = [float(point.updates) if against == UPDATES else point.minutes for point in points]
-        curves.append(
-            plots.Curve(name, [place for place in places if place is not None], [point.value for point in points])
-        )
+        known = [place for place in places if place is not None]
+        curves.append(plots.Curve(name, known, [point.value for point in points]))
     label = "updates" if against == UPDATES else "minutes of running"
     plots.draw_curves(path, curves, label, metric, f"training curves: {metric}", wanted)
 
 
 def work(args: argparse.Namespace) -> None:
     """Read, print and write."""
-    paths = named_paths(
-        args.runs, "NAME=LOG", "as plain=run1/train.log restored=run2/train.log, each name once", "NAME=LOG"
-    )
+    valid = "as plain=run1/train.log restored=run2/train.log, each name once"
+    paths = named_paths(args.runs, "NAME=LOG", valid, "NAME=LOG")
     runs = {name: pick(args.metric, path) for name, path in paths.items()}
     earlier = named_paths(args.earlier, "--earlier", "as restored=run2/restore/train.log, each name once", "NAME=LOG")
     for name, path in earlier.items():
@@ -134,66 +111,38 @@ def work(args: argparse.Namespace) -> None:
             raise ValueError(
                 f"--against {WALL}: the lines of {logs} have no times; valid: {UPDATES}, or a log with times"
             )
-    better = direction(args.metric, args.better)
+    better = args.better or (LOWER if args.metric.endswith(FALLING) else HIGHER)
     rows, wanted = compare(runs, better, args.reach)
     columns = [column.format(f"{wanted:g}") for column in COLUMNS]
     say(f"{args.metric} ({better} is better)\n\n{table(columns, [cells(row) for row in rows])}")
-    content = {
-        "metric": args.metric,
-        "better": better,
-        "reach": wanted,
-        "rows": [_numbers(row) for row in rows],
-        "curves": runs,
-    }
-    write_json(args.json, content)
-    points = [[name, *point] for name, curve in runs.items() for point in curve]
-    write_tsv(args.tsv, ["run", "updates", "minutes", args.metric], points)
+    content = {"metric": args.metric, "better": better, "reach": wanted}
+    points = {row.name: {"best": row.best._asdict(), "reached": row.reached and row.reached._asdict()} for row in rows}
+    write_json(args.json, {**content, "rows": [{**row._asdict(), **points[row.name]} for row in rows], "curves": runs})
+    lines = [[name, *point] for name, curve in runs.items() for point in curve]
+    write_tsv(args.tsv, ["run", "updates", "minutes", args.metric], lines)
     if args.plot is not None:
         draw(args.plot, runs, args.metric, args.against, wanted)
-
-
-def _numbers(row: Row) -> Dict[str, Any]:
-    """As an entry of the JSON file."""
-    reached = None if row.reached is None else row.reached._asdict()
-    return {**row._asdict(), "best": row.best._asdict(), "reached": reached}
 
 
 def parser() -> argparse.ArgumentParser:
     """Of the command line."""
     result = new_parser("training_curves", __doc__)
-    result.add_argument(
-        "runs", nargs="+", metavar="NAME=LOG", help="what fairseq-train printed; ratios are to the first"
-    )
-    result.add_argument(
-        "--metric",
-        default="valid.loss",
-        metavar="LINE.NAME",
-        help="as valid.bleu, train.loss (epochs) or train_inner.loss",
-    )
-    result.add_argument(
-        "--earlier",
-        nargs="+",
-        default=[],
-        metavar="NAME=LOG",
-        help="logs of the stages that runs of these names started from; their updates and minutes are added",
-    )
-    result.add_argument("--reach", type=float, metavar="X", help="value to reach (default: the worst run's best)")
-    result.add_argument(
-        "--better",
-        choices=(LOWER, HIGHER),
-        help="which values are (default: lower for loss and ppl, higher for others)",
-    )
-    result.add_argument(
-        "--against", choices=(UPDATES, WALL), default=UPDATES, help="x axis of the plot: updates, or minutes of running"
-    )
+    add = result.add_argument
+    add("runs", nargs="+", metavar="NAME=LOG", help="what fairseq-train printed; ratios are to the first")
+    metric = "as valid.bleu, train.loss (epochs) or train_inner.loss"
+    add("--metric", default="valid.loss", metavar="LINE.NAME", help=metric)
+    earlier = "logs of the stages that runs of these names started from; their updates and minutes are added"
+    add("--earlier", nargs="+", default=[], metavar="NAME=LOG", help=earlier)
+    add("--reach", type=float, metavar="X", help="value to reach (default: the worst run's best)")
+    better = "which values are (default: lower for loss and ppl, higher for others)"
+    add("--better", choices=(LOWER, HIGHER), help=better)
+    against = "x axis of the plot: updates, or minutes of running"
+    add("--against", choices=(UPDATES, WALL), default=UPDATES, help=against)
     add_output_options(result, tsv="write the points of the curves there, tab-separated")
     return result
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run the command; exit status 0, or 2 with a message."""
-    return run(parser(), work, argv)
-
+main = command(parser, work)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,15 +9,15 @@ import argparse
 import math
 import statistics
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from . import plots, report
+from . import plots
 from .logs import read_log
+from .report import add_output_options, command, named_paths, new_parser, say, table, write_json, write_tsv
 
 Key = Tuple[str, str, str]
 PREFERRED = ("ndcg", "f1", "accuracy")
 """Metrics by which tasks are compared when none is named: the first one that a log has."""
-LONG_COLUMNS = ("model", "task", "metric", "language", "seed", "value")
 
 
 class Scores(NamedTuple):
@@ -54,9 +54,14 @@ def read_scores(logs: Sequence[Tuple[str, str, str]], metrics: Dict[str, str]) -
     if unknown:
         raise ValueError(f"--metric {unknown[0]}={metrics[unknown[0]]}: no log of that task; valid: {', '.join(tasks)}")
     read = [(model, task, path, read_log(path)) for model, task, path in logs]
-    chosen = {
-        task: choose_metric([log for _, one, _, log in read if one == task], metrics.get(task), task) for task in tasks
-    }
+    chosen = {}
+    for task in tasks:
+        common = set.intersection(*(set(numbers) for _, one, _, log in read if one == task for numbers in log.values()))
+        wanted = metrics.get(task)
+        chosen[task] = wanted or next((name for name in PREFERRED if name in common), "")
+        if chosen[task] not in common:
+            valid = ", ".join(sorted(common)) or "(nothing in common)"
+            raise ValueError(f"--metric {task}={wanted or '(none given)'}: valid: {valid}")
     values: Dict[Key, List[float]] = {}
     subsets: Dict[Tuple[str, str], Any] = {}
     for model, task, path, log in read:
@@ -75,50 +80,27 @@ def read_scores(logs: Sequence[Tuple[str, str, str]], metrics: Dict[str, str]) -
     return Scores(models, tasks, chosen, values)
 
 
-def choose_metric(logs: List[Dict[str, Dict[str, float]]], wanted: Optional[str], task: str) -> str:
-    """The metric of a task: the wanted one, or the first of :data:`PREFERRED` that every subset has.
-
-    Raises ValueError: some subset does not have it.
-    """
-    each = [set(numbers) for log in logs for numbers in log.values()]
-    common = set.intersection(*each)
-    chosen = wanted or next((name for name in PREFERRED if name in common), None)
-    if chosen is None or chosen not in common:
-        raise ValueError(
-            f"--metric {task}={wanted or '(none given)'}: valid: {', '.join(sorted(common)) or '(nothing in common)'}"
-        )
-    return chosen
-
-
 def render(scores: Scores, trained_on: Sequence[str]) -> str:
     """Markdown: a table of averages, then one for each task."""
-    parts = ["## Averages over languages", report.table(*_averages(scores, ()), text_columns=1)]
-    if trained_on:
-        title = f"## Averages over languages without {', '.join(trained_on)}"
-        parts += [title, report.table(*_averages(scores, trained_on), text_columns=1)]
+    parts = []
+    for left_out in ((), trained_on) if trained_on else ((),):
+        columns = ["model", *(f"{task} ({scores.metrics[task]})" for task in scores.tasks)]
+        rows = [
+            [model, *(_cell(scores.average(model, task, left_out)) for task in scores.tasks)] for model in scores.models
+        ]
+        without = f" without {', '.join(left_out)}" if left_out else ""
+        parts += [f"## Averages over languages{without}", table(columns, rows)]
     for task in scores.tasks:
-        columns, rows = _task_rows(scores, task)
-        parts += [f"## {task}: {scores.metrics[task]}", report.table(columns, rows, text_columns=1)]
-        left_out = [one for one in scores.languages(task) if one not in scores.common(task)]
-        if left_out:
-            parts.append(f"The average is over the languages that every model has, without {', '.join(left_out)}.")
+        languages = scores.languages(task)
+        rows = []
+        for model in scores.models:
+            cells = [_cell(scores.values.get((model, task, language), [])) for language in languages]
+            rows.append([model, *cells, _cell(scores.average(model, task))])
+        parts += [f"## {task}: {scores.metrics[task]}", table(["model", *languages, "average"], rows)]
+        left = [one for one in languages if one not in scores.common(task)]
+        if left:
+            parts.append(f"The average is over the languages that every model has, without {', '.join(left)}.")
     return "\n\n".join(parts)
-
-
-def _averages(scores: Scores, left_out: Sequence[str]) -> Tuple[List[str], List[List[str]]]:
-    columns = ["model", *(f"{task} ({scores.metrics[task]})" for task in scores.tasks)]
-    return columns, [
-        [model, *(_cell(scores.average(model, task, left_out)) for task in scores.tasks)] for model in scores.models
-    ]
-
-
-def _task_rows(scores: Scores, task: str) -> Tuple[List[str], List[List[str]]]:
-    languages = scores.languages(task)
-    rows = []
-    for model in scores.models:
-        cells = [_cell(scores.values.get((model, task, language), [])) for language in languages]
-        rows.append([model, *cells, _cell(scores.average(model, task))])
-    return ["model", *languages, "average"], rows
 
 
 def _cell(values: Sequence[float]) -> str:
@@ -128,72 +110,53 @@ def _cell(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f}{spread}"
 
 
-def long_rows(scores: Scores) -> List[List[Any]]:
-    """One row for each model, task, language and seed, as :data:`LONG_COLUMNS`."""
-    return [
-        [model, task, scores.metrics[task], language, seed, f"{value:g}"]
-        for (model, task, language), values in scores.values.items()
-        for seed, value in enumerate(values, 1)
-    ]
-
-
-def heat_maps(scores: Scores) -> List[plots.HeatMap]:
+def draw(path: str, scores: Scores) -> None:
     """A heat map for each task: models down, languages across, in hundredths of what the log has (which is in per cent)."""
     maps = []
     for task in scores.tasks:
         languages = scores.languages(task)
-        rows: List[List[Optional[float]]] = []
-        for model in scores.models:
-            cells = [scores.values.get((model, task, language)) for language in languages]
-            rows.append([statistics.mean(cell) / 100 if cell else None for cell in cells])
-        maps.append(plots.HeatMap(f"{task}: {scores.metrics[task]}", scores.models, languages, rows))
-    return maps
+        cells = [[scores.values.get((model, task, one)) for one in languages] for model in scores.models]
+        means = [[statistics.mean(cell) / 100 if cell else None for cell in row] for row in cells]
+        maps.append(plots.HeatMap(f"{task}: {scores.metrics[task]}", scores.models, languages, means))
+    lowest = min(value for values in scores.values.values() for value in values) / 100
+    low = max(0.0, math.floor(lowest * 10) / 10)
+    plots.draw_heat_maps(path, maps, "language", "model", "Mean over seeds", low=low)
 
 
-def _work(args: argparse.Namespace) -> None:
-    logs = [_log(text) for text in args.log]
-    metrics = dict(_pair(text, "--metric", "TASK=NAME") for text in args.metric)
-    scores = read_scores(logs, metrics)
-    report.say(render(scores, [one for one in args.trained_on.split(",") if one]))
+def work(args: argparse.Namespace) -> None:
+    """Read, print and write."""
+    logs = []
+    for text in args.log:
+        name, _, path = text.partition("=")
+        model, _, task = name.rpartition("/")
+        if not (model and task and path):
+            raise ValueError(f"--log must look like MODEL/TASK=FILE; got {text!r}")
+        logs.append((model, task, path))
+    scores = read_scores(logs, named_paths(args.metric, "--metric", "as xnli=accuracy, each task once", "TASK=NAME"))
+    say(render(scores, [one for one in args.trained_on.split(",") if one]))
     rows = [
-        {"model": model, "task": task, "metric": scores.metrics[task], "language": language, "values": values}
-        for (model, task, language), values in scores.values.items()
+        (model, task, scores.metrics[task], language, one) for (model, task, language), one in scores.values.items()
     ]
-    report.write_json(args.json, rows)
-    report.write_tsv(args.tsv, LONG_COLUMNS, long_rows(scores))
+    names = "model", "task", "metric", "language"
+    write_json(args.json, [{**dict(zip(names, row)), "values": row[-1]} for row in rows])
+    lines = [[*row[:-1], seed, f"{value:g}"] for row in rows for seed, value in enumerate(row[-1], 1)]
+    write_tsv(args.tsv, [*names, "seed", "value"], lines)
     if args.plot:
-        lowest = min(value for values in scores.values.values() for value in values) / 100
-        low = max(0.0, math.floor(lowest * 10) / 10)
-        plots.draw_heat_maps(args.plot, heat_maps(scores), "language", "model", "Mean over seeds", low=low)
+        draw(args.plot, scores)
 
 
-def _log(text: str) -> Tuple[str, str, str]:
-    name, path = _pair(text, "--log", "MODEL/TASK=FILE")
-    model, slash, task = name.rpartition("/")
-    if not (model and slash and task):
-        raise ValueError(f"--log must look like MODEL/TASK=FILE; got {text!r}")
-    return model, task, path
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    result = new_parser("transfer_table", __doc__)
+    add = result.add_argument
+    add("--log", nargs="+", required=True, metavar="MODEL/TASK=FILE", help="what fairseq-validate printed")
+    add("--metric", nargs="+", default=[], metavar="TASK=NAME", help="default: ndcg, f1 or accuracy")
+    add("--trained-on", default="", metavar="en", help="languages of the training: also averages without")
+    add_output_options(result, tsv="one line for each model, task, language and seed")
+    return result
 
 
-def _pair(text: str, option: str, shape: str) -> Tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise ValueError(f"{option} must look like {shape}; got {text!r}")
-    return name, value
-
-
-def main(argv: Optional[List[str]] = None) -> int:
-    """Command line."""
-    parser = report.new_parser("transfer_table", __doc__)
-    parser.add_argument(
-        "--log", nargs="+", required=True, metavar="MODEL/TASK=FILE", help="what fairseq-validate printed"
-    )
-    parser.add_argument("--metric", nargs="+", default=[], metavar="TASK=NAME", help="default: ndcg, f1 or accuracy")
-    parser.add_argument(
-        "--trained-on", default="", metavar="en", help="languages of the training: also averages without"
-    )
-    report.add_output_options(parser, tsv="one line for each model, task, language and seed")
-    return report.run(parser, _work, argv)
+main = command(parser, work)
 
 
 if __name__ == "__main__":

@@ -74,33 +74,25 @@ def sentence_vectors(
 
     Source: Ji et al. 2024, section 3.2.
     """
-    with atomic_path(path) as temporary:
-        kept, values = _write_vectors(encoder, rows, str(temporary), layers, max_tokens, name)
-    return LayerVectors(kept, torch.from_numpy(values))
-
-
-def _write_vectors(
-    encoder: Any, rows: Sequence[Tensor], path: str, layers: Optional[Sequence[int]], max_tokens: int, name: str
-) -> Tuple[Tuple[int, ...], Any]:
-    device = next(encoder.parameters()).device
-    padding = encoder.layout.padding_idx
+    device, padding = next(encoder.parameters()).device, encoder.layout.padding_idx
     kept: Tuple[int, ...] = ()
     values: Any = None
-    for numbers in _read_in_batches(rows, max_tokens, name):
-        tokens = pad_sequence([rows[number] for number in numbers], True, padding).to(device)
-        with torch.no_grad():
-            states = encoder(tokens)
-        if values is None:
-            kept = tuple(range(len(states))) if layers is None else tuple(layers)
-            wrong = [layer for layer in kept if not 0 <= layer < len(states)]
-            if wrong:
-                raise ValueError(f"--layer {wrong[0]}: valid: 0 (the embedding's output) to {len(states) - 1}")
-            values = _reserved(path, (len(kept), len(rows), states[0].size(2)))
-        keep = tokens.ne(padding)
-        for place, layer in enumerate(kept):
-            values[place, numbers] = mean_over(states[layer], keep).float().cpu().numpy()
-    values.flush()
-    return kept, values
+    with atomic_path(path) as temporary:
+        for numbers in _read_in_batches(rows, max_tokens, name):
+            tokens = pad_sequence([rows[number] for number in numbers], True, padding).to(device)
+            with torch.no_grad():
+                states = encoder(tokens)
+            if values is None:
+                kept = tuple(range(len(states))) if layers is None else tuple(layers)
+                wrong = [layer for layer in kept if not 0 <= layer < len(states)]
+                if wrong:
+                    raise ValueError(f"--layer {wrong[0]}: valid: 0 (the embedding's output) to {len(states) - 1}")
+                values = _reserved(str(temporary), (len(kept), len(rows), states[0].size(2)))
+            keep = tokens.ne(padding)
+            for place, layer in enumerate(kept):
+                values[place, numbers] = mean_over(states[layer], keep).float().cpu().numpy()
+        values.flush()
+    return LayerVectors(kept, torch.from_numpy(values))
 
 
 def _reserved(path: str, shape: Tuple[int, ...]) -> Any:

@@ -3,12 +3,12 @@
 Every file is read without running code from it, every tensor is accounted for, and every refusal names the file.
 """
 
-from .huggingface import write_masked_lm
 from .loading import LoadReport, load
+from .pipeline import read_masked_lm
 from .portable import export_checkpoint, import_checkpoint
 from .reading import CheckpointError, fingerprint, read_checkpoint
 from .writing import atomic_path
-from .xlmr import read_masked_lm
+from .xlmr import write_masked_lm
 
 __all__ = [
     "CheckpointError",

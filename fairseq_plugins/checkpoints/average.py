@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..own_commands import heartbeat
 from .loading import listing
-from .reading import CheckpointError, PathLike, model_of, place_of, read_checkpoint
+from .reading import CheckpointError, PathLike, model_of, read_checkpoint, tied_names
 from .versions import stamped
 from .writing import save_checkpoint
 
@@ -39,15 +39,10 @@ def select_best(
 ) -> List[Path]:
     """The best ``count`` files of ``--keep-best-checkpoints``, best first, by the number in ``checkpoint.best_METRIC_VALUE.pt``.
 
-    Args:
-        directory: a ``--save-dir``.
-        count: at least 1.
-        metric: as in the file names; needed when the folder has several.
-        maximize: True = larger is better; None = inferred from the metric's name.
-        allow_fewer: take what there is when there are fewer.
+    ``metric`` is as in the file names, needed when the folder has several; ``maximize``: larger is better, None infers it from the
+    metric's name; ``allow_fewer`` takes what there is when there are fewer than ``count``.
 
-    Raises:
-        CheckpointError: no or too few such files, several metrics, or a metric of unknown direction.
+    Raises CheckpointError: no or too few such files, several metrics, or a metric of unknown direction.
     """
     found: Dict[str, List[Tuple[float, Path]]] = {}
     for file, match in _matching(directory, _BEST):
@@ -56,14 +51,13 @@ def select_best(
         metrics = ", ".join(sorted(found))
         raise CheckpointError(f"--directory {directory}: has best checkpoints by {metrics}; give one as --metric")
     name = metric if metric is not None else next(iter(found), "*")
-    scored = found.get(name, [])
-    _check_count("--best", count, len(scored), f"{directory}/checkpoint.best_{name}_*.pt", allow_fewer)
-    if maximize is None:
+    if maximize is None and name in found:
         maximize = bool(_HIGHER_IS_BETTER.fullmatch(name.lower()))
         if not maximize and not _LOWER_IS_BETTER.fullmatch(name.lower()):
             raise CheckpointError(f"--metric {name}: larger or smaller is better? give --maximize or --minimize")
-    ranked = sorted(scored, key=lambda pair: (-pair[0] if maximize else pair[0], pair[1].name))
-    return [file for _, file in ranked[:count]]
+    ranked = sorted(found.get(name, []), key=lambda pair: (-pair[0] if maximize else pair[0], pair[1].name))
+    files = [file for _, file in ranked]
+    return _first(files, "--best", count, f"{directory}/checkpoint.best_{name}_*.pt", allow_fewer)
 
 
 def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow_fewer: bool = False) -> List[Path]:
@@ -78,9 +72,8 @@ def select_last(directory: PathLike, count: int, by: Optional[str] = None, allow
         raise CheckpointError(f"--directory {directory}: has checkpoints by epochs and by updates; give --by")
     chosen = {"epochs": epochs, "updates": updates, None: epochs or updates}[by]
     names = {"epochs": "checkpointN.pt", "updates": "checkpoint_N_M.pt", None: "checkpoint[_]N[_M].pt"}[by]
-    _check_count("--last", count, len(chosen), f"{directory}/{names}", allow_fewer)
-    ranked = sorted(chosen, key=lambda pair: int(pair[1].group(1)), reverse=True)
-    return [file for file, _ in ranked[:count]]
+    files = [file for file, _ in sorted(chosen, key=lambda pair: int(pair[1].group(1)), reverse=True)]
+    return _first(files, "--last", count, f"{directory}/{names}", allow_fewer)
 
 
 def _matching(directory: PathLike, pattern: "re.Pattern[str]") -> List[Tuple[Path, "re.Match[str]"]]:
@@ -91,14 +84,15 @@ def _matching(directory: PathLike, pattern: "re.Pattern[str]") -> List[Tuple[Pat
     return [(file, match) for file, match in pairs if match]
 
 
-def _check_count(option: str, wanted: int, found: int, what: str, allow_fewer: bool) -> None:
-    if wanted < 1:
-        raise CheckpointError(f"{option} {wanted}: expected at least 1")
-    if not found or (found < wanted and not allow_fewer):
-        hint = "" if not found else "; --allow-fewer averages what there is"
-        raise CheckpointError(f"{option} {wanted}: {found} files {what}{hint}")
-    if found < wanted:
-        logger.warning("%s %d: only %d files %s", option, wanted, found, what)
+def _first(files: List[Path], option: str, count: int, what: str, allow_fewer: bool) -> List[Path]:
+    if count < 1:
+        raise CheckpointError(f"{option} {count}: expected at least 1")
+    if not files or (len(files) < count and not allow_fewer):
+        hint = "; --allow-fewer averages what there is" if files else ""
+        raise CheckpointError(f"{option} {count}: {len(files)} files {what}{hint}")
+    if len(files) < count:
+        logger.warning("%s %d: only %d files %s", option, count, len(files), what)
+    return files[:count]
 
 
 def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
@@ -117,22 +111,22 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     twice = sorted({str(path) for path in resolved if resolved.count(path) > 1})
     if twice:
         raise CheckpointError(f"--inputs: given more than once: {', '.join(twice)}")
-    state, sums, tied = None, {}, {}
+    state: Dict[str, Any] = {}
+    sums: Dict[str, Tensor] = {}
     for index, path in enumerate(paths, start=1):
         checkpoint = read_checkpoint(path)
         model = model_of(checkpoint, path)
-        if state is None:
-            state, tied = checkpoint, _tied(model)
-            kept = {name: tensor for name, tensor in model.items() if name not in tied}
-            sums = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in kept.items()}
-        else:
-            _add(sums, tied, model, state["model"], f"checkpoint {path}", str(paths[0]))
+        if not state:
+            state, tied = checkpoint, tied_names(model)
+        _compare(model, state["model"], f"checkpoint {path}", str(paths[0]))
+        # What is tied in every model is summed once: most tensors of a VECO have several names.
+        for name in [name for name, owner in tied.items() if sums and not torch.equal(model[name], model[owner])]:
+            sums[name] = sums[tied.pop(name)]
+        for name, tensor in model.items():
+            if name not in tied and tensor.is_floating_point():
+                sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
         logger.info("read %d of %d: %s", index, len(paths), path)
-    assert state is not None
-    means = {
-        name: (one / len(paths)).to(state["model"][name].dtype) for name, one in sums.items() if one.is_floating_point()
-    }
-    # In the order of the first model; what is tied in every model is one tensor.
+    means = {name: (one / len(paths)).to(state["model"][name].dtype) for name, one in sums.items()}
     state["model"] = {name: means.get(tied.get(name, name), tensor) for name, tensor in state["model"].items()}
     dropped = [key for key in ("last_optimizer_state", "optimizer") if state.pop(key, None) is not None]
     extra = state.get("extra_state")
@@ -143,44 +137,16 @@ def average_checkpoints(paths: Sequence[PathLike]) -> Dict[str, Any]:
     return state
 
 
-def _tied(model: Mapping[str, Tensor]) -> Dict[str, str]:
-    """Name -> the earlier name whose memory it shares: summed once, as most tensors of a VECO have several names."""
-    first: Dict[Tuple[Any, ...], str] = {}
-    tied = {}
-    for name, tensor in model.items():
-        owner = first.setdefault(place_of(tensor), name) if tensor.numel() else name
-        if owner != name:
-            tied[name] = owner
-    return tied
-
-
-def _add(
-    sums: Dict[str, Tensor],
-    tied: Dict[str, str],
-    model: Mapping[str, Tensor],
-    first: Mapping[str, Tensor],
-    origin: str,
-    other: str,
-) -> None:
-    """Add one model to the sums, in place; what is not tied in it is summed apart from there on."""
+def _compare(model: Mapping[str, Tensor], first: Mapping[str, Tensor], origin: str, other: str) -> None:
     different = sorted(set(model) ^ set(first))
     if different:
-        raise CheckpointError(
-            f"{origin}: its tensors are not those of {other}; only one of them has {listing(different)}"
-        )
+        raise CheckpointError(f"{origin}: its tensors are not those of {other}; only one has {listing(different)}")
     for name, tensor in model.items():
-        if tensor.shape != first[name].shape or tensor.dtype != first[name].dtype:
-            raise CheckpointError(
-                f"{origin}: {name} is {tensor.dtype} {tuple(tensor.shape)}, but {first[name].dtype} "
-                f"{tuple(first[name].shape)} in {other}"
-            )
+        found, expected = (f"{one.dtype} {tuple(one.shape)}" for one in (tensor, first[name]))
+        if found != expected:
+            raise CheckpointError(f"{origin}: {name} is {found}, but {expected} in {other}")
         if not tensor.is_floating_point() and not torch.equal(tensor, first[name]):
             raise CheckpointError(f"{origin}: {name} is {tensor.dtype} and differs from {other}")
-    for name in [name for name, owner in tied.items() if not torch.equal(model[name], model[owner])]:
-        sums[name] = sums[tied.pop(name)]
-    for name in sums:
-        if model[name].is_floating_point():
-            sums[name] = sums[name] + model[name].double()
 
 
 def write_average(paths: Sequence[PathLike], output: PathLike) -> None:

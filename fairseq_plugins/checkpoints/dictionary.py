@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from .dictionaries import DICTIONARY_NAME, SPECIAL, STYLES
-from .encoder_languages import read_languages
 from .encoders import open_encoder, row_order
 from .errors import CheckpointError
 from .pipeline import WORDS
 from .reading import PathLike
+from .vocabulary import DICTIONARY_NAME, SPECIAL, STYLES, read_languages
 from .writing import atomic_path
 
 logger = logging.getLogger(__name__)
@@ -23,21 +22,13 @@ logger = logging.getLogger(__name__)
 def write_dictionary(
     folder: PathLike, path: PathLike, dictionary: Optional[PathLike] = None, languages: Sequence[str] = ()
 ) -> List[str]:
-    """Write a fairseq ``dict.txt`` that names every row of an encoder: languages and ``<mask>`` included, in order.
+    """Write a fairseq ``dict.txt`` at ``path`` that names every row of an encoder: languages and ``<mask>`` included, in order.
 
-    Args:
-        folder: of the encoder, as in :func:`.encoders.read_encoder`.
-        path: of the file to write.
-        dictionary: ``dict.txt`` of a fairseq model; None = the one beside it.
-        languages: in the order of their rows, for encoders that do not tell; none = those that it tells.
+    ``dictionary``, ``languages``: see :func:`.encoders.open_encoder`. Returns all entries, the four special ones first: as many as
+    the embedding has rows. Rows that nothing names, which were never used in training, are called ``madeupword…``.
 
-    Returns:
-        All entries, the four special ones first: as many as the embedding has rows. Rows that nothing names, which were never
-        used in training, are called ``madeupword…``.
-
-    Raises:
-        CheckpointError: no file tells the entries, or rows of languages whose names no file tells; languages that are not those
-            of the encoder, or for which it has no rows.
+    Raises CheckpointError: no file tells the entries, or rows of languages whose names no file tells; languages that are not those
+    of the encoder, or for which it has no rows.
     """
     found = open_encoder(folder, dictionary, languages)
     entries, origin, rows = list(found.entries), found.origin, found.tensors[WORDS].size(0)

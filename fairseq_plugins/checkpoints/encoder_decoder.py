@@ -1,59 +1,43 @@
-"""The encoders of mBART, NLLB and M2M-100: fairseq's stock transformer, and Hugging Face folders."""
+"""fairseq's transformers: mBART, NLLB and M2M-100 (also as Hugging Face folders), DeltaLM, and this package's own encoders."""
 
 import logging
-from typing import Any, Dict, Mapping, Tuple
+import re
+from dataclasses import asdict
+from typing import Any, Dict, List, Mapping, Tuple
 
-import torch
 from torch import Tensor
 
-from .dictionaries import STYLES, Languages
-from .encoder_languages import stock_languages
-from .encoder_layout import FAMILIES
 from .errors import CheckpointError
-from .loading import Rule, drop, fused_attention, refuse, rename
-from .pipeline import ENCODER_SIZES, POSITIONS, WORDS, Content, FileLayout, PretrainedFile, differing, refuse_config
+from .layouts import FAMILIES, LANGUAGES_ENTRY, LAYOUT_ENTRY, SIZES, layout_from
+from .loading import Rule, drop, refuse, rename, stack_rules
+from .pipeline import DELTALM, ENCODER, POSITIONS, WORDS, Content, FileLayout, Kind, PretrainedFile, stack_sizes
+from .vocabulary import STYLES, Languages, as_dict, stock_languages
 
 logger = logging.getLogger(__name__)
 
 SHARED = "shared.weight"
-ACTIVATIONS = ("gelu", "relu")
-MBART_EXPECTED = (
-    "an mBART: a fairseq checkpoint with encoder.* and decoder.* and learned positions, or a Hugging Face folder of model_type "
-    "mbart (model.encoder.*, model.shared.weight)"
-)
-NLLB_EXPECTED = (
-    "a dense NLLB or M2M-100: a fairseq checkpoint with encoder.* and decoder.*, norms before the blocks and sinusoidal positions, "
-    "or a Hugging Face folder of model_type m2m_100"
-)
-SINUSOIDS = 1024
+ENCODER_SIZES = {
+    "layers": "encoder_layers",
+    "embed_dim": "encoder_embed_dim",
+    "ffn_dim": "encoder_ffn_embed_dim",
+    "max_positions": "max_source_positions",
+    "heads": "encoder_attention_heads",
+}
+"""What the options of any fairseq transformer call the sizes of its encoder."""
+
+_SINUSOIDS = 1024
 """Longest input of sinusoidal positions, which have no end, where the file does not say."""
 
-_TOP = r"(?:model\.)?"
-_ENCODER = _TOP + r"encoder\."
-_LAYER = _ENCODER + r"layers\.(\d+)\."
+_STATED = {
+    "normalize_before": "encoder_normalize_before",
+    "layernorm_embedding": "layernorm_embedding",
+    "learned_positions": "encoder_learned_pos",
+    "activation": "activation_fn",
+}
+"""Field of a layout -> option."""
 
-MBART_RULES: Tuple[Rule, ...] = (
-    refuse(_TOP + r"(?:encoder|decoder)\.layers\.\d+\.(?:moe_layer|ffn)\..*", "is a mixture of experts"),
-    rename(_TOP + r"shared\.weight", SHARED),
-    rename(_ENCODER + r"(embed_tokens|embed_positions)\.weight", r"\1.weight"),
-    rename(_ENCODER + r"(layernorm_embedding|layer_norm)\.(weight|bias)", r"\1.\2"),
-    *fused_attention(_LAYER, r"layers.\1."),
-    rename(_LAYER + r"(self_attn_layer_norm|fc1|fc2|final_layer_norm)\.(weight|bias)", r"layers.\1.\2.\3"),
-    drop(_ENCODER + r"version", "format counter of fairseq"),
-    drop(r"_float_tensor|" + _ENCODER + r"embed_positions\.(?:_float_tensor|weights)", "buffer that is counted anew"),
-    drop(_TOP + r"decoder\..*", "decoder, unused by an encoder"),
-    drop(r"lm_head\.weight|final_logits_bias", "output of the decoder, unused by an encoder"),
-    drop(r"(?:classification_heads?|qa_outputs|score)\..*", "head of another task"),
-)
-"""fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only."""
 
-NLLB_RULES: Tuple[Rule, ...] = (
-    refuse(
-        r"(?:model\.)?encoder\.(?:embed_positions\.weight|layernorm_embedding\..*)",
-        "has learned positions or an embedding norm",
-    ),
-    *MBART_RULES,
-)
+# ---- What a fairseq transformer is. ----
 
 
 def has_layers(content: Content) -> bool:
@@ -67,56 +51,40 @@ def of_xlmr_shape(model: Mapping[str, Any]) -> bool:
     return all(name in model for name in needed) and "encoder.layer_norm.weight" not in model
 
 
-# ---- fairseq. ----
-
-
-def stock_wiring(content: Content, tensors: Mapping[str, Tensor], defaults: Mapping[str, Any]) -> Dict[str, Any]:
+def stock_wiring(found: PretrainedFile, defaults: Mapping[str, Any]) -> Dict[str, Any]:
     """Fields of ``EncoderLayout`` from the options of a fairseq model and from its tensors.
 
     What the tensors show counts, whatever the options say: those saved with released models are not always those of the
-    training.
-
-    Args:
-        content: its options may be empty.
-        tensors: of the encoder, in the names of fairseq's stock encoder.
-        defaults: fields for which nothing is stated; an ``activation`` among them gives way to that of the architecture.
+    training. ``defaults``: fields for which nothing is stated; an ``activation`` among them gives way to that of the architecture.
 
     Raises:
         CheckpointError: the options say that the encoder has no positions.
     """
-    settings, origin = content.options, content.origin
-    if settings.get("no_token_positional_embeddings"):
-        raise CheckpointError(f"{origin}: was trained with no_token_positional_embeddings, expected positions")
-    named = {
-        "normalize_before": "encoder_normalize_before",
-        "layernorm_embedding": "layernorm_embedding",
-        "learned_positions": "encoder_learned_pos",
-        "activation": "activation_fn",
-    }
-    found = {field: settings[name] for field, name in named.items() if settings.get(name) is not None}
-    if settings.get("no_scale_embedding") is not None:
-        found["scale_embedding"] = not settings["no_scale_embedding"]
-    for field, value in _shown(tensors).items():
-        if field in found and bool(found[field]) != value:
+    content, options = found.content, found.content.options
+    if options.get("no_token_positional_embeddings"):
+        raise CheckpointError(f"{content.origin}: was trained with no_token_positional_embeddings, expected positions")
+    stated = {field: options[name] for field, name in _STATED.items() if options.get(name) is not None}
+    if options.get("no_scale_embedding") is not None:
+        stated["scale_embedding"] = not options["no_scale_embedding"]
+    # fairseq has a last norm with norms before the blocks, and only then.
+    shown = {"normalize_before": "encoder.layer_norm.weight" in found.tensors}
+    shown["layernorm_embedding"] = "encoder.layernorm_embedding.weight" in found.tensors
+    if (
+        f"encoder.{POSITIONS}" in found.tensors
+    ):  # without a table they may be sinusoids, or it is lost: the options tell
+        shown["learned_positions"] = True
+    for field, value in shown.items():
+        if field in stated and bool(stated[field]) != value:
             logger.warning(
                 "%s: its options say %s = %s, its tensors %s: the tensors count",
-                origin,
-                named[field],
-                found[field],
+                content.origin,
+                _STATED[field],
+                stated[field],
                 value,
             )
-        found[field] = value
-    if "activation" in defaults and "activation" not in found:
-        found["activation"] = _activation_of(content, str(defaults["activation"]))
-    return {**defaults, **found}
-
-
-def _shown(tensors: Mapping[str, Tensor]) -> Dict[str, bool]:
-    """Fields that the presence of tensors decides: fairseq has a last norm with norms before the blocks, and only then."""
-    first = {name.split(".")[0] for name in tensors}
-    shown = {"normalize_before": "layer_norm" in first, "layernorm_embedding": "layernorm_embedding" in first}
-    # Without a table positions may be sinusoids, or the table may be lost: the options tell.
-    return {**shown, "learned_positions": True} if POSITIONS in tensors else shown
+    if "activation" in defaults and "activation" not in stated:
+        stated["activation"] = _activation_of(content, str(defaults["activation"]))
+    return {**defaults, **stated, **shown}
 
 
 def _activation_of(content: Content, default: str) -> str:
@@ -132,9 +100,76 @@ def _activation_of(content: Content, default: str) -> str:
     return found
 
 
+# ---- The layout of this package's own encoders. ----
+
+
+def _settle_own(found: PretrainedFile, kind: Kind) -> None:
+    options = found.content.options
+    layout = asdict(layout_from(as_dict(options[LAYOUT_ENTRY]), found.origin))
+    found.stated = {name: layout.pop(name) for name in SIZES if name != "max_positions"}
+    found.wiring, languages = layout, options.get(LANGUAGES_ENTRY)
+    listed = tuple(map(str, languages)) if languages else None
+    found.stated_languages = Languages(listed, style=STYLES.get(layout["family"], "[{}]"))
+
+
+OWN_RULES: Tuple[Rule, ...] = (
+    drop(r"encoder\.version", "format counter of fairseq"),
+    rename(r"(encoder\..+)", r"\1"),
+    drop(r"(?:classification_heads|token_heads)\..*", "head of a task"),
+)
+
+
+# ---- DeltaLM. ----
+
+_DELTALM = re.compile(r"(?:src|tgt)_embedding\..*|decoder\.layers\.\d+\.(?:fc3|ffn_1\.fc1)\..*")
+_FFN = r"\.layers\.(\d+)\."
+DELTALM_RULES: Tuple[Rule, ...] = (
+    *stack_rules(r"(?:encoder|src_embedding)\.", "encoder."),
+    *stack_rules(r"(?:decoder|tgt_embedding)\.", "decoder."),
+    rename(rf"(encoder|decoder){_FFN}(ffn_layer_norm\.(?:weight|bias))", r"\1.layers.\2.\3"),
+    rename(rf"encoder{_FFN}ffn\.(fc1|fc2)\.(weight|bias)", r"encoder.layers.\1.\2.\3"),
+    rename(rf"decoder{_FFN}(?:ffn_1\.fc1|fc3)\.(weight|bias)", r"decoder.layers.\1.fc3.\2"),
+    rename(rf"decoder{_FFN}(?:ffn_1\.fc2|fc4)\.(weight|bias)", r"decoder.layers.\1.fc4.\2"),
+    rename(rf"decoder{_FFN}ffn_2\.(fc1|fc2)\.(weight|bias)", r"decoder.layers.\1.\2.\3"),
+    rename(r"decoder\.output_projection\.weight", r"decoder.output_projection.weight"),
+)
+
+
+def is_deltalm(content: Content) -> bool:
+    """Whether a file is a fairseq checkpoint of a DeltaLM, released or of this package."""
+    named = content.arch.startswith("deltalm") or any(_DELTALM.fullmatch(name) for name in content.tensors)
+    return not content.is_folder and ("weights" in content.entries or named)
+
+
+def _check_deltalm(content: Content) -> List[str]:
+    return [
+        f"{name} of {tensor.dtype}, expected floating-point numbers"
+        for name, tensor in content.tensors.items()
+        if isinstance(tensor, Tensor) and not tensor.is_floating_point()
+    ]
+
+
+def _settle_deltalm(found: PretrainedFile, kind: Kind) -> None:
+    for side in ("encoder.", "decoder."):
+        stack_sizes(found, side)
+        found.matrix(side + POSITIONS)
+    if kind is ENCODER:
+        found.wiring = {"family": "deltalm", **stock_wiring(found, {})}
+        found.stated_languages = stock_languages(found.content.entries, found.content.options, "__{}__")
+
+
 # ---- mBART and NLLB. ----
 
-FOLDER_SIZES = {
+_MBART = (
+    "an mBART: a fairseq checkpoint with encoder.* and decoder.* and learned positions, or a Hugging Face folder of model_type "
+    "mbart (model.encoder.*, model.shared.weight)"
+)
+_NLLB = (
+    "a dense NLLB or M2M-100: a fairseq checkpoint with encoder.* and decoder.*, norms before the blocks and sinusoidal positions, "
+    "or a Hugging Face folder of model_type m2m_100"
+)
+_ACTIVATIONS = ("gelu", "relu")
+_FOLDER_SIZES = {
     "vocab_size": "vocab_size",
     "layers": "encoder_layers",
     "embed_dim": "d_model",
@@ -143,71 +178,76 @@ FOLDER_SIZES = {
     "heads": "encoder_attention_heads",
 }
 
+MBART_RULES: Tuple[Rule, ...] = (
+    refuse(r"(?:model\.)?(?:encoder|decoder)\.layers\.\d+\.(?:moe_layer|ffn)\..*", "is a mixture of experts"),
+    rename(r"(?:model\.)?shared\.weight", SHARED),
+    *stack_rules(r"(?:model\.)?encoder\.", "encoder."),
+    drop(r"_float_tensor", "buffer that is counted anew"),
+    drop(r"(?:model\.)?decoder\..*", "decoder, unused by an encoder"),
+    drop(r"lm_head\.weight|final_logits_bias", "output of the decoder, unused by an encoder"),
+    drop(r"(?:classification_heads?|qa_outputs|score)\..*", "head of another task"),
+)
+"""fairseq's and Hugging Face's names differ by ``model.`` and ``shared`` only."""
+
+NLLB_RULES: Tuple[Rule, ...] = (
+    refuse(
+        r"(?:model\.)?encoder\.(?:embed_positions\.weight|layernorm_embedding\..*)",
+        "has learned positions or an embedding norm",
+    ),
+    *MBART_RULES,
+)
+
 
 def _is_stock(content: Content) -> bool:
     return not content.is_folder and has_layers(content)
 
 
-def _check_mbart(content: Content) -> None:
+def _check_mbart(content: Content) -> List[str]:
     """Refuse tensors that fit several families, where no option tells which it is."""
     unscaled = content.options.get("no_scale_embedding")
-    if of_xlmr_shape(content.tensors) and not content.arch and unscaled is None:
-        raise CheckpointError(
-            f"{content.origin}: its options tell neither arch nor no_scale_embedding, and its tensors fit BART, a post-norm mBART "
-            "and a fine-tuned VECO, which differ in what they do with the embeddings; expected the options of its "
-            "training (args or cfg)"
-        )
+    if not of_xlmr_shape(content.tensors) or content.arch or unscaled is not None:
+        return []
+    return [
+        "its options tell neither arch nor no_scale_embedding, and its tensors fit BART, a post-norm mBART and a fine-tuned VECO, "
+        "which differ in what they do with the embeddings; expected the options of its training (args or cfg)"
+    ]
 
 
-def _settle_mbart(content: Content, found: PretrainedFile) -> None:
-    wiring = stock_wiring(content, found.tensors, {**FAMILIES["mbart"], "activation": "gelu"})
-    found.wiring = {"family": "mbart", **wiring}
-    found.stated_languages = stock_languages(content.entries, content.options, STYLES["mbart"])
+def _settle_mbart(found: PretrainedFile, kind: Kind) -> None:
+    found.wiring = {"family": "mbart", **stock_wiring(found, {**FAMILIES["mbart"], "activation": "gelu"})}
+    found.stated_languages = stock_languages(found.content.entries, found.content.options, STYLES["mbart"])
 
 
-def _settle_nllb(content: Content, found: PretrainedFile) -> None:
-    wiring = stock_wiring(content, found.tensors, FAMILIES["nllb"])
+def _settle_nllb(found: PretrainedFile, kind: Kind) -> None:
+    wiring = stock_wiring(found, FAMILIES["nllb"])
     if not wiring["normalize_before"]:
         raise CheckpointError(
-            f"{content.origin}: has its norms after the blocks and sinusoidal positions; expected {NLLB_EXPECTED}"
+            f"{found.origin}: has its norms after the blocks and sinusoidal positions; expected {_NLLB}"
         )
-    found.wiring = {"family": "nllb", **wiring, "max_positions": found.stated.pop("max_positions") or SINUSOIDS}
-    found.stated_languages = stock_languages(content.entries, content.options, STYLES["nllb"])
+    found.wiring = {"family": "nllb", **wiring, "max_positions": found.stated.pop("max_positions") or _SINUSOIDS}
+    found.stated_languages = stock_languages(found.content.entries, found.content.options, STYLES["nllb"])
 
 
-def _check_folder(content: Content) -> None:
-    problems = differing(content.options, {"pad_token_id": 1, "eos_token_id": 2})
+def _check_folder(content: Content) -> List[str]:
     found = content.options.get("activation_function")
-    if found and found not in ACTIVATIONS:
-        problems.append(f"activation_function = {found!r}, expected one of {', '.join(ACTIVATIONS)}")
-    refuse_config(problems, content)
+    if not found or found in _ACTIVATIONS:
+        return []
+    return [f"activation_function = {found!r}, expected one of {', '.join(_ACTIVATIONS)}"]
 
 
-def _settle_folder(content: Content, found: PretrainedFile) -> None:
-    family, activation = ("mbart", "gelu") if content.options["model_type"] == "mbart" else ("nllb", "relu")
-    scale = content.options.get("scale_embedding")
-    _untie(found)
+def _settle_folder(found: PretrainedFile, kind: Kind) -> None:
+    options = found.content.options
+    family, activation = ("mbart", "gelu") if options["model_type"] == "mbart" else ("nllb", "relu")
+    scale = options.get("scale_embedding")
     found.wiring = {
         "family": family,
         **FAMILIES[family],
         "scale_embedding": family == "nllb" if scale is None else bool(scale),
-        "activation": content.options.get("activation_function") or activation,
+        "activation": options.get("activation_function") or activation,
     }
     if family == "nllb":
-        found.wiring["max_positions"] = found.stated.pop("max_positions") or SINUSOIDS
+        found.wiring["max_positions"] = found.stated.pop("max_positions") or _SINUSOIDS
         found.stated_languages = Languages(style=STYLES[family])
-
-
-def _untie(found: PretrainedFile) -> None:
-    """Give ``shared`` its place, after making sure that it is not another embedding than the encoder's."""
-    tensors, renamed = found.tensors, found.renamed
-    if SHARED in tensors and WORDS in tensors:
-        if not torch.equal(tensors[SHARED], tensors[WORDS]):
-            raise CheckpointError(
-                f"{found.origin}: {renamed.sources[SHARED]} and {renamed.sources[WORDS]} differ, expected one embedding"
-            )
-        renamed.discard(SHARED, "equal to the encoder's embedding")
-    renamed.move(SHARED, WORDS)
 
 
 def _folder(model_type: str, expected: str, rules: Tuple[Rule, ...]) -> FileLayout:
@@ -215,25 +255,41 @@ def _folder(model_type: str, expected: str, rules: Tuple[Rule, ...]) -> FileLayo
         expected,
         lambda content: content.is_folder and content.options.get("model_type") == model_type,
         rules,
-        FOLDER_SIZES,
-        _check_folder,
-        _settle_folder,
+        _FOLDER_SIZES,
+        wired={"pad_token_id": 1, "eos_token_id": 2},
+        check=_check_folder,
+        settle=_settle_folder,
+        tied=((SHARED, f"encoder.{WORDS}"),),
         model_types=(model_type,),
     )
 
 
-NLLB = FileLayout(NLLB_EXPECTED, _is_stock, NLLB_RULES, ENCODER_SIZES, settle=_settle_nllb)
-MBART = FileLayout(
-    MBART_EXPECTED,
-    lambda content: _is_stock(content) and f"encoder.{POSITIONS}" in content.tensors,
-    MBART_RULES,
-    ENCODER_SIZES,
-    _check_mbart,
-    _settle_mbart,
-)
-ENCODERS = (
-    MBART,
-    NLLB,
-    _folder("mbart", MBART_EXPECTED, MBART_RULES),
-    _folder("m2m_100", NLLB_EXPECTED, NLLB_RULES),
+LAYOUTS = (
+    FileLayout(
+        "an nlu_encoder checkpoint of this package",
+        lambda content: not content.is_folder and content.options.get(LAYOUT_ENTRY) is not None,
+        OWN_RULES,
+        {"layers": "", "heads": f"{LAYOUT_ENTRY}.heads"},
+        settle=_settle_own,
+    ),
+    FileLayout(
+        DELTALM.expected,
+        is_deltalm,
+        DELTALM_RULES,
+        ENCODER_SIZES,
+        (ENCODER, DELTALM),
+        check=_check_deltalm,
+        settle=_settle_deltalm,
+    ),
+    FileLayout(
+        _MBART,
+        lambda content: _is_stock(content) and f"encoder.{POSITIONS}" in content.tensors,
+        MBART_RULES,
+        ENCODER_SIZES,
+        check=_check_mbart,
+        settle=_settle_mbart,
+    ),
+    FileLayout(_NLLB, _is_stock, NLLB_RULES, ENCODER_SIZES, settle=_settle_nllb),
+    _folder("mbart", _MBART, MBART_RULES),
+    _folder("m2m_100", _NLLB, NLLB_RULES),
 )

@@ -30,10 +30,8 @@ def _export_parser() -> argparse.ArgumentParser:
         description="Write a fairseq checkpoint as model.safetensors and config.json.",
         epilog=f"The way back: {PROGRAM} {IMPORT} FOLDER CHECKPOINT",
     )
-    parser.add_argument(
-        "checkpoint", metavar="CHECKPOINT", help="any fairseq checkpoint; it is read without running code"
-    )
-    parser.add_argument("folder", metavar="FOLDER", help="made when missing; nothing in it is replaced")
+    parser.add_argument("checkpoint", help="any fairseq checkpoint; it is read without running code")
+    parser.add_argument("folder", help="made when missing; nothing in it is replaced")
     parser.add_argument("--half", action="store_true", help="store float16: half the size, rounded")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--data", metavar="DIR", help="where dict*.txt lie, when not in the run's data folder")
@@ -42,15 +40,11 @@ def _export_parser() -> argparse.ArgumentParser:
 
 
 def _import_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"{PROGRAM} {IMPORT}", description="Make a fairseq checkpoint of an exported folder, or of VECO's."
-    )
-    parser.add_argument(
-        "folder",
-        metavar="FOLDER",
-        help="with model.safetensors and config.json; or the Hugging Face folder of a VECO (cross_attention.* or crossattention.*)",
-    )
-    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file to write; another one is not replaced")
+    description = "Make a fairseq checkpoint of an exported folder, or of VECO's."
+    parser = argparse.ArgumentParser(prog=f"{PROGRAM} {IMPORT}", description=description)
+    hugging_face = "the Hugging Face folder of a VECO (cross_attention.* or crossattention.*)"
+    parser.add_argument("folder", help=f"with model.safetensors and config.json; or {hugging_face}")
+    parser.add_argument("checkpoint", help="the file to write; another one is not replaced")
     return parser
 
 
@@ -73,10 +67,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _import(folder: str, checkpoint: str) -> None:
-    """Make the checkpoint; one that is there already stays, and must be what would be made.
-
-    Raises CheckpointError: another file has its name.
-    """
+    """Make the checkpoint; one that is there already stays, and must be what would be made (CheckpointError)."""
     others = is_folder_of_others(folder)
     stated = None if others else _fingerprint(Path(folder))
     if Path(checkpoint).is_file() and (others or stated):

@@ -1,4 +1,7 @@
-"""Fitting a pretrained file to a model: sizes, rows, positions, dictionaries; loading it and saying where every tensor is from."""
+"""Fitting a pretrained file to a model: sizes, rows, positions, dictionaries; loading it and saying where every tensor is from.
+
+Also what a run starts from: a checkpoint that is about to be loaded has everything, so that no pretrained file is opened.
+"""
 
 import logging
 import os
@@ -10,31 +13,23 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, nn
 
-from .dictionaries import MASK, PAD, read_dictionary
-from .errors import CheckpointError
-from .loading import LoadReport, load
-from .pipeline import PADDING_IDX, PretrainedFile
+from .layouts import MASK_ROW, PADDING_IDX
+from .loading import LoadReport, fold, load
+from .pipeline import PretrainedFile
+from .reading import read_checkpoint
+from .vocabulary import DICTIONARY_NAME, MASK, PAD, read_dictionary, stock_languages
 
 logger = logging.getLogger(__name__)
 
 _WORDS = re.compile(r"(encoder|decoder)\.embed_tokens\.weight|decoder\.output_projection\.weight")
 _POSITIONS = re.compile(r"(encoder|decoder)\.embed_positions\.weight")
-_LAYER_NUMBER = re.compile(r"(?<=layers\.)\d+")
 _TAG = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
-EMBEDDINGS = (
+_EMBEDDINGS = (
     "embed_tokens.weight",
     "embed_positions.weight",
     "layernorm_embedding.weight",
     "layernorm_embedding.bias",
 )
-"""What encoder and decoder have beside their layers."""
-
-PRETRAINED_HERE = "lm_head.dense.weight"
-"""What a VECO of this package's pre-training has, and one for generation has not."""
-
-MASK_ROW = "lm_head.mask_row"
-"""Of a VECO that was pre-trained here: a tensor without elements, (row of ``<mask>``, 0), which half precision and averages leave
-as it is, where fairseq's moving average stops at an integer."""
 
 MARKERS = (
     r"(?:(?:encoder|decoder)\.)?version",
@@ -43,6 +38,8 @@ MARKERS = (
 )
 """Tensors that the model makes itself and no file needs to have."""
 
+LANGUAGES = "languages"  # in the state of a task, which checkpoints keep
+LAST_CHECKPOINT = "checkpoint_last.pt"
 MULTIPLE = 8  # fairseq-preprocess pads the dictionaries it makes to a multiple of this
 POLICY = "--embedding-mismatch"
 USE_ITS_DICTIONARY = "run fairseq-preprocess with that dict.txt as --srcdict and --tgtdict, new symbols at its end"
@@ -83,15 +80,12 @@ def check_rows(found: PretrainedFile, origin: str, mask_anywhere: bool = False) 
 def fit_words(
     tensor: Tensor, target: Tensor, policy: str, origin: str, languages: Sequence[str] = ()
 ) -> Tuple[Tensor, str]:
-    """A token embedding with as many rows as the dictionary has entries.
+    """A token embedding with as many rows as the dictionary has entries, (V, C), and what was changed.
 
-    Args:
-        tensor: (rows, C) of the file; ``target``: (V, C) of the model, at random.
-        policy: ``error``, ``extend`` (rows beyond the file's keep the model's random values) or ``truncate`` (the file's last
-            rows are left out).
-        languages: of the file, in order, where it has them.
+    ``tensor``: (rows, C) of the file; ``target``: (V, C) of the model, at random. ``policy``: ``error``, ``extend`` (rows beyond
+    the file's keep the model's values) or ``truncate`` (the file's last rows are left out). ``languages`` of the file, in order.
 
-    Returns (V, C), and what was changed. Raises ValueError: the policy does not allow it; says where the difference may come from.
+    Raises ValueError: the policy does not allow it; says where the difference may come from.
     """
     have, want = tensor.size(0), target.size(0)
     wanted = "extend" if want > have else "truncate"
@@ -121,27 +115,26 @@ def fit_positions(tensor: Tensor, want: int, unused: int, origin: str, option: s
 
 def explain(entries: int, rows: int, languages: Optional[Sequence[str]] = ()) -> str:
     """Where a difference between a dictionary (with what the task adds to it) and a file probably comes from; empty: no idea."""
-    difference, count = abs(entries - rows), len(languages or ())
+    difference, count, more = abs(entries - rows), len(languages or ()), entries > rows
+    if difference == 1 and more:
+        return f"The one entry more is probably {MASK}, which some tasks add and for which this file has no row"
     if difference == 1:
-        if entries > rows:
-            return "The one entry more is probably <mask>, which some tasks add and for which this file has no row"
-        return "The one entry fewer is probably <mask>, which the file has as its last row"
+        return f"The one entry fewer is probably {MASK}, which the file has as its last row"
     if count and difference in (count, count + 1):
-        also = " and <mask>" if difference == count + 1 else ""
-        if entries > rows:
-            return f"The difference is the file's {count} languages{also}: they are probably counted twice in the dictionary"
+        origin = f"The difference is the file's {count} languages{f' and {MASK}' if difference > count else ''}"
+        if more:
+            return f"{origin}: they are probably counted twice in the dictionary"
         return (
-            f"The difference is the file's {count} languages{also}, for which it has rows behind the pieces and the dictionary no "
-            f"entries. Their order is {','.join(languages or ())}; `python -m fairseq_plugins.checkpoints.dictionary` writes the "
-            "whole dictionary"
+            f"{origin}, for which it has rows behind the pieces and the dictionary no entries. Their order is "
+            f"{','.join(languages or ())}; `python -m fairseq_plugins.checkpoints.dictionary` writes the whole dictionary"
         )
     padded = [f"{number:,}" for number in (entries, rows) if number % MULTIPLE == 0]
-    if padded:
-        return (
-            f"{' and '.join(padded)} {'are multiples' if len(padded) > 1 else 'is a multiple'} of {MULTIPLE}, as of a dictionary "
-            "that was padded with madeupword entries, perhaps after languages were added"
-        )
-    return ""
+    if not padded:
+        return ""
+    return (
+        f"{' and '.join(padded)} {'are multiples' if len(padded) > 1 else 'is a multiple'} of {MULTIPLE}, as of a dictionary that "
+        "was padded with madeupword entries, perhaps after languages were added"
+    )
 
 
 def trailing_tags(dictionary: Any) -> List[str]:
@@ -153,31 +146,6 @@ def trailing_tags(dictionary: Any) -> List[str]:
     return entries[first:]
 
 
-# ---- The place of <mask> in the state of a VECO that was pre-trained here. ----
-
-
-def marked_mask(row: int) -> Tensor:
-    """What a state holds as :data:`MASK_ROW`, where ``<mask>`` has this row. (row, 0)."""
-    return torch.empty(row, 0)
-
-
-def mask_row(model: Mapping[str, Any], origin: str) -> Optional[int]:
-    """Row of ``<mask>`` in the embedding of a model in fairseq's layout; None where it was not pre-trained here.
-
-    Raises CheckpointError: the embedding has no such row, another tensor has that name, or it is missing.
-    """
-    stored, words = model.get(MASK_ROW), model.get("encoder.embed_tokens.weight")
-    if stored is None and PRETRAINED_HERE not in model:
-        return None
-    rows = words.size(0) if isinstance(words, Tensor) and words.dim() else 0
-    if not isinstance(stored, Tensor) or stored.dim() != 2 or stored.numel() or not 0 < stored.size(0) < rows:
-        found = tuple(stored.shape) if isinstance(stored, Tensor) else type(stored).__name__
-        raise CheckpointError(
-            f"{origin}: {MASK_ROW} is {found}, expected (row of <mask>, 0) with one of its {rows:,} rows"
-        )
-    return stored.size(0)
-
-
 # ---- A file and a model. ----
 
 
@@ -187,15 +155,25 @@ def sizes_of_sides(sizes: Mapping[str, int], *sides: str) -> Dict[str, int]:
     return {f"{side}_{option}": sizes[size] for side in sides for size, option in names.items()}
 
 
-def check_sizes(sizes: Mapping[str, int], args: Any, origin: str) -> None:
-    """Raise ValueError where the sizes of a file (option -> value) are not those of the options that the model has."""
+def check_sizes(sizes: Mapping[str, Any], args: Any, origin: str, remedy: str = "") -> None:
+    """Raise ValueError where the sizes of a file (option -> value) are not those of the options that are set."""
     wrong = [
         f"--{name.replace('_', '-')} {getattr(args, name)} (valid here: {value})"
         for name, value in sizes.items()
-        if hasattr(args, name) and getattr(args, name) != value
+        if getattr(args, name, None) is not None and str(getattr(args, name)) != str(value)
     ]
     if wrong:
-        raise ValueError(f"{origin} has other sizes than the --arch and the command line: {', '.join(wrong)}")
+        raise ValueError(f"{origin} has other sizes than the --arch and the command line: {', '.join(wrong)}{remedy}")
+
+
+def stack_sources(found: PretrainedFile, side: str, layers: Sequence[int]) -> Dict[str, str]:
+    """Name in one side of a model -> name in a masked LM: its embeddings and these of its layers, renumbered."""
+    sources = {f"{side}.{name}": f"sentence_encoder.{name}" for name in _EMBEDDINGS}
+    for number, layer in enumerate(layers):
+        start = f"sentence_encoder.layers.{layer}."
+        names = [name for name in found.tensors if name.startswith(start)]
+        sources.update({f"{side}.layers.{number}.{name[len(start) :]}": name for name in names})
+    return sources
 
 
 def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Sequence[bool]] = None) -> Optional[int]:
@@ -206,35 +184,24 @@ def check_dictionary(path: str, dictionary: Any, origin: str, kept: Optional[Seq
 
     Raises ValueError: the first entry that differs, or another number of entries than ``kept`` has.
     """
-    beside = Path(path) / "dict.txt" if os.path.isdir(path) else Path(path).parent / "dict.txt"
+    beside = (Path(path) if os.path.isdir(path) else Path(path).parent) / DICTIONARY_NAME
     if not beside.is_file():
         return None
     own = read_dictionary(beside)
-    shared: Sequence[str] = own
-    if kept is not None:
-        special = len(own) - len(kept)
-        if special != dictionary.nspecial:
-            raise ValueError(
-                f"--resized-dict-map has {len(kept):,} lines; valid: {len(own) - dictionary.nspecial:,}, one for each entry of the "
-                f"dict.txt beside {origin}"
-            )
-        shared = [*own[:special], *(entry for entry, stays in zip(own[special:], kept) if stays)]
-    check_entries(shared, dictionary.symbols, origin, "the dict.txt beside it")
+    special = dictionary.nspecial
+    if kept is not None and len(own) - len(kept) != special:
+        raise ValueError(
+            f"--resized-dict-map has {len(kept):,} lines; valid: {len(own) - special:,}, one for each entry of the dict.txt beside "
+            f"{origin}"
+        )
+    shared = [entry for entry, stays in zip(own[special:], kept or [True] * len(own)) if stays]
+    check_entries([*own[:special], *shared], dictionary.symbols, origin, "the dict.txt beside it")
     return len(own)
 
 
 def folded(sources: Mapping[str, str]) -> str:
-    """``decoder.layers.{0,1}.fc3.weight from layers.{0,2}.fc1.weight``: names that differ in their layers alone, together."""
-    groups: Dict[Tuple[str, ...], List[Tuple[str, ...]]] = {}
-    for pair in sources.items():
-        found = [_LAYER_NUMBER.search(text) for text in pair]
-        pattern = tuple(_LAYER_NUMBER.sub("{}", text) for text in pair)
-        groups.setdefault(pattern, []).append(tuple(number.group() if number else "" for number in found))
-    shown = []
-    for pattern, members in groups.items():
-        numbers = ("{" + ",".join(column) + "}" for column in zip(*members))
-        shown.append(" from ".join(text.replace("{}", layers) for text, layers in zip(pattern, numbers)))
-    return ", ".join(shown)
+    """``decoder.layers.{0..1}.fc3.weight from layers.{0,2}.fc1.weight``: names that differ in their layers alone, together."""
+    return ", ".join(fold(sources.items()))
 
 
 def load_fitted(
@@ -247,10 +214,8 @@ def load_fitted(
 ) -> LoadReport:
     """Load tensors that fit, and log where everything comes from.
 
-    Args:
-        sources: name in the model -> name in the file, where they differ.
-        changes: name -> what was cut or added.
-        random: regular expressions of the names that may keep their initial values.
+    ``sources``: name in the model -> name in the file, where they differ. ``changes``: name -> what was cut or added. ``random``:
+    regular expressions of the names that may keep their initial values.
 
     Returns what became of every tensor of the model; ``reasons`` names the source of each. Raises ValueError: others than wanted.
     """
@@ -275,11 +240,7 @@ def load_fitted(
 
 
 class Fit:
-    """Brings the tensors of a file to the rows of an encoder-decoder, by the options that allow it.
-
-    Attributes:
-        changes: name -> what was cut or added.
-    """
+    """Brings the tensors of a file to the rows of an encoder-decoder; ``changes``: name -> what was cut or added."""
 
     def __init__(self, model: Any, policy: Any, origin: str):
         self.model, self.policy, self.origin = model, str(policy), origin
@@ -292,7 +253,6 @@ class Fit:
         """Drop a masked LM's row of ``<mask>``, where the dictionary goes on without it: it would be another symbol's.
 
         Args:
-            side: ``encoder`` or ``decoder``.
             tensors: those of the file; changed.
             entries: of the dictionary beside the file, which has no ``<mask>``; None when there is none. Without it, as many
                 entries as rows are taken to mean the same, unless the last one is a tag.
@@ -302,6 +262,7 @@ class Fit:
         """
         dictionary = getattr(self.model, side).dictionary
         found = dictionary.index(MASK) if MASK in dictionary else None
+        tagged = entries is None and bool(trailing_tags(dictionary))
         for name in [name for name in tensors if name.startswith(side) and _WORDS.fullmatch(name)]:
             rows = tensors[name].size(0)
             place = rows - 1 if row is None else row
@@ -311,7 +272,6 @@ class Fit:
                     f"{MASK} is entry {found} of the dictionary, but {shown} of {self.origin}; run fairseq-preprocess with the "
                     "model's own dict.txt as --srcdict and --tgtdict, new symbols at its end"
                 )
-            tagged = entries is None and bool(trailing_tags(dictionary))
             same = len(dictionary) == rows and entries != rows - 1 and not tagged
             if found is None and (row is not None or not same):
                 tensors[name] = torch.cat([tensors[name][:place], tensors[name][place + 1 :]])
@@ -361,3 +321,60 @@ class Fit:
             self.tie(tensors)
             sources.setdefault("decoder.output_projection.weight", sources["decoder.embed_tokens.weight"])
         return load_fitted(self.model, tensors, self.origin, sources, self.changes, random)
+
+
+# ---- What a run starts from. ----
+
+
+def started_from(options: Any) -> Optional[str]:
+    """What fairseq-train will read: ``--restore-file``, else the run's own last checkpoint, else ``--finetune-from-model``."""
+    path = getattr(options, "restore_file", None) or LAST_CHECKPOINT
+    if path == LAST_CHECKPOINT:
+        last = os.path.join(getattr(options, "save_dir", None) or "", path)
+        path = last if os.path.isfile(last) else getattr(options, "finetune_from_model", None) or ""
+    return path if os.path.isfile(path) else None
+
+
+def left_closed(option: str, path: str, options: Any, task: Any) -> Optional[str]:
+    """Why the pretrained file at ``path``, which an ``option`` names, is not opened; None where it is to be opened.
+
+    A checkpoint that is about to be loaded has everything. What is returned is the error of a model that nothing was loaded into.
+    ``options`` of the command line have ``restore_file`` and ``save_dir``, those of a YAML do not. ``task`` has ``from_checkpoint``
+    where the model is built to be filled from a checkpoint; see ``compat.stock_tasks``.
+    """
+    if getattr(task, "from_checkpoint", False):
+        return f"{option} {path}: was not opened, since the model is read from a checkpoint"
+    if not os.path.exists(path):
+        return f"{option} {path}: no such file"
+    checkpoint = started_from(options) if getattr(options, "save_dir", None) else None
+    return checkpoint and f"{option} {path}: was not opened, since {checkpoint} is there to be continued"
+
+
+def language_state(langs: Sequence[str]) -> Dict[str, Any]:
+    """What the state of a task keeps of its languages."""
+    return {LANGUAGES: {"langs": [str(language) for language in langs]}}
+
+
+def compare_order(langs: Sequence[str], trained: Optional[Sequence[str]], origin: str) -> None:
+    """Raise ValueError where ``--langs`` are not the languages of a checkpoint, in their order, which the rows of their ids follow.
+
+    ``trained``: None = the checkpoint does not tell, which is logged.
+    """
+    if trained is None:
+        logger.warning("%s does not tell its languages: --langs must have them in the order of its training", origin)
+    elif list(trained) != list(langs):
+        raise ValueError(
+            f"--langs {','.join(langs)}: {origin} was trained with {','.join(trained)}; give the same languages in the same "
+            "order, because the rows of their ids follow it"
+        )
+
+
+def compare_start(langs: Sequence[str], options: Any) -> None:
+    """As :func:`compare_order`, with the checkpoint that training starts from or goes on with, if there is one.
+
+    ``options`` have ``restore_file``, ``save_dir``, ``finetune_from_model``, as fairseq-train's.
+    """
+    if (path := started_from(options)) is not None:
+        content = read_checkpoint(path)
+        settings = vars(content["args"]) if content.get("args") else {}
+        compare_order(langs, stock_languages(content, settings, "[{}]").listed, path)

@@ -4,15 +4,12 @@ Nothing is built from the file. Its pickles are followed with empty stand-ins fo
 """
 
 import _compat_pickle
-import contextlib
 import io
 import logging
 import math
 import pickle
 import re
-import struct
 import zipfile
-import zlib
 from typing import IO, Any, BinaryIO, Dict, Iterator, List, Optional, Set, Tuple
 
 import torch
@@ -21,149 +18,100 @@ from .errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 
-ZIP_START = b"PK\x03\x04"
-"""How torch decides between its two formats; ``zipfile.is_zipfile`` would also take a pickle with a zip file behind it."""
-EXPANDED_BYTES = 16 * 2**20
-"""What tensors that repeat their storage (stride 0) may grow to when copied, where the file itself is smaller."""
-_CHUNK_BYTES = 2**20
+ZIP_START = b"PK\x03\x04"  # as torch decides; zipfile.is_zipfile would also take a pickle with a zip file behind it
+EXPANDED_BYTES = 16 * 2**20  # to which copies of tensors that repeat their storage may grow, where the file is smaller
 _LEGACY_PICKLES = 4  # magic number, protocol, machine, content; the bytes of the tensors follow
-_NO_SIZES = {"builtins.set", "collections.Counter", "collections.OrderedDict"}
-"""Their arguments are values, which may be of any size."""
+_NO_SIZES = {"builtins.set", "collections.Counter", "collections.OrderedDict"}  # called with values of any size
 _NUMBERS = re.compile(r"[<>|=]?(?:[?bhilqBHILQefdgFD]|b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32))")
 _NUMBERS_STATE = (None, None, None, -1, -1, 0)  # no part of another type, no fields, sizes and flags of the type itself
-_LOCAL_HEADER = struct.Struct("<26xHH")
 
 
-def check_file(stream: BinaryIO, origin: str) -> None:
+def check_file(stream: BinaryIO, origin: str, names: Set[str]) -> None:
     """Refuse a file of ``torch.save`` that is damaged, or that would take more memory than the file is big.
 
     The checksum (CRC-32) of each record is compared, in half the time that torch.load takes for the same file. Files from before
-    torch 1.6 have none.
-
+    torch 1.6 have none. ``names`` gets every ``module.name`` that the file refers to, those before its damage if it is damaged.
     The stream may be at any position, and is at its start afterwards.
 
-    Raises:
-        CheckpointError: a checksum differs, records are compressed or overlap, or more elements are declared than the file holds.
-        Exception: of any other kind where the file is truncated or no checkpoint; torch cannot read it either.
+    Raises CheckpointError: a checksum differs, records are compressed or overlap, or more is declared than it holds; any other
+    Exception where the file is truncated or no checkpoint: torch cannot read it either.
     """
-    start, size = _start_and_size(stream)
-    try:
-        (_check_zip if start == ZIP_START else _check_legacy)(stream, size, origin)
-    except MemoryError as error:
-        raise CheckpointError(f"checkpoint {origin}: asks for more memory than its {size:,} bytes can need") from error
-    stream.seek(0)
-
-
-def named_globals(stream: BinaryIO) -> Set[str]:
-    """Every ``module.name`` that the pickles in a file refer to; of a damaged file, those before the damage."""
-    names: Set[str] = set()
-    with contextlib.suppress(Exception):  # a damaged file fails in any way
-        for pickled in _pickles(stream):
-            inspector = _Inspector(pickled, 0, "", names)
-            inspector.load()
-    return names
-
-
-def _pickles(stream: BinaryIO) -> Iterator[IO[bytes]]:
-    start, size = _start_and_size(stream)
-    if start != ZIP_START:
-        for _ in range(_LEGACY_PICKLES):
-            yield stream
-        return
-    with zipfile.ZipFile(stream) as archive:
-        for record in archive.infolist():
-            if record.filename.endswith("data.pkl") and record.file_size <= size:
-                yield io.BytesIO(_content(stream, record))
-
-
-def _start_and_size(stream: BinaryIO) -> Tuple[bytes, int]:
     size = stream.seek(0, io.SEEK_END)
     stream.seek(0)
-    start = stream.read(len(ZIP_START))
+    zipped = stream.read(len(ZIP_START)) == ZIP_START
     stream.seek(0)
-    return start, size
+    try:
+        note = (_check_zip if zipped else _check_legacy)(stream, size, names)
+    except MemoryError as error:
+        raise CheckpointError(f"checkpoint {origin}: asks for more memory than its {size:,} bytes can need") from error
+    except CheckpointError as error:
+        raise CheckpointError(f"checkpoint {origin}: {error}") from None
+    if note:
+        logger.info("checkpoint %s: %s", origin, note)
+    stream.seek(0)
 
 
-def _check_zip(stream: BinaryIO, size: int, origin: str) -> None:
+def _check_zip(stream: BinaryIO, size: int, names: Set[str]) -> str:
+    note = ""
     with zipfile.ZipFile(stream) as archive:
         records = archive.infolist()
-    names = [record.filename for record in records]
-    compressed = [record for record in records if record.compress_type != zipfile.ZIP_STORED]
-    if compressed:
-        worst = max(compressed, key=lambda record: record.file_size)
-        raise CheckpointError(
-            f"checkpoint {origin}: its record {worst.filename} is compressed, {worst.compress_size:,} to "
-            f"{worst.file_size:,} bytes; torch.save writes records as they are"
-        )
-    declared = sum(record.file_size for record in records)
-    if declared > size or len(set(names)) < len(names) or min(record.header_offset for record in records) != 0:
-        raise CheckpointError(
-            f"checkpoint {origin}: its {len(records)} records overlap ({declared:,} bytes of records, {size:,} bytes of file); "
-            "torch.save writes them one after the other"
-        )
-    _check_sums(stream, records, origin)
-    folder = names[0].split("/")[0]
-    pickled = next((record for record in records if record.filename == f"{folder}/data.pkl"), None)
-    if pickled is None:
-        return  # torch refuses it with its own words
-    inspector = _Inspector(io.BytesIO(_content(stream, pickled)), size, origin)
+        _check_records(records, size)
+        if not any(record.CRC for record in records if record.file_size):
+            note = "was saved without checksums (torch.serialization.set_crc32_options)"
+            for record in records:
+                record.CRC = None  # type: ignore[assignment]  # there is nothing to compare with
+        wrong = archive.testzip()
+        if wrong:
+            raise CheckpointError(
+                f"damaged, the checksum of record {wrong} is wrong: bits have changed since it was written. Take another copy of "
+                "the file or an earlier checkpoint"
+            )
+        sizes = {record.filename: record.file_size for record in records}
+        folder = records[0].filename.split("/")[0]
+        if f"{folder}/data.pkl" not in sizes:
+            return note  # torch refuses it with its own words
+        inspector = _Inspector(io.BytesIO(archive.read(f"{folder}/data.pkl")), size, names)
     inspector.load()
-    sizes = {record.filename: record.file_size for record in records}
     for key, declared in inspector.storages.items():
         held = sizes.get(f"{folder}/data/{key}", declared)  # a missing record is torch's to report
         if declared > held:
             raise CheckpointError(
-                f"checkpoint {origin}: a tensor needs {declared:,} bytes of record {folder}/data/{key}, which has {held:,}"
+                f"a tensor needs {declared:,} bytes of record {folder}/data/{key}, which has {held:,}"
             )
+    return note
 
 
-def _check_legacy(stream: BinaryIO, size: int, origin: str) -> None:
-    inspector = _Inspector(stream, size, origin)
+def _check_records(records: List[zipfile.ZipInfo], size: int) -> None:
+    compressed = [record for record in records if record.compress_type != zipfile.ZIP_STORED]
+    if compressed:
+        worst = max(compressed, key=lambda record: record.file_size)
+        raise CheckpointError(
+            f"its record {worst.filename} is compressed, {worst.compress_size:,} to {worst.file_size:,} bytes; torch.save writes "
+            "records as they are"
+        )
+    declared, names = sum(record.file_size for record in records), {record.filename for record in records}
+    if declared > size or len(names) < len(records) or min(record.header_offset for record in records) != 0:
+        raise CheckpointError(
+            f"its {len(records)} records overlap ({declared:,} bytes of records, {size:,} bytes of file); torch.save writes them "
+            "one after the other"
+        )
+
+
+def _check_legacy(stream: BinaryIO, size: int, names: Set[str]) -> str:
+    inspector = _Inspector(stream, size, names)
     for _ in range(_LEGACY_PICKLES):
         inspector.load()
     declared = sum(inspector.storages.values())
     if declared > size:
         raise EOFError(f"its tensors need {declared:,} bytes")  # like any file that is cut
-    logger.info(
-        "checkpoint %s: a file of the format before torch 1.6 has no checksums; flipped bits go unnoticed", origin
+    return "a file of the format before torch 1.6 has no checksums; flipped bits go unnoticed"
+
+
+def _no_numbers(found: Any) -> CheckpointError:
+    return CheckpointError(
+        f"refused, it describes a numpy type by {str(found)[:80]}; valid: arrays of numbers, because numpy reads memory that is "
+        "not its own where the description of another type is forged"
     )
-
-
-def _check_sums(stream: BinaryIO, records: List[zipfile.ZipInfo], origin: str) -> None:
-    if not any(record.CRC for record in records if record.file_size):
-        logger.info("checkpoint %s: was saved without checksums (torch.serialization.set_crc32_options)", origin)
-        return
-    wrong = [record.filename for record in records if _checksum(stream, record) != record.CRC]
-    if wrong:
-        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise CheckpointError(
-            f"checkpoint {origin}: damaged, the checksum of record {', '.join(wrong[:3])}{more} is wrong: bits have changed since "
-            "it was written. Take another copy of the file or an earlier checkpoint"
-        )
-
-
-def _checksum(stream: BinaryIO, record: zipfile.ZipInfo) -> int:
-    left, found = _go_to(stream, record), 0
-    buffer = memoryview(bytearray(min(left, _CHUNK_BYTES)))
-    while left:
-        count = stream.readinto(buffer[: min(left, _CHUNK_BYTES)])  # type: ignore[attr-defined]
-        if not count:
-            raise EOFError(f"record {record.filename} is cut")
-        found = zlib.crc32(buffer[:count], found)
-        left -= count
-    return found
-
-
-def _content(stream: BinaryIO, record: zipfile.ZipInfo) -> bytes:
-    return stream.read(_go_to(stream, record))
-
-
-def _go_to(stream: BinaryIO, record: zipfile.ZipInfo) -> int:
-    """Put the stream where an uncompressed record begins; returns its number of bytes."""
-    stream.seek(record.header_offset)
-    name, extra = _LOCAL_HEADER.unpack(stream.read(_LOCAL_HEADER.size))
-    stream.seek(name + extra, io.SEEK_CUR)
-    return record.file_size
 
 
 class _Named:
@@ -188,10 +136,9 @@ class _Named:
 class _Inspector(pickle._Unpickler):
     """Follows pickles and notes the names of objects and the bytes of storages in them."""
 
-    def __init__(self, stream: IO[bytes], size: int, origin: str, names: Optional[Set[str]] = None) -> None:
+    def __init__(self, stream: IO[bytes], size: int, names: Set[str]) -> None:
         super().__init__(stream, encoding="latin1")
-        self.size, self.origin = size, origin
-        self.names = set() if names is None else names
+        self.size, self.names = size, names
         self.storages: Dict[str, int] = {}
         self.expanded = 0
         self._stand_ins: Dict[str, Any] = {"torch.Size": tuple}
@@ -219,9 +166,9 @@ class _Inspector(pickle._Unpickler):
         function = name.rsplit(".", 1)[-1]
         if name == "numpy.dtype":
             if not args or not isinstance(args[0], str) or not _NUMBERS.fullmatch(args[0]):
-                raise self._no_numbers(args[:1])
+                raise _no_numbers(args[:1])
         elif name == "numpy.ndarray" or name.startswith("numpy.dtype"):
-            raise self._no_numbers(name)  # numpy's own pickles only refer to these
+            raise _no_numbers(name)  # numpy's own pickles only refer to these
         elif function == "_rebuild_from_type_v2":
             args[0](*args[2])
         elif function == "_rebuild_sparse_tensor":
@@ -230,31 +177,23 @@ class _Inspector(pickle._Unpickler):
             self._tensor(args[0], args[2], args[6].name if function.endswith("_v3") else None)
         elif name not in _NO_SIZES:
             asked = max(_sizes(args), default=0)
-            if self.size and asked > max(self.size, EXPANDED_BYTES):
-                raise CheckpointError(
-                    f"checkpoint {self.origin}: asks for {name} of {asked:,} elements, the file has {self.size:,} bytes"
-                )
+            if asked > max(self.size, EXPANDED_BYTES):
+                raise CheckpointError(f"asks for {name} of {asked:,} elements, the file has {self.size:,} bytes")
 
     def built(self, name: str, state: Any) -> None:
         """Look at the state of an object: tensors of old files get their storage there, numpy's types their layout."""
         if name == "numpy.dtype" and (not isinstance(state, tuple) or state[2:] != _NUMBERS_STATE):
-            raise self._no_numbers(state)
+            raise _no_numbers(state)
         if isinstance(state, tuple) and len(state) > 2 and isinstance(state[0], tuple):
             self._tensor(state[0], state[2])
-
-    def _no_numbers(self, found: Any) -> CheckpointError:
-        return CheckpointError(
-            f"checkpoint {self.origin}: refused, it describes a numpy type by {str(found)[:80]}; valid: arrays of numbers, "
-            "because numpy reads memory that is not its own where the description of another type is forged"
-        )
 
     def _tensor(self, storage: Tuple[int, int], shape: Any, dtype: Optional[str] = None) -> None:
         held, element = storage
         needed = math.prod(shape) * (_element_bytes(dtype) if dtype else element)
         self.expanded += needed if needed > held else 0
-        if self.size and self.expanded > max(self.size, EXPANDED_BYTES):
+        if self.expanded > max(self.size, EXPANDED_BYTES):
             raise CheckpointError(
-                f"checkpoint {self.origin}: a tensor of shape {tuple(shape)} ({needed:,} bytes) repeats a storage of {held:,} "
+                f"a tensor of shape {tuple(shape)} ({needed:,} bytes) repeats a storage of {held:,} "
                 f"bytes; the file has {self.size:,}"
             )
 

@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from .errors import CheckpointError
 
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+
 
 @dataclass(frozen=True)
 class Rule:
-    """One line of a table; make it with :func:`rename`, :func:`split`, :func:`drop` or :func:`refuse`."""
+    """One line of a table; make it with :func:`rename`, :func:`drop` or :func:`refuse`."""
 
     pattern: "re.Pattern[str]"
     targets: Tuple[str, ...] = ()
@@ -24,13 +26,8 @@ class Rule:
     refused_because: str = ""
 
 
-def rename(pattern: str, target: str) -> Rule:
-    """The tensor is called ``target`` (a template with ``\\1`` …)."""
-    return Rule(re.compile(pattern), targets=(target,))
-
-
-def split(pattern: str, *targets: str) -> Rule:
-    """The rows of the tensor are cut into equal blocks, one per target, in order."""
+def rename(pattern: str, *targets: str) -> Rule:
+    """The tensor is called ``target`` (a template with ``\\1`` …); for several its rows are cut into equal blocks, in order."""
     return Rule(re.compile(pattern), targets=targets)
 
 
@@ -44,12 +41,18 @@ def refuse(pattern: str, because: str) -> Rule:
     return Rule(re.compile(pattern), refused_because=because)
 
 
-def fused_attention(layer: str, target: str) -> Tuple[Rule, Rule]:
-    """fairseq's self-attention, with its projections apart or in one ``in_proj``; ``target`` is the name of the layer."""
-    projections = [f"{target}self_attn.{name}_proj.\\2" for name in "qkv"]
+def stack_rules(source: str, target: str) -> Tuple[Rule, ...]:
+    """fairseq's encoder or decoder, new or old; ``source``: pattern of what its names begin with, ``target``: what they get."""
+    layer, new = source + r"layers\.(\d+)\.", target + r"layers.\1."
     return (
-        rename(layer + r"self_attn\.(q_proj|k_proj|v_proj|out_proj)\.(weight|bias)", target + r"self_attn.\2.\3"),
-        split(layer + r"self_attn\.in_proj_(weight|bias)", *projections),
+        rename(source + r"(embed_tokens|embed_positions)\.weight", target + r"\1.weight"),
+        rename(source + r"(?:layernorm_embedding|emb_layer_norm)\.(weight|bias)", target + r"layernorm_embedding.\1"),
+        rename(source + r"layer_norm\.(weight|bias)", target + r"layer_norm.\1"),
+        rename(layer + r"(self_attn|encoder_attn)\.([qkv]_proj|out_proj)\.(weight|bias)", new + r"\2.\3.\4"),
+        rename(layer + r"self_attn\.in_proj_(weight|bias)", *(rf"{new}self_attn.{name}_proj.\2" for name in "qkv")),
+        rename(layer + r"((?:self_attn_|encoder_attn_|final_)layer_norm|fc1|fc2)\.(weight|bias)", new + r"\2.\3"),
+        drop(source + r"version", "format counter of fairseq"),
+        drop(source + r"(?:embed_positions\.)?(?:_float_tensor|weights)", "buffer that is counted anew"),
     )
 
 
@@ -66,23 +69,13 @@ class Renamed:
         del self.tensors[name]
         self.dropped[self.sources.pop(name)] = because
 
-    def discard_all(self, start: str, because: str) -> None:
-        """Drop the tensors whose new names begin with ``start``."""
-        for name in [name for name in self.tensors if name.startswith(start)]:
-            self.discard(name, because)
-
     def move(self, old: str, new: str) -> None:
         """The new names that begin with ``old`` begin with ``new`` instead."""
 
-        def moved(name: str) -> str:
-            return new + name[len(old) :] if name.startswith(old) else name
+        def moved(named: Mapping[str, Any]) -> Dict[str, Any]:
+            return {new + key[len(old) :] if key.startswith(old) else key: value for key, value in named.items()}
 
-        self.tensors = {moved(name): tensor for name, tensor in self.tensors.items()}
-        self.sources = {moved(name): source for name, source in self.sources.items()}
-
-    def used(self) -> Tuple[str, ...]:
-        """Names in the source of the tensors that are kept, in order."""
-        return tuple(dict.fromkeys(self.sources.values()))
+        self.tensors, self.sources = moved(self.tensors), moved(self.sources)
 
 
 def apply_rules(tensors: Mapping[str, Tensor], rules: Sequence[Rule], origin: str, expected: str) -> Renamed:
@@ -127,9 +120,8 @@ def _blocks(name: str, tensor: Tensor, count: int, origin: str) -> Sequence[Tens
 def float_tensors(tensors: Mapping[str, Any], origin: str) -> Dict[str, Tensor]:
     """Floating-point tensors as float32, others (dropped by name, or refused by shape or name later) as they are.
 
-    What shares memory still does: a VECO has most of its tensors under several names.
-
-    Raises CheckpointError: something that is no tensor.
+    What shares memory still does: a VECO has most of its tensors under several names. Raises CheckpointError: something that is no
+    tensor.
     """
     result: Dict[str, Tensor] = {}
     made: Dict[Tuple[Any, ...], Tensor] = {}
@@ -170,30 +162,32 @@ class LoadReport:
         lines = []
         for title in ("loaded", "initialised", "dropped"):
             names: Tuple[str, ...] = getattr(self, title)
-            folded = [f"{name}{self._reason(members)}" for name, members in _fold(names).items()]
+            folded = [f"{text}{self._reason(rows)}" for text, rows in fold((name,) for name in names).items()]
             lines.append(f"{title} {len(names)}" + (f": {', '.join(folded)}" if folded else ""))
         return "\n".join(lines)
 
-    def _reason(self, names: Sequence[str]) -> str:
-        reasons = {self.reasons.get(name, "") for name in names}
+    def _reason(self, rows: Sequence[Sequence[str]]) -> str:
+        reasons = {self.reasons.get(name, "") for (name,) in rows}
         return f" ({reasons.pop()})" if len(reasons) == 1 and reasons != {""} else ""
 
 
-def _fold(names: Sequence[str]) -> Dict[str, List[str]]:
-    """Names that differ in one number only, put together: ``layers.{0..3}.bias`` -> its members."""
-    groups: Dict[str, List[str]] = {}
-    for name in names:
-        groups.setdefault(re.sub(r"(?<=\.)\d+(?=\.)", "{}", name), []).append(name)
-    folded = {}
+def fold(rows: Iterable[Sequence[str]]) -> Dict[str, List[Sequence[str]]]:
+    """Rows of names that differ in one number only, put together: ``layers.{0..3}.bias from h.{0..3}.b`` -> its members."""
+    groups: Dict[Tuple[str, ...], List[Sequence[str]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(_NUMBER.sub("{}", name) for name in row), []).append(row)
+    folded: Dict[str, List[Sequence[str]]] = {}
     for pattern, members in groups.items():
-        if len(members) == 1 or pattern.count("{}") != 1:
-            folded.update({name: [name] for name in members})
+        if len(members) == 1 or any(name.count("{}") > 1 for name in pattern):
+            folded.update({" from ".join(row): [row] for row in members})
             continue
-        start = pattern.index("{}")
-        numbers = sorted(int(re.match(r"\d+", name[start:]).group()) for name in members)  # type: ignore[union-attr]
-        consecutive = numbers == list(range(numbers[0], numbers[-1] + 1))
-        shown = f"{numbers[0]}..{numbers[-1]}" if consecutive else ",".join(map(str, numbers))
-        folded[pattern.replace("{}", "{" + shown + "}")] = members
+        shown = []
+        for name, column in zip(pattern, zip(*members)):
+            numbers = [int(found.group()) for found in map(_NUMBER.search, column) if found]
+            consecutive = numbers and numbers == list(range(numbers[0], numbers[-1] + 1))
+            text = f"{numbers[0]}..{numbers[-1]}" if consecutive else ",".join(map(str, numbers))
+            shown.append(name.replace("{}", f"{{{text}}}"))
+        folded[" from ".join(shown)] = members
     return folded
 
 
@@ -205,11 +199,8 @@ def load(module: nn.Module, tensors: Mapping[str, Tensor], allow_missing: Iterab
         tensors: name -> tensor, names as in ``module.state_dict()``. Of tied parameters one name is enough.
         allow_missing: regular expressions that match whole names of the module that may keep their initial values.
 
-    Returns:
-        The report; its names cover the module and ``tensors`` completely.
-
-    Raises:
-        ValueError: lists the names and shapes of whatever is missing, left over or of another shape.
+    Returns the report; its names cover the module and ``tensors`` completely. Raises ValueError: lists the names and shapes of
+    whatever is missing, left over or of another shape.
     """
     state: Dict[str, Any] = module.state_dict(keep_vars=True)
     targets = {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}

@@ -1,7 +1,7 @@
 """The way from a file to the tensors of a known layout: read, recognise, rename, sizes, check.
 
-A :class:`FileLayout` declares one pretrained layout, in a module of :data:`LAYOUTS`. Fitting and loading come after, in
-``fitting`` and ``loading``.
+A :class:`FileLayout` declares one pretrained layout, in a module of :data:`LAYOUTS`, a :class:`Kind` what is wanted of a file.
+Fitting to a model, loading and logging come after, in ``fitting`` and ``loading``.
 """
 
 import functools
@@ -9,36 +9,61 @@ import importlib
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+import torch
 from torch import Tensor
 
-from .dictionaries import CONFIG_NAME, DICTIONARY_NAME, Languages, read_json
 from .errors import CheckpointError
+from .layouts import PADDING_IDX, Shapes, masked_lm_shapes
 from .loading import LoadReport, Renamed, Rule, apply_rules, float_tensors, listing, mismatches
 from .reading import PathLike, fingerprint, read_checkpoint
+from .vocabulary import CONFIG_NAME, DICTIONARY_NAME, Languages, as_dict, read_json
 
 WORDS = "embed_tokens.weight"
 POSITIONS = "embed_positions.weight"
-FIRST_FC = "layers.0.fc1.weight"
-ENCODER_SIZES = {
-    "layers": "encoder_layers",
-    "embed_dim": "encoder_embed_dim",
-    "ffn_dim": "encoder_ffn_embed_dim",
-    "max_positions": "max_source_positions",
-    "heads": "encoder_attention_heads",
-}
-"""Of the encoder of any fairseq transformer."""
+PARTS = {"encoder.": "encoder", "decoder.": "decoder", "lm_head.": "head of the masked LM"}
+"""What the names of every layout begin with -> what is there, for messages."""
 
-PADDING_IDX = 1
-"""Row of ``<pad>`` in every fairseq dictionary."""
-
-LAYOUTS = ("encoders", "deltalm_encoder", "veco", "xlmr", "encoder_decoder", "bert", "huggingface", "causal_lm")
-"""Modules that declare layouts, in the order in which they are asked. Each has them by what is wanted of a file:
-``ENCODERS``, ``MASKED_LMS`` or ``CAUSAL_LMS``."""
+LAYOUTS = ("veco", "xlmr", "encoder_decoder", "causal_lm")
+"""Modules whose ``LAYOUTS`` are asked, in this order, whether a file is theirs."""
 
 _FAIRSEQ_NAME = "model.pt"
 _WEIGHT_NAMES = ("model.safetensors", "pytorch_model.bin", _FAIRSEQ_NAME)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is wanted of a file: ``name`` and ``expected`` files, for messages.
+
+    ``parts``: of :data:`PARTS`, those that are wanted -> what their names begin with in the result.
+    """
+
+    name: str
+    expected: str
+    parts: Mapping[str, str]
+
+
+ENCODER = Kind(
+    "an encoder",
+    "XLM-R or InfoXLM (fairseq, Hugging Face), BERT (Hugging Face), mBART, mBART-50, NLLB, M2M-100 (fairseq, Hugging Face), "
+    "DeltaLM, VECO (fairseq, Hugging Face), or an nlu_encoder of this package",
+    {"encoder.": ""},
+)
+MASKED_LM = Kind(
+    "a masked LM",
+    "a masked LM of XLM-R's shape: a fairseq checkpoint (encoder.sentence_encoder.*, encoder.lm_head.*), a VECO that was "
+    "pre-trained here, or a Hugging Face folder of model_type xlm-roberta",
+    {"encoder.": "sentence_encoder.", "lm_head.": "lm_head."},
+)
+CAUSAL_LM = Kind(
+    "a language model", "a Hugging Face GPT-2 (model_type gpt2) or a fairseq transformer_lm", {"decoder.": ""}
+)
+DELTALM = Kind(
+    "a DeltaLM",
+    "a DeltaLM file: {'weights': …} with src_embedding.*, encoder.*, tgt_embedding.*, decoder.*, or a fairseq checkpoint",
+    {part: part for part in PARTS},
+)
 
 
 @dataclass(frozen=True)
@@ -60,9 +85,13 @@ class Content:
         return f"checkpoint {self.file}"
 
     @property
-    def config_origin(self) -> str:
-        """How messages call the configuration of a folder."""
-        return f"checkpoint {self.file.parent / CONFIG_NAME}"
+    def options_origin(self) -> str:
+        """How messages call its options."""
+        return f"checkpoint {self.folder / CONFIG_NAME}" if self.is_folder else self.origin
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
 
     @property
     def arch(self) -> str:
@@ -71,19 +100,15 @@ class Content:
 
 
 @dataclass
-class PretrainedFile:
-    """A pretrained model as read from disk.
+class PretrainedFile(Renamed):
+    """A pretrained model as read from disk: float32 tensors under this package's names, with their names in the file.
 
     Attributes:
-        expected: what kind of file it must be, for messages.
-        renamed: its tensors under this package's names, float32.
+        source: what kind of file it is.
         stated: sizes that its options state; None where they say nothing.
-        heads: attention heads; None where it does not state them. ``heads_entry``: what it calls them.
         wiring: fields of the layout that it states or that follow from what it is.
         sizes: of the model, from shapes, heads and wiring; as ``layout`` for encoders and causal language models.
-        padding_idx: row of ``<pad>``, behind which the positions begin.
-        padding_row: row of ``<pad>`` that a tokenizer beside the file must have too; None where it is not compared.
-        rows_unordered: the special symbols are not in rows 0 to 3.
+        padding_idx: row behind which the positions begin: that of ``<pad>``, or -1 where they begin with the first row.
         stated_languages: what it says of its languages.
         languages: in the order of their rows; None where there is no list.
         entries: what the first rows of the embedding mean, as entries of a fairseq dictionary; empty where no file beside tells.
@@ -93,18 +118,13 @@ class PretrainedFile:
         reasons: name in the file -> what was done with it.
     """
 
-    content: Content
-    expected: str
-    renamed: Renamed
-    stated: Dict[str, Any]
-    heads: Optional[int]
-    heads_entry: str
+    content: Content = field(default=None, repr=False)  # type: ignore[assignment]
+    source: "FileLayout" = None  # type: ignore[assignment]
+    stated: Dict[str, Any] = field(default_factory=dict)
     wiring: Dict[str, Any] = field(default_factory=dict)
     sizes: Dict[str, Any] = field(default_factory=dict)
     layout: Any = None
     padding_idx: int = PADDING_IDX
-    padding_row: Optional[int] = None
-    rows_unordered: bool = False
     stated_languages: Languages = Languages()
     languages: Optional[Tuple[str, ...]] = None
     entries: Tuple[str, ...] = ()
@@ -114,18 +134,7 @@ class PretrainedFile:
 
     @property
     def origin(self) -> str:
-        """How messages call the file."""
         return self.content.origin
-
-    @property
-    def tensors(self) -> Dict[str, Tensor]:
-        """Name -> float32 tensor."""
-        return self.renamed.tensors
-
-    @property
-    def sources(self) -> Dict[str, str]:
-        """Name -> its name in the file."""
-        return self.renamed.sources
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -134,19 +143,23 @@ class PretrainedFile:
 
     @property
     def report(self) -> LoadReport:
-        """What became of every tensor of the file (its names)."""
-        dropped = self.renamed.dropped
-        return LoadReport(self.renamed.used(), dropped=tuple(dropped), reasons={**dropped, **self.reasons})
+        """What became of every tensor, by its name in the file."""
+        used = tuple(dict.fromkeys(self.sources.values()))
+        return LoadReport(used, dropped=tuple(self.dropped), reasons={**self.dropped, **self.reasons})
 
     @property
     def dictionary_path(self) -> Optional[Path]:
         """``dict.txt`` beside the weights; None when there is none."""
-        beside = self.content.file.parent / DICTIONARY_NAME
+        beside = self.content.folder / DICTIONARY_NAME
         return beside if beside.is_file() else None
 
-
-def _nothing(*_: Any) -> None:
-    return None
+    def matrix(self, name: str) -> Tensor:
+        """The tensor of that name; raises CheckpointError where there is none with two dimensions."""
+        found = self.tensors.get(name)
+        if found is None or found.dim() != 2:
+            shown = "" if found is None else f" but one of shape {tuple(found.shape)}"
+            raise CheckpointError(f"{self.origin}: has no matrix for {name}{shown}; expected {self.source.expected}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -156,10 +169,13 @@ class FileLayout:
     Attributes:
         expected: what the file must be, for messages.
         recognised: whether a file is of this layout.
-        rules: its names -> those of this package.
+        rules: its names -> those of this package, which begin as :data:`PARTS` do.
         sizes: size -> what the options call it; ``heads`` is among them.
-        check: refuses options with which the model computes something else, before the tensors are looked at.
-        settle: fills in whatever of the file no table tells.
+        kinds: what can be read from it.
+        wired: options with their only valid value, where they are stated.
+        check: refuses other options with which the model computes something else.
+        settle: fills in whatever of the file no table tells, for a kind.
+        tied: pairs of names, a copy and what it is a copy of; each may be there alone.
         transposed: names of the matrices that are stored as (in, out), where fairseq's are (out, in).
         model_types: what ``config.json`` calls it, in a Hugging Face folder.
     """
@@ -168,26 +184,20 @@ class FileLayout:
     recognised: Callable[[Content], bool]
     rules: Sequence[Rule]
     sizes: Mapping[str, str]
-    check: Callable[[Content], Any] = _nothing
-    settle: Callable[[Content, PretrainedFile], Any] = _nothing
+    kinds: Tuple[Kind, ...] = (ENCODER,)
+    wired: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[Content], Sequence[str]] = lambda content: ()
+    settle: Callable[[PretrainedFile, Kind], Any] = lambda found, kind: None
+    tied: Tuple[Tuple[str, str], ...] = ()
     transposed: Optional["re.Pattern[str]"] = None
     model_types: Tuple[str, ...] = ()
-
-
-def layouts_of(kind: str) -> List[FileLayout]:
-    """The layouts from which ``ENCODERS``, ``MASKED_LMS`` or ``CAUSAL_LMS`` are read."""
-    modules = (importlib.import_module(f".{name}", __package__) for name in LAYOUTS)
-    return [layout for module in modules for layout in getattr(module, kind, ())]
 
 
 # ---- Read. ----
 
 
 def find_weights(path: Path) -> Path:
-    """The weights file that a path means: the file itself, or the one in a folder.
-
-    Raises CheckpointError: a folder without weights, with several, or with weights in parts.
-    """
+    """The weights file that a path means: itself, or the one in a folder. Raises CheckpointError: none, several, or in parts."""
     if not path.is_dir():
         return path
     present = [name for name in _WEIGHT_NAMES if (path / name).is_file()]
@@ -200,11 +210,8 @@ def find_weights(path: Path) -> Path:
     raise CheckpointError(f"checkpoint {path}: the folder holds none of {', '.join(_WEIGHT_NAMES)}")
 
 
-def read_content(path: PathLike, expected: str) -> Content:
-    """Read a weights file, or the one in a folder, with the options of its model.
-
-    Raises CheckpointError: unreadable, untrusted, or no model; ``expected`` says what it should be.
-    """
+def _read_content(path: PathLike, expected: str) -> Content:
+    """A weights file, or the one in a folder, with the options of its model; ``expected`` says what it should be."""
     file = find_weights(Path(path))
     entries = read_checkpoint(file)
     for name in ("model", "weights"):
@@ -222,42 +229,19 @@ def find_settings(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
     return as_dict(as_dict(checkpoint.get("cfg")).get("model") if found is None else found)
 
 
-def task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
-    """Options of the task, from a checkpoint's ``cfg["task"]``; empty when absent."""
-    return as_dict(as_dict(checkpoint.get("cfg")).get("task"))
-
-
-def as_dict(value: Any) -> Dict[str, Any]:
-    """A mapping or namespace as a dictionary; empty for None."""
-    if value is None:
-        return {}
-    return dict(value) if isinstance(value, Mapping) else dict(vars(value))
-
-
 # ---- Recognise, rename. ----
 
 
-def open_file(path: PathLike, layouts: Sequence[FileLayout], expected: str, entries: str = "") -> PretrainedFile:
-    """Read a file, or the one in a folder, and rename its tensors by the first of the layouts that recognises it.
+def open_file(path: PathLike, kind: Kind) -> PretrainedFile:
+    """Read a file, or the one in a folder, and rename the tensors of the parts that are wanted.
 
-    ``expected``: what it should be, ``entries``: what it should hold, for messages.
-
-    Raises:
-        CheckpointError: unreadable, untrusted, of no such layout, tensors that are not accounted for, other options.
+    Raises CheckpointError: unreadable, untrusted, of no such layout, tensors that are not accounted for, other options.
     """
-    content = read_content(path, f"{entries}, as in {expected}" if entries else expected)
-    layout = next((one for one in layouts if one.recognised(content)), None)
-    if layout is None and content.is_folder:
-        valid = ", ".join(sorted(kind for one in layouts for kind in one.model_types))
-        stated = content.options.get("model_type")
-        raise CheckpointError(f"{content.config_origin}: model_type = {stated!r}, expected one of {valid}")
-    if layout is None:
-        names = ", ".join(list(map(str, content.tensors))[:4]) or "(none)"
-        raise CheckpointError(
-            f"{content.origin}: holds the entries {listing(sorted(map(str, content.entries)))}; its tensors ({names}, …) are of no "
-            f"known layout; expected {expected}"
-        )
-    layout.check(content)
+    content = _read_content(path, kind.expected)
+    layout = _recognise(content, kind)
+    problems = [*layout.check(content), *differing(content.options, layout.wired)]
+    if problems:
+        raise CheckpointError(f"{content.options_origin}: {'; '.join(problems)}; expected {layout.expected}")
     tensors = float_tensors(content.tensors, content.origin)
     for name, tensor in tensors.items():
         if layout.transposed and layout.transposed.fullmatch(name) and tensor.dim() == 2:
@@ -266,97 +250,139 @@ def open_file(path: PathLike, layouts: Sequence[FileLayout], expected: str, entr
     stated = {size: content.options.get(entry) for size, entry in layout.sizes.items()}
     if content.options.get(f"{layout.sizes['layers']}_to_keep"):
         stated["layers"] = None
-    found = PretrainedFile(content, layout.expected, renamed, stated, stated.pop("heads"), layout.sizes["heads"])
-    layout.settle(content, found)
+    found = PretrainedFile(renamed.tensors, renamed.sources, renamed.dropped, content, layout, stated)
+    for copy, kept in layout.tied:
+        if kept not in found.tensors:
+            found.move(copy, kept)
+    layout.settle(found, kind)
+    _take_parts(found, kind)
     # Half-precision originals and the state of an optimizer would stay in memory beside the model that is filled.
     options = {name: content.entries[name] for name in ("args", "cfg") if name in content.entries}
     found.content = replace(content, entries={} if content.is_folder else options, tensors={})
     return found
 
 
-# ---- Sizes, check. ----
+def _recognise(content: Content, kind: Kind) -> FileLayout:
+    """The first layout that recognises the file; the one that has such a kind where there is no other."""
+    modules = (importlib.import_module(f".{name}", __package__) for name in LAYOUTS)
+    layouts: List[FileLayout] = [one for module in modules for one in module.LAYOUTS]
+    valid = [one for one in layouts if kind in one.kinds]
+    layout = valid[0] if len(valid) == 1 else next((one for one in layouts if one.recognised(content)), None)
+    if layout in valid:
+        return layout
+    if content.is_folder:
+        types = ", ".join(sorted(name for one in valid for name in one.model_types))
+        stated = content.options.get("model_type")
+        raise CheckpointError(f"{content.options_origin}: model_type = {stated!r}, expected one of {types}")
+    if layout is not None:
+        raise CheckpointError(f"{content.origin}: is {layout.expected}; expected {kind.expected}")
+    names = ", ".join(list(map(str, content.tensors))[:4]) or "(none)"
+    raise CheckpointError(
+        f"{content.origin}: holds the entries {listing(sorted(map(str, content.entries)))}; its tensors ({names}, …) are of no "
+        f"known layout; expected {kind.expected}"
+    )
 
 
-def refuse_config(problems: List[str], content: Content) -> None:
-    """Raise CheckpointError where there are problems with a configuration."""
-    if problems:
-        raise CheckpointError(f"{content.config_origin}: {'; '.join(problems)}")
+def _take_parts(found: PretrainedFile, kind: Kind) -> None:
+    """Drop the parts that are not wanted and copies of what is tied, and give the others the names of the kind."""
+    for part, title in PARTS.items():
+        if part not in kind.parts:
+            for name in [name for name in found.tensors if name.startswith(part)]:
+                found.discard(name, f"{title}, unused by {kind.name}")
+    for copy, kept in found.source.tied:
+        one, other = found.tensors.get(copy), found.tensors.get(kept)
+        if one is None or other is None:
+            continue
+        names = [found.sources[copy], found.sources[kept]]
+        if not torch.equal(one, other):
+            shapes = f"shapes {tuple(one.shape)} and {tuple(other.shape)}"
+            raise CheckpointError(
+                f"{found.origin}: {names[0]} and {names[1]} differ ({shapes}), expected them to be tied"
+            )
+        found.discard(copy, f"equal to {names[1]}")
+    for part, start in kind.parts.items():
+        if start != part:
+            found.move(part, start)
 
 
-def differing(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> List[str]:
-    """The entries that a configuration states otherwise than wanted."""
+def differing(options: Mapping[str, Any], wanted: Mapping[str, Any]) -> List[str]:
+    """The options that are stated otherwise than wanted."""
     return [
-        f"{name} = {config[name]!r}, expected {value!r}"
+        f"{name} = {options[name]!r}, expected {value!r}"
         for name, value in wanted.items()
-        if config.get(name) is not None and config[name] != value
+        if options.get(name) is not None and options[name] != value
     ]
 
 
-def matrix(tensors: Mapping[str, Tensor], name: str, origin: str, expected: str) -> Tensor:
-    """The tensor of that name; raises CheckpointError where there is none with two dimensions."""
-    found = tensors.get(name)
-    if found is None or found.dim() != 2:
-        shown = "" if found is None else f" but one of shape {tuple(found.shape)}"
-        raise CheckpointError(f"{origin}: has no matrix for {name}{shown}; expected {expected}")
-    return found
+# ---- Sizes, check. ----
 
 
-class Heads(NamedTuple):
-    """Attention heads, which no shape tells and some files do not state; ``label``: how the caller names them, for messages.
+def stack_sizes(found: PretrainedFile, start: str) -> Dict[str, int]:
+    """Sizes that the shapes of a stack tell; ``start``: what its names begin with. Raises CheckpointError: a matrix is missing."""
+    (rows, width), inner = found.matrix(start + WORDS).shape, found.matrix(start + "layers.0.fc1.weight")
+    layers = start + "layers."
+    numbers = {int(name[len(layers) :].split(".")[0]) for name in found.tensors if name.startswith(layers)}
+    if numbers != set(range(len(numbers))):
+        title = start.rstrip(".") or "its"
+        raise CheckpointError(f"{found.origin}: {title} layers {sorted(numbers)} are not 0 to {len(numbers) - 1}")
+    return {"vocab_size": rows, "layers": len(numbers), "embed_dim": width, "ffn_dim": inner.size(0)}
 
-    Where the file states others than are ``given``, that is an error. A caller who gives a ``default``, for a file that states
-    none, compares the sizes itself.
-    """
 
-    given: Optional[int] = None
-    default: Optional[int] = None
-    label: str = "heads=…"
-
-
-def find_sizes(found: PretrainedFile, heads: Heads, start: str = "") -> None:
+def find_sizes(
+    found: PretrainedFile, heads: Optional[int], default: Optional[int], label: str, start: str = ""
+) -> None:
     """Fill in ``sizes``: from the shapes of the tensors whose names begin with ``start``, heads and wiring from what the file says.
+
+    ``heads``, which no shape tells and some files do not state: others than the file states are an error. ``default``: heads for a
+    file that states none; whoever gives it compares the sizes. ``label``: how the caller names the heads, for messages.
 
     Raises CheckpointError: a matrix that tells a size is missing, nothing tells the heads, or the options contradict the tensors.
     """
-    tensors, origin = found.tensors, found.origin
-    rows, width = matrix(tensors, start + WORDS, origin, found.expected).shape
-    layers = start + "layers."
-    numbers = {int(name[len(layers) :].split(".")[0]) for name in tensors if name.startswith(layers)}
-    found.sizes = sizes = {
-        "vocab_size": rows,
-        "layers": max(numbers, default=0) + 1,
-        "embed_dim": width,
-        "ffn_dim": matrix(tensors, start + FIRST_FC, origin, found.expected).size(0),
-        "heads": _heads(heads, found, width),
-        **found.wiring,
-    }
-    if start + POSITIONS in tensors or not sizes.get("max_positions"):
-        positions = matrix(tensors, start + POSITIONS, origin, found.expected)
-        sizes["max_positions"] = positions.size(0) - found.padding_idx - 1
+    sizes = found.sizes = {**stack_sizes(found, start), **found.wiring}
+    sizes["heads"] = _heads(found, heads, default, label, sizes["embed_dim"])
+    if start + POSITIONS in found.tensors or not sizes.get("max_positions"):
+        sizes["max_positions"] = found.matrix(start + POSITIONS).size(0) - found.padding_idx - 1
     for name, value in found.stated.items():
         if isinstance(value, int) and value != sizes[name]:
-            raise CheckpointError(f"{origin}: its options say {name} = {value}, its tensors {sizes[name]}")
+            raise CheckpointError(f"{found.origin}: its options say {name} = {value}, its tensors {sizes[name]}")
 
 
-def _heads(asked: Heads, found: PretrainedFile, width: int) -> int:
-    origin, stated, entry = found.origin, found.heads, found.heads_entry
-    if asked.given is not None and stated is not None and asked.given != stated:
-        raise CheckpointError(f"{origin}: heads = {asked.given} was given, but the file says {entry} = {stated}")
-    heads = next((one for one in (stated, asked.given, asked.default) if one is not None), None)
+def _heads(found: PretrainedFile, given: Optional[int], default: Optional[int], label: str, width: int) -> int:
+    stated, entry = found.stated.get("heads"), found.source.sizes["heads"]
+    if given is not None and stated is not None and given != stated:
+        raise CheckpointError(f"{found.origin}: heads = {given} was given, but the file says {entry} = {stated}")
+    heads = next((one for one in (stated, given, default) if one is not None), None)
     if heads is None:
         raise CheckpointError(
-            f"{origin}: does not tell the number of attention heads (no {entry}), and no shape does; give {asked.label}"
+            f"{found.origin}: does not tell the number of attention heads (no {entry}), and no shape does; give {label}"
         )
     if not isinstance(heads, int) or heads < 1 or width % heads:
-        raise CheckpointError(f"{origin}: heads = {heads!r}, expected a divisor of the width {width}")
+        raise CheckpointError(f"{found.origin}: heads = {heads!r}, expected a divisor of the width {width}")
     return heads
 
 
-def check_shapes(
-    tensors: Mapping[str, Tensor], shapes: Mapping[str, Tuple[int, ...]], origin: str, expected: str
-) -> None:
+def check_shapes(tensors: Mapping[str, Tensor], shapes: Shapes, origin: str, expected: str) -> None:
     """Raise CheckpointError that lists the tensors that are missing, surplus, of another shape or no floating-point numbers."""
     whole = [f"{name} {tensor.dtype}" for name, tensor in tensors.items() if not tensor.is_floating_point()]
     problems = mismatches(tensors, shapes) + ([f"not floating-point: {listing(whole)}"] if whole else [])
     if problems:
         raise CheckpointError(f"{origin}: {'; '.join(problems)}; expected {expected}")
+
+
+def read_masked_lm(
+    path: PathLike, heads: Optional[int] = None, default_heads: Optional[int] = None, label: str = "heads=…"
+) -> PretrainedFile:
+    """Read a masked LM of XLM-R's shape, in the names of ``modules.prefix_masked_lm.MaskedLM``, without the tied output matrix.
+
+    ``path`` is a fairseq ``model.pt`` (XLM-R, InfoXLM, RoBERTa; old and current names; a VECO that was pre-trained here, of which
+    encoder and head are taken), a Hugging Face XLM-RoBERTa folder (also one of a VECO) or its weights file, or a folder with a
+    fairseq ``model.pt``. ``heads``, ``default_heads``, ``label``: see :func:`find_sizes`.
+
+    Returns the file; its ``sizes`` are the fields of ``MaskedLMSizes``. Raises CheckpointError: anything unreadable, untrusted, of
+    another layout, unaccounted for or contradictory.
+    """
+    found = open_file(path, MASKED_LM)
+    find_sizes(found, heads, default_heads, label, MASKED_LM.parts["encoder."])
+    found.sizes["padding_idx"] = found.padding_idx
+    check_shapes(found.tensors, masked_lm_shapes(found.sizes), found.origin, found.source.expected)
+    return found

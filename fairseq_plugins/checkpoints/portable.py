@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .errors import CheckpointError
 from .loading import listing
-from .reading import PathLike, fingerprint, model_of, place_of, read_checkpoint, read_safetensors
+from .reading import PathLike, fingerprint, model_of, read_checkpoint, read_safetensors, tied_names
 from .stored_options import DEEPEST_CONTENT, check_options
 from .versions import KEY, check_versions, stamp, stamped
 from .writing import atomic_path, save_checkpoint, save_tensors
@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 WEIGHTS, CONFIG, LAYOUT = "model.safetensors", "config.json", 1
 SECTIONS = ("model", "task", "criterion", "dataset", "generation", "bpe", "tokenizer", "scoring")
 """What is kept of a run's configuration; the rest (optimizer, distributed training, folders ...) tells nothing of the model."""
-_REQUIRED = (KEY, "layout", "fingerprint", "tied", "types", "training", "task_state", "dictionaries")
-_OBJECTS = ("tied", "types", "training", "task_state", "dictionaries")
+_TEXTS = ("tied", "types", "dictionaries")  # entries that are objects of text
+_REQUIRED = (KEY, "layout", "fingerprint", "training", "task_state", *_TEXTS)
 _FROZEN = re.compile(r"(?:(.*)\.)?fingerprint\.([0-9a-f]{32})")
 
 
@@ -49,14 +49,10 @@ def export_checkpoint(
         folder: made when missing.
         data: where ``dict*.txt`` lie; when None the run's own data folder, or else the checkpoint's.
         dictionaries: False leaves them out.
-        half: store floating-point tensors as float16: half the size, rounded. Stock commands cast them back when they load them.
+        half: store floating-point tensors as float16, rounded. Stock commands cast them back when they load them.
 
-    Returns:
-        The content of ``config.json``.
-
-    Raises:
-        CheckpointError: an unreadable checkpoint, no dictionaries, options that are no plain values, tensors of a dtype that
-            safetensors does not know; values that float16 cannot hold.
+    Returns the content of ``config.json``. Raises CheckpointError: an unreadable checkpoint, no dictionaries, options that are no
+    plain values, tensors of a dtype that safetensors does not know, values that float16 cannot hold.
     """
     state = read_checkpoint(checkpoint)
     model = model_of(state, checkpoint)
@@ -69,13 +65,15 @@ def export_checkpoint(
     config["dictionaries"] = {file.name: _sha256(file) for file in files}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
+    try:
+        save_tensors(
+            stored, target / WEIGHTS
+        )  # first: on a full disk nothing stays, so that the command can be given again
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {checkpoint}: cannot be written as safetensors: {error}") from error
     for file in files:
         with atomic_path(target / file.name) as temporary:
             temporary.write_bytes(file.read_bytes())
-    try:
-        save_tensors(stored, target / WEIGHTS)
-    except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise CheckpointError(f"checkpoint {checkpoint}: cannot be written as safetensors: {error}") from error
     with atomic_path(target / CONFIG) as temporary:
         temporary.write_text(json.dumps(config, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
     logger.info("wrote %s: %d tensors, %d tied, fingerprint %s", folder, len(stored), len(tied), config["fingerprint"])
@@ -84,32 +82,26 @@ def export_checkpoint(
 
 def _separate(model: Mapping[str, Tensor]) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
     """Tensors that own their memory, and alias -> name for those that are another one."""
-    stored: Dict[str, Tensor] = {}
-    tied: Dict[str, str] = {}
-    first: Dict[Tuple[Any, ...], str] = {}
-    storages = set()
+    stored, tied, storages = {}, tied_names(model), set()
     for name, tensor in model.items():
-        storage, place = tensor.untyped_storage(), place_of(tensor)
-        if tensor.numel() and place in first:
-            tied[name] = first[place]
-            continue
-        first[place] = name
-        whole = tensor.is_contiguous() and storage.nbytes() == tensor.numel() * tensor.element_size()
-        shared = storage.data_ptr() in storages
-        storages.add(storage.data_ptr())
-        stored[name] = tensor.detach() if whole and not shared else tensor.detach().clone().contiguous()
+        if name not in tied:
+            storage = tensor.untyped_storage()
+            whole = tensor.is_contiguous() and storage.nbytes() == tensor.numel() * tensor.element_size()
+            own = whole and storage.data_ptr() not in storages
+            storages.add(storage.data_ptr())
+            stored[name] = tensor.detach() if own else tensor.detach().clone().contiguous()
     return stored, tied
 
 
 def _halved(model: Mapping[str, Tensor], origin: str) -> Dict[str, Tensor]:
     """Floating-point tensors as float16; what was one tensor stays one."""
-    made: Dict[Tuple[Any, ...], Tensor] = {}
-    halved = {}
+    tied = tied_names(model)
+    halved: Dict[str, Tensor] = {}
     for name, tensor in model.items():
-        if not tensor.is_floating_point() or not tensor.numel():
-            halved[name] = tensor
+        if name in tied or not tensor.is_floating_point() or not tensor.numel():
+            halved[name] = halved.get(tied.get(name, ""), tensor)
             continue
-        halved[name] = made.setdefault(place_of(tensor), tensor.half())
+        halved[name] = tensor.half()
         if not bool(torch.isfinite(halved[name]).all()) and bool(torch.isfinite(tensor).all()):
             raise CheckpointError(
                 f"{origin}: --half cannot hold {name}, whose largest value is {float(tensor.abs().max()):.3g}"
@@ -125,10 +117,9 @@ def _frozen_parts(model: Mapping[str, Tensor]) -> Dict[str, str]:
 
 def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
     """Everything in ``config.json`` but what depends on the tensors and on other files."""
-    history = (state.get("optimizer_history") or [{}])[-1]
-    iterator = (state.get("extra_state") or {}).get("train_iterator") or {}
+    history, extra = (state.get("optimizer_history") or [{}])[-1], state.get("extra_state") or {}
     training = {name: history.get(name) for name in ("criterion_name", "optimizer_name", "num_updates")}
-    training["epoch"] = iterator.get("epoch")
+    training["epoch"] = (extra.get("train_iterator") or {}).get("epoch")
     kept: Dict[str, Any] = {"training": training, "task_state": state.get("task_state") or {}}
     if state.get("args") is not None:
         kept["args"] = state["args"]
@@ -136,12 +127,6 @@ def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
         kept["cfg"] = {name: state["cfg"][name] for name in SECTIONS if name in state["cfg"]}
     else:
         raise CheckpointError(f"{origin}: has neither 'cfg' nor 'args', so nobody knows which model it is")
-    dropped = [name for name in ("last_optimizer_state", "criterion") if state.get(name)]
-    dropped += [
-        f"extra_state.{name}" for name in ("ema", "ema_fp32_params") if name in (state.get("extra_state") or {})
-    ]
-    if dropped:
-        logger.info("left out: %s", ", ".join(dropped))
     types: Dict[str, str] = {}
     try:
         config = to_json(kept, types)
@@ -151,10 +136,10 @@ def _config(state: Mapping[str, Any], origin: str) -> Dict[str, Any]:
 
 
 def _dictionaries(state: Mapping[str, Any], checkpoint: PathLike, data: Optional[PathLike]) -> List[Path]:
-    recorded = _data_folder(state)
-    places = [Path(data)] if data is not None else [*([Path(recorded)] if recorded else []), Path(checkpoint).parent]
-    for place in places:
-        files = sorted(place.glob("dict*.txt"))
+    recorded = _task_options(state).get("data")
+    recorded = recorded.split(os.pathsep)[0] if isinstance(recorded, str) else None
+    places = [Path(place) for place in ([data] if data else [recorded, Path(checkpoint).parent]) if place]
+    for files in (sorted(place.glob("dict*.txt")) for place in places):
         if files:
             return files
     raise CheckpointError(
@@ -163,10 +148,11 @@ def _dictionaries(state: Mapping[str, Any], checkpoint: PathLike, data: Optional
     )
 
 
-def _data_folder(state: Mapping[str, Any]) -> Optional[str]:
+def _task_options(state: Mapping[str, Any]) -> Dict[str, Any]:
+    """The options of the task by name, as they lie in the state."""
     owner = state["args"] if state.get("args") is not None else (state.get("cfg") or {}).get("task")
-    data = owner.get("data") if isinstance(owner, Mapping) else getattr(owner, "data", None)
-    return data.split(os.pathsep)[0] if isinstance(data, str) else None
+    owner = vars(owner) if isinstance(owner, argparse.Namespace) else owner
+    return owner if isinstance(owner, dict) else {}
 
 
 def _sha256(file: Path) -> str:
@@ -199,17 +185,10 @@ def import_checkpoint(folder: PathLike, checkpoint: PathLike) -> None:
     history = {name: training[name] for name in ("criterion_name", "optimizer_name") if training.get(name)}
     history.update(num_updates=training.get("num_updates") or 0, lr_scheduler_state={})
     iterator = {"epoch": training.get("epoch") or 1, "iterations_in_epoch": 0, "version": 2}
-    state: Dict[str, Any] = {
-        "args": kept.get("args"),
-        "cfg": kept.get("cfg"),
-        "model": model,
-        "criterion": None,
-        "optimizer_history": [history],
-        "task_state": kept["task_state"],
-        "extra_state": {"train_iterator": iterator},
-    }
+    state = {name: kept.get(name) for name in ("args", "cfg", "task_state")}
+    state.update(model=model, criterion=None, optimizer_history=[history], extra_state={"train_iterator": iterator})
     if config["dictionaries"]:
-        _set_data_folder(state, str(source.resolve()))
+        _task_options(state)["data"] = str(source.resolve())
     save_checkpoint(stamped(state), checkpoint)
     logger.info("wrote %s: %d tensors, fingerprint %s", checkpoint, len(model), config["fingerprint"])
 
@@ -232,41 +211,30 @@ def _read_config(folder: Path) -> Dict[str, Any]:
         raise CheckpointError(
             f"{file}: expected layout {LAYOUT} with {', '.join(_REQUIRED)} and cfg or args; lacks {listing(missing)}"
         )
-    wrong = [name for name in _OBJECTS if not isinstance(config[name], dict)]
-    wrong += [name for name in ("tied", "types", "dictionaries") if not _holds_text(config[name])]
+    wrong = [name for name in ("training", "task_state", *_TEXTS) if not isinstance(config[name], dict)]
+    wrong += [
+        name for name in _TEXTS if name not in wrong and any(not isinstance(one, str) for one in config[name].values())
+    ]
     if wrong:
-        raise CheckpointError(
-            f"{file}: expected an object under {', '.join(dict.fromkeys(wrong))}, of text where it names things"
-        )
+        raise CheckpointError(f"{file}: expected an object under {', '.join(wrong)}, of text where it names things")
     return config
-
-
-def _holds_text(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
 
 
 def _restored(folder: Path, config: Mapping[str, Any]) -> Dict[str, Tensor]:
     """The tensors, tied again, after a comparison with the fingerprint."""
-    model = read_safetensors(folder / WEIGHTS)
-    absent = sorted(name for name in config["tied"].values() if name not in model)
+    weights = folder / WEIGHTS
+    model = read_safetensors(weights)
+    absent = sorted(set(config["tied"].values()) - set(model))
     if absent:
-        raise CheckpointError(f"{folder / WEIGHTS}: lacks {listing(absent)}, to which {CONFIG} ties other tensors")
+        raise CheckpointError(f"{weights}: lacks {listing(absent)}, to which {CONFIG} ties other tensors")
     model.update({alias: model[name] for alias, name in config["tied"].items()})
     found = fingerprint(model)
     if found != config["fingerprint"]:
         raise CheckpointError(
-            f"{folder / WEIGHTS}: its tensors have the fingerprint {found}, {CONFIG} describes {config['fingerprint']}; one of "
-            "the two files is not the one that was exported"
+            f"{weights}: its tensors have the fingerprint {found}, {CONFIG} describes {config['fingerprint']}; one of the two "
+            "files is not the one that was exported"
         )
     return model
-
-
-def _set_data_folder(state: Mapping[str, Any], folder: str) -> None:
-    owner = state["args"] if state.get("args") is not None else state["cfg"].get("task")
-    if isinstance(owner, argparse.Namespace):
-        owner.data = folder
-    elif isinstance(owner, dict):
-        owner["data"] = folder
 
 
 # ---- Plain values as JSON, and back, without losing what JSON cannot say. ----
@@ -274,11 +242,9 @@ def _set_data_folder(state: Mapping[str, Any], folder: str) -> None:
 Types = Dict[str, str]
 """JSON pointer -> "namespace", "tuple" or "float": what the value there was before it became an object, array or string."""
 
-_BUILDERS: Dict[str, Callable[[Any], Any]] = {
-    "namespace": lambda value: argparse.Namespace(**value),
-    "tuple": tuple,
-    "float": float,
-}
+_BUILDERS: Dict[str, Callable[[Any], Any]] = dict(
+    namespace=lambda one: argparse.Namespace(**one), tuple=tuple, float=float
+)
 
 
 def to_json(value: Any, types: Types, where: str = "") -> Any:
@@ -286,13 +252,11 @@ def to_json(value: Any, types: Types, where: str = "") -> Any:
 
     Raises CheckpointError: an object that is none of the plain ones; names the place (``where``, a JSON pointer) and the type.
     """
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return value
+    if isinstance(value, float) and not math.isfinite(value):
         types[where] = "float"
         return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
     if isinstance(value, argparse.Namespace):
         types[where] = "namespace"
         value = vars(value)
@@ -317,11 +281,9 @@ def from_json(value: Any, types: Mapping[str, str], where: str = "") -> Any:
     elif isinstance(value, list):
         value = [from_json(item, types, f"{where}/{index}") for index, item in enumerate(value)]
     kind = types.get(where)
-    if kind is None:
-        return value
-    if kind not in _BUILDERS:
+    if kind is not None and kind not in _BUILDERS:
         raise CheckpointError(f"{where or '/'}: type {kind!r} is unknown; valid: {', '.join(_BUILDERS)}")
-    return _BUILDERS[kind](value)
+    return value if kind is None else _BUILDERS[kind](value)
 
 
 def _escaped(key: str) -> str:

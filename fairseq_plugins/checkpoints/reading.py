@@ -1,29 +1,30 @@
 """Reading checkpoint files that may come from anybody: nothing in them is executed."""
 
 import argparse
+import contextlib
+import errno
 import hashlib
 import importlib
 import os
 import re
 import threading
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Tuple, Union
+from typing import Any, BinaryIO, Dict, List, Mapping, Set, Tuple, Union
 
 import numpy
 import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from .errors import CheckpointError, DamagedCheckpoint
-from .inspection import check_file, named_globals
+from .inspection import check_file
 from .stored_options import check_options
 from .versions import check_versions
 
 PathLike = Union[str, "os.PathLike[str]"]
 AllowedGlobal = Tuple[Any, str]
 
-FINGERPRINT = "fairseq_plugins.fingerprint"
+FINGERPRINT = "fairseq_plugins.tensors"
 """Entry of a safetensors file's metadata, in files that this package writes. Programs that change the tensors leave it out."""
 
 _BYTES = 16
@@ -31,10 +32,9 @@ _VALUES_AT_ONCE = 1 << 22
 _GIT_LFS_START = b"version https://git-lfs"
 _NUMPY_DTYPE_CODES = "?bhilqBHILQefdgFD"
 _METERS = ("AverageMeter", "SumMeter", "TimeMeter", "StopwatchMeter")
-_OF_TORCH = {
-    *("collections.OrderedDict", "collections.Counter", "_codecs.encode"),
-    *("builtins.set", "builtins.bytearray", "builtins.complex"),
-}
+_OF_TORCH = set(  # what torch allows by itself, beside its own
+    "collections.OrderedDict collections.Counter _codecs.encode builtins.set builtins.bytearray builtins.complex".split()
+)
 _REFUSED = re.compile(r"GLOBAL (\S+)")
 _lock = threading.Lock()  # torch's allow-list is global to the process
 
@@ -45,37 +45,25 @@ def allowed_globals() -> List[AllowedGlobal]:
     ``argparse.Namespace`` (the options of a fairseq run), numpy arrays and scalars (runs with ``--eval-bleu``; names of numpy 1.x
     and 2.x) and, where fairseq is installed, its meters (files older than fairseq 0.10).
     """
-    return [(argparse.Namespace, "argparse.Namespace"), *_numpy_globals(), *_meter_globals()]
-
-
-def _numpy_globals() -> Iterator[AllowedGlobal]:
+    numbers = {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}
+    classes = [argparse.Namespace, numpy.ndarray, numpy.dtype, *numbers]
+    allowed: List[AllowedGlobal] = [(one, f"{one.__module__}.{one.__qualname__}") for one in classes]
     functions = {"_reconstruct": numpy.zeros(1).__reduce__()[0], "scalar": numpy.float64(0).__reduce__()[0]}
-    for name, function in functions.items():
-        for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            yield function, f"{module}.{name}"
-    yield numpy.ndarray, "numpy.ndarray"
-    yield numpy.dtype, "numpy.dtype"
-    for dtype_class in {type(numpy.dtype(code)) for code in _NUMPY_DTYPE_CODES}:
-        yield dtype_class, f"{dtype_class.__module__}.{dtype_class.__qualname__}"
-
-
-def _meter_globals() -> Iterator[AllowedGlobal]:
-    try:
+    for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+        allowed += [(function, f"{module}.{name}") for name, function in functions.items()]
+    with contextlib.suppress(ImportError):
         meters: Any = importlib.import_module("fairseq.logging.meters")
-    except ImportError:
-        return
-    for name in _METERS:
         for module in ("fairseq.meters", "fairseq.logging.meters"):
-            yield getattr(meters, name), f"{module}.{name}"
+            allowed += [(getattr(meters, name), f"{module}.{name}") for name in _METERS]
+    return allowed
 
 
 def read_checkpoint(path: PathLike) -> Dict[str, Any]:
     """Read a file of ``torch.save`` or of safetensors (name -> tensor) onto the CPU without executing anything that it holds.
 
-    Raises:
-        CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format than this package
-            knows; a checksum in it is wrong, or it declares more than it holds; it holds an object outside
-            :func:`allowed_globals`, or an option that is code (which are named). There is no fallback to full unpickling.
+    Raises CheckpointError: the file is missing, empty, truncated, a folder, no dictionary, of a newer format; a checksum in it is
+    wrong, or it declares more than it holds; it holds an object outside :func:`allowed_globals`, or an option that is code (both
+    named). There is no fallback to full unpickling.
     """
     file = Path(path)
     _check_readable(file)
@@ -96,32 +84,47 @@ def model_of(checkpoint: Mapping[str, Any], path: PathLike) -> Dict[str, Tensor]
     return dict(model)
 
 
-def place_of(tensor: Tensor) -> Tuple[Any, ...]:
-    """Equal for two tensors that are one: same memory, shape, strides and dtype."""
-    memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
-    return (*memory, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+def tied_names(model: Mapping[str, Tensor]) -> Dict[str, str]:
+    """Name -> the earlier name of the same tensor: equal memory, shape, strides and dtype. One without elements is not tied."""
+    first: Dict[Any, str] = {}
+    tied = {}
+    for name, tensor in model.items():
+        memory = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+        place = (*memory, tensor.shape, tensor.stride(), tensor.dtype)
+        owner = first.setdefault(place, name) if tensor.numel() else name
+        if owner != name:
+            tied[name] = owner
+    return tied
 
 
 def read_safetensors(file: Path) -> Dict[str, Tensor]:
-    """Read name -> tensor from a safetensors file. Raises CheckpointError: the file is truncated or no safetensors file."""
+    """Read name -> tensor from a safetensors file.
+
+    Raises CheckpointError: the file is truncated, no safetensors file, or its tensors have not the fingerprint that it states.
+    """
     try:
-        tensors = safetensors.torch.load_file(str(file), device="cpu")
+        with safetensors.safe_open(str(file), framework="pt", device="cpu") as opened:
+            stated = (opened.metadata() or {}).get(FINGERPRINT)
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise _damaged(str(file), file.stat().st_size, error) from error
+    found = fingerprint(tensors) if stated is not None else None
+    if found != stated:
+        raise CheckpointError(
+            f"checkpoint {file}: its tensors have the fingerprint {found}, it was written with {stated}; it is damaged: copy it"
+        )
     # One without elements would have the place of its neighbour, and torch refuses to save two dtypes in one place.
     return {name: one if one.numel() else torch.empty_like(one) for name, one in tensors.items()}
 
 
 def _check_readable(file: Path) -> None:
-    if file.is_dir():
-        raise CheckpointError(f"checkpoint {file}: is a folder, expected a file")
     try:
         with file.open("rb") as stream:
             start = stream.read(len(_GIT_LFS_START))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"checkpoint {file}: no such file") from error
     except OSError as error:
-        raise CheckpointError(f"checkpoint {file}: cannot be opened ({error.strerror})") from error
+        known = {errno.EISDIR: "is a folder, expected a file", errno.ENOENT: "no such file"}
+        reason = known.get(error.errno or 0, f"cannot be opened ({error.strerror})")
+        raise CheckpointError(f"checkpoint {file}: {reason}") from error
     if not start:
         raise CheckpointError(f"checkpoint {file}: is empty (0 bytes)")
     if start == _GIT_LFS_START:
@@ -129,30 +132,27 @@ def _check_readable(file: Path) -> None:
 
 
 def _read_pickle(file: Path) -> Any:
-    allowed = allowed_globals()
     with _lock, file.open("rb") as stream:
         # Leaving the context removes what it was given, so it must not be given what somebody else had allowed.
         known = set(torch.serialization.get_safe_globals())
-        with torch.serialization.safe_globals([pair for pair in allowed if pair not in known]):
+        with torch.serialization.safe_globals([pair for pair in allowed_globals() if pair not in known]):
             return load_stream(stream, str(file), map_location="cpu")
 
 
 def load_stream(stream: BinaryIO, name: str, *args: Any, **kwargs: Any) -> Any:
     """``torch.load`` after a look at the file, without unpickling more than torch allows (see :func:`allowed_globals`).
 
-    ``stream`` is the file, at any position, ``name`` what messages call it.
-
-    Raises:
-        DamagedCheckpoint: the file is truncated, damaged or none of ``torch.save``.
-        CheckpointError: it holds another object, which is named, or declares more than it holds.
+    ``stream`` is the file, at any position, ``name`` what messages call it. Raises DamagedCheckpoint: truncated, damaged or none of
+    ``torch.save``; CheckpointError: it holds another object, which is named, or declares more than it holds.
     """
+    names: Set[str] = set()
     try:
-        check_file(stream, name)
+        check_file(stream, name, names)
         return torch.load(stream, *args, **{**kwargs, "weights_only": True})
     except (MemoryError, CheckpointError):
         raise
     except Exception as error:  # a damaged file can make the reader fail in any way
-        refused = _refused_objects(stream, str(error))
+        refused = _refused_objects(names, str(error))
         if not refused:
             raise _damaged(name, stream.seek(0, os.SEEK_END), error) from error
         # Not chained: torch's own text recommends to unpickle everything.
@@ -170,34 +170,14 @@ def _damaged(name: str, size: int, error: BaseException) -> DamagedCheckpoint:
     )
 
 
-def _refused_objects(stream: BinaryIO, message: str) -> List[str]:
-    """Names of the objects for which torch refused a file; empty when it failed for another reason."""
-    allowed, named = {name for _, name in allowed_globals()}, named_globals(stream)
+def _refused_objects(names: Set[str], message: str) -> List[str]:
+    """Names of the objects for which torch refused a file that refers to ``names``; empty when it failed for another reason."""
     found = _REFUSED.search(message)
-    if found and found.group(1).rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in named}:
+    if found and found[1].rsplit(".", 1)[-1] in {name.rsplit(".", 1)[-1] for name in names}:
         # Otherwise a name cut short by the end of a truncated file.
-        return [found.group(1) if "." in found.group(1) else f"builtins.{found.group(1)}"]
-    return sorted(
-        name for name in named if name not in allowed and not name.startswith("torch.") and name not in _OF_TORCH
-    )
-
-
-# ---- Fingerprints. ----
-
-
-def check_stated(file: Path, found: str) -> None:
-    """Compare the fingerprint of tensors that were read from a safetensors file with the one that it states, if it does.
-
-    Raises CheckpointError: they differ: the file was damaged since it was written.
-    """
-    if file.suffix != ".safetensors":
-        return
-    with safetensors.safe_open(str(file), framework="pt") as opened:
-        stated = (opened.metadata() or {}).get(FINGERPRINT)
-    if stated not in (None, found):
-        raise CheckpointError(
-            f"checkpoint {file}: its tensors have the fingerprint {found}, it was written with {stated}; it is damaged: copy it"
-        )
+        return [found[1] if "." in found[1] else f"builtins.{found[1]}"]
+    known = {*_OF_TORCH, *(name for _, name in allowed_globals())}
+    return sorted(name for name in names if name not in known and not name.startswith("torch."))
 
 
 def fingerprint(tensors: Mapping[str, Tensor]) -> str:

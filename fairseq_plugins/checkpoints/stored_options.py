@@ -7,7 +7,7 @@ import argparse
 import ast
 import operator
 import re
-from typing import Any, Iterable, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 from urllib.parse import urlparse
 
 from .errors import CheckpointError
@@ -25,60 +25,45 @@ EVALUATED = frozenset(
 """Options whose text fairseq evaluates as Python code."""
 FETCHED = re.compile(r"bpe|codes|sentencepiece|tokenizer|vocab|wordpiece")
 """Options whose path fairseq downloads where it is an address: ``--bpe`` and ``--tokenizer`` have them."""
-STOCK_ADDRESSES = tuple(
-    f"https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/{name}" for name in ("encoder.json", "vocab.bpe")
-)
-"""fairseq's own defaults, which every run with ``--bpe gpt2`` stores."""
+_STOCK = "https://dl.fbaipublicfiles.com/fairseq/gpt2_bpe/"
+STOCK_ADDRESSES = (f"{_STOCK}encoder.json", f"{_STOCK}vocab.bpe")  # defaults, which every run with --bpe gpt2 stores
 MOST_OPTIONS = 100_000
 DEEPEST = 50
 DEEPEST_CONTENT = 200
 _MOST_CHARACTERS, _MOST_ELEMENTS, _LARGEST = 10_000, 100_000, 2.0**64
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
-_LITERAL = (
-    "valid: a number, text in quotes, True, False, None, or lists, tuples and dictionaries of these, joined by + and *"
-)
+_VALID = "a number, text in quotes, True, False, None, or lists, tuples and dictionaries of these, joined by + and *"
 
 
 def check_options(state: Any, origin: str) -> None:
-    """Refuse a checkpoint whose options would make fairseq run code or download something (CheckpointError).
-
-    What is no checkpoint of fairseq is left alone.
-    """
+    """Refuse a checkpoint whose options would make fairseq run code or download something (CheckpointError)."""
     if not isinstance(state, Mapping):
         return
     _check_depth(state, origin)
-    for section in ("args", "cfg"):
-        for path, name, value in _texts(state.get(section), section, origin):
-            if name in EVALUATED and value.strip():
-                try:
-                    literal(value)
-                except ValueError as error:
-                    raise CheckpointError(
-                        f"{origin}: refused, its stored option {path} is {_short(value)}, which fairseq would evaluate as "
-                        f"code: {error}"
-                    ) from None
-            elif FETCHED.search(path) and value not in STOCK_ADDRESSES and _is_address(value):
-                raise CheckpointError(
-                    f"{origin}: refused, its stored option {path} is {_short(value)}, which fairseq would download; valid: the "
-                    "path of a file here"
-                )
+    for path, name, value in (
+        one for section in ("args", "cfg") for one in _texts(state.get(section), section, origin)
+    ):
+        refused = f"{origin}: refused, its stored option {path} is {_short(value)}, which fairseq would"
+        if name in EVALUATED and value.strip():
+            try:
+                literal(value)
+            except ValueError as error:
+                raise CheckpointError(f"{refused} evaluate as code: {error}") from None
+        elif FETCHED.search(path) and value not in STOCK_ADDRESSES and _is_address(value):
+            raise CheckpointError(f"{refused} download; valid: the path of a file here")
 
 
 def _check_depth(state: Mapping[str, Any], origin: str) -> None:
     """Whatever is nested without end makes the next that goes through it fail."""
-    level: List[Any] = [state]
-    seen = {id(state)}
+    level: Dict[int, Any] = {id(state): state}  # of one depth, by their place in memory, without those met before
+    seen: Set[int] = set()
     for _ in range(DEEPEST_CONTENT):
-        level = [item for value in level for item in _items(value) if _is_new(item, seen)]
+        seen |= level.keys()
+        items = [item for value in level.values() for item in _items(value)]
+        nested = (one for one in items if isinstance(one, (Mapping, list, tuple, argparse.Namespace)))
+        level = {id(one): one for one in nested if id(one) not in seen}
     if level:
         raise CheckpointError(f"{origin}: refused, its content is nested deeper than {DEEPEST_CONTENT}")
-
-
-def _is_new(value: Any, seen: Set[int]) -> bool:
-    if not isinstance(value, (Mapping, list, tuple, argparse.Namespace)) or id(value) in seen:
-        return False
-    seen.add(id(value))
-    return True
 
 
 def _items(value: Any) -> Iterable[Any]:
@@ -97,7 +82,7 @@ def literal(text: str) -> Any:
         return _value(ast.parse(text.strip(), mode="eval").body)[0]
     except (SyntaxError, ValueError, TypeError, ArithmeticError, MemoryError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else f"{type(error).__name__} when read"
-        raise ValueError(f"{_short(text)} is no literal ({reason}); {_LITERAL}") from None
+        raise ValueError(f"{_short(text)} is no literal ({reason}); valid: {_VALID}") from None
 
 
 def _value(node: ast.AST) -> Tuple[Any, int]:
@@ -117,11 +102,9 @@ def _value(node: ast.AST) -> Tuple[Any, int]:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         (left, first), (right, second) = _value(node.left), _value(node.right)
         count = first + second
-        repeated = [
-            other for one, other in ((left, right), (right, left)) if isinstance(one, (list, tuple, str, bytes))
-        ]
-        if isinstance(node.op, ast.Mult) and repeated:
-            count *= abs(int(repeated[0]))
+        if isinstance(node.op, ast.Mult):
+            sequences = (list, tuple, str, bytes)
+            count *= abs(int(right if isinstance(left, sequences) else left if isinstance(right, sequences) else 1))
         if count > _MOST_ELEMENTS:
             raise ValueError(f"more than {_MOST_ELEMENTS:,} elements")
         value = _OPERATORS[type(node.op)](left, right)

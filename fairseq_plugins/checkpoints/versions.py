@@ -4,34 +4,27 @@ A checkpoint carries ``state["fairseq_plugins"] = {version, format, fairseq, tor
 fairseq's own entries, where stock fairseq, averaging, moving averages and resuming leave them alone.
 """
 
-import re
 import sys
-from pathlib import Path
 from typing import Any, Dict, Mapping
 
 import torch
 
 from .errors import CheckpointError
 
+# Of the package, whatever it is called; set before it imports anything.
+__version__: str = sys.modules[__name__.rsplit(".", 2)[0]].__version__
+
 KEY = "fairseq_plugins"
 """The entry of a checkpoint; the same wherever the package's folder lies and whatever it is called."""
-
 FORMAT = 1
 """What is written and read. It grows by one when checkpoints change so that earlier versions of this package cannot read them."""
-
-
-def package_version() -> str:
-    """Version of this package. Read from the file: the first log line comes while the package is still being imported."""
-    text = (Path(__file__).resolve().parents[1] / "__init__.py").read_text(encoding="utf-8")
-    found = re.search(r'^__version__ = "([^"]+)"', text, re.MULTILINE)
-    return found.group(1) if found else "unknown"
 
 
 def stamp() -> Dict[str, Any]:
     """What a checkpoint written now carries under :data:`KEY`."""
     fairseq = str(getattr(sys.modules.get("fairseq"), "__version__", "not imported"))
     # torch's version is of a subclass of str, which safe loading would refuse.
-    return {"version": package_version(), "format": FORMAT, "fairseq": fairseq, "torch": str(torch.__version__)}
+    return {"version": __version__, "format": FORMAT, "fairseq": fairseq, "torch": str(torch.__version__)}
 
 
 def stamped(state: Any) -> Any:
@@ -63,6 +56,6 @@ def check_versions(state: Any, origin: str) -> None:
         version, fairseq, torch_version = (entry.get(name, "unknown") for name in ("version", "fairseq", "torch"))
         raise CheckpointError(
             f"{origin}: was written in format {number} by fairseq_plugins {version} (fairseq {fairseq}, torch "
-            f"{torch_version}); this is fairseq_plugins {package_version()}, which reads formats 1 to {FORMAT}. "
+            f"{torch_version}); this is fairseq_plugins {__version__}, which reads formats 1 to {FORMAT}. "
             f"Use fairseq_plugins {version} or newer"
         )

@@ -13,51 +13,39 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .reading import CheckpointError, PathLike
-
-
-def beside(target: Path) -> Path:
-    """A new name in the folder of ``target`` for content that is not whole yet; no other process takes it, on any machine."""
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+from .reading import FINGERPRINT, CheckpointError, PathLike, fingerprint
 
 
 @contextlib.contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yield a temporary file's path beside ``path``; on success it is flushed to disk and takes the place of ``path``.
 
-    When the block raises, the temporary file is removed and ``path`` is what it was.
+    When the block raises, the temporary file is removed and ``path`` is what it was. A link stays a link.
 
-    Raises:
-        CheckpointError: the folder of ``path`` does not exist, or ``path`` is a folder.
-        OSError: it cannot be written (a full disk ...): with ``path`` and the free space.
+    Raises CheckpointError: a folder, a device, a pipe, or in no folder that exists; OSError: it cannot be written (a full disk),
+    with the free space.
     """
     target = Path(path)
-    if target.is_dir() or not target.parent.is_dir():
+    if not target.parent.is_dir() or (target.exists() and not target.is_file()):
         raise CheckpointError(f"output {target}: expected a file name in an existing folder")
-    temporary = beside(target)
+    place = Path(os.path.realpath(target))
+    temporary = place.with_name(
+        f".{place.name}.{secrets.token_hex(4)}.tmp"
+    )  # taken by no other process, on any machine
     try:
         yield temporary
         with temporary.open("rb+") as stream:
             os.fsync(stream.fileno())
-        os.replace(temporary, target)
+        os.replace(temporary, place)
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
-            raise _write_error(target, error.errno, error.strerror or str(error)) from error
+            reason = f"{error.strerror or error} ({shutil.disk_usage(target.parent).free:,} bytes free there)"
+            raise OSError(error.errno or errno.EIO, reason, str(target)) from error
         raise
-    _sync_folder(target.parent)
-
-
-def _write_error(target: Path, code: Optional[int], reason: str) -> OSError:
-    free = shutil.disk_usage(target.parent).free
-    return OSError(code or errno.EIO, f"{reason} ({free:,} bytes free there)", str(target))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming in a folder survive a power cut, where the system can do that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # so that the new name survives a power cut, where the system can do that
+        descriptor = os.open(place.parent, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
@@ -101,14 +89,15 @@ def save_checkpoint(state: Any, path: PathLike) -> None:
         torch.save(state, file)
 
 
-def save_tensors(tensors: Mapping[str, Tensor], path: PathLike, metadata: Optional[Mapping[str, str]] = None) -> None:
+def save_tensors(tensors: Mapping[str, Tensor], path: PathLike) -> None:
     """Write a safetensors file, which is replaced at once and may be read by whoever may read other new files.
 
-    ``metadata``: what its header says beside ``{"format": "pt"}``. Errors as of :func:`atomic_path`.
+    Its header has the fingerprint of the tensors. Errors as of :func:`atomic_path`.
     """
+    metadata = {"format": "pt", FINGERPRINT: fingerprint(tensors)}
     with atomic_path(path) as temporary:
         try:
-            safetensors.torch.save_file(dict(tensors), str(temporary), metadata={"format": "pt", **(metadata or {})})
+            safetensors.torch.save_file(dict(tensors), str(temporary), metadata=metadata)
         except safetensors.SafetensorError as error:
             code = re.search(r"os error (\d+)", str(error))
             if not code:

@@ -12,15 +12,12 @@ from typing import Dict, Set, Tuple
 from ..checkpoints.versions import summary
 from . import (  # noqa: F401  # each registers its patches
     batches,
-    beam_size,
-    command_lines,
     data_files,
-    early,
-    finished,
     folder_lock,
     mbart,
     nan,
     numpy2,
+    options,
     processes,
     raw_sentences,
     reading,
@@ -28,7 +25,6 @@ from . import (  # noqa: F401  # each registers its patches
     starting,
     stock_tasks,
     validation,
-    versions,
     vocabulary_files,
 )
 from .patch import REGISTRY, Patch
@@ -47,19 +43,17 @@ def applied() -> Tuple[str, ...]:
 
 
 def disabled() -> Set[str]:
-    """Names switched off by the environment; a name that is no patch is logged with the valid ones."""
+    """Names switched off by the environment; a name that is not valid is logged with those that are."""
     names = {name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()}
-    valid = [patch.name for patch in PATCHES]
+    valid = [patch.name for patch in PATCHES if not patch.always]
     unknown = names - {*valid, "all"}
     if unknown:
         logger.warning(f"{VARIABLE}: no patch is called {', '.join(sorted(unknown))}; valid: all, {', '.join(valid)}")
-    return set(valid) if "all" in names else names
+    return set(valid) if "all" in names else names & set(valid)
 
 
 def apply() -> Tuple[str, ...]:
-    """Apply every patch that is needed, not switched off and not applied yet; log the versions.
-
-    Checkpoints carry versions from here on, whatever is switched off. Returns ``applied()``.
+    """Apply every patch that is needed, not switched off and not applied yet; log the versions. Returns ``applied()``.
 
     Raises RuntimeError: a patch that guards against hostile files cannot be applied.
     """
@@ -80,10 +74,6 @@ def apply() -> Tuple[str, ...]:
             )
         if patch.name not in off and patch.name not in _applied:
             _apply_one(patch)
-    try:
-        versions.install()
-    except Exception as error:  # an unknown fairseq: its checkpoints stay as they are
-        logger.warning(f"checkpoints will not carry versions: {error!r}")
     logger.info(f"{summary()}; patched: {', '.join(_applied) or 'nothing'}")
     return applied()
 

@@ -54,14 +54,12 @@ def batch_by_size(
         indices = np.fromiter(indices, dtype=np.int64, count=-1)
     if len(indices) == 0:
         return []  # stock raises IndexError here; fairseq's own message about an empty dataset comes later
-    batches = stock(
-        indices, num_tokens_fn, num_tokens_vec, max_tokens, max_sentences, required_batch_size_multiple, fixed_shapes
-    )
+    limits = (max_tokens, max_sentences, required_batch_size_multiple, fixed_shapes)
+    batches = list(stock(indices, num_tokens_fn, num_tokens_vec, *limits))
     kept = sum(len(batch) for batch in batches)
     if fixed_shapes is None and kept < len(indices):
-        # Batches are consecutive pieces of `indices`, so what a dropped last one held is the rest.
-        return [*batches, indices[kept:]]
-    return list(batches)
+        batches.append(indices[kept:])  # batches are consecutive pieces, so what a dropped last one held is the rest
+    return batches
 
 
 @EPOCH_RESUME.probe
@@ -105,11 +103,9 @@ def _hydra_left_unset(cfg: Any) -> bool:
     if not HydraConfig.initialized() or cfg.dataset.get(OPTION, True):
         return False
     hydra: Any = HydraConfig.get()
-    if any(override.lstrip("+").startswith(f"dataset.{OPTION}=") for override in hydra.overrides.task):
-        return False
-    for source in hydra.runtime.config_sources if "config_sources" in hydra.runtime else []:  # hydra >= 1.1
-        file = Path(source.path) / f"{hydra.job.config_name}.yaml"
-        if source.schema == "file" and file.is_file():
-            if OmegaConf.select(OmegaConf.load(file), f"dataset.{OPTION}") is not None:
-                return False
-    return True
+    name = f"dataset.{OPTION}"
+    sources = hydra.runtime.config_sources if "config_sources" in hydra.runtime else []  # hydra >= 1.1
+    files = [Path(one.path) / f"{hydra.job.config_name}.yaml" for one in sources if one.schema == "file"]
+    written = [OmegaConf.select(OmegaConf.load(file), name) for file in files if file.is_file()]
+    typed = [override for override in hydra.overrides.task if override.lstrip("+").startswith(f"{name}=")]
+    return not typed and all(value is None for value in written)

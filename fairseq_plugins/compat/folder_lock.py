@@ -1,5 +1,6 @@
 """One training run at a time in a ``--save-dir``: a lock that a kill releases."""
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -9,10 +10,11 @@ import socket
 import sys
 import tempfile
 import weakref
-from collections import Counter
-from typing import Any, Dict
+from typing import Any, Dict, List, Optional, Tuple
 
-from .patch import Patch, source_has
+import torch.distributed as dist
+
+from .patch import Patch
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +29,12 @@ FOLDER_LOCK = Patch(
     last=True,  # the first look into the folder
 )
 
-
-_held: Dict[str, int] = {}  # descriptors by folder
-_users: "Counter[str]" = Counter()  # runs of this process by folder
+_held: Dict[str, Tuple[int, int]] = {}  # descriptor and number of runs of this process by folder
 
 
 def _leave_to_the_parent() -> None:
     """A worker that loads data may outlive the run for a while: it must not keep the folder."""
-    for descriptor in _held.values():
+    for descriptor, _ in _held.values():
         os.close(descriptor)  # the parent's stays locked
     _held.clear()
 
@@ -51,9 +51,7 @@ def hold(folder: str) -> bool:
     """
     key = os.path.realpath(folder)
     try:
-        if key not in _held:
-            _held[key] = _lock(os.path.join(key, FILE))
-            _users[key] = 0
+        descriptor, runs = _held.get(key) or (_lock(os.path.join(key, FILE)), 0)
     except BlockingIOError as error:
         raise ValueError(
             f"--save-dir {folder}: another training run writes there ({error.strerror}); two would mix their checkpoints. "
@@ -64,23 +62,20 @@ def hold(folder: str) -> bool:
             f"--save-dir {folder} cannot be locked ({error}): nothing keeps a second run out, start none there"
         )
         return False
-    _users[key] += 1
+    _held[key] = descriptor, runs + 1
     return True
 
 
 def release(folder: str) -> None:
-    """Give up what :func:`hold` locked."""
+    """Give up what :func:`hold` locked. Of no effect in a child of the process that holds it."""
     key = os.path.realpath(folder)
-    if key not in _held:  # in a child of the process that holds it
-        return
-    _users[key] -= 1
-    if _users[key]:
-        return
-    try:
-        os.unlink(os.path.join(key, FILE))
-    except OSError as error:
-        logger.debug(f"{FILE} stays in {folder}: {error}")
-    os.close(_held.pop(key))
+    descriptor, runs = _held.pop(key, (-1, 0))
+    if runs > 1:
+        _held[key] = descriptor, runs - 1
+    elif runs:
+        with contextlib.suppress(OSError):  # it may stay there
+            os.unlink(os.path.join(key, FILE))
+        os.close(descriptor)
 
 
 def _lock(path: str) -> int:
@@ -89,9 +84,13 @@ def _lock(path: str) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_still_there(path, descriptor):
-                _introduce(descriptor)
-                return descriptor
+            with contextlib.suppress(FileNotFoundError):  # its holder removed it in between
+                if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                    with contextlib.suppress(OSError):  # a full disk
+                        text = f"process {os.getpid()} on {socket.gethostname()}: {shlex.join(sys.argv)}"
+                        os.ftruncate(descriptor, 0)
+                        os.pwrite(descriptor, text.encode()[:INFO_BYTES], 0)
+                    return descriptor
         except BlockingIOError as error:
             other = os.pread(descriptor, INFO_BYTES, 0).decode(errors="replace") or "another process"
             os.close(descriptor)
@@ -99,24 +98,7 @@ def _lock(path: str) -> int:
         except OSError:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # its holder removed it in between
-
-
-def _is_still_there(path: str, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _introduce(descriptor: int) -> None:
-    """Write who this is, as far as there is room on the disk."""
-    text = f"process {os.getpid()} on {socket.gethostname()}: {shlex.join(sys.argv)}"
-    try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, text.encode()[:INFO_BYTES], 0)
-    except OSError as error:
-        logger.debug(f"the lock does not say whose it is: {error}")
+        os.close(descriptor)
 
 
 def clean(folder: str) -> None:
@@ -127,26 +109,28 @@ def clean(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
-@FOLDER_LOCK.probe
-def _nobody_locks() -> bool:
-    from fairseq import checkpoint_utils
-
-    return not source_has(checkpoint_utils.load_checkpoint, "flock")
-
-
 @FOLDER_LOCK.replace("fairseq.checkpoint_utils:load_checkpoint")
 def load_checkpoint(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any) -> Any:
-    """Lock the folder until the trainer ends. One process of a job holds it for all of them."""
+    """Lock the folder until the trainer ends. The first process of a job holds it for all of them, and refuses for all."""
     from fairseq.distributed import utils
     from fairseq.file_io import PathManager
 
-    local = not PathManager.path_requires_pathmanager(cfg.save_dir)
-    if local and not cfg.no_save and utils.is_master(trainer.cfg.distributed_training):
-        os.makedirs(cfg.save_dir, exist_ok=True)
+    if cfg.no_save or PathManager.path_requires_pathmanager(cfg.save_dir):
+        return stock(cfg, trainer, **passthrough_args)
+    refusal: List[Optional[Exception]] = [None]
+    if utils.is_master(trainer.cfg.distributed_training):
         folder = os.path.realpath(cfg.save_dir)  # fairseq-hydra-train goes to another folder at its end
-        if hold(folder):
-            weakref.finalize(trainer, release, folder)  # also at the end of the process
-            clean(folder)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            if hold(cfg.save_dir):
+                weakref.finalize(trainer, release, folder)  # also at the end of the process
+                clean(folder)
+        except (OSError, ValueError) as error:
+            refusal = [error]
+    if dist.is_available() and dist.is_initialized():  # or the others would wait for the first one
+        dist.broadcast_object_list(refusal, src=0)
+    if refusal[0] is not None:
+        raise refusal[0]
     return stock(cfg, trainer, **passthrough_args)
 
 

@@ -1,11 +1,14 @@
-"""The stock mBART task: it runs, and compares its languages with those of the checkpoint that it starts from, resumes or
-decodes. A language without a tag is refused."""
+"""Stock mBART: its task runs, compares its languages with those of the checkpoint that it starts from, resumes or decodes, and
+refuses a language without a tag; a generator's beam size reaches the cross-attention while it generates, and no longer."""
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
-from ..checkpoints.starting import KEY, compare_order, compare_start, language_state
+from torch import nn
+
+from ..checkpoints.fitting import LANGUAGES, compare_order, compare_start, language_state
 from .patch import Patch, source_has
 
+KEPT = ("beam_size", "_beam_size", "reorder_encoder_out")  # what set_beam_size of stock models changes in their modules
 TASK = "fairseq.tasks.translation_from_pretrained_bart:TranslationFromPretrainedBARTTask"
 
 MBART_TASK = Patch(
@@ -17,6 +20,11 @@ MBART_LANGUAGES = Patch(
     name="mbart_languages",
     reason="translation_from_pretrained_bart takes any --langs: a language silently gets the id of another, or <unk>",
     upstream="not reported: the order is asked for in the help of --langs alone",
+)
+BEAM_SIZE = Patch(
+    name="beam_size",
+    reason="making a generator tells mBART its beam size for good: batches of training and validation are then read as copies for "
+    "a beam (--eval-bleu), and a second generator with another beam size decodes with the first one's",
 )
 
 
@@ -35,13 +43,9 @@ def alias_args() -> None:
     """Give the task its configuration under the name that it still uses. A subclass may set another one."""
     from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask as Task
 
-    def args(self: Any) -> Any:
-        return self.__dict__.get("args", self.cfg)
-
-    def set_args(self: Any, value: Any) -> None:
-        self.__dict__["args"] = value
-
-    Task.args = property(args, set_args)
+    Task.args = property(
+        lambda task: vars(task).get("args", task.cfg), lambda task, value: vars(task).update(args=value)
+    )
 
 
 @MBART_LANGUAGES.probe
@@ -75,6 +79,44 @@ def state_dict(stock: Any, task: Any) -> Dict[str, Any]:
 def load_state_dict(stock: Any, task: Any, state: Dict[str, Any]) -> None:
     """Compare the languages with those of a checkpoint that is about to be decoded."""
     others = dict(state)
-    if KEY in others:
-        compare_order(task.langs, others.pop(KEY)["langs"], "the checkpoint")
+    if LANGUAGES in others:
+        compare_order(task.langs, others.pop(LANGUAGES)["langs"], "the checkpoint")
     stock(task, others)
+
+
+@BEAM_SIZE.probe
+def _stays_set() -> bool:
+    from fairseq.sequence_generator import EnsembleModel
+
+    told: List[int] = []
+    model: Any = nn.Module()
+    model.set_beam_size = told.append
+    EnsembleModel([model]).set_decoder_beam_size(2)  # all that a generator does when it is made
+    return bool(told)
+
+
+@BEAM_SIZE.replace("fairseq.sequence_generator:EnsembleModel.set_decoder_beam_size")
+def set_decoder_beam_size(stock: Any, ensemble: Any, beam_size: int) -> None:
+    """Nothing: models are told when something is generated. A generator that does not tell them expands what they read."""
+
+
+@BEAM_SIZE.replace(
+    "fairseq.sequence_generator:SequenceGenerator.generate",
+    "fairseq.sequence_generator:SequenceGeneratorWithAlignment.generate",
+)
+def generate(stock: Any, generator: Any, *args: Any, **kwargs: Any) -> Any:
+    """Let the models read the encoder's output as copies for a beam, and put everything back after."""
+    from fairseq.sequence_generator import EnsembleModel
+
+    ensemble = generator.model
+    before = [
+        (module, {name: vars(module)[name] for name in KEPT if name in vars(module)}) for module in ensemble.modules()
+    ]
+    try:
+        EnsembleModel.set_decoder_beam_size.__wrapped__(ensemble, generator.beam_size)  # does nothing for 1
+        return stock(generator, *args, **kwargs)
+    finally:
+        for module, values in before:
+            for name in KEPT:
+                vars(module).pop(name, None)
+            vars(module).update(values)

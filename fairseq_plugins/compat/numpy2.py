@@ -4,7 +4,7 @@ import importlib
 import inspect
 import re
 import types
-from typing import Any, Dict, Iterator
+from typing import Any, List
 
 import numpy as np
 
@@ -23,39 +23,27 @@ MODULES = (
     "fairseq.data.data_utils",
     "fairseq.modules.dynamic_crf_layer",
 )
-REMOVED = re.compile(r"\bnp\.(compat\.long|float|int)\b|\binterpolation\s*=")
+USE = re.compile(r"\bnp\.(compat\.long|float|int)\b|\binterpolation\s*=")
 
 
-def _percentile(a: Any, q: Any, interpolation: Any = "linear") -> Any:
-    return np.percentile(a, q, method=interpolation)
-
-
-def _removed_names() -> Dict[str, Any]:
-    """What this numpy lacks, by name."""
-    names: Dict[str, Any] = {}
-    if "compat" not in vars(np):
-        names["compat"] = types.SimpleNamespace(long=int)
-    names.update({alias.__name__: alias for alias in (float, int) if alias.__name__ not in vars(np)})
-    if "interpolation" not in inspect.signature(np.percentile).parameters:
-        names["percentile"] = _percentile
-    return names
-
-
-def _users() -> Iterator[types.ModuleType]:
-    """The modules that still see the real numpy and use a removed name."""
-    for name in MODULES:
-        module = importlib.import_module(name)
-        if not isinstance(module.np, ModuleProxy) and REMOVED.search(inspect.getsource(module)):
-            yield module
+def _users() -> List[types.ModuleType]:
+    """The modules that use such a name and see the real numpy."""
+    modules = [importlib.import_module(name) for name in MODULES]
+    return [one for one in modules if not isinstance(one.np, ModuleProxy) and USE.search(inspect.getsource(one))]
 
 
 @NUMPY2.probe
 def _missing() -> bool:
-    return bool(_removed_names()) and any(_users())
+    return "float" not in vars(np) and bool(_users())
 
 
 @NUMPY2.step
 def give_back() -> None:
-    """Let these modules see a numpy with the removed names."""
-    for module in list(_users()):
-        module.np = ModuleProxy(np, **_removed_names())  # type: ignore[attr-defined]
+    """Let these modules see a numpy with the names."""
+
+    def percentile(a: Any, q: Any, interpolation: Any = "linear") -> Any:
+        return np.percentile(a, q, method=interpolation)
+
+    for module in _users():
+        compat = types.SimpleNamespace(long=int)
+        module.np = ModuleProxy(np, compat=compat, float=float, int=int, percentile=percentile)  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 """What a patch is: a defect of the installed fairseq, how it shows, and what takes the place of the functions that have it."""
 
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -12,22 +13,18 @@ REGISTRY: List["Patch"] = []
 """Every patch, in the order in which it was made."""
 
 
+@dataclasses.dataclass(eq=False)
 class Patch:
-    """One defect of fairseq and its repair in this process.
+    """One defect of fairseq and its repair in this process."""
 
-    Args:
-        name: switches it off in ``FAIRSEQ_PLUGINS_DISABLE_PATCHES``.
-        reason: one line on what goes wrong without it.
-        upstream: the issue or pull request.
-        guards: protects against hostile files, so that the program stops where it cannot be applied.
-        last: is applied after all others, so that it comes first when the patched function is called.
-    """
+    name: str  # switches it off in FAIRSEQ_PLUGINS_DISABLE_PATCHES
+    reason: str  # one line on what goes wrong without it
+    upstream: str = "no report found"  # the issue or pull request
+    guards: bool = False  # protects against hostile files, so that the program stops where it cannot be applied
+    last: bool = False  # applied after all others, so that it comes first when the patched function is called
+    always: bool = False  # cannot be switched off
 
-    def __init__(
-        self, name: str, reason: str, upstream: str = "no report found", guards: bool = False, last: bool = False
-    ) -> None:
-        self.name, self.reason, self.upstream = name, reason, upstream
-        self.guards, self.last = guards, last
+    def __post_init__(self) -> None:
         self._targets: List[str] = []
         self._steps: List[Callable[[], None]] = []
         self._has_defect: Callable[[], bool] = lambda: True
@@ -39,12 +36,9 @@ class Patch:
         return function
 
     def replace(self, *targets: str) -> Callable[[F], F]:
-        """Decorator of a function that takes the place of others.
+        """Decorator of a function that takes the place of ``targets``: ``"module:function"`` or ``"module:Class.method"``.
 
-        Args:
-            targets: ``"module:function"`` or ``"module:Class.method"``; imported when the patch is applied.
-
-        The function gets the one that it replaces as its first argument, then the arguments of the call.
+        It gets the function that it replaces as its first argument, then the arguments of the call.
         """
 
         def register(function: F) -> F:
@@ -80,8 +74,13 @@ def put_instead(target: str, function: Callable[..., Any], mark: str) -> None:
     """Let ``function`` be called in the place of ``target``, with the stock function as its first argument."""
     owner, name = _find(target)
     stock = getattr(owner, name)
-    if inspect.isclass(owner) and name not in vars(owner):
-        stock = _inherited(owner, name)
+    if inspect.isclass(owner) and name not in vars(owner):  # found when it is called
+
+        @functools.wraps(stock)
+        def inherited(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return getattr(super(owner, self), name)(*args, **kwargs)
+
+        stock = inherited
 
     @functools.wraps(stock)
     def replacement(*args: Any, **kwargs: Any) -> Any:
@@ -91,25 +90,13 @@ def put_instead(target: str, function: Callable[..., Any], mark: str) -> None:
     setattr(owner, name, replacement)
 
 
-def _inherited(owner: Any, name: str) -> Callable[..., Any]:
-    """A method that a class has not itself, found when it is called."""
-
-    @functools.wraps(getattr(owner, name))
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(super(owner, self), name)(*args, **kwargs)
-
-    return method
-
-
 def is_patched(target: str, mark: str) -> bool:
     """True if ``target``, or a function that it wraps, was put there under the name ``mark``."""
     owner, name = _find(target)
     function = getattr(owner, name)
-    while function is not None:
-        if getattr(function, MARK, None) == mark:
-            return True
+    while function is not None and getattr(function, MARK, None) != mark:
         function = getattr(function, "__wrapped__", None)
-    return False
+    return function is not None
 
 
 class ModuleProxy(types.ModuleType):
@@ -117,8 +104,7 @@ class ModuleProxy(types.ModuleType):
 
     def __init__(self, module: types.ModuleType, **replaced: Any) -> None:
         super().__init__(module.__name__, module.__doc__)
-        self.__dict__.update(replaced)
-        self.__dict__["_real_module"] = module
+        self.__dict__.update(replaced, _real_module=module)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_real_module"], name)

@@ -5,7 +5,6 @@ fairseq-hydra-train joins the job before it imports the user dir, so there the j
 
 import io
 import os
-from functools import partial
 from typing import Any, List
 
 import torch
@@ -37,12 +36,11 @@ def _started_by_torchrun() -> bool:
     return all(key in os.environ for key in TORCHRUN) and int(os.environ["WORLD_SIZE"]) > 1
 
 
-def join_job(cfg: Any) -> None:
-    """Set up ``cfg.distributed_training`` for one of several processes on CPU: gloo, no device, torchrun's rank.
+def _join_job(training: Any) -> None:
+    """Set up one of several processes on CPU: gloo, no device, torchrun's rank.
 
-    Raises ValueError for an init method that fairseq would answer by starting no process at all.
+    Raises ValueError: an init method with which fairseq would start no process at all.
     """
-    training = cfg.distributed_training
     if training.distributed_init_method is None and not _started_by_torchrun():
         return
     with open_dict(training):
@@ -62,21 +60,6 @@ def join_job(cfg: Any) -> None:
             training.distributed_backend = "gloo"
 
 
-def refuse_to_train_alone(cfg: Any) -> None:
-    """Raise ValueError in one of several processes that would each train a model of its own into the same folder."""
-    training = getattr(cfg, "distributed_training", cfg)  # the trainer still takes an argparse namespace
-    if not _started_by_torchrun() or training.distributed_world_size > 1 or dist.is_initialized():
-        return
-    size = os.environ["WORLD_SIZE"]
-    raise ValueError(
-        f"WORLD_SIZE={size} in the environment, but this process would train alone, as the others would: give "
-        f"--distributed-world-size {size} to fairseq-train; fairseq-hydra-train needs distributed_training."
-        f"{{distributed_init_method=env://,distributed_world_size={size},distributed_rank='${{oc.env:RANK}}',"
-        "distributed_no_spawn=true} and on CPU distributed_training.distributed_backend=gloo. Unset WORLD_SIZE to "
-        "train with one process"
-    )
-
-
 @CPU_PROCESSES.probe
 def _needs_gpus() -> bool:
     from fairseq.models import distributed_fairseq_model
@@ -88,7 +71,7 @@ def _needs_gpus() -> bool:
 def call_main(stock: Any, cfg: Any, main: Any, **kwargs: Any) -> Any:
     """Join a job on CPU."""
     if not cfg.common.tpu and (cfg.common.cpu or not torch.cuda.is_available()):
-        join_job(cfg)
+        _join_job(cfg.distributed_training)
     return stock(cfg, main, **kwargs)
 
 
@@ -107,8 +90,17 @@ def all_gather_list(stock: Any, data: Any, group: Any = None, max_size: int = 16
 
 @CPU_PROCESSES.replace("fairseq.trainer:Trainer.__init__")
 def start_trainer(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
-    """Refuse to train alone."""
-    refuse_to_train_alone(cfg)
+    """Refuse one of several processes that would each train a model of its own into the same folder (ValueError)."""
+    training = getattr(cfg, "distributed_training", cfg)  # the trainer still takes an argparse namespace
+    if _started_by_torchrun() and training.distributed_world_size <= 1 and not dist.is_initialized():
+        size = os.environ["WORLD_SIZE"]
+        raise ValueError(
+            f"WORLD_SIZE={size} in the environment, but this process would train alone, as the others would: give "
+            f"--distributed-world-size {size} to fairseq-train; fairseq-hydra-train needs distributed_training."
+            f"{{distributed_init_method=env://,distributed_world_size={size},distributed_rank='${{oc.env:RANK}}',"
+            "distributed_no_spawn=true} and on CPU distributed_training.distributed_backend=gloo. Unset WORLD_SIZE to "
+            "train with one process"
+        )
     stock(trainer, cfg, *args, **kwargs)
 
 
@@ -134,14 +126,12 @@ def trust_broadcast() -> None:
     """Read what another process of the same job has just sent."""
     from fairseq.distributed import utils
 
-    utils.torch = ModuleProxy(torch, load=_load_broadcast)
+    def load(buffer: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(buffer, io.BytesIO):  # never a file
+            raise ValueError(f"only objects sent by a process of this job are read here, not {buffer!r}")
+        return torch.load(buffer, *args, **{**kwargs, "weights_only": False})
 
-
-def _load_broadcast(buffer: io.BytesIO, *args: Any, **kwargs: Any) -> Any:
-    if not isinstance(buffer, io.BytesIO):  # never a file
-        raise ValueError(f"only objects sent by a process of this job are read here, not {buffer!r}")
-    kwargs["weights_only"] = False
-    return torch.load(buffer, *args, **kwargs)
+    utils.torch = ModuleProxy(torch, load=load)
 
 
 @EMPTY_BATCHES.replace("fairseq.tasks:setup_task")
@@ -149,9 +139,6 @@ def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
     """Let the task of a checkpoint skip empty batches; the trainer has them replaced."""
     task = stock(cfg, **kwargs)
     if kwargs.get("from_checkpoint"):
-        task.valid_step = partial(_valid_step, task.valid_step)  # of the instance: many tasks have one of their own
+        step = task.valid_step  # of the instance: many tasks have one of their own
+        task.valid_step = lambda sample, *args, **more: step(sample, *args, **more) if sample else (0.0, 0, {})
     return task
-
-
-def _valid_step(step: Any, sample: Any, *args: Any, **kwargs: Any) -> Any:
-    return step(sample, *args, **kwargs) if sample else (0.0, 0, {})  # loss, size, log

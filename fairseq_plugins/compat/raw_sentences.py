@@ -1,15 +1,16 @@
 """Raw sentences, of ``fairseq-interactive`` and ``translate()``: empty ones stay empty, long ones are cut, lines are named."""
 
 import contextlib
-import io
 import logging
 import sys
+from itertools import islice
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from .data_files import warn_unknown
 from .patch import Patch
 
 logger = logging.getLogger(__name__)
@@ -19,8 +20,7 @@ REPLACED = (
     *("build_generator", "get_interactive_tokens_and_lengths", "build_dataset_for_inference"),
     *("filter_indices_by_size", "inference_step"),
 )
-LISTED = 5
-"""So many line numbers are written out."""
+LISTED = 5  # so many line numbers are written out
 
 RAW_SENTENCES = Patch(
     name="raw_sentences",
@@ -35,26 +35,20 @@ def read_lines(path: str) -> Iterator[str]:
 
     Raises ValueError: a line that is not UTF-8, by its number from 1.
     """
-    # Bytes that are not UTF-8 become surrogates: a strict reader would fail for the block around the line.
-    decoding: Dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
-    with contextlib.ExitStack() as stack:
-        if path != "-":
-            stream = stack.enter_context(open(path, **decoding))
-        else:
-            stream = sys.stdin
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(**decoding)
+    with open(path, "rb") if path != "-" else contextlib.nullcontext(sys.stdin.buffer) as stream:
         for number, line in enumerate(stream, start=1):
-            if any("\ud800" <= character <= "\udfff" for character in line):
-                raise ValueError(f"--input {path}: line {number} is not UTF-8; valid: a UTF-8 sentence a line")
-            yield line.rstrip("\r\n")
+            try:
+                yield line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError:
+                raise ValueError(
+                    f"--input {path}: line {number} is not UTF-8; valid: a UTF-8 sentence a line"
+                ) from None
 
 
 class RawSentences:
     """Stands in front of a translation task where it is handed raw sentences; what comes from a data-bin passes by.
 
-    Args:
-        task: has ``--truncate-source`` among its options; methods are replaced for this task alone.
+    ``task`` has ``--truncate-source`` among its options; methods are replaced for this task alone.
     """
 
     def __init__(self, task: Any) -> None:
@@ -62,6 +56,7 @@ class RawSentences:
         self.positions: List[Any] = []  # of the models, as their max_positions() gives them
         self.lines_read = 0  # by fairseq-interactive, before the buffer at hand
         self.buffer = 0
+        self.warned = False
         self.dataset: Any = None
         self.empty: Optional[Tensor] = None  # (S,), what the task makes of an empty sentence
         self.stock: Dict[str, Any] = {}
@@ -70,7 +65,7 @@ class RawSentences:
             setattr(task, name, getattr(self, name))
 
     def build_generator(self, models: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        """Note how long the models' sources may be."""
+        """Note how long sources may be."""
         self.positions = [model.max_positions() for model in models]
         return self.stock["build_generator"](models, *args, **kwargs)
 
@@ -87,6 +82,8 @@ class RawSentences:
         self.empty = build([eos], [1])[0]["source"]
         if _options(self.task).truncate_source:
             src_tokens, src_lengths = self._cut(list(src_tokens), src_lengths)
+        unknown = sum(int(row.eq(self.task.source_dictionary.unk()).sum()) for row in src_tokens)
+        self.warned = self.warned or warn_unknown("the text", unknown, sum(map(len, src_tokens)))
         self.dataset = build(src_tokens, src_lengths, *args, **kwargs)
         return self.dataset
 
@@ -95,18 +92,16 @@ class RawSentences:
         from fairseq import utils
 
         assert self.empty is not None
-        longest = utils.resolve_max_positions(self.task.max_positions(), *self.positions)
-        longest = longest[0] if isinstance(longest, (tuple, list)) else longest
+        longest = _first(utils.resolve_max_positions(self.task.max_positions(), *self.positions))
         if not isinstance(longest, (int, float)):
             return rows, lengths
         longest = max(int(longest) - (len(self.empty) - 1), 2)
         long = [number for number, row in enumerate(rows) if len(row) > longest]
-        if not long:
-            return rows, lengths
         for number in long:
             rows[number] = torch.cat([rows[number][: longest - 1], rows[number][-1:]])
-        numbers = ", ".join(str(self._line(number)) for number in long[:LISTED]) + (", …" if len(long) > LISTED else "")
-        logger.warning("longer than %d tokens and cut: line%s %s", longest, "s" * (len(long) > 1), numbers)
+        if long:
+            numbers = ", ".join(str(self._line(number)) for number in long[:LISTED]) + ", …" * (len(long) > LISTED)
+            logger.warning("longer than %d tokens and cut: line%s %s", longest, "s" * (len(long) > 1), numbers)
         return rows, [len(row) for row in rows]
 
     def _line(self, number: int) -> int:
@@ -118,12 +113,12 @@ class RawSentences:
     ) -> Any:
         """Refuse a sentence that is too long (ValueError), by its line."""
         if dataset is self.dataset and not ignore_invalid_inputs:
-            ignored = sorted(dataset.filter_indices_by_size(indices, max_positions)[1])
-            if ignored:
+            ignored = dataset.filter_indices_by_size(indices, max_positions)[1]
+            if len(ignored):
+                first = int(min(ignored))
                 raise ValueError(
-                    f"source line {self._line(int(ignored[0]))} has {dataset.size(ignored[0])[0]} tokens; valid: at most "
-                    f"{max_positions[0] if isinstance(max_positions, (tuple, list)) else max_positions}. --truncate-source cuts "
-                    "such lines, --skip-invalid-size-inputs-valid-test leaves them out"
+                    f"source line {self._line(first)} has {dataset.size(first)[0]} tokens; valid: at most {_first(max_positions)}. "
+                    "--truncate-source cuts such lines, --skip-invalid-size-inputs-valid-test leaves them out"
                 )
         return self.stock["filter_indices_by_size"](indices, dataset, max_positions, ignore_invalid_inputs)
 
@@ -132,44 +127,34 @@ class RawSentences:
     ) -> Any:
         """Decode the sentences that are not empty; nothing comes of the others."""
         step = self.stock["inference_step"]
-        kept = None if self.empty is None else self._with_text(sample["net_input"]["src_tokens"])
-        if kept is None or all(kept):
-            return step(generator, models, sample, prefix_tokens=prefix_tokens, constraints=constraints)
         source = sample["net_input"]["src_tokens"]
+        pad, empty = self.task.source_dictionary.pad(), self.empty
+        kept = [] if empty is None else [not torch.equal(row[row != pad], empty.to(row)) for row in source.cpu()]
+        if all(kept):
+            return step(generator, models, sample, prefix_tokens=prefix_tokens, constraints=constraints)
         chosen = torch.tensor(kept, device=source.device).nonzero()[:, 0]
 
         def choose(part: Any) -> Any:
             rows = torch.is_tensor(part) and part.dim() > 0 and len(part) == len(kept)
             return part[chosen.to(part.device)] if rows else part
 
-        found: Iterator[Any] = iter([])
+        found: List[Any] = []
         if any(kept):
             smaller = {**sample, "net_input": {name: choose(part) for name, part in sample["net_input"].items()}}
-            found = iter(
-                step(generator, models, smaller, prefix_tokens=choose(prefix_tokens), constraints=choose(constraints))
-            )
-        return [next(found) if has_text else [self._nothing(source)] for has_text in kept]
-
-    def _with_text(self, source: Tensor) -> List[bool]:
-        """For each row of (B, S): is there more than what the task makes of an empty sentence?"""
-        assert self.empty is not None
-        pad = self.task.source_dictionary.pad()
-        return [not torch.equal(row[row != pad], self.empty.to(row)) for row in source.cpu()]
-
-    def _nothing(self, source: Tensor) -> Dict[str, Any]:
-        """A hypothesis without text."""
-        return {
-            "tokens": source.new_tensor([self.task.target_dictionary.eos()]),
-            "score": 0.0,
-            "positional_scores": torch.zeros(1),
-            "attention": None,
-            "alignment": [],
-        }
+            given = {"prefix_tokens": choose(prefix_tokens), "constraints": choose(constraints)}
+            found = list(step(generator, models, smaller, **given))
+        nothing = {"tokens": source.new_tensor([self.task.target_dictionary.eos()]), "score": 0.0}
+        nothing.update(positional_scores=torch.zeros(1), attention=None, alignment=[])
+        return [found.pop(0) if has_text else [dict(nothing)] for has_text in kept]
 
 
 def cuts_sources(options: Any) -> bool:
     """True for the options of a task that translates: ``--truncate-source`` is among them."""
     return "truncate_source" in (options if OmegaConf.is_config(options) else vars(options))
+
+
+def _first(positions: Any) -> Any:
+    return positions[0] if isinstance(positions, (tuple, list)) else positions
 
 
 def _options(task: Any) -> Any:
@@ -195,14 +180,8 @@ def name_lines() -> None:
 
 
 def _buffered_read(input: str, buffer_size: int) -> Iterator[List[str]]:
-    buffer: List[str] = []
+    lines = (line.strip() for line in read_lines(input))
     try:
-        for line in read_lines(input):
-            buffer.append(line.strip())
-            if len(buffer) >= buffer_size:
-                yield buffer
-                buffer = []
+        yield from iter(lambda: list(islice(lines, buffer_size)), [])
     except (ValueError, OSError) as error:
         sys.exit(f"fairseq-interactive: error: {error}")
-    if buffer:
-        yield buffer

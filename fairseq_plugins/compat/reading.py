@@ -66,12 +66,12 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _way_out(path: Path) -> str:
     others = [p for p in path.parent.glob("*.pt") if p.name != path.name and zipfile.is_zipfile(p)]
-    if not others:
+    names = ", ".join(p.name for p in sorted(others, key=os.path.getmtime, reverse=True)[:3])
+    if not names:
         return "There is no other checkpoint beside it: remove it to train from the start, or restore a copy"
-    others.sort(key=os.path.getmtime, reverse=True)
     return (
-        f"Use an earlier one (newest first: {', '.join(p.name for p in others[:3])}): copy it over this file to resume "
-        "the training from there, or name it with --path to decode"
+        f"Use an earlier one (newest first: {names}): copy it over this file to resume the training from there, or name it with "
+        "--path to decode"
     )
 
 

@@ -1,16 +1,17 @@
-"""Writing checkpoints: a kill or a full disk never leaves a truncated one under its final name."""
+"""Writing checkpoints: a kill or a full disk never leaves a truncated one under its final name, and each carries versions."""
 
 import errno
 import logging
 import os
 import shutil
 import time
-from typing import Any, BinaryIO, Callable
+from typing import Any, Callable
 
 import torch
 
+from ..checkpoints.versions import check_versions, stamped
 from ..checkpoints.writing import atomic_file
-from .patch import Patch, source_has
+from .patch import ModuleProxy, Patch, source_has
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +26,11 @@ ATOMIC_COPIES = Patch(
     "which a kill or a full disk truncates",
     upstream="facebookresearch/fairseq#2684",
 )
+CHECKPOINT_VERSIONS = Patch(
+    name="checkpoint_versions",
+    reason="a checkpoint says neither which versions wrote it nor that it needs a newer package, those of stock models included",
+    always=True,
+)
 
 
 def write_whole(path: str, write: Callable[[Any], Any]) -> None:
@@ -32,7 +38,6 @@ def write_whole(path: str, write: Callable[[Any], Any]) -> None:
 
     Raises OSError that names the file and the reason; the old content is still there then, and no temporary file.
     """
-    path = os.path.realpath(path)  # a link stays a link
     for attempt in range(1, TRIES + 1):
         try:
             with atomic_file(path) as file:
@@ -75,11 +80,31 @@ def copy(stock: Any, src_path: str, dst_path: str, overwrite: bool = False) -> b
 
     if any(PathManager.path_requires_pathmanager(path) for path in (src_path, dst_path)):
         return bool(stock(src_path, dst_path, overwrite=overwrite))
-    with open(src_path, "rb") as source:
-        write_whole(dst_path, lambda file: _copy_from_start(source, file))
+
+    def write(target: Any) -> None:
+        with open(src_path, "rb") as source:
+            shutil.copyfileobj(source, target, COPY_BYTES)
+
+    write_whole(dst_path, write)
     return True
 
 
-def _copy_from_start(source: BinaryIO, target: Any) -> None:
-    source.seek(0)
-    shutil.copyfileobj(source, target, COPY_BYTES)
+@CHECKPOINT_VERSIONS.replace("fairseq.checkpoint_utils:torch_persistent_save")
+def save_stamped(stock: Any, obj: Any, filename: Any, async_write: bool = False) -> None:
+    """Add the versions of this process."""
+    stock(stamped(obj), filename, async_write)
+
+
+@CHECKPOINT_VERSIONS.step
+def look_at_versions() -> None:
+    """Let the module that reads checkpoints compare their format."""
+    from fairseq import checkpoint_utils
+
+    stock = checkpoint_utils.torch
+
+    def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+        state = stock.load(file, *args, **kwargs)
+        check_versions(state, f"checkpoint {getattr(file, 'name', file)}")
+        return state
+
+    checkpoint_utils.torch = ModuleProxy(stock, load=load)

@@ -3,7 +3,7 @@
 import copy
 import logging
 import time
-from typing import Any, Iterator, Set
+from typing import Any, Iterator
 
 from .patch import Patch, source_has
 
@@ -28,21 +28,15 @@ def _scores_symbols() -> bool:
     return not source_has(TranslationTask._inference_with_bleu, "extra_symbols_to_ignore")
 
 
-def no_text(generator: Any, dictionary: Any) -> Set[int]:
-    """Ids that are no part of a text: what fairseq-generate strips for this generator, padding and ``<mask>``.
-
-    ``<unk>`` is part of it, also where it stands for a language's tag at the end of a row.
-    """
-    ids = set(getattr(generator, "symbols_to_strip_from_output", ())) | {dictionary.pad()}
-    if "<mask>" in dictionary:
-        ids.add(dictionary.index("<mask>"))
-    return ids - {dictionary.unk()}
-
-
 @VALIDATION_TEXT.replace("fairseq.tasks.translation:TranslationTask._inference_with_bleu")
 def inference_with_bleu(stock: Any, task: Any, generator: Any, sample: Any, model: Any) -> Any:
-    """Let the task's dictionary leave out what is no text."""
-    dictionary, ignored = task.tgt_dict, no_text(generator, task.tgt_dict)
+    """Let the task's dictionary leave out what is no text: what fairseq-generate strips, padding and ``<mask>``.
+
+    ``<unk>`` is part of the text, also where it stands for a language's tag at the end of a row.
+    """
+    dictionary = task.tgt_dict
+    ignored = {*getattr(generator, "symbols_to_strip_from_output", ()), dictionary.pad(), dictionary.index("<mask>")}
+    ignored.discard(dictionary.unk())  # what a dictionary without <mask> has in its place
 
     def string(tokens: Any, *args: Any, **kwargs: Any) -> str:
         if len(tokens) and int(tokens[-1]) == getattr(generator, "eos", None):

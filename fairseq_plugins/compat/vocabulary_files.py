@@ -2,7 +2,8 @@
 
 import logging
 import re
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any
 
 from .patch import Patch
 
@@ -14,12 +15,13 @@ DAMAGED_VOCABULARIES = Patch(
     upstream="facebookresearch/fairseq#2167, #2804, #3147",
 )
 _REMEDY = "copy it again, or run fairseq-preprocess again"
+# Of a state whose token embedding has another number of rows, and the width of the model's.
 _ROWS = re.compile(
-    r"size mismatch for (\S*embed_tokens\S*): copying a param with shape torch\.Size\(\[(\d+), (\d+)\]\)"
+    r"size mismatch for (?P<name>\S*embed_tokens\S*): copying a param with shape torch\.Size\(\[(?P<rows>\d+), (?P<width>\d+)\]\)"
+    r".*?the shape in current model is torch\.Size\(\[(?!(?P=rows),)(?P<entries>\d+), (?P=width)\]\)"
 )
 _COUNT = re.compile(r"[+-]?\d+")
 _OVERWRITE = re.compile(r" #fairseq:overwrite$")
-_MODEL_ROWS = re.compile(r"the shape in current model is torch\.Size\(\[(\d+), (\d+)\]\)")
 
 
 def check_dictionary(path: str) -> None:
@@ -28,8 +30,7 @@ def check_dictionary(path: str) -> None:
     Raises ValueError: it is empty, no text, or a line is not ``symbol count``; names file and line.
     """
     try:
-        with open(path, encoding="utf-8", newline="\n") as stream:
-            lines = stream.read().split("\n")
+        lines = Path(path).read_bytes().decode("utf-8").split("\n")
     except UnicodeError as error:
         raise ValueError(f"dictionary {path}: is no UTF-8 text ({error}); {_REMEDY}") from None
     if lines == [""]:
@@ -80,21 +81,12 @@ def load_state_dict(stock: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
     try:
         return stock(model, *args, **kwargs)
     except RuntimeError as error:
-        other = _other_rows(str(error))
-        if other is None:
+        found = _ROWS.search(str(error))
+        if not found:
             raise
-        raise ValueError(other) from error
-
-
-def _other_rows(message: str) -> Optional[str]:
-    """What to say of a state that has another number of rows than the dictionary; None where it fails for another reason."""
-    found = _ROWS.search(message)
-    model = _MODEL_ROWS.search(message, found.end()) if found else None
-    if not found or not model or found.group(3) != model.group(2) or found.group(2) == model.group(1):
-        return None
-    rows, entries = int(found.group(2)), int(model.group(1))
-    cut = "is it cut, or " if entries < rows else ""
-    return (
-        f"the checkpoint has {rows:,} rows in {found.group(1)}, the data's dictionary {entries:,} entries (what the task adds to "
-        f"it counted): {cut}of another run? Use the dict.*.txt of the checkpoint's training"
-    )
+        rows, entries = int(found["rows"]), int(found["entries"])
+        cut = "is it cut, or " if entries < rows else ""
+        raise ValueError(
+            f"the checkpoint has {rows:,} rows in {found['name']}, the data's dictionary {entries:,} entries (what the task adds "
+            f"to it counted): {cut}of another run? Use the dict.*.txt of the checkpoint's training"
+        ) from error

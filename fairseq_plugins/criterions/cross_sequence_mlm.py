@@ -1,17 +1,15 @@
 """Criterion ``cross_sequence_mlm``: the masked-LM losses of VECO's pre-training, projected in chunks."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 import torch
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
 from torch import Tensor
 
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, linear_token_losses
-from ..options import option
+from ..options import check_range, option
 from .summed_criterion import SummedCriterion, log_loss, total
 
 NAMES = {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
@@ -20,8 +18,6 @@ NAMES = {"is": "is_mlm", "cs": "cs_mlm", "tlm": "tlm"}
 
 @dataclass
 class CrossSequenceMLMConfig(FairseqDataclass):
-    """Options of VECO's pre-training loss."""
-
     objectives: str = option(
         "is,cs,tlm",
         "what is trained: is = masked tokens from their own segment, cs = from those before them and the other segment, tlm = "
@@ -71,12 +67,10 @@ class CrossSequenceMLMCriterion(SummedCriterion):
         super().__init__(task)
         self.objectives = parse_objectives(cfg.objectives)
         _check_against_task(self.objectives, task)
-        if cfg.loss_chunk_size < 1:
-            raise ValueError(f"--loss-chunk-size must be at least 1 token; got {cfg.loss_chunk_size}")
+        check_range(cfg, "[1, inf)", "loss_chunk_size")
         self.chunk_size = cfg.loss_chunk_size
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, Tensor, Dict[str, Any]]:
-        """Loss of a batch in nats, sample size, and what is logged."""
         inputs = sample["net_input"]
         segments = sample["target"][inputs["masked"]]
         joint = segments[:0]
@@ -103,6 +97,5 @@ class CrossSequenceMLMCriterion(SummedCriterion):
         """Log total and objectives in bits per token; an objective that no batch had is left out."""
         log_loss(logging_outputs)
         for name in NAMES.values():
-            tokens = total(logging_outputs, f"{name}_tokens")
-            if tokens:
-                metrics.log_scalar(name, total(logging_outputs, name) / tokens / math.log(2), tokens, round=3)
+            if total(logging_outputs, f"{name}_tokens"):
+                log_loss(logging_outputs, name, f"{name}_tokens")

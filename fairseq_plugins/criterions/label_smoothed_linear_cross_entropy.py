@@ -13,7 +13,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from torch import Tensor, nn
 
 from ..ops.vocab_loss import DEFAULT_TOKEN_CHUNK, label_smoothed, linear_token_losses
-from ..options import option
+from ..options import check_range, option
 
 PROJECTIONS = ("output_projection", "fc_out")
 """Where stock decoders keep the output projection: transformer, BART and light convolutions; LSTM."""
@@ -46,24 +46,27 @@ class LabelSmoothedLinearCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterio
         loss_chunk_size: int = DEFAULT_TOKEN_CHUNK,
     ):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        if not 0.0 <= label_smoothing < 1.0:
-            raise ValueError(f"--label-smoothing must lie in [0, 1); got {label_smoothing}")
-        if loss_chunk_size < 1:
-            raise ValueError(f"--loss-chunk-size must be at least 1 token; got {loss_chunk_size}")
-        if ignore_prefix_size < 0:
-            raise ValueError(f"--ignore-prefix-size must be 0 or more tokens; got {ignore_prefix_size}")
-        self.chunk_size = loss_chunk_size
+        self.label_smoothing, self.loss_chunk_size = label_smoothing, loss_chunk_size
+        check_range(self, "[0, 1)", "label_smoothing")
+        check_range(self, "[1, inf)", "loss_chunk_size")
+        check_range(self, "[0, inf)", "ignore_prefix_size")
 
     def forward(
         self, model: nn.Module, sample: Dict[str, Any], reduce: bool = True
     ) -> Tuple[Tensor, Any, Dict[str, Any]]:
-        """Loss of a batch in nats, sample size, and what stock logs."""
         target, projection = self._target(sample), find_projection(model)
 
         def reduction(features: Tensor) -> Tensor:
             """(B, T, C) -> (B, T, 3): nll, smooth, best token; takes the place of the logits."""
             losses = linear_token_losses(
-                features, projection.weight, projection.bias, target, self.eps, self.chunk_size, self.padding_idx, True
+                features,
+                projection.weight,
+                projection.bias,
+                target,
+                self.eps,
+                self.loss_chunk_size,
+                self.padding_idx,
+                True,
             )
             assert losses.best is not None
             return torch.stack([losses.nll, losses.smooth, losses.best.to(losses.nll.dtype)], dim=-1)

@@ -10,15 +10,13 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..options import option
+from ..options import check_range, option
 from ..scoring.ndcg import ndcg, xglue_ndcg
 from .summed_criterion import SummedCriterion, log_loss, total
 
 
 @dataclass
 class RelevanceRankingCriterionConfig(FairseqDataclass):
-    """Options of the criterion."""
-
     ndcg_k: Optional[int] = option(None, "places of a query's ranking that count in nDCG, at least 1 (default: all)")
 
 
@@ -36,13 +34,11 @@ class RelevanceRankingCriterion(SummedCriterion):
 
     def __init__(self, cfg: RelevanceRankingCriterionConfig, task: Any):
         super().__init__(task)
-        if cfg.ndcg_k is not None and cfg.ndcg_k < 1:
-            raise ValueError(f"--ndcg-k must be at least 1; got {cfg.ndcg_k}")
+        check_range(cfg, "[1, inf)", "ndcg_k")
         self.k = cfg.ndcg_k
         self.grades, self.head = list(task.grades), task.head
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch in nats, the number of documents, and what is logged."""
         logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=self.head)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         target = sample["target"]

@@ -1,13 +1,12 @@
 """Criterion ``sga_ctc``: CTC on the alignment, and on the denoised output."""
 
 import logging
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, List, Tuple, Type
 
 import torch
-from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from omegaconf import II, OmegaConf
@@ -15,8 +14,9 @@ from torch import Tensor
 
 from ..ops.ctc import alignable
 from ..ops.noise import SlotAlphabet, corrupt_slots, parse_noise_mix
-from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE, check_chunk_size
-from ..options import option
+from ..ops.vocab_scan import DEFAULT_CHUNK_SIZE
+from ..options import check_range, option
+from .summed_criterion import SummedCriterion, log_loss, total
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,6 @@ CRITERIONS = {"ctc": "sga_ctc", "mask_predict": "sga_mask_predict"}
 
 @dataclass
 class SGACTCConfig(FairseqDataclass):
-    """Options of the SGA loss."""
-
     denoise_noise: float = option(
         0.2, "up to this share of the denoiser's input slots is disturbed in training, in [0, 1]"
     )
@@ -41,7 +39,7 @@ class SGACTCConfig(FairseqDataclass):
 
 
 @register_criterion("sga_ctc", dataclass=SGACTCConfig)
-class SGACTCCriterion(FairseqCriterion):
+class SGACTCCriterion(SummedCriterion):
     """Total = alignment CTC + denoising CTC.
 
     Losses are sums in nats; ``sample_size`` is the number of target tokens (``</s>`` not counted), or of sentences.
@@ -62,11 +60,8 @@ class SGACTCCriterion(FairseqCriterion):
         model = getattr(cfg._get_root(), "model", None) if OmegaConf.is_config(cfg) else None
         if model is not None:  # the options of the whole command: refused before the first batch
             self._check_alignment(str(getattr(model, "alignment", "ctc")))
-        if not 0.0 <= cfg.denoise_noise <= 1.0:
-            raise ValueError(f"--denoise-noise must lie in [0, 1]; got {cfg.denoise_noise}")
-        if cfg.denoise_unroll < 1:
-            raise ValueError(f"--denoise-unroll must be at least 1; got {cfg.denoise_unroll}")
-        check_chunk_size(cfg.ctc_chunk_size, "--ctc-chunk-size")
+        check_range(cfg, "[0, 1]", "denoise_noise")
+        check_range(cfg, "[1, inf)", "denoise_unroll", "ctc_chunk_size")
         self.cfg = cfg
         self.mix = parse_noise_mix(cfg.denoise_noise_mix)
         dictionary = task.target_dictionary
@@ -102,18 +97,11 @@ class SGACTCCriterion(FairseqCriterion):
         tokens, sentences = int(lengths.sum()), len(lengths)
         sample_size = sentences if self.cfg.sentence_avg else tokens
         unalignable = 0 if slots is None else int((~alignable(targets, slots, lengths, inner.blank)).sum())
-        logged = {
-            "loss": loss.detach(),
-            "ntokens": tokens,
-            "nsentences": sentences,
-            "sample_size": sample_size,
-            "unalignable": unalignable,
-            **{name + "_loss": part.detach().sum() for name, part in losses.items()},
-        }
-        return loss, sample_size, logged
+        counts = {"ntokens": tokens, "nsentences": sentences}
+        parts = {name + "_loss": part.detach().sum() for name, part in losses.items()}
+        return self.result(loss, sample_size, counts, unalignable=unalignable, **parts)
 
     def _check_alignment(self, found: str) -> None:
-        """Raise ValueError for a model with another --alignment."""
         if found != self.alignment:
             raise ValueError(
                 f"--criterion {CRITERIONS[self.alignment]} trains models with --alignment {self.alignment}, this one has "
@@ -133,7 +121,6 @@ class SGACTCCriterion(FairseqCriterion):
                 )
 
     def _noise(self, blank: int) -> Callable[[Tensor, Tensor], Tensor]:
-        """The noise on the denoiser's input."""
         alphabet = SlotAlphabet(blank, *self.pieces)
         return partial(corrupt_slots, ratio=self.cfg.denoise_noise, mix=self.mix, alphabet=alphabet)
 
@@ -147,12 +134,5 @@ class SGACTCCriterion(FairseqCriterion):
         """Log the losses in bits per unit, and the targets that could not be aligned (sum over the epoch)."""
         for key, unit in cls.units.items():
             if any(key in log for log in logging_outputs):
-                size = sum(log.get(unit, 0) for log in logging_outputs)
-                total = sum(float(log.get(key, 0)) for log in logging_outputs)
-                metrics.log_scalar(key, total / max(size, 1) / math.log(2), size, round=3)
-        metrics.log_scalar_sum("unalignable", sum(int(log.get("unalignable", 0)) for log in logging_outputs))
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        """Every logged value is a sum."""
-        return True
+                log_loss(logging_outputs, key, unit)
+        metrics.log_scalar_sum("unalignable", int(total(logging_outputs, "unalignable")))

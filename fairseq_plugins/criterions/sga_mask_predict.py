@@ -1,6 +1,5 @@
 """Criterion ``sga_mask_predict``: mask-predict for the alignment, its length, and CTC on the denoised output."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
@@ -8,7 +7,7 @@ from fairseq.criterions import register_criterion
 from torch import Tensor
 
 from ..ops.mask_predict import draw_masks, draw_masks_by_ratio
-from ..options import option
+from ..options import check_range, option
 from .sga_ctc import SGACTCConfig, SGACTCCriterion
 
 
@@ -66,25 +65,17 @@ class SGAMaskPredictCriterion(SGACTCCriterion):
 
     def __init__(self, task: Any, cfg: SGAMaskPredictConfig):
         super().__init__(task, cfg)
-        if not 0.0 <= cfg.length_loss_weight < math.inf:
-            raise ValueError(f"--length-loss-weight must be 0 or more; got {cfg.length_loss_weight}")
-        if not 0.0 <= cfg.label_smoothing < 1.0:
-            raise ValueError(f"--label-smoothing must lie in [0, 1); got {cfg.label_smoothing}")
-        if cfg.min_mask_ratio is not None and not 0.0 <= cfg.min_mask_ratio <= 1.0:
-            raise ValueError(f"--min-mask-ratio must lie in [0, 1]; got {cfg.min_mask_ratio}")
+        check_range(cfg, "[0, inf)", "length_loss_weight")
+        check_range(cfg, "[0, 1)", "label_smoothing")
+        check_range(cfg, "[0, 1]", "min_mask_ratio")
         self.weights["length"] = cfg.length_loss_weight
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch in nats, sample size, and what is logged."""
         targets, lengths = self._targets(sample["target"])
-        masked = self._draw_masks(lengths, targets.size(1))
+        size, least = targets.size(1), self.cfg.min_mask_ratio
+        masked = draw_masks(lengths, size) if least is None else draw_masks_by_ratio(lengths, size, least)
         smoothing, read_all = self.cfg.label_smoothing, self.cfg.denoise_all_positions
         loss, sample_size, logged = self._loss(
             model, sample, targets, lengths, masked=masked, label_smoothing=smoothing, read_all=read_all
         )
         return loss, sample_size, {**logged, "nmasked": int(masked.sum())}
-
-    def _draw_masks(self, lengths: Tensor, size: int) -> Tensor:
-        """Which tokens are to be predicted. lengths: (B,). Returns (B, size) bool, True = masked."""
-        least = self.cfg.min_mask_ratio
-        return draw_masks(lengths, size) if least is None else draw_masks_by_ratio(lengths, size, least)

@@ -35,7 +35,6 @@ class SpanQACriterion(SummedCriterion):
         self.max_answer, self.head = task.cfg.max_answer, task.head
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch in nats, the number of windows, and what is logged."""
         logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=self.head)
         outside = outside_passage(logits.size(1), sample["passage_start"], sample["passage_length"])
         losses = span_losses(logits, outside, sample["target"])

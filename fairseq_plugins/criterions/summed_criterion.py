@@ -29,7 +29,7 @@ def total(logging_outputs: List[Logged], name: str) -> float:
     return sum(float(log.get(name, 0)) for log in logging_outputs)
 
 
-def log_loss(logging_outputs: List[Logged]) -> None:
-    """Log the loss in bits per unit of ``sample_size``."""
-    size = total(logging_outputs, "sample_size")
-    metrics.log_scalar("loss", total(logging_outputs, "loss") / max(size, 1) / math.log(2), size, round=3)
+def log_loss(logging_outputs: List[Logged], name: str = "loss", unit: str = "sample_size") -> None:
+    """Log a loss in bits per unit, which is the name of what counts them."""
+    size = total(logging_outputs, unit)
+    metrics.log_scalar(name, total(logging_outputs, name) / max(size, 1) / math.log(2), size, round=3)

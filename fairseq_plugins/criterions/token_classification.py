@@ -51,7 +51,6 @@ class TokenClassificationCriterion(SummedCriterion):
             logger.warning(f"no F1 of entities: labels like {marks[0]} beside {others}, which have no prefix")
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Loss of a batch in nats, sample size, and what is logged."""
         logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=self.head)
         target, best = sample["target"], logits.argmax(dim=-1)
         loss = F.cross_entropy(logits.float(), target, ignore_index=UNSEEN, reduction="sum")

@@ -1,5 +1,6 @@
 """Batches of several kinds that take turns through the whole of an epoch."""
 
+import copy
 import math
 from typing import Any, List, Sequence
 
@@ -16,8 +17,7 @@ def take_turns(kinds: Sequence[Sequence[Any]], items: int, rng: np.random.Genera
     Batches of a smaller kind are used again, all of them before any a third time; those of a last, incomplete round are drawn.
     Each time the indices of such a batch are raised by ``items``, the length of the dataset, for noise of its own.
 
-    Args:
-        kinds: the batches of each kind, (N,) int64 indices each; at least one per kind.
+    ``kinds`` are the batches of each kind, (N,) int64 indices each; at least one per kind.
     """
     count = max(len(batches) for batches in kinds)
     turns: List[Batches] = []
@@ -42,24 +42,8 @@ class AlternatingIterator(EpochBatchIterator):
     @classmethod
     def of(cls, stock: EpochBatchIterator, kinds: int) -> "AlternatingIterator":
         """The same batches, seed, shard and workers as a stock iterator that was not used yet."""
-        alternating = cls(
-            dataset=stock.dataset,
-            collate_fn=stock.collate_fn,
-            batch_sampler=stock.frozen_batches,
-            seed=stock.seed,
-            num_shards=stock.num_shards,
-            shard_id=stock.shard_id,
-            num_workers=stock.num_workers,
-            epoch=stock.epoch,
-            buffer_size=stock.buffer_size,
-            timeout=stock.timeout,
-            disable_shuffling=stock.disable_shuffling,
-            skip_remainder_batch=stock.skip_remainder_batch,
-            grouped_shuffling=stock.grouped_shuffling,
-            reuse_dataloader=stock.reuse_dataloader,
-            persistent_workers=stock.persistent_workers,
-        )
-        alternating.kinds = kinds
+        alternating = copy.copy(stock)
+        alternating.__class__, alternating.kinds = cls, kinds
         return alternating
 
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List[Sequence[int]]:

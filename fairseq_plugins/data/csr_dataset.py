@@ -37,9 +37,7 @@ class CodeSwitchingDataset(EpochDataset):
     decoder's input begins with the language's id: mBART's order. Noise is drawn for a whole batch at once, from numbers that are a
     function of (seed, epoch, index) and not of the batch.
 
-    Args:
-        text: the sentences, one language behind another.
-        languages: (L,) sentences of each language.
+    ``text`` has the sentences, one language behind another, ``languages`` (L,) how many there are of each.
 
     Attributes:
         sizes: (N,) int64, tokens of the longest that an item's source can become, which its target never exceeds.
@@ -71,7 +69,6 @@ class CodeSwitchingDataset(EpochDataset):
         return len(self._rows)
 
     def set_epoch(self, epoch: int) -> None:
-        """Noise differs from epoch to epoch."""
         self.epoch, self._address = epoch, epoch_address(self.seed, epoch)
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
@@ -154,7 +151,6 @@ class CodeSwitchingDataset(EpochDataset):
         return data_utils.filter_paired_dataset_indices_by_size(self.sizes, self.lengths, indices, max_sizes)
 
     def size(self, index: int) -> Any:
-        """Tokens of the longest source, and of the target."""
         return int(self.sizes[index]), int(self.lengths[index])
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[np.ndarray]:

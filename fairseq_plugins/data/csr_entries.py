@@ -35,7 +35,6 @@ class PieceEncoder:
         self.dictionary = dictionary
 
     def normal(self, word: str) -> str:
-        """The word as it is."""
         return word
 
     def encode(self, words: Sequence[str], marked: bool) -> List[Optional[List[int]]]:
@@ -83,11 +82,9 @@ class Entries:
     numbers, whose translation they are): the lexicon decides. Candidates with ``<unk>`` are left out.
 
     Attributes:
-        lexicon: that is in use, its source words in the encoder's normal form.
-        source: its source words and their beginnings.
-        left_out: candidates with ``<unk>`` of the words that were looked up in this lexicon.
-        kept: the others.
-        same: those of them that are the word itself.
+        lexicon: that is in use, its source words in the encoder's normal form; ``source``: these and their beginnings.
+        left_out, kept: candidates with and without ``<unk>`` of the words that were looked up in this lexicon.
+        same: those kept that are the word itself.
     """
 
     def __init__(self, encoder: Any):
@@ -97,7 +94,6 @@ class Entries:
         self.use({})
 
     def use(self, lexicon: Lexicon) -> None:
-        """Go on with the lexicon of another language."""
         self._numbers: Dict[Tuple[str, bool], int] = {}
         self.left_out = self.kept = self.same = 0
         self.lexicon: Lexicon = {}
@@ -131,7 +127,6 @@ class Entries:
         return len(self._sizes) - 1
 
     def table(self) -> EntryTable:
-        """All entries so far."""
         lengths = np.array([len(row) for row in self._candidates], dtype=np.int64)  # (K,)
         candidates = ends_to_starts(np.array(self._sizes, dtype=np.int64))  # (E + 1,)
         pieces = np.array([piece for row in self._candidates for piece in row], dtype=np.int64)  # (P,)

@@ -42,12 +42,8 @@ def read_lexicon(path: PathLike, top: Optional[int] = None) -> Lexicon:
     A line is ``source<TAB>target<TAB>score<TAB>rank``, or a pair as in MUSE's dictionaries: two columns, separated by a tab or by
     blanks, ranked by their order. Empty lines are skipped, a pair that comes again counts once.
 
-    Args:
-        path: the file.
-        top: keep this many candidates per word, at least 1; None = all.
-
-    Raises:
-        ValueError: the file is missing, not UTF-8 or has fewer than 2 source words, or a line has other columns; names the line.
+    ``top``: keep this many candidates per word, at least 1; None = all. Raises ValueError: the file is missing, not UTF-8 or has
+    fewer than 2 source words, or a line (named) has other columns.
     """
     ranked: Dict[str, List[Tuple[int, str]]] = {}
     for number, line in enumerate(_lines(path), start=1):
@@ -59,12 +55,10 @@ def read_lexicon(path: PathLike, top: Optional[int] = None) -> Lexicon:
     if len(ranked) < FEWEST_WORDS:
         found = f"one source word, {next(iter(ranked))!r}" if ranked else "no pair"
         raise ValueError(f"lexicon {path}: holds {found}; valid: at least {FEWEST_WORDS} source words, a pair a line")
-    return {source: _by_rank(candidates)[:top] for source, candidates in ranked.items()}
-
-
-def _by_rank(candidates: Sequence[Tuple[int, str]]) -> List[str]:
-    ordered = sorted(candidates, key=lambda candidate: candidate[0])  # stable: equal ranks as they come
-    return list(dict.fromkeys(target for _, target in ordered))
+    ordered = {
+        source: sorted(found, key=lambda one: one[0]) for source, found in ranked.items()
+    }  # equal ranks as they come
+    return {source: list(dict.fromkeys(target for _, target in found))[:top] for source, found in ordered.items()}
 
 
 def _lines(path: PathLike) -> List[str]:
@@ -120,13 +114,9 @@ class LexiconFile(NamedTuple):
 def lexicon_files(option: str, languages: Sequence[str], targets: Sequence[str]) -> Dict[str, List[LexiconFile]]:
     """The files that ``--lexicon`` names: language of the source words -> files, at least one each.
 
-    Args:
-        option: a folder with ``SOURCE-TARGET.tsv``, or ``en-de=FILE,de-en=FILE``. Codes as ``en_XX`` may be shortened to ``en``.
-        languages: whose text is to be switched.
-        targets: into which, where the option is a folder.
-
-    Raises:
-        ValueError: a language has no file, or the option is malformed; names what was looked for.
+    ``option`` is a folder with ``SOURCE-TARGET.tsv``, or ``en-de=FILE,de-en=FILE``; codes as ``en_XX`` may be shortened to
+    ``en``. The text of ``languages`` is to be switched, into ``targets`` where it is a folder. Raises ValueError: a language has
+    no file, or the option is malformed; names what was looked for.
     """
     if not option:
         raise ValueError("--lexicon is needed to train: a folder with SOURCE-TARGET.tsv, or en-de=FILE,de-en=FILE")
@@ -170,7 +160,6 @@ def _files_in_folder(folder: Path, language: str, targets: Sequence[str]) -> Lis
 
 
 def language_names(language: str) -> List[str]:
-    """``en_XX`` and ``en``."""
     return list(dict.fromkeys([language, language.split("_")[0]]))
 
 

@@ -49,10 +49,8 @@ class Coverage(NamedTuple):
 class TextBuilder:
     """Finds the words of texts and their entries, one language after another.
 
-    Args:
-        pieces: what the dictionary's symbols are to words; None = every piece is a unit of its own (``--switch-unit piece``).
-        special: ids that are never replaced, such as ``</s>``.
-        begin: put in front of every sentence; None = nothing.
+    ``pieces``: what the dictionary's symbols are to words; None = every piece is a unit of its own (``--switch-unit piece``).
+    ``special`` ids are never replaced; ``begin`` is put in front of every sentence, None = nothing.
     """
 
     def __init__(

@@ -74,10 +74,8 @@ def find_words(
     is never looked up. Pieces of scripts without spaces are words of their own, or as many of them one word as the longest entry of
     the lexicon has that begins there (from left to right).
 
-    Args:
-        tokens: (N,) int, all sentences one behind another.
-        rows: (R + 1,) int64, where each begins, and N.
-        source: of the lexicon; used for spaceless scripts alone.
+    ``tokens``: (N,) int, all sentences one behind another; ``rows``: (R + 1,) int64, where each begins, and N. ``source`` is used
+    for spaceless scripts alone.
     """
     if len(tokens) == 0:
         empty = np.zeros(0, dtype=np.int64)

@@ -1,10 +1,53 @@
-"""Reading what ``fairseq-preprocess`` wrote for several languages and pairs in one folder; says what is missing."""
+"""Languages and pairs that options name, and what ``fairseq-preprocess`` wrote of them in one folder; says what is missing."""
 
 import filecmp
 import os
-from typing import Any, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairseq.data import Dictionary, data_utils
+
+
+def split_names(text: str) -> List[str]:
+    return [name for name in text.split(",") if name]
+
+
+def split_pair(option: str, pair: str) -> Tuple[str, str]:
+    """``en-de`` -> (en, de); refuses what is no pair of two languages."""
+    source, _, target = pair.partition("-")
+    if not source or not target or "-" in target:
+        raise ValueError(f"{option} must be pairs of two languages, as en-de,en-fr; got {pair!r}")
+    return source, target
+
+
+def check_once(option: str, names: Sequence[str]) -> None:
+    """Refuse a name that is given twice: its text would count twice."""
+    if len(set(names)) < len(names):
+        raise ValueError(f"{option} must name each once; got {','.join(names)}")
+
+
+def check_names(pairs: Sequence[str], languages: Sequence[str], pair_share: Optional[float] = None) -> None:
+    """Check the values of ``--pairs``, ``--monolingual`` and ``--pair-share``.
+
+    Raises ValueError: none at all, a malformed pair, one twice, or a share of what is not there.
+    """
+    if not pairs and not languages:
+        raise ValueError("--pairs and --monolingual are both empty; give at least one pair (en-de) or language (en)")
+    for pair in pairs:
+        split_pair("--pairs", pair)
+    check_once("--pairs", pairs)
+    check_once("--monolingual", languages)
+    if pair_share is None:
+        return
+    if not 0.0 <= pair_share <= 1.0:
+        raise ValueError(f"--pair-share must lie in [0, 1]; got {pair_share}")
+    for option, names, valid in (("--pairs", pairs, 0.0), ("--monolingual", languages, 1.0)):
+        if not names and pair_share != valid:
+            raise ValueError(f"--pair-share must be {valid:.0f} where {option} is empty; got {pair_share}")
+
+
+def is_training(split: str, train_subset: str, load_options: Dict[str, Any]) -> bool:
+    """True for the set that is trained on; decoding and validation commands hand over a ``task_cfg``."""
+    return split == train_subset and load_options.get("task_cfg") is None
 
 
 def load_dictionary(folder: str, languages: Sequence[str]) -> Dictionary:
@@ -43,9 +86,7 @@ def load_pair(prefix: str, pair: str, dictionary: Dictionary, option: str) -> Li
 def load_pair_side(prefix: str, pair: str, language: str, dictionary: Dictionary, option: str) -> Any:
     """One side of a pair, whose files may have the name of the other direction, as in stock translation; its own comes first.
 
-    Args:
-        prefix: folder and split, as in ``data-bin/train``.
-        option: that named the pair, for the message about a missing or empty file.
+    ``prefix``: folder and split, as in ``data-bin/train``; ``option`` named the pair, for messages.
     """
     source, target = pair.split("-")
     command = f"fairseq-preprocess --source-lang {source} --target-lang {target} --{os.path.basename(prefix)}pref TEXT"
@@ -64,12 +105,8 @@ def both_orders(pair: str) -> List[str]:
 
 
 def load_monolingual(prefix: str, language: str, pairs: Sequence[str], dictionary: Dictionary, option: str) -> Any:
-    """Text of a language: the files of ``fairseq-preprocess --only-source`` or, without them, a side of a pair.
-
-    Args:
-        prefix: folder and split, as in ``data-bin/train``.
-        pairs: whose sides may be read; the first that has the language counts.
-        option: that named the language, for the message about a missing or empty file.
+    """Text of a language: the files of ``fairseq-preprocess --only-source`` or, without them, a side of the first of the ``pairs``
+    that has it. ``prefix``: folder and split, as in ``data-bin/train``; ``option`` named the language, for messages.
     """
     names = [f"{language}-None.{language}", language]
     names += [f"{name}.{language}" for pair in pairs if language in pair.split("-") for name in both_orders(pair)]

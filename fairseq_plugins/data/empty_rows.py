@@ -33,9 +33,7 @@ class BinSide(NamedTuple):
 def refuse_empty(rows: Any, side: BinSide) -> None:
     """Refuse sentences without a token, by the sizes alone; names the file and the first lines, counted from 1.
 
-    Args:
-        rows: one side as fairseq's translation task reads it: indexed, cut by ``--truncate-source`` or several parts of a split.
-        side: where it was read.
+    ``rows``: a side as fairseq's translation task reads it: indexed, cut by ``--truncate-source`` or several parts of a split.
     """
     for number, part in enumerate(_parts(rows)):
         empty = np.flatnonzero(np.asarray(part.sizes) <= 1)

@@ -1,6 +1,6 @@
 """Datasets whose order, or whose items, are drawn anew for every epoch."""
 
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.data import FairseqDataset, data_utils
@@ -20,7 +20,6 @@ class EpochDataset(FairseqDataset):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """No: each epoch has its own order."""
         return False
 
     def num_tokens(self, index: int) -> int:
@@ -28,11 +27,9 @@ class EpochDataset(FairseqDataset):
         return int(self.num_tokens_vec(np.array([index]))[0])
 
     def num_tokens_vec(self, indices: np.ndarray) -> np.ndarray:
-        """Tokens of several items."""
         return self.sizes[indices]
 
     def size(self, index: int) -> Any:
-        """What the limits on positions are compared with."""
         return int(self.sizes[index])
 
     def ordered_indices(self) -> np.ndarray:
@@ -41,24 +38,15 @@ class EpochDataset(FairseqDataset):
         return order[np.argsort(self.num_tokens_vec(order), kind="mergesort")]
 
     def permutation(self) -> np.ndarray:
-        """All items in random order. (N,)."""
         with data_utils.numpy_seed(self.seed, self.epoch):
             return np.random.permutation(len(self))
-
-    @property
-    def supports_prefetch(self) -> bool:
-        """Memory-mapped data needs none."""
-        return False
 
 
 class StreamDataset(EpochDataset):
     """Texts of several streams (languages, pairs), drawn anew in every epoch.
 
-    Args:
-        streams: each with a length; their order is part of the noise.
-        sizes: what ``sizes`` holds of each stream's texts.
-        seed: the draw is a function of (seed, epoch).
-        probabilities: (K,) share of each stream, see ``stream_sampling``; None = every text once, in order.
+    The draw is a function of (seed, epoch). ``streams`` have a length each, and their order is part of the noise; ``sizes`` are
+    those of their texts. ``probabilities``: (K,) share of each stream, see ``stream_sampling``; None = every text once, in order.
     """
 
     def __init__(
@@ -78,7 +66,6 @@ class StreamDataset(EpochDataset):
         return (self[index] for index in range(len(self)))
 
     def set_epoch(self, epoch: int) -> None:
-        """Texts and noise differ from epoch to epoch."""
         if epoch == self.epoch:
             return
         self.epoch = epoch
@@ -89,7 +76,6 @@ class StreamDataset(EpochDataset):
         self.sizes = self._sizes[self._drawn]
 
     def draw(self, rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
-        """Texts of an epoch, counted through all streams. (N,)."""
         return draw_texts(np.diff(self._starts).tolist(), probabilities, rng)
 
     def place_of(self, index: int) -> Tuple[int, int]:
@@ -99,10 +85,28 @@ class StreamDataset(EpochDataset):
         return stream, int(text - self._starts[stream])
 
     def permutation(self) -> np.ndarray:
-        """All items of the epoch in random order. (N,)."""
         return epoch_rng(self.seed, self.epoch, Purpose.ORDER).permutation(len(self))
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
         """Batches are made anew where each epoch draws its texts."""
         return self.probabilities is None
+
+
+class JoinedDataset(StreamDataset):
+    """Datasets that are collated alike as one, each with the noise of its own items; for the arguments see the base."""
+
+    def __init__(self, parts: Sequence[Any], seed: int, probabilities: Optional[np.ndarray] = None):
+        super().__init__(parts, [part.sizes for part in parts], seed, probabilities)
+
+    def set_epoch(self, epoch: int) -> None:
+        for part in self.streams:
+            part.set_epoch(epoch)
+        super().set_epoch(epoch)
+
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        part, row = self.place_of(index)
+        return {**self.streams[part][row], "id": int(index)}
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        return self.streams[0].collater(samples)

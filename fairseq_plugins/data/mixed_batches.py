@@ -16,9 +16,8 @@ class MixedBatchesDataset(FairseqDataset):
     An epoch is one pass over the translation set. The batches of corrupted texts are drawn without repetition as long as they last,
     then again, with other noise. Indices from ``len(translation)`` on are corrupted texts, from ``len(self)`` on repeated ones.
 
-    Args:
-        share: of the batches that are corrupted texts, in [0, 1).
-        max_sizes: longest uncorrupted text and longest target of ``corrupted``, in tokens, beside the limits for all.
+    ``share`` of the batches are corrupted texts, in [0, 1); ``max_sizes``: longest uncorrupted text and longest target of these, in
+    tokens, beside the limits for all.
     """
 
     def __init__(
@@ -94,16 +93,13 @@ class MixedBatchesDataset(FairseqDataset):
         return chosen
 
     def num_tokens(self, index: int) -> int:
-        """Tokens that ``--max-tokens`` counts."""
         if index < self.first:
             return int(self.translation.num_tokens(index))
         return self.corrupted.num_tokens(index - self.first)
 
     def size(self, index: int) -> Any:
-        """What the limits on positions are compared with."""
         return self.translation.size(index) if index < self.first else self.corrupted.size(index - self.first)
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Batches are made anew for each epoch."""
         return False

@@ -1,10 +1,10 @@
-"""Rows of a data-bin as inputs of an encoder, in batches padded to the right. Labels are added by subclasses."""
+"""Rows of a data-bin as inputs of an encoder, in batches padded to the right; with classes, and several inputs an item."""
 
 from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, data_utils
 
 from .epoch_dataset import EpochDataset
 from .nlu_inputs import Assembled, InputFormat, cut_lengths
@@ -16,15 +16,10 @@ class NLUDataset(EpochDataset):
     Args:
         texts: one or two indexable sequences of N rows (S,) int64 that end with ``</s>``, as fairseq-preprocess writes them.
         sizes: pieces of each row and text, ``</s>`` counted; (N,) each.
-        input_format: how they are put together.
-        max_positions: tokens of an input, at most; longer ones are cut, unless there is no room for a piece of each text.
-        pad: id.
+        max_positions: tokens of an input, at most; ``cut_rows`` longer ones are cut by ``cut_tokens`` pieces in all. Refused where
+            there is no room for a piece of each text.
         seed: of the order of the rows, with the epoch.
         language: id of the language's symbol, where the format needs one.
-
-    Attributes:
-        cut_rows: inputs that are longer than ``max_positions``.
-        cut_tokens: pieces that are cut off in all.
     """
 
     def __init__(
@@ -52,7 +47,6 @@ class NLUDataset(EpochDataset):
         return len(self.sizes)
 
     def assemble(self, index: int) -> Assembled:
-        """The input of a row."""
         rows = [text[index][:-1] for text in self.texts]  # without </s>, which the format places
         return self.input_format.assemble(rows, self.max_positions, self.language)
 
@@ -105,3 +99,57 @@ class LabelledDataset(NLUDataset):
             rolled = [sample["tokens"].roll(1) for sample in samples]
             batch["net_input"]["prev_output_tokens"] = data_utils.collate_tokens(rolled, self.pad)
         return batch
+
+
+class RowGroups(NLUDataset):
+    """A dataset whose items hold ``rows``; the collater puts the rows of all items of a batch below each other.
+
+    What is computed of a whole item, as a question's answer or a query's nDCG, is then found in one batch of one process, and the
+    sums over items add up over batches and processes.
+    """
+
+    longest = 0
+    """Tokens of the longest input."""
+
+    def set_rows(self, counts: np.ndarray, lengths: np.ndarray) -> None:
+        """Set the sizes by ``counts`` (N,), rows of each item, at least 1, and ``lengths`` (N,), tokens of its longest row."""
+        self.sizes = counts * lengths  # what the item needs in a padded batch
+        self.longest = int(lengths.max(initial=0))
+
+    def collater(self, samples: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """As the class below, over all rows (R,); and group (R,) int64, the number of the row's item.
+
+        id is (items,), row (R,) int64 what the class below calls id.
+        """
+        if not samples:
+            return {}
+        batch = super().collater([row for sample in samples for row in sample["rows"]])
+        batch["row"] = batch["id"]
+        counts = torch.tensor([len(sample["rows"]) for sample in samples])
+        batch["group"] = torch.repeat_interleave(torch.arange(len(samples)), counts)
+        batch["id"] = torch.tensor([sample["id"] for sample in samples])
+        batch["nsentences"] = len(samples)
+        return batch
+
+
+def labels_of(dictionary: Dictionary) -> List[str]:
+    return [symbol for symbol in dictionary.symbols[dictionary.nspecial :] if not symbol.startswith("madeupword")]
+
+
+def class_numbers(rows: Any, dictionary: Dictionary, origin: str) -> np.ndarray:
+    """Classes counted from 0, (N,) int64, of rows of a symbol and ``</s>``; ValueError: no or several symbols, or an unknown one.
+
+    ``dictionary`` is that of the labels, ``origin`` the subset, for messages.
+    """
+    numbers = np.zeros(len(rows), dtype=np.int64)
+    for index in range(len(rows)):
+        found = [int(token) for token in rows[index] if int(token) != dictionary.eos()]
+        if len(found) != 1:
+            raise ValueError(f"subset {origin}: row {index + 1} of label has {len(found)} symbols; valid: one")
+        numbers[index] = found[0] - dictionary.nspecial
+    unknown = int((numbers < 0).sum())
+    if unknown:
+        raise ValueError(
+            f"subset {origin}: {unknown} rows have a label that training has not; valid: {', '.join(labels_of(dictionary))}"
+        )
+    return numbers

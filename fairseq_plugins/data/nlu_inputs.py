@@ -32,7 +32,6 @@ class InputFormat:
 
     @property
     def needs_language(self) -> bool:
-        """Whether the language has a symbol in the input."""
         return self.name in ("mbart", "mbart50")
 
     def added(self, texts: int) -> int:

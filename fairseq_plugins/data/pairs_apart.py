@@ -7,12 +7,9 @@ from fairseq.data import ConcatDataset, data_utils
 
 
 class PairsApart(ConcatDataset):
-    """Pairs one behind the other; a batch says by ``pair`` which one it is from.
+    """Pairs one behind the other; a batch says by ``pair`` which one it is from, so that validation can score each by itself.
 
-    So validation can score each pair by itself.
-
-    Args:
-        pairs: name -> fairseq's language pairs; at least one, and all collated alike.
+    ``pairs``: name -> fairseq's language pairs; at least one, and all collated alike.
     """
 
     def __init__(self, pairs: Mapping[str, Any]):
@@ -40,7 +37,6 @@ class PairsApart(ConcatDataset):
         return data_utils.filter_paired_dataset_indices_by_size(sizes[:, 0], sizes[:, 1], indices, max_sizes)
 
     def batch_by_size(self, indices: np.ndarray, *limits: Any, **options: Any) -> List[Any]:
-        """Batches of each pair by itself."""
         pairs = self.pair_of(indices)
         return [
             batch

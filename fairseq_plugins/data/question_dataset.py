@@ -7,25 +7,19 @@ import numpy as np
 import torch
 
 from ..ops.answer_spans import NO_ANSWER
+from .nlu_dataset import RowGroups
 from .question_files import QuestionEntry
-from .row_groups import RowGroups
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is needed to write an answer down and to score it. No named tuple: fairseq turns those of a batch into plain ones.
-
-    Attributes:
-        offsets: (2 x pieces,) int, begin and end character of each piece of the passage, alternating.
-        answers: gold texts.
-        language: whose articles are left out when answers are compared; None: as SQuAD, which is English.
-    """
+    """What is needed to write an answer down and to score it. No named tuple: fairseq turns those of a batch into plain ones."""
 
     name: str
     passage: str
-    offsets: np.ndarray
-    answers: Tuple[str, ...]
-    language: Optional[str]
+    offsets: np.ndarray  # (2 x pieces,) int, begin and end character of each piece of the passage, alternating
+    answers: Tuple[str, ...]  # gold texts
+    language: Optional[str]  # whose articles are left out when answers are compared; None: as SQuAD, which is English
 
     def text(self, first: int, last: int) -> str:
         """The passage's characters from the begin of one piece to the end of another; none of a passage without pieces."""
@@ -33,15 +27,12 @@ class Question:
 
 
 class QuestionSet(NamedTuple):
-    """The N questions of a subset, with a text and a row of ``offsets`` per passage; see :class:`Question`.
-
-    ``gold`` is (N, 2) int64, first and last piece of the answer in the passage; -1 where it has no place.
-    """
+    """The N questions of a subset, with a text and a row of ``offsets`` per passage; see :class:`Question`."""
 
     entries: Sequence[QuestionEntry]
     passages: Sequence[str]
     offsets: Any
-    gold: np.ndarray
+    gold: np.ndarray  # (N, 2) int64, first and last piece of the answer in the passage; -1 where it has no place
     language: Optional[str]
 
 
@@ -54,14 +45,10 @@ class QuestionDataset(RowGroups):
 
     Args:
         texts: questions, and passages: indexable, (S,) int64 pieces with ``</s>``, which ``sizes`` count.
-        questions: their passages and answers.
-        max_question: pieces of a question, at most.
+        max_question: pieces of a question, at most; ``cut_questions`` counts the longer ones.
         stride: pieces from the start of a window to the start of the next, as BERT's ``doc_stride``.
-        layout: arguments of :class:`NLUDataset`; ``max_positions`` is the length of the windows.
-
-    Attributes:
-        cut_questions: questions longer than ``max_question``.
-        beyond: answers that no window holds whole.
+        layout: arguments of :class:`NLUDataset`; ``max_positions`` is the length of the windows. ``beyond`` counts the answers that
+            no window holds whole.
 
     Source: Devlin et al. 2019, section 4.2, and BERT's run_squad as released (windows without the answer point at the first token).
     """

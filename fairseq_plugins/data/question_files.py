@@ -57,14 +57,9 @@ def place_answers(
 ) -> Tuple[np.ndarray, List[str]]:
     """The pieces that the first answer of each question covers.
 
-    Args:
-        entries: N questions.
-        passages: texts.
-        offsets: a row (2 x pieces,) per passage, begin and end character of each piece, alternating; an end is exclusive.
-
-    Returns:
-        (N, 2) int64, numbers of first and last piece in the passage, -1 where there is none; and the ids of the questions whose
-        answer has no place: it is empty, not where it should be, or no piece covers it.
+    ``offsets``: a row (2 x pieces,) per passage, begin and end character of each piece, alternating; an end is exclusive. Returns
+    (N, 2) int64, numbers of first and last piece in the passage, -1 where there is none; and the ids of the questions whose answer
+    has no place: it is empty, not where it should be, or no piece covers it.
     """
     gold = np.full((len(entries), 2), -1, dtype=np.int64)
     lost = []
@@ -93,7 +88,6 @@ def _place_answer(answer: Answer, passage: str, offsets: np.ndarray) -> Optional
 
 
 def _json_lines(path: str) -> Iterator[Tuple[int, Any]]:
-    """Number from 1 and value of each line."""
     if not os.path.isfile(path):
         raise ValueError(f"no file {path}: it belongs to a data-bin for question answering")
     with open(path, encoding="utf-8") as lines:

@@ -4,16 +4,13 @@ from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
-from .nlu_dataset import LabelledDataset
-from .row_groups import RowGroups
+from .nlu_dataset import LabelledDataset, RowGroups
 
 
 class QueryDataset(RowGroups, LabelledDataset):
     """An item is a query with its documents, each an input of query and document with its class.
 
-    Args:
-        queries: (rows,) the query's id of each document; those of one query are adjacent.
-        others: arguments of :class:`LabelledDataset`, a row per document.
+    ``queries`` (rows,) has the query's id of each document; those of one query are adjacent. The base has a row per document.
     """
 
     def __init__(self, *others: Any, queries: Sequence[str], **more: Any):

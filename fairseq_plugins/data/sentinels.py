@@ -17,11 +17,9 @@ class Demand(NamedTuple):
 
 
 def find_sentinels(dictionary: Dictionary, template: str, add: int = 0) -> List[int]:
-    """Ids of the sentinels, counted from 0 until one is missing.
+    """Ids of the sentinels, counted from 0 until one is missing; ``template`` has ``{}`` for the number.
 
-    Args:
-        dictionary: ``add`` sentinels are added at its end; none where it comes with sentinels.
-        template: with ``{}`` for the number.
+    ``add`` sentinels are put at the end of the dictionary; none where it comes with sentinels.
     """
     if template.format(0) == template.format(1):
         raise ValueError(f"--sentinels must have a {{}} for the number, as in <extra_id_{{}}>; got {template!r}")

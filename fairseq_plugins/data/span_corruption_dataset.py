@@ -27,13 +27,8 @@ class SpanCorruptionDataset(StreamDataset):
     Source and target end with ``</s>``. A text that is drawn twice in an epoch is corrupted in two ways, because noise depends on
     the place in the epoch; with natural proportions every text has one place.
 
-    Args:
-        streams, probabilities: see :class:`StreamDataset`.
-        dictionary: gives the ids of padding and ``</s>``.
-
-    Attributes:
-        sizes: (N, 2) int64. The uncorrupted text with all its ``</s>``, which is what ``--tokens-per-sample`` limits and no source
-            is longer than; and the longest its target can be, which is at most one token more.
+    For the arguments see :class:`StreamDataset`. ``sizes`` is (N, 2) int64: the uncorrupted text with all its ``</s>``, which is
+    what ``--tokens-per-sample`` limits and no source is longer than; and the longest its target can be, at most one token more.
     """
 
     def __init__(
@@ -92,7 +87,6 @@ class SpanCorruptionDataset(StreamDataset):
         return self._lengths[self._drawn[indices]]
 
     def size(self, index: int) -> Tuple[int, int]:
-        """See ``sizes``."""
         whole, target = self.sizes[index]
         return int(whole), int(target)
 

@@ -28,12 +28,10 @@ def sampling_probabilities(
     Args:
         sizes: texts of each stream (blocks, pairs); at least one.
         temperature: T, at least 1; 1 = natural proportions, infinity = equal shares.
-        is_pair: which of the streams are translation pairs; for ``pair_share``.
-        pair_share: share of all pairs together, in [0, 1]; the temperature then acts among the pairs and among the languages. None
-            = whatever follows from the sizes.
+        pair_share: share of the streams that ``is_pair`` marks, together, in [0, 1]; the temperature then acts among the pairs and
+            among the languages. None = whatever follows from the sizes.
 
-    Returns:
-        (K,) float64 that sum to 1.
+    Returns (K,) float64 that sum to 1.
 
     Source: DeltaLM names no sampling; temperature as in Arivazhagan et al. 2019, α = 1/T of XLM-R and mT5.
     """

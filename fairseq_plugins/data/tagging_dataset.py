@@ -13,26 +13,20 @@ UNSEEN = -1
 
 
 class Tags(NamedTuple):
-    """The words of a subset, one row's after the other's.
+    """The words of a subset, one row's after the other's."""
 
-    Attributes:
-        places: (W,) int32, of the word's first piece among the pieces of its row.
-        classes: (W,) int64, counted from 0; UNSEEN = a tag that the label dictionary does not have.
-        ends: (N + 1,) int64: the words of row n are those from ``ends[n]`` to before ``ends[n + 1]``.
-    """
-
-    places: np.ndarray
-    classes: np.ndarray
-    ends: np.ndarray
+    places: np.ndarray  # (W,) int32, of the word's first piece among the pieces of its row
+    classes: np.ndarray  # (W,) int64, counted from 0; UNSEEN = a tag that the label dictionary does not have
+    ends: np.ndarray  # (N + 1,) int64: the words of row n are those from ``ends[n]`` to before ``ends[n + 1]``
 
 
 def read_tags(labels: Any, pieces: Sequence[int], dictionary: Dictionary, origin: str) -> Tags:
     """Words and classes of rows of one symbol per piece; ValueError for numbers that do not fit, or a symbol that is no tag.
 
     Args:
-        labels: rows (S,) of integers, with or without ``</s>`` at the end: the tag where a word starts, ``<pad>`` elsewhere.
+        labels: rows (S,) of integers, with or without ``</s>`` at the end: the tag where a word starts (``<unk>`` for one that the
+            ``dictionary`` of the labels lacks), ``<pad>`` elsewhere.
         pieces: of each row of input0, ``</s>`` not counted.
-        dictionary: of the labels; what it lacks was written as ``<unk>``.
         origin: the subset, for messages.
     """
     if len(labels) != len(pieces):
@@ -65,12 +59,10 @@ def read_tags(labels: Any, pieces: Sequence[int], dictionary: Dictionary, origin
 
 
 class TaggingDataset(NLUDataset):
-    """Inputs with a class per word. Words that are cut off with their first piece have no target and are counted.
+    """Inputs with a class per word.
 
-    Attributes:
-        words: words that are not cut off.
-        cut_words: words that are.
-        unseen: words among ``words`` whose tag the label dictionary does not have.
+    ``cut_words`` are cut off with their first piece and have no target, ``words`` are not; of these, ``unseen`` have a tag that the
+    label dictionary lacks.
     """
 
     def __init__(self, *others: Any, tags: Tags, **more: Any):

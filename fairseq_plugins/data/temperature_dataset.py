@@ -26,27 +26,18 @@ class TemperatureSchedule(NamedTuple):
     @classmethod
     def parse(cls, text: str, option: str = "--sampling-temperature-schedule") -> "TemperatureSchedule":
         """Read ``START:END:EPOCHS``, as in ``1:5:10``. The temperature may rise or fall."""
-        parts = str(text).split(":")
+        start, end, epochs = (*str(text).split(":"), "", "")[:3]
         try:
-            start, end = (float(part) for part in parts[:2])
-            (epochs,) = (int(part) for part in parts[2:])
+            schedule = cls(float(start), float(end), int(epochs))
         except ValueError:
+            schedule = cls(0.0, 0.0, 0)
+        # Below 1 the largest pair gets even more than its share of the data. This also refuses nan.
+        if text.count(":") != 2 or not all(1.0 <= value < math.inf for value in schedule):
             raise ValueError(
-                f"{option} must be START:END:EPOCHS, two temperatures and a whole number, as 1:5:10; got {text!r}"
-            ) from None
-        for name, value in (("START", start), ("END", end)):
-            # Below 1 the largest pair gets even more than its share of the data. This also refuses nan.
-            if not 1.0 <= value < math.inf:
-                raise ValueError(
-                    f"{option} {text}: {name} must be a temperature of at least 1 (1 = sizes as they are, larger = more equal "
-                    f"shares); got {value:g}"
-                )
-        if epochs < 1:
-            raise ValueError(
-                f"{option} {text}: EPOCHS must be at least 1, or the schedule ends before it starts; got {epochs}. For one and "
-                "the same temperature use --sampling-method temperature --sampling-temperature"
+                f"{option} must be START:END:EPOCHS, two temperatures (1 = sizes as they are, larger = more equal shares) and a "
+                f"whole number, as 1:5:10, each at least 1; got {text!r}"
             )
-        return cls(start, end, epochs)
+        return schedule
 
     def at(self, epoch: int) -> float:
         """Temperature of an epoch, counted from 1; it depends on nothing else."""
@@ -61,9 +52,7 @@ class TemperatureDataset(SampledMultiDataset):
     drawn more often than it has sentences gives every sentence before any of them again.
 
     Args:
-        datasets: key -> pairs of one direction.
         sizes: sentences of each direction in all of its data, which may be more than what is loaded.
-        epoch: the first epoch, counted from 1.
         virtual_size: sentences an epoch; None = as many as leave the largest direction at its size, at most 1.5 times all.
     """
 
@@ -82,7 +71,6 @@ class TemperatureDataset(SampledMultiDataset):
         super().__init__(datasets, None, seed=seed, epoch=epoch, split=split, shared_collater=shared_collater)
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the sentences of an epoch, unless they are those at hand."""
         if epoch != self._cur_epoch:
             temperature = self.schedule.at(epoch)
             self.setup_sampling(sampling_probabilities(self.pair_sizes, temperature), self.wanted_size)

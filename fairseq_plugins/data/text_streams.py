@@ -44,8 +44,7 @@ class SentenceBlocks(TextStream):
     """Monolingual sentences packed into blocks by fairseq's TokenBlockDataset.
 
     Args:
-        sentences: indexable (S,) int64 tensors that end with ``</s>``.
-        sizes: (M,) tokens of each, ``</s>`` counted.
+        sentences: indexable (S,) int64 tensors that end with ``</s>``; ``sizes`` (M,) counts it.
         block_size: tokens of a block, at most; only a single sentence that is longer makes a longer block (see ``break_mode``).
         break_mode: as fairseq's ``--sample-break-mode``: complete (whole sentences), complete_doc (and no block beyond an empty
             line), eos (one sentence), none (equal blocks, which end anywhere: ``</s>`` is then added, within ``block_size``).

@@ -28,10 +28,8 @@ class TLMDataset(EpochDataset):
     A pair is two complete sentences ``<s> x </s>`` and ``<s> y </s>`` side by side; positions restart at the second one, as in
     XLM (Lample and Conneau 2019, section 3.3), without language embeddings, as in XLM-R.
 
-    Args:
-        sides: one or two sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
-        sizes: (N,) tokens per item of each side, without the ``<s>`` that is added here.
-        dictionary: its last entry is ``<mask>``, never a random replacement.
+    ``sides`` are one or two sequences of (S,) int64 tensors that end with ``</s>``, of equal lengths; ``sizes``: (N,) tokens of
+    each item, without the ``<s>`` that is added here. The dictionary's last entry is ``<mask>``, never a random replacement.
     """
 
     def __init__(self, sides: Sequence[Any], sizes: Sequence[np.ndarray], dictionary: Any, masking: MaskingConfig):
@@ -45,7 +43,6 @@ class TLMDataset(EpochDataset):
         return len(self.sides[0])
 
     def set_epoch(self, epoch: int) -> None:
-        """Noise differs from epoch to epoch."""
         self.epoch = epoch
 
     def __getitem__(self, index: int) -> Dict[str, Any]:

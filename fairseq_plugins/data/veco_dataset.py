@@ -21,8 +21,7 @@ class VECODataset(StreamDataset):
 
     Args:
         streams: languages, then pairs; their order is part of the noise.
-        dictionary: gives the ids of the special symbols; its pieces stand before ``<mask>``, and what stands behind it (symbols of
-            languages) never replaces a token.
+        dictionary: its pieces stand before ``<mask>``, and what stands behind it (symbols of languages) never replaces a token.
         mask_prob: share of the tokens of a segment that are predicted, in (0, 1].
         probabilities: (K,) share of each language among the languages and of each pair among the pairs; an epoch then has as many
             texts as there are of each kind, and as many batches of each kind as the kind with more has, in turn. None = every text
@@ -94,7 +93,9 @@ class VECODataset(StreamDataset):
         flat = [np.concatenate([sample[key] for sample in samples]) for key in ("tokens", "target")]
         lengths = np.array([sample["lengths"] for sample in samples])
         tokens, target = (self._rows(values, lengths) for values in flat)
-        joint, joint_target = (self._joint(values, lengths) if parallel else None for values in flat)
+        joint, joint_target = (
+            self._rows(values, lengths.sum(axis=1, keepdims=True)) if parallel else None for values in flat
+        )
         if joint is not None:
             joint[torch.arange(len(samples)), torch.from_numpy(lengths[:, 0])] = self.eos
         return {
@@ -113,17 +114,10 @@ class VECODataset(StreamDataset):
         }
 
     def _rows(self, flat: np.ndarray, lengths: np.ndarray) -> Tensor:
-        """x y x y ... one behind another -> (2B, S), every x before every y."""
+        """x y x y ... one behind another -> (2B, S), every x before every y; (B, K) lengths of K rows of each text."""
         rows = np.full((*lengths.shape, int(lengths.max())), self.pad, dtype=np.int64)
         rows[np.arange(rows.shape[2]) < lengths[:, :, None]] = flat
         return torch.from_numpy(rows.transpose(1, 0, 2).reshape(-1, rows.shape[2]))
-
-    def _joint(self, flat: np.ndarray, lengths: np.ndarray) -> Tensor:
-        """x y x y ... one behind another -> (B, J)."""
-        totals = lengths.sum(axis=1)
-        rows = np.full((len(totals), int(totals.max())), self.pad, dtype=np.int64)
-        rows[np.arange(rows.shape[1]) < totals[:, None]] = flat
-        return torch.from_numpy(rows)
 
     @property
     def kinds(self) -> int:

@@ -37,10 +37,8 @@ class SegmentStream:
 class ParallelPairs(SegmentStream):
     """Translation pairs: x is the source side, y the target side.
 
-    Args:
-        sides: two sequences of (S,) int64 tensors that end with ``</s>``; equal lengths.
-        sizes: (N,) tokens of each, ``</s>`` counted.
-        room: most tokens of a segment, ``<s>`` and ``</s>`` counted; None = any.
+    ``sides`` are two sequences of (S,) int64 tensors that end with ``</s>``, which ``sizes`` (N,) count; equal lengths. ``room``:
+    most tokens of a segment, ``<s>`` and ``</s>`` counted; None = any.
     """
 
     parallel = True
@@ -58,7 +56,6 @@ class ParallelPairs(SegmentStream):
         super().__init__(both[self._kept] + 1, left_out)
 
     def read(self, index: int) -> Tuple[np.ndarray, np.ndarray]:
-        """Source and target sentence, (S,) int64 each, without ``<s>``."""
         number = int(self._kept[index])
         x, y = (side[number].numpy() for side in self.sides)
         return x, y
@@ -73,8 +70,7 @@ class AdjacentSegments(SegmentStream):
     adjacent to what stands behind it.
 
     Args:
-        sentences: indexable (S,) int64 tensors that end with ``</s>``; one that holds nothing else ends a document.
-        sizes: (M,) tokens of each, ``</s>`` counted.
+        sentences: indexable (S,) int64 tensors that end with ``</s>``, which ``sizes`` (M,) count; one of it alone ends a document.
         room: most tokens of a segment, ``<s>`` and every ``</s>`` counted.
 
     Source: VECO, overview of pre-training (two adjacent segments of monolingual text); packing and leftovers are ours.
@@ -93,15 +89,9 @@ class AdjacentSegments(SegmentStream):
         super().__init__(np.stack([x, y], axis=1) + 1, left_out)
 
     def read(self, index: int) -> Tuple[np.ndarray, np.ndarray]:
-        """A segment and the next one, (S,) int64 each, without ``<s>``."""
         start, middle, end = self._cuts[index].tolist()
         rows = [self.sentences[number].numpy() for number in range(start, end)]
         return np.concatenate(rows[: middle - start]), np.concatenate(rows[middle - start :])
-
-
-def has_documents(sizes: Any) -> bool:
-    """True where at least one row is an empty line, which ends a document."""
-    return bool((np.asarray(sizes) == EMPTY).any())
 
 
 def document_sizes(sizes: Any) -> np.ndarray:

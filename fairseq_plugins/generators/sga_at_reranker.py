@@ -47,9 +47,9 @@ class ATReranker:
     def __init__(self, models: List[Any], task: Any, dictionary: Dictionary, options: RerankOptions):
         for model in models:
             if not isinstance(model, FairseqEncoderDecoderModel) or isinstance(model, FairseqNATModel):
+                kind = f"{type(model).__name__} does not write from left to right"
                 raise ValueError(
-                    f"--rerank-at {options.path}: {type(model).__name__} does not write from left to right; valid: a stock encoder-"
-                    "decoder model, as --arch transformer"
+                    f"--rerank-at {options.path}: {kind}; valid: a stock encoder-decoder, as --arch transformer"
                 )
         check_dictionary(options.path, dictionary, task.source_dictionary)
         check_dictionary(options.path, dictionary, task.target_dictionary)
@@ -68,12 +68,9 @@ class ATReranker:
     ) -> "ATReranker":
         """Read the models with fairseq's loader.
 
-        Args:
-            options: how the scores become one.
-            dictionary: of the hypotheses.
-            languages: source and target of what is decoded; other ones in training are warned of, not refused: it may be on
-            purpose.
-            data: data-bin of what is decoded: its dictionaries stand in where those of the training are gone.
+        ``dictionary`` is that of the hypotheses. Other ``languages`` (source, target) in training are warned of, not refused:
+        it may be on purpose. The dictionaries in ``data``, the data-bin of what is decoded, stand in where those of the
+        training are gone.
         """
         paths = utils.split_paths(options.path)
         for path in paths:
@@ -83,9 +80,8 @@ class ATReranker:
         for side, own in zip(("source", "target"), languages):
             trained = getattr(cfg.task, f"{side}_lang", None)
             if own and trained and trained != own:
-                logger.warning(
-                    f"--rerank-at {options.path}: that model was trained with --{side}-lang {trained}, it scores {own}"
-                )
+                there = f"that model was trained with --{side}-lang {trained}, it scores {own}"
+                logger.warning("--rerank-at %s: %s", options.path, there)
         logger.info("--rerank-at %s: %d model(s), weight %g", options.path, len(models), options.weight)
         return cls(models, task, dictionary, options)
 
@@ -96,9 +92,8 @@ class ATReranker:
         They get ``at_score``, the sum of the log-probabilities of the tokens and ``</s>`` in nats, and ``positional_scores``,
         equal shares of the new ``score``. A source or a hypothesis longer than the model's positions raises ValueError.
 
-        Args:
-            sources: (B, S) int64, padded anywhere, with or without ``<s>``.
-            sentences: of each source its hypotheses, with ``tokens`` and ``ctc_score``.
+        ``sources`` (B, S) int64 are padded anywhere, with or without ``<s>``; each has hypotheses with ``tokens`` and
+        ``ctc_score``.
         """
         pad = self.dictionary.pad()
         plain = [row[row.ne(pad) & row.ne(self.bos)].cpu() for row in sources]
@@ -148,10 +143,8 @@ class ATReranker:
         for what, rows, limit in zip(("source", "hypothesis"), (sources, targets), limits):
             longest = max(len(row) for row in rows)
             if longest > limit:
-                raise ValueError(
-                    f"--rerank-at {self.options.path}: a {what} of {longest} tokens is longer than that model's {limit} "
-                    "positions"
-                )
+                room = f"longer than that model's {limit} positions"
+                raise ValueError(f"--rerank-at {self.options.path}: a {what} of {longest} tokens is {room}")
 
 
 def load_at(paths: List[str], option: str, data: Optional[str]) -> Tuple[List[Any], Any, Any]:
@@ -176,10 +169,8 @@ def check_dictionary(path: str, own: Dictionary, other: Dictionary) -> None:
     remedy = "train it on a data-bin made with the same dict.txt"
     for index, (left, right) in enumerate(zip(*sides)):
         if left != right:
-            raise ValueError(
-                f"--rerank-at {path}: its dictionary has {right!r} as entry {index}, that of the hypotheses {left!r}; {remedy}"
-            )
+            differs = f"has {right!r} as entry {index}, that of the hypotheses {left!r}"
+            raise ValueError(f"--rerank-at {path}: its dictionary {differs}; {remedy}")
     if len(sides[0]) != len(sides[1]):
-        raise ValueError(
-            f"--rerank-at {path}: its dictionary has {len(sides[1])} entries, that of the hypotheses {len(sides[0])}; {remedy}"
-        )
+        differs = f"has {len(sides[1])} entries, that of the hypotheses {len(sides[0])}"
+        raise ValueError(f"--rerank-at {path}: its dictionary {differs}; {remedy}")

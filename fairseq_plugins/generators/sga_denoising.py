@@ -3,6 +3,7 @@
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor
 
@@ -21,34 +22,13 @@ class IterationOptions(NamedTuple):
 MAX_PERIOD = 16
 """Longer cycles of outputs are not looked for; of the trained models seen here the longest had 6 passes."""
 
-UNREAD_OPTIONS = {
-    "lenpen": 1,
-    "unkpen": 0,
-    "min_len": 1,
-    "max_len_a": 0,
-    "max_len_b": 200,
-    "match_source_len": False,
-    "no_early_stop": False,
-    "no_repeat_ngram_size": 0,
-    "unnormalized": False,
-    "sampling": False,
-    "sampling_topk": -1,
-    "sampling_topp": -1.0,
-    "temperature": 1.0,
-    "diverse_beam_groups": -1,
-    "diverse_beam_strength": 0.5,
-    "diversity_rate": -1.0,
-    "lm_path": None,
-    "lm_weight": 0.0,
-    "score_reference": False,
-    "print_alignment": None,
-    "replace_unk": None,
-    "decoding_format": None,
-    "eos_token": None,
-    "iter_decode_with_beam": 1,
-    "iter_decode_eos_penalty": 0.0,
-    "iter_decode_with_external_reranker": False,
-}
+_UNREAD = (
+    "lenpen unkpen min_len max_len_a max_len_b match_source_len no_early_stop no_repeat_ngram_size unnormalized sampling "
+    "sampling_topk sampling_topp temperature diverse_beam_groups diverse_beam_strength diversity_rate lm_path lm_weight "
+    "score_reference print_alignment replace_unk decoding_format eos_token iter_decode_with_beam iter_decode_eos_penalty "
+    "iter_decode_with_external_reranker"
+)
+UNREAD_OPTIONS = {name: getattr(GenerationConfig(), name) for name in _UNREAD.split()}
 """Generation options of a search from left to right, of its attention, or of other iterative models, with their defaults."""
 
 HINTS = {"lenpen": "; --rerank-at reads it", "iter_decode_with_external_reranker": "; use --rerank-at PATH"}
@@ -62,16 +42,14 @@ def refuse_unread_options(args: Any, models: List[Any], reranked: bool) -> None:
     for name, default in UNREAD_OPTIONS.items():
         value = getattr(args, name, default)
         if value != default and not (reranked and name == "lenpen"):
-            option = "--" + name.replace("_", "-")
-            given = option if value is True else f"{option} {value}"
+            given = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
             valid = "leave it out" if default is None or default is False else f"valid: {default}"
-            hint = HINTS.get(name, "")
-            raise ValueError(f"{given} has no meaning for SGA, which decodes all tokens at once; {valid}{hint}")
+            reason = "has no meaning for SGA, which decodes all tokens at once"
+            raise ValueError(f"{given} {reason}; {valid}{HINTS.get(name, '')}")
     for model in models if getattr(args, "retain_dropout", False) else ():
         if not any(isinstance(module, FairseqDropout) for module in model.modules()):
-            raise ValueError(
-                f"--retain-dropout: {type(model).__name__} has no dropout that could be kept; leave it out"
-            )
+            name = type(model).__name__
+            raise ValueError(f"--retain-dropout: {name} has no dropout that could be kept; leave it out")
 
 
 class DenoisingGenerator:
@@ -91,15 +69,28 @@ class DenoisingGenerator:
         self.pad, self.eos = tgt_dict.pad(), tgt_dict.eos()
         self.symbols_to_strip_from_output = {tgt_dict.bos(), tgt_dict.eos(), tgt_dict.pad(), tgt_dict.index("<mask>")}
 
-    def only_model(self, models: List[Any], prefix_tokens: Optional[Tensor], constraints: Optional[Tensor]) -> Any:
-        """The one model, in evaluation mode; ValueError for several models, target prefixes or constraints."""
+    @torch.no_grad()
+    def generate(
+        self,
+        models: List[Any],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+    ) -> List[List[Dict[str, Any]]]:
+        """The hypotheses of each sentence of a batch, see :meth:`decode`; with the interface of fairseq's generators.
+
+        Raises ValueError: several models, target prefixes or constraints.
+        """
         if len(models) != 1:
             raise ValueError(f"SGA decodes with one model; got {len(models)} in --path (average checkpoints instead)")
         if prefix_tokens is not None or constraints is not None:
             raise ValueError("SGA does not support --prefix-size or --constraints: all tokens are produced at once")
-        model = models[0]
-        model.eval()  # fairseq replaces train() for inference: it returns None
-        return model
+        models[0].eval()  # fairseq replaces train() for inference: it returns None
+        return self.decode(models[0], sample["net_input"])
+
+    def decode(self, model: Any, net_input: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
+        """The hypotheses of one model, in evaluation mode and without gradients."""
+        raise NotImplementedError
 
     def denoise(
         self,
@@ -110,16 +101,13 @@ class DenoisingGenerator:
         steps: Tensor,
         history: Optional[List[BestPath]],
     ) -> BestPath:
-        """Run denoising passes on the sentences that still change.
+        """Run denoising passes on the sentences that still change; the last output of each.
 
         Args:
             lengths: (B,) int64, slots.
             path: what the alignment gave, (B, T).
             steps: (B,) int64, the passes of each sentence; counted in place.
             history: gets the output after each pass, unless None.
-
-        Returns:
-            The last output of each sentence.
         """
         active = torch.arange(lengths.size(0), device=lengths.device)
         current, slots, last = path, lengths, torch.full_like(lengths, self.options.max_iter)
@@ -180,14 +168,8 @@ class DenoisingGenerator:
             tokens, scores = path.tokens[row, kept[row]], path.log_probs[row, kept[row]]
             if len(tokens) == 0:  # stock hypotheses hold at least </s>; fairseq's BLEU crashes on one without tokens
                 tokens, scores = tokens.new_tensor([self.eos]), score[row : row + 1]
-            hypothesis = {
-                "tokens": tokens,
-                "score": score[row],
-                "positional_scores": scores,
-                "steps": int(steps[row]),
-                "attention": None,
-                "alignment": None,
-            }
+            hypothesis = {"tokens": tokens, "score": score[row], "positional_scores": scores, "steps": int(steps[row])}
+            hypothesis.update(attention=None, alignment=None)
             if history is not None:
                 hypothesis["history"] = [
                     {"tokens": past.tokens[row, survivors(past.tokens)[row]]} for past in history[: int(steps[row]) + 1]
@@ -203,9 +185,7 @@ def _equal(rows: Tensor, others: Tensor, padding: Tensor) -> Tensor:
 
 def _scatter(path: BestPath, new: BestPath, active: Tensor) -> BestPath:
     """Write the rows of the active sentences back into the whole batch."""
-    merged = []
-    for whole, part in zip(path, new):
-        whole = whole.clone()
+    merged = [whole.clone() for whole in path]
+    for whole, part in zip(merged, new):
         whole[active, : part.size(1)] = part
-        merged.append(whole)
     return BestPath(*merged)

@@ -23,9 +23,8 @@ class BeamOptions(NamedTuple):
 def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: bool) -> BeamOptions:
     """Fill the default of what was not given (None); ValueError where the options do not fit each other."""
     if candidates is not None and size == 0:
-        raise ValueError(
-            f"--iter-decode-ctc-candidates {candidates}: nothing is searched without --iter-decode-ctc-beam of at least 1; got 0"
-        )
+        needed = "nothing is searched without --iter-decode-ctc-beam of at least 1; got 0"
+        raise ValueError(f"--iter-decode-ctc-candidates {candidates}: {needed}")
     if size < 0:
         raise ValueError(f"--iter-decode-ctc-beam must be 0 (best path) or more; got {size}")
     if candidates is not None and candidates < 1:
@@ -36,9 +35,7 @@ def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: boo
             f"fairseq's --beam has no meaning here); got {nbest}"
         )
     if reranked and size < 2:
-        raise ValueError(
-            f"--rerank-at chooses among hypotheses: it needs --iter-decode-ctc-beam of at least 2; got {size}"
-        )
+        raise ValueError(f"--rerank-at chooses among outputs: needs --iter-decode-ctc-beam of at least 2; got {size}")
     return BeamOptions(size, BeamOptions().candidates if candidates is None else candidates, nbest)
 
 
@@ -60,24 +57,15 @@ class SGAGenerator(DenoisingGenerator):
         self.beam, self.reranker = beam or BeamOptions(), reranker
         self.states: Optional[Tensor] = None
 
-    @torch.no_grad()
-    def generate(
-        self,
-        models: List[Any],
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor] = None,
-        constraints: Optional[Tensor] = None,
-    ) -> List[List[Dict[str, Any]]]:
-        """Translate a batch with one SGA model; target prefixes and constraints are not supported.
+    def decode(self, model: Any, net_input: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
+        """Translate a batch.
 
-        Returns one hypothesis per sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of
-        the slots, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``. With a beam up to ``nbest``, by
-        falling ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and ``ctc_score`` are the
-        log-probability of the output over all its alignments, in nats, ``positional_scores`` equal shares of it (CTC gives none per
-        token). A sentence that has fewer outputs has fewer hypotheses.
+        One hypothesis per sentence: ``tokens`` (T,), ``</s>`` alone when it is empty; ``score`` (mean log-probability of the slots,
+        nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``. With a beam up to ``nbest``, by falling
+        ``score``, distinct, without special symbols (``<unk>`` is text): ``score`` and ``ctc_score`` are the log-probability of
+        the output over all its alignments, in nats, ``positional_scores`` equal shares of it (CTC gives none per token). A sentence
+        that has fewer outputs has fewer hypotheses.
         """
-        model = self.only_model(models, prefix_tokens, constraints)
-        net_input = sample["net_input"]
         guidance = model.encode(net_input["src_tokens"])
         lengths = model.slot_lengths(net_input["src_lengths"])
         hidden = model.align(guidance, lengths)
@@ -106,15 +94,14 @@ class SGAGenerator(DenoisingGenerator):
         assert self.states is not None
         states, self.states = self.states, None
         # What fairseq strips from the text is no output; two that differ by it alone would be one text twice.
-        excluded = self.symbols_to_strip_from_output - {model.blank}
+        excluded = self.symbols_to_strip_from_output
         outputs = linear_prefix_beam(
             states, weight, bias, lengths, model.blank, self.beam.size, self.beam.candidates, excluded=excluded
         )
         found: List[List[Dict[str, Any]]] = []
         for row, common in enumerate(best):
-            count = int(outputs.scores[row].isfinite().sum())
             found.append([])
-            for number in range(count):
+            for number in range(int(outputs.scores[row].isfinite().sum())):
                 tokens = outputs.labels[row, number, : int(outputs.lengths[row, number])]
                 tokens = tokens if len(tokens) else tokens.new_tensor([self.eos])
                 score = outputs.scores[row, number]

@@ -28,9 +28,7 @@ def mask_predict_options(
     if getattr(model, "alignment", "ctc") != "mask_predict":
         if iterations or length_beam is not None:
             option = f"--mask-predict-iterations {iterations}" if iterations else f"--length-beam {length_beam}"
-            raise ValueError(
-                f"{option}: this model was trained with --alignment ctc, its alignment is one pass (0 iterations)"
-            )
+            raise ValueError(f"{option}: this model has --alignment ctc, which is one pass (0 iterations)")
         return None
     given = {"iterations": iterations, "length_beam": length_beam}
     options = MaskPredictOptions(**{name: value for name, value in given.items() if value is not None})
@@ -41,9 +39,7 @@ def mask_predict_options(
         )
     longest = model.length_predictor.max_length
     if not 1 <= options.length_beam <= longest:
-        raise ValueError(
-            f"--length-beam must lie in [1, {longest}], the lengths of the model; got {options.length_beam}"
-        )
+        raise ValueError(f"--length-beam must lie in [1, {longest}], the model's lengths; got {options.length_beam}")
     return options
 
 
@@ -62,21 +58,13 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         super().__init__(tgt_dict, options)
         self.mask_predict = mask_predict
 
-    @torch.no_grad()
-    def generate(
-        self,
-        models: List[Any],
-        sample: Dict[str, Any],
-        prefix_tokens: Optional[Tensor] = None,
-        constraints: Optional[Tensor] = None,
-    ) -> List[List[Dict[str, Any]]]:
-        """Generate for a batch with one SGA model; target prefixes and constraints are not supported.
+    def decode(self, model: Any, net_input: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
+        """Generate for a batch.
 
-        Returns one hypothesis per sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without
-        denoising that of the tokens, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
+        One hypothesis per sentence: ``tokens`` (T,); ``score`` (mean log-probability of the denoiser's slots, without denoising
+        that of the tokens, nats), ``positional_scores`` (T,), ``steps`` (denoising passes), ``history``.
         """
-        model = self.only_model(models, prefix_tokens, constraints)
-        guidance = model.encode(sample["net_input"]["src_tokens"])
+        guidance = model.encode(net_input["src_tokens"])
         tokens, log_probs, lengths = self.align(model, guidance)
         steps = torch.zeros_like(lengths)
         path = BestPath(tokens, tokens, log_probs)
@@ -87,15 +75,12 @@ class SGAMaskPredictGenerator(DenoisingGenerator):
         slots = model.slot_lengths(lengths)
         path = self.denoise(model, guidance, slots, BestPath(*map(model.duplicate, path)), steps, history)
         denoised = self.hypotheses(path, slots, steps, model.blank, history)
-        for sentence, first in zip(denoised, aligned):
-            if history is not None:
-                sentence[0]["history"][0] = first[0]["history"][0]  # as it is: not collapsed
+        for (hypothesis,), (first,) in zip(denoised, aligned) if history is not None else ():
+            hypothesis["history"][0] = first["history"][0]  # as it is: not collapsed
         return denoised
 
     def align(self, model: Any, guidance: Any) -> Tuple[Tensor, Tensor, Tensor]:
-        """Mask-predict over ``length_beam`` lengths per sentence; of the best one what :meth:`fill` gives, and the lengths
-        (B,).
-        """
+        """Mask-predict over ``length_beam`` lengths per sentence; what :meth:`fill` gives of the best one, and its length (B,)."""
         count = self.mask_predict.length_beam
         candidates = likely_lengths(guidance.length_log_probs, count)  # B K
         sentences = torch.arange(len(candidates), device=candidates.device)

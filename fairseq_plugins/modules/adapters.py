@@ -35,7 +35,6 @@ class RowLanguages:
         self.present: List[int] = []  # the numbers in rows, each once
 
     def set(self, rows: Tensor, active: Optional[Tensor] = None) -> None:
-        """Take the rows of a batch."""
         self.rows, self.active = rows, active
         self.present = sorted(set(rows.tolist()))
 

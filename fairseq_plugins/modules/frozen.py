@@ -56,7 +56,6 @@ class Frozen(nn.Module):
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> "Frozen":
-        """Frozen stays frozen."""
         return self
 
 
@@ -78,14 +77,7 @@ def _drop_weights(module: nn.Module, state: Dict[str, Tensor], prefix: str, _: A
 
 
 def _accept_without_weights(
-    module: nn.Module,
-    state: Dict[str, Tensor],
-    prefix: str,
-    local_metadata: Any,
-    strict: bool,
-    missing: List[str],
-    unexpected: List[str],
-    errors: List[str],
+    module: nn.Module, state: Dict[str, Tensor], prefix: str, _: Any, strict: bool, missing: List[str], *__: Any
 ) -> None:
     """Load hook: compare fingerprints; weights that the state dict does not hold keep their values."""
     assert isinstance(module, Frozen)
@@ -94,7 +86,7 @@ def _accept_without_weights(
         found = marker[len(prefix + MARKER) :]
         module.fingerprint = module.fingerprint or found
         if found != module.fingerprint:
-            name = module.option.lstrip("-").replace("-", "_")
+            name = module.option[2:].replace("-", "_")
             raise ValueError(
                 f"this checkpoint was trained on another frozen model: its fingerprint is {found}, that of "
                 f"{module.source} is {module.fingerprint}; give the model it was trained on with {module.option} (when "

@@ -6,15 +6,11 @@ from fairseq.modules import LayerNorm
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
+from .option_checks import flag
+
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
-NOT_IN_THE_BLOCK = {
-    "cross_self_attention": "--cross-self-attention",
-    "scale_attn": "--scale-attn",
-    "scale_heads": "--scale-heads",
-    "scale_fc": "--scale-fc",
-    "scale_resids": "--scale-resids",
-}
+NOT_IN_THE_BLOCK = ("cross_self_attention", "scale_attn", "scale_heads", "scale_fc", "scale_resids")
 """Options of the stock decoder layer that have no meaning here."""
 
 
@@ -32,9 +28,9 @@ class InterleavedDecoderLayer(TransformerDecoderLayerBase):
     def __init__(
         self, cfg: Any, no_encoder_attn: bool = False, add_bias_kv: bool = False, add_zero_attn: bool = False
     ) -> None:
-        for name, option in NOT_IN_THE_BLOCK.items():
+        for name in NOT_IN_THE_BLOCK:
             if getattr(cfg, name, False):
-                raise ValueError(f"{option} is not part of DeltaLM's decoder block; leave it out")
+                raise ValueError(f"{flag(name)} is not part of DeltaLM's decoder block; leave it out")
         super().__init__(cfg, no_encoder_attn, add_bias_kv, add_zero_attn)
         width, inner, noise = self.embed_dim, cfg.decoder.ffn_embed_dim, (self.quant_noise, self.quant_noise_block_size)
         self.fc3 = self.build_fc1(width, inner, *noise)

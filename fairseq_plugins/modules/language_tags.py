@@ -23,14 +23,14 @@ class LanguageTags(nn.Module):
         tokens: language -> id of its token, for all languages of the task.
         languages: those that count, in the order of their numbers.
         rows: of the dictionary.
-        side: ``encoder`` or ``decoder``, for messages, as ``remedy``: what makes the task write language tokens there.
+        side: ``encoder`` or ``decoder``, for messages.
     """
 
     table: Tensor
 
-    def __init__(self, tokens: Mapping[str, int], languages: Sequence[str], rows: int, side: str, remedy: str):
+    def __init__(self, tokens: Mapping[str, int], languages: Sequence[str], rows: int, side: str):
         super().__init__()
-        self.languages, self.side, self.remedy = list(languages), side, remedy
+        self.languages, self.side = list(languages), side
         self.others = [language for language in tokens if language not in self.languages]
         table = torch.full((rows,), NONE)
         for language, token in tokens.items():
@@ -43,8 +43,7 @@ class LanguageTags(nn.Module):
     def forward(self, tokens: Tensor, search: bool = False) -> TaggedRows:
         """Look at (B, T) tokens; ValueError for a language that does not count, or a row without a language token.
 
-        With ``search`` the rows are beams, whose first step has no language token yet. fairseq fills the beams that a forced
-        token
+        With ``search`` the rows are beams, whose first step has no language token yet. fairseq fills the beams that a forced token
         leaves over with any token, at a score of minus infinity: only if no row has a language that counts, something is wrong.
         """
         numbers = self.table[tokens]
@@ -62,5 +61,6 @@ class LanguageTags(nn.Module):
             )
         if begun and number == NONE:
             raise ValueError(
-                f"{self.side}: a sentence has no language token, so its adapters are not known; {self.remedy}"
+                f"{self.side}: a sentence has no language token, so its adapters are not known; train and decode with "
+                f"--{self.side}-langtok"
             )

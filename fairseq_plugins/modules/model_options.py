@@ -5,8 +5,18 @@ from contextlib import nullcontext
 from typing import Any, Dict, Mapping
 
 from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
-from fairseq.tasks import FairseqTask
 from omegaconf import OmegaConf, open_dict
+
+XLMR_WIRING: Dict[str, Any] = {
+    "encoder_normalize_before": False,
+    "decoder_normalize_before": False,
+    "encoder_learned_pos": True,
+    "decoder_learned_pos": True,
+    "activation_fn": "gelu",
+    "no_scale_embedding": True,
+    "layernorm_embedding": True,
+}
+"""Options with which a stock transformer is wired as XLM-R."""
 
 
 def writable(args: Any) -> Any:
@@ -18,15 +28,6 @@ def as_namespace(args: Any) -> Namespace:
     """Options for a stock model that loses what it does not know of a hydra configuration; a namespace is not copied."""
     options: Any = OmegaConf.to_container(args) if OmegaConf.is_config(args) else None
     return args if options is None else Namespace(**options)
-
-
-def check_slots_task(task: Any, arch: str) -> None:
-    """Raise ValueError for a model that fills slots with a task whose generator writes from left to right."""
-    if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
-        raise ValueError(
-            f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in decoding; got "
-            f"{type(task).__name__}"
-        )
 
 
 def set_architecture(args: Any, defaults: Mapping[str, Any]) -> None:
@@ -49,7 +50,12 @@ def _register(model: str, name: str, defaults: Mapping[str, Any]) -> None:
         set_architecture(args, defaults)
 
 
-def same_sides(layers: Any, embed_dim: Any, ffn_embed_dim: Any, attention_heads: Any, **more: Any) -> Dict[str, Any]:
-    """Defaults of a stock transformer whose encoder and decoder have the same sizes, and ``more`` defaults."""
+def sizes_of(side: str, layers: Any, embed_dim: Any, ffn_embed_dim: Any, attention_heads: Any) -> Dict[str, Any]:
+    """Sizes of the encoder or the decoder of a stock transformer, by their options."""
     sizes = dict(layers=layers, embed_dim=embed_dim, ffn_embed_dim=ffn_embed_dim, attention_heads=attention_heads)
-    return {**{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}, **more}
+    return {f"{side}_{name}": size for name, size in sizes.items()}
+
+
+def same_sides(*sizes: Any, **more: Any) -> Dict[str, Any]:
+    """Defaults of a stock transformer whose encoder and decoder have the same sizes, and ``more`` defaults."""
+    return {**sizes_of("encoder", *sizes), **sizes_of("decoder", *sizes), **more}

@@ -9,7 +9,20 @@ from torch import Tensor, nn
 from .linear import Linear
 from .prefix_encoder import MaskedLMSizes, PrefixEncoder
 
-__all__ = ["MaskedLM", "MaskedLMHead", "MaskedLMSizes"]
+__all__ = ["MaskedLM", "MaskedLMHead", "MaskedLMSizes", "initialise"]
+
+
+def initialise(model: nn.Module) -> None:
+    """BERT's initialisation: N(0, 0.02) for every matrix, zero biases, zero padding rows."""
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+    for module in model.modules():  # last: an output projection may have the embedding's weight
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            with torch.no_grad():
+                module.weight[module.padding_idx].zero_()
 
 
 class MaskedLMHead(nn.Module):
@@ -23,7 +36,7 @@ class MaskedLMHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(tied_weight.size(0)))
 
     def transform(self, hidden: Tensor) -> Tensor:
-        """(…, C) -> (…, C): what is multiplied with the tied embedding."""
+        """(…, C) -> (…, C): ready for the product with the tied embedding."""
         return self.layer_norm(F.gelu(self.dense(hidden)))
 
 
@@ -37,19 +50,7 @@ class MaskedLM(nn.Module):
         self.lm_head = MaskedLMHead(sizes.embed_dim, self.sentence_encoder.embed_tokens.weight)
 
     def reset_parameters(self) -> None:
-        """BERT's initialisation: N(0, 0.02) for every matrix, zero biases, zero padding rows."""
-        for module in self.modules():
-            if isinstance(module, (nn.Linear, nn.Embedding)):
-                nn.init.normal_(module.weight, std=0.02)
-            if isinstance(module, nn.Linear):
-                nn.init.zeros_(module.bias)
-            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-                with torch.no_grad():
-                    module.weight[module.padding_idx].zero_()
-
-    def head(self, hidden: Tensor) -> Tensor:
-        """(…, C) -> (…, C), ready for ``linear(·, output_weight, output_bias)``."""
-        return self.lm_head.transform(hidden)
+        initialise(self)
 
     @property
     def output_weight(self) -> Tensor:
@@ -69,4 +70,4 @@ class MaskedLM(nn.Module):
         hidden = self.sentence_encoder(tokens, positions=positions)[-1]
         if select is not None:
             hidden = hidden[select]
-        return F.linear(self.head(hidden), self.output_weight, self.output_bias)
+        return F.linear(self.lm_head.transform(hidden), self.output_weight, self.output_bias)

@@ -1,16 +1,18 @@
-"""Options of fairseq's transformer for the layout of a pretrained file."""
+"""Parts of fairseq's transformer: options for the layout of a pretrained file, layers as the stock ones are wrapped."""
 
 from argparse import Namespace
 from typing import Any
 
+from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerConfig
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from torch import nn
 
 
 def stock_config(layout: Any, side: str, **options: Any) -> Any:
     """``TransformerConfig`` of one side, ``encoder`` or ``decoder``, with more of the stock transformer's ``options``.
 
-    ``layout`` has sizes and wiring of a pretrained file, as ``checkpoints.encoder_layout.EncoderLayout``.
+    ``layout`` has sizes and wiring of a pretrained file, as ``checkpoints.layouts.EncoderLayout``.
     """
     sizes = {
         "layers": layout.layers,
@@ -28,6 +30,13 @@ def stock_config(layout: Any, side: str, **options: Any) -> Any:
         **options,
     )
     return TransformerConfig.from_namespace(stock)
+
+
+def wrapped(layer: nn.Module, cfg: Any) -> nn.Module:
+    """Wrap a layer for ``--checkpoint-activations`` and FSDP, as the stock transformer wraps its own."""
+    if cfg.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+    return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
 
 
 def set_epsilon(module: nn.Module, epsilon: float) -> None:

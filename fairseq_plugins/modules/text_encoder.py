@@ -1,6 +1,6 @@
 """A pretrained encoder of any family: fairseq's stock transformer encoder, which gives every layer."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, List, Optional
 
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
@@ -11,27 +11,13 @@ from .stock_layout import set_epsilon, stock_config
 class TextEncoder(TransformerEncoderBase):
     """Stock encoder with the segments and the epsilon that some families have; names as in a stock encoder.
 
-    ``layout`` is a ``checkpoints.encoder_layout.EncoderLayout``, or anything with its fields.
+    ``layout`` is a ``checkpoints.layouts.EncoderLayout``, or anything with its fields; ``options`` are more of the stock
+    transformer's. Without them there is no dropout.
     """
 
-    def __init__(
-        self,
-        layout: Any,
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        activation_dropout: float = 0.0,
-        layerdrop: float = 0.0,
-        checkpoint_activations: bool = False,
-    ) -> None:
+    def __init__(self, layout: Any, **options: Any) -> None:
         config = stock_config(
-            layout,
-            "encoder",
-            max_source_positions=layout.max_positions,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            activation_dropout=activation_dropout,
-            encoder_layerdrop=layerdrop,
-            checkpoint_activations=checkpoint_activations,
+            layout, "encoder", max_source_positions=layout.max_positions, **{"dropout": 0.0, **options}
         )
         super().__init__(config, None, nn.Embedding(layout.vocab_size, layout.embed_dim, layout.padding_idx))
         self.layout = layout
@@ -49,25 +35,23 @@ class TextEncoder(TransformerEncoderBase):
         before = (ends.cumsum(1) - ends).clamp(max=self.layout.segments - 1)
         return before.masked_fill(tokens.eq(self.layout.padding_idx), 0)
 
-    def _encode(self, tokens: Tensor, every_layer: bool) -> Dict[str, List[Tensor]]:
+    def _encode(self, tokens: Tensor, every_layer: bool) -> Any:
         embedded = None
         if self.segment_embeddings is not None:
             embedded = self.embed_tokens(tokens) + self.segment_embeddings(self.segment_types(tokens))
-        found: Dict[str, List[Tensor]] = self.forward_scriptable(
-            tokens, return_all_hiddens=every_layer, token_embeddings=embedded
-        )
-        return found
+        return self.forward_scriptable(tokens, return_all_hiddens=every_layer, token_embeddings=embedded)
 
     def features(self, tokens: Tensor) -> Tensor:
         """(B, S) int64 -> (B, S, C): the output of the last layer alone, as in :meth:`forward`."""
-        return self._encode(tokens, every_layer=False)["encoder_out"][0].transpose(0, 1)
+        states: Tensor = self._encode(tokens, every_layer=False)["encoder_out"][0]
+        return states.transpose(0, 1)
 
     def forward(self, tokens: Tensor) -> List[Tensor]:
         """Encode (B, S) int64, padded on the right.
 
         Returns L + 1 tensors (B, S, C): the embedding's output, then each layer's; the last one after the final layer norm where
-        the layout has one. What stands at padding means nothing. In training with ``layerdrop`` there are as many layers as are
-        left.
+        the layout has one. What stands at padding means nothing. In training with ``encoder_layerdrop`` there are only the
+        layers that are left.
         """
         found = self._encode(tokens, every_layer=True)
         states = [*found["encoder_states"][:-1], *found["encoder_out"]]

@@ -20,12 +20,8 @@ def span_losses(logits: Tensor, outside: Tensor, targets: Tensor) -> Tensor:
     """Mean of the cross-entropies of start and end; (R,) nats, in float32 at least.
 
     Only the passage and the position :data:`NO_ANSWER` take part in the softmax: padding would make the loss depend on the batch,
-    and question and separators never hold an answer.
-
-    Args:
-        logits: (R, S, 2) of start and end.
-        outside: (R, S) bool, True = not the passage.
-        targets: (R, 2) int64 positions.
+    and question and separators never hold an answer. Of ``logits`` (R, S, 2) of start and end, ``outside`` (R, S) bool, True = not
+    the passage, and ``targets`` (R, 2) int64 positions.
 
     Source: Devlin et al. 2019, section 4.2. Differs: BERT's softmax also takes in question, separators and padding.
     """

@@ -9,10 +9,9 @@ MASKED, RANDOM = 0.8, 0.1
 
 
 class Replacements(NamedTuple):
-    """Ids that masking may write."""
+    """Ids that masking may write: ``<mask>``, and pieces from ``first_piece`` to before ``end_piece``, of which it is none."""
 
-    mask: int  # id of ``<mask>``
-    # first id that is a piece, and one past the last; ``<mask>`` is none
+    mask: int
     first_piece: int
     end_piece: int
 

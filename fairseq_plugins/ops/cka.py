@@ -4,7 +4,8 @@ Shape letters of this file: N sentences (rows), C and D widths of the two sides.
 """
 
 import math
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from functools import partial
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -34,8 +35,7 @@ class Cka(NamedTuple):
 
     biased: float  # in [0, 1]; tends to 1 where N is not larger than the widths, whatever the vectors
     unbiased: float  # in [-1, 1]; about 0 for independent sides
-    # of each permutation
-    floor_biased: Tuple[float, ...] = ()
+    floor_biased: Tuple[float, ...] = ()  # of each permutation
     floor_unbiased: Tuple[float, ...] = ()
 
 
@@ -62,9 +62,7 @@ class CrossMoments:
     """
 
     def __init__(self, width_x: int, width_y: int, device: Optional[torch.device] = None):
-        def zeros(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.float64, device=device)
-
+        zeros = partial(torch.zeros, dtype=torch.float64, device=device)
         self.count = 0
         self._product = zeros(width_x, width_y)  # Σ x_i y_iᵀ
         self._sums = [zeros(width_x), zeros(width_y)]  # Σ x_i, Σ y_i
@@ -75,7 +73,7 @@ class CrossMoments:
     def add(self, x: Tensor, y: Tensor) -> None:
         """Add a chunk: x (rows, C), y (rows, D), the same sentences; float64 is kept, anything else becomes float32."""
         _check_rows(len(x), len(y))
-        sides = [_precise(x), _precise(y)]
+        sides = [side if side.dtype == torch.float64 else side.float() for side in (x, y)]
         if not self._references:
             self._references = [side[0] + (side - side[0]).mean(0) for side in sides]  # exact where all rows are equal
         sides = [side - reference for side, reference in zip(sides, self._references)]
@@ -100,13 +98,9 @@ class CrossMoments:
         centred = self._product - self.count * torch.outer(mu, nu)
         norms = both - 2 * nu @ self._weighted[1] - 2 * mu @ self._weighted[0] + 4 * mu @ self._product @ nu
         norms += shift_y * square_x + shift_x * square_y - 3 * self.count * shift_x * shift_y
-        return hsic_from_sums(
-            self.count,
-            float(centred.square().sum()),
-            float(square_x - self.count * shift_x),
-            float(square_y - self.count * shift_y),
-            float(norms),
-        )
+        trace_x, trace_y = square_x - self.count * shift_x, square_y - self.count * shift_y
+        cross = centred.square().sum()
+        return hsic_from_sums(self.count, float(cross), float(trace_x), float(trace_y), float(norms))
 
 
 def cka_of_pairs(
@@ -249,24 +243,16 @@ def _check_varied(own: Hsic, count: int, name: str) -> Hsic:
     if not math.isfinite(own.biased):
         raise ValueError(f"{name}: holds numbers that are not finite; valid: finite vectors")
     if own.biased <= 0:
-        raise ValueError(
-            f"{name}: every sentence has the same vector, so that CKA would divide by 0; valid: vectors that vary"
-        )
+        raise ValueError(f"{name}: every sentence has the same vector: CKA would divide by 0; valid: vectors that vary")
     if own.unbiased * count**2 <= ROUNDING * own.biased:
-        raise ValueError(
-            f"{name}: the sentences are equally far from each other, so that unbiased CKA would divide by 0; valid: other "
-            "or more sentences"
-        )
+        reason = "the sentences are equally far from each other: unbiased CKA would divide by 0"
+        raise ValueError(f"{name}: {reason}; valid: other or more sentences")
     return own
 
 
 def _check_rows(first: int, second: int, name: str = "x", other: str = "y") -> None:
     if first != second:
         raise ValueError(f"CKA needs row-parallel vectors; {name} has {first} rows, {other} {second}")
-
-
-def _precise(rows: Tensor) -> Tensor:
-    return rows if rows.dtype == torch.float64 else rows.float()
 
 
 def _last_uses(pairs: Sequence[Pair]) -> Dict[int, int]:
@@ -277,10 +263,5 @@ def _last_uses(pairs: Sequence[Pair]) -> Dict[int, int]:
 def _most_alive(pairs: Sequence[Pair]) -> int:
     """Gram matrices that are kept at a time, at most."""
     last = _last_uses(pairs)
-    alive: Set[int] = set()
-    most = 0
-    for place, pair in enumerate(pairs):
-        alive |= set(pair)
-        most = max(most, len(alive))
-        alive = {number for number in alive if last[number] > place}
-    return most
+    first = {number: place for place, pair in reversed([*enumerate(pairs)]) for number in pair}
+    return max((sum(first[n] <= place <= last[n] for n in last) for place in range(len(pairs))), default=0)

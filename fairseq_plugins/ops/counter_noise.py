@@ -34,12 +34,9 @@ def streams(epoch: np.ndarray, indices: Any) -> np.ndarray:
 
 
 def uniforms(stream: np.ndarray, purpose: int, places: Any) -> np.ndarray:
-    """Uniform float64 numbers in [0, 1), one for each place of a stream; purposes share none.
+    """Uniform float64 numbers in [0, 1), one for each place (int, in [0, 2^32)) of a ``stream``, see :func:`streams`, broadcast.
 
-    Args:
-        stream: uint64, see :func:`streams`; broadcast against ``places``.
-        purpose: what they are for, in [0, 2^31).
-        places: int, in [0, 2^32).
+    ``purpose``, in [0, 2^31), says what they are for; purposes share none.
     """
     address = np.asarray(places).astype(np.uint64) + np.uint64((purpose << 32) + 1)
     return (mix(stream + address * _GAMMA) >> _UNUSED_BITS) * _STEPS

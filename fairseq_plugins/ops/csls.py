@@ -13,8 +13,6 @@ from .neighbours import BLOCK, Similarities, Workspace, nearest_similarities, ro
 NEIGHBOURS = 10
 """Nearest words of the other side, whose mean cosine says how crowded the place of a word is."""
 
-Scored = Tuple[int, slice, int, Tensor]
-
 
 class Ranked(NamedTuple):
     """The best partners of each word, the best first."""
@@ -80,12 +78,9 @@ class Csls:
         found = self._best(lambda side, rows: int(wanted[side][rows].max()) + 1)
         chosen = []
         for side in (0, 1):
-            first, parts = 0, []
-            for part in found[side]:
-                places = wanted[side][first : first + len(part.places), None]
-                parts.append(part.places.gather(1, places)[:, 0])
-                first += len(part.places)
-            chosen.append(torch.cat(parts))
+            sizes = [len(part.places) for part in found[side]]
+            pairs = zip(found[side], wanted[side][:, None].split(sizes))
+            chosen.append(torch.cat([part.places.gather(1, rank)[:, 0] for part, rank in pairs]))
         return chosen[0], chosen[1]
 
     def certainty(self) -> Certainty:
@@ -117,7 +112,7 @@ class Csls:
         first, second = ([parts[start] for start in sorted(parts)] for parts in found)
         return first, second
 
-    def _scored(self) -> Iterator[Scored]:
+    def _scored(self) -> Iterator[Tuple[int, slice, int, Tensor]]:
         """Side, its words, the first word of the other side, and cosines less half of the other side's means."""
         for here, there, block, turned in self.similarities:
             for side, own, other, matrix in ((0, here, there, block), (1, there, here, turned)):

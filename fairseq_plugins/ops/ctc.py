@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .masks import lengths_to_padding_mask
+from .masks import lengths_to_padding_mask, spread
 from .vocab_scan import (
     DEFAULT_CHUNK_SIZE,
     TOKEN_BLOCK,
@@ -132,13 +132,8 @@ def linear_ctc_with_best(
 def _best_path(scan: Any, inside: Tensor, blank: int) -> BestPath:
     is_blank = (scan.blank_logit > scan.piece_logit) | ((scan.blank_logit == scan.piece_logit) & (blank < scan.piece))
     best_logit = torch.where(is_blank, scan.blank_logit, scan.piece_logit)
-    tokens = torch.full(inside.shape, blank, dtype=torch.int64, device=inside.device)
-    pieces = tokens.clone()
-    log_probs = torch.zeros(inside.shape, dtype=best_logit.dtype, device=inside.device)
-    tokens[inside] = scan.piece.masked_fill(is_blank, blank)
-    pieces[inside] = scan.piece
-    log_probs[inside] = best_logit - scan.log_sum_exp
-    return BestPath(tokens, pieces, log_probs)
+    tokens, log_probs = scan.piece.masked_fill(is_blank, blank), best_logit - scan.log_sum_exp
+    return BestPath(spread(tokens, inside, blank), spread(scan.piece, inside, blank), spread(log_probs, inside))
 
 
 def _label_columns(targets: Tensor, target_lengths: Tensor, blank: int) -> Tuple[Tensor, Tensor]:
@@ -198,11 +193,10 @@ class _LinearCTC(torch.autograd.Function):
         ids, columns = _label_columns(targets, target_lengths, blank)
         pick = ids[:, None, :].expand(-1, hidden.size(1), -1)[inside]  # N 1+S
         scan = scan_vocabulary(hidden[inside], weight, bias, chunk_size, expected, blank if want_best else None, pick)
-        log_probs = hidden.new_zeros(*inside.shape, ids.size(1), dtype=scan.log_sum_exp.dtype)
-        log_probs[inside] = scan.picked - scan.log_sum_exp[:, None]  # type: ignore[operator]
+        assert scan.picked is not None
+        log_probs = spread(scan.picked - scan.log_sum_exp[:, None], inside)
         loss, gamma = _posteriors(log_probs, columns, input_lengths, target_lengths)
         loss = loss.masked_fill(~feasible, 0.0)
-        gamma = gamma * feasible[:, None, None]
 
         if expected:
             assert scan.expected_row is not None
@@ -224,9 +218,7 @@ class _LinearCTC(torch.autograd.Function):
             return (*_trained_gradients(ctx, grad_loss), None, None, None, None, None, None)
         inside, per_slot = ctx.saved_tensors
         scale = grad_loss[:, None].expand_as(inside)[inside][:, None].to(per_slot.dtype)
-        grad_hidden = per_slot.new_zeros(*inside.shape, per_slot.size(1))
-        grad_hidden[inside] = per_slot * scale
-        return (grad_hidden,) + (None,) * 8
+        return (spread(per_slot * scale, inside),) + (None,) * 8
 
 
 def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], Tensor, Optional[Tensor]]:
@@ -255,8 +247,5 @@ def _trained_gradients(ctx: Any, grad_loss: Tensor) -> Tuple[Optional[Tensor], T
     own = torch.matmul(gamma.transpose(1, 2), hidden.to(dtype))  # B 1+S C
     grad_weight.index_add_(0, ids.flatten(), -own.flatten(0, 1))
     grad_bias.index_add_(0, ids.flatten(), -gamma.sum(dim=1).flatten())
-    grad_hidden = None
-    if ctx.needs_input_grad[0]:
-        grad_hidden = hidden.new_zeros(hidden.shape)
-        grad_hidden[inside] = grad_flat.to(hidden.dtype)
+    grad_hidden = spread(grad_flat.to(hidden.dtype), inside) if ctx.needs_input_grad[0] else None
     return grad_hidden, grad_weight.to(weight.dtype), grad_bias.to(bias.dtype) if bias is not None else None

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .masks import lengths_to_padding_mask
+from .masks import lengths_to_padding_mask, spread
 from .vocab_scan import DEFAULT_CHUNK_SIZE, exact_logits, scan_top
 
 NO_LABEL = -1
@@ -27,13 +27,12 @@ class Outputs(NamedTuple):
 
 
 class _Prefixes(NamedTuple):
-    """The prefixes in the beam."""
+    """The prefixes in the beam, and the log-probability of their alignments that end with a blank, and with the last label."""
 
     labels: Tensor  # (B, N, T) int64, ``NO_LABEL`` behind the last one
     lengths: Tensor  # (B, N) int64
-    # (B, N) float, log-probability of the alignments that end with a blank, and with the last label
-    ends_blank: Tensor
-    ends_label: Tensor
+    ends_blank: Tensor  # (B, N) float
+    ends_label: Tensor  # (B, N) float
 
     def total(self) -> Tensor:
         return torch.logaddexp(self.ends_blank, self.ends_label)
@@ -47,11 +46,8 @@ def prefix_beam_search(
     The scores sum over the alignments that use the candidates alone and whose prefixes stayed in the beam: lower bounds, exact
     when nothing was left out.
 
-    Args:
-        log_probs: (B, T, K) float, log-probability of each candidate in nats.
-        tokens: (B, T, K) int64, the candidates; different ones in a slot, none of them the blank.
-        blank_log_probs: (B, T) float.
-        lengths: (B,) int64, slots.
+    ``log_probs`` (B, T, K) float are those of the candidates ``tokens`` (B, T, K) int64 in nats: different ones in a slot,
+    none of them the blank. ``blank_log_probs`` is (B, T) float, ``lengths`` (B,) int64, slots.
     """
     batch, slots, _ = log_probs.shape
     # Before the first slot: the empty prefix with probability one, as if a blank stood before it.
@@ -138,28 +134,20 @@ def linear_prefix_beam(
     The search sees the ``candidates`` likeliest tokens of each slot; what it found is then scored over all alignments, so that
     the scores are those of the whole distribution and comparable with the loss.
 
-    Args:
-        hidden: (B, T, C); half precision is projected in float32.
-        weight, bias: (V, C), and (V,) or None.
-        lengths: (B,) int64, slots.
-        excluded: ids that no output holds, as ``</s>``; their probability is given to no other token.
+    ``hidden`` is (B, T, C), projected in float32 where it is half precision; weight and bias are (V, C) and (V,) or None,
+    ``lengths`` (B,) int64, slots. ``excluded`` are ids that no output holds, as ``</s>``; their probability is given to no
+    other token.
     """
     if size < 1 or candidates < 1:
         raise ValueError(f"size and candidates must be at least 1; got {size} and {candidates}")
     inside = ~lengths_to_padding_mask(lengths, hidden.size(1))
     scan = scan_top(hidden[inside], weight, bias, candidates, blank, chunk_size, excluded)
-    log_probs, tokens, blanks, norms = (_scatter(part, inside) for part in scan)
+    log_probs, tokens, blanks, norms = (spread(part, inside) for part in scan)
     found = prefix_beam_search(log_probs, tokens, blanks, lengths, size, blank)
     exact = _output_log_probs(hidden, weight, bias, norms, found, lengths, blank)
     scores, order = exact.masked_fill(found.scores == IMPOSSIBLE, IMPOSSIBLE).sort(dim=1, descending=True)
     labels = found.labels.gather(1, order[:, :, None].expand_as(found.labels))
     return Outputs(labels, found.lengths.gather(1, order), scores)
-
-
-def _scatter(values: Tensor, inside: Tensor) -> Tensor:
-    out = values.new_zeros(*inside.shape, *values.shape[1:])
-    out[inside] = values
-    return out
 
 
 def _output_log_probs(

@@ -1,6 +1,6 @@
 """Entity spans of tag sequences, found and compared by the rules of the CoNLL evaluation script, all words at once."""
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -12,13 +12,11 @@ NO_SPAN = -1
 
 
 class TagScheme(NamedTuple):
-    """What the classes of a label set mean for spans."""
+    """What the K classes of a label set mean for spans; the last row is that of class -1, a tag that is not in the label set."""
 
-    # (K + 1,) int64, of each class one of OUTSIDE, BEGIN, INSIDE, END, SINGLE. The last row is that of class -1, a tag
-    # that is not in the label set: INSIDE, so that neighbours of that kind are one span
+    # (K + 1,) int64, of each class one of OUTSIDE, BEGIN, INSIDE, END, SINGLE; -1 is INSIDE: neighbours are one span
     prefixes: Tensor
-    # (K + 1,) int64, number of the type in ``names``; that of class -1 is ``len(names)``, a type of its own. 0 for
-    # ``O``
+    # (K + 1,) int64, place of the type in ``names``, 0 for ``O``; that of -1 is ``len(names)``, a type of its own
     types: Tensor
     names: Tuple[str, ...]  # of the types, in the order of the label set; empty text for tags without a type
 
@@ -49,12 +47,11 @@ def tag_scheme(labels: Sequence[str]) -> Optional[TagScheme]:
     tags = [split_tag(label) for label in labels]
     if None in tags or not tags_of_spans(labels):
         return None
-    numbers: Dict[str, int] = {}
-    prefixes, types = [], []
-    for prefix, name in (tag for tag in tags if tag is not None):
-        prefixes.append(prefix)
-        types.append(0 if prefix == OUTSIDE else numbers.setdefault(name, len(numbers)))
-    return TagScheme(torch.tensor([*prefixes, INSIDE]), torch.tensor([*types, len(numbers)]), tuple(numbers))
+    found = [tag for tag in tags if tag is not None]
+    names = list(dict.fromkeys(name for prefix, name in found if prefix != OUTSIDE))
+    types = [0 if prefix == OUTSIDE else names.index(name) for prefix, name in found]
+    prefixes = [prefix for prefix, _ in found]
+    return TagScheme(torch.tensor([*prefixes, INSIDE]), torch.tensor([*types, len(names)]), tuple(names))
 
 
 def sequence_starts(words: Tensor) -> Tensor:
@@ -68,9 +65,8 @@ def sequence_starts(words: Tensor) -> Tensor:
 def span_ends(prefixes: Tensor, types: Tensor, first: Tensor) -> Tensor:
     """(N,) int64: at the first word of a span the place of its last word, else NO_SPAN.
 
-    Args:
-        prefixes, types: (N,) int64, of each word, as in :class:`TagScheme`.
-        first: (N,) bool, True at the first word of each sequence.
+    ``prefixes`` and ``types`` (N,) int64 are those of each word, as in :class:`TagScheme`; ``first`` (N,) bool is True at the
+    first word of each sequence.
 
     Source: conlleval of the CoNLL-2000 and CoNLL-2003 shared tasks. A word that is not outside begins a span after ``O``, at the
     beginning of a sequence, after another type, with ``B``, and after ``E`` unless it is ``B``, which begins one anyway. So ``I``

@@ -11,30 +11,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def _one_dnn() -> bool:
+def _works(packed: bool) -> bool:
+    """Whether oneDNN's product of a plain or a packed weight is there and right."""
     if not torch.backends.mkldnn.is_available():
         return False
     try:
-        x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-        found = torch.ops.mkldnn._linear_pointwise(x, x, torch.ones(2), "none", [], "")
-        return found.tolist() == [[6.0, 12.0], [12.0, 26.0]]
+        x, weight, bias = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(4, 3), torch.ones(4)
+        rows = torch.ops.mkldnn._reorder_linear_weight(weight, 2) if packed else weight
+        found = torch.ops.mkldnn._linear_pointwise(x, rows, bias, "none", [], "")
+        return found.tolist() == (x @ weight.t() + bias).tolist()
     except (AttributeError, RuntimeError, TypeError):
         return False
 
 
-def _packing() -> bool:
-    if not _one_dnn():
-        return False
-    try:
-        x, weight = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(4, 3)
-        rows = torch.ops.mkldnn._reorder_linear_weight(weight, 2)
-        return torch.ops.mkldnn._linear_pointwise(x, rows, None, "none", [], "").tolist() == (x @ weight.t()).tolist()
-    except (AttributeError, RuntimeError, TypeError):
-        return False
-
-
-_AVAILABLE = _one_dnn()
-_PACKABLE = _packing()
+_AVAILABLE = _works(packed=False)
+_PACKABLE = _AVAILABLE and _works(packed=True)
 
 MIN_WEIGHTS = 2**18
 """Smaller matrices are left to ``F.linear``: oneDNN's call itself takes longer."""
@@ -89,10 +80,8 @@ def pack(weight: Tensor, chunk_size: Optional[int] = None) -> int:
     next; all in one when None. Returns the bytes of the copy: 0 where there is one already, or none is made.
     """
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or not weight.is_contiguous():
-        rows = "" if weight.is_contiguous() else ", rows not contiguous"
-        raise ValueError(
-            f"weights can be packed in float32 on the CPU, rows contiguous; got {weight.dtype} on {weight.device}{rows}"
-        )
+        got = f"{weight.dtype} on {weight.device}" + ("" if weight.is_contiguous() else ", rows not contiguous")
+        raise ValueError(f"weights can be packed in float32 on the CPU, rows contiguous; got {got}")
     if not _PACKABLE:
         raise ValueError(f"weights cannot be packed: torch {torch.__version__} here is without oneDNN's linear product")
     size = chunk_size or weight.size(0)

@@ -12,6 +12,13 @@ def lengths_to_padding_mask(lengths: Tensor, size: Optional[int] = None) -> Tens
     return torch.arange(columns, device=lengths.device)[None, :] >= lengths[:, None]
 
 
+def spread(values: Tensor, inside: Tensor, filler: float = 0) -> Tensor:
+    """(B, T, ...) with ``values`` (N, ...) at the N places where ``inside`` (B, T) bool is True, and ``filler`` elsewhere."""
+    out = values.new_full((*inside.shape, *values.shape[1:]), filler)
+    out[inside] = values
+    return out
+
+
 def additive_key_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Turn a padding mask (B, K) bool, True = may not be attended, into a finite bias of attention logits, (B, 1, 1, K).
 
@@ -19,6 +26,5 @@ def additive_key_mask(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
     attends uniformly, and its output is ignored by the caller.
     """
     # Half of the smallest finite value: adding any realistic logit to it cannot overflow to -inf.
-    bias = torch.zeros(padding_mask.shape, dtype=dtype, device=padding_mask.device)
-    bias.masked_fill_(padding_mask, torch.finfo(dtype).min / 2)
+    bias = torch.zeros_like(padding_mask, dtype=dtype).masked_fill(padding_mask, torch.finfo(dtype).min / 2)
     return bias[:, None, None, :]

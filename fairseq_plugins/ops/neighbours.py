@@ -22,12 +22,10 @@ TurnedBlock = Tuple[slice, slice, Tensor, Tensor]
 class Matches(NamedTuple):
     """The best partner of each sentence of both sides, the first one where several are equally good."""
 
-    # (M,) of the first side: int64 and float
-    forward: Tensor
-    forward_scores: Tensor
-    # (N,) of the second side
-    backward: Tensor
-    backward_scores: Tensor
+    forward: Tensor  # (M,) int64, of the first side
+    forward_scores: Tensor  # (M,) float
+    backward: Tensor  # (N,) int64, of the second side
+    backward_scores: Tensor  # (N,) float
 
 
 def unit_rows(vectors: Tensor) -> Tensor:
@@ -115,10 +113,8 @@ def best_matches(x: Tensor, y: Tensor, score: str = MARGIN, neighbours: int = 4,
     if score == MARGIN:
         near = [values.mean(1) for values in nearest_similarities(Similarities(x, y, block), neighbours)]
         if float(near[0].min() + near[1].min()) <= 0:
-            raise ValueError(
-                "--score margin: a sentence is not similar to any of the other side, so that the ratio means nothing; valid: "
-                "--score cosine"
-            )
+            reason = "a sentence is not similar to any of the other side, so that the ratio means nothing"
+            raise ValueError(f"--score margin: {reason}; valid: --score cosine")
     best = [torch.full((len(side),), -torch.inf, dtype=x.dtype, device=x.device) for side in (x, y)]
     places = [torch.zeros(len(side), dtype=torch.int64, device=x.device) for side in (x, y)]
     for here, there, scores in _blocks(x, y, block):

@@ -49,6 +49,6 @@ def _whitening(vectors: Tensor) -> Tuple[Tensor, Tensor]:
     """Square root of the inverse covariance (not centred), and of the covariance."""
     values, directions = torch.linalg.eigh(vectors.T @ vectors)
     holds = values > SMALLEST * values.max()
-    roots = values.clamp(min=0).sqrt()
-    inverse = torch.where(holds, 1 / roots.clamp(min=torch.finfo(roots.dtype).tiny), torch.zeros_like(roots))
-    return directions * inverse @ directions.T, directions * torch.where(holds, roots, inverse * 0) @ directions.T
+    roots = torch.where(holds, values.clamp(min=0).sqrt(), 0.0)
+    inverse = torch.where(holds, 1 / roots, 0.0)
+    return directions * inverse @ directions.T, directions * roots @ directions.T

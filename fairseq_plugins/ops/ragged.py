@@ -11,6 +11,4 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 def ends_to_starts(lengths: np.ndarray) -> np.ndarray:
     """(R + 1,) int64: where each row begins, and the end of the last one."""
-    starts = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

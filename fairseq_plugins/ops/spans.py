@@ -5,14 +5,6 @@ from typing import Any, Sequence, Tuple
 import numpy as np
 
 
-def check_span_options(ratio: float, mean_span: float, ratio_option: str = "--mask-prob") -> None:
-    """Refuse what no span mask can be drawn for; ``ratio_option`` is the option that ``ratio`` comes from."""
-    if not 0.0 < ratio < 1.0:
-        raise ValueError(f"{ratio_option} must lie in (0, 1); got {ratio}")
-    if not 1.0 <= mean_span < float("inf"):
-        raise ValueError(f"--mean-span must be at least 1 token; got {mean_span}")
-
-
 def count_spans(lengths: Any, ratio: float, mean_span: float) -> Tuple[np.ndarray, np.ndarray]:
     """How many tokens and spans of texts (lengths () or (N,) int, at least 2) are corrupted: a function of the length, as in T5.
 
@@ -31,9 +23,8 @@ def count_spans(lengths: Any, ratio: float, mean_span: float) -> Tuple[np.ndarra
 def most_spans(length: int, ratio: float, mean_span: float, separators: int) -> int:
     """Sentinels that the worst text needs, separators cutting spans in two.
 
-    Args:
-        length: tokens of the longest text, separators counted, its last ``</s>`` not.
-        separators: tokens among them that may be separators, at most; a separator is never corrupted.
+    ``length`` counts the tokens of the longest text, separators included, its last ``</s>`` not; ``separators`` of them, at most,
+    may be separators, which are never corrupted.
     """
     cuts = np.arange(max(min(separators, length - 2), 0) + 1)
     noise, spans = count_spans(length - cuts, ratio, mean_span)
@@ -74,9 +65,8 @@ def corrupt_spans(
     it open; ``</s>``, which the dataset appends, says the same. Without ``target_sentinels`` the target is the corrupted tokens
     alone (DeltaLM's mixing against accidental translation, section 3.3).
 
-    Args:
-        tokens, mask: (S,) int64 and bool, True = corrupted; neighbouring tokens are one span.
-        sentinels: ids of the sentinels, in order of use; as many as spans, at least.
+    ``tokens`` and ``mask`` (S,) are int64 and bool, True = corrupted; neighbouring tokens are one span. ``sentinels`` are ids
+    in order of use, at least as many as spans.
     """
     first = mask.copy()
     first[1:] &= ~mask[:-1]

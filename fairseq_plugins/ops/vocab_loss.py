@@ -79,21 +79,11 @@ def linear_token_losses(
     if chunk_size < 1:
         raise ValueError(f"chunk_size must be at least 1 token; got {chunk_size}")
     if hidden.shape[:-1] != target.shape or hidden.size(-1) != weight.size(1):
-        raise ValueError(
-            f"hidden must be (..., C), target (...) and weight (V, C); got {tuple(hidden.shape)}, {tuple(target.shape)} "
-            f"and {tuple(weight.shape)}"
-        )
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (hidden, target, weight))
+        raise ValueError(f"hidden, target and weight must be (..., C), (...) and (V, C); got {shapes}")
     counted = torch.ones_like(target, dtype=torch.bool) if ignore_index is None else target.ne(ignore_index)
-    terms = _LinearNLL.apply(
-        hidden[counted],
-        weight,
-        bias,
-        target[counted],
-        label_smoothing > 0,
-        chunk_size,
-        want_best,
-        torch.is_grad_enabled(),
-    )
+    flat = hidden[counted], weight, bias, target[counted]
+    terms = _LinearNLL.apply(*flat, label_smoothing > 0, chunk_size, want_best, torch.is_grad_enabled())
 
     def spread(values: Tensor, filler: int) -> Tensor:
         return values.new_full(target.shape, filler).masked_scatter(counted, values)

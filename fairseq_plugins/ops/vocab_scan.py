@@ -8,7 +8,7 @@ from typing import Iterable, NamedTuple, Optional, Set, Tuple
 import torch
 from torch import Tensor
 
-from .linear import linear, linear_rows
+from .linear import linear_rows
 
 DEFAULT_CHUNK_SIZE = 8192
 """Vocabulary rows a chunk; with TOKEN_BLOCK tokens, 64 MiB of float32 logits."""
@@ -21,8 +21,9 @@ class VocabScan(NamedTuple):
     """What one pass over the vocabulary yields for N tokens; fields that were not asked for are None."""
 
     log_sum_exp: Tensor  # (N,) float
-    # (N, C) float, sum over v of softmax(z)_v W_v: the part of the gradient that spans the vocabulary
-    expected_row: Optional[Tensor]
+    expected_row: Optional[
+        Tensor
+    ]  # (N, C) float, sum over v of softmax(z)_v W_v: the gradient's part that spans the vocabulary
     picked: Optional[Tensor]  # (N, U) float, the logits of the tokens that were asked for
     blank_logit: Optional[Tensor]  # (N,) float
     piece_logit: Optional[Tensor]  # (N,) float, best logit among all tokens but the blank
@@ -62,13 +63,11 @@ def chunk_logits(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: 
 
 
 def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Logits (..., N, U) of some rows (..., U, C) of the projection, multiplied and summed in the accumulation dtype.
+    """Logits (B, N, U) of some rows (B, U, C) of the projection, with their bias (B, 1, U) or None, in the accumulation dtype.
 
-    Nothing is rounded to half precision. The bias is (U,) or (..., 1, U), of the same rows, or None.
+    They are multiplied and summed there: nothing is rounded to half precision.
     """
     dtype = accumulation_dtype(hidden.dtype)
-    if rows.dim() == 2 and (bias is None or bias.dim() == 1):
-        return linear(hidden.to(dtype), rows.to(dtype), None if bias is None else bias.to(dtype))
     logits = torch.matmul(hidden.to(dtype), rows.to(dtype).transpose(-1, -2))
     return logits if bias is None else logits + bias.to(dtype)
 
@@ -76,9 +75,10 @@ def exact_logits(hidden: Tensor, rows: Tensor, bias: Optional[Tensor]) -> Tensor
 def _exact_rows(hidden: Tensor, weight: Tensor, bias: Optional[Tensor], start: int, end: int) -> Tensor:
     """:func:`exact_logits` of rows ``start`` to ``end``; by the packed copy of a weight that need not be converted."""
     dtype = accumulation_dtype(hidden.dtype)
-    if weight.dtype == dtype:
-        return linear_rows(hidden.to(dtype), weight, None if bias is None else bias.to(dtype), start, end)
-    return exact_logits(hidden, weight[start:end], None if bias is None else bias[start:end])
+    if weight.dtype != dtype:
+        weight, bias = weight[start:end].to(dtype), None if bias is None else bias[start:end]
+        start, end = 0, end - start
+    return linear_rows(hidden.to(dtype), weight, None if bias is None else bias.to(dtype), start, end)
 
 
 def check_chunk_size(chunk_size: int, name: str = "chunk_size") -> None:
@@ -169,9 +169,8 @@ def _largest(values: Tensor, count: int) -> Tuple[Tensor, Tensor]:
     best, indices = values.topk(count, dim=1)
     last = best[:, -1:]
     for row in ((values == last).sum(dim=1) > (best == last).sum(dim=1)).nonzero()[:, 0].tolist():
-        indices[row] = values[row].argsort(descending=True, stable=True)[
-            :count
-        ]  # topk takes any of those equal to the last
+        # topk takes any of those equal to the last
+        indices[row] = values[row].argsort(descending=True, stable=True)[:count]
     indices = indices.sort(dim=1).values
     best, order = values.gather(1, indices).sort(dim=1, descending=True, stable=True)
     return best, indices.gather(1, order)

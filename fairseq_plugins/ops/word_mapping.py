@@ -37,7 +37,7 @@ class SelfLearning:
     block: int = BLOCK  # words of each side that are compared at a time
 
     def __post_init__(self) -> None:
-        checks = [
+        for option, value, valid, text in (
             ("--cutoff", self.words, self.words >= 2, "2 or more"),
             ("--neighbours", self.neighbours, self.neighbours >= 1, "1 or more"),
             ("--keep", self.keep, 0 < self.keep <= 1, "above 0, at most 1"),
@@ -46,8 +46,7 @@ class SelfLearning:
             ("--threshold", self.threshold, self.threshold >= 0, "0 or more"),
             ("--iterations", self.iterations, self.iterations >= 0, "0 or more"),
             ("--block", self.block, self.block >= 1, "1 or more"),
-        ]
-        for option, value, valid, text in checks:
+        ):
             if not valid:
                 raise ValueError(f"{option} {value}: valid: {text}")
 
@@ -56,8 +55,9 @@ class Iteration(NamedTuple):
     """One iteration of self-learning."""
 
     number: int  # from 1
-    # mean cosine of a word with its nearest word, over both sides, before the dictionary is drawn anew
-    objective: float
+    objective: (
+        float  # mean cosine of a word with its nearest word, over both sides, before the dictionary is drawn anew
+    )
     keep: float  # probability with which a similarity was seen
 
 
@@ -144,8 +144,7 @@ def learn_maps(
     by CSLS among the similarities that are seen. When the objective has not improved for some iterations, more of them are seen;
     when all are seen and it does not improve, or the dictionary repeats, the learning ends.
 
-    Raises:
-        ValueError: different widths, or fewer than 2 pairs.
+    Raises ValueError: different widths, or fewer than 2 pairs.
 
     Source: Artetxe et al. 2018, section 3.3 and (re-weighting) 3.4. Differs: a stage ends after fewer iterations.
     """

@@ -14,14 +14,6 @@ BUDGET, LENGTHS, PLACES = range(3)
 LONGEST_MEAN = 1000.0
 
 
-def check_switch_options(ratio: float, mean_span: float) -> None:
-    """Refuse what no spans can be drawn for."""
-    if not 0.0 < ratio <= 1.0:
-        raise ValueError(f"--switch-ratio must lie in (0, 1]; got {ratio}")
-    if not 0.0 < mean_span <= LONGEST_MEAN:
-        raise ValueError(f"--switch-span must lie in (0, {LONGEST_MEAN:.0f}] words; got {mean_span}")
-
-
 def span_distribution(mean: float) -> np.ndarray:
     """P(length <= 1), P(length <= 2), ... of a Poisson law with this mean whose zero is drawn again.
 
@@ -58,13 +50,9 @@ def choose_words(
        between and behind the words that stay, as many as there are spans get one each. Where there are fewer gaps than spans (high
        ratios, few entries), as many spans as there are gaps are used and the last of them takes what is left.
 
-    Args:
-        words, covered, ratio: see :func:`budgets`.
-        distribution: of the span lengths, see :func:`span_distribution`.
-        draw: the only source of chance.
-
-    Returns:
-        (B, C) bool, C the largest ``covered``: True = this one of the words with an entry is replaced.
+    Returns (B, C) bool, C the largest ``covered``: True = this one of the words with an entry is replaced. ``words``,
+    ``covered`` and ``ratio`` are those of :func:`budgets`, ``distribution`` of :func:`span_distribution`; ``draw`` is the
+    only source of chance.
 
     Source: CSR section 3.2; mBART's Poisson spans. The authors' code inserts ``<mask>`` where a length is zero; the paper says of
     neither how the last span ends nor that spans lie apart.

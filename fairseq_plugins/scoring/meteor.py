@@ -50,9 +50,8 @@ class Meteor(WordMetric):
         self.beam = beam
         self.name = "METEOR-exact" if prefix is None else "METEOR-stem"
         stem = "none" if prefix is None else f"prefix{prefix}"
-        self.details = dict(
-            stem=stem, syn="none", alpha=self.alpha, beta=self.beta, gamma=self.gamma, agg="sum", beam=beam
-        )
+        numbers = {"alpha": self.alpha, "beta": self.beta, "gamma": self.gamma}
+        self.details = {"stem": stem, "syn": "none", **numbers, "agg": "sum", "beam": beam}
 
     def segment_statistics(self, hypothesis: List[str], reference: List[str]) -> List[float]:
         """Matches, chunks, words of the hypothesis, words of the reference; prefixes match wherever words do."""

@@ -73,8 +73,6 @@ class WordMetric(Metric):
     ) -> List[List[Any]]:
         for number, lines in enumerate(references or (), start=1):
             if len(lines) != len(hypotheses):  # sacreBLEU would drop what has no counterpart without a word
-                raise ValueError(
-                    f"{type(self).__name__}: {len(hypotheses)} hypotheses, but {len(lines)} lines in reference {number}; "
-                    "valid: one hypothesis for each line"
-                )
+                counts = f"{len(hypotheses)} hypotheses, but {len(lines)} lines in reference {number}"
+                raise ValueError(f"{type(self).__name__}: {counts}; valid: one hypothesis for each line")
         return super()._extract_corpus_statistics(hypotheses, references)

@@ -8,20 +8,15 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from typing import Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
-_ARTICLES: Dict[str, "re.Pattern[str]"] = {
-    language: re.compile(pattern)
-    for language, pattern in {
-        "en": r"\b(?:a|an|the)\b",
-        "es": r"\b(?:un|una|unos|unas|el|la|los|las)\b",
-        "vi": r"\b(?:của|là|cái|chiếc|những)\b",
-        "de": r"\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
-        "ar": "ال",  # wherever it stands: the official pattern's other half, at the start of a word, can never match
-    }.items()
+_ARTICLES = {
+    "en": r"\b(?:a|an|the)\b",
+    "es": r"\b(?:un|una|unos|unas|el|la|los|las)\b",
+    "vi": r"\b(?:của|là|cái|chiếc|những)\b",
+    "de": r"\b(?:ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b",
+    "ar": "ال",  # wherever it stands: the official pattern's other half, at the start of a word, can never match
 }
-_HAN = re.compile("([\u4e00-\u9fa5])")
-_ASCII_PUNCTUATION = frozenset(string.punctuation)
 
 
 def answer_words(text: str, language: Optional[str] = None) -> List[str]:
@@ -31,17 +26,15 @@ def answer_words(text: str, language: Optional[str] = None) -> List[str]:
     that language's articles, Chinese characters one by one. MLQA defines en, es, de, vi, ar, hi and zh (the last two without
     articles); other languages are treated as Hindi, by white space and without articles.
     """
-    text = text.lower()
-    if language is None:
-        text = "".join(letter for letter in text if letter not in _ASCII_PUNCTUATION)
-        return _ARTICLES["en"].sub(" ", text).split()
-    punctuation = {letter for letter in text if unicodedata.category(letter).startswith("P")} | _ASCII_PUNCTUATION
+    text, punctuation = text.lower(), {*string.punctuation}
+    if language is not None:
+        punctuation |= {letter for letter in text if unicodedata.category(letter).startswith("P")}
     text = "".join(letter for letter in text if letter not in punctuation)
-    if language in _ARTICLES:
-        text = _ARTICLES[language].sub(" ", text)
-    if language == "zh":
-        text = _HAN.sub(r" \1 ", text)
-    return text.split()
+    articles = _ARTICLES.get(language or "en")
+    if articles is not None:
+        text = re.sub(articles, " ", text)
+    # Chinese characters, one by one
+    return (re.sub("([\u4e00-\u9fa5])", r" \1 ", text) if language == "zh" else text).split()
 
 
 def exact_match(prediction: str, answers: Sequence[str], language: Optional[str] = None) -> bool:

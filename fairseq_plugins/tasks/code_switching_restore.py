@@ -2,7 +2,7 @@
 
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -33,9 +33,9 @@ from ..data.csr_lexicon import (
 from ..data.csr_stages import StagedDataset, Stages
 from ..data.csr_text import Coverage, TextBuilder
 from ..data.csr_words import piece_table
-from ..data.data_bins import both_orders, check_dictionaries, load_monolingual
-from ..data.stream_names import check_once, is_training, split_names
-from ..ops.word_spans import check_switch_options
+from ..data.data_bins import both_orders, check_dictionaries, check_once, is_training, load_monolingual, split_names
+from ..ops.word_spans import LONGEST_MEAN
+from ..options import check_range, option
 from .common.old_options import add_old_options, refuse_options
 from .common.own_run import OwnRun
 
@@ -49,44 +49,27 @@ LOGGED = {name: f"csr_{name}" for name in COUNTS}
 class CodeSwitchingRestoreConfig(TranslationConfig):
     """fairseq's translation options, those of its mBART task, and how words are switched."""
 
-    langs: str = field(
-        default="",
-        metadata={"help": "needed: all languages of the pretrained model in their order, for example en_XX,de_DE"},
+    langs: str = option("", "needed: all languages of the pretrained model in their order, for example en_XX,de_DE")
+    prepend_bos: bool = option(False, "put <s> in front of every sentence")
+    lexicon: str = option(
+        "",
+        "folder with SOURCE-TARGET.tsv and TARGET-SOURCE.tsv, or en-de=FILE,de-en=FILE; files with one first language "
+        "are merged. Needed to train; decoding reads none",
     )
-    prepend_bos: bool = field(default=False, metadata={"help": "put <s> in front of every sentence"})
-    lexicon: str = field(
-        default="",
-        metadata={
-            "help": "folder with SOURCE-TARGET.tsv and TARGET-SOURCE.tsv, or en-de=FILE,de-en=FILE; files with one first language "
-            "are merged. Needed to train; decoding reads none"
-        },
+    lexicon_top_k: int = option(5, "candidates of a word, by rank; one is drawn at random; at least 1")
+    restore_langs: str = option(
+        "", "languages whose sentences are restored, mixed in every batch (default: source and target language)"
     )
-    lexicon_top_k: int = field(
-        default=5, metadata={"help": "candidates of a word, by rank; one is drawn at random; at least 1"}
+    switch_ratio: float = option(0.35, "share of a sentence's words replaced, in (0, 1]")
+    switch_span: float = option(3.5, "mean of the Poisson law of the spans, in words; zeros are drawn again")
+    switch_unit: SwitchUnit = option(
+        "word", "word: words found from the pieces; piece: every piece, with a lexicon of pieces"
     )
-    restore_langs: str = field(
-        default="",
-        metadata={
-            "help": "languages whose sentences are restored, mixed in every batch (default: source and target language)"
-        },
-    )
-    switch_ratio: float = field(default=0.35, metadata={"help": "share of a sentence's words replaced, in (0, 1]"})
-    switch_span: float = field(
-        default=3.5, metadata={"help": "mean of the Poisson law of the spans, in words; zeros are drawn again"}
-    )
-    switch_unit: SwitchUnit = field(
-        default="word",
-        metadata={"help": "word: words found from the pieces; piece: every piece, with a lexicon of pieces"},
-    )
-    sentencepiece_model: str = field(
-        default="", metadata={"help": "model that the data were cut with; needed to train with --switch-unit word"}
-    )
-    restore_updates: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "both stages in one run: restore for so many updates, then translation; the optimiser's moments are reset "
-            "between (default: restore alone)"
-        },
+    sentencepiece_model: str = option("", "model that the data were cut with; needed to train with --switch-unit word")
+    restore_updates: Optional[int] = option(
+        None,
+        "both stages in one run: restore for so many updates, then translation; the optimiser's moments are reset "
+        "between (default: restore alone)",
     )
     seed: int = II("common.seed")
     update_freq: Any = II("optimization.update_freq")
@@ -125,21 +108,17 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Options; the stock class adds its own by hand."""
         gen_parser_from_dataclass(parser, CodeSwitchingRestoreConfig())
         add_old_options(parser)
         refuse_options(parser, AUTHORS_OPTIONS)
 
     @classmethod
     def setup_task(cls, cfg: CodeSwitchingRestoreConfig, **kwargs: Any) -> "CodeSwitchingRestoreTask":
-        """Check the options, then the stock setup and the languages."""
-        check_switch_options(cfg.switch_ratio, cfg.switch_span)
+        check_range(cfg, "(0, 1]", "switch_ratio")
+        check_range(cfg, f"(0, {LONGEST_MEAN:.0f}]", "switch_span")
         if not cfg.langs:
             raise ValueError("--langs is needed: all languages of the pretrained model, in its order")
-        if cfg.lexicon_top_k < 1:
-            raise ValueError(f"--lexicon-top-k must be at least 1; got {cfg.lexicon_top_k}")
-        if cfg.restore_updates is not None and cfg.restore_updates < 1:
-            raise ValueError(f"--restore-updates must be at least 1, or left out; got {cfg.restore_updates}")
+        check_range(cfg, "[1, inf)", "lexicon_top_k", "restore_updates")
         task: CodeSwitchingRestoreTask = super().setup_task(cfg, **kwargs)
         task.check_languages()
         return task
@@ -160,11 +139,11 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
             raise ValueError(f"--langs must name each language once; got {cfg.langs}")
         check_once("--restore-langs", self.restore_languages)
         used = {"--source-lang": [cfg.source_lang], "--target-lang": [cfg.target_lang]}
-        for option, names in {**used, "--restore-langs": self.restore_languages}.items():
+        for flag, names in {**used, "--restore-langs": self.restore_languages}.items():
             for name in names:
                 if name not in langs:
                     raise ValueError(
-                        f"{option} {name}: the dictionary has no [{name}], because --langs {cfg.langs} lacks it; valid: the "
+                        f"{flag} {name}: the dictionary has no [{name}], because --langs {cfg.langs} lacks it; valid: the "
                         "languages of the pretrained model, in its order"
                     )
         folder = utils.split_paths(cfg.data)[0]
@@ -342,7 +321,6 @@ class CodeSwitchingRestoreTask(OwnRun, TranslationFromPretrainedBARTTask):
             )
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:
-        """The stock step, which also logs what was switched."""
         loss, size, logged = super().valid_step(sample, model, criterion)
         return loss, size, {**logged, **_counts(sample)}
 

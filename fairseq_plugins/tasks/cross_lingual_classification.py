@@ -62,7 +62,6 @@ class CrossLingualClassificationTask(NLUTask):
         return dataset
 
     def predicted(self, sample: Dict[str, Any], logits: Any, criterion: Any) -> List[List[Row]]:
-        """Row, class, gold class."""
         found = zip(sample["id"].tolist(), logits.argmax(dim=-1).tolist(), sample["target"].tolist())
         return [[(row, self.labels[best], self.labels[gold])] for row, best, gold in found]
 

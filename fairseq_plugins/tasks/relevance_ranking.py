@@ -78,5 +78,4 @@ class RelevanceRankingTask(GroupTask):
         return found
 
     def add_head(self, model: Any) -> None:
-        """A sentence head with an output per grade."""
         model.register_classification_head(self.head, num_classes=len(self.grades))

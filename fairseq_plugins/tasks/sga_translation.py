@@ -1,10 +1,9 @@
 """Task ``sga_translation``: fairseq's translation task with XLM-R's input format and the SGA generator."""
 
 import logging
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from ..generators.sga_generator import IterationOptions, SGAGenerator, beam_opti
 from ..generators.sga_mask_predict_generator import SGAMaskPredictGenerator, mask_predict_options
 from ..ops.linear import MIN_WEIGHTS, is_packed
 from ..options import option
-from .common.own_run import OwnRun
+from .common.own_run import OwnRun, changed
 
 logger = logging.getLogger(__name__)
 
@@ -137,14 +136,10 @@ class SGATranslationTask(OwnRun, TranslationTask):
     ) -> LanguagePairDataset:
         """Dataset of raw sentences, for ``fairseq-interactive`` and the hub interface."""
         bos = torch.tensor([self.source_dictionary.bos()])
-        return LanguagePairDataset(
-            [torch.cat([bos.to(tokens), tokens]) for tokens in src_tokens],
-            [int(length) + 1 for length in src_lengths],
-            self.source_dictionary,
-            tgt_dict=self.target_dictionary,
-            left_pad_source=False,
-            constraints=constraints,
-        )
+        rows = [torch.cat([bos.to(tokens), tokens]) for tokens in src_tokens]
+        dataset = super().build_dataset_for_inference(rows, [int(length) + 1 for length in src_lengths], constraints)
+        dataset.left_pad_source = False
+        return dataset
 
     # ---- Model, validation and decoding. ----
 
@@ -219,7 +214,6 @@ class SGATranslationTask(OwnRun, TranslationTask):
         return [] if None in languages else ["-".join(languages)]
 
     def state_dict(self) -> Dict[str, Any]:
-        """What checkpoints keep of the task: plain lists and strings."""
         return {**super().state_dict(), PAIRS: self.trained_pairs()}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -266,19 +260,6 @@ def pack_weights(models: List[Any]) -> None:
             logger.warning(
                 "--pack-weights has no effect: every matrix of this model has fewer than %d values", MIN_WEIGHTS
             )
-
-
-@contextmanager
-def changed(cfg: Any, **values: Any) -> Iterator[None]:
-    """Set options for the length of a block: stock code reads them from the config."""
-    before = {name: getattr(cfg, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(cfg, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(cfg, name, value)
 
 
 def check_same_pairs(own: List[str], trained: Optional[List[str]], origin: str) -> None:

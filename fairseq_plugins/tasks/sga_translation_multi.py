@@ -13,17 +13,17 @@ from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from omegaconf import II
 
-from ..data.data_bins import check_dictionaries
+from ..data.data_bins import check_dictionaries, split_pair
 from ..data.pairs_apart import PairsApart
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
-from ..options import option
+from ..options import check_range, option
+from .common.own_run import changed
 from .sga_translation import (
     BLEU_SUMS,
     PAIRS,
     SGATranslationConfig,
     SGATranslationTask,
     bleu_of,
-    changed,
     check_same_pairs,
     log_bleu,
 )
@@ -69,8 +69,7 @@ class SGATranslationMultiTask(SGATranslationTask):
             )
         if not pairs and cfg.source_lang is None:
             raise ValueError("--lang-pairs is needed, as de-en,fr-en; for decoding --source-lang and --target-lang")
-        if not 1.0 <= cfg.sampling_temperature < float("inf"):
-            raise ValueError(f"--sampling-temperature must be at least 1; got {cfg.sampling_temperature}")
+        check_range(cfg, "[1, inf)", "sampling_temperature")
         source, target = pairs[0] if cfg.source_lang is None else (cfg.source_lang, cfg.target_lang)
         with changed(cfg, source_lang=source, target_lang=target):
             task: SGATranslationMultiTask = super().setup_task(cfg, **kwargs)
@@ -158,10 +157,8 @@ def parse_pairs(text: Optional[str]) -> List[Tuple[str, str]]:
     """Read ``de-en,fr-en``; ValueError for something that is no pair, or a pair twice."""
     pairs: List[Tuple[str, str]] = []
     for name in text.split(",") if text else []:
-        source, _, target = name.strip().partition("-")
-        if not source or not target or "-" in target:
-            raise ValueError(f"--lang-pairs must be pairs of two languages, as de-en,fr-en; got {name!r}")
-        if (source, target) in pairs:
+        pair = split_pair("--lang-pairs", name.strip())
+        if pair in pairs:
             raise ValueError(f"--lang-pairs {text}: {name} is given twice")
-        pairs.append((source, target))
+        pairs.append(pair)
     return pairs

@@ -1,23 +1,22 @@
 """Task ``span_corruption``: pre-training an encoder-decoder on monolingual text and translation pairs (DeltaLM, mT5, mT6)."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.tasks import register_task
-from omegaconf import II, MISSING
+from omegaconf import II
 
-from ..data.data_bins import load_monolingual
+from ..data.data_bins import check_names, is_training, load_monolingual, split_names
 from ..data.sentinels import Demand, check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption, SpanCorruptionDataset
-from ..data.stream_names import check_names, is_training, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.text_streams import SentenceBlocks, SentencePairs, TextStream
-from ..ops.spans import check_span_options
-from .common.shared_dictionary import SharedDictionaryTask
+from ..options import check_range, option
+from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 
@@ -30,64 +29,40 @@ SHORTEST_SAMPLE = 4
 class CorruptionOptions(FairseqDataclass):
     """Options of corrupting monolingual text, shared by the tasks that do so."""
 
-    mask_prob: float = field(
-        default=0.15, metadata={"help": "share of tokens corrupted in monolingual text, in (0, 1)"}
+    mask_prob: float = option(0.15, "share of tokens corrupted in monolingual text, in (0, 1)")
+    mean_span: float = option(3.0, "mean length of a corrupted span in tokens, at least 1")
+    tokens_per_sample: int = option(512, "longest uncorrupted input in tokens, </s> counted; longer ones are left out")
+    sample_break_mode: BreakMode = option(
+        "complete",
+        "how monolingual sentences fill an input: complete = whole sentences; complete_doc = and none beyond an empty "
+        "line; eos = one sentence; none = equal pieces",
     )
-    mean_span: float = field(default=3.0, metadata={"help": "mean length of a corrupted span in tokens, at least 1"})
-    tokens_per_sample: int = field(
-        default=512, metadata={"help": "longest uncorrupted input in tokens, </s> counted; longer ones are left out"}
+    sentinels: str = option(
+        "<extra_id_{}>", "symbols that stand for spans; {} counts from 0 while the dictionary has them"
     )
-    sample_break_mode: BreakMode = field(
-        default="complete",
-        metadata={
-            "help": "how monolingual sentences fill an input: complete = whole sentences; complete_doc = and none beyond an empty "
-            "line; eos = one sentence; none = equal pieces"
-        },
+    add_sentinels: int = option(
+        0, "add so many sentinels at the end of the dictionary; give the same number when decoding"
     )
-    sentinels: str = field(
-        default="<extra_id_{}>",
-        metadata={"help": "symbols that stand for spans; {} counts from 0 while the dictionary has them"},
-    )
-    add_sentinels: int = field(
-        default=0,
-        metadata={"help": "add so many sentinels at the end of the dictionary; give the same number when decoding"},
-    )
-    sampling_temperature: float = field(
-        default=1.0,
-        metadata={"help": "T, at least 1: languages and pairs are drawn with p ~ n^(1/T), n = inputs; 1 = natural"},
+    sampling_temperature: float = option(
+        1.0, "T, at least 1: languages and pairs are drawn with p ~ n^(1/T), n = inputs; 1 = natural"
     )
     seed: int = II("common.seed")
     train_subset: str = II("dataset.train_subset")
 
 
 @dataclass
-class SpanCorruptionConfig(CorruptionOptions):
-    """Options of span-corruption pre-training."""
-
-    data: str = field(default=MISSING, metadata={"help": "folder made by fairseq-preprocess, with dict.<lang>.txt"})
-    pairs: str = field(default="", metadata={"help": "pairs for translation span corruption, for example en-de,en-fr"})
-    monolingual: str = field(
-        default="",
-        metadata={
-            "help": "languages for span corruption, for example en,de: the files of fairseq-preprocess --only-source, or that side "
-            "of one of --pairs"
-        },
+class SpanCorruptionConfig(CorruptionOptions, SharedDictionaryConfig):
+    pair_mask_prob: float = option(0.5, "share of tokens corrupted in a pair, in (0, 1)")
+    pair_share: Optional[float] = option(
+        None, "share of an epoch's inputs that are pairs, in [0, 1] (default: as the data have it)"
     )
-    pair_mask_prob: float = field(default=0.5, metadata={"help": "share of tokens corrupted in a pair, in (0, 1)"})
-    pair_share: Optional[float] = field(
-        default=None,
-        metadata={"help": "share of an epoch's inputs that are pairs, in [0, 1] (default: as the data have it)"},
-    )
-    no_target_sentinels: bool = field(default=False, metadata={"help": "leave the sentinels out of the targets"})
+    no_target_sentinels: bool = option(False, "leave the sentinels out of the targets")
 
 
 def check_corruption(cfg: CorruptionOptions) -> None:
-    """Check the options of corrupting and sampling."""
-    check_span_options(cfg.mask_prob, cfg.mean_span)
-    if cfg.tokens_per_sample < SHORTEST_SAMPLE:
-        raise ValueError(f"--tokens-per-sample must be at least {SHORTEST_SAMPLE} tokens; got {cfg.tokens_per_sample}")
-    if not 1.0 <= cfg.sampling_temperature < float("inf"):
-        raise ValueError(f"--sampling-temperature must be at least 1; got {cfg.sampling_temperature}")
+    check_range(cfg, "(0, 1)", "mask_prob")
+    check_range(cfg, "[1, inf)", "mean_span", "sampling_temperature")
+    check_range(cfg, f"[{SHORTEST_SAMPLE}, inf)", "tokens_per_sample")
 
 
 def monolingual_demand(cfg: CorruptionOptions) -> Demand:
@@ -113,12 +88,9 @@ def corrupted_texts(
     temperature: Optional[float],
     pair_share: Optional[float] = None,
 ) -> SpanCorruptionDataset:
-    """The dataset of some languages and pairs; logs a line for each, refuses one without any text that can be corrupted.
+    """The dataset of some languages and pairs by name; logs a line for each, refuses one without any text that can be corrupted.
 
-    Args:
-        streams: name -> texts.
-        split: for messages.
-        temperature, pair_share: of the sampling, see ``sampling_probabilities``; no temperature = every text once.
+    ``temperature``, ``pair_share``: see ``sampling_probabilities``; no temperature = every text once.
     """
     for name, stream in streams.items():
         if len(stream) == 0:
@@ -153,10 +125,9 @@ class SpanCorruptionTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: SpanCorruptionConfig, **kwargs: Any) -> "SpanCorruptionTask":
-        """Check the options, read the dictionary and find the sentinels."""
         pairs, languages = split_names(cfg.pairs), split_names(cfg.monolingual)
         check_corruption(cfg)
-        check_span_options(cfg.pair_mask_prob, cfg.mean_span, "--pair-mask-prob")
+        check_range(cfg, "(0, 1)", "pair_mask_prob")
         check_names(pairs, languages, cfg.pair_share)
         dictionary = cls.read_dictionary(cfg)
         sentinels = find_sentinels(dictionary, cfg.sentinels, cfg.add_sentinels)

@@ -10,7 +10,7 @@ from fairseq.tasks import register_task
 
 from ..data.question_dataset import QuestionDataset, QuestionSet
 from ..data.question_files import place_answers, read_passages, read_questions
-from ..options import option
+from ..options import check_range, option
 from .nlu import NLUConfig
 from .nlu.group_task import GroupTask
 from .nlu.languages import language_of
@@ -60,9 +60,7 @@ class SpanQATask(GroupTask):
     @classmethod
     def setup_task(cls, cfg: Any, **kwargs: Any) -> Any:
         """The base's checks; ValueError also for --max-question, --window-stride or --max-answer below 1."""
-        for name in ("max_question", "window_stride", "max_answer"):
-            if getattr(cfg, name) < 1:
-                raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {getattr(cfg, name)}")
+        check_range(cfg, "[1, inf)", "max_question", "window_stride", "max_answer")
         return super().setup_task(cfg, **kwargs)
 
     def load_language(self, name: str) -> QuestionDataset:
@@ -123,5 +121,4 @@ class SpanQATask(GroupTask):
         return [[(question.name, answer)] for question, answer in zip(sample["questions"], answers)]
 
     def add_head(self, model: Any) -> None:
-        """A token head with two outputs, start and end."""
         model.register_token_head(self.head, num_classes=2)

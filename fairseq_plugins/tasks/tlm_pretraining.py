@@ -3,42 +3,30 @@
 import glob
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, List
 
 import numpy as np
-from fairseq.data import ConcatDataset
-from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import register_task
-from omegaconf import II, MISSING
 
-from ..data.data_bins import load_monolingual, load_pair_side
-from ..data.epoch_dataset import EpochDataset
-from ..data.stream_names import check_names, split_names
+from ..data.data_bins import check_names, load_monolingual, load_pair_side, split_names
+from ..data.epoch_dataset import JoinedDataset
 from ..data.tlm_dataset import MaskingConfig, TLMDataset
-from .common.shared_dictionary import SharedDictionaryTask
+from ..options import check_range, option
+from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
-class TLMPretrainingConfig(FairseqDataclass):
-    """Options of MLM + TLM pre-training."""
+class TLMPretrainingConfig(SharedDictionaryConfig):
+    """Options of MLM + TLM pre-training; ``--pairs`` are needed, and need not have the ``--monolingual`` languages."""
 
-    data: str = field(default=MISSING, metadata={"help": "folder made by fairseq-preprocess, with dict.<lang>.txt"})
-    pairs: str = field(default="", metadata={"help": "pairs trained with TLM, for example en-de,en-fr"})
-    monolingual: str = field(
-        default="", metadata={"help": "languages trained with MLM, for example en,de,fr; --pairs need not have them"}
+    mask_prob: float = option(0.15, "share of tokens predicted, in (0, 1]")
+    one_side_prob: float = option(
+        0.0, "probability, in [0, 1], that a pair is masked on one side only, at a ratio from U(mask_prob, 1)"
     )
-    mask_prob: float = field(default=0.15, metadata={"help": "share of tokens predicted, in (0, 1]"})
-    one_side_prob: float = field(
-        default=0.0,
-        metadata={
-            "help": "probability, in [0, 1], that a pair is masked on one side only, at a ratio from U(mask_prob, 1)"
-        },
-    )
-    tokens_per_sample: int = field(default=512, metadata={"help": "longest input in tokens; longer pairs are left out"})
-    seed: int = II("common.seed")
+    tokens_per_sample: int = option(512, "longest input in tokens; longer pairs are left out")
 
 
 @register_task("tlm_pretraining", dataclass=TLMPretrainingConfig)
@@ -49,28 +37,15 @@ class TLMPretrainingTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: TLMPretrainingConfig, **kwargs: Any) -> "TLMPretrainingTask":
-        """Check the options and read the dictionary."""
-        if not 0.0 < cfg.mask_prob <= 1.0:
-            raise ValueError(f"--mask-prob must lie in (0, 1]; got {cfg.mask_prob}")
-        if not 0.0 <= cfg.one_side_prob <= 1.0:
-            raise ValueError(f"--one-side-prob must lie in [0, 1]; got {cfg.one_side_prob}")
+        check_range(cfg, "(0, 1]", "mask_prob")
+        check_range(cfg, "[0, 1]", "one_side_prob")
         pairs = split_names(cfg.pairs)
         if not pairs:
             raise ValueError(
                 "--pairs needs at least one pair, for example en-de (monolingual text is read from the pairs too)"
             )
         check_names(pairs, split_names(cfg.monolingual))
-        known = {language for pair in pairs for language in pair.split("-")}
-        for language in sorted(set(split_names(cfg.monolingual)) - known):
-            if not glob.glob(os.path.join(glob.escape(cfg.data), f"*.{glob.escape(language)}.idx")):
-                raise ValueError(
-                    f"--monolingual {language}: no text in {cfg.data}, neither of --pairs ({sorted(known)}) nor of another pair or "
-                    "of fairseq-preprocess --only-source"
-                )
-        dictionary = cls.read_dictionary(cfg)
-        dictionary.add_symbol("<mask>")
-        logger.info("dictionary: %d types with <mask>", len(dictionary))
-        return cls(cfg, dictionary)
+        return cls(cfg, cls.read_masked_dictionary(cfg))
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Build the split: one dataset per pair and per monolingual language, concatenated."""
@@ -81,7 +56,7 @@ class TLMPretrainingTask(SharedDictionaryTask):
             numbered = masking._replace(stream=len(datasets))
             datasets.append(TLMDataset(sides, [side.sizes for side in sides], self.dictionary, numbered))
             logger.info("%s %s: %d items, %d tokens", split, name, len(datasets[-1]), int(datasets[-1].sizes.sum()))
-        self.datasets[split] = _EpochConcatDataset(datasets)
+        self.datasets[split] = _InOrder(datasets, self.cfg.seed)
 
     def _text(self, split: str, language: str) -> Any:
         """Text of a language: a side of the first of ``--pairs`` that has it; without one, text by itself or of any other pair."""
@@ -95,28 +70,11 @@ class TLMPretrainingTask(SharedDictionaryTask):
         return load_monolingual(prefix, language, others, self.dictionary, "--monolingual")
 
     def max_positions(self) -> int:
-        """Longest input in tokens, ``<s>`` and ``</s>`` counted."""
         return self.cfg.tokens_per_sample
 
 
-class _EpochConcatDataset(EpochDataset, ConcatDataset):
-    """fairseq's ConcatDataset with sizes as one array and batches of similar length."""
-
-    sizes: Any = None
-
-    def __init__(self, datasets: List[TLMDataset]):
-        ConcatDataset.__init__(self, datasets)
-        self.sizes = np.concatenate([dataset.sizes for dataset in datasets])
-
-    @property
-    def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Batches are the same in every epoch; only their order differs."""
-        return True
+class _InOrder(JoinedDataset):
+    """Items as they are: the trainer shuffles the batches."""
 
     def permutation(self) -> np.ndarray:
-        """Items as they are: the trainer shuffles the batches. (N,)."""
         return np.arange(len(self))
-
-    def collater(self, samples: List[Any], **extra: Any) -> Any:
-        """All parts share one collater."""
-        return self.datasets[0].collater(samples)

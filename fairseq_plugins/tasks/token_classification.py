@@ -62,7 +62,6 @@ class TokenClassificationTask(NLUTask):
         logger.warning(f"{count}: they are left out of the loss, and count as wrong in accuracy and F1")
 
     def _most_frequent(self, tags: Tags) -> str:
-        """The tag that most words have, and its share in percent."""
         counts = np.bincount(tags.classes[tags.classes != UNSEEN], minlength=len(self.labels))
         best = int(counts.argmax())
         return f"most frequent tag {self.labels[best]}, {100 * counts[best] / max(len(tags.classes), 1):.1f} % of all words"
@@ -77,5 +76,4 @@ class TokenClassificationTask(NLUTask):
         return [[row] for row in zip(sample["id"].tolist(), *tags)]
 
     def add_head(self, model: Any) -> None:
-        """A token head with a class per tag."""
         model.register_token_head(self.cfg.classification_head_name, num_classes=len(self.labels))

@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Optional, Sequence, Tuple
 
 import torch
@@ -16,14 +16,14 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask, load_l
 from omegaconf import II
 from torch import Tensor
 
+from ..compat.starting import DEFAULT
+from ..options import option
 from .common.old_options import add_old_options
 from .common.own_run import OwnRun
 
 logger = logging.getLogger(__name__)
 
 MISSING_TAGS: Any = ChoiceEnum(["unk", "error"])
-OWN_CHECKPOINT = "checkpoint_last.pt"
-"""Default of --restore-file."""
 _ADDED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|madeupword\d+")
 """Entries that a cut dictionary may have behind those that a map keeps."""
 
@@ -32,20 +32,16 @@ _ADDED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|madeupword\d+")
 class VECOTranslationConfig(TranslationConfig):
     """Options of stock translation and the two of VECO's fine-tuning."""
 
-    resized_dict_map: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "which entries of the pretrained dict.txt the data's dictionary has: a line each, 1 or 0, in its order (the "
-            "four special symbols are not listed, nor <mask> in the authors' maps), as data_prep.cut_vocabulary writes it; the "
-            "pretrained embedding is cut by it"
-        },
+    resized_dict_map: Optional[str] = option(
+        None,
+        "which entries of the pretrained dict.txt the data's dictionary has: a line each, 1 or 0, in its order (the "
+        "four special symbols are not listed, nor <mask> in the authors' maps), as data_prep.cut_vocabulary writes it; the "
+        "pretrained embedding is cut by it",
     )
-    missing_language_tag: MISSING_TAGS = field(
-        default="error",
-        metadata={
-            "help": "what stands for a language whose tag ([en]) the dictionary does not have: error; unk = <unk>, as in the "
-            "authors' runs, with a warning"
-        },
+    missing_language_tag: MISSING_TAGS = option(
+        "error",
+        "what stands for a language whose tag ([en]) the dictionary does not have: error; unk = <unk>, as in the "
+        "authors' runs, with a warning",
     )
     restore_file: str = II("checkpoint.restore_file")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
@@ -73,7 +69,6 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """The options, with the names that the authors' commands use."""
         super().add_args(parser)
         add_old_options(parser)
 
@@ -93,8 +88,8 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
         task = self.cfg
         starts_from_a_file = (
             any((task.finetune_from_model, task.continue_once, getattr(cfg, "init_from_mlm", None)))
-            or task.restore_file != OWN_CHECKPOINT
-            or os.path.exists(os.path.join(task.save_dir, OWN_CHECKPOINT))
+            or task.restore_file != DEFAULT
+            or os.path.exists(os.path.join(task.save_dir, DEFAULT))
         )
         if self.kept_rows is not None and not from_checkpoint and not starts_from_a_file:
             raise ValueError(
@@ -118,7 +113,6 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
         return int(dictionary.unk())
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """The pairs of stock translation, with the languages' tags."""
         cfg, paths = self.cfg, utils.split_paths(self.cfg.data)
         if split != cfg.train_subset:
             paths = paths[:1]  # the others hold further training data alone
@@ -149,14 +143,10 @@ class TranslationFromPretrainedVECOTask(OwnRun, TranslationTask):
         self, src_tokens: Sequence[Tensor], src_lengths: Sequence[int], constraints: Optional[Tensor] = None
     ) -> LanguagePairDataset:
         """Rows for fairseq-interactive: what it read, (S,) int64 each with ``</s>``, and the source language's tag behind."""
-        return LanguagePairDataset(
-            [torch.cat([row, row.new_tensor([self.source_tag])]) for row in src_tokens],
-            [int(length) + 1 for length in src_lengths],
-            self.source_dictionary,
-            tgt_dict=self.target_dictionary,
-            left_pad_source=self.cfg.left_pad_source,
-            constraints=constraints,
-        )
+        rows = [torch.cat([row, row.new_tensor([self.source_tag])]) for row in src_tokens]
+        dataset = super().build_dataset_for_inference(rows, [int(length) + 1 for length in src_lengths], constraints)
+        dataset.left_pad_source = self.cfg.left_pad_source
+        return dataset
 
     def build_generator(
         self, models: Any, args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **options: Any

@@ -2,19 +2,19 @@
 
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from fairseq import utils
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ..data.data_bins import check_dictionaries
+from ..data.data_bins import check_dictionaries, check_once, is_training, split_names
 from ..data.mixed_batches import MixedBatchesDataset
 from ..data.sentinels import check_sentinels, find_sentinels
 from ..data.span_corruption_dataset import SpanCorruption
-from ..data.stream_names import check_once, is_training, split_names
 from ..data.text_streams import TextStream
+from ..options import check_range, option
 from .common.own_run import OwnRun
 from .span_corruption import (
     CorruptionOptions,
@@ -31,15 +31,9 @@ logger = logging.getLogger(__name__)
 class TranslationMixingConfig(TranslationConfig, CorruptionOptions):
     """fairseq's translation options, what is mixed in, and how it is corrupted."""
 
-    mix_monolingual: str = field(
-        default="", metadata={"help": "languages whose corrupted text is mixed in, for example de,fr; empty = none"}
-    )
-    mix_share: float = field(
-        default=0.5, metadata={"help": "share of the training batches that are corrupted text, in [0, 1)"}
-    )
-    mix_data: Optional[str] = field(
-        default=None, metadata={"help": "folder with the languages' text (default: the first data folder)"}
-    )
+    mix_monolingual: str = option("", "languages whose corrupted text is mixed in, for example de,fr; empty = none")
+    mix_share: float = option(0.5, "share of the training batches that are corrupted text, in [0, 1)")
+    mix_data: Optional[str] = option(None, "folder with the languages' text (default: the first data folder)")
 
 
 @register_task("translation_mixing", dataclass=TranslationMixingConfig)
@@ -59,19 +53,20 @@ class TranslationMixingTask(OwnRun, TranslationTask):
 
     @classmethod
     def setup_task(cls, cfg: TranslationMixingConfig, **kwargs: Any) -> "TranslationMixingTask":
-        """Stock setup, then options and sentinels of what is mixed in."""
-        task: TranslationMixingTask = super().setup_task(cfg, **kwargs)
-        if not 0.0 <= cfg.mix_share < 1.0:
-            raise ValueError(f"--mix-share must lie in [0, 1); got {cfg.mix_share}")
-        task.languages = split_names(cfg.mix_monolingual)
-        if task.languages:
+        """Check the options; then the stock setup, and the sentinels of what is mixed in."""
+        check_range(cfg, "[0, 1)", "mix_share")
+        languages = split_names(cfg.mix_monolingual)
+        check_once("--mix-monolingual", languages)
+        if languages:
             check_corruption(cfg)
-            check_once("--mix-monolingual", task.languages)
+        task: TranslationMixingTask = super().setup_task(cfg, **kwargs)
+        task.languages = languages
+        if languages:
             task.check_shared_dictionary()
         # Also where nothing is mixed in: the embeddings of a trained model have rows for them.
         task.sentinels = find_sentinels(task.src_dict, cfg.sentinels, cfg.add_sentinels)
         find_sentinels(task.tgt_dict, cfg.sentinels, cfg.add_sentinels)
-        if task.languages:
+        if languages:
             check_sentinels(task.sentinels, cfg.sentinels, cfg.mean_span, [monolingual_demand(cfg)])
         return task
 
@@ -83,7 +78,6 @@ class TranslationMixingTask(OwnRun, TranslationTask):
         check_dictionaries(self.cfg.mix_data or folder, self.languages, self.src_dict, origin)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Stock pairs; those that are trained on with corrupted text among them."""
         super().load_dataset(split, epoch=epoch, combine=combine, **kwargs)
         cfg = self.cfg
         if not self.languages or not cfg.mix_share or not is_training(split, cfg.train_subset, kwargs):

@@ -9,12 +9,12 @@ from typing import Any, Dict, List, Optional
 from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.data.multilingual.multilingual_utils import augment_dictionary
-from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.tasks import register_task
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
-from .. import checkpoints
-from ..data.data_bins import both_orders
+from ..checkpoints import read_checkpoint
+from ..checkpoints.fitting import started_from
+from ..data.data_bins import both_orders, split_pair
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
 from .common.own_run import OwnRun
 
@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 OPTION = "--sampling-temperature-schedule"
 STOCK_SAMPLING = {"sampling_method": "concat", "sampling_temperature": 1.5}
-DEFAULT_RESTORE_FILE = CheckpointConfig().restore_file
 WEIGHTS = ("sampling_weights", "sampling_weights_from_file")
 LANGUAGES = "languages"  # in the state of the task, which checkpoints keep
 SHOWN_AS = {
@@ -48,7 +47,6 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
 
     @staticmethod
     def add_args(parser: Any) -> None:
-        """Options of the stock task and the schedule."""
         TranslationMultiSimpleEpochTask.add_args(parser)
         parser.add_argument(
             OPTION,
@@ -69,9 +67,9 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
             setattr(args, name, str(getattr(args, name)))
         _check_pairs(args)
         task = super().setup_task(args, **kwargs)
-        if task.training and not kwargs.get("from_checkpoint"):
-            for path in _started_from(args):
-                task.compare_languages(checkpoints.read_checkpoint(path).get("task_state") or {}, path)
+        path = started_from(args)
+        if path and task.training and not kwargs.get("from_checkpoint"):
+            task.compare_languages(read_checkpoint(path).get("task_state") or {}, path)
         return task
 
     def __init__(self, args: Namespace, langs: List[str], dicts: Dict[str, Dictionary], training: bool):
@@ -148,12 +146,7 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
         }
 
     def compare_languages(self, state: Dict[str, Any], origin: str) -> None:
-        """Refuse a checkpoint with other languages, another order, or tags used in another way.
-
-        Args:
-            state: the task's state in the checkpoint.
-            origin: the checkpoint, for messages.
-        """
+        """Refuse a checkpoint (``origin``) whose state of the task has other languages, another order, or tags used otherwise."""
         trained = state.get(LANGUAGES)
         if trained is None:
             logger.warning(
@@ -170,7 +163,6 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
                 )
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Called with a checkpoint that is about to be decoded: compare its languages."""
         self.compare_languages(state_dict, "the checkpoint")
         super().load_state_dict(state_dict)
 
@@ -179,7 +171,6 @@ class TranslationMultiTemperatureTask(OwnRun, TranslationMultiSimpleEpochTask):
         return {type(self).__name__: self.state_dict()}
 
     def set_checkpoint_dict(self, state: Dict[str, Any]) -> None:
-        """Called when a run is resumed: compare its languages."""
         self.compare_languages(state, "the checkpoint to continue")
 
 
@@ -208,9 +199,7 @@ def _check_pairs(args: Namespace) -> None:
     decoding = args.source_lang is not None or args.target_lang is not None
     pairs = args.lang_pairs or []
     for pair in pairs.split(",") if isinstance(pairs, str) else pairs:
-        if len(pair.split("-")) != 2 or not all(pair.split("-")):
-            raise ValueError(f"--lang-pairs must be pairs of two languages, as en-de,en-fr; got {pair!r}")
-        for language, given in zip(pair.split("-"), (args.source_dict, args.target_dict)):
+        for language, given in zip(split_pair("--lang-pairs", pair), (args.source_dict, args.target_dict)):
             path = os.path.join(utils.split_paths(args.data)[0], f"dict.{language}.txt")
             if not (decoding or given or args.fixed_dictionary or os.path.isfile(path)):
                 raise ValueError(
@@ -229,13 +218,3 @@ def _missing_file(folder: str, split: str, pair: str, training: bool) -> Optiona
         if missing is None:
             return None
     return missing
-
-
-def _started_from(args: Namespace) -> List[str]:
-    """Checkpoints that a training starts from without being resumed: their state of the task is not handed back."""
-    found = [getattr(args, "finetune_from_model", None)]
-    if getattr(args, "reset_dataloader", False):
-        # The default is a name in the folder of the run; another value is a path.
-        default = args.restore_file == DEFAULT_RESTORE_FILE
-        found.append(os.path.join(args.save_dir, DEFAULT_RESTORE_FILE) if default else args.restore_file)
-    return [str(path) for path in found if path and os.path.isfile(str(path))]

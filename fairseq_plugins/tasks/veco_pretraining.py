@@ -1,7 +1,7 @@
 """Task ``veco_pretraining``: VECO's pre-training on adjacent segments of monolingual documents and on translation pairs."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
@@ -11,15 +11,15 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.constants import DDP_BACKEND_CHOICES
 from fairseq.distributed import utils as distributed
 from fairseq.tasks import register_task
-from omegaconf import II, MISSING
+from omegaconf import II
 
 from ..data.alternating_batches import AlternatingIterator
-from ..data.data_bins import load_monolingual
-from ..data.stream_names import check_names, is_training, split_names
+from ..data.data_bins import check_names, is_training, load_monolingual, split_names
 from ..data.stream_sampling import sampling_probabilities
 from ..data.veco_dataset import VECODataset
-from ..data.veco_segments import AdjacentSegments, ParallelPairs, SegmentStream, document_sizes, has_documents
-from .common.shared_dictionary import SharedDictionaryTask
+from ..data.veco_segments import EMPTY, AdjacentSegments, ParallelPairs, SegmentStream, document_sizes
+from ..options import check_range, option
+from .common.shared_dictionary import SharedDictionaryConfig, SharedDictionaryTask
 
 logger = logging.getLogger(__name__)
 
@@ -31,56 +31,30 @@ LONG_DOCUMENT = 1000
 
 
 @dataclass
-class VECOPretrainingConfig(FairseqDataclass):
-    """Options of VECO's pre-training."""
-
-    data: str = field(default=MISSING, metadata={"help": "folder made by fairseq-preprocess, with dict.<lang>.txt"})
-    pairs: str = field(default="", metadata={"help": "translation pairs, for example en-de,en-fr"})
-    monolingual: str = field(
-        default="",
-        metadata={
-            "help": "languages of monolingual documents, for example en,de: the files of fairseq-preprocess --only-source, or that "
-            "side of one of --pairs; an empty line ends a document"
-        },
+class VECOPretrainingConfig(SharedDictionaryConfig):
+    monolingual: str = option(
+        "",
+        "languages of monolingual documents, for example en,de: the files of fairseq-preprocess --only-source, or that "
+        "side of one of --pairs; an empty line ends a document",
     )
-    mask_prob: float = field(default=0.15, metadata={"help": "share of tokens predicted, in (0, 1]"})
-    sampling_alpha: float = field(
-        default=0.5,
-        metadata={
-            "help": "in (0, 1]: languages, and pairs among themselves, are drawn with p ~ n^alpha, n = texts of two segments; "
-            "1 = natural"
-        },
+    mask_prob: float = option(0.15, "share of tokens predicted, in (0, 1]")
+    sampling_alpha: float = option(
+        0.5,
+        "in (0, 1]: languages, and pairs among themselves, are drawn with p ~ n^alpha, n = texts of two segments; "
+        "1 = natural",
     )
-    tokens_per_sample: int = field(
-        default=512,
-        metadata={
-            "help": "longest text of two segments in tokens; a segment with its <s> has at most half of it, and pairs with a "
-            "longer side are left out"
-        },
+    tokens_per_sample: int = option(
+        512,
+        "longest text of two segments in tokens; a segment with its <s> has at most half of it, and pairs with a "
+        "longer side are left out",
     )
-    freeze_backbone_updates: int = field(
-        default=0,
-        metadata={
-            "help": "updates at the start in which only cross-attention is trained, without weight decay; 0 = none. With several "
-            "processes it needs --ddp-backend legacy_ddp, or --find-unused-parameters"
-        },
+    freeze_backbone_updates: int = option(
+        0,
+        "updates at the start in which only cross-attention is trained, without weight decay; 0 = none. With several "
+        "processes it needs --ddp-backend legacy_ddp, or --find-unused-parameters",
     )
-    seed: int = II("common.seed")
-    train_subset: str = II("dataset.train_subset")
     ddp_backend: DDP_BACKEND_CHOICES = II("distributed_training.ddp_backend")
     find_unused_parameters: bool = II("distributed_training.find_unused_parameters")
-
-
-def _check_options(cfg: VECOPretrainingConfig) -> None:
-    for option, value in (("mask-prob", cfg.mask_prob), ("sampling-alpha", cfg.sampling_alpha)):
-        if not 0.0 < value <= 1.0:
-            raise ValueError(f"--{option} must lie in (0, 1]; got {value}")
-    if cfg.tokens_per_sample < 2 * SHORTEST_SEGMENT:
-        raise ValueError(
-            f"--tokens-per-sample must be at least {2 * SHORTEST_SEGMENT} tokens; got {cfg.tokens_per_sample}"
-        )
-    if cfg.freeze_backbone_updates < 0:
-        raise ValueError(f"--freeze-backbone-updates must be 0 or more updates; got {cfg.freeze_backbone_updates}")
 
 
 @register_task("veco_pretraining", dataclass=VECOPretrainingConfig)
@@ -99,14 +73,11 @@ class VECOPretrainingTask(SharedDictionaryTask):
 
     @classmethod
     def setup_task(cls, cfg: VECOPretrainingConfig, **kwargs: Any) -> "VECOPretrainingTask":
-        """Check the options and read the dictionary."""
-        _check_options(cfg)
+        check_range(cfg, "(0, 1]", "mask_prob", "sampling_alpha")
+        check_range(cfg, f"[{2 * SHORTEST_SEGMENT}, inf)", "tokens_per_sample")
+        check_range(cfg, "[0, inf)", "freeze_backbone_updates")
         check_names(split_names(cfg.pairs), split_names(cfg.monolingual))
-        dictionary = cls.read_dictionary(cfg)
-        if dictionary.add_symbol("<mask>") <= dictionary.nspecial:
-            raise ValueError(f"{cfg.data}: <mask> must stand behind the pieces in dict.<lang>.txt, or in none")
-        logger.info(f"dictionary: {len(dictionary)} types with <mask>")
-        return cls(cfg, dictionary)
+        return cls(cfg, cls.read_masked_dictionary(cfg))
 
     def build_model(self, cfg: FairseqDataclass, from_checkpoint: bool = False) -> Any:
         """The stock way; refuses texts longer than the model, and an architecture or a way of training that cannot freeze."""
@@ -168,7 +139,7 @@ class VECOPretrainingTask(SharedDictionaryTask):
         prefix = self.prefix(split)
         text = load_monolingual(prefix, language, self.pairs, self.dictionary, "--monolingual")
         file = getattr(text, "_path", f"{prefix}.*.{language}")
-        if not has_documents(text.sizes):
+        if EMPTY not in text.sizes:
             raise ValueError(
                 f"--monolingual {language}: {file}.bin has no empty line, so that it does not tell where documents end. Put an "
                 "empty line behind each document before fairseq-preprocess, or leave the language out"
@@ -191,7 +162,6 @@ class VECOPretrainingTask(SharedDictionaryTask):
         return AlternatingIterator.of(stock, kinds) if kinds > 1 else stock
 
     def max_positions(self) -> int:
-        """Longest text of two segments, in tokens."""
         return self.cfg.tokens_per_sample
 
     # ---- Frozen phase. ----
@@ -242,5 +212,4 @@ def _shares(streams: Sequence[SegmentStream], temperature: float) -> np.ndarray:
 
 
 def _reasons(stream: SegmentStream) -> str:
-    """What is left out of a stream, and why."""
     return ", ".join(f"{count} {reason}" for reason, count in stream.left_out.items())

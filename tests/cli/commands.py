@@ -3,7 +3,6 @@
 import json
 
 import torch
-import yaml
 
 
 def transformer(layers=1, width=16, ffn=16, heads=2, sides="encoder decoder"):
@@ -50,16 +49,3 @@ def hypotheses(done, kind="D"):
     """Printed lines ``D-3<TAB>score<TAB>text`` -> ``{"3": text}``."""
     rows = [line.split("\t") for line in done.stdout.splitlines() if line.startswith(f"{kind}-")]
     return {row[0][len(kind) + 1 :]: row[-1] for row in rows}
-
-
-def hydra(run_cli, save_dir, sections):
-    """Train with fairseq-hydra-train by ``SECTION: VALUES`` lines, with Adam on the CPU; returns the folder of the checkpoints."""
-    values = {"optimizer": {"_name": "adam"}, "lr_scheduler": {"_name": "fixed"}}
-    for section, given in yaml.safe_load(sections).items():
-        values.setdefault(section, {}).update(given)
-    values["common"]["cpu"] = True
-    values["dataset"].setdefault("num_workers", 0)
-    values["checkpoint"] = {"save_dir": str(save_dir / "hydra")}
-    (save_dir / "run.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    run_cli("hydra_train", "--config-dir", save_dir, "--config-name", "run", cwd=save_dir)
-    return save_dir / "hydra"

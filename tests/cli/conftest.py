@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+import yaml
 
 from data_prep.toy.corpus import generate
 from fairseq_plugins.checkpoints import write_masked_lm
@@ -14,14 +15,7 @@ COUNTS = {"train": 96, "valid": 12, "test": 12}
 
 
 class World(NamedTuple):
-    """Paths of the tiny world.
-
-    Attributes:
-        root: folder of the text files.
-        data: data-bin of the pair en-de.
-        masked_lm: Hugging Face folder of a random masked LM with matching dictionary.
-        pieces: number of pieces in the dictionary.
-    """
+    """Folder of the text files; data-bin of en-de; Hugging Face folder of a random masked LM; pieces in the dictionary."""
 
     root: Path
     data: Path
@@ -42,6 +36,51 @@ def write_random_masked_lm(folder, vocab_size, seed, dictionary, embed_dim=16):
 
 
 @pytest.fixture(scope="session")
+def train(run_cli, user_dir):
+    """Run fairseq-train with Adam on the CPU. ``text`` is cut at its spaces; options that stand later win."""
+
+    def run(data, save_dir, text, *more, **options):
+        line = f"""{data} --user-dir {user_dir} --save-dir {save_dir} --optimizer adam --lr 0.01 --max-sentences 8 --cpu --seed 5
+            --num-workers 0 --log-format json --log-interval 1 {text}"""
+        return run_cli("train", *line.split(), *more, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def hydra(run_cli, user_dir):
+    """Run fairseq-hydra-train with what ``train`` has too and ``SECTION: VALUES`` lines. Returns the folder of the checkpoints."""
+
+    def run(folder, sections):
+        values = {
+            "common": {"user_dir": user_dir, "seed": 5, "log_format": "json", "cpu": True},
+            "optimizer": {"_name": "adam"},
+            "lr_scheduler": {"_name": "fixed"},
+            "optimization": {"lr": [0.01]},
+            "dataset": {"batch_size": 8, "num_workers": 0},
+            "checkpoint": {"save_dir": str(folder / "hydra")},
+        }
+        for section, given in yaml.safe_load(sections).items():
+            values.setdefault(section, {}).update(given)
+        (folder / "run.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+        run_cli("hydra_train", "--config-dir", folder, "--config-name", "run", cwd=folder)
+        return folder / "hydra"
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def decode(run_cli, user_dir):
+    """Run fairseq-generate, or another command that reads a checkpoint, on the CPU. ``text`` is cut at its spaces."""
+
+    def run(data, path, text, *more, command="generate", **options):
+        line = f"{data} --user-dir {user_dir} --path {path} --cpu {text}"
+        return run_cli(command, *line.split(), *more, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
 def world(tmp_path_factory, run_cli):
     """Build the tiny world once a session."""
     root = tmp_path_factory.mktemp("world")
@@ -55,8 +94,7 @@ def world(tmp_path_factory, run_cli):
     dictionary = root / "dict.txt"
     dictionary.write_text("".join(f"{word} 1\n" for word in words), encoding="utf-8")
     masked_lm = write_random_masked_lm(root / "masked_lm", len(words) + 5, 1, dictionary)
-    prefixes = [part for s in COUNTS for part in (f"--{s}pref", root / s)]
-    run_cli(
-        "preprocess", "-s", "en", "-t", "de", *prefixes, "--srcdict", dictionary, "--tgtdict", dictionary, "--destdir", root / "bin"
-    )  # fmt: skip
+    line = f"-s en -t de --srcdict {dictionary} --tgtdict {dictionary} --destdir {root / 'bin'}"
+    line += "".join(f" --{split}pref {root / split}" for split in COUNTS)
+    run_cli("preprocess", *line.split())
     return World(root, root / "bin", masked_lm, len(words))

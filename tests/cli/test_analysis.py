@@ -1,8 +1,12 @@
-"""The commands of the analysis room, as a user types them."""
+"""The analysis commands, as a user types them."""
 
 import json
 
 import pytest
+
+from tests import nlu_builders
+
+from .conftest import write_random_masked_lm
 
 CLI = "fairseq_plugins.analysis."
 
@@ -10,19 +14,26 @@ CLI = "fairseq_plugins.analysis."
 @pytest.fixture
 def models(world, tmp_path):
     """Two random masked LMs of the tiny world."""
-    from tests.cli.conftest import write_random_masked_lm
-
     return world.masked_lm, write_random_masked_lm(tmp_path / "other", world.pieces + 5, 2, world.root / "dict.txt")
+
+
+def rows_of(folder):
+    return json.loads((folder / "x.json").read_text(encoding="utf-8"))["rows"]
 
 
 def test_cka_and_retrieval(world, models, run_cli, tmp_path):
     """Toy sentences, a word being a piece."""
-    text = [f"{lang}={world.root / f'train.{lang}'}" for lang in ("en", "de")]
-    line = ["--cpu", "--sentencepiece", "none", "--text", *text]
+    line = [
+        "--cpu",
+        "--sentencepiece",
+        "none",
+        "--text",
+        *(f"{lang}={world.root / f'train.{lang}'}" for lang in ("en", "de")),
+    ]
     done = run_cli(CLI + "cka", *models, *line, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.svg")
     assert "CKA of masked_lm × other" in done.stdout
     assert done.stdout.count("\n| en") == done.stdout.count("\n| de") == 3
-    rows = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["rows"]
+    rows = rows_of(tmp_path)
     assert {row["n"] for row in rows} == {96}
     assert all(-1 <= row["unbiased"] < row["biased"] <= 1 and len(row["floor_biased"]) == 5 for row in rows)
     assert "unbiased CKA" in (tmp_path / "x.svg").read_text(encoding="utf-8")
@@ -35,9 +46,21 @@ def test_cka_and_retrieval(world, models, run_cli, tmp_path):
 def test_singular_values(models, run_cli, tmp_path):
     done = run_cli(CLI + "singular_values", *models, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png")
     assert done.stdout.count("| d ") == 2
-    rows = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["rows"]
-    assert len(rows) == 2 * 6
-    assert all(row["distance"] > 0 for row in rows)
+    assert [row["distance"] > 0 for row in rows_of(tmp_path)] == [True] * 2 * 6
     refused = run_cli(CLI + "singular_values", models[0], tmp_path / "none", check=False)
-    assert refused.returncode == 2
-    assert "none" in refused.stderr
+    assert refused.returncode == 2 and "none" in refused.stderr
+
+
+def test_distance_frequencies_curves_and_table(run_cli, tmp_path):
+    nlu_builders.mbart_cc25(tmp_path / "cc25")
+    (tmp_path / "en").write_text("p1 p2\np3\n", encoding="utf-8")
+    (tmp_path / "de").write_text("p5\np6 p7\n", encoding="utf-8")
+    (tmp_path / "log").write_text("epoch 001 | valid on 'valid' subset | loss 2 | num_updates 51\n", encoding="utf-8")
+    (tmp_path / "test").write_text('| INFO | test.de | {"epoch": 1, "test.de_accuracy": "60"}\n', encoding="utf-8")
+    line = f"--source {tmp_path / 'en'} --target {tmp_path / 'de'} --source-lang en --target-lang de --sentencepiece none --cpu"
+    done = run_cli(CLI + "language_distance", tmp_path / "cc25", *line.split())
+    assert "distance of en and de" in done.stdout and "2 sentences" in done.stderr
+    line = f"--train {tmp_path / 'en'} --reference {tmp_path / 'de'} --output x={tmp_path / 'en'}"
+    assert "| x " in run_cli(CLI + "frequency_f1", *line.split()).stdout
+    assert "valid.loss (lower is better)" in run_cli(CLI + "training_curves", f"x={tmp_path / 'log'}").stdout
+    assert "60.0" in run_cli(CLI + "transfer_table", "--log", f"x/xnli={tmp_path / 'test'}").stdout

@@ -4,10 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 
-def test_the_folder_alone_reports_its_path_and_names(tmp_path: Path, user_dir: str):
+def test_the_folder_alone_reports_its_path_and_names(tmp_path, user_dir):
     folder = tmp_path / "elsewhere" / "my_plugins"
     shutil.copytree(user_dir, folder, ignore=shutil.ignore_patterns("__pycache__"))
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH="")
@@ -16,18 +15,9 @@ def test_the_folder_alone_reports_its_path_and_names(tmp_path: Path, user_dir: s
     assert (done.returncode, done.stderr) == (0, "")
     lines = dict(line.split(None, 1) for line in done.stdout.splitlines())
     assert lines["--user-dir"] == str(folder)
-    assert {
-        "fairseq_plugins",
-        "Python",
-        "torch",
-        "numpy",
-        "sentencepiece",
-        "sacrebleu",
-        "--criterion",
-        "--arch",
-    } <= set(lines)
+    expected = "fairseq_plugins Python torch numpy sentencepiece sacrebleu --criterion --arch"
+    assert set(expected.split()) <= set(lines)
     assert "not installed" not in lines["fairseq"]
     assert "sga_translation" in lines["--task"].split(", ")
-
     path_only = subprocess.run([*command, "--path"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert path_only.stdout == f"{folder}\n"

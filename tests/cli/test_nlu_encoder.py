@@ -1,27 +1,24 @@
 """nlu_encoder under the stock commands: --task sentence_prediction trains, resumes without the file, validates; hydra the same."""
 
 import shutil
-from pathlib import Path
-from typing import NamedTuple
+from collections import namedtuple
 
 import pytest
 
 from fairseq_plugins.checkpoints.dictionary import write_dictionary
 from tests import nlu_builders
 
-from .commands import checkpoint, hydra, largest_difference, logged, transformer
+from .commands import checkpoint, largest_difference, logged, transformer
 
-
-class Trained(NamedTuple):
-    """Two epochs from an mBART, whose file was deleted after the first; ``root`` has ``bin``, ``run`` and ``copy`` of the mBART."""
-
-    root: Path
-    log: str
+Trained = namedtuple("Trained", "root log")
 
 
 @pytest.fixture(scope="module")
 def trained(run_cli, user_dir, tmp_path_factory):
-    """The data's dictionary is the one that write_dictionary writes; the stock task's <mask> adds nothing to it."""
+    """Two epochs from an mBART, whose file was deleted after the first. ``root`` has ``bin``, ``run`` and ``copy`` of the mBART.
+
+    The data's dictionary is the one that write_dictionary writes; the stock task's <mask> adds nothing to it.
+    """
     root = tmp_path_factory.mktemp("nlu")
     (root / "mbart").mkdir()
     nlu_builders.mbart_cc25(root / "mbart")
@@ -49,44 +46,40 @@ def test_it_trains_and_resumes_without_the_file(trained):
     assert "classification_heads.sentence_classification_head.out_proj.weight" in first["model"]
 
 
-def test_it_validates_in_another_language(trained, run_cli, user_dir):
+def test_it_validates_in_another_language(trained, decode):
     """With no option of the model and no pretrained file; the numbers are those of the training's last validation."""
-    line = f"""{trained.root / "bin"} --user-dir {user_dir} --task sentence_prediction --criterion sentence_prediction
-        --num-classes 2 --max-positions 30 --path {trained.root / "run" / "checkpoint2.pt"} --valid-subset valid.de
-        --batch-size 4 --cpu --log-format json --num-workers 0"""
-    done = run_cli("validate", *line.split())
+    line = """--task sentence_prediction --criterion sentence_prediction --num-classes 2 --max-positions 30
+        --valid-subset valid.de --batch-size 4 --log-format json"""
+    done = decode(trained.root / "bin", trained.root / "run" / "checkpoint2.pt", line, command="validate")
     for name in ("valid.de_accuracy", "valid.de_loss"):
         assert logged(done, name) == logged(trained.log, name)[-1:] != []
 
 
-def test_hydra_builds_and_trains_what_argparse_does(trained, run_cli, user_dir, tmp_path):
+def test_hydra_builds_and_trains_what_argparse_does(trained, hydra, tmp_path):
     """Bit-equal weights after an epoch."""
     config = f"""
-common: {{user_dir: {user_dir}, seed: 3, log_format: json}}
+common: {{seed: 3}}
 task: {{_name: sentence_prediction, data: {trained.root / "bin"}, num_classes: 2, max_positions: 30}}
 model: {{_name: nlu_encoder, pretrained_encoder: {trained.root / "copy"}}}
 criterion: {{_name: sentence_prediction}}
-optimization: {{lr: [0.01], max_epoch: 1}}
+optimization: {{max_epoch: 1}}
 dataset: {{batch_size: 4, train_subset: train.en, valid_subset: "valid.en,valid.de"}}
 """
-    made = hydra(run_cli, tmp_path, config)
+    made = hydra(tmp_path, config)
     left, right = (path / "checkpoint1.pt" for path in (trained.root / "run", made))
     assert largest_difference(left, right) == 0.0
-    args = checkpoint(right)["cfg"]["model"]
-    assert args["encoder_layout"] == vars(checkpoint(left)["cfg"]["model"])["encoder_layout"]
-    assert args["initialised_from"] == str(trained.root / "copy")
+    assert checkpoint(right)["cfg"]["model"]["initialised_from"] == str(trained.root / "copy")
 
 
-def test_a_stock_mbart_classifies_with_its_decoder(trained, run_cli, user_dir, tmp_path):
+def test_a_stock_mbart_classifies_with_its_decoder(trained, train, decode, tmp_path):
     """It learns, and validation reads its checkpoint."""
-    line = f"""{trained.root / "bin"} --user-dir {user_dir} --task cross_lingual_classification --criterion sentence_prediction
-        --input-format mbart --langs {",".join(nlu_builders.LANGUAGES)} --max-positions 30 --add-prev-output-tokens
-        --batch-size 4 --cpu --log-format json --num-workers 0""".split()
-    more = f"""--arch mbart_base --share-all-embeddings --max-source-positions 40 --max-target-positions 40 --dropout 0
-        --train-subset train.en --valid-subset valid.de --optimizer adam --lr 0.005 --max-epoch 12 --no-epoch-checkpoints
-        --seed 3 --save-dir {tmp_path / "run"}"""
-    done = run_cli("train", *line, *more.split(), *transformer(ffn=24))
+    data = trained.root / "bin"
+    task = f"""--task cross_lingual_classification --criterion sentence_prediction --input-format mbart --add-prev-output-tokens
+        --langs {",".join(nlu_builders.LANGUAGES)} --max-positions 30 --batch-size 4 --log-format json --valid-subset valid.de"""
+    more = """--arch mbart_base --share-all-embeddings --max-source-positions 40 --max-target-positions 40 --dropout 0
+        --train-subset train.en --lr 0.005 --max-epoch 12 --no-epoch-checkpoints --seed 3"""
+    done = train(data, tmp_path, f"{task} {more}", *transformer(ffn=24))
     losses = logged(done, "train_loss")
     assert losses[-1] < 0.1 * losses[0]
-    again = run_cli("validate", *line, "--path", tmp_path / "run" / "checkpoint_last.pt", "--valid-subset", "valid.de")
+    again = decode(data, tmp_path / "checkpoint_last.pt", task, command="validate")
     assert logged(again, "valid.de_accuracy") == logged(done, "valid.de_accuracy")[-1:]

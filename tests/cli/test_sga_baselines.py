@@ -10,6 +10,7 @@ from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import average
 from tests import builders
+from tests.adapter_builders import SIZES
 
 from .commands import hypotheses, last_line, logged, model_of, transformer
 from .conftest import write_random_masked_lm
@@ -32,20 +33,8 @@ def root(tmp_path_factory):
     return root
 
 
-@pytest.fixture
-def train(run_cli, user_dir):
-    """A tiny training run of so many epochs."""
-
-    def run(data, save_dir, epochs, more):
-        line = f"""{data} --user-dir {user_dir} --save-dir {save_dir} --optimizer adam --lr 0.01 --max-sentences 8 --cpu
-            --log-format json --num-workers 0 --seed 5 --max-epoch {epochs} {more}"""
-        return run_cli("train", *line.split())
-
-    return run
-
-
-def sizes(sides="encoder decoder"):
-    return " ".join(transformer(2, ffn=32, sides=sides))
+def sizes(sides="encoder decoder", ffn=32):
+    return " ".join(transformer(2, ffn=ffn, sides=sides))
 
 
 def write_backbone(path):
@@ -53,31 +42,26 @@ def write_backbone(path):
     tagged = Dictionary()
     for symbol in [f"p{number}" for number in range(builders.PIECES)] + ["__de__", "__en__", "__fr__"]:
         tagged.add_symbol(symbol)
-    shape = {"encoder_layers": 2, "decoder_layers": 2, "share_all_embeddings": True}
-    for side in ("encoder", "decoder"):
-        shape.update({f"{side}_embed_dim": 16, f"{side}_ffn_embed_dim": 32, f"{side}_attention_heads": 2})
     task = SimpleNamespace(source_dictionary=tagged, target_dictionary=tagged)
-    model = models.build_model(Namespace(arch="transformer", **shape), task)
-    torch.save({"args": Namespace(langs=["de", "en", "fr"], **shape), "model": model.state_dict()}, path)
+    model = models.build_model(Namespace(arch="transformer", **SIZES), task)
+    torch.save({"args": Namespace(langs=["de", "en", "fr"], **SIZES), "model": model.state_dict()}, path)
 
 
-def test_adapters_train_resume_and_decode(root, train, run_cli, user_dir, tmp_path):
+def test_adapters_train_resume_and_decode(root, train, decode, run_cli, tmp_path):
     """On mixed data; the backbone's file is deleted before the second epoch."""
     backbone, run = tmp_path / "backbone.pt", tmp_path / "run"
     write_backbone(backbone)
     before = model_of(backbone)
-    more = f"""{sizes()} {SMOOTHED} {TAGGED} --share-all-embeddings --arch transformer_adapter_tiny
-        --adapter-backbone {backbone} --adapter-width 8 --dropout 0.1"""
-    first = logged(train(root / "bin", run, 1, more), "valid_loss")
+    more = f"""{sizes(ffn=24)} {SMOOTHED} {TAGGED} --share-all-embeddings --arch transformer_adapter_tiny
+        --adapter-backbone {backbone} --adapter-width 8 --dropout 0.1 --max-epoch"""
+    first = logged(train(root / "bin", run, f"{more} 1"), "valid_loss")
     backbone.unlink()
-    second = logged(train(root / "bin", run, 2, more), "valid_loss")
+    second = logged(train(root / "bin", run, f"{more} 2"), "valid_loss")
     after = model_of(run)
     assert {name for name in after if name not in before} == {name for name in after if ".adapters." in name}
     assert [name for name in before if not torch.equal(before[name], after[name])] == []
     assert second[-1] < first[-1]
-    line = f"""{root / "bin"} --user-dir {user_dir} {TAGGED} -s fr -t en --path {run / "checkpoint_last.pt"} --batch-size 5
-        --beam 3 --cpu"""
-    done = run_cli("generate", *line.split())
+    done = decode(root / "bin", run / "checkpoint_last.pt", f"{TAGGED} -s fr -t en --batch-size 5 --beam 3")
     source = {key: text.replace("__fr__ ", "") for key, text in hypotheses(done, "S").items()}
     assert len(source) == 9
     translate = ["fairseq_plugins", "translate", run, "--beam", 3, "--cpu"]
@@ -87,23 +71,22 @@ def test_adapters_train_resume_and_decode(root, train, run_cli, user_dir, tmp_pa
     assert dict(zip(source, found)) == hypotheses(done)
 
 
-def test_msp_from_a_stock_language_model(root, train, run_cli, user_dir, tmp_path):
+def test_msp_from_a_stock_language_model(root, train, decode, tmp_path):
     """Pre-train with language_modeling, prompt, average, decode with a beam; the checkpoints hold the prompts alone."""
     text, lm, run = tmp_path / "text", tmp_path / "lm", tmp_path / "run"
-    text.mkdir()
-    for split in ("train", "valid"):
-        for kind in ("bin", "idx"):
-            (text / f"{split}.{kind}").write_bytes((root / "bin" / f"{split}.de-en.en.{kind}").read_bytes())
     words = (root / "bin" / "dict.en.txt").read_bytes()
-    more = f"""--task language_modeling --arch transformer_lm {sizes("decoder")} --decoder-normalize-before
+    for folder in (text, lm):
+        folder.mkdir()
+        (folder / "dict.txt").write_bytes(words)
+    for name in ("train.bin", "train.idx", "valid.bin", "valid.idx"):
+        (text / name).write_bytes((root / "bin" / name.replace(".", ".de-en.en.")).read_bytes())
+    more = f"""--task language_modeling --arch transformer_lm {sizes("decoder")} --decoder-normalize-before --max-epoch 1
         --decoder-input-dim 16 --decoder-output-dim 16 --decoder-learned-pos --no-scale-embedding --activation-fn gelu
         --share-decoder-input-output-embed --tokens-per-sample 64 --sample-break-mode eos --criterion cross_entropy"""
-    (text / "dict.txt").write_bytes(words)
-    train(text, lm, 1, more)
-    (lm / "dict.txt").write_bytes(words)
+    train(text, lm, more)
     more = f"""{PAIR} {SMOOTHED} --arch gpt_msp_tiny --prompt-length 4 --pretrained-gpt {lm / "checkpoint_last.pt"}
-        --keep-best-checkpoints 2"""
-    losses = logged(train(root / "bin", run, 2, more), "valid_loss")
+        --keep-best-checkpoints 2 --max-epoch 2"""
+    losses = logged(train(root / "bin", run, more), "valid_loss")
     assert losses[1] < losses[0]
     state = model_of(run)
     assert len([name for name in state if state[name].numel()]) == 9 and len(state) == 10
@@ -111,18 +94,16 @@ def test_msp_from_a_stock_language_model(root, train, run_cli, user_dir, tmp_pat
     moved = (lm / "checkpoint_last.pt").rename(tmp_path / "moved.pt")
     (tmp_path / "dict.txt").write_bytes(words)
     override = ["--model-overrides", str({"pretrained_gpt": str(moved)})]
-    line = f"{root / 'bin'} --user-dir {user_dir} {PAIR} --batch-size 4 --beam 3 --cpu --path {tmp_path / 'a.pt'}"
-    assert len(hypotheses(run_cli("generate", *line.split(), *override))) == 9
+    assert len(hypotheses(decode(root / "bin", tmp_path / "a.pt", f"{PAIR} --batch-size 4 --beam 3", *override))) == 9
 
 
-def test_xlmr_encoder_trains_and_decodes(root, train, run_cli, user_dir, tmp_path):
+def test_xlmr_encoder_trains_and_decodes(root, train, decode, tmp_path):
     """A frozen encoder; the masked LM's last row, <mask>, has no entry in a stock dictionary."""
     more = f"""--arch transformer_from_xlmr_tiny {sizes()} --max-source-positions 64 --max-target-positions 64 --dropout 0.1
-        --pretrained-xlmr {root / "masked_lm"} --freeze-encoder {SMOOTHED} {PAIR}"""
-    losses = logged(train(root / "bin", tmp_path, 2, more), "valid_loss")
+        --pretrained-xlmr {root / "masked_lm"} --freeze-encoder {SMOOTHED} {PAIR} --max-epoch 2"""
+    losses = logged(train(root / "bin", tmp_path, more), "valid_loss")
     assert losses[1] < losses[0]
     states = [model_of(tmp_path / f"checkpoint{epoch}.pt") for epoch in (1, 2)]
     same = {name for name in states[0] if torch.equal(states[0][name], states[1][name])}
     assert {name for name in states[0] if name.startswith("encoder.")} <= same and len(same) < len(states[0])
-    line = f"{root / 'bin'} --user-dir {user_dir} {PAIR} --path {tmp_path / 'checkpoint_last.pt'} --cpu"
-    assert len(hypotheses(run_cli("generate", *line.split()))) == 9
+    assert len(hypotheses(decode(root / "bin", tmp_path / "checkpoint_last.pt", PAIR))) == 9

@@ -12,41 +12,31 @@ from fairseq_plugins.models.sga import SGAModel
 from fairseq_plugins.scoring.meteor import Meteor
 from fairseq_plugins.scoring.rouge import Rouge
 
-from .commands import checkpoint, hydra, hypotheses, largest_difference, last_line, logged, model_of, records
+from .commands import checkpoint, hypotheses, largest_difference, last_line, logged, model_of, records
 from .conftest import write_random_masked_lm
 
+TASK = "--task sga_translation -s en -t de"
 TRAINED = ("encoder_prompts.", "alignment_prompts.", "denoiser_prompts.", "semantic.")
 
 
-def train_arguments(world, user_dir, save_dir, *more):
-    """The command line of a tiny training run; a text is cut at its spaces."""
-    line = f"""{world.data} --user-dir {user_dir} --task sga_translation -s en -t de --arch sga_tiny --criterion sga_ctc
-        --pretrained-mlm {world.masked_lm} --prompt-length 4 --optimizer adam --lr 0.01 --max-sentences 8 --save-dir {save_dir}
-        --log-format json --log-interval 1 --num-workers 0 --seed 5 --cpu --max-tokens-valid 400"""
-    return [*line.split(), *(word for words in more for word in str(words).split())]
-
-
-def decoding(world, user_dir, path, more=""):
-    line = f"{world.data} --user-dir {user_dir} --task sga_translation -s en -t de --cpu --path {path} {more}"
-    return line.split()
+def sga(world, more):
+    """Options of a tiny training run."""
+    return f"""{TASK} --arch sga_tiny --criterion sga_ctc --pretrained-mlm {world.masked_lm} --prompt-length 4
+        --max-tokens-valid 400 {more}"""
 
 
 @pytest.fixture(scope="module")
-def trained(world, run_cli, user_dir, tmp_path_factory):
+def trained(world, train, tmp_path_factory):
     """A run of two epochs with BLEU validation, gradient accumulation and EMA; every epoch kept."""
     save_dir = tmp_path_factory.mktemp("trained")
-    more = "--max-epoch 2 --update-freq 2 --store-ema --ema-decay 0.9 --eval-bleu --best-checkpoint-metric bleu"
-    more += ' --maximize-best-checkpoint-metric --keep-best-checkpoints 2 --eval-bleu-args {"iter_decode_max_iter":2}'
-    result = run_cli("train", *train_arguments(world, user_dir, save_dir, more))
-    (save_dir / "train.log").write_text(result.stderr + result.stdout)
-    return save_dir
-
-
-def test_training_logs_losses_bleu_and_unalignable_targets(trained):
-    valid = [record for record in records((trained / "train.log").read_text()) if "valid_loss" in record]
+    more = """--max-epoch 2 --update-freq 2 --store-ema --ema-decay 0.9 --eval-bleu --best-checkpoint-metric bleu
+        --maximize-best-checkpoint-metric --keep-best-checkpoints 2 --eval-bleu-args {"iter_decode_max_iter":2}"""
+    done = train(world.data, save_dir, sga(world, more))
+    valid = [record for record in records(done) if "valid_loss" in record]
     assert len(valid) == 2
     assert {"valid_alignment_loss", "valid_denoising_loss", "valid_bleu", "valid_unalignable"} <= valid[-1].keys()
     assert float(valid[1]["valid_loss"]) < float(valid[0]["valid_loss"])
+    return save_dir
 
 
 def test_checkpoints_hold_the_trained_part_only(trained):
@@ -57,17 +47,14 @@ def test_checkpoints_hold_the_trained_part_only(trained):
     assert checkpoint(trained)["extra_state"]["ema"].keys() == model.keys()
 
 
-def test_resume_equals_an_uninterrupted_run(trained, world, run_cli, user_dir, tmp_path):
-    more = "--update-freq 2 --store-ema --ema-decay 0.9 --disable-validation --max-epoch"
+def test_resume_equals_an_uninterrupted_run_and_needs_the_same_frozen_model(trained, world, train, tmp_path):
+    more = "--update-freq 2 --store-ema --ema-decay 0.9 --disable-validation"
     for epoch in (1, 2):
-        run_cli("train", *train_arguments(world, user_dir, tmp_path, more, epoch))
+        train(world.data, tmp_path, sga(world, f"{more} --max-epoch {epoch}"))
     assert largest_difference(trained / "checkpoint2.pt", tmp_path / "checkpoint2.pt") == 0.0
-
-
-def test_resume_with_another_frozen_model_is_refused(trained, world, run_cli, user_dir, tmp_path):
     other = write_random_masked_lm(tmp_path / "other", world.pieces + 5, 2, world.root / "dict.txt")
-    arguments = train_arguments(world, user_dir, trained, "--max-epoch 3 --pretrained-mlm", other)
-    assert "another frozen model" in last_line(run_cli("train", *arguments, check=False))
+    done = train(world.data, tmp_path, sga(world, f"{more} --max-epoch 3 --pretrained-mlm {other}"), check=False)
+    assert "another frozen model" in last_line(done)
 
 
 def score_line(done):
@@ -77,37 +64,37 @@ def score_line(done):
     return line, list(found.values()), [references[key] for key in found]
 
 
-def test_generate_history_steps_and_moved_model(trained, world, run_cli, user_dir, tmp_path):
+def test_generate_history_steps_and_moved_model(trained, world, run_cli, decode, tmp_path):
     (tmp_path / "moved").symlink_to(world.masked_lm)
     averaged = tmp_path / "average.pt"
     run_cli("fairseq_plugins.checkpoints.average", "--directory", trained, "--best", 2, "--output", averaged)
-    base = decoding(world, user_dir, averaged, "--max-sentences 5")
-    overrides = ["--model-overrides", str({"pretrained_mlm": str(tmp_path / "moved")})]
-    full = run_cli(
-        "generate", *base, *overrides, *"--iter-decode-max-iter 3 --retain-iter-history --print-step".split()
-    )
+
+    def generate(more, overrides="{}", **options):
+        line = f"{TASK} --max-sentences 5 {more} --model-overrides"
+        return decode(world.data, averaged, line, overrides, **options)
+
+    more = "--iter-decode-max-iter 3 --retain-iter-history --print-step"
+    full = generate(more, str({"pretrained_mlm": str(tmp_path / "moved")}))
     assert len(hypotheses(full)) == 12  # no sentence is lost
     steps = {key: int(value) for key, value in hypotheses(full, "I").items()}
     assert set(steps) == set(hypotheses(full)) and all(1 <= step <= 3 for step in steps.values())
     history = hypotheses(full, "E")
     assert len(history) == sum(step + 1 for step in steps.values())
-
-    alone = run_cli("generate", *base, *"--iter-decode-max-iter 0 --scoring rouge --rouge-tokens char".split())
+    alone = generate("--iter-decode-max-iter 0 --scoring rouge --rouge-tokens char")
     assert hypotheses(alone) == {key: history[f"{key}_0"] for key in steps}  # the alignment alone
     line, texts, references = score_line(alone)
     assert Rouge("L", tokens="char").corpus_score(texts, [references]).format() in line and "tok:words-char|" in line
-
-    missing = ["--model-overrides", str({"pretrained_mlm": str(tmp_path / "nowhere")})]
-    refused = run_cli("generate", *base, *missing, check=False)
+    refused = generate("", str({"pretrained_mlm": str(tmp_path / "nowhere")}), check=False)
     assert "--model-overrides" in last_line(refused) and "nowhere" in refused.stderr
 
 
-def test_interactive_and_translate_equal_generate(trained, world, run_cli, user_dir):
+def test_interactive_and_translate_equal_generate(trained, world, run_cli, decode):
     source = (world.root / "test.en").read_text(encoding="utf-8")
-    common = decoding(world, user_dir, trained / "checkpoint_best.pt", "--iter-decode-max-iter 2")
-    interactive = run_cli("interactive", *common, "--buffer-size", 20, "--max-sentences", 7, stdin=source)
+    best, common = trained / "checkpoint_best.pt", f"{TASK} --iter-decode-max-iter 2"
+    batches = "--buffer-size 20 --max-sentences 7"
+    interactive = decode(world.data, best, f"{common} {batches}", command="interactive", stdin=source)
     scoring = "--max-sentences 3 --scoring meteor_stem --meteor-prefix 2 --meteor-gamma 0.25"
-    generated = run_cli("generate", *common, *scoring.split())
+    generated = decode(world.data, best, f"{common} {scoring}")
     assert hypotheses(interactive) == hypotheses(generated)
     line, texts, references = score_line(generated)
     assert Meteor(prefix=2, gamma=0.25).corpus_score(texts, [references]).format() in line
@@ -125,42 +112,46 @@ def test_interactive_and_translate_equal_generate(trained, world, run_cli, user_
     assert all(" | " in line for line in lines) and len(lines) <= 8
 
 
-def test_full_checkpoint_decodes_without_the_pretrained_file(world, run_cli, user_dir, tmp_path):
+def test_full_checkpoint_decodes_without_the_pretrained_file(world, train, decode, tmp_path):
     other = write_random_masked_lm(tmp_path / "copy", world.pieces + 5, 1, world.root / "dict.txt")
     more = f"--max-update 2 --save-full-model --pretrained-mlm {other} --no-denoising --disable-validation"
-    run_cli("train", *train_arguments(world, user_dir, tmp_path, more))
+    train(world.data, tmp_path, sga(world, more))
     for path in other.iterdir():
         path.unlink()
-    done = run_cli("generate", *decoding(world, user_dir, tmp_path / "checkpoint_last.pt", "--scoring chrf"))
-    line, texts, references = score_line(done)
+    line, texts, references = score_line(decode(world.data, tmp_path / "checkpoint_last.pt", f"{TASK} --scoring chrf"))
     assert len(texts) == 12
     assert line.endswith(corpus_chrf(texts, [references]).format())  # fairseq's own scorer
 
 
-def test_hydra_builds_what_argparse_builds(trained, world, run_cli, user_dir, tmp_path):
+def test_hydra_builds_what_argparse_builds(trained, world, hydra, tmp_path):
     config = f"""
-common: {{user_dir: {user_dir}, seed: 5}}
 task: {{_name: sga_translation, data: {world.data}, source_lang: en, target_lang: de}}
 model: {{_name: sga_tiny, pretrained_mlm: {world.masked_lm}, prompt_length: 4}}
 criterion: {{_name: sga_ctc}}
-optimization: {{lr: [0.01], max_epoch: 1, update_freq: [2]}}
-dataset: {{batch_size: 8, disable_validation: true, max_tokens_valid: 400}}
+optimization: {{max_epoch: 1, update_freq: [2]}}
+dataset: {{disable_validation: true, max_tokens_valid: 400}}
 """
-    made = hydra(run_cli, tmp_path, config)
+    made = hydra(tmp_path, config)
     assert largest_difference(trained / "checkpoint1.pt", made / "checkpoint1.pt") == 0.0
 
 
-def test_two_processes_equal_one_with_accumulation(world, run_cli, user_dir, tmp_path):
-    more = "--max-update 3 --disable-validation --denoise-noise 0"
-    train = Path(sys.executable).with_name("fairseq-train")
-    arguments = train_arguments(world, user_dir, tmp_path / "two", more)
-    run_cli("torch.distributed.run", "--standalone", "--nproc_per_node", 2, train, *arguments)
-    run_cli("train", *train_arguments(world, user_dir, tmp_path / "one", more, "--update-freq 2"))
+@pytest.mark.slow
+def test_two_processes_that_resume_equal_one_with_accumulation(world, train, run_cli, user_dir, tmp_path):
+    """torchrun on the CPU, twice: the state reaches the second process as an object that the first one sends."""
+    more = sga(world, "--disable-validation --denoise-noise 0")
+    done = train(world.data, tmp_path / "one", f"{more} --max-update 3 --update-freq 2")
+    command = [Path(sys.executable).with_name("fairseq-train"), *done.args[3:], "--save-dir", tmp_path / "two"]
+    for updates, log in ((1, "training on 2 devices"), (3, "(epoch 1 @ 1 updates)")):
+        line = ["--standalone", "--nproc_per_node", 2, *command, "--update-freq", 1, "--max-update", updates]
+        done = run_cli("torch.distributed.run", *line)
+        assert (done.stdout + done.stderr).count(log) == 1  # only the first process writes its log
     assert largest_difference(tmp_path / "two", tmp_path / "one") < 1e-4
+    options = checkpoint(tmp_path / "two")["cfg"]["distributed_training"]
+    assert (options["distributed_world_size"], options["distributed_backend"]) == (2, "gloo")
 
 
-def test_bf16_trains(world, run_cli, user_dir, tmp_path):
-    done = run_cli("train", *train_arguments(world, user_dir, tmp_path, "--max-update 2 --bf16 --disable-validation"))
+def test_bf16_trains(world, train, tmp_path):
+    done = train(world.data, tmp_path, sga(world, "--max-update 2 --bf16 --disable-validation"))
     assert all(loss == loss for loss in logged(done, "loss"))
     weight = model_of(tmp_path)["semantic.key.weight"]  # fairseq writes bf16 as float32
     assert torch.equal(weight, weight.bfloat16().float())

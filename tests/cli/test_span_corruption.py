@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from .commands import hypotheses, largest_difference, last_line, logged
+from .commands import hypotheses, largest_difference, logged
 
 TEXTS = "--add-sentinels 40 --tokens-per-sample 40"
 PRETRAINING = f"--task span_corruption --pairs en-de --monolingual en {TEXTS}"
@@ -23,61 +23,45 @@ def data(world, run_cli, tmp_path_factory):
 
 
 @pytest.fixture
-def train(run_cli, user_dir, data):
+def run(train, data):
     """A tiny run of a stock transformer up to an update."""
-
-    def run(save_dir, updates, more, **options):
-        line = f"""{data} --user-dir {user_dir} --arch transformer_tiny --share-all-embeddings --optimizer adam --lr 0.003
-            --label-smoothing 0.1 --max-sentences 8 --max-update {updates} --seed 5 --cpu --save-dir {save_dir}
-            --no-epoch-checkpoints --log-format json --log-interval 1 {more}"""
-        return run_cli("train", *line.split(), **options)
-
-    return run
+    line = "--arch transformer_tiny --share-all-embeddings --lr 0.003 --label-smoothing 0.1 --no-epoch-checkpoints"
+    return lambda save_dir, updates, more: train(data, save_dir, f"{line} --max-update {updates} {more}")
 
 
 @pytest.mark.slow
-def test_pretraining_resumes_exactly_and_fills_gaps(data, train, run_cli, user_dir, tmp_path):
+def test_pretraining_resumes_exactly_and_fills_gaps(data, run, decode, tmp_path):
     """The resumed run stops inside the first epoch, goes on with two workers and ends in the second."""
     more = f"{PRETRAINING} --pair-share 0.5 --sampling-temperature 2 --criterion label_smoothed_cross_entropy"
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    losses = logged(train(whole, 24, more), "valid_loss")
+    losses = logged(run(whole, 24, more), "valid_loss")
     assert len(losses) == 2 and losses[1] < losses[0]
-    train(parts, 6, f"{more} --disable-validation")
-    train(parts, 24, f"{more} --disable-validation --num-workers 2")
+    run(parts, 6, f"{more} --disable-validation")
+    run(parts, 24, f"{more} --disable-validation --num-workers 2")
     assert largest_difference(whole, parts) == 0.0
 
-    line = (
-        f"{data} --user-dir {user_dir} --cpu --path {whole / 'checkpoint_last.pt'} --max-len-b 20 {PRETRAINING}".split()
-    )
-    done = run_cli("generate", *line, "--gen-subset", "valid", "--beam", 2)
+    last, line = whole / "checkpoint_last.pt", f"--max-len-b 20 {PRETRAINING}"
+    done = decode(data, last, f"{line} --gen-subset valid --beam 2")
     sources, targets = hypotheses(done, "S"), hypotheses(done, "T")
     assert len(hypotheses(done, "H")) == len(sources) == len(targets) > 12
     for source, target in zip(sources.values(), targets.values()):
         sentinels = [[word for word in text.split() if word.startswith("<extra_id_")] for text in (source, target)]
         assert sentinels[0] == sentinels[1] == [f"<extra_id_{number}>" for number in range(len(sentinels[0]))] != []
-    answer = run_cli("interactive", *line, stdin="<extra_id_0> <extra_id_1>\n")
+    answer = decode(data, last, line, command="interactive", stdin="<extra_id_0> <extra_id_1>\n")
     assert hypotheses(answer, "S") == {"0": "<extra_id_0> <extra_id_1>"} and len(hypotheses(answer, "H")) == 1
 
 
 @pytest.mark.slow
-def test_mixing_resumes_exactly_and_decodes_as_translation(data, train, run_cli, user_dir, tmp_path):
+def test_mixing_resumes_exactly_and_decodes_as_translation(data, run, decode, tmp_path):
     """12 batches of pairs and 12 of text an epoch; the resumed run starts in the first epoch."""
     more = f"{MIXING} --mix-monolingual de,en --criterion label_smoothed_linear_cross_entropy"
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    done = train(whole, 30, f"{more} --eval-bleu")
+    done = run(whole, 30, f"{more} --eval-bleu")
     assert len(logged(done, "valid_bleu")) == 2
     assert logged(done, "train_num_updates")[0] == 24, "96 pairs in 12 batches, and as many of text"
-    train(parts, 7, f"{more} --disable-validation")
-    train(parts, 30, f"{more} --disable-validation --num-workers 2")
+    run(parts, 7, f"{more} --disable-validation")
+    run(parts, 30, f"{more} --disable-validation --num-workers 2")
     assert largest_difference(whole, parts) == 0.0
-    line = f"{data} --user-dir {user_dir} --cpu --path {whole / 'checkpoint_last.pt'} --max-len-b 20 {MIXING}"
-    done = run_cli("generate", *line.split())
+    done = decode(data, whole / "checkpoint_last.pt", f"--max-len-b 20 {MIXING}")
     assert len(hypotheses(done, "H")) == 12
     assert not any("<extra_id_" in text for text in hypotheses(done, "S").values())
-
-
-def test_errors_come_before_the_first_batch(train, tmp_path):
-    few = "--task span_corruption --pairs en-de --criterion label_smoothed_cross_entropy"
-    last = last_line(train(tmp_path, 1, few, check=False))
-    assert last.startswith("ValueError: --sentinels <extra_id_{}>: the dictionary lacks <extra_id_0>")
-    assert "--add-sentinels 86" in last

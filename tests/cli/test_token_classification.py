@@ -48,7 +48,7 @@ def by_hand(path, name):
 
 
 @pytest.mark.slow
-def test_best_f1_in_two_processes_and_scores_in_other_languages(run_cli, user_dir, tmp_path):
+def test_best_f1_in_two_processes_and_scores_in_other_languages(run_cli, user_dir, decode, tmp_path):
     data, run = tmp_path / "bin", tmp_path / "run"
     for name, sentences in SETS.items():
         nlu_bins.write_tagged(data, name, sentences)
@@ -61,8 +61,7 @@ def test_best_f1_in_two_processes_and_scores_in_other_languages(run_cli, user_di
     assert best["best"] == best["val_loss"] == max(scores) == logged(trained, "valid.en_best_f1")[-1]
 
     for file, names in (("checkpoint_last.pt", ["valid.en", "valid.de"]), ("checkpoint_best.pt", ["test.fr"])):
-        more = ["--path", run / file, "--valid-subset", ",".join(names), "--batch-size", 7]
-        done = run_cli("validate", data, "--user-dir", user_dir, *TASK.split(), *more)
+        done = decode(data, run / file, f"{TASK} --valid-subset {','.join(names)} --batch-size 7", command="validate")
         for name in names:
             wanted = by_hand(run / file, name)
             assert 0 < wanted["f1"] < 100

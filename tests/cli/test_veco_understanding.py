@@ -37,7 +37,7 @@ CASES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", list(CASES))
-def test_a_veco_is_fine_tuned_and_validated(run_cli, user_dir, tmp_path, task):
+def test_a_veco_is_fine_tuned_and_validated(train, decode, tmp_path, task):
     write, criterion, more, score = CASES[task]
     data, run, file = tmp_path / "bin", tmp_path / "run", tmp_path / "veco.pt"
     for seed, name in enumerate(("train.en", "valid.en", "valid.de")):
@@ -47,14 +47,11 @@ def test_a_veco_is_fine_tuned_and_validated(run_cli, user_dir, tmp_path, task):
     symbols += [] if symbols[-1] == "<mask>" else ["<mask>"]
     veco_builders.pretrained(file, veco_builders.stock(symbols, scaled=False))
     layers = load_text_encoder(file).state_dict()
-    shared = (
-        f"{data} --user-dir {user_dir} --task {task} --criterion {criterion} --cpu --log-format json --num-workers 0"
-    )
-    line = f"""{shared} --batch-size 6 {more} --max-positions 24 --arch veco_encoder_tiny --encoder-layers 2 --encoder-embed-dim 16
+    shared = f"--task {task} --criterion {criterion} --batch-size 6 --log-format json"
+    line = f"""{shared} {more} --max-positions 24 --arch veco_encoder_tiny --encoder-layers 2 --encoder-embed-dim 16
         --encoder-ffn-embed-dim 24 --encoder-heads 2 --pretrained-encoder {file} --unnamed-rows dictionary
-        --embedding-mismatch truncate --train-subset train.en --valid-subset valid.en --optimizer adam --lr 1e-6
-        --max-update 2 --seed 3 --save-dir {run}"""
-    done = run_cli("train", *line.split())
+        --embedding-mismatch truncate --train-subset train.en --valid-subset valid.en --lr 1e-6 --max-update 2"""
+    done = train(data, run, line)
     assert f'"valid.en_{score}"' in done.stdout + done.stderr
     found = model_of(run)
     compared = [name for name in layers if name.startswith("layers.")]
@@ -62,6 +59,5 @@ def test_a_veco_is_fine_tuned_and_validated(run_cli, user_dir, tmp_path, task):
     for name in compared:  # two updates of 1e-6 away from the file
         torch.testing.assert_close(found[f"encoder.{name}"], layers[name], rtol=0, atol=1e-5)
     file.unlink()
-    line = f"{shared} --batch-size 6 --path {run / 'checkpoint_last.pt'} --valid-subset valid.de"
-    done = run_cli("validate", *line.split())
+    done = decode(data, run / "checkpoint_last.pt", f"{shared} --valid-subset valid.de", command="validate")
     assert f'"valid.de_{score}"' in done.stdout + done.stderr

@@ -1,7 +1,4 @@
-"""Checks of the evidence: what is wrong with the outputs, ledgers, pages and plots of the sweeps. See ``test_evidence.py``.
-
-A check takes the name of a sweep and the folder of its files, and returns a line for everything that is wrong.
-"""
+"""Checks of the evidence for ``test_evidence.py``: each takes the name of a sweep and returns a line for everything wrong."""
 
 import json
 import math
@@ -18,7 +15,7 @@ from tests.contract.repository import ROOT, listed_files
 
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
-import sweep  # noqa: E402
+import sweep  # noqa: E402, F401
 from ledger import Ledger  # noqa: E402
 from plan import Job, read_plan  # noqa: E402
 from scores import Scores  # noqa: E402
@@ -28,6 +25,7 @@ from data_prep.score_metrics import build_bleu  # noqa: E402
 from data_prep.toy.__main__ import main as toy  # noqa: E402
 
 MINIATURE = ROOT / "examples" / "miniature"
+OUTPUTS = MINIATURE / "outputs"
 SGA_RUNS = ROOT / "examples" / "sga" / "runs"
 DATA = ROOT.parent / "shared" / "data"
 PLANS = sorted(path.stem for path in MINIATURE.glob("*.yaml"))
@@ -36,9 +34,10 @@ FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
 RESULTS = re.compile(r"\]\(([^)#]*RESULTS[^)#]*\.md)")
 
 
-def opened(name, folder):
+@cache
+def opened(name):
     """A sweep, and its ledger with the runs that the page shows."""
-    return read_plan(folder / f"{name}.yaml"), Ledger(folder / f"ledger-{name}.json", "").largest()
+    return read_plan(MINIATURE / f"{name}.yaml"), Ledger(MINIATURE / f"ledger-{name}.json", "").largest()
 
 
 def finals(ledger):
@@ -52,14 +51,9 @@ def job_of(plan, entry):
     return Job("final", arm, entry["pair"], entry["seed"], tuple(entry["options"]), entry["minutes"])
 
 
-def text_of(plan, folder, entry, stem):
-    """An output that is a text."""
-    return folder / "outputs" / plan.name / entry["key"] / f"{stem}.{plan.target(entry['pair'])}"
-
-
-def wrong_outputs(name, folder):
+def wrong_outputs(name):
     """Outputs that are not as the ledger has them, and files that no entry has. Those of other code may have been written over."""
-    ledger, kept = opened(name, folder)[1], folder / "outputs" / name
+    ledger, kept = opened(name)[1], OUTPUTS / name
     wrong, unlisted = [], {path for path in kept.rglob("*") if path.is_file() and path.name != "run.json"}
     for entry in ledger.entries:
         for stem, output in entry.get("outputs", {}).items():
@@ -68,62 +62,34 @@ def wrong_outputs(name, folder):
             unlisted -= listed
             if not listed and entry["code"] == ledger.code:
                 wrong.append(f"{name}: {entry['key']}: no {stem} with the ledger's hash")
-    return wrong + [f"{path.relative_to(folder)}: not in the ledger" for path in sorted(unlisted)]
+    return wrong + [f"{path.relative_to(MINIATURE)}: not in the ledger" for path in sorted(unlisted)]
 
 
-@cache
-def _made(plan, _hashes):
-    return sweep.show(plan)
-
-
-def wrong_pages(name, folder, kind=".md"):
-    """The page (or plot) of a sweep that is not what its ledger gives, and the checkout's code says of it."""
-    plan = folder / f"{name}.yaml"
-    made = _made(plan, (sha256(plan), sha256(folder / f"ledger-{name}.json")))
-    made = {path: text for path, text in made.items() if path.suffix == kind}
-    assert made
-    return [path.name for path, text in made.items() if path.read_bytes() != text.encode()]
-
-
-def wrong_plots(name, folder):
-    """The same of its plot."""
-    return wrong_pages(name, folder, ".svg")
-
-
-@cache
-def tokens(path, _hash):
+def tokens(path):
     """Tokens of a text as BLEU counts them. Line ends are spaces to its tokenizer."""
     text = path.read_text(encoding="utf-8").replace("\n", " ")
     return len(build_bleu("13a").tokenizer(text).split())
 
 
-def reference_lengths(name, folder):
+def reference_lengths(name):
     """Name and length of the reference of every output: the output's tokens over its length ratio."""
-    plan, ledger = opened(name, folder)
+    plan, ledger = opened(name)
     for entry in finals(ledger) if not plan.metrics else ():
         target = plan.target(entry["pair"])
         reference = plan.reference.format(data="", out=name, seed=entry["seed"], target=target)
         reference = reference if "{out}" in plan.reference else Path(reference).name
         for stem, output in entry["outputs"].items():
-            length = tokens(text_of(plan, folder, entry, stem), output["sha256"]) / output["length_ratio"]
+            length = tokens(OUTPUTS / name / entry["key"] / f"{stem}.{target}") / output["length_ratio"]
             yield reference, round(length, 6)
 
 
-def wrong_lengths(name, folder):
-    """References whose length is another one by another output."""
-    found = {}
-    for reference, length in reference_lengths(name, folder):
-        found.setdefault(reference, set()).add(length)
-    return [f"{name}: {one}: {lengths}" for one, lengths in found.items() if len(lengths) > 1]
-
-
-def wrong_numbers(name, folder):
+def wrong_numbers(name):
     """Scores that contradict each other or, where the outputs are scores, the outputs."""
-    plan, ledger = opened(name, folder)
+    plan, ledger = opened(name)
     scored = {(entry["arm"], entry["pair"], entry["seed"]): entry for entry in finals(ledger)}
     wrong = []
     for entry in scored.values():
-        if plan.metrics and Scores(plan, folder / "outputs" / name, {}).of(job_of(plan, entry)) != entry["outputs"]:
+        if plan.metrics and Scores(plan, OUTPUTS / name, {}).of(job_of(plan, entry)) != entry["outputs"]:
             wrong.append(f"{name}: {entry['key']}: not the scores in its outputs")
         for stem, output in entry["outputs"].items() if plan.score == "bleu" and not plan.metrics else ():
             if output["bleu"] > 100 * math.exp(min(0.0, 1 - 1 / output["length_ratio"])):
@@ -150,15 +116,15 @@ def drawn(pool, count):
 
 def scored_texts(names):
     """Outputs and claims of the sweeps that score texts: name of the sweep, entry, stem of the output or result of the claim."""
-    sweeps = [(name, *opened(name, MINIATURE)) for name in names]
+    sweeps = [(name, *opened(name)) for name in names]
     entries = [(name, entry) for name, plan, ledger in sweeps if not plan.metrics for entry in ledger.current()]
     return [(name, entry, part) for name, entry in entries for part in entry.get("outputs", entry.get("results", []))]
 
 
-def wrong_scores(name, entry, part, out, folder):
+def wrong_scores(name, entry, part, out):
     """Scores of an output that are not the ledger's; of a claim, the difference and its p."""
-    plan, ledger = opened(name, folder)
-    scores = Scores(plan, folder / "outputs" / name, {"data": data_of(plan), "out": out})
+    plan, ledger = opened(name)
+    scores = Scores(plan, OUTPUTS / name, {"data": data_of(plan), "out": out})
     if "{out}" in plan.reference:
         _references_again(name, entry["seed"], out)
     if "outputs" in entry:
@@ -193,7 +159,7 @@ def _references_again(name, seed, out):
         command = ["bash", "examples/sga/prepare_free.sh", "data_to_text", str(DATA / "webnlg"), str(out)]
         settings = {"TEXT_ONLY": "1", "TEST_LINES": "500", "VALID_LINES": "100", "PYTHON": sys.executable}
         subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=True, capture_output=True)
-    hashes = opened(name, MINIATURE)[1].get("assets")["hashes"]
+    hashes = opened(name)[1].get("assets")["hashes"]
     made = {Path(path.format(out=out)): value for path, value in hashes.items() if path.startswith("{out}/text")}
     assert all(sha256(path) == value for path, value in made.items() if path.exists()), f"{name}: other references"
 

@@ -1,29 +1,18 @@
 """The files of the checkout, as the contract tests read them."""
 
 import ast
+import re
 import subprocess
+from collections import namedtuple
 from pathlib import Path
-from typing import NamedTuple, Union
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "fairseq_plugins"
 CODE_FOLDERS = (PACKAGE, "data_prep", "examples", "benchmarks", "tests")
-IGNORED_PARTS = {".git", "__pycache__", "runs", "build", "dist"}
+IGNORED = re.compile(r"/(\.git|__pycache__|runs|build|dist|\.venv[^/]*|[^/]*_cache)/")
 
-Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
-
-
-class Source(NamedTuple):
-    """A Python file: its path below the root with forward slashes, its text, and the tree of it."""
-
-    name: str
-    text: str
-    tree: ast.Module
-
-    @classmethod
-    def parse(cls, name, text):
-        """Parse ``text`` as the file ``name``; tests of the rules themselves pass made-up files."""
-        return cls(name, text, ast.parse(text, filename=name))
+Source = namedtuple("Source", "name text tree")
+"""A Python file: its path below the root with forward slashes, its text, and the tree of it."""
 
 
 def listed_files():
@@ -34,13 +23,8 @@ def listed_files():
         names = [name for name in done.stdout.split("\0") if name]
     else:
         names = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*")]
-        names = [name for name in names if not _ignored(name)]
+        names = [name for name in names if not IGNORED.search(f"/{name}/")]
     return sorted(name for name in names if (ROOT / name).is_file())
-
-
-def _ignored(name):
-    parts = name.split("/")
-    return any(part in IGNORED_PARTS or part.startswith(".venv") or part.endswith("_cache") for part in parts)
 
 
 def texts():
@@ -54,16 +38,9 @@ def texts():
 
 def sources(*folders):
     """Every listed Python file below the folders."""
-    found = [
-        Source.parse(name, text) for name, text in texts() if name.endswith(".py") and name.split("/")[0] in folders
-    ]
-    assert found, f"no Python in {folders}"
-    return found
-
-
-def functions(tree):
-    """Every function and method in a tree, nested ones too."""
-    return (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    python = [(name, text) for name, text in texts() if name.endswith(".py") and name.split("/")[0] in folders]
+    assert python, f"no Python in {folders}"
+    return [Source(name, text, ast.parse(text, filename=name)) for name, text in python]
 
 
 def dotted(node):

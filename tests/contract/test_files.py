@@ -14,31 +14,8 @@ INDEX_OPTIONS = ("--index" + "-url", "--extra-index" + "-url", "--find" + "-link
 REGISTRY = re.compile("|".join(re.escape(word) for word in (*HOSTS, *INDEX_OPTIONS)))
 
 
-def found(pattern):
-    """``file:line: text`` of every line of the checkout in which the pattern occurs."""
-    return [
-        f"{name}:{number}: {line.strip()[:160]}"
-        for name, text in texts()
-        for number, line in enumerate(text.splitlines(), 1)
-        if pattern.search(line)
-    ]
-
-
-def test_no_machine_paths():
-    assert found(MACHINE_PATH) == []
-
-
-def test_no_registry_hosts():
-    assert found(REGISTRY) == []
-
-
-@pytest.mark.parametrize(
-    ("pattern", "lines", "hit"),
-    [
-        (MACHINE_PATH, [f'DATA="/{folder}/corpus/train.en"' for folder in FOLDERS], True),
-        (MACHINE_PATH, ["#!/usr/bin/env bash", "${TMPDIR:-/tmp}", "../shared/data/x", "$OUT/tmp/x", "a/work/b"], False),
-        (REGISTRY, [f"see {word} for more" for word in (*HOSTS, *INDEX_OPTIONS)], True),
-    ],
-)
-def test_the_patterns_find_what_they_should(pattern, lines, hit):
-    assert [bool(pattern.search(line)) for line in lines] == [hit] * len(lines)
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, REGISTRY], ids=["paths of a machine", "package registries"])
+def test_no_file_has(pattern):
+    lines = [(name, number, line) for name, text in texts() for number, line in enumerate(text.splitlines(), 1)]
+    assert len(lines) > 10_000
+    assert [f"{name}:{number}: {line.strip()[:160]}" for name, number, line in lines if pattern.search(line)] == []

@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from typing import NamedTuple, Optional, Tuple
+from collections import namedtuple
 
 from tests.contract.repository import PACKAGE, ROOT, sources
 
@@ -30,13 +30,8 @@ NEVER = {"ops": {"fairseq", "fairseq_cli"}, "checkpoints": {"fairseq", "fairseq_
 STANDARD_LIBRARY = getattr(sys, "stdlib_module_names", frozenset())
 
 
-class Import(NamedTuple):
-    """One imported name: ``inside`` holds its parts below the package, or None for another package's name."""
-
-    line: int
-    name: str
-    inside: Optional[Tuple[str, ...]]
-    relative: bool
+Import = namedtuple("Import", "line name inside relative")
+"""An imported name: ``inside`` holds its parts below the package, or None for another package's name."""
 
 
 def imports(source):
@@ -68,34 +63,29 @@ def method_of(parts):
 
 
 def violations(source):
-    """Each breach of the arrows in one file, as text with file and line."""
     parts = tuple(source.name.split("/")[1:])
     component = parts[0]
-    if component in TOP:
-        allowed = TOP[component]
-    elif component not in ARROWS:
-        return [f"{source.name}: {component} is no component of the design; valid: {', '.join(sorted(ARROWS))}"]
-    else:
-        allowed = ARROWS[component]
-    found = []
+    allowed = {**TOP, **ARROWS}.get(component)
+    if allowed is None:
+        yield f"{source.name}: {component} is no component of the design; valid: {', '.join(sorted(ARROWS))}"
+        return
     for item in imports(source):
         where = f"{source.name}:{item.line}: {item.name}"
         if item.inside is None:
             top = item.name.split(".")[0]
             if top in NEVER.get(component, ()):
-                found.append(f"{where}: {component} must not import {top}")
+                yield f"{where}: {component} must not import {top}"
             elif component in ONLY and top not in ONLY[component] and top not in STANDARD_LIBRARY:
-                found.append(f"{where}: {component} may import {', '.join(sorted(ONLY[component]))} only")
+                yield f"{where}: {component} may import {', '.join(sorted(ONLY[component]))} only"
             continue
         if not item.relative:
-            found.append(f"{where}: relative imports only, or the file is run twice under --user-dir")
+            yield f"{where}: relative imports only, or the file is run twice under --user-dir"
         target = item.inside[0] if item.inside else ""
         if target in ARROWS and target != component and target not in allowed:
-            found.append(f"{where}: {component} must not import {target}")
+            yield f"{where}: {component} must not import {target}"
         methods = {method_of(parts), method_of(item.inside)} - {None}
         if len(methods) > 1:
-            found.append(f"{where}: one method imports another ({', '.join(sorted(map(str, methods)))})")
-    return found
+            yield f"{where}: one method imports another ({', '.join(sorted(methods))})"
 
 
 def test_the_package_obeys_the_arrows():

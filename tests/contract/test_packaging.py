@@ -11,12 +11,8 @@ from tests.contract.repository import PACKAGE, ROOT, listed_files
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
-def setup_values():
-    """REQUIREMENTS and EXTRAS of setup.py, without the call of setup()."""
-    code = (ROOT / "setup.py").read_text(encoding="utf-8").rpartition("\nsetup(")[0]
-    values = {"__file__": str(ROOT / "setup.py")}
-    exec(code, values)
-    return values
+def text_of(name):
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def name_of(requirement):
@@ -28,46 +24,39 @@ def test_only_the_package_is_packaged():
     packages = set(find_packages(where=str(ROOT), include=include))
     folders = {"/".join(name.split("/")[:-1]) for name in listed_files() if re.match(rf"{PACKAGE}/.*\.py$", name)}
     assert packages == {folder.replace("/", ".") for folder in folders}, "a folder of the package has no __init__.py"
-    assert f"include={include!r}".replace("'", '"') in (ROOT / "setup.py").read_text(encoding="utf-8")
+    assert f"include={include!r}".replace("'", '"') in text_of("setup.py")
 
 
 def test_the_tested_set_covers_and_satisfies_what_is_installed():
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    lines = text_of("constraints.txt").splitlines()
     constraints = {name_of(line): line.partition("==")[2] for line in lines if line and not line.startswith("#")}
-    values = setup_values()
+    values = {"__file__": str(ROOT / "setup.py")}
+    exec(text_of("setup.py").rpartition("\nsetup(")[0], values)
     requirements = [*values["REQUIREMENTS"], *values["EXTRAS"]["test"], *values["EXTRAS"]["check"]]
     requirements = [item.split(";")[0] for item in requirements if 'python_version < "3.11"' not in item]
     assert {name_of(item) for item in requirements} <= set(constraints)
     exact = dict(item.split("==") for item in requirements if "==" in item)
     assert {name_of(name): version for name, version in exact.items()}.items() <= constraints.items()
-    assert all(constraints.values()) and not any("+" in version for version in constraints.values()), (
-        "+cpu is no index's"
-    )
+    assert all(version and "+" not in version for version in constraints.values()), "+cpu is no index's"
 
 
 def test_one_version_everywhere():
     version = fairseq_plugins.__version__
-    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"version: {version}\n" in text_of("CITATION.cff") and f"## {version}" in text_of("CHANGELOG.md")
 
 
 def test_documents_link_only_to_what_exists():
     for name in DOCUMENTS:
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert text.strip()
-        links = [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in link]
-        missing = [link for link in links if not (ROOT / link).exists()]
-        assert not missing, f"{name} links to {missing}"
+        links = [link for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(name)) if "://" not in link]
+        assert [f"{name}: {link}" for link in links if not (ROOT / link).exists()] == []
 
 
 def test_documented_make_targets_exist():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z]+):", text_of("Makefile"), re.MULTILINE))
     assert {"install", "quickstart", "test", "check", "format", "results", "clean", "help"} <= targets
     for name in ("README.md", "CONTRIBUTING.md", ".ci/run"):
-        used = set(re.findall(r"(?:`|^|exec )make ([a-z]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
-        assert used <= targets, f"{name}: {used - targets}"
-    assert "exec make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+        used = set(re.findall(r"(?:`|^|exec )make ([a-z]+)", text_of(name), re.MULTILINE))
+        assert used and used <= targets, f"{name}: {used - targets}"
 
 
 def test_what_make_test_installs_can_be_used():

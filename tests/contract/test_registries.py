@@ -17,18 +17,10 @@ REGISTRIES = {
 }
 
 
-def decorators():
-    """(file, function, name) of every ``@register_...("name")`` in the package."""
-    for source in sources(PACKAGE):
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-                function = dotted(node.func).split(".")[-1]
-                if function in REGISTRIES:
-                    yield source.name, function, node.args[0].value
-
-
 def test_every_registered_name_is_our_class():
-    found = list(decorators())
+    calls = [(one.name, node) for one in sources(PACKAGE) for node in ast.walk(one.tree) if isinstance(node, ast.Call)]
+    calls = [(file, dotted(node.func).split(".")[-1], node.args) for file, node in calls]
+    found = [(file, function, args[0].value) for file, function, args in calls if function in REGISTRIES]
     assert {name for _, _, name in found} >= {"sga_translation", "sga_ctc", "sga"}
     for file, function, name in found:
         entry = REGISTRIES[function].get(name)

@@ -36,9 +36,9 @@ def pairs(count, seed, language):
 
 def write(data, name, count, seed):
     """One subset."""
-    first, second, labels = pairs(count, seed, name.split(".")[1])
-    nlu_bins.write_texts(data, "input0", name, first)
-    nlu_bins.write_texts(data, "input1", name, second)
+    *sides, labels = pairs(count, seed, name.split(".")[1])
+    for number, side in enumerate(sides):
+        nlu_bins.write_texts(data, f"input{number}", name, side)
     nlu_bins.write_classes(data, name, labels, LABELS)
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 from types import SimpleNamespace
-from typing import List, Tuple
 
 import pytest
 import torch
@@ -11,18 +10,17 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.data import Dictionary
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 from fairseq.sequence_generator import SequenceGenerator
-from torch import Tensor
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
 from tests import builders, gpt_builders
+from tests.learning import training
 
 WORDS, ROWS, WIDTH, POSITIONS = 10, 32, 48, 24
 LANGS = ["de", "en", "fr"]  # the words of each language follow each other in the dictionary
 FIRST = {language: 4 + number * WORDS for number, language in enumerate(LANGS)}
 TAG = {language: 4 + len(LANGS) * WORDS + number for number, language in enumerate(LANGS)}
 EOS = torch.tensor([builders.EOS])
-Pairs = List[Tuple[Tensor, Tensor]]
 
 
 def dictionary():
@@ -39,55 +37,29 @@ def task(**more):
 
 def pairs(count, seed, source, tagged=False):
     """Sentences of two to five different words, and the same in English."""
-    generator = torch.Generator().manual_seed(seed)
     found = []
-    for length in torch.randint(2, 6, (count,), generator=generator).tolist():
-        words = torch.randperm(WORDS, generator=generator)[:length]
-        start = [torch.tensor([TAG[source]])], [torch.tensor([TAG["en"]])]
-        sides = [words + FIRST[source], EOS], [words + FIRST["en"], EOS]
-        found.append(tuple(torch.cat([*(tag if tagged else []), *side]) for tag, side in zip(start, sides)))
-    return found  # type: ignore[return-value]
-
-
-def unseen(train, test):
-    known = {tuple(source.tolist()) for source, _ in train}
-    return [pair for pair in test if tuple(pair[0].tolist()) not in known]
+    for words in training.words(count, seed, WORDS):
+        tags = [[torch.tensor([TAG[name]])] if tagged else [] for name in (source, "en")]
+        found.append(tuple(torch.cat([*t, words + FIRST[n], EOS]) for t, n in zip(tags, (source, "en"))))
+    return found
 
 
 def sample(chosen):
     """A batch as the translation task makes it."""
-    found = builders.batch([source for source, _ in chosen], [target for _, target in chosen])
-    shifted = [torch.cat([EOS, target[:-1]]) for _, target in chosen]
-    found["net_input"]["prev_output_tokens"] = builders.pad(shifted)
+    found = builders.batch(*([pair[side] for pair in chosen] for side in (0, 1)))
+    found["net_input"]["prev_output_tokens"] = builders.pad([torch.cat([EOS, target[:-1]]) for _, target in chosen])
     return found
-
-
-def fit(model, loss, size, updates, rate):
-    """Train what has a gradient; ``loss`` gets the numbers of a batch's rows. Returns the losses."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(parameters, lr=rate, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=updates)
-    losses = []
-    model.train()
-    for _ in range(updates):
-        optimizer.zero_grad()
-        value = loss(torch.randint(size, (ROWS,)).tolist())
-        value.backward()
-        optimizer.step()
-        schedule.step()
-        losses.append(value.item())
-    return losses
 
 
 def train(model, data, updates, rate):
     """Nats a token, by update."""
     criterion = LabelSmoothedCrossEntropyCriterion(task(), False, 0.0)
 
-    def loss(rows):
-        value, size, _ = criterion(model, sample([data[row] for row in rows]))
+    def loss(update):
+        value, size, _ = criterion(model, sample([data[row] for row in torch.randint(len(data), (ROWS,)).tolist()]))
         return value / size
 
-    return fit(model, loss, len(data), updates, rate)
+    return training.fit(model, loss, updates, rate)
 
 
 def exact(model, test, prefix=False):
@@ -110,7 +82,7 @@ def sizes(*sides):
 def test_adapters_teach_a_frozen_model_a_language(tmp_path):
     """A model that knows German learns French words it never read, in batches that mix both; German is not forgotten."""
     german, french = pairs(1500, 1, "de", tagged=True), pairs(1500, 2, "fr", tagged=True)
-    tests = [unseen(one, pairs(60, 3, name, tagged=True)) for name, one in (("de", german), ("fr", french))]
+    tests = [training.unseen(one, pairs(60, 3, name, tagged=True)) for name, one in (("de", german), ("fr", french))]
     options = argparse.Namespace(encoder_langtok="src", decoder_langtok=True, lang_tok_style="multilingual")
     of = task(langs=LANGS, lang_pairs=["de-en", "fr-en"], args=options)
     shape = {"share_all_embeddings": True, **sizes("encoder", "decoder")}
@@ -132,7 +104,7 @@ def test_an_xlmr_encoder_learns_with_a_random_decoder(tmp_path):
     module.reset_parameters()
     checkpoints.write_masked_lm(tmp_path, vars(module.sizes), module.state_dict(), dtype=torch.float32)
     data = pairs(1500, 1, "de")
-    test = unseen(data, pairs(60, 3, "de"))
+    test = training.unseen(data, pairs(60, 3, "de"))
     shape = {**sizes("encoder", "decoder"), "encoder_normalize_before": False, "share_all_embeddings": True}
     given = {"pretrained_xlmr": str(tmp_path), **shape}
     model = models.build_model(argparse.Namespace(arch="transformer_from_xlmr_tiny", **given), task())
@@ -155,15 +127,13 @@ def pretrained_lm(path, data):
     cfg.decoder_layers = 3
     lm = TransformerLanguageModel.build_model(cfg, task())
 
-    def loss(rows):
-        texts = [torch.cat([EOS, *data[row], *data[row][:1]]) for row in rows]
-        tokens = builders.pad(texts)
-        logits = lm(tokens[:, :-1])[0]
-        return torch.nn.functional.cross_entropy(
-            logits.transpose(1, 2), tokens[:, 1:], ignore_index=builders.PAD, reduction="mean"
-        )
+    def loss(update):
+        rows = [data[row] for row in torch.randint(len(data), (ROWS,)).tolist()]
+        tokens = builders.pad([torch.cat([EOS, *row, *row[:1]]) for row in rows])
+        logits = lm(tokens[:, :-1])[0].transpose(1, 2)
+        return torch.nn.functional.cross_entropy(logits, tokens[:, 1:], ignore_index=builders.PAD)
 
-    fit(lm, loss, len(data), 350, 4e-3)
+    training.fit(lm, loss, 350, 4e-3)
     stated = gpt_builders.stock_settings()
     options = argparse.Namespace(**{name: getattr(cfg, name, value) for name, value in vars(stated).items()})
     torch.save({"args": options, "model": lm.state_dict()}, path / "lm.pt")
@@ -173,7 +143,7 @@ def pretrained_lm(path, data):
 @pytest.mark.slow
 def test_prompts_turn_a_language_model_into_a_translator(tmp_path):
     data = pairs(3000, 1, "de")
-    test = unseen(data, pairs(60, 3, "de"))
+    test = training.unseen(data, pairs(60, 3, "de"))
     pretrained_lm(tmp_path, data)
     cfg = GPTMSPConfig(pretrained_gpt=str(tmp_path / "lm.pt"), prompt_length=16)
     model = GPTMSPModel.build_model(cfg, task())

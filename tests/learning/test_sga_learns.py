@@ -6,13 +6,11 @@ tested were never trained on. One slot per source token is enough, and keeps the
 
 import itertools
 from argparse import Namespace
-from typing import List, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from fairseq_plugins import checkpoints
 from fairseq_plugins.criterions.sga_ctc import SGACTCConfig, SGACTCCriterion
@@ -25,6 +23,7 @@ from fairseq_plugins.modules.frozen import Frozen
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from fairseq_plugins.tasks.sga_translation_multi import SGATranslationMultiConfig, SGATranslationMultiTask
 from tests import builders
+from tests.learning import training
 
 WORDS = 12
 PRETRAINING, UPDATES, ROWS = 600, 300, 32
@@ -32,83 +31,63 @@ EOS = torch.tensor([builders.EOS])
 BOS = torch.tensor([builders.BOS])
 
 
-class Corpus(NamedTuple):
-    """Sentences that end with </s>; the target is the source with every word moved by WORDS."""
-
-    source: List[Tensor]
-    target: List[Tensor]
-
-
 def corpus(count, seed):
-    """Two to five different words a sentence."""
-    generator = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(2, 6, (count,), generator=generator).tolist()
-    words = [torch.randperm(WORDS, generator=generator)[:length] + builders.FIRST_PIECE for length in lengths]
-    return Corpus([torch.cat([row, EOS]) for row in words], [torch.cat([row + WORDS, EOS]) for row in words])
-
-
-def unseen(train, test):
-    """The sentences of ``test`` that ``train`` lacks."""
-    known = {tuple(row.tolist()) for row in train.source}
-    kept = [n for n, row in enumerate(test.source) if tuple(row.tolist()) not in known]
-    return Corpus([test.source[n] for n in kept], [test.target[n] for n in kept])
-
-
-def _updates(parameters, learning_rate, count):
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=count)
-    for _ in range(count):
-        yield optimizer
-        optimizer.step()
-        optimizer.zero_grad()
-        schedule.step()
+    """Sentences that end with </s>; the target is the source with every word moved by WORDS."""
+    rows = [row + builders.FIRST_PIECE for row in training.words(count, seed, WORDS)]
+    return [(torch.cat([row, EOS]), torch.cat([row + WORDS, EOS])) for row in rows]
 
 
 def pretrain(train):
     """Mostly translation LM with one side masked: the masked LM learns to look across."""
-    sizes = [np.array([len(row) for row in side]) for side in train]
-    data = TLMDataset(list(train), sizes, builders.dictionary(), MaskingConfig(0.15, 0.8, seed=1))
+    sides = [list(side) for side in zip(*train)]
+    sizes = [np.array([len(row) for row in side]) for side in sides]
+    data = TLMDataset(sides, sizes, builders.dictionary(), MaskingConfig(0.15, 0.8, seed=1))
     lm = MaskedLM(MaskedLMSizes(builders.VOCAB, layers=2, embed_dim=48, ffn_dim=96, heads=4, max_positions=20))
     lm.reset_parameters()
-    for epoch, _ in enumerate(_updates(list(lm.parameters()), 3e-3, PRETRAINING)):
-        data.set_epoch(epoch + 1)
+
+    def loss(update):
+        data.set_epoch(update + 1)
         batch = data.collater([data[index] for index in torch.randint(len(data), (ROWS,)).tolist()])
         masked = batch["target"].ne(builders.PAD)
         logits = lm(batch["net_input"]["src_tokens"], batch["net_input"]["positions"], masked)
-        F.cross_entropy(logits, batch["target"][masked]).backward()
+        return F.cross_entropy(logits, batch["target"][masked])
+
+    training.fit(lm, loss, PRETRAINING, 3e-3)
     return lm
+
+
+def sample_of(pairs, targets=False):
+    return builders.batch([torch.cat([BOS, row]) for row, _ in pairs], [row for _, row in pairs] if targets else None)
 
 
 def batches(train):
     """Random rows, without end."""
     while True:
-        rows = torch.randint(len(train.source), (ROWS,)).tolist()
-        sources = [torch.cat([BOS, train.source[row]]) for row in rows]
-        yield builders.batch(sources, [train.target[row] for row in rows])
+        yield sample_of([train[row] for row in torch.randint(len(train), (ROWS,)).tolist()], targets=True)
 
 
-def train_sga(model, criterion, samples, updates=UPDATES):
+def train_sga(model, criterion, samples):
     """Nats a token, by update."""
-    losses = []
-    model.train()
-    for _ in _updates([p for p in model.parameters() if p.requires_grad], 5e-2, updates):
-        loss, size, _ = criterion(model, next(samples))
-        (loss / size).backward()
-        losses.append(loss.item() / size)
-    return losses
+
+    def loss(update):
+        value, size, _ = criterion(model, next(samples))
+        return value / size
+
+    return training.fit(model, loss, UPDATES, 5e-2)
 
 
 def exact(model, test, max_iter):
     """Share of sentences translated without an error."""
-    sample = builders.batch([torch.cat([BOS, row]) for row in test.source])
-    found = SGAGenerator(builders.dictionary(), IterationOptions(max_iter)).generate([model], sample)
-    right = [s[0]["tokens"].tolist() == row[:-1].tolist() for s, row in zip(found, test.target)]
-    return sum(right) / len(right)
+    generator = SGAGenerator(builders.dictionary(), IterationOptions(max_iter))
+    found = generator.generate([model], sample_of(test))
+    return np.mean(
+        [s[0]["tokens"].tolist() == row[:-1].tolist() for s, row in zip(found, [target for _, target in test])]
+    )
 
 
 def repaired(model, test):
     """Share of sentences that one denoising pass makes right after one word was replaced by another one."""
-    sample = builders.batch([torch.cat([BOS, row]) for row in test.source])["net_input"]
+    sample = sample_of(test)["net_input"]
     with torch.no_grad():
         guidance, slots = model.encode(sample["src_tokens"]), model.slot_lengths(sample["src_lengths"])
         path = model.best_path(model.align(guidance, slots), slots)
@@ -125,8 +104,8 @@ def repaired(model, test):
 def text():
     """For training, and for tests."""
     train = corpus(4000, seed=1)
-    test = unseen(train, corpus(150, seed=2))
-    assert len(test.source) >= 50
+    test = training.unseen(train, corpus(150, seed=2))
+    assert len(test) >= 50
     return train, test
 
 
@@ -159,16 +138,15 @@ def test_prompts_turn_a_frozen_masked_lm_into_a_translator(text, frozen):
 
 def written(model, test, max_iter):
     """What is generated for the test sentences."""
-    sample = builders.batch([torch.cat([BOS, row]) for row in test.source])
     generator = SGAMaskPredictGenerator(builders.dictionary(), IterationOptions(max_iter), MaskPredictOptions())
-    return [found[0]["tokens"].tolist() for found in generator.generate([model], sample)]
+    return [found[0]["tokens"].tolist() for found in generator.generate([model], sample_of(test))]
 
 
 @pytest.mark.slow
 def test_mask_predict_learns_lengths_and_words(text, frozen):
     torch.manual_seed(2)
     train, test = text
-    targets = [row[:-1].tolist() for row in test.target]
+    targets = [row[:-1].tolist() for _, row in test]
     model = SGAModel(frozen, SGAConfig(prompt_length=16, alignment="mask_predict"), builders.BOS, builders.MASK)
 
     criterion = SGAMaskPredictCriterion(builders.task(), SGAMaskPredictConfig(sentence_avg=False))
@@ -187,17 +165,12 @@ def test_mask_predict_learns_lengths_and_words(text, frozen):
 @pytest.fixture
 def both_ways(text, tmp_path):
     """The code in both directions: what is right depends on the language of the source alone."""
-    for split, (source, target) in zip(("train", "valid"), text):
+    for split, (source, target) in zip(("train", "valid"), (zip(*pairs) for pairs in text)):
         for pair in ("de-en", "en-de"):
             for language, side in zip(("de", "en"), (source, target)):
                 builders.write_side(tmp_path, split, pair, language, [row[:-1].tolist() for row in side])
                 builders.write_dictionary(tmp_path, language)
-    shared = {
-        "dataset_impl": "mmap",
-        "required_seq_len_multiple": 1,
-        "train_subset": "train",
-        "seed": 3,
-    }
+    shared = {"dataset_impl": "mmap", "required_seq_len_multiple": 1, "train_subset": "train", "seed": 3}
     cfg = SGATranslationMultiConfig(**shared, data=str(tmp_path), lang_pairs="de-en,en-de")
     return SGATranslationMultiTask.setup_task(cfg)
 
@@ -205,11 +178,9 @@ def both_ways(text, tmp_path):
 def sampled(task):
     """Stock batches of one epoch after the other."""
     task.load_dataset("train")
+    options = {"max_sentences": ROWS, "disable_iterator_cache": True}
     for epoch in itertools.count(1):
-        stock = task.get_batch_iterator(
-            task.dataset("train"), max_sentences=ROWS, epoch=epoch, disable_iterator_cache=True
-        )
-        yield from stock.next_epoch_itr(shuffle=True)
+        yield from task.get_batch_iterator(task.dataset("train"), epoch=epoch, **options).next_epoch_itr(shuffle=True)
 
 
 def exact_by_pair(model, task):
@@ -221,7 +192,7 @@ def exact_by_pair(model, task):
         targets = [row[row.ne(builders.PAD)].tolist()[:-1] for row in sample["target"]]
         found = [one[0]["tokens"].tolist() for one in task.inference_step(generator, [model], sample)]
         right.setdefault(sample["pair"], []).extend(out == target for out, target in zip(found, targets))
-    return {pair: sum(values) / len(values) for pair, values in right.items()}
+    return {pair: np.mean(values) for pair, values in right.items()}
 
 
 @pytest.mark.slow

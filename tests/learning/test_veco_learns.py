@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
 from tests import builders, veco_builders
-from tests import veco_builders as data
+from tests.learning import training
 
 WORDS, ROWS, UPDATES = 6, 32, 350
 NAMES = ("is_mlm", "cs_mlm", "tlm")
@@ -22,7 +22,7 @@ def pairs(count, seed):
     generator = torch.Generator().manual_seed(seed)
     rows = [torch.randperm(WORDS, generator=generator)[:4].tolist() for _ in range(count)]
     left, right = ([[builders.FIRST_PIECE + shift + word for word in row] for row in rows] for shift in (0, WORDS))
-    return data.dataset([data.pairs(left, right)], mask_prob=0.25)
+    return veco_builders.dataset([veco_builders.pairs(left, right)], mask_prob=0.25)
 
 
 def batch(found, epoch):
@@ -53,16 +53,11 @@ def test_what_sees_the_translation_predicts_the_word():
     held_out = [batch(test, epoch) for epoch in range(1, 9)]
     assert min(nats(model, criterion, held_out).values()) > 2.0, "before it has learned"
 
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, total_steps=UPDATES)
-    model.train()
-    for update in range(UPDATES):
-        loss, size, _ = criterion(model, batch(train, update + 1))
-        optimizer.zero_grad()
-        (loss / size).backward()
-        optimizer.step()
-        schedule.step()
+    def loss(update):
+        value, size, _ = criterion(model, batch(train, update + 1))
+        return value / size
 
+    training.fit(model, loss, UPDATES, 1e-2)
     found = nats(model, criterion, held_out)
     # A segment tells the language and three other words, of which a quarter is hidden: one of three or more words is left.
     assert math.log(2.5) < found["is_mlm"] < math.log(WORDS)

@@ -5,8 +5,6 @@ import math
 import numpy as np
 from scipy import linalg
 
-Matrix = np.ndarray
-
 
 def cosine(a, b):
     """Of two vectors."""

@@ -5,13 +5,8 @@ differentiable, and nothing here calls the package: only the weights of its modu
 """
 
 import math
-from typing import List, Sequence, Tuple
 
 import torch
-from torch import Tensor
-
-Vectors = List[Tensor]
-LayerPrefix = Sequence[Tuple[Tensor, Tensor]]
 
 
 def affine(linear, x):
@@ -30,13 +25,16 @@ def gelu(x):
     return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
 
 
-def attention(module, sentence, prefix, heads):
-    """Vaswani et al. 2017, section 3.2, with the prompts of SGA section 3: (K, V) pairs concatenated with the own ones."""
-    keys = [key for key, _ in prefix] + [affine(module.k_proj, x) for x in sentence]
-    values = [value for _, value in prefix] + [affine(module.v_proj, x) for x in sentence]
-    size = len(sentence[0]) // heads
+def attend(module, queries, seen, heads, prefix=()):
+    """Vaswani et al. 2017, section 3.2: query i attends to the vectors ``seen[i]``.
+
+    The keys and values of ``prefix`` (pairs) are concatenated with the own ones: the prompts of SGA section 3.
+    """
+    size = len(queries[0]) // heads
     outputs = []
-    for x in sentence:
+    for x, others in zip(queries, seen):
+        keys = [key for key, _ in prefix] + [affine(module.k_proj, y) for y in others]
+        values = [value for _, value in prefix] + [affine(module.v_proj, y) for y in others]
         query, parts = affine(module.q_proj, x), []
         for head in range(heads):
             part = slice(head * size, (head + 1) * size)
@@ -48,32 +46,52 @@ def attention(module, sentence, prefix, heads):
     return outputs
 
 
+def feed_forward(first, second, states):
+    """W_2 gelu(W_1 x + b_1) + b_2, each position alone."""
+    return [affine(second, gelu(affine(first, x))) for x in states]
+
+
+def sublayer(norm, states, function, pre_norm=False):
+    """LayerNorm(x + f(x)) as in the vanilla Transformer, or x + f(LayerNorm(x)) for a pre-norm one."""
+    changes = function([layer_norm(norm, x) for x in states] if pre_norm else states)
+    sums = [x + change for x, change in zip(states, changes)]
+    return sums if pre_norm else [layer_norm(norm, x) for x in sums]
+
+
+def embed(side, tokens, positions):
+    """Token and learned position, then a layer norm where the module has one."""
+    sums = [side.embed_tokens.weight[token] + side.embed_positions.weight[row] for token, row in zip(tokens, positions)]
+    norm = side.layernorm_embedding
+    return sums if norm is None else [layer_norm(norm, x) for x in sums]
+
+
 def encode(encoder, tokens, positions, prefixes, heads):
     """h^1 .. h^L of one sentence: post-norm layers (XLM-R); ``prefixes`` holds one entry a layer."""
-    sentence = [
-        layer_norm(
-            encoder.layernorm_embedding, encoder.embed_tokens.weight[token] + encoder.embed_positions.weight[row]
-        )
-        for token, row in zip(tokens, positions)
-    ]
-    outputs = []
+    states, outputs = embed(encoder, tokens, positions), []
     for layer, prefix in zip(encoder.layers, prefixes):
-        attended = attention(layer.self_attn, sentence, prefix, heads)
-        sentence = [layer_norm(layer.self_attn_layer_norm, x + y) for x, y in zip(sentence, attended)]
-        inner = [affine(layer.fc2, gelu(affine(layer.fc1, x))) for x in sentence]
-        sentence = [layer_norm(layer.final_layer_norm, x + y) for x, y in zip(sentence, inner)]
-        outputs.append(sentence)
+        states = encoder_layer(layer, states, heads, prefix)
+        outputs.append(states)
     return outputs
 
 
+def encoder_layer(layer, states, heads, prefix=()):
+    """Self-attention in which every position sees every other, then the feed-forward block; post-norm."""
+    states = sublayer(
+        layer.self_attn_layer_norm,
+        states,
+        lambda xs: attend(layer.self_attn, xs, [xs] * len(xs), heads, prefix),
+    )
+    return sublayer(layer.final_layer_norm, states, lambda xs: feed_forward(layer.fc1, layer.fc2, xs))
+
+
+def head(lm_head, embedding, x):
+    """(V,) dense, GELU, layer norm, then the token embedding as output matrix (XLM-R's head)."""
+    return embedding @ layer_norm(lm_head.layer_norm, gelu(affine(lm_head.dense, x))) + lm_head.bias
+
+
 def logits(masked_lm, sentence):
-    """(T, V): dense, GELU, layer norm, then the token embedding as output matrix (XLM-R's head)."""
-    head = masked_lm.lm_head
-    rows = []
-    for x in sentence:
-        hidden = layer_norm(head.layer_norm, gelu(affine(head.dense, x)))
-        rows.append(masked_lm.sentence_encoder.embed_tokens.weight @ hidden + head.bias)
-    return torch.stack(rows)
+    """(T, V)."""
+    return torch.stack([head(masked_lm.lm_head, masked_lm.sentence_encoder.embed_tokens.weight, x) for x in sentence])
 
 
 def prompt_prefix(prompts, layer):

@@ -1,22 +1,9 @@
 """Entity spans word by word, as the CoNLL script reads a file; slow, and written another way than the package's."""
 
-from typing import NamedTuple, Optional, Set, Tuple
-
-Span = Tuple[int, int, str]
-
-
-class Counts(NamedTuple):
-    """Entities of one type."""
-
-    correct: int
-    predicted: int
-    gold: int
-
 
 def entities(tags):
     """(first word, last word, type) of each entity of one sentence; None as tag is one that training has not seen."""
-    found: Set[Span] = set()
-    begun: Optional[Tuple[int, str]] = None
+    found, begun = set(), None
     for place, tag in enumerate([*tags, "O"]):
         prefix, _, name = ("I", "", "(unseen)") if tag is None else tag.partition("-")
         if begun is not None and (prefix in "OBS" or name != begun[1]):
@@ -31,7 +18,7 @@ def entities(tags):
 
 
 def counts(predicted, gold):
-    """Type -> counts, of several sentences."""
+    """Type -> entities that are correct, predicted and gold, of several sentences."""
     pairs = [(entities(ours), entities(theirs)) for ours, theirs in zip(predicted, gold)]
     names = {span[2] for pair in pairs for spans in pair for span in spans}
 
@@ -39,7 +26,7 @@ def counts(predicted, gold):
         return sum(span[2] == name for span in spans)
 
     return {
-        name: Counts(
+        name: (
             sum(number(ours & theirs, name) for ours, theirs in pairs),
             sum(number(ours, name) for ours, _ in pairs),
             sum(number(theirs, name) for _, theirs in pairs),

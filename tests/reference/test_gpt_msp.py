@@ -3,7 +3,6 @@
 Source: MSP (Tan et al. 2022) section 3.3.
 """
 
-import pytest
 import torch
 
 from fairseq_plugins.checkpoints import load
@@ -13,14 +12,6 @@ from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from tests import builders, gpt_builders
 
 TOLERANCE = 1e-5
-
-
-@pytest.fixture
-def transformers():
-    """The package, imported by the tests that need it: that takes seconds."""
-    import transformers
-
-    return transformers
 
 
 def huggingface(transformers, layers=gpt_builders.LAYERS):
@@ -78,14 +69,14 @@ def test_logits_are_those_of_stock_transformer_lm(tmp_path):
 
 def stage(transformers, model, tokens, prefix, mask):
     """One run of Hugging Face's model: logits, and keys and values of ``tokens`` alone."""
-    length = prefix[0][0].size(2)
     cache = transformers.DynamicCache()
     for layer, (key, value) in enumerate(prefix):
         cache.update(key, value, layer)
     positions = torch.arange(tokens.size(1))[None].expand_as(tokens)
     out = model(tokens, past_key_values=cache, attention_mask=mask, position_ids=positions, use_cache=True)
-    kept = [(layer.keys[:, :, length:], layer.values[:, :, length:]) for layer in out.past_key_values.layers]
-    return out.logits, kept
+    return out.logits, [
+        [part[:, :, prefix[0][0].size(2) :] for part in (layer.keys, layer.values)] for layer in cache.layers
+    ]
 
 
 def three_stages(transformers, lm, prompts, data):
@@ -113,11 +104,8 @@ def test_the_three_stages(tmp_path, transformers):
     pairs = []
     for own, factor in ((model.encoder.encoding, 1.7), (model.encoder.re_encoding, 1.0), (model.decoder.decoding, 1.2)):
         shape = (1, own.key.size(1), gpt_builders.HEADS, -1)
-        heads = [
-            [part[n].view(shape).transpose(1, 2) * factor for part in (own.key, own.value)]
-            for n in range(gpt_builders.LAYERS)
-        ]
-        pairs.append([tuple(pair) for pair in heads])
+        layers = zip(own.key * factor, own.value * factor)
+        pairs.append([tuple(part.view(shape).transpose(1, 2) for part in layer) for layer in layers])
     with torch.no_grad():
         expected, found = three_stages(transformers, huggingface(transformers), pairs, data), model(**data)[0]
     kept = data["prev_output_tokens"].ne(builders.PAD)

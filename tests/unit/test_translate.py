@@ -71,32 +71,28 @@ def test_the_pair(stored, given, found, tmp_path):
 
 
 def test_the_segmenter_is_what_preprocess_leaves(tmp_path):
-    first, second = tmp_path / "bin", tmp_path / "run"
-    for folder in (first, second):
+    folders = [tmp_path / "bin", tmp_path / "run"]
+    for folder in folders:
         folder.mkdir()
-    assert translate.segmenter([first, second]) == []
-    (second / "codes.bpe").touch()
-    assert translate.segmenter([first, second]) == ["--bpe", "fastbpe", "--bpe-codes", str(second / "codes.bpe")]
-    (first / "sentencepiece.bpe.model").touch()
-    model = str(first / "sentencepiece.bpe.model")
-    assert translate.segmenter([first, second]) == ["--bpe", "sentencepiece", "--sentencepiece-model", model]
+    codes, model = folders[1] / "codes.bpe", folders[0] / "sentencepiece.bpe.model"
+    assert translate.segmenter(folders) == []
+    codes.touch()
+    assert translate.segmenter(folders) == ["--bpe", "fastbpe", "--bpe-codes", str(codes)]
+    model.touch()
+    assert translate.segmenter(folders) == ["--bpe", "sentencepiece", "--sentencepiece-model", str(model)]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
+def test_a_wrong_line_is_refused_in_one_line(capsys):
+    for line, message in (
         ([], "MODEL comes first"),
         (["--cpu", "model.pt"], "MODEL comes first"),
         (["nowhere"], "MODEL nowhere: no such file"),
         (["nowhere", "--input", "no.txt"], "--input no.txt: no such file"),
-    ],
-)
-def test_a_wrong_line_is_refused_in_one_line(line, message, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        translate.main(line)
-    assert stopped.value.code == 2
-    shown = capsys.readouterr().err
-    assert message in shown and shown.count("\n") == 1
+    ):
+        with pytest.raises(SystemExit) as stopped:
+            translate.main(line)
+        shown = capsys.readouterr().err
+        assert stopped.value.code == 2 and message in shown and shown.count("\n") == 1
 
 
 def test_a_folder_of_several_systems(tmp_path):

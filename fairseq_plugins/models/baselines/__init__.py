@@ -2,16 +2,14 @@
 
 from .gpt_msp import GPTMSPConfig, GPTMSPModel
 from .nat_ctc import NATCTCConfig, NATCTCModel
-from .transformer_adapter import TransformerAdapterModel, TransformerAdapterOptions
-from .transformer_from_xlmr import FromXLMROptions, TransformerFromXLMRModel
+from .transformer_adapter import TransformerAdapterModel
+from .transformer_from_xlmr import TransformerFromXLMRModel
 
 __all__ = [
-    "FromXLMROptions",
     "GPTMSPConfig",
     "GPTMSPModel",
     "NATCTCConfig",
     "NATCTCModel",
     "TransformerAdapterModel",
-    "TransformerAdapterOptions",
     "TransformerFromXLMRModel",
 ]

@@ -1,27 +1,24 @@
 """Filling the frozen part of ``transformer_adapter`` from a trained multilingual transformer."""
 
-import logging
-from typing import Any, List, Mapping, Optional
+from typing import Any, Mapping
 
 from torch import Tensor
 
-from ...checkpoints.encoder_languages import stock_languages
-from ...checkpoints.fitting import check_dictionary, load_fitted
+from ...checkpoints.fitting import check_dictionary, compare_order, load_fitted
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import find_settings, task_options
+from ...checkpoints.pipeline import find_settings
 from ...checkpoints.reading import read_checkpoint
-
-logger = logging.getLogger(__name__)
+from ...checkpoints.vocabulary import stock_languages, task_options
+from ...modules.model_options import sizes_of
+from ...modules.option_checks import flag
 
 OPTION = "--adapter-backbone"
-_ADAPTER = ".adapters."
+ADAPTERS = ".adapters."
+"""Part of the name of every parameter of an adapter."""
 SAME = (
-    *(f"{side}_{name}" for side in ("encoder", "decoder") for name in ("layers", "embed_dim", "ffn_embed_dim")),
-    *(
-        f"{side}_{name}"
-        for side in ("encoder", "decoder")
-        for name in ("attention_heads", "normalize_before", "learned_pos")
-    ),
+    *sizes_of("encoder", 0, 0, 0, 0),
+    *sizes_of("decoder", 0, 0, 0, 0),
+    *("encoder_normalize_before", "decoder_normalize_before", "encoder_learned_pos", "decoder_learned_pos"),
     *("share_all_embeddings", "share_decoder_input_output_embed", "activation_fn", "no_scale_embedding"),
     *("layernorm_embedding", "no_token_positional_embeddings", "no_cross_attention", "cross_self_attention"),
     *("max_source_positions", "max_target_positions"),
@@ -32,11 +29,6 @@ SAME_TAGS = ("lang_tok_style", "encoder_langtok", "decoder_langtok", "lang_tok_r
 """Options of the task that decide which language tokens stand where."""
 
 _LEARNED_ONLY = {"max_source_positions": "encoder_learned_pos", "max_target_positions": "decoder_learned_pos"}
-
-
-def is_adapter(name: str) -> bool:
-    """Whether a parameter belongs to an adapter."""
-    return _ADAPTER in name
 
 
 def fill(model: Any, args: Any, task: Any) -> LoadReport:
@@ -52,12 +44,13 @@ def fill(model: Any, args: Any, task: Any) -> LoadReport:
         raise ValueError(
             f"{origin}: expected a checkpoint of fairseq's transformer (encoder.layers.*, decoder.layers.*)"
         )
-    if any(is_adapter(name) for name in state):
+    if any(ADAPTERS in name for name in state):
         raise ValueError(f"{origin}: has adapters itself; expected the transformer that they were trained on")
     settings = find_settings(content)
     _compare(settings, args, SAME, origin)
     _compare({**settings, **task_options(content)}, task.args, SAME_TAGS, origin)
-    _compare_languages(_languages(content, settings), [str(language) for language in task.langs], origin)
+    languages = stock_languages(content, settings, "[{}]")
+    compare_order([str(language) for language in task.langs], languages.listed or languages.guessed or None, origin)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         check_dictionary(path, dictionary, origin)
     _check_rows(model, state, origin)
@@ -74,28 +67,9 @@ def _compare(settings: Mapping[str, Any], args: Any, names: Any, origin: str) ->
             continue
         stated, found = settings[name], getattr(args, name)
         if stated != found and (stated or found):
-            wrong.append(f"--{name.replace('_', '-')} {found} (valid here: {stated})")
+            wrong.append(f"{flag(name)} {found} (valid here: {stated})")
     if wrong:
         raise ValueError(f"{origin} was trained with other options: {', '.join(wrong)}")
-
-
-def _languages(content: Mapping[str, Any], settings: Mapping[str, Any]) -> Optional[List[str]]:
-    """Languages of the backbone in the order of their tokens, where it tells."""
-    found = stock_languages(content, settings, "[{}]")
-    languages = found.listed or found.guessed
-    return list(languages) if languages else None
-
-
-def _compare_languages(trained: Optional[List[str]], found: List[str], origin: str) -> None:
-    if trained is None:
-        logger.warning(
-            "%s does not tell its languages: make sure that --langs has them in the order of its training", origin
-        )
-    elif trained != found:
-        raise ValueError(
-            f"{origin} was trained with the languages {','.join(trained)}, --langs has {','.join(found)}; the rows of the language "
-            "tokens follow from that list: give it as it was"
-        )
 
 
 def _check_rows(model: Any, state: Mapping[str, Tensor], origin: str) -> None:

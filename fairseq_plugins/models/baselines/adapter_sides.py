@@ -2,15 +2,14 @@
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
 from torch import Tensor, nn
 
 from ...modules.adapters import LanguageAdapters, RowLanguages
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.language_tags import LanguageTags
+from ...modules.stock_layout import wrapped
 
 ROWS = "adapter_rows"
 """What the encoder's output has beside the stock entries: (B,) int64, number of each row's language."""
@@ -50,26 +49,17 @@ class AdapterDecoderLayer(TransformerDecoderLayerBase):
         return self.adapters(x), attention, state
 
 
-def _wrapped(layer: nn.Module, cfg: Any) -> nn.Module:
-    """Wrap for ``--checkpoint-activations`` and FSDP as the stock layers are."""
-    if cfg.checkpoint_activations:
-        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-    return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
-
-
 class AdapterEncoder(TransformerEncoderBase):
     """Reads each sentence's language from its language token."""
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module, plan: AdapterPlan):
         self.plan, self.current = plan, RowLanguages()  # the layers are made by the stock constructor
         super().__init__(cfg, dictionary, embed_tokens)
-        remedy = "train and decode with --encoder-langtok"
-        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "encoder", remedy)
+        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "encoder")
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        """A layer with its adapters."""
         adapters = LanguageAdapters(self.plan.languages, cfg.encoder.embed_dim, self.plan.width, self.current)
-        return _wrapped(AdapterEncoderLayer(cfg, adapters), cfg)
+        return wrapped(AdapterEncoderLayer(cfg, adapters), cfg)
 
     def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> Dict[str, Any]:
         """Stock forward; ValueError for a row without language token, without adapters, or with the token alone. (B, S)."""
@@ -94,13 +84,11 @@ class AdapterDecoder(TransformerDecoderBase):
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module, plan: AdapterPlan):
         self.plan, self.current = plan, RowLanguages()  # the layers are made by the stock constructor
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
-        remedy = "train and decode with --decoder-langtok"
-        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "decoder", remedy)
+        self.tags = LanguageTags(plan.tokens, plan.languages, len(dictionary), "decoder")
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        """A layer with its adapters."""
         adapters = LanguageAdapters(self.plan.languages, cfg.decoder.embed_dim, self.plan.width, self.current)
-        return _wrapped(AdapterDecoderLayer(cfg, no_encoder_attn, adapters), cfg)
+        return wrapped(AdapterDecoderLayer(cfg, no_encoder_attn, adapters), cfg)
 
     def extract_features(
         self,

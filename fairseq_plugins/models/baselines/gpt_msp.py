@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ...modules.empty_sources import refuse_empty_sources
 from ...modules.frozen import Frozen, log_sizes
 from ...modules.model_options import register_architectures, set_architecture
+from ...modules.option_checks import check_dropout, check_positive
 from ...modules.prefix_decoder import PrefixDecoder, State
 from ...modules.prompts import Prompts, join_prefixes
 from ...options import option
@@ -55,7 +56,21 @@ ARCHITECTURES: Dict[str, Dict[str, int]] = {
 """Defaults of each --arch. Sizes are those of the file; gpt_msp_mgpt makes sure that it is the paper's mGPT of 560M parameters."""
 
 
-class TwoReadings(FairseqEncoder):
+class _Prompted:
+    """A side of the model, which reads or writes with the frozen language model."""
+
+    frozen: Frozen
+
+    @property
+    def lm(self) -> PrefixDecoder:
+        return self.frozen.module  # type: ignore[return-value]
+
+    def max_positions(self) -> int:
+        """Longest input: the positions of the language model."""
+        return self.lm.max_positions()
+
+
+class TwoReadings(_Prompted, FairseqEncoder):
     """Encoding and re-encoding: the language model reads the source twice, the second time with the first in sight.
 
     Source: MSP (Tan et al. 2022) section 3.3. Positions start anew in every stage, as in the authors' code.
@@ -64,12 +79,9 @@ class TwoReadings(FairseqEncoder):
     def __init__(self, lm: Frozen, dictionary: Any, encoding: Prompts, re_encoding: Prompts):
         super().__init__(dictionary)
         self.encoding, self.re_encoding = encoding, re_encoding
-        self._lm = (lm,)  # the decoder owns it: registered here too, it would stand twice in every state dict
-
-    @property
-    def lm(self) -> PrefixDecoder:
-        """The frozen language model."""
-        return self._lm[0].module  # type: ignore[return-value]
+        self.__dict__["frozen"] = (
+            lm  # the decoder owns it: registered here too, it would stand twice in every state dict
+        )
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> Dict[str, List[Tensor]]:
         """Both readings of (B, S) int64, padded on either side; ValueError for a sentence without a token.
@@ -101,12 +113,8 @@ class TwoReadings(FairseqEncoder):
         """Rows in another order; every tensor has the batch first."""
         return {name: [part.index_select(0, new_order) for part in parts] for name, parts in encoder_out.items()}
 
-    def max_positions(self) -> int:
-        """Longest source: the positions of the language model."""
-        return self.lm.max_positions()
 
-
-class PromptedDecoder(FairseqIncrementalDecoder):
+class PromptedDecoder(_Prompted, FairseqIncrementalDecoder):
     """Decoding: the language model writes the target after [prompts, second reading of the source].
 
     Source: MSP section 3.3.
@@ -115,11 +123,6 @@ class PromptedDecoder(FairseqIncrementalDecoder):
     def __init__(self, lm: Frozen, dictionary: Any, decoding: Prompts):
         super().__init__(dictionary)
         self.frozen, self.decoding = lm, decoding
-
-    @property
-    def lm(self) -> PrefixDecoder:
-        """The frozen language model."""
-        return self.frozen.module  # type: ignore[return-value]
 
     @property
     def output_projection(self) -> nn.Module:
@@ -159,10 +162,6 @@ class PromptedDecoder(FairseqIncrementalDecoder):
         """(B, T, C): :meth:`forward` without the output projection."""
         return self.forward(prev_output_tokens, features_only=True, **arguments)
 
-    def max_positions(self) -> int:
-        """Longest target: the positions of the language model."""
-        return self.lm.max_positions()
-
 
 @register_model("gpt_msp", dataclass=GPTMSPConfig)
 class GPTMSPModel(FairseqEncoderDecoderModel):
@@ -176,9 +175,9 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, cfg: GPTMSPConfig, task: Any) -> "GPTMSPModel":
-        """Build from a config; reads the language model."""
         set_architecture(cfg, ARCHITECTURES["gpt_msp"])
-        check_config(cfg)
+        check_positive(cfg, "prompt_length", *SIZES)
+        check_dropout(cfg, "frozen_dropout")
         if task.source_dictionary != task.target_dictionary:
             raise ValueError(
                 "gpt_msp reads and writes with one language model: --source-lang and --target-lang need the same dictionary; run "
@@ -187,29 +186,11 @@ class GPTMSPModel(FairseqEncoderDecoderModel):
         dictionary = task.target_dictionary
         frozen = build_frozen(cfg, dictionary)
         layout: Any = frozen.module.layout
-
-        def prompts() -> Prompts:
-            return Prompts(
-                layout.layers, cfg.prompt_length or 0, layout.embed_dim, layout.heads, not cfg.no_prompt_scale
-            )
-
-        model = cls(
-            TwoReadings(frozen, dictionary, prompts(), prompts()), PromptedDecoder(frozen, dictionary, prompts())
-        )
+        sizes = layout.layers, cfg.prompt_length or 0, layout.embed_dim, layout.heads
+        first, second, third = (Prompts(*sizes, scaled=not cfg.no_prompt_scale) for _ in range(3))
+        model = cls(TwoReadings(frozen, dictionary, first, second), PromptedDecoder(frozen, dictionary, third))
         log_sizes(model)
         return model
-
-
-def check_config(cfg: GPTMSPConfig) -> None:
-    """Raise ValueError naming option, value and valid range."""
-    if cfg.prompt_length is None or cfg.prompt_length < 1:
-        raise ValueError(f"--prompt-length must be at least 1; got {cfg.prompt_length}")
-    if not 0.0 <= cfg.frozen_dropout < 1.0:
-        raise ValueError(f"--frozen-dropout must lie in [0, 1); got {cfg.frozen_dropout}")
-    for name in SIZES:
-        value = getattr(cfg, name)
-        if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {value}")
 
 
 register_architectures("gpt_msp", ARCHITECTURES)

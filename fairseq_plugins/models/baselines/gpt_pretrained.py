@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...checkpoints.causal_lm import OUTPUT, read_causal_lm
-from ...checkpoints.fitting import MARKERS
+from ...checkpoints.fitting import MARKERS, check_sizes
 from ...checkpoints.loading import listing, load
 from ...checkpoints.pipeline import WORDS, PretrainedFile
 from ...checkpoints.reading import fingerprint
@@ -33,17 +33,9 @@ _NEVER_READ = re.compile(r"<s>|<pad>|<unk>|madeupword\d+")
 
 
 def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
-    """Read ``cfg.pretrained_gpt`` and wrap it.
+    """Read ``cfg.pretrained_gpt`` and wrap it: frozen, a row for each entry of the dictionary of both sides, on the CPU, float32.
 
-    Args:
-        cfg: options; sizes that are set must agree with the file.
-        dictionary: of both sides.
-
-    Returns:
-        The frozen language model with a row for each entry of the dictionary, on the CPU, float32.
-
-    Raises:
-        ValueError: no or missing file, sizes or dictionary that do not match it.
+    Raises ValueError: no or missing file, sizes or dictionary that do not match it.
     """
     path = cfg.pretrained_gpt
     if not path:
@@ -57,7 +49,8 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
         )
     origin = f"{OPTION} {path}"
     found = read_causal_lm(path, default_heads=cfg.decoder_attention_heads, label="--decoder-attention-heads")
-    check_sizes(cfg, found, origin)
+    sizes = {option: getattr(found.layout, size) for option, size in SIZES.items()}
+    check_sizes(sizes, cfg, origin, "; gpt_msp and gpt_msp_tiny take every size from the file")
     rows = matching_rows(found, dictionary, origin)
     tensors = dict(found.tensors)
     for name in (WORDS, OUTPUT):
@@ -70,30 +63,10 @@ def build_frozen(cfg: Any, dictionary: Any) -> Frozen:
     return Frozen(module, made, path, train_dropout=cfg.frozen_dropout > 0, option=OPTION)
 
 
-def check_sizes(cfg: Any, found: PretrainedFile, origin: str) -> None:
-    """Raise ValueError where the architecture or the command line asks for other sizes than the file has."""
-    wrong = [
-        f"--{name.replace('_', '-')} {getattr(cfg, name)} (valid here: {getattr(found.layout, size)})"
-        for name, size in SIZES.items()
-        if getattr(cfg, name) is not None and getattr(cfg, name) != getattr(found.layout, size)
-    ]
-    if wrong:
-        raise ValueError(
-            f"{origin} has other sizes than the --arch and the command line: {', '.join(wrong)}; gpt_msp and gpt_msp_tiny "
-            "take every size from the file"
-        )
-
-
 def matching_rows(found: PretrainedFile, dictionary: Any, origin: str) -> List[int]:
-    """For each entry of the dictionary the row of the file that means the same; -1 for entries that no text has.
+    """For each entry of the dictionary (fairseq's) the row of the file that means the same; -1 for entries that no text has.
 
-    Args:
-        found: as read.
-        dictionary: fairseq's.
-        origin: option and path of the file, for messages.
-
-    Raises:
-        ValueError: entries that the file does not have, or no vocabulary beside the file.
+    Raises ValueError: entries that the file does not have, or no vocabulary beside the file.
     """
     rows = found.layout.vocab_size
     if not found.entries:

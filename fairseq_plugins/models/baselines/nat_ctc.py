@@ -1,17 +1,19 @@
 """``nat_ctc``: a non-autoregressive transformer trained from scratch with CTC, the comparison system of SGA's Table 1."""
 
 from argparse import Namespace
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models import register_model
 from fairseq.models.transformer import Embedding, TransformerDecoder, TransformerEncoder, base_architecture
 from torch import Tensor
 
 from ...modules.blank import check_blank
-from ...modules.model_options import check_slots_task, register_architectures, same_sides, set_architecture
-from ...ops.ctc import BestPath, linear_best_path, linear_ctc_loss
+from ...modules.model_options import register_architectures, same_sides, set_architecture
+from ...modules.option_checks import check_dropout, check_positive
+from ...modules.slot_model import SlotModel, check_slots_task
+from ...ops.ctc import linear_ctc_loss
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_scan import DEFAULT_CHUNK_SIZE
 from ...options import option
@@ -35,15 +37,11 @@ class NATCTCConfig(FairseqDataclass):
     ctc_blank: str = option("<s>", "dictionary symbol used as CTC blank")
 
 
-def _sizes(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int, dropout: float) -> Dict[str, Any]:
-    sizes = {"encoder_layers": layers, "decoder_layers": layers, "embed_dim": embed_dim, "ffn_embed_dim": ffn_embed_dim}
-    return {**sizes, "attention_heads": attention_heads, "dropout": dropout}
-
-
+SIZES = ("encoder_layers", "decoder_layers", "embed_dim", "ffn_embed_dim", "attention_heads")
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "nat_ctc_tiny": _sizes(3, 128, 512, 4, dropout=0.1),
-    "nat_ctc": _sizes(6, 512, 2048, 8, dropout=0.1),
-    "nat_ctc_big": _sizes(6, 1024, 4096, 16, dropout=0.3),
+    "nat_ctc_tiny": {**dict(zip(SIZES, (3, 3, 128, 512, 4))), "dropout": 0.1},
+    "nat_ctc": {**dict(zip(SIZES, (6, 6, 512, 2048, 8))), "dropout": 0.1},
+    "nat_ctc_big": {**dict(zip(SIZES, (6, 6, 1024, 4096, 16))), "dropout": 0.3},
 }
 """Defaults of each --arch; nat_ctc_big is Transformer-big with the paper's dropout."""
 
@@ -74,7 +72,7 @@ class SlotDecoder(TransformerDecoder):
 
 
 @register_model("nat_ctc", dataclass=NATCTCConfig)
-class NATCTCModel(BaseFairseqModel):
+class NATCTCModel(SlotModel):
     """Transformer encoder, bidirectional decoder over the upsampled encoder output, CTC; one embedding for everything.
 
     Has the interface of the SGA model, so that task ``sga_translation``, criterion ``sga_ctc`` and its generator serve both.
@@ -92,7 +90,6 @@ class NATCTCModel(BaseFairseqModel):
 
     @classmethod
     def build_model(cls, cfg: NATCTCConfig, task: Any) -> "NATCTCModel":
-        """Build from the config and the task's dictionary."""
         check_slots_task(task, "nat_ctc")
         dictionary = task.source_dictionary
         set_architecture(cfg, ARCHITECTURES["nat_ctc"])
@@ -113,22 +110,13 @@ class NATCTCModel(BaseFairseqModel):
         padding = src_tokens.eq(self.encoder.padding_idx)
         return self.encoder(src_tokens, (~padding).sum(dim=1))
 
-    def slot_lengths(self, src_lengths: Tensor) -> Tensor:
-        """Slots of each sentence, (B,): upsample x source length."""
-        return src_lengths * self.upsample
-
     def align(self, encoder_out: Dict[str, List[Tensor]], lengths: Tensor) -> Tensor:
         """Decode all slots. lengths: (B,). Returns (B, T, C)."""
         return self.decoder.forward_slots(encoder_out, self.upsample, lengths)
 
     @property
     def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
-        """Weight (V, C) of what :meth:`align` gives; there is no bias."""
         return self.decoder.output_projection.weight, None
-
-    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
-        """Best token of every slot. hidden: (B, T, C)."""
-        return linear_best_path(hidden, *self.projection, lengths, self.blank)
 
     def forward(
         self,
@@ -148,12 +136,8 @@ class NATCTCModel(BaseFairseqModel):
 
 def check_config(cfg: NATCTCConfig) -> None:
     """Raise ValueError naming option, value and valid range."""
-    for one in fields(NATCTCConfig):
-        value, name = getattr(cfg, one.name), "--" + one.name.replace("_", "-")
-        if one.name.endswith("dropout") and not 0.0 <= value < 1.0:
-            raise ValueError(f"{name} must lie in [0, 1); got {value}")
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1 and not one.name.endswith("dropout"):
-            raise ValueError(f"{name} must be at least 1; got {value}")
+    check_dropout(cfg, "dropout", "attention_dropout", "activation_dropout")
+    check_positive(cfg, *SIZES, "max_source_positions", "ctc_upsample")
     if cfg.embed_dim % cfg.attention_heads:  # type: ignore[operator]
         raise ValueError(
             f"--embed-dim must be a multiple of --attention-heads; got {cfg.embed_dim} and {cfg.attention_heads}"
@@ -162,17 +146,13 @@ def check_config(cfg: NATCTCConfig) -> None:
 
 def stock_options(cfg: NATCTCConfig) -> Namespace:
     """The options of fairseq's transformer, filled from ours."""
+    stock = ("max_source_positions", "dropout", "attention_dropout", "activation_dropout")
     args = Namespace(
         **same_sides(cfg.encoder_layers, cfg.embed_dim, cfg.ffn_embed_dim, cfg.attention_heads),
-        encoder_normalize_before=cfg.normalize_before,
-        decoder_normalize_before=cfg.normalize_before,
-        share_all_embeddings=True,
-        share_decoder_input_output_embed=True,
-        max_source_positions=cfg.max_source_positions,
+        **{name: getattr(cfg, name) for name in stock},
+        **dict.fromkeys(("encoder_normalize_before", "decoder_normalize_before"), cfg.normalize_before),
+        **dict.fromkeys(("share_all_embeddings", "share_decoder_input_output_embed"), True),
         max_target_positions=cfg.max_source_positions * cfg.ctc_upsample,
-        dropout=cfg.dropout,
-        attention_dropout=cfg.attention_dropout,
-        activation_dropout=cfg.activation_dropout,
     )
     args.decoder_layers = cfg.decoder_layers
     base_architecture(args)

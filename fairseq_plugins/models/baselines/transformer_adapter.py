@@ -1,21 +1,22 @@
 """``transformer_adapter``: language-specific adapters in a frozen multilingual transformer, for comparison with SGA."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq.data.multilingual.multilingual_utils import get_lang_tok
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.models.transformer import TransformerConfig
 from torch import nn
 
-from ...checkpoints.starting import left_closed
-from ...modules.filled_model import FilledModel
+from ...checkpoints.fitting import left_closed
+from ...modules.filled_model import FilledTransformer
 from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
+from ...modules.option_checks import check_choices, check_positive, defaults_of
 from ...options import option
 from . import adapter_backbone
-from .adapter_backbone import OPTION
+from .adapter_backbone import ADAPTERS, OPTION
 from .adapter_sides import AdapterDecoder, AdapterEncoder, AdapterPlan
 
 CHOICES: Any = ChoiceEnum(["target", "encoder"])
@@ -46,18 +47,16 @@ class TransformerAdapterOptions(FairseqDataclass):
     )
 
 
-OPTIONS = {one.name: one.default for one in fields(TransformerAdapterOptions) if one.name != "_name"}
-
-
+PAPER = same_sides(12, 1024, 4096, 16, dropout=0.3, adapter_width=1024)
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
     "transformer_adapter_tiny": same_sides(3, 128, 512, 4, dropout=0.1, adapter_width=128),
-    "transformer_adapter": same_sides(12, 1024, 4096, 16, dropout=0.3, adapter_width=1024),
+    "transformer_adapter": PAPER,
 }
 """Defaults of each --arch; transformer_adapter is the paper's: Transformer-big with 12 + 12 layers."""
 
 
 @register_model("transformer_adapter")
-class TransformerAdapterModel(FilledModel, TransformerModel):
+class TransformerAdapterModel(FilledTransformer):
     """Stock transformer with an adapter a language after each block; only the adapters train.
 
     The language is read from each row's language token, so that a batch may mix pairs. The backbone's dropout stays what the
@@ -67,67 +66,46 @@ class TransformerAdapterModel(FilledModel, TransformerModel):
     Source: Bapna and Firat 2019, section 3; SGA section 5.2, "mTransformer + adapter".
     """
 
-    @classmethod
-    def add_args(cls, parser: Any) -> None:
-        """Options of the stock transformer and :class:`TransformerAdapterOptions`."""
-        TransformerModel.add_args(parser)
-        gen_parser_from_dataclass(parser, TransformerAdapterOptions())
+    own_options = TransformerAdapterOptions
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "TransformerAdapterModel":
-        """Build, then fill from the backbone that ``args`` names, and freeze it.
+        """Build, then fill from the backbone that ``args`` names, and freeze it; see :meth:`start_from`.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from`` and the languages are written down,
-        so that decoding needs no other file and no other list.
+        The languages are written down in ``args`` too, so that decoding needs no other list.
         """
         with writable(args):
-            set_architecture(args, {**OPTIONS, "adapter_width": ARCHITECTURES["transformer_adapter"]["adapter_width"]})
-            _check(args)
+            set_architecture(args, {**defaults_of(TransformerAdapterOptions), "adapter_width": PAPER["adapter_width"]})
+            check_positive(args, "adapter_width")
+            check_choices(args, {"decoder_adapter_language": CHOICES})
+            if not args.adapter_backbone and not getattr(args, "initialised_from", None):
+                raise ValueError(
+                    f"{OPTION} is needed: adapters alone do not translate. Give a checkpoint of a stock multilingual transformer"
+                )
             args.encoder_adapters, args.decoder_adapters = (",".join(names) for names in _languages(args, task))
         plain = as_namespace(args)
-        plain.adapter_tokens = _tokens(task)
+        plain.adapter_plans = {side: _plan(args, task, side) for side in ("encoder", "decoder")}
         try:
             model: TransformerAdapterModel = super().build_model(plain, task)
         finally:
-            del plain.adapter_tokens
-        path = args.adapter_backbone
-        if path:
-            model.absent_source = left_closed(OPTION, path, plain, task)
-            if model.absent_source is None:
-                adapter_backbone.fill(model, plain, task)
-            with writable(args):
-                args.initialised_from, args.adapter_backbone = path, None
-        model.freeze_backbone()
+            del plain.adapter_plans
+        if args.adapter_backbone:
+            absent = left_closed(OPTION, args.adapter_backbone, plain, task)
+            model.start_from(args, "adapter_backbone", absent, partial(adapter_backbone.fill, model, plain, task))
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(ADAPTERS in name)
         return model
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
-        """The stock encoder with adapters."""
-        return AdapterEncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens, _plan(args, "encoder"))
+        return AdapterEncoder(
+            TransformerConfig.from_namespace(args), src_dict, embed_tokens, args.adapter_plans["encoder"]
+        )
 
     @classmethod
     def build_decoder(cls, args: Any, tgt_dict: Any, embed_tokens: nn.Module) -> nn.Module:
-        """The stock decoder with adapters."""
-        return AdapterDecoder(TransformerConfig.from_namespace(args), tgt_dict, embed_tokens, _plan(args, "decoder"))
-
-    def freeze_backbone(self) -> None:
-        """No gradient anywhere but in the adapters."""
-        for name, parameter in self.named_parameters():
-            parameter.requires_grad_(adapter_backbone.is_adapter(name))
-
-
-def _check(args: Any) -> None:
-    """Raise ValueError for an option outside its range; names option, value and what is valid."""
-    if args.adapter_width < 1:
-        raise ValueError(f"--adapter-width must be at least 1; got {args.adapter_width}")
-    valid = [str(one) for one in CHOICES]
-    if str(args.decoder_adapter_language) not in valid:
-        raise ValueError(
-            f"--decoder-adapter-language must be one of {', '.join(valid)}; got {args.decoder_adapter_language}"
-        )
-    if not args.adapter_backbone and not getattr(args, "initialised_from", None):
-        raise ValueError(
-            f"{OPTION} is needed: adapters alone do not translate. Give a checkpoint of a stock multilingual transformer"
+        return AdapterDecoder(
+            TransformerConfig.from_namespace(args), tgt_dict, embed_tokens, args.adapter_plans["decoder"]
         )
 
 
@@ -144,17 +122,16 @@ def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:
         raise ValueError(
             "--decoder-adapter-language target needs --decoder-langtok; without it, --decoder-adapter-language encoder"
         )
-    pairs = _pairs(task)
+    # In decoding --lang-pairs has the pair that is decoded alone.
+    extra = getattr(found, "extra_lang_pairs", None) or {}
+    pairs = [*task.lang_pairs, *(pair for listed in extra.values() for pair in listed.split(","))]
     sources, targets = (sorted(set(side)) for side in zip(*(pair.split("-") for pair in pairs)))
     named = sources if str(getattr(found, "encoder_langtok", None)) == "src" else targets
     encoder = _listed(args.encoder_adapters) or named
     decoder = encoder if by_encoder else _listed(args.decoder_adapters) or targets
-    for side, languages, needed in (
-        ("encoder", encoder, named),
-        ("decoder", decoder, named if by_encoder else targets),
-    ):
-        unknown = [language for language in languages if language not in task.langs]
-        if unknown or len(set(languages)) < len(languages):
+    by_side = (("encoder", encoder, named), ("decoder", decoder, named if by_encoder else targets))
+    for side, languages, needed in by_side:
+        if not set(languages) <= set(task.langs) or len(set(languages)) < len(languages):
             raise ValueError(
                 f"--{side}-adapters {','.join(languages)}: valid are different languages of --langs, which has "
                 f"{','.join(map(str, task.langs))}"
@@ -168,30 +145,18 @@ def _languages(args: Any, task: Any) -> Tuple[List[str], List[str]]:
     return encoder, decoder
 
 
-def _pairs(task: Any) -> List[str]:
-    """All pairs of the task: --lang-pairs (in decoding, the pair that is decoded) and --extra-lang-pairs."""
-    extra = getattr(task.args, "extra_lang_pairs", None) or {}
-    return [*task.lang_pairs, *(pair for listed in extra.values() for pair in listed.split(","))]
-
-
 def _listed(text: Optional[str]) -> List[str]:
     return [name.strip() for name in text.split(",") if name.strip()] if text else []
 
 
-def _tokens(task: Any) -> Dict[str, Dict[str, int]]:
-    """Language -> id of its token, in both dictionaries."""
-    style = task.args.lang_tok_style
-    return {
-        side: {str(language): dictionary.index(get_lang_tok(language, style)) for language in task.langs}
-        for side, dictionary in (("encoder", task.source_dictionary), ("decoder", task.target_dictionary))
+def _plan(args: Any, task: Any, side: str) -> AdapterPlan:
+    """Of one side; every language of the task has a token in its dictionary."""
+    dictionary = task.source_dictionary if side == "encoder" else task.target_dictionary
+    tokens = {
+        str(language): dictionary.index(get_lang_tok(language, task.args.lang_tok_style)) for language in task.langs
     }
-
-
-def _plan(args: Any, side: str) -> AdapterPlan:
     by_encoder = side == "decoder" and str(args.decoder_adapter_language) == "encoder"
-    return AdapterPlan(
-        _listed(getattr(args, f"{side}_adapters")), args.adapter_tokens[side], args.adapter_width, by_encoder
-    )
+    return AdapterPlan(_listed(getattr(args, f"{side}_adapters")), tokens, args.adapter_width, by_encoder)
 
 
 register_architectures("transformer_adapter", ARCHITECTURES)

@@ -1,30 +1,47 @@
 """``transformer_from_xlmr``: an autoregressive transformer whose encoder starts as an XLM-R, for comparison with SGA."""
 
-import logging
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Dict, Optional
 
 import torch
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
-from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerConfig, TransformerModel
+from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_encoder import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes, sizes_of_sides
+from ...checkpoints.fitting import (
+    Fit,
+    check_dictionary,
+    check_rows,
+    check_sizes,
+    left_closed,
+    sizes_of_sides,
+    stack_sources,
+)
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.starting import left_closed
-from ...checkpoints.xlmr import read_masked_lm
+from ...checkpoints.pipeline import read_masked_lm
 from ...modules.empty_sources import refuse_empty_sources
-from ...modules.filled_model import FilledModel
-from ...modules.model_options import as_namespace, register_architectures, same_sides, set_architecture, writable
+from ...modules.filled_model import FilledTransformer
+from ...modules.model_options import (
+    XLMR_WIRING,
+    as_namespace,
+    register_architectures,
+    same_sides,
+    set_architecture,
+    writable,
+)
+from ...modules.option_checks import (
+    EMBEDDING_POLICIES,
+    check_choices,
+    check_wiring,
+    defaults_of,
+    embedding_mismatch_option,
+)
 from ...options import option
 
-logger = logging.getLogger(__name__)
-
 OPTION = "--pretrained-xlmr"
-EMBEDDING_POLICIES: Any = ChoiceEnum(["error", "extend", "truncate"])
 _RANDOM = (r"decoder\..*",)
 
 
@@ -37,11 +54,7 @@ class FromXLMROptions(FairseqDataclass):
         "start the encoder from this masked LM (XLM-R, InfoXLM): a fairseq model.pt or a Hugging Face folder. Read "
         "when training starts; checkpoints of the run need it no more",
     )
-    embedding_mismatch: EMBEDDING_POLICIES = option(
-        "error",
-        "where dictionary and masked LM have different numbers of rows: error; extend = rows beyond the file's get "
-        "random values; truncate = the file's rows beyond the dictionary's are left out",
-    )
+    embedding_mismatch: EMBEDDING_POLICIES = embedding_mismatch_option()
     freeze_encoder: bool = option(
         False,
         "the encoder (with --share-all-embeddings also the decoder's embedding and output projection) is not trained, "
@@ -49,27 +62,16 @@ class FromXLMROptions(FairseqDataclass):
     )
 
 
-OPTIONS = {one.name: one.default for one in fields(FromXLMROptions) if one.name != "_name"}
-_SHAPE: Dict[str, Any] = {
-    "encoder_normalize_before": False,
-    "decoder_normalize_before": False,
-    "encoder_learned_pos": True,
-    "decoder_learned_pos": True,
-    "activation_fn": "gelu",
-    "no_scale_embedding": True,
-    "layernorm_embedding": True,
-}
-_POSITIONS = {"max_source_positions": 512, "max_target_positions": 512}
+_DEFAULTS: Dict[str, Any] = {**XLMR_WIRING, "max_source_positions": 512, "max_target_positions": 512}
 
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
-    "transformer_from_xlmr": same_sides(12, 768, 3072, 12, **_SHAPE, **_POSITIONS),
-    "transformer_from_xlmr_tiny": same_sides(4, 256, 1024, 4, **_SHAPE, **_POSITIONS),
-    "transformer_from_xlmr_base": same_sides(12, 768, 3072, 12, **_SHAPE, **_POSITIONS),
-    "transformer_from_xlmr_large": same_sides(24, 1024, 4096, 16, **_SHAPE, **_POSITIONS),
+    "transformer_from_xlmr": same_sides(12, 768, 3072, 12, **_DEFAULTS),
+    "transformer_from_xlmr_tiny": same_sides(4, 256, 1024, 4, **_DEFAULTS),
+    "transformer_from_xlmr_base": same_sides(12, 768, 3072, 12, **_DEFAULTS),
+    "transformer_from_xlmr_large": same_sides(24, 1024, 4096, 16, **_DEFAULTS),
 }
 """Defaults of each --arch; the decoder has as many layers as the encoder unless the command line says otherwise. The plain
-name is base. With
---share-all-embeddings base has 391M parameters and large 962M, as the paper's 390M and 960M."""
+name is base. With --share-all-embeddings base has 391M parameters and large 962M, as the paper's 390M and 960M."""
 
 
 class XLMREncoder(TransformerEncoderBase):
@@ -98,60 +100,35 @@ class XLMREncoder(TransformerEncoderBase):
 
 
 @register_model("transformer_from_xlmr")
-class TransformerFromXLMRModel(FilledModel, TransformerModel):
+class TransformerFromXLMRModel(FilledTransformer):
     """Stock transformer of XLM-R's shape: encoder from the file, decoder at random; every option of the stock transformer holds.
 
     Source: SGA section 5.2, "XLM-R w. AT initialization". The paper does not say whether the embedding is shared; the sizes of its
     Table 1 are those of a shared one.
     """
 
-    @classmethod
-    def add_args(cls, parser: Any) -> None:
-        """Options of the stock transformer and :class:`FromXLMROptions`."""
-        TransformerModel.add_args(parser)
-        gen_parser_from_dataclass(parser, FromXLMROptions())
+    own_options = FromXLMROptions
+    encoder_is_frozen = False
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "TransformerFromXLMRModel":
-        """Build, then fill from the masked LM that ``args`` names.
-
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other
-        file.
-        """
+        """Build, then fill from the masked LM that ``args`` names; see :meth:`start_from`."""
         with writable(args):
-            set_architecture(args, OPTIONS)
-        policies = [str(one) for one in EMBEDDING_POLICIES]
-        if str(args.embedding_mismatch) not in policies:
-            raise ValueError(
-                f"--embedding-mismatch must be one of {', '.join(policies)}; got {args.embedding_mismatch}"
-            )
+            set_architecture(args, defaults_of(FromXLMROptions))
+        check_choices(args, {"embedding_mismatch": EMBEDDING_POLICIES})
         plain = as_namespace(args)
         model: TransformerFromXLMRModel = super().build_model(plain, task)
-        path = args.pretrained_xlmr
-        if path:
-            model.absent_source = left_closed(OPTION, path, plain, task)
-            if model.absent_source is None:
-                fill(model, plain)
-            with writable(args):
-                args.initialised_from, args.pretrained_xlmr = path, None
+        if args.pretrained_xlmr:
+            absent = left_closed(OPTION, args.pretrained_xlmr, plain, task)
+            model.start_from(args, "pretrained_xlmr", absent, partial(fill, model, plain))
         if args.freeze_encoder:
-            model.freeze_encoder()
+            model.encoder_is_frozen = True
+            model.encoder.requires_grad_(False).eval()
         return model
 
     @classmethod
     def build_encoder(cls, args: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
-        """The stock encoder with XLM-R's ``<s>``."""
         return XLMREncoder(TransformerConfig.from_namespace(args), src_dict, embed_tokens)
-
-    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
-        super().__init__(args, encoder, decoder)
-        self.encoder_is_frozen = False
-
-    def freeze_encoder(self) -> None:
-        """No gradient and no dropout in the encoder."""
-        self.encoder_is_frozen = True
-        self.encoder.requires_grad_(False)
-        self.encoder.eval()
 
     def train(self, mode: bool = True) -> "TransformerFromXLMRModel":
         """Training mode does not reach a frozen encoder."""
@@ -168,33 +145,17 @@ def fill(model: TransformerFromXLMRModel, args: Any) -> LoadReport:
     dictionary or wiring that do not fit.
     """
     origin = f"{OPTION} {args.pretrained_xlmr}"
-    check_wiring(args, origin)
+    check_wiring(args, {name: value for name, value in XLMR_WIRING.items() if not name.startswith("decoder")}, origin)
     found = read_masked_lm(args.pretrained_xlmr, default_heads=args.encoder_attention_heads)
     check_rows(found, args.pretrained_xlmr)
     sizes = {"encoder_layers": found.sizes["layers"], **sizes_of_sides(found.sizes, "encoder")}
     check_sizes(sizes, args, origin)
     fit = Fit(model, args.embedding_mismatch, origin)
-    start = "sentence_encoder."
-    tensors: Dict[str, Tensor] = {}
-    sources: Dict[str, str] = {}
-    for name, tensor in found.tensors.items():
-        short = name[len(start) :]
-        if name.startswith(start) and (short in EMBEDDINGS or short.startswith("layers.")):
-            tensors[f"encoder.{short}"], sources[f"encoder.{short}"] = tensor, name
+    sources = stack_sources(found, "encoder", range(found.sizes["layers"]))
+    tensors = {name: found.tensors[source] for name, source in sources.items()}
     entries = check_dictionary(args.pretrained_xlmr, model.encoder.dictionary, origin)
     fit.leave_mask_out("encoder", tensors, entries)
     return fit.load(tensors, sources, _RANDOM)
-
-
-def check_wiring(args: Any, origin: str) -> None:
-    """Raise ValueError where the command line asks for another encoder than XLM-R's."""
-    wrong = [
-        f"--{name.replace('_', '-')} {getattr(args, name)} (valid here: {value})"
-        for name, value in _SHAPE.items()
-        if not name.startswith("decoder") and getattr(args, name) != value
-    ]
-    if wrong:
-        raise ValueError(f"{origin} is wired otherwise than the command line says: {', '.join(wrong)}")
 
 
 register_architectures("transformer_from_xlmr", ARCHITECTURES)

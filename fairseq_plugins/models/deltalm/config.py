@@ -5,6 +5,7 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
+from ...modules.model_options import XLMR_WIRING, same_sides
 from ...modules.option_checks import EMBEDDING_POLICIES, embedding_mismatch_option
 from ...options import option
 
@@ -33,22 +34,9 @@ class DeltaLMOptions(FairseqDataclass):
     )
 
 
-_SHAPE: Dict[str, Any] = {
-    "encoder_normalize_before": False,
-    "decoder_normalize_before": False,
-    "encoder_learned_pos": True,
-    "decoder_learned_pos": True,
-    "activation_fn": "gelu",
-    "no_scale_embedding": True,
-    "layernorm_embedding": True,
-}
-
-
-def _sides(encoder_layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int) -> Dict[str, Any]:
+def _sides(*sizes: int) -> Dict[str, Any]:
     """Defaults of an architecture; the decoder has half as many blocks as the encoder has layers."""
-    sizes = {"embed_dim": embed_dim, "ffn_embed_dim": ffn_embed_dim, "attention_heads": attention_heads}
-    both = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
-    return {**_SHAPE, "encoder_layers": encoder_layers, "decoder_layers": encoder_layers // 2, **both}
+    return {**same_sides(*sizes, **XLMR_WIRING), "decoder_layers": sizes[0] // 2}
 
 
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {

@@ -1,19 +1,18 @@
 """DeltaLM (Ma et al. 2021): a stock transformer of XLM-R's shape whose decoder interleaves attention and feed-forward networks."""
 
+from functools import partial
 from typing import Any
 
-from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerModel
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase
 from torch import nn
 
-from ...checkpoints.starting import left_closed
-from ...modules.filled_model import FilledModel
+from ...checkpoints.fitting import left_closed
+from ...modules.filled_model import FilledTransformer
 from ...modules.interleaved_layer import InterleavedDecoderLayer
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
 from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, defaults_of, flag
+from ...modules.stock_layout import wrapped
 from . import deltalm_pretrained
 from .config import ARCHITECTURES, DECODER_BLOCKS, DeltaLMOptions
 
@@ -25,28 +24,18 @@ class InterleavedDecoder(TransformerDecoderBase):
     """The stock decoder with :class:`InterleavedDecoderLayer`."""
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
-        """One block, wrapped for ``--checkpoint-activations`` and FSDP as the stock one."""
-        layer: nn.Module = InterleavedDecoderLayer(cfg, no_encoder_attn)
-        if cfg.checkpoint_activations:
-            layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-        return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+        return wrapped(InterleavedDecoderLayer(cfg, no_encoder_attn), cfg)
 
 
 @register_model("deltalm")
-class DeltaLMModel(FilledModel, TransformerModel):
+class DeltaLMModel(FilledTransformer):
     """Encoder of XLM-R's shape and interleaved decoder; every option of the stock transformer holds."""
 
-    @classmethod
-    def add_args(cls, parser: Any) -> None:
-        TransformerModel.add_args(parser)
-        gen_parser_from_dataclass(parser, DeltaLMOptions())
+    own_options = DeltaLMOptions
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "DeltaLMModel":
-        """Build, then fill from the pretrained file that ``args`` names.
-
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other file.
-        """
+        """Build, then fill from the pretrained file that ``args`` names; see :meth:`start_from`."""
         with writable(args):
             set_architecture(args, defaults_of(DeltaLMOptions))
         check_choices(args, CHOICES)
@@ -56,13 +45,8 @@ class DeltaLMModel(FilledModel, TransformerModel):
         plain = as_namespace(args)
         model: DeltaLMModel = super().build_model(plain, task)
         for name in chosen:
-            path = getattr(args, name)
-            model.absent_source = left_closed(flag(name), path, plain, task)
-            if model.absent_source is None:
-                deltalm_pretrained.fill(model, plain, name)
-            with writable(args):
-                args.initialised_from = path
-                setattr(args, name, None)
+            absent = left_closed(flag(name), getattr(args, name), plain, task)
+            model.start_from(args, name, absent, partial(deltalm_pretrained.fill, model, plain, name))
         return model
 
     @classmethod

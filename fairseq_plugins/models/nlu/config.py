@@ -5,9 +5,16 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from ...checkpoints.encoder_layout import FAMILIES
+from ...checkpoints.layouts import FAMILIES
 from ...modules.model_options import set_architecture
-from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, defaults_of, embedding_mismatch_option, flag
+from ...modules.option_checks import (
+    EMBEDDING_POLICIES,
+    check_choices,
+    check_dropout,
+    check_positive,
+    defaults_of,
+    embedding_mismatch_option,
+)
 from ...options import option
 from .nlu_pretrained import SIZES
 
@@ -87,7 +94,8 @@ CHOICES: Dict[str, Any] = {
     "unnamed_rows": UNNAMED_ROWS,
     "sentence_pooling": POOLINGS,
 }
-PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "head_dropout")
+PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop")
+OF_STOCK_ENCODER = (*PROBABILITIES, "checkpoint_activations")
 
 
 def complete(args: Any) -> None:
@@ -97,10 +105,5 @@ def complete(args: Any) -> None:
     """
     set_architecture(args, defaults_of(NLUEncoderOptions))
     check_choices(args, CHOICES)
-    for name in PROBABILITIES:
-        if not 0 <= getattr(args, name) < 1:
-            raise ValueError(f"{flag(name)} must be in [0, 1); got {getattr(args, name)}")
-    for name in (*SIZES, "max_source_positions"):
-        value = getattr(args, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{flag(name)} must be at least 1; got {value}")
+    check_dropout(args, *PROBABILITIES, "head_dropout")
+    check_positive(args, *SIZES, "max_source_positions")

@@ -10,15 +10,16 @@ from fairseq.models import BaseFairseqModel, register_model
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
-from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, read_encoder
+from ...checkpoints.encoders import read_encoder
 from ...checkpoints.fitting import MARKERS
+from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY
 from ...checkpoints.loading import load
 from ...checkpoints.reading import PathLike
 from ...modules.filled_model import FilledModel
 from ...modules.model_options import as_namespace, register_architectures, writable
 from ...modules.text_encoder import TextEncoder
 from . import nlu_pretrained
-from .config import ARCHITECTURES, POOLING_OF, NLUEncoderOptions, complete
+from .config import ARCHITECTURES, OF_STOCK_ENCODER, POOLING_OF, NLUEncoderOptions, complete
 from .heads import SentenceHead, TokenHead, pool
 
 logger = logging.getLogger(__name__)
@@ -65,14 +66,7 @@ class NLUEncoderModel(FilledModel, BaseFairseqModel):
         with writable(args):
             complete(args)
         start = nlu_pretrained.find_start(as_namespace(args), task)
-        encoder = TextEncoder(
-            start.layout,
-            dropout=args.dropout,
-            attention_dropout=args.attention_dropout,
-            activation_dropout=args.activation_dropout,
-            layerdrop=args.encoder_layerdrop,
-            checkpoint_activations=args.checkpoint_activations,
-        )
+        encoder = TextEncoder(start.layout, **{name: getattr(args, name) for name in OF_STOCK_ENCODER})
         encoder.apply(init_bert_params)
         nlu_pretrained.fill(encoder, start, str(args.embedding_mismatch))
         with writable(args):

@@ -8,16 +8,23 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from ...checkpoints.dictionaries import MASK, STYLES
-from ...checkpoints.encoder_layout import EncoderLayout, family_layout
-from ...checkpoints.encoders import LANGUAGES_ENTRY, LAYOUT_ENTRY, layout_from, read_encoder
+from ...checkpoints.encoders import read_encoder
 from ...checkpoints.errors import CheckpointError
-from ...checkpoints.fitting import check_entries, explain, fit_positions, fit_words, load_fitted
+from ...checkpoints.fitting import (
+    check_entries,
+    check_sizes,
+    explain,
+    fit_positions,
+    fit_words,
+    left_closed,
+    load_fitted,
+    started_from,
+)
+from ...checkpoints.layouts import LANGUAGES_ENTRY, LAYOUT_ENTRY, EncoderLayout, family_layout, layout_from
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, as_dict, find_settings
+from ...checkpoints.pipeline import POSITIONS, WORDS, PretrainedFile, find_settings
 from ...checkpoints.reading import read_checkpoint
-from ...checkpoints.starting import left_closed, started_from
-from ...checkpoints.vocabularies import languages_of
+from ...checkpoints.vocabulary import MASK, STYLES, as_dict, languages_of
 from ...modules.option_checks import flag
 
 logger = logging.getLogger(__name__)
@@ -33,9 +40,6 @@ SIZES: Dict[str, str] = {
     "encoder_heads": "heads",
 }
 """Option -> field of the layout. A pretrained file has them; from scratch all must be given."""
-
-ARCH = "nlu_encoder"
-"""The one that asks for no sizes."""
 
 MASKLESS = ("nllb", "deltalm")
 """Families of which no released file has a row for ``<mask>``."""
@@ -67,14 +71,9 @@ class Start(NamedTuple):
 
 
 def find_start(args: Any, task: Any) -> Start:
-    """Decide what the model is built from.
+    """Decide what the model is built from. ``args``: completed options; those of a checkpoint also hold the layout.
 
-    Args:
-        args: completed options; those of a checkpoint also hold the layout.
-        task: has the dictionary.
-
-    Raises:
-        ValueError: sizes, languages or entries that do not fit, or a file that is not there and cannot be done without.
+    Raises ValueError: sizes, languages or entries that do not fit, or a file that is not there and cannot be done without.
     """
     dictionary, path = task.source_dictionary, args.pretrained_encoder
     if getattr(args, LAYOUT_ENTRY, None) is not None:
@@ -97,50 +96,30 @@ def find_start(args: Any, task: Any) -> Start:
     return _from_options(args, dictionary)._replace(absent=absent)
 
 
-def fill(encoder: Any, start: Start, policy: str) -> Optional[LoadReport]:
-    """Fill an encoder from the file it starts from.
+def fill(encoder: nn.Module, start: Start, policy: str) -> Optional[LoadReport]:
+    """Fill a ``TextEncoder`` from the file it starts from, with the encoder's rows, by the policy, and its positions.
 
-    Args:
-        encoder: a ``TextEncoder``, randomly initialised.
-        start: see :func:`find_start`.
-        policy: of ``--embedding-mismatch``.
-
-    Returns:
-        What became of every tensor of the encoder; None where there is no file.
-
-    Raises:
-        ValueError: the rows do not fit and the policy does not allow to change them.
+    Returns what became of every tensor of the encoder; None where there is no file. Raises ValueError: the rows do not fit and the
+    policy does not allow to change them.
     """
     if start.file is None:
         return None
-    tensors, changes = fitted(encoder, start, policy)
+    tensors, changes, own = dict(start.file.tensors), {}, encoder.state_dict()
+    if start.adds_mask:
+        tensors[WORDS], changes[WORDS] = with_mask_row(tensors[WORDS])
+    elif len(tensors[WORDS]) != len(own[WORDS]):
+        languages = start.file.languages or ()
+        tensors[WORDS], changes[WORDS] = fit_words(tensors[WORDS], own[WORDS], policy, start.origin, languages)
+    if POSITIONS in own and len(tensors[POSITIONS]) != len(own[POSITIONS]):
+        option, unused = flag("max_source_positions"), start.layout.padding_idx + 1
+        tensors[POSITIONS], changes[POSITIONS] = fit_positions(
+            tensors[POSITIONS], len(own[POSITIONS]), unused, start.origin, option
+        )
     return load_fitted(encoder, tensors, start.origin, changes=changes)
 
 
-def fitted(encoder: nn.Module, start: Start, policy: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
-    """The file's tensors with the encoder's rows, and name -> what was cut or added."""
-    assert start.file is not None
-    tensors, changes = dict(start.file.tensors), {}
-    rows, positions = (encoder.state_dict().get(name) for name in (WORDS, POSITIONS))
-    assert rows is not None
-    if start.adds_mask:
-        tensors[WORDS], changes[WORDS] = with_mask_row(tensors[WORDS])
-    elif len(tensors[WORDS]) != len(rows):
-        languages = start.file.languages or ()
-        tensors[WORDS], changes[WORDS] = fit_words(tensors[WORDS], rows, policy, start.origin, languages)
-    if positions is not None and len(tensors[POSITIONS]) != len(positions):
-        option, unused = flag("max_source_positions"), start.layout.padding_idx + 1
-        tensors[POSITIONS], changes[POSITIONS] = fit_positions(
-            tensors[POSITIONS], len(positions), unused, start.origin, option
-        )
-    return tensors, changes
-
-
 def with_mask_row(tensor: Tensor) -> Tuple[Tensor, str]:
-    """A token embedding with one row more, for a ``<mask>`` that the model never had and that understanding never reads.
-
-    The row is the mean of all: of a usual size, and the same in every run.
-    """
+    """A token embedding with one row more, the mean of all, for a ``<mask>`` that the model never had and that is never read."""
     mean = tensor.mean(dim=0, keepdim=True, dtype=torch.float64).to(tensor.dtype)
     change = f"a row for <mask> after the file's {tensor.size(0):,}, their mean: it is never read"
     return torch.cat([tensor, mean]), change
@@ -154,20 +133,24 @@ def _from_file(args: Any, dictionary: Dictionary, origin: str) -> Start:
         found = read_encoder(args.pretrained_encoder, args.encoder_heads, flag("encoder_heads"))
     except CheckpointError as error:
         raise ValueError(f"{OPTION}: {error}") from error
-    _check_sizes(args, found.layout, origin)
-    compare_languages(found.languages, dictionary, origin, found.layout.family)
-    compare_rows(found, dictionary, str(args.embedding_mismatch), str(args.unnamed_rows), origin)
-    layout = replace(found.layout, vocab_size=len(dictionary))
-    if args.max_source_positions is not None:
-        layout = replace(layout, max_positions=args.max_source_positions)
+    layout, positions = found.layout, args.max_source_positions
+    fields = {**SIZES, "encoder_family": "family"}
+    check_sizes({name: getattr(layout, field) for name, field in fields.items()}, args, origin)
+    if positions is not None and positions > layout.max_positions:
+        raise ValueError(
+            f"{flag('max_source_positions')} {positions}: {origin} has {layout.max_positions} positions; valid: at most that"
+        )
+    _compare_languages(found.languages, dictionary, origin, found.layout.family)
+    _compare_rows(found, dictionary, str(args.embedding_mismatch), str(args.unnamed_rows), origin)
+    layout = replace(layout, vocab_size=len(dictionary), max_positions=positions or layout.max_positions)
     languages = found.languages or _own_languages(layout.family, dictionary)
-    return Start(layout, languages, found, origin, adds_mask=lacks_mask_alone(found, dictionary))
+    return Start(layout, languages, found, origin, adds_mask=_lacks_mask_alone(found, dictionary))
 
 
 def _from_stored(settings: Mapping[str, Any], dictionary: Dictionary, origin: str) -> Start:
     layout, listed = layout_from(as_dict(settings[LAYOUT_ENTRY]), origin), settings.get(LANGUAGES_ENTRY)
     languages = tuple(str(language) for language in listed) if listed else None
-    compare_languages(languages, dictionary, origin, layout.family)
+    _compare_languages(languages, dictionary, origin, layout.family)
     if layout.vocab_size != len(dictionary):
         reason = explain(len(dictionary), layout.vocab_size, languages)
         raise ValueError(
@@ -195,24 +178,6 @@ def _from_options(args: Any, dictionary: Dictionary) -> Start:
     return Start(layout, _own_languages(family, dictionary))
 
 
-def _check_sizes(args: Any, layout: EncoderLayout, origin: str) -> None:
-    fields = {**SIZES, "encoder_family": "family"}
-    wrong = [
-        f"{flag(name)} {getattr(args, name)} (valid here: {getattr(layout, field)})"
-        for name, field in fields.items()
-        if getattr(args, name) is not None and str(getattr(args, name)) != str(getattr(layout, field))
-    ]
-    if wrong:
-        arch = getattr(args, "arch", None) or getattr(args, "_name", None) or ARCH
-        asked = "the command line" if arch == ARCH else f"--arch {arch} and the command line"
-        raise ValueError(f"{origin} has other sizes than {asked}: {', '.join(wrong)}")
-    positions = args.max_source_positions
-    if positions is not None and positions > layout.max_positions:
-        raise ValueError(
-            f"{flag('max_source_positions')} {positions}: {origin} has {layout.max_positions} positions; valid: at most that"
-        )
-
-
 # ---- Dictionaries and languages. ----
 
 
@@ -220,16 +185,12 @@ def _own_languages(family: Any, dictionary: Dictionary) -> Optional[Tuple[str, .
     return (languages_of(dictionary.symbols) or None) if str(family) in STYLES else None
 
 
-def compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary, origin: str, family: str) -> None:
+def _compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary, origin: str, family: str) -> None:
     """Raise ValueError where the languages among the entries of the data's dictionary are not the encoder's, in their order."""
-    if not trained:
-        if family in STYLES:
-            logger.warning(
-                "%s does not tell its languages: make sure that the dictionary has them in its order", origin
-            )
-        return
-    found = languages_of(dictionary.symbols, trained)
-    if list(found) == list(trained):
+    found = languages_of(dictionary.symbols, trained or ())
+    if not trained and family in STYLES:
+        logger.warning("%s does not tell its languages: make sure that the dictionary has them in its order", origin)
+    if not trained or list(found) == list(trained):
         return
     missing = [language for language in trained if language not in found]
     extra = [language for language in found if language not in trained]
@@ -241,7 +202,7 @@ def compare_languages(trained: Optional[Sequence[str]], dictionary: Dictionary, 
     )
 
 
-def lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
+def _lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
     """Whether the data's dictionary has one entry more than the file has rows: ``<mask>``, its last one, which no row of it is.
 
     The understanding tasks add it to every dictionary. Where nothing tells what the last row of a file is, it is that of ``<mask>``
@@ -253,11 +214,10 @@ def lacks_mask_alone(found: PretrainedFile, dictionary: Dictionary) -> bool:
     return len(known) == rows or found.layout.family in MASKLESS
 
 
-def compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
+def _compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, unnamed: str, origin: str) -> None:
     """Compare what is known of the file's rows with the data's dictionary.
 
-    Raises ValueError: nothing is known and ``unnamed`` is ``error``, entries that differ, or ``<mask>`` elsewhere than the last row
-    of a masked LM or than a file says itself.
+    Raises ValueError: nothing is known and ``unnamed`` is ``error``, entries differ, or ``<mask>`` is elsewhere than in the file.
     """
     rows = found.layout.vocab_size
     if not found.entries and unnamed == "error":
@@ -267,7 +227,7 @@ def compare_rows(found: PretrainedFile, dictionary: Dictionary, policy: str, unn
         )
     if not found.entries:
         logger.warning("%s: its rows are taken to be the dictionary's (--unnamed-rows dictionary)", origin)
-    if rows != len(dictionary) and policy == "error" and not lacks_mask_alone(found, dictionary):
+    if rows != len(dictionary) and policy == "error" and not _lacks_mask_alone(found, dictionary):
         return  # the numbers will be explained
     if found.entries:
         check_entries(found.entries, dictionary.symbols, origin, "its vocabulary", USE_ITS_DICTIONARY)

@@ -5,6 +5,8 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
+from ...modules.model_options import sizes_of
+from ...modules.option_checks import check_choices, check_dropout
 from ...options import option
 
 ALIGNMENTS: Any = ChoiceEnum(["ctc", "mask_predict"])
@@ -69,14 +71,10 @@ SIZE_OPTIONS = {
 """Name of each size in MaskedLMSizes -> option."""
 
 
-def _xlmr(*sizes: int) -> Dict[str, int]:
-    return {"prompt_length": 128, **dict(zip(SIZE_OPTIONS.values(), sizes))}
-
-
 ARCHITECTURES: Dict[str, Dict[str, int]] = {
     "sga_tiny": {"prompt_length": 32},
-    "sga_xlmr_base": _xlmr(12, 768, 3072, 12, 512),
-    "sga_xlmr_large": _xlmr(24, 1024, 4096, 16, 512),
+    "sga_xlmr_base": {"prompt_length": 128, **sizes_of("encoder", 12, 768, 3072, 12), "max_positions": 512},
+    "sga_xlmr_large": {"prompt_length": 128, **sizes_of("encoder", 24, 1024, 4096, 16), "max_positions": 512},
 }
 """Defaults of each --arch. sga_tiny takes every size from the pretrained file."""
 
@@ -92,10 +90,8 @@ def check_config(cfg: SGAConfig) -> None:
         raise ValueError(f"--ctc-upsample must be at least 1 slot per source token; got {cfg.ctc_upsample}")
     if cfg.prompt_length is None or cfg.prompt_length < 0:
         raise ValueError(f"--prompt-length must be 0 or more; got {cfg.prompt_length}")
-    if not 0.0 <= cfg.frozen_dropout < 1.0:
-        raise ValueError(f"--frozen-dropout must lie in [0, 1); got {cfg.frozen_dropout}")
-    if str(cfg.length_from) not in LENGTH_INPUTS.__members__:
-        raise ValueError(f"--length-from must be mean or bos; got {cfg.length_from}")
+    check_dropout(cfg, "frozen_dropout")
+    check_choices(cfg, {"length_from": LENGTH_INPUTS})
     if str(cfg.length_from) != "mean" and str(cfg.alignment) != "mask_predict":
         raise ValueError(
             f"--length-from {cfg.length_from}: only a model with --alignment mask_predict predicts lengths; leave it out"

@@ -5,17 +5,18 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
-from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models import register_model
 from torch import Tensor
 
 from ...checkpoints.loading import load
 from ...modules.blank import check_blank
 from ...modules.frozen import Frozen, log_sizes
 from ...modules.linear import pack_linears
-from ...modules.model_options import check_slots_task, register_architectures, set_architecture, writable
+from ...modules.model_options import register_architectures, set_architecture, writable
 from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from ...modules.prompts import Prompts, join_prefixes
-from ...ops.ctc import BestPath, linear_best_path, linear_ctc_with_best
+from ...modules.slot_model import SlotModel, check_slots_task
+from ...ops.ctc import BestPath, linear_ctc_with_best
 from ...ops.linear import pack
 from ...ops.masks import lengths_to_padding_mask
 from ...ops.vocab_loss import label_smoothed, linear_token_losses
@@ -58,7 +59,7 @@ def build_empty(cfg: SGAConfig, dictionary: Any) -> Frozen:
 
 
 @register_model("sga", dataclass=SGAConfig)
-class SGAModel(BaseFairseqModel):
+class SGAModel(SlotModel):
     """Semantic-guided alignment, then denoising.
 
     Encoder, alignment and denoiser unit are the same frozen masked LM with different prompts; only prompts, W_K, W_V and, with
@@ -121,7 +122,6 @@ class SGAModel(BaseFairseqModel):
 
     @property
     def masked_lm(self) -> MaskedLM:
-        """The frozen masked LM."""
         return self.frozen.module  # type: ignore[return-value]
 
     @property
@@ -131,7 +131,6 @@ class SGAModel(BaseFairseqModel):
 
     @property
     def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
-        """Weight (V, C) and bias (V,) of what :meth:`align` and :meth:`denoise` give."""
         return self.masked_lm.output_weight, self.masked_lm.output_bias
 
     def pack_weights(self) -> int:
@@ -157,13 +156,6 @@ class SGAModel(BaseFairseqModel):
         lengths = None if self.length_predictor is None else self.length_predictor(layers[-1], padding)
         return Guidance([self.semantic(hidden) for hidden in layers], padding, lengths)
 
-    def slot_lengths(self, lengths: Tensor) -> Tensor:
-        """CTC slots of each sentence, (B,): upsample x source length, or target length with ``--alignment mask_predict``.
-
-        Differs from the authors' code, which gives every sentence 2 x the padded length.
-        """
-        return lengths * self.upsample
-
     def run_unit(self, tokens: Tensor, lengths: Tensor, prompts: Prompts, guidance: Guidance) -> Tensor:
         """Run the masked LM on slots with [semantic, prompt] prefixes (Eq. 3 to 6).
 
@@ -186,7 +178,7 @@ class SGAModel(BaseFairseqModel):
             positions=positions.expand_as(tokens).masked_fill(padding, padding_idx),
             padding_mask=padding,
         )[-1]
-        return self.masked_lm.head(hidden)
+        return self.masked_lm.lm_head.transform(hidden)
 
     def blank_sentence(self, lengths: Tensor) -> Tensor:
         """Rows of ``<mask>``: Y_blank of Eq. 4. (B,) -> (B, T) int64."""
@@ -223,10 +215,6 @@ class SGAModel(BaseFairseqModel):
         assert self.denoiser_prompts is not None
         return self.run_unit(tokens, lengths, self.denoiser_prompts, guidance)
 
-    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
-        """Best token of every slot. hidden: (B, T, C)."""
-        return linear_best_path(hidden, *self.projection, lengths, self.blank)
-
     def forward(
         self,
         src_tokens: Tensor,
@@ -245,10 +233,8 @@ class SGAModel(BaseFairseqModel):
             src_tokens: (B, S) int64; ``src_lengths`` (B,).
             targets: (B, U) int64 without ``</s>``, right-padded; ``target_lengths`` (B,).
             chunk_size: vocabulary rows projected at a time by CTC.
-            corrupt: noise on the denoiser's input.
-            unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1).
-            masked: (B, U) bool, True = to be predicted; with ``--alignment mask_predict`` and only there.
-            masked_options: of :meth:`masked_losses`.
+            unroll: N >= 1, denoising steps that are trained: on T_0 .. T_(N-1); ``corrupt``: noise on what each reads.
+            masked: (B, U) bool, True = to be predicted; it and ``masked_options``: of :meth:`masked_losses`, for mask-predict.
 
         Returns:
             The losses by name, (B,) nats each: ``alignment``, with a denoiser ``denoising`` (mean over the steps), and those of
@@ -256,7 +242,11 @@ class SGAModel(BaseFairseqModel):
         """
         guidance = self.encode(src_tokens)
         slots = self.slot_lengths(src_lengths if masked is None else target_lengths.clamp(min=1))
-        ctc = self._ctc(slots, targets, target_lengths, chunk_size)
+        weight, bias = self.projection
+        given: Dict[str, Any] = {"targets": targets, "input_lengths": slots, "target_lengths": target_lengths}
+        ctc: CTC = partial(
+            linear_ctc_with_best, weight=weight, bias=bias, blank=self.blank, **given, chunk_size=chunk_size
+        )
         if masked is None:
             loss, path = ctc(self.align(guidance, slots), want_best=self.has_denoiser)
             losses, tokens = {"alignment": loss}, None if path is None else self.denoiser_input(path)
@@ -265,20 +255,6 @@ class SGAModel(BaseFairseqModel):
         if self.has_denoiser:
             losses["denoising"] = self._denoising_loss(tokens, guidance, slots, ctc, corrupt, unroll)
         return losses, slots if self.has_denoiser or masked is None else None
-
-    def _ctc(self, slots: Tensor, targets: Tensor, target_lengths: Tensor, chunk_size: int) -> CTC:
-        """CTC against the targets of a batch."""
-        weight, bias = self.projection
-        return partial(
-            linear_ctc_with_best,
-            weight=weight,
-            bias=bias,
-            targets=targets,
-            input_lengths=slots,
-            target_lengths=target_lengths,
-            blank=self.blank,
-            chunk_size=chunk_size,
-        )
 
     def masked_losses(
         self,

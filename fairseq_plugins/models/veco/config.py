@@ -5,7 +5,14 @@ from typing import Any, Dict, Optional
 
 from fairseq.dataclass import FairseqDataclass
 
-from ...modules.option_checks import EMBEDDING_POLICIES, check_choices, embedding_mismatch_option, flag
+from ...modules.model_options import XLMR_WIRING, sizes_of
+from ...modules.option_checks import (
+    EMBEDDING_POLICIES,
+    check_choices,
+    check_wiring,
+    embedding_mismatch_option,
+    flag,
+)
 from ...options import option
 from .layer_choice import LayerChoice, parse_layers
 
@@ -34,23 +41,11 @@ class VECOOptions(FairseqDataclass):
     embedding_mismatch: EMBEDDING_POLICIES = embedding_mismatch_option()
 
 
-def _sizes(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int) -> Dict[str, Any]:
-    return {
-        "encoder_normalize_before": False,
-        "decoder_normalize_before": False,
-        "encoder_learned_pos": True,
-        "decoder_learned_pos": True,
-        "activation_fn": "gelu",
-        "layernorm_embedding": True,
-        "share_all_embeddings": True,
-        "max_source_positions": 512,
-        "max_target_positions": 512,
-        "dropout": 0.1,
-        "encoder_layers": layers,
-        "encoder_embed_dim": embed_dim,
-        "encoder_ffn_embed_dim": ffn_embed_dim,
-        "encoder_attention_heads": attention_heads,
-    }
+def _sizes(*sizes: int) -> Dict[str, Any]:
+    # Whether the embedding is scaled follows from the task: see resolve().
+    wiring = {name: value for name, value in XLMR_WIRING.items() if name != "no_scale_embedding"}
+    positions = {"max_source_positions": 512, "max_target_positions": 512}
+    return {**sizes_of("encoder", *sizes), **wiring, **positions, "share_all_embeddings": True, "dropout": 0.1}
 
 
 ARCHITECTURES: Dict[str, Dict[str, Any]] = {
@@ -71,7 +66,7 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
         stock = getattr(args, f"{side}_layers_to_keep", None)
         if stock:
             raise ValueError(
-                f"--{side}-layers-to-keep {stock}: this model has --keep-{side}-layers instead; write that"
+                f"--{side}-layers-to-keep {stock}: write --keep-{side}-layers, which this model has instead"
             )
     if getattr(args, "attention_dropout", None) is None:
         # XLM-R's; that of the authors' architecture (their script gives 0.1).
@@ -86,7 +81,7 @@ def resolve(args: Any, pretrains: bool) -> LayerChoice:
 
 def _resolve_translation(args: Any) -> LayerChoice:
     if args.init_from_mlm:
-        _check_wiring(args, f"--init-from-mlm {args.init_from_mlm}")
+        check_wiring(args, _WIRING, f"--init-from-mlm {args.init_from_mlm}", _WHOSE)
     stack = args.encoder_layers
     encoder, decoder = (
         tuple(parse_layers(getattr(args, name), stack, flag(name))) if getattr(args, name) else None
@@ -104,34 +99,20 @@ def _resolve_translation(args: Any) -> LayerChoice:
 
 
 _WIRING = {
-    "activation_fn": "gelu",
-    "encoder_normalize_before": False,
-    "decoder_normalize_before": False,
+    **{name: value for name, value in XLMR_WIRING.items() if not name.endswith("learned_pos")},
     "no_token_positional_embeddings": False,
-    "layernorm_embedding": True,
-    "no_scale_embedding": True,
 }
 """XLM-R's: the weights of a masked LM work with no other, and what is pre-trained is read again as an XLM-R."""
-
-
-def _check_wiring(args: Any, origin: str) -> None:
-    for name, value in _WIRING.items():
-        found = getattr(args, name, None)
-        if found is not None and found != value:
-            raise ValueError(
-                f"{origin}: {flag(name)} {found} is not how XLM-R and VECO are wired; valid: {value}, as without this option"
-            )
+_WHOSE = "XLM-R and VECO are"
 
 
 _SAME = {
-    "normalize_before": "normalize_before",
-    "learned_pos": "learned_pos",
+    **{
+        name: name
+        for name in ("normalize_before", "learned_pos", "layers", "embed_dim", "ffn_embed_dim", "attention_heads")
+    },
     "input_dim": "embed_dim",
     "output_dim": "embed_dim",
-    "layers": "layers",
-    "embed_dim": "embed_dim",
-    "ffn_embed_dim": "ffn_embed_dim",
-    "attention_heads": "attention_heads",
 }
 """Options of the decoder that are those of the encoder in pre-training."""
 _OFF = (
@@ -166,10 +147,12 @@ def _resolve_pretraining(args: Any) -> LayerChoice:
     for name in ("keep_encoder_layers", "keep_decoder_layers"):
         if getattr(args, name):
             raise ValueError(f"{flag(name)}: pre-training has the whole stack; choose layers when translating")
-    if not args.no_scale_embedding:
-        raise ValueError("--no-scale-embedding false: pre-training does not scale embeddings; leave it out")
-    if not args.share_all_embeddings:
-        raise ValueError("--share-all-embeddings false: pre-training has one embedding; leave it out")
-    _check_wiring(args, "pre-training")
+    for name, because in (
+        ("no_scale_embedding", "does not scale embeddings"),
+        ("share_all_embeddings", "has one embedding"),
+    ):
+        if not getattr(args, name):
+            raise ValueError(f"{flag(name)} false: pre-training {because}; leave it out")
+    check_wiring(args, _WIRING, "pre-training", _WHOSE)
     whole = tuple(range(args.encoder_layers))
     return LayerChoice(args.encoder_layers, whole, whole)

@@ -5,7 +5,7 @@ from typing import List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from ...checkpoints.dictionaries import MASK
+from ...checkpoints.vocabulary import MASK
 
 SPECIAL_ROWS = 4
 """Rows of the entries that every dictionary of fairseq has and no dict.txt lists."""

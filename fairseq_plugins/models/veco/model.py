@@ -1,14 +1,14 @@
 """VECO (Luo et al. 2021): a transformer of XLM-R's shape whose encoder and decoder are layers of one pre-trained stack."""
 
 import copy
+from functools import partial
 from typing import Any, Dict, Type
 
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
-from ...checkpoints.starting import left_closed
+from ...checkpoints.fitting import left_closed
 from ...modules.model_options import as_namespace, register_architectures, set_architecture, writable
 from ...modules.option_checks import defaults_of
 from . import veco_pretrained
@@ -26,16 +26,10 @@ class VECOModel(PreparedModel):
     """
 
     @classmethod
-    def add_args(cls, parser: Any) -> None:
-        TransformerModel.add_args(parser)
-        gen_parser_from_dataclass(parser, VECOOptions())
-
-    @classmethod
     def build_model(cls, args: Any, task: Any) -> PreparedModel:
-        """Build, then fill from the masked LM that ``args`` names.
+        """Build, then fill from the masked LM that ``args`` names; see :meth:`start_from`.
 
-        ``args`` is what checkpoints of the run keep: the path moves to ``initialised_from``, so that decoding opens no other file.
-        The choice of layers stays, and counts in a stack of ``encoder_layers`` layers also when the encoder has fewer.
+        The choice of layers stays in ``args``, and counts in a stack of ``encoder_layers`` layers also when the encoder has fewer.
         """
         pretrains = bool(getattr(task, "pretrains_veco", False))
         with writable(args):
@@ -45,14 +39,12 @@ class VECOModel(PreparedModel):
         plain.encoder_layers = len(choice.encoder)
         kind: Type[PreparedModel] = VECOPretrainingModel if pretrains else cls
         model: PreparedModel = TransformerModel.build_model.__func__(kind, plain, task)
-        model.prepare(choice, getattr(task, "kept_rows", None), str(args.embedding_mismatch))
+        model.choice, model.kept_rows = choice, getattr(task, "kept_rows", None)
+        model.embedding_mismatch = str(args.embedding_mismatch)
         path = args.init_from_mlm
         if path:
-            model.absent_source = left_closed("--init-from-mlm", path, plain, task)
-            if model.absent_source is None:
-                veco_pretrained.fill(model, plain, path)
-            with writable(args):
-                args.initialised_from, args.init_from_mlm = path, None
+            absent = left_closed("--init-from-mlm", path, plain, task)
+            model.start_from(args, "init_from_mlm", absent, partial(veco_pretrained.fill, model, plain, path))
         return model
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:

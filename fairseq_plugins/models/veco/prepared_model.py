@@ -3,16 +3,16 @@
 import logging
 from typing import Dict, Optional, Sequence
 
-from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
-from ...modules.filled_model import FilledModel
+from ...modules.filled_model import FilledTransformer
+from .config import VECOOptions
 from .layer_choice import LayerChoice
 
 logger = logging.getLogger(__name__)
 
 
-class PreparedModel(FilledModel, TransformerModel):
+class PreparedModel(FilledTransformer):
     """Stock encoder and decoder.
 
     Attributes:
@@ -21,13 +21,10 @@ class PreparedModel(FilledModel, TransformerModel):
         embedding_mismatch: of the options.
     """
 
+    own_options = VECOOptions
     choice: Optional[LayerChoice] = None
     kept_rows: Optional[Sequence[bool]] = None
     embedding_mismatch = "error"
-
-    def prepare(self, choice: LayerChoice, kept_rows: Optional[Sequence[bool]], embedding_mismatch: str) -> None:
-        """Take what reading a pretrained state needs to know."""
-        self.choice, self.kept_rows, self.embedding_mismatch = choice, kept_rows, embedding_mismatch
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
         """Turn a pretrained state into one of this model, in place; ValueError where it does not fit."""

@@ -5,9 +5,9 @@ from typing import Any, Callable, Dict, Optional, Sequence
 import torch
 from torch import Tensor, nn
 
-from ...checkpoints.dictionaries import MASK
-from ...checkpoints.fitting import MASK_ROW, marked_mask
-from ...modules.prefix_masked_lm import MaskedLMHead
+from ...checkpoints.layouts import MASK_ROW, marked_mask
+from ...checkpoints.vocabulary import MASK
+from ...modules.prefix_masked_lm import MaskedLMHead, initialise
 from .prepared_model import PreparedModel
 from .state import check_tied_state
 
@@ -53,7 +53,7 @@ class VECOPretrainingModel(PreparedModel):
         # Which row is that of <mask> goes into the checkpoint: those who read it may have another dictionary.
         self.lm_head.register_buffer(MASK_ROW.split(".")[1], marked_mask(encoder.dictionary.index(MASK)))
         self.backbone_frozen = False
-        _initialise(self)
+        initialise(self)
 
     def adapt(self, state_dict: Dict[str, Tensor]) -> None:
         """Refuse a state that is not one of pre-training."""
@@ -146,16 +146,3 @@ class VECOPretrainingModel(PreparedModel):
         # No layer is number -1: the weights of the attention are not asked for.
         states: Tensor = self.decoder(tokens, encoder_out=memory, features_only=True, alignment_layer=-1)[0]
         return states
-
-
-def _initialise(model: nn.Module) -> None:
-    """BERT's initialisation, as the masked LM has it: N(0, 0.02) for every matrix, zero biases, zero padding rows."""
-    for module in model.modules():
-        if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=0.02)
-        if isinstance(module, nn.Linear) and module.bias is not None:
-            nn.init.zeros_(module.bias)
-    for module in model.modules():  # last: the output projection has the embedding's weight
-        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            with torch.no_grad():
-                module.weight[module.padding_idx].zero_()

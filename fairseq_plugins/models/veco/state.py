@@ -2,13 +2,15 @@
 
 import logging
 import re
-from typing import Any, Dict, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
 
-from ...checkpoints.fitting import MARKERS, MASK, PRETRAINED_HERE, Fit, folded, mask_row, trailing_tags
+from ...checkpoints.fitting import MARKERS, Fit, folded, trailing_tags
+from ...checkpoints.layouts import PRETRAINED_HERE, mask_row
 from ...checkpoints.loading import LoadReport, mismatches
+from ...checkpoints.vocabulary import MASK
 from .dictionary_map import SPECIAL_ROWS, cut_rows
 
 logger = logging.getLogger(__name__)
@@ -36,17 +38,13 @@ def first_untied(state: Dict[str, Tensor]) -> Optional[str]:
         match = _LAYER.fullmatch(name)
         if match and match.group(1) == "decoder" and not _CROSS_ATTENTION.fullmatch(match.group(3)):
             other = state.get(f"encoder.layers.{match.group(2)}.{match.group(3)}")
-            if other is None or other.shape != tensor.shape or not torch.equal(other, tensor):
+            if other is None or not torch.equal(other, tensor):
                 return name
     return None
 
 
 def check_tied_state(model: Any, state: Dict[str, Tensor]) -> None:
-    """Check that a state is one of pre-training, of the model's sizes.
-
-    Raises ValueError: a released or a translation model, other sizes, another row of ``<mask>``, or encoder and decoder that are
-    not the same layers.
-    """
+    """Raise ValueError for a state that is not one of pre-training, of the model's sizes and with its row of ``<mask>``."""
     if PRETRAINED_HERE not in state:
         raise ValueError(
             "--restore-file: the state has no masked-LM head (lm_head.*), so it is a released VECO or a translation model; valid "
@@ -95,27 +93,19 @@ class StackReader:
 
     def __init__(self, model: Any, state: Dict[str, Tensor]):
         self.model, self.state = model, state
-        self.pretrained_here = False
-        self.mask_row: Optional[int] = None
+        self.pretrained_here, self.mask_row = PRETRAINED_HERE in state, mask_row(state, _STATE)
         self.tied = self.released = False
         self.sources: Dict[str, str] = {}
         self.dropped: Dict[str, str] = {}
 
     def adapt(self) -> None:
-        """Choose layers and rows, drop heads, and log what became of every tensor.
-
-        Raises ValueError: layers, rows, dictionary map or embedding scale that do not fit; names the option that helps.
-        """
+        """Choose layers and rows, drop heads, and log what became of every tensor; ValueError names the option that helps."""
         choices = {side: self._choice(side) for side in SIDES}
-        self.sources = {name: name for name in self.state}
         self._recognise(choices)
         stack = self._is_stack(choices)
         if stack:
             self._check_scale()
-        self._drop_heads()
-        for side, layers in choices.items():
-            if layers is not None:
-                self._choose(side, layers)
+        self._select(choices)
         fit = Fit(self.model, self.model.embedding_mismatch, _STATE)
         self._rows(fit, stack)
         if stack:
@@ -129,22 +119,21 @@ class StackReader:
         stack, chosen = self.model.choice.stack, getattr(self.model.choice, side)
         if have == want:
             return None
-        if have == stack and chosen is not None:
-            return tuple(chosen)
         option = f"--keep-{side}-layers"
-        if have == stack:
+        if have != stack:
+            raise ValueError(
+                f"the state to load has {have} {side} layers; valid: the model's {want}, or a stack of --encoder-layers {stack}, "
+                f"of which {option} chooses"
+            )
+        if chosen is None:
             raise ValueError(
                 f"the state to load has {have} {side} layers, the model {want}; write {option} with a choice of them, for example "
                 f"{option} last:{want}"
             )
-        raise ValueError(
-            f"the state to load has {have} {side} layers; valid: the model's {want}, or a stack of --encoder-layers {stack}, of "
-            f"which {option} chooses"
-        )
+        return tuple(chosen)
 
     def _recognise(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> None:
         """Look at what tells the kind of state before it changes: a released one has equal layers, and more than a translator."""
-        self.pretrained_here, self.mask_row = PRETRAINED_HERE in self.state, mask_row(self.state, _STATE)
         if self.pretrained_here:
             return
         same = layers_of(self.state, "encoder") == layers_of(self.state, "decoder")
@@ -164,10 +153,7 @@ class StackReader:
         return not self.model.cfg.no_scale_embedding and not self._rows_are_cut(set(sizes.values()))
 
     def _rows_are_cut(self, sizes: Set[int]) -> bool:
-        """Whether rows that are as many as the dictionary's entries were cut by the dictionary map.
-
-        Raises ValueError: it cannot be told, since the pretrained file has as many rows as the model.
-        """
+        """Whether rows that are as many as the dictionary's entries were cut by its map; ValueError where it cannot be told."""
         kept = self.model.kept_rows
         listed = SPECIAL_ROWS + len(kept)
         if not sizes & {listed, listed + 1}:
@@ -185,67 +171,55 @@ class StackReader:
         return getattr(self.model, name.split(".")[0]).dictionary
 
     def _check_scale(self) -> None:
-        """Pre-training here does not scale embeddings, the authors' does.
-
-        Raises ValueError: the state has a head, so it was pre-trained here, and the model scales.
-        """
-        unscaled = self.model.cfg.no_scale_embedding
-        if self.pretrained_here and not unscaled:
+        """Pre-training here does not scale embeddings, the authors' does; ValueError where the model scales after the former."""
+        scaled = not self.model.cfg.no_scale_embedding
+        if self.pretrained_here and scaled:
             raise ValueError(
                 "the state to load was pre-trained without scaled embeddings (it has lm_head.*), and this model scales them; write "
                 "--no-scale-embedding"
             )
-        if not self.pretrained_here and unscaled:
+        if not self.pretrained_here and not scaled:
             logger.warning(
                 "the state to load has no lm_head.*; a released VECO scales its embeddings, and this model does not: for a "
                 "released one leave --no-scale-embedding and --init-from-mlm out"
             )
 
-    def _drop_heads(self) -> None:
-        for name in [name for name in self.state if _HEADS.fullmatch(name)]:
-            self._drop(name, "a head, which translation does not have")
-        if _ENCODER_OUTPUT in self.state:
-            self._drop(_ENCODER_OUTPUT, "an output of the encoder, which translation does not have")
-
-    def _drop(self, name: str, because: str) -> None:
-        del self.state[name]
-        self.dropped[self.sources.pop(name)] = because
-
-    def _choose(self, side: str, layers: Sequence[int]) -> None:
-        """Keep these layers of one side, renumbered."""
-        numbers = {layer: number for number, layer in enumerate(layers)}
-        parts: Dict[str, Tuple[Tensor, str]] = {}
-        for name in list(self.state):
-            match = _LAYER.fullmatch(name)
-            if not match or match.group(1) != side:
+    def _select(self, choices: Dict[str, Optional[Tuple[int, ...]]]) -> None:
+        """Leave out heads and the layers that are not chosen, and number the others anew."""
+        selected: Dict[str, Tensor] = {}
+        for name, tensor in self.state.items():
+            match, new = _LAYER.fullmatch(name), name
+            if _HEADS.fullmatch(name) or name == _ENCODER_OUTPUT:
+                self.dropped[name] = "a head, which translation does not have"
                 continue
-            layer = int(match.group(2))
-            if layer in numbers:
-                parts[f"{side}.layers.{numbers[layer]}.{match.group(3)}"] = (self.state[name], name)
-                del self.state[name], self.sources[name]
-            else:
-                self._drop(name, f"a layer that --keep-{side}-layers does not choose")
-        for name, (tensor, source) in parts.items():
-            self.state[name], self.sources[name] = tensor, source
+            layers = choices[match.group(1)] if match else None
+            if match and layers is not None:
+                side, layer = match.group(1), int(match.group(2))
+                if layer not in layers:
+                    self.dropped[name] = f"a layer that --keep-{side}-layers does not choose"
+                    continue
+                new = f"{side}.layers.{layers.index(layer)}.{match.group(3)}"
+            selected[new], self.sources[new] = tensor, name
+        self.state.clear()
+        self.state.update(selected)
 
     def _rows(self, fit: Fit, stack: bool) -> None:
         """Bring words and positions to the model's rows."""
         words = [name for name in _WORDS if name in self.state]
         if stack and len(words) > 1 and self.model.encoder.embed_tokens is self.model.decoder.embed_tokens:
             for name in words[1:]:
-                if self.state[name].shape != self.state[words[0]].shape or not torch.equal(
-                    self.state[name], self.state[words[0]]
-                ):
+                if not torch.equal(self.state[name], self.state[words[0]]):
                     raise ValueError(f"the state to load has another {name} than {words[0]}; in a VECO they are equal")
+        kept = self.model.kept_rows
         for name in words:
-            dictionary, kept = self._dictionary(name), self.model.kept_rows
+            dictionary = self._dictionary(name)
             # A run has cut rows already: as many as the dictionary has entries.
             if kept is not None and (stack or self.state[name].size(0) != len(dictionary)):
                 mask_at = dictionary.index(MASK) if MASK in dictionary else None
                 self.state[name], fit.changes[name] = cut_rows(
                     self.state[name], kept, mask_at, name, _STATE, self.mask_row
                 )
-        if stack and self.model.kept_rows is None:
+        if stack and kept is None:
             for side in SIDES:
                 self._leave_mask_out(fit, side)
         for name in list(self.state):
@@ -276,8 +250,8 @@ class StackReader:
             raise ValueError(f"the state to load does not fit the --arch and the command line: {'; '.join(problems)}")
 
     def _log(self, changes: Dict[str, str]) -> None:
-        same = tuple(name for name, source in self.sources.items() if name == source)
         moved = {name: source for name, source in self.sources.items() if name != source}
+        same = tuple(name for name in self.sources if name not in moved)
         report = LoadReport(same, dropped=tuple(self.dropped), reasons={**changes, **self.dropped})
         logger.info("pretrained state: %s", "; ".join(report.summary().splitlines()))
         if moved:

@@ -1,13 +1,20 @@
 """Filling a VECO from a masked LM: everything but cross-attention; every tensor has a source, which the log names."""
 
 import logging
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
-from ...checkpoints.dictionaries import MASK, read_dictionary
-from ...checkpoints.fitting import EMBEDDINGS, Fit, check_dictionary, check_rows, check_sizes, fit_words, sizes_of_sides
+from ...checkpoints.fitting import (
+    Fit,
+    check_dictionary,
+    check_rows,
+    check_sizes,
+    fit_words,
+    sizes_of_sides,
+    stack_sources,
+)
 from ...checkpoints.loading import LoadReport
-from ...checkpoints.pipeline import PretrainedFile
-from ...checkpoints.xlmr import read_masked_lm
+from ...checkpoints.pipeline import PretrainedFile, read_masked_lm
+from ...checkpoints.vocabulary import MASK, read_dictionary
 from .dictionary_map import cut_rows
 from .layer_choice import LayerChoice
 
@@ -32,7 +39,10 @@ def fill(model: Any, args: Any, path: str) -> LoadReport:
     found = read_masked_lm(path, default_heads=args.encoder_attention_heads)
     check_rows(found, path, mask_anywhere=True)
     _check(found, args, model.choice, origin)
-    sources = _sources(found, model.choice, args.decoder_layers)
+    stack, choice = model.choice.stack, model.choice
+    last = tuple(range(stack - args.decoder_layers, stack))
+    sources = stack_sources(found, "encoder", choice.encoder)
+    sources.update(stack_sources(found, "decoder", last if choice.decoder is None else choice.decoder))
     if hasattr(model, "lm_head"):
         sources.update({name: name for name in _HEAD})
         # What is tied has one source.
@@ -70,20 +80,6 @@ def _check(found: PretrainedFile, args: Any, choice: LayerChoice, origin: str) -
         raise ValueError(
             f"{origin} has {choice.stack} layers; --decoder-layers {args.decoder_layers}: valid: at most as many"
         )
-
-
-def _sources(found: PretrainedFile, choice: LayerChoice, decoder_layers: int) -> Dict[str, str]:
-    """Name in the model -> name in the masked LM, for all but the head."""
-    last = tuple(range(choice.stack - decoder_layers, choice.stack))
-    sources: Dict[str, str] = {}
-    for side, layers in (("encoder", choice.encoder), ("decoder", last if choice.decoder is None else choice.decoder)):
-        for name in EMBEDDINGS:
-            sources[f"{side}.{name}"] = f"sentence_encoder.{name}"
-        for target, layer in enumerate(layers):
-            prefix = f"sentence_encoder.layers.{layer}."
-            for name in (name for name in found.tensors if name.startswith(prefix)):
-                sources[f"{side}.layers.{target}.{name[len(prefix) :]}"] = name
-    return sources
 
 
 def _mask_row(found: PretrainedFile, origin: str) -> Optional[int]:

@@ -10,13 +10,16 @@ from omegaconf import II
 from torch import Tensor
 
 from ...checkpoints.loading import load
-from ...checkpoints.xlmr import read_masked_lm
-from ...modules.model_options import register_architectures
-from ...modules.option_checks import flag
+from ...checkpoints.pipeline import read_masked_lm
+from ...modules.model_options import register_architectures, sizes_of
+from ...modules.option_checks import check_positive, flag
 from ...modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from ...options import option
 
 logger = logging.getLogger(__name__)
+
+SIZES = dict(zip(sizes_of("encoder", 0, 0, 0, 0), ("layers", "embed_dim", "ffn_dim", "heads")))
+"""Option -> its name in MaskedLMSizes."""
 
 
 @dataclass
@@ -47,13 +50,13 @@ class XLMRMaskedLMModel(BaseFairseqModel):
 
     @classmethod
     def build_model(cls, cfg: XLMRMaskedLMConfig, task: Any) -> "XLMRMaskedLMModel":
-        """Build from the config and the task's dictionary."""
+        for name in SIZES:
+            if getattr(cfg, name) is None:
+                raise ValueError(f"{flag(name)} is needed, or an --arch that has it, such as xlmr_mlm_tiny")
+        check_positive(cfg, *SIZES)
         sizes = MaskedLMSizes(
+            **{size: getattr(cfg, name) for name, size in SIZES.items()},
             vocab_size=len(task.source_dictionary),
-            layers=_size(cfg, "encoder_layers"),
-            embed_dim=_size(cfg, "encoder_embed_dim"),
-            ffn_dim=_size(cfg, "encoder_ffn_embed_dim"),
-            heads=_size(cfg, "encoder_attention_heads"),
             max_positions=cfg.max_positions or cfg.tokens_per_sample,
             padding_idx=task.source_dictionary.pad(),
         )
@@ -95,25 +98,9 @@ class XLMRMaskedLMModel(BaseFairseqModel):
         return self.encoder(src_tokens, positions, masked_tokens), {}
 
 
-def _size(cfg: Any, name: str) -> int:
-    value = getattr(cfg, name)
-    if value is None or value < 1:
-        raise ValueError(f"{flag(name)} must be at least 1 (or left to an --arch such as xlmr_mlm_tiny); got {value}")
-    return int(value)
-
-
-def _sizes(layers: int, embed_dim: int, ffn_embed_dim: int, attention_heads: int) -> Dict[str, int]:
-    return {
-        "encoder_layers": layers,
-        "encoder_embed_dim": embed_dim,
-        "encoder_ffn_embed_dim": ffn_embed_dim,
-        "encoder_attention_heads": attention_heads,
-    }
-
-
 ARCHITECTURES = {
-    "xlmr_mlm_tiny": _sizes(4, 192, 768, 4),
-    "xlmr_mlm_small": _sizes(6, 256, 1024, 4),
-    "xlmr_mlm_base": _sizes(12, 768, 3072, 12),
+    "xlmr_mlm_tiny": sizes_of("encoder", 4, 192, 768, 4),
+    "xlmr_mlm_small": sizes_of("encoder", 6, 256, 1024, 4),
+    "xlmr_mlm_base": sizes_of("encoder", 12, 768, 3072, 12),
 }
 register_architectures("xlmr_mlm", ARCHITECTURES)

@@ -2,7 +2,8 @@
 
 import logging
 import os
-from typing import Any, Dict
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator
 
 from fairseq.tasks import FairseqTask
 
@@ -40,21 +41,26 @@ def load_checkpoint(stock: Any, cfg: Any, trainer: Any, **passthrough_args: Any)
     if not (getattr(trainer.task, "continues_its_own_run", False) and elsewhere and os.path.isfile(last)):
         return stock(cfg, trainer, **passthrough_args)
     logger.info(f"continuing {last}: --restore-file {cfg.restore_file} and --reset-* were for the run's start")
-    given = {name: getattr(cfg, name) for name in ("restore_file", *RESETS)}
-    try:
-        cfg.restore_file = DEFAULT
-        for name in RESETS:
-            setattr(cfg, name, False)
+    with changed(cfg, restore_file=DEFAULT, **dict.fromkeys(RESETS, False)):
         return stock(cfg, trainer, **passthrough_args)
+
+
+@contextmanager
+def changed(cfg: Any, **values: Any) -> Iterator[None]:
+    """Set options for the length of a block: stock code reads them from the config."""
+    before = {name: getattr(cfg, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(cfg, name, value)
+        yield
     finally:
-        for name, value in given.items():
+        for name, value in before.items():
             setattr(cfg, name, value)
 
 
 def read_into_trainer(
     stock: Any, trainer: Any, filename: str, reset_optimizer: bool = False, *args: Any, **kwargs: Any
 ) -> Any:
-    """Take from the file what the run's options ask for, and what stock leaves out."""
     extra_state = stock(trainer, filename, reset_optimizer, *args, **kwargs)
     if not isinstance(trainer.task, OwnRun) or extra_state is None:
         return extra_state

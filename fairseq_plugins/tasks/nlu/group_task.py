@@ -2,7 +2,7 @@
 
 from typing import Any, List
 
-from ...data.row_groups import RowGroups
+from ...data.nlu_dataset import RowGroups
 from .understanding import NLUTask
 
 
@@ -39,4 +39,4 @@ class GroupTask(NLUTask):
 
 def _parts(dataset: Any) -> List[RowGroups]:
     """The dataset, or those it mixes, if their items are several inputs each."""
-    return [part for part in getattr(dataset, "parts", [dataset]) if isinstance(part, RowGroups)]
+    return [part for part in getattr(dataset, "streams", [dataset]) if isinstance(part, RowGroups)]

@@ -21,12 +21,8 @@ Row = Tuple[Any, ...]
 class PredictionFiles:
     """Collects the rows of one subset after the other; they are written in the order of the dataset, whatever the batches were.
 
-    Args:
-        folder: made when missing.
-        ending: ``tsv``, a row per line with tabs between its cells; or ``json``, an object of rows of two cells.
-
-    Raises:
-        ValueError: there is a file of that name.
+    ``folder`` is made when missing; ValueError: it is a file. ``ending``: ``tsv``, a row per line with tabs between its cells; or
+    ``json``, an object of rows of two cells.
     """
 
     def __init__(self, folder: str, ending: str = "tsv"):

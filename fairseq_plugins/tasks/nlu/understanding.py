@@ -10,12 +10,12 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II, MISSING
 
-from ...checkpoints.starting import compare_start
+from ...checkpoints.fitting import compare_start
 from ...data.language_mixture import LanguageMixture
+from ...data.nlu_dataset import class_numbers, labels_of
 from ...data.nlu_inputs import INPUT_FORMATS, InputFormat
-from ...options import option
+from ...options import check_range, option
 from ..common.own_run import OwnRun
-from .labels import class_numbers, labels_of
 from .languages import Languages
 from .predictions import OPTION as PREDICTIONS
 from .predictions import PredictionFiles, Row, outputs_of
@@ -86,11 +86,7 @@ class NLUTask(OwnRun):
 
     @classmethod
     def setup_task(cls, cfg: NLUConfig, **kwargs: Any) -> "NLUTask":
-        """Check the options and read the dictionaries."""
-        if not cfg.sampling_temperature >= 1.0:
-            raise ValueError(f"--sampling-temperature must be at least 1; got {cfg.sampling_temperature}")
-        if cfg.max_positions < 1:
-            raise ValueError(f"--max-positions must be at least 1; got {cfg.max_positions}")
+        check_range(cfg, "[1, inf]", "sampling_temperature", "max_positions")
         languages = Languages(cfg).symbols
         dictionary = _load_dictionary(os.path.join(cfg.data, "input0", "dict.txt"), os.path.join(cfg.data, "dict.txt"))
         for symbol in languages:
@@ -141,7 +137,6 @@ class NLUTask(OwnRun):
         return texts, [text.sizes for text in texts]
 
     def classes(self, name: str) -> np.ndarray:
-        """Classes of the rows of a subset, (N,) int64."""
         assert self.label_dictionary is not None
         return class_numbers(self.read("label", name, self.label_dictionary), self.label_dictionary, name)
 
@@ -195,7 +190,6 @@ class NLUTask(OwnRun):
         return model
 
     def add_head(self, model: Any) -> None:
-        """Register the task's head with the model."""
         raise NotImplementedError
 
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Tuple[Any, Any, Dict[str, Any]]:

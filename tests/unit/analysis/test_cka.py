@@ -1,9 +1,5 @@
 """The command of CKA: which pairs are compared, what is printed, written and drawn, and what is refused."""
 
-import json
-import logging
-from typing import Any, Dict, List
-
 import numpy as np
 import pytest
 import torch
@@ -12,6 +8,7 @@ from fairseq_plugins.analysis import cka as room
 from fairseq_plugins.analysis.vectors import LayerVectors
 from fairseq_plugins.ops.cka import linear_cka
 from tests import nlu_builders
+from tests.unit.analysis.commands import refused, run, written
 
 
 def vectors(seed, layers=3, count=30, width=6):
@@ -40,26 +37,11 @@ def test_models_are_compared_layer_by_layer_and_language_by_language():
         *((("en",), (layer, layer), 30) for layer in range(3)),
         *((("de",), (layer, layer), 20) for layer in range(3)),
     ]
-    for row in rows:
+    other = LayerVectors((2, 1), second["en"].values[[2, 1]])  # found by their numbers, not by their places
+    every = list(room.compare_models({"en": first["en"]}, {"en": other}, True, ["A", "B"]))
+    assert [row.layers for row in every] == [(a, b) for a in range(3) for b in (2, 1)]
+    for row in [*rows, *every]:
         assert close(row, first[row.text[0]].layer(row.layers[0]), second[row.text[0]].layer(row.layers[1]))
-
-
-def test_layers_are_found_by_their_numbers():
-    """Not by their places: one model may keep other layers than the other."""
-    first, whole = vectors(1), vectors(2)
-    second = LayerVectors((2, 1), whole.values[[2, 1]])
-    rows = list(room.compare_models({"en": first}, {"en": second}, True, ["A", "B"]))
-    assert [row.layers for row in rows] == [(a, b) for a in range(3) for b in (2, 1)]
-    for row in rows:
-        assert close(row, first.layer(row.layers[0]), whole.layer(row.layers[1]))
-
-
-@pytest.mark.parametrize(("count", "widths", "warned"), [(9, (6, 9), True), (10, (6, 9), False), (9, (9, 6), True)])
-def test_biased_cka_of_few_sentences_is_warned_about(count, widths, warned, caplog):
-    """The wider side counts."""
-    sides = [{"en": vectors(seed, 1, count, width)} for seed, width in zip((1, 2), widths)]
-    room.warn_of_small(list(room.compare_models(*sides, False, ["A", "B"])))
-    assert (f"n = {count} sentences are not more than C = 9" in caplog.text) == warned
 
 
 def test_languages_are_compared_with_each_other_in_each_layer():
@@ -78,8 +60,7 @@ def test_the_same_permutations_for_every_pair():
         [row.cka.floor_biased for row in room.compare_languages(texts, "A", permutations=3, seed=seed)]
         for seed in (1, 2)
     ]
-    assert all(len(floor) == 3 for floor in floors[0])
-    assert floors[0][0] == pytest.approx(floors[0][1]), "de and fr are the same vectors"
+    assert len(floors[0][0]) == 3 and floors[0][0] == pytest.approx(floors[0][1]), "de and fr are the same vectors"
     assert floors[0][0] != floors[1][0]
 
 
@@ -99,118 +80,77 @@ def test_sides_that_do_not_fit(call, message):
         list(call(vectors(1), vectors(2)))
 
 
-def run(capsys, *line):
-    """Standard output of the command."""
-    assert room.main([str(item) for item in line]) == 0
-    return capsys.readouterr().out
-
-
-def refused(capsys, *line):
-    """Its message."""
-    with pytest.raises(SystemExit) as status:
-        room.main([str(item) for item in line])
-    assert status.value.code == 2
-    return capsys.readouterr().err
-
-
 def test_the_command_with_vectors(tmp_path, capsys, caplog):
     files = saved(tmp_path, en=vectors(1), de=vectors(2))
     others = saved(tmp_path, en_b=vectors(3), de_b=vectors(4))
-    found = run(capsys, "--vectors", *files, "--vectors-b", *others, "--permutations", 2, "--json", tmp_path / "x.json")
-    content = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
-    assert content["models"] == ["A", "B"]
-    assert len(content["rows"]) == 6
+    content = run(room.main, tmp_path / "x", "--vectors", *files, "--vectors-b", *others, "--permutations", 2)
+    assert content["models"] == ["A", "B"] and len(content["rows"]) == 6
     row = content["rows"][4]
     expected = linear_cka(vectors(2).layer(1), vectors(4).layer(1))
     assert (row["text"], row["layers"], row["n"], row["widths"]) == (["de"], [1, 1], 30, [6, 6])
     assert (row["biased"], row["unbiased"]) == pytest.approx(expected[:2])
-    table = [line.split() for line in found.splitlines() if line.startswith("| de")]
-    floors = max(row["floor_biased"]), max(row["floor_unbiased"])
-    numbers = [row["biased"], floors[0], row["unbiased"], floors[1]]
+    table = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("| de")]
+    numbers = [row["biased"], max(row["floor_biased"]), row["unbiased"], max(row["floor_unbiased"])]
     assert table[1][1::2] == ["de", "1", "30", "6", *(f"{number:.4f}" for number in numbers)]
     assert "not more than C" not in caplog.text
-    with caplog.at_level(logging.WARNING):
-        shorter = run(capsys, "--vectors", *files, "--limit", 6, "--permutations", 0)
+    run(room.main, tmp_path / "x", "--vectors", *files, "--limit", 6, "--permutations", 0)
     assert "n = 6 sentences are not more than C = 6" in caplog.text
-    assert shorter.count("none") == 2 * 3
+    assert capsys.readouterr().out.count("none") == 2 * 3
 
 
-def test_the_command_with_two_models(tmp_path, capsys):
+def test_the_command_with_two_models(tmp_path):
     """The second model is the first one's own checkpoint in another folder: everything agrees; another family does not."""
     first, _ = nlu_builders.write_any("mbart", tmp_path / "mbart")
     other, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
-    text = tmp_path / "text"
-    generator = torch.Generator().manual_seed(1)
-    rows = torch.randint(0, 20, (40, 6), generator=generator).tolist()
-    text.write_text("".join(" ".join(f"p{piece}" for piece in row) + "\n" for row in rows), encoding="utf-8")
-    line = [
-        "--text",
-        f"en={text}",
-        "--cpu",
-        "--sentencepiece",
-        "none",
-        "--input-format",
-        "mbart",
-        "--json",
-        tmp_path / "j",
-    ]
-    found: Dict[str, Any] = {}
-    for name, second in (("same", first), ("other", other)):
-        run(capsys, first, second, *line, "--input-format-b", "mbart" if name == "same" else "xlmr")
-        found[name] = json.loads((tmp_path / "j").read_text(encoding="utf-8"))
-    assert found["same"]["models"] == ["mbart A", "mbart B"]
-    assert [row["biased"] for row in found["same"]["rows"]] == pytest.approx([1.0] * 3)
-    assert [row["unbiased"] for row in found["same"]["rows"]] == pytest.approx([1.0] * 3)
-    assert found["other"]["models"] == ["mbart", "xlmr"]
-    assert max(row["biased"] for row in found["other"]["rows"]) < 0.99
+    rows = torch.randint(0, 20, (40, 6), generator=torch.Generator().manual_seed(1)).tolist()
+    text = written(tmp_path / "text", *(" ".join(f"p{piece}" for piece in row) for row in rows))
+    line = ["--text", f"en={text}", *"--cpu --sentencepiece none --input-format mbart --input-format-b".split()]
+    found = run(room.main, tmp_path / "j", first, first, *line, "mbart")
+    assert found["models"] == ["mbart A", "mbart B"]
+    for estimate in ("biased", "unbiased"):
+        assert [row[estimate] for row in found["rows"]] == pytest.approx([1.0] * 3)
+    found = run(room.main, tmp_path / "j", first, other, *line, "xlmr")
+    assert found["models"] == ["mbart", "xlmr"]
+    assert max(row["biased"] for row in found["rows"]) < 0.99
 
 
 def test_bad_command_lines(tmp_path, capsys):
     files = saved(tmp_path, en=vectors(1), de=vectors(2))
-    few, other = tmp_path / "few", tmp_path / "other"
-    few.write_text("a\nb\nc\n", encoding="utf-8")
-    other.write_text("a\nb\n", encoding="utf-8")
-    cases = [
+    few, other = written(tmp_path / "few", "a", "b", "c"), written(tmp_path / "other", "a", "b")
+    for line, message in (
         ([], "one or two models and --text LANG=FILE … are needed; got 0 models"),
         (["a", "b", "c", "--text", f"en={few}"], "got 3 models"),
-        (["a"], "one or two models and --text LANG=FILE … are needed; got 1 models"),
         (["a", "--vectors", *files], "take the place of models and --text"),
         (["--vectors-b", *files], "take the place of models and --text"),
         (["a", "b", "--text", f"en={few}"], "the unbiased estimate of CKA needs at least 4 sentences; got 3"),
         (["a", "--text", f"en={few}", f"de={other}"], "--text: the texts need equal numbers of lines"),
         (["--vectors", *files, "--all-layers"], "--all-layers compares two models; got one"),
         (["--vectors", *files, "--permutations", "-1"], "--permutations must be at least 0; got -1"),
-        (["--vectors", *files, "--plot", "x.pdf"], "--plot x.pdf: valid: a file that ends in .svg or .png"),
-        (["--vectors", *files, "--json", tmp_path / "no" / "x.json"], "its folder does not exist"),
-    ]
-    for line, message in cases:
-        assert message in refused(capsys, *line), line
+    ):
+        assert message in refused(capsys, room.main, *line), line
 
 
-@pytest.mark.parametrize("kind", ["languages", "many languages", "models", "all layers"])
-def test_plots_show_every_number(kind, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["languages", "models", "all layers"])
+def test_plots_show_every_number(kind, monkeypatch):
     """What is given to the plots room holds each estimate once, in its place."""
-    drawn: List[Any] = []
+    drawn = []
     monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend(panels))
     monkeypatch.setattr(room.plots, "draw_heat_maps", lambda path, maps, *more: drawn.extend(maps))
     texts = {language: vectors(seed) for seed, language in enumerate(["en", "de", "fr", "es", "ru"])}
     if kind == "languages":
-        rows = list(room.compare_languages({"en": texts["en"], "de": texts["de"]}, "A", permutations=2))
-    elif kind == "many languages":
         rows = list(room.compare_languages(texts, "A"))
     else:
-        rows = list(
-            room.compare_models({"en": texts["en"]}, {"en": texts["de"]}, kind == "all layers", "AB", permutations=2)
-        )
+        sides = {"en": texts["en"]}, {"en": texts["de"]}
+        rows = list(room.compare_models(*sides, kind == "all layers", "AB", permutations=2))
     room.draw("x.svg", rows, kind == "all layers", "A × B")
     found = {(row.text, row.layers): row.cka for row in rows}
-    if kind in ("languages", "models"):
-        text = rows[0].text
+    if kind == "models":
+        layers = [found[("en",), (layer, layer)] for layer in range(3)]
         values, floors = drawn[0].lines
         assert drawn[0].title == "unbiased CKA"
-        assert values.values == [found[text, (layer, layer)].unbiased for layer in range(3)]
-        assert floors.values == [max(found[text, (layer, layer)].floor_unbiased) for layer in range(3)]
-        assert drawn[1].lines[0].values == [found[text, (layer, layer)].biased for layer in range(3)]
+        assert values.values == [one.unbiased for one in layers]
+        assert floors.values == [max(one.floor_unbiased) for one in layers]
+        assert drawn[1].lines[0].values == [one.biased for one in layers]
     elif kind == "all layers":
         assert drawn[0].values == [[found[("en",), (a, b)].unbiased for b in range(3)] for a in range(3)]
     else:

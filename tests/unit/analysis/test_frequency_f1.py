@@ -1,6 +1,5 @@
 """F1 of words by training frequency: hand-worked counts, a slow loop, the bootstrap, mistakes."""
 
-import json
 import random
 from collections import Counter
 
@@ -9,6 +8,7 @@ import pytest
 
 from fairseq_plugins.analysis import frequency_f1
 from fairseq_plugins.analysis.frequency_f1 import count_matches, f1_of, labels_of, p_value, resample, score
+from tests.unit.analysis.commands import refused, run, written
 
 REFERENCE = ["the cat sat on the mat", "a dog", "the rare zebra"]
 FIRST = ["the cat sat at the the mat", "a cat", "the zebra"]
@@ -19,22 +19,15 @@ TRAIN = ["the the the the", "cat mat a", "Cat, cat!", "rare sat on dog"]
 
 def write(folder):
     """The texts as files, and the options that name them."""
-    for name, lines in (("train", TRAIN), ("reference", REFERENCE), ("first", FIRST), ("second", SECOND)):
-        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    line = ["--train", str(folder / "train"), "--reference", str(folder / "reference")]
-    return [*line, "--output", f"one={folder / 'first'}", f"two={folder / 'second'}"]
+    texts = {"train": TRAIN, "reference": REFERENCE, "first": FIRST, "second": SECOND}
+    train, reference, first, second = (written(folder / name, *lines) for name, lines in texts.items())
+    return ["--train", train, "--reference", reference, "--output", f"one={first}", f"two={second}"]
 
 
-def rows_of(path):
+def rows(folder, *line):
     """(output, bucket) -> row of the JSON file."""
-    return {(row["output"], row["bucket"]): row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
-
-
-def refused(capsys, *line):
-    with pytest.raises(SystemExit) as error:
-        frequency_f1.main(list(line))
-    assert error.value.code == 2
-    return str(capsys.readouterr().err)
+    found = run(frequency_f1.main, folder / "x.json", *line)["rows"]
+    return {(row["output"], row["bucket"]): row for row in found}
 
 
 def slow_counts(ours, theirs, frequencies, edges):
@@ -74,54 +67,31 @@ def test_the_command_by_hand(tmp_path, capsys):
     """Edges 2 and 4: the lowest bucket has zebra, at and okapi, which are not in the training text, and the words with 1.
 
     Output one, lowest bucket. Reference: sat on mat a dog rare zebra = 7. Output: sat at mat a zebra = 5. Matched: all but at = 4.
+    The cat of the second sentence matches nothing, nor does the third "the" of a sentence.
     """
-    line = [*write(tmp_path), "--edges", "2", "4", "--samples", "50", "--json", str(tmp_path / "x.json")]
-    files = ["--tsv", str(tmp_path / "x.tsv"), "--plot", str(tmp_path / "x.svg")]
-    assert frequency_f1.main([*line, *files]) == 0
-    rows = rows_of(tmp_path / "x.json")
-    low = rows["one", "<2"]
-    assert (low["matched"], low["produced"], low["expected"]) == (4, 5, 7)
+    line, numbers = write(tmp_path), ("matched", "produced", "expected")
+    more = ["--edges", "2", "4", "--samples", "50"]
+    found = rows(tmp_path, *line, *more, "--tsv", tmp_path / "x.tsv", "--plot", tmp_path / "x.svg")
+    counts = {bucket: [found["one", bucket][name] for name in numbers] for bucket in ("<2", "2–3", ">3", "all")}
+    assert counts == {"<2": [4, 5, 7], "2–3": [1, 2, 1], ">3": [3, 4, 3], "all": [8, 11, 11]}
+    low = found["one", "<2"]
     assert (low["precision"], low["recall"], low["f1"]) == pytest.approx((4 / 5, 4 / 7, 8 / 12))
-    cat = rows["one", "2–3"]
-    assert (cat["matched"], cat["produced"], cat["expected"]) == (1, 2, 1), (
-        "the cat of the second sentence matches nothing"
-    )
-    the = rows["one", ">3"]
-    assert (the["matched"], the["produced"], the["expected"]) == (3, 4, 3), "the third of a sentence matches nothing"
-    assert (rows["one", "all"]["matched"], rows["one", "all"]["produced"], rows["one", "all"]["expected"]) == (
-        8,
-        11,
-        11,
-    )
-    two = rows["two", "<2"]
-    assert (two["matched"], two["produced"], two["expected"]) == (6, 8, 7)
-    assert two["difference"] == pytest.approx(12 / 15 - 8 / 12)
-    assert 0 < two["p"] <= 1 and low["p"] is None and low["difference"] is None
-    out = capsys.readouterr().out
-    assert "tokens auto, lower-cased, 3 sentences; bootstrap of 50 samples, seed 1" in out
-    first = [cell.strip() for cell in out.splitlines()[2].strip("|").split("|")]
-    assert first == ["F1, %", "all", ">3", "2–3", "<2"], "as the paper's table: from the most frequent words on"
-    assert "+13.3" in out
-    table = [line.split("\t") for line in (tmp_path / "x.tsv").read_text(encoding="utf-8").splitlines()]
-    assert len(table) == 1 + 8 and table[1][:5] == ["one", "<2", "4", "5", "7"]
-    assert all(f">{label}<" in (tmp_path / "x.svg").read_text(encoding="utf-8") for label in ("one", "two", "all"))
+    assert low["difference"] is None
+    assert found["two", "<2"]["difference"] == pytest.approx(found["two", "<2"]["f1"] - low["f1"])
+    assert f"{100 * low['f1']:.1f}" in capsys.readouterr().out
+    assert (tmp_path / "x.tsv").read_text(encoding="utf-8").split("\n")[1].split("\t")[:3] == ["one", "<2", "4"]
+    cased = write_cased(tmp_path)
+    assert rows(tmp_path, *cased)["one", "all"]["matched"] == 2
+    assert rows(tmp_path, *cased, "--cased")["one", "all"]["matched"] == 1
+    letters = sum(len(text.replace(" ", "")) for text in REFERENCE)
+    assert rows(tmp_path, *line, "--tokens", "char")["one", "all"]["expected"] == letters
 
 
-def test_case_and_tokens_count(tmp_path):
-    """cat comes once in lower case, Cat once; cased, ``cat`` falls below 3."""
-    line = [*write(tmp_path), "--edges", "3", "--samples", "5", "--json", str(tmp_path / "x.json")]
-    frequency_f1.main(line)
-    assert rows_of(tmp_path / "x.json")["one", ">2"]["expected"] == 4
-    frequency_f1.main([*line, "--cased"])
-    assert rows_of(tmp_path / "x.json")["one", ">2"]["expected"] == 3
-    (tmp_path / "first").write_text("THE cat\n\n\n", encoding="utf-8")
-    for option, matched in (([], 2), (["--cased"], 1)):
-        frequency_f1.main([*line, *option])
-        assert rows_of(tmp_path / "x.json")["one", "all"]["matched"] == matched
-    frequency_f1.main([*line, "--tokens", "char"])
-    assert rows_of(tmp_path / "x.json")["one", "all"]["expected"] == sum(
-        len(text.replace(" ", "")) for text in REFERENCE
+def write_cased(folder):
+    train, reference, output = (
+        written(folder / name, line) for name, line in (("c", "A b"), ("d", "A b"), ("e", "a b"))
     )
+    return ["--train", train, "--reference", reference, "--output", f"one={output}"]
 
 
 def test_random_sentences_equal_a_slow_loop():
@@ -144,12 +114,11 @@ def test_f1_of_nothing_is_missing():
 
 
 def test_samples_are_of_sentences_and_the_same_for_every_output():
-    draw = np.random.default_rng(5)
-    counts = draw.integers(1, 6, size=(30, 2, 3))
+    counts = np.random.default_rng(5).integers(1, 6, size=(30, 2, 3))
     drawn = resample([counts, counts, counts[::-1]], 100, 7)
     assert drawn.shape == (3, 100, 2)
     assert (drawn[0] == drawn[1]).all() and not (drawn[0] == drawn[2]).all()
-    assert (resample([counts], 100, 7)[0] == drawn[0]).all() and not (resample([counts], 100, 8)[0] == drawn[0]).all()
+    assert not (resample([counts], 100, 8)[0] == drawn[0]).all()
     again = np.random.default_rng(7).multinomial(30, np.full(30, 1 / 30), size=64)
     sums = (again[:, :, None, None] * counts[None]).sum(1)
     np.testing.assert_allclose(drawn[0, :64], 2 * sums[..., 0] / (sums[..., 1] + sums[..., 2]))
@@ -181,11 +150,14 @@ def test_the_interval_holds_95_percent_of_the_samples_of_its_output_and_bucket()
 
 def test_mistakes(tmp_path, capsys):
     line = write(tmp_path)
-    assert "--edges 9 3: valid: ascending" in refused(capsys, *line, "--edges", "9", "3")
-    assert "--samples must be at least 1; got 0" in refused(capsys, *line, "--samples", "0")
-    assert "--seed must be at least 0; got -1" in refused(capsys, *line, "--seed", "-1")
-    assert "x: no NAME=FILE; valid: as plain=a.de" in refused(capsys, *line[:-2], "x")
-    assert "one is there twice" in refused(capsys, *line[:-1], line[-2])
-    assert f"{tmp_path / 'none'}: no such file" in refused(capsys, *line[:-1], f"two={tmp_path / 'none'}")
-    (tmp_path / "second").write_text("a\n", encoding="utf-8")
-    assert "got --reference 3, one 3, two 1" in refused(capsys, *line)
+    short, none = written(tmp_path / "short", "a"), tmp_path / "none"
+    for more, message in (
+        ([*line, "--edges", "9", "3"], "--edges 9 3: valid: ascending"),
+        ([*line, "--samples", "0"], "--samples must be at least 1; got 0"),
+        ([*line, "--seed", "-1"], "--seed must be at least 0; got -1"),
+        ([*line[:-2], "x"], "x: no NAME=FILE; valid: as plain=a.de"),
+        ([*line[:-1], line[-2]], "one is there twice"),
+        ([*line[:-1], f"two={none}"], f"{none}: no such file"),
+        ([*line[:-1], f"two={short}"], "got --reference 3, one 3, two 1"),
+    ):
+        assert message in refused(capsys, frequency_f1.main, *more)

@@ -1,9 +1,7 @@
 """Eq. 4 equals slow loops over stock models; inputs, files and options that do not fit are refused."""
 
 import argparse
-import json
 import math
-from typing import Any, Dict
 
 import pytest
 import torch
@@ -15,6 +13,7 @@ from fairseq_plugins.analysis.vectors import last_token_vectors
 from fairseq_plugins.checkpoints.encoders import read_encoder
 from tests import nlu_builders
 from tests.nlu_builders import EOS, LANGUAGES, PAD, PIECES
+from tests.unit.analysis.commands import refused, run, written
 
 SYMBOLS = [*nlu_builders.SPECIAL, *PIECES, *nlu_builders.tags(LANGUAGES), "<mask>"]
 ENGLISH = ["p1 p2 p3", "p7", "p4 p4 p5 p6 p9", "p11 p2"]
@@ -30,14 +29,13 @@ def ids(*symbols):
 def slow_embedding(model, line, tag, form="mbart"):
     """The decoder's output at the last piece, sentence by sentence, from the formats written out."""
     pieces = line.split()
-    source, previous = {
-        "mbart": ([*pieces, "</s>", tag], [tag, *pieces, "</s>"]),
-        "mbart50": ([tag, *pieces, "</s>"], ["</s>", tag, *pieces]),
+    source, previous, last = {
+        "mbart": ([*pieces, "</s>", tag], [tag, *pieces, "</s>"], len(pieces)),
+        "mbart50": ([tag, *pieces, "</s>"], ["</s>", tag, *pieces], len(pieces) + 1),
     }[form]
     tokens = ids(*source)[None]
     states = model(tokens, torch.tensor([len(source)]), ids(*previous)[None], features_only=True)[0]
-    last = len(previous) - 1 if form == "mbart50" else len(pieces)
-    return [float(value) for value in states[0, last]]
+    return states[0, last].tolist()
 
 
 def slow_distance(model, form="mbart"):
@@ -49,33 +47,18 @@ def slow_distance(model, form="mbart"):
     return math.sqrt(total)
 
 
-def write_texts(folder, english=None):
+def write_texts(folder, english=ENGLISH):
     """Two parallel files, and the options that name them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "text.en").write_text("\n".join(english or ENGLISH) + "\n", encoding="utf-8")
-    (folder / "text.de").write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
-    return [
-        *("--source", str(folder / "text.en"), "--target", str(folder / "text.de"), "--cpu", "--sentencepiece", "none"),
-        *("--source-lang", "en", "--target-lang", "de"),
-    ]
+    source, target = written(folder / "text.en", *english), written(folder / "text.de", *GERMAN)
+    line = "--cpu --sentencepiece none --source-lang en --target-lang de"
+    return ["--source", source, "--target", target, *line.split()]
 
 
 def loaded(path, *line):
     """A model whose text is in pieces."""
-    texts = ["--source", "x", "--target", "x", "--source-lang", "en", "--target-lang", "de", "--cpu"]
-    args = language_distance.parser().parse_args([str(path), *texts, "--sentencepiece", "none", *line])
+    texts = "--source x --target x --source-lang en --target-lang de --cpu --sentencepiece none"
+    args = language_distance.parser().parse_args([str(path), *texts.split(), *line])
     return PretrainedSequenceModel(str(path), "model", args)
-
-
-def refused(capsys, *line):
-    """The message of a command that is refused."""
-    with pytest.raises(SystemExit) as error:
-        language_distance.main(list(line))
-    assert error.value.code == 2
-    return str(capsys.readouterr().err)
-
-
-# ---- The measure. ----
 
 
 def test_a_distance_by_hand():
@@ -93,26 +76,14 @@ def test_a_distance_by_hand():
 @pytest.mark.parametrize("form", ["mbart", "mbart50"])
 def test_the_command_equals_eq_4_in_loops(form, tmp_path, capsys):
     model = nlu_builders.mbart_cc25(tmp_path / "cc25")
-    files = [part for kind in ("json", "tsv") for part in (f"--{kind}", str(tmp_path / f"x.{kind}"))]
-    line = [str(tmp_path / "cc25"), *write_texts(tmp_path), *files, "--max-tokens", "14"]
-    assert language_distance.main([*line, "--input-format", form]) == 0
-    (row,) = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))["rows"]
+    line = [tmp_path / "cc25", *write_texts(tmp_path), "--max-tokens", "14", "--input-format", form]
+    (row,) = run(language_distance.main, tmp_path / "x", *line, "--tsv", tmp_path / "x.tsv")["rows"]
     expected = slow_distance(model, form)
     assert row["distance"] == pytest.approx(expected, rel=1e-5)
     assert row["normalised"] == pytest.approx(expected / 2, rel=1e-5)
     assert (row["model"], row["n"], row["width"]) == ("cc25", 4, nlu_builders.WIDTH)
     assert (tmp_path / "x.tsv").read_text(encoding="utf-8").split("\n")[1].split("\t")[:3] == ["cc25", "4", "16"]
     assert f"{expected:.3f}"[:-1] in capsys.readouterr().out
-
-
-def test_the_place_is_the_one_that_stock_classifies(tmp_path):
-    model = nlu_builders.mbart_cc25(tmp_path)
-    model.classification_heads["all"] = torch.nn.Identity()
-    pieces = [*(f"p{number}" for number in (3, 1, 4)), "</s>", "[de_DE]"]
-    tokens = ids(*pieces)[None]
-    with torch.no_grad():
-        stock, _ = model(tokens, torch.tensor([5]), tokens.roll(1, 1), True, "all")
-    torch.testing.assert_close(last_token_vectors(model, [tokens[0]], EOS, PAD), stock)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 13, 4096])
@@ -123,9 +94,6 @@ def test_a_batch_is_the_same_as_single_sentences(max_tokens, tmp_path):
     expected = torch.tensor([slow_embedding(model, line, "[en_XX]") for line in ENGLISH])
     assert (expected[0] - expected[1]).abs().max() > 0.1
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-
-
-# ---- Files. ----
 
 
 @pytest.mark.parametrize(
@@ -144,10 +112,8 @@ def test_checkpoints_of_the_stages_tell_their_format(task, tmp_path):
 
 
 def test_other_tasks_need_the_format_and_positions_are_those_of_both_sides(tmp_path):
-    model = nlu_builders.mbart_cc25(tmp_path / "cc25", max_target_positions=12)
-    path = nlu_builders.stock_checkpoint(
-        tmp_path / "cc25" / "run.pt", model, {"_name": "translation", "langs": "de_DE,en_XX"}
-    )
+    model = nlu_builders.mbart_cc25(tmp_path, max_target_positions=12)
+    path = nlu_builders.stock_checkpoint(tmp_path / "run.pt", model, {"_name": "translation", "langs": "de_DE,en_XX"})
     with pytest.raises(ValueError, match="--input-format: model is of the family mbart, whose files do not tell it"):
         loaded(path)
     assert loaded(path, "--input-format", "xlmr").inputs.max_positions == 12
@@ -178,18 +144,13 @@ class Evil:
     """An object that no checkpoint may hold."""
 
 
-def damaged(folder, **changes):
-    """A copy of an mBART with other entries, options (``args``) or tensors."""
+def damaged(folder, args=None, tensors=None, **changes):
+    """A copy of an mBART with other options (``args``), tensors or entries."""
     nlu_builders.mbart_cc25(folder)
-    saved: Dict[str, Any] = torch.load(folder / "model.pt", weights_only=False)
-    for name, value in changes.items():
-        if name == "args":
-            saved["args"] = argparse.Namespace(**{**vars(saved["args"]), **value})
-        elif name == "tensors":
-            saved["model"].update(value)
-        else:
-            saved[name] = value
-    torch.save(saved, folder / "model.pt")
+    saved = torch.load(folder / "model.pt", weights_only=False)
+    saved["args"] = argparse.Namespace(**{**vars(saved["args"]), **(args or {})})
+    saved["model"].update(tensors or {})
+    torch.save({**saved, **changes}, folder / "model.pt")
     return folder
 
 
@@ -211,29 +172,20 @@ def test_files_that_are_refused(changes, message, tmp_path):
         loaded(damaged(tmp_path, **changes))
 
 
-# ---- The command. ----
-
-
-def test_names_of_models(tmp_path):
-    assert models_of(["x/a/model.pt", "new=y/b.pt", "x/c/model.pt"]) == {
-        "a/model.pt": "x/a/model.pt", "new": "y/b.pt", "c/model.pt": "x/c/model.pt"
-    }  # fmt: skip
-    with pytest.raises(ValueError, match="MODEL a=y: a is there twice; valid: as before=mbart.cc25"):
-        models_of(["a=x", "a=y"])
+def test_names_of_models():
+    found = models_of(["x/a/model.pt", "new=y/b.pt", "x/c/model.pt"])
+    assert found == {"a/model.pt": "x/a/model.pt", "new": "y/b.pt", "c/model.pt": "x/c/model.pt"}
 
 
 def test_mistakes_are_refused_before_the_models_are_read(tmp_path, capsys):
-    line = [str(tmp_path / "none"), *write_texts(tmp_path)]
-    assert "--sentences must be at least 1; got 0" in refused(capsys, *line, "--sentences", "0")
-    assert "--source-lang and --target-lang are both de" in refused(capsys, *line, "--source-lang", "de")
+    line, main = [tmp_path / "none", *write_texts(tmp_path)], language_distance.main
+    assert "MODEL a=y: a is there twice; valid: as before=mbart.cc25" in refused(capsys, main, "a=x", "a=y", *line[1:])
+    assert "--sentences must be at least 1; got 0" in refused(capsys, main, *line, "--sentences", "0")
+    assert "--source-lang and --target-lang are both de" in refused(capsys, main, *line, "--source-lang", "de")
     write_texts(tmp_path, ENGLISH[:2])
-    assert "got --source 2, --target 4" in refused(capsys, *line)
-    assert "checkpoint" in refused(capsys, *line, "--sentences", "2") and not (tmp_path / "none").exists()
-
-
-def test_a_language_that_the_model_lacks(tmp_path, capsys):
-    nlu_builders.mbart_cc25(tmp_path / "cc25")
-    line = [str(tmp_path / "cc25"), *write_texts(tmp_path)]
-    message = refused(capsys, *line, "--target-lang", "fr")
+    assert "got --source 2, --target 4" in refused(capsys, main, *line)
+    assert "checkpoint" in refused(capsys, main, *line, "--sentences", "2")
+    nlu_builders.mbart_cc25(tmp_path / "none")
+    message = refused(capsys, main, *line, "--sentences", "2", "--target-lang", "fr")
     assert "language fr: --input-format mbart needs the symbol of one language" in message
     assert "ar_AR,de_DE,en_XX" in message

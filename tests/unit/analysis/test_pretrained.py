@@ -73,16 +73,7 @@ def test_mbart_does_not_tell_its_format(tmp_path):
 def test_languages_can_be_given(tmp_path):
     """A vocabulary that ends before the languages: they follow it, in the order that is given."""
     path, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
-    line = [
-        "--input-format",
-        "mbart",
-        "--langs",
-        "en_XX",
-        "--language-template",
-        "<{}>",
-        "--language-codes",
-        "eng=en_XX",
-    ]
+    line = "--input-format mbart --langs en_XX --language-template <{}> --language-codes eng=en_XX".split()
     (path / "dict.txt").write_text("".join(f"p{number} 1\n" for number in range(19)), encoding="utf-8")
     model = model_of(path, *line, "--dict", str(path / "dict.txt"))
     assert model.inputs.rows(["p1"], "eng", "x")[0].tolist() == [5, 2, 4 + 19]
@@ -145,11 +136,9 @@ def test_vectors_are_kept_only_where_that_is_asked(tmp_path):
 
 
 def test_devices():
-    assert pick_device("cpu") == torch.device("cpu")
-    with pytest.raises(ValueError, match="--device what: "):
-        pick_device("what")
-    with pytest.raises(ValueError, match="--device cuda:99: this torch sees"):
-        pick_device("cuda:99")
+    for name, message in (("what", "--device what: "), ("cuda:99", "--device cuda:99: this torch sees")):
+        with pytest.raises(ValueError, match=message):
+            pick_device(name)
 
 
 def test_lists_on_the_command_line():

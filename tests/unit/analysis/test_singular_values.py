@@ -1,14 +1,11 @@
 """Singular values and their distances: equal to numpy, and checkpoints of different shapes are refused."""
 
-from typing import Any, List
-
 import numpy as np
 import pytest
 import torch
 
-from fairseq_plugins.analysis import singular_values as room
-from fairseq_plugins.analysis.singular_values import MATRICES, Comparison, compare, layer_matrices, singular_values
-from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
+from fairseq_plugins.analysis.singular_values import MATRICES, compare, layer_matrices, singular_values
+from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 
 SIZES = {"vocab_size": 9, "layers": 3, "embed_dim": 6, "ffn_dim": 10, "heads": 2, "max_positions": 5}
 
@@ -28,11 +25,11 @@ def layers(seed=1, **changes):
 @pytest.mark.parametrize("shape", [(6, 6), (10, 6), (6, 10), (1, 5)])
 def test_singular_values_equal_numpy(shape):
     matrix = torch.randn(shape, generator=torch.Generator().manual_seed(2))
-    found = singular_values(matrix)
+    found = singular_values(matrix, "x")
     expected = np.linalg.svd(matrix.double().numpy(), compute_uv=False)
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10)
     assert float(found.norm()) == pytest.approx(float(matrix.norm()), rel=1e-6)
-    torch.testing.assert_close(singular_values(matrix.T), found)
+    torch.testing.assert_close(singular_values(matrix.T, "x"), found)
 
 
 def test_norms_and_distances_of_two_models_equal_numpy():
@@ -68,7 +65,7 @@ def test_layers_are_in_their_order_beyond_nine():
     assert [float(layer["FC1"][0, 0]) for layer in layer_matrices(base, "A")] == list(range(11))
 
 
-def test_different_shapes_are_refused_by_layer_and_matrix():
+def test_what_is_refused(monkeypatch):
     other = tensors(2)
     other["layers.2.fc1.weight"] = torch.zeros(11, 6)
     with pytest.raises(ValueError, match=r"layer 3, FC1 \(fc1.weight\): A has the shape \(10, 6\), B \(11, 6\)"):
@@ -80,30 +77,11 @@ def test_different_shapes_are_refused_by_layer_and_matrix():
         layer_matrices(other, "B")
     with pytest.raises(ValueError, match="C: has no encoder layers"):
         layer_matrices({"embed_tokens.weight": torch.zeros(2, 2)}, "C")
-
-
-def test_matrices_that_have_no_singular_values():
     bad = layers(2)
     bad[1]["V"][0, 0] = float("inf")
     with pytest.raises(ValueError, match="B, layer 2, V: holds numbers that are not finite"):
         compare(layers(1), bad, ["A", "B"])
-
-
-def test_a_decomposition_that_is_wrong_is_seen(monkeypatch):
     original = torch.linalg.svdvals
     monkeypatch.setattr(torch.linalg, "svdvals", lambda matrix: 1.001 * original(matrix))
     with pytest.raises(ValueError, match="A, layer 1, K: ‖σ‖ is .*, the Frobenius norm"):
         compare(layers(1), layers(2), ["A", "B"])
-
-
-def test_the_plot_shows_the_sign_of_each_difference(monkeypatch):
-    drawn: List[Any] = []
-    monkeypatch.setattr(room.plots, "draw_lines", lambda path, panels, places, *more: drawn.extend([*panels, places]))
-    found = [Comparison(layer, matrix, 5.0, 4.0 + layer, 0.5 * layer) for layer in (1, 2, 3) for matrix in MATRICES]
-    room.draw("x.svg", found, ["A", "B"])
-    assert [line.label for line in drawn[0].lines] == list(MATRICES)
-    assert drawn[0].lines[2].values == [0.0, 1.0, 2.0]
-    assert drawn[1].lines[5].values == [0.5, 1.0, 1.5]
-    assert drawn[2] == [1, 2, 3]
-    low, high = drawn[1].y_range
-    assert low < 0 < 1.5 < high

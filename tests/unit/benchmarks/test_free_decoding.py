@@ -10,12 +10,6 @@ SIZES = Sizes(vocab=60, layers=2, width=16, heads=2, prompts=3)
 CPU = torch.device("cpu")
 
 
-def test_tokens_of_each_iteration_by_hand():
-    assert free_decoding.unit_tokens(25, 0) == ([50], [50])
-    assert free_decoding.unit_tokens(25, 2) == ([25, 25], [25, 12])
-    assert free_decoding.unit_tokens(25, 4) == ([25] * 4, [25, 18, 12, 6])
-
-
 @pytest.mark.parametrize(
     ("name", "weights", "tables", "through", "projected"),
     [

@@ -1,12 +1,9 @@
 """The benchmark of trained systems: ratios, scores and curves by hand. No time is asserted."""
 
-from pathlib import Path
-from typing import Any, Dict, List
-
 import pytest
 
-from benchmarks import results, trained, trained_plot
-from benchmarks.trained import Run, Source
+from benchmarks import results, trained
+from benchmarks.trained import Run
 
 
 def test_what_passes_cost_by_hand():
@@ -16,7 +13,7 @@ def test_what_passes_cost_by_hand():
     allowed, forced = [run(1, 5), run(2, 2), run(9)], [run(2, 1), run(1, 1), run(3)]
     assert trained.to_one_pass(allowed, forced) == [2.0, 2.0, 3.0]
     (bar,) = results.BARS["trained"]
-    rows: List[Dict[str, Any]] = [{}, {"to_one_pass": {"1": [2.4, 1.0, 9.0], "32": [2.6, 1.0, 1.0]}}]
+    rows = [{}, {"to_one_pass": {"1": [2.4, 1.0, 9.0], "32": [2.6, 1.0, 1.0]}}]
     assert "**missed** (2.400, 2.600)" in results.verdict({"results": rows}, bar)
     rows[1]["to_one_pass"]["32"][0] = 2.5
     assert "holds" in results.verdict({"results": rows}, bar)
@@ -52,37 +49,4 @@ def test_a_row_by_hand():
     assert (found["passes"], found["mean_passes"]) == ({"1": 1, "2": 1}, 1.5)
 
 
-def test_paths_of_a_system():
-    data, pieces = Path("bin"), Path("spm")
-    assert Source.parse("a=b.pt", data, pieces) == ("a", "b.pt", data, pieces)
-    assert Source.parse("a b=c.pt,d", data, pieces) == ("a b", "c.pt", Path("d"), pieces)
-    assert Source.parse("a=b,c,d", data, pieces) == ("a", "b", Path("c"), Path("d"))
-    for text in ("a", "=b", "a=", "a=b,,d", "a=b,c,d,e"):
-        with pytest.raises(ValueError, match=f"--system {text}: valid: NAME=CHECKPOINT"):
-            Source.parse(text, data, pieces)
-
-
 # ---- The plot. ----
-
-
-def row(system, speed, batched, bleu):
-    """What the plot needs of a row, and what the table needs."""
-    times = dict.fromkeys(("p50", "p95", "speedup", "model_only_speedup", "batch_speedup", "length_ratio"), 1.0)
-    rates = {"sentences_per_s": speed, "batch_sentences_per_s": batched}
-    return {"system": system, **times, **rates, "bleu": bleu, "mean_passes": None, "signature": "s"}
-
-
-def content(*rows):
-    return {"file": "trained-cpu", "options": {"batch": 32}, "results": list(rows)}
-
-
-MEASURED = content(row("AT, beam 5", 10, 90, 21.0), row("SGA, a, b", 30, 70, 19.0), row("AT, beam 1", 20, 80, 20.0))
-
-
-def test_a_curve_is_a_system_and_a_point_a_decoding():
-    assert trained_plot.panels(MEASURED) == {1: "sentences_per_s", 32: "batch_sentences_per_s"}
-    single, batched = (trained_plot.curves(MEASURED, key) for key in trained_plot.panels(MEASURED).values())
-    assert single == [("AT", [10, 20], [21.0, 20.0]), ("SGA, a", [30], [19.0])]
-    assert batched[0] == ("AT", [80, 90], [20.0, 21.0])
-    earlier = content({"batch_sentences_per_s": 3})
-    assert trained_plot.panels(earlier) == {32: "batch_sentences_per_s"}

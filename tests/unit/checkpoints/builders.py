@@ -6,37 +6,13 @@ import json
 import safetensors.torch
 import torch
 
-SIZES = {
-    "vocab_size": 23,
-    "layers": 12,  # one-digit and two-digit layer numbers
-    "embed_dim": 8,
-    "ffn_dim": 12,
-    "heads": 2,
-    "max_positions": 10,
-    "padding_idx": 1,
-}
-ARGS = {
-    "arch": "xlmr_base",
-    "encoder_layers": 12,
-    "encoder_embed_dim": 8,
-    "encoder_ffn_embed_dim": 12,
-    "encoder_attention_heads": 2,
-    "max_positions": 10,
-    "activation_fn": "gelu",
-}
-CONFIG = {
-    "model_type": "xlm-roberta",
-    "hidden_act": "gelu",
-    "layer_norm_eps": 1e-05,
-    "vocab_size": 23,
-    "num_hidden_layers": 12,
-    "hidden_size": 8,
-    "intermediate_size": 12,
-    "num_attention_heads": 2,
-    "max_position_embeddings": 12,
-    "pad_token_id": 1,
-    "type_vocab_size": 1,
-}
+# Twelve layers: one-digit and two-digit numbers.
+SIZES = dict(vocab_size=23, layers=12, embed_dim=8, ffn_dim=12, heads=2, max_positions=10, padding_idx=1)
+ARGS = dict(arch="xlmr_base", encoder_layers=12, encoder_embed_dim=8, encoder_ffn_embed_dim=12)
+ARGS.update(encoder_attention_heads=2, max_positions=10, activation_fn="gelu")
+CONFIG = dict(model_type="xlm-roberta", hidden_act="gelu", layer_norm_eps=1e-05, vocab_size=23, num_hidden_layers=12)
+CONFIG.update(hidden_size=8, intermediate_size=12, num_attention_heads=2, max_position_embeddings=12)
+CONFIG.update(pad_token_id=1, type_vocab_size=1)
 
 
 def masked_lm_tensors(seed=1):
@@ -49,23 +25,18 @@ def masked_lm_tensors(seed=1):
     tensors = {
         "sentence_encoder.embed_tokens.weight": random(23, 8),
         "sentence_encoder.embed_positions.weight": random(12, 8),
-        "sentence_encoder.layernorm_embedding.weight": random(8),
-        "sentence_encoder.layernorm_embedding.bias": random(8),
         "lm_head.dense.weight": random(8, 8),
         "lm_head.dense.bias": random(8),
-        "lm_head.layer_norm.weight": random(8),
-        "lm_head.layer_norm.bias": random(8),
         "lm_head.bias": random(23),
     }
+    norms = ["sentence_encoder.layernorm_embedding", "lm_head.layer_norm"]
     for layer in range(12):
         start = f"sentence_encoder.layers.{layer}."
-        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-            tensors[f"{start}self_attn.{name}.weight"] = random(8, 8)
-            tensors[f"{start}self_attn.{name}.bias"] = random(8)
-        tensors[start + "fc1.weight"], tensors[start + "fc1.bias"] = random(12, 8), random(12)
-        tensors[start + "fc2.weight"], tensors[start + "fc2.bias"] = random(8, 12), random(8)
-        for name in ("self_attn_layer_norm", "final_layer_norm"):
-            tensors[f"{start}{name}.weight"], tensors[f"{start}{name}.bias"] = random(8), random(8)
+        norms += [f"{start}self_attn_layer_norm", f"{start}final_layer_norm"]
+        matrices = {f"self_attn.{name}_proj": (8, 8) for name in ("q", "k", "v", "out")}
+        for name, shape in {**matrices, "fc1": (12, 8), "fc2": (8, 12)}.items():
+            tensors[f"{start}{name}.weight"], tensors[f"{start}{name}.bias"] = random(*shape), random(shape[0])
+    tensors.update({f"{norm}.{kind}": random(8) for norm in norms for kind in ("weight", "bias")})
     return tensors
 
 
@@ -84,15 +55,12 @@ def old_state(state):
         name = name.replace("encoder.", "decoder.", 1).replace("layernorm_embedding", "emb_layer_norm")
         if ".q_proj." in name:
             start, kind = name.split("q_proj.")
-            parts = [state[_current(start) + f"{part}_proj.{kind}"] for part in "qkv"]
+            current = start.replace("decoder.", "encoder.", 1)
+            parts = [state[f"{current}{part}_proj.{kind}"] for part in "qkv"]
             old[f"{start}in_proj_{kind}"] = torch.cat(parts)
         elif ".k_proj." not in name and ".v_proj." not in name:
             old[name] = tensor
     return old
-
-
-def _current(old_start):
-    return old_start.replace("decoder.", "encoder.", 1)
 
 
 def huggingface_state(tensors, prefix="roberta."):
@@ -148,6 +116,16 @@ def write_huggingface(folder, state, pickled=False, **changes):
             {name: tensor.clone() for name, tensor in state.items()}, folder / "model.safetensors"
         )
     return folder
+
+
+def put(name, *shape):
+    """An edit of a state: a tensor of ones with that name."""
+    return lambda state: state.update({name: torch.ones(*shape)})
+
+
+def without(text):
+    """An edit of a state: no tensor with that text in its name."""
+    return lambda state: [state.pop(name) for name in list(state) if text in name]
 
 
 def edited(state, change):

@@ -2,6 +2,7 @@
 
 import argparse
 import struct
+import warnings
 import zipfile
 
 import numpy as np
@@ -53,6 +54,15 @@ def _overlapping(target):
     target.write_bytes(content[:start] + one * entries + ending)
 
 
+def _twice(target):
+    """Two records of one name: Python reads the second, torch may read the first."""
+    rewritten(target, lambda name, old: old)
+    with zipfile.ZipFile(target, "a") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pickled = next(name for name in archive.namelist() if name.endswith("data.pkl"))
+        archive.writestr(pickled, archive.read(pickled))
+
+
 def _behind_another(target):
     """Two files in one: Python reads the second, torch the first."""
     torch.save(good(), target)
@@ -79,12 +89,8 @@ def _deep(target):
     rewritten(target, lambda name, old: nested if name.endswith("data.pkl") else old)
 
 
-def _saved(**more):
-    return lambda target: torch.save(good(**more), target)
-
-
-def _saved_legacy(**more):
-    return lambda target: torch.save(good(**more), target, _use_new_zipfile_serialization=False)
+def _saved(zipped=True, **more):
+    return lambda target: torch.save(good(**more), target, _use_new_zipfile_serialization=zipped)
 
 
 def _endless():
@@ -101,27 +107,24 @@ def _doubling():
 
 
 _repeated = torch.as_strided(torch.ones(4), (HUGE,), (0,))
+_sparse = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1), (HUGE,))
 _forged = Call(np.dtype, "f8", False, True, state=(3, "<", (Call(np.dtype, "O"), (1,)), None, None, -1, -1, 63))
-_array = Call(np._core.multiarray._reconstruct, np.ndarray, (0,), b"b", state=(1, (1,), _forged, False, b"AAAAAAAA"))
+_made = np._core.multiarray._reconstruct
+_array = Call(_made, np.ndarray, (0,), b"b", state=(1, (1,), _forged, False, b"AAAAAAAA"))
 
 HOSTILE = {
     "zip bomb": (_bomb, "data/0 is compressed"),
     "overlapping records": (_overlapping, "records overlap"),
+    "two records of one name": (_twice, "records overlap"),
     "file behind a file": (_behind_another, "records overlap"),
     "tensor beyond its record": (_declared, "needs 4,398,046,511,104 bytes of record .*data/0, which has 4,000"),
     "tensor beyond the file": (_declared_legacy, "its tensors need 4,398,046,511,104 bytes"),
     "repeated values": (_saved(x=_repeated), r"shape \(1099511627776,\)"),
-    "repeated values, legacy": (_saved_legacy(x=_repeated), r"shape \(1099511627776,\)"),
-    "sparse": (
-        _saved(x=torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1), (HUGE,))),
-        "1,099,511,627,776 elements",
-    ),
+    "repeated values, legacy": (_saved(zipped=False, x=_repeated), r"shape \(1099511627776,\)"),
+    "sparse": (_saved(x=_sparse), "1,099,511,627,776 elements"),
     "bytearray": (_saved(x=Call(bytearray, HUGE)), "bytearray of 1,099,511,627,776"),
     "Tensor(2^20, 2^20)": (_saved(x=Call(torch.Tensor, 2**20, 2**20)), "torch.Tensor of 1,099,511,627,776"),
-    "numpy array": (
-        _saved(x=Call(np._core.multiarray._reconstruct, np.ndarray, (HUGE,), b"b")),
-        "1,099,511,627,776 elements",
-    ),
+    "numpy array": (_saved(x=Call(_made, np.ndarray, (HUGE,), b"b")), "1,099,511,627,776 elements"),
     "numpy's own memory": (_saved(x=Call(np.ndarray, (1000,))), "numpy.ndarray"),
     "forged numpy type": (_saved(x=_array), "numpy type"),
     "numpy record of objects": (_saved(x=Call(np.dtype, [("a", "O")])), "numpy type"),

@@ -4,12 +4,10 @@ import re
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.dictionaries import read_dictionary
-from fairseq_plugins.checkpoints.encoder_languages import LIST_NAME, Languages, languages_beside, name_rows
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.vocabulary import read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, tags
 
@@ -26,47 +24,28 @@ def change(path, edit):
 
 def test_what_a_checkpoint_says_comes_before_the_list_beside_it(tmp_path):
     """Also where both fit the rows; and the list that it names before the one that releases have."""
-    base, listed, beside = ["<s>", "a"], ("de_DE", "en_XX"), ("en_XX", "de_DE")
-    for own, other, expected in ((listed, beside, listed), (None, beside, beside), (listed, None, listed)):
-        entries, found = name_rows(list(base), Languages(own), other, 4, "here")
-        assert entries == [*base, *(f"[{language}]" for language in expected)] and found == expected
-    for name, content in ((LIST_NAME, "de_DE"), ("own.txt", "en_XX")):
-        (tmp_path / name).write_text(content + "\n", encoding="utf-8")
-    assert [languages_beside(tmp_path, name) for name in ("own.txt", None, "absent.txt")] == [
-        ("en_XX",),
-        ("de_DE",),
-        ("de_DE",),
-    ]
+    other = nlu_builders.ML50[::-1]
+    nlu_builders.mbart50(tmp_path, lang_dict="own.txt")
+    (tmp_path / "own.txt").write_text("\n".join(other))
+    assert read_encoder(tmp_path).languages == other
+    nlu_builders.mbart50(tmp_path, langs=list(other), lang_dict=None)
+    assert read_encoder(tmp_path).languages == other
+
+
+MULTI, DENOISING = {"_name": "translation_multi_simple_epoch"}, {"_name": "multilingual_denoising"}
+CSV = ",".join(LANGUAGES)
 
 
 @pytest.mark.parametrize(
     ("task", "expected"),
     [
-        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": True}, LANGUAGES),
-        ({"_name": "multilingual_denoising", "langs": "ar_AR,de_DE,en_XX", "add_lang_token": False}, None),
-        ({"_name": "multilingual_denoising", "langs": None, "add_lang_token": True}, None),
-        (
-            {
-                "_name": "translation_multi_simple_epoch",
-                "langs": ["ar_AR", "de_DE", "en_XX"],
-                "lang_tok_style": "mbart",
-            },
-            LANGUAGES,
-        ),
-        (
-            {
-                "_name": "translation_multi_simple_epoch",
-                "langs": None,
-                "lang_dict": None,
-                "lang_pairs": "en_XX-de_DE,ar_AR-en_XX",
-            },
-            None,
-        ),
-        (
-            {"_name": "translation_multi_simple_epoch", "langs": None, "lang_dict": "langs.txt", "lang_pairs": "a-b"},
-            None,
-        ),
-        ({"_name": "translation_from_pretrained_bart", "langs": "ar_AR,de_DE,en_XX"}, LANGUAGES),
+        ({**DENOISING, "langs": CSV, "add_lang_token": True}, LANGUAGES),
+        ({**DENOISING, "langs": CSV, "add_lang_token": False}, None),
+        ({**DENOISING, "langs": None, "add_lang_token": True}, None),
+        ({**MULTI, "langs": list(LANGUAGES), "lang_tok_style": "mbart"}, LANGUAGES),
+        ({**MULTI, "langs": None, "lang_dict": None, "lang_pairs": "en_XX-de_DE,ar_AR-en_XX"}, None),
+        ({**MULTI, "langs": None, "lang_dict": "langs.txt", "lang_pairs": "a-b"}, None),
+        ({"_name": "translation_from_pretrained_bart", "langs": CSV}, LANGUAGES),
         ({"_name": "translation"}, None),
     ],
 )
@@ -180,14 +159,6 @@ def test_a_list_that_is_none_is_refused(tmp_path, text, message):
 
 
 # ---- The command. ----
-
-
-def test_the_command_writes_the_dictionary_of_an_mbart50(tmp_path):
-    model = nlu_builders.mbart50(tmp_path)
-    assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")]) == 0
-    loaded = Dictionary.load(str(tmp_path / "whole.txt"))
-    assert loaded.symbols[4:] == [*PIECES, *tags(nlu_builders.ML50), "<mask>"]
-    assert len(loaded) == model.encoder.embed_tokens.num_embeddings
 
 
 @pytest.mark.parametrize("form", ["list", "file"])

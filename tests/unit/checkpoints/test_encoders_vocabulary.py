@@ -8,11 +8,10 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_plugins.checkpoints import CheckpointError, dictionary
-from fairseq_plugins.checkpoints.dictionaries import read_dictionary
 from fairseq_plugins.checkpoints.dictionary import dictionary_text, write_dictionary
-from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.checkpoints.fitting import check_entries, explain, fit_words
-from fairseq_plugins.checkpoints.vocabularies import fairseq_order, languages_of, tokenizer_entries
+from fairseq_plugins.checkpoints.encoders import read_encoder, row_order, tokenizer_entries
+from fairseq_plugins.checkpoints.fitting import check_entries, explain
+from fairseq_plugins.checkpoints.vocabulary import languages_of, read_dictionary
 from tests import nlu_builders
 from tests.nlu_builders import LANGUAGES, PIECES, SPECIAL, tags
 
@@ -60,10 +59,7 @@ def test_entries_are_those_of_transformers(tmp_path, hf, kind):
     if kind == "xlmr":
         assert found.languages is None
     else:
-        assert (
-            found.languages is not None
-            and len(found.languages) == len(set(found.languages)) == len(languages_of(expected)) > 20
-        )
+        assert len(found.languages) == len(set(found.languages)) == len(languages_of(expected)) > 20
     write_dictionary(tmp_path, tmp_path / "dict.txt")
     assert Dictionary.load(str(tmp_path / "dict.txt")).symbols == list(found.entries)
 
@@ -96,7 +92,7 @@ def test_without_a_list_of_languages_no_row_is_named(tmp_path, hf):
     with pytest.raises(CheckpointError):
         write_dictionary(tmp_path, tmp_path / "dict.txt")
     assert not (tmp_path / "dict.txt").exists()
-    entries = tokenizer_entries(tmp_path, "xlmr", 4 + len(pieces) - 3 + 2)  # of a model that has none
+    entries = tokenizer_entries(tmp_path, None, 4 + len(pieces) - 3 + 2)  # of a model that has none
     assert entries[-2:] == ["madeupword0000", "madeupword0001"]
 
 
@@ -222,28 +218,17 @@ def test_a_bert_without_a_vocabulary_is_refused(tmp_path):
 # ---- fairseq's dictionaries. ----
 
 
-def test_the_dictionary_of_cc25_gets_its_languages_and_mask(tmp_path):
-    model = nlu_builders.mbart_cc25(tmp_path)
-    assert read_dictionary(tmp_path / "dict.txt") == [*SPECIAL, *PIECES]
-    entries = write_dictionary(tmp_path, tmp_path / "whole.txt")
-    assert entries == [*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>"]
-    loaded = Dictionary.load(str(tmp_path / "whole.txt"))
-    assert loaded.symbols == entries and len(loaded) == model.encoder.embed_tokens.num_embeddings
-    assert loaded.add_symbol("<mask>") == len(entries) - 1  # what stock tasks do adds nothing
-    assert read_encoder(tmp_path).entries == tuple(entries)
-
-
 def test_the_command_writes_the_dictionary(tmp_path, capsys):
     nlu_builders.mbart_cc25(tmp_path)
     assert dictionary.main([str(tmp_path), str(tmp_path / "whole.txt")]) == 0
     assert read_dictionary(tmp_path / "whole.txt") == [*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>"]
+    assert read_encoder(tmp_path).entries == (*SPECIAL, *PIECES, *tags(LANGUAGES), "<mask>")
     (tmp_path / "dict.txt").rename(tmp_path / "pieces.txt")
     with pytest.raises(SystemExit) as stopped:
         dictionary.main([str(tmp_path), str(tmp_path / "again.txt")])
     assert stopped.value.code == 2 and "nothing beside it tells its entries" in capsys.readouterr().err
-    assert (
-        dictionary.main([str(tmp_path), str(tmp_path / "again.txt"), "--dictionary", str(tmp_path / "pieces.txt")]) == 0
-    )
+    again = [str(tmp_path), str(tmp_path / "again.txt"), "--dictionary", str(tmp_path / "pieces.txt")]
+    assert dictionary.main(again) == 0
     assert (tmp_path / "again.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 
 
@@ -252,20 +237,10 @@ def test_the_dictionary_of_a_fairseq_nllb_has_its_style(tmp_path):
     assert write_dictionary(tmp_path, tmp_path / "whole.txt")[-2:] == ["__deu_Latn__", "__eng_Latn__"]
 
 
-def test_a_dictionary_elsewhere_can_be_named(tmp_path):
-    nlu_builders.mbart_cc25(tmp_path)
-    (tmp_path / "dict.txt").rename(tmp_path / "pieces.txt")
-    assert read_encoder(tmp_path).entries == ()
-    with pytest.raises(CheckpointError, match=r"nothing beside it tells its entries; expected dict\.txt"):
-        write_dictionary(tmp_path, tmp_path / "whole.txt")
-    assert write_dictionary(tmp_path, tmp_path / "whole.txt", tmp_path / "pieces.txt")[-1] == "<mask>"
-
-
 def test_rows_of_unknown_languages_have_no_dictionary(tmp_path):
     model = nlu_builders.stock_model([*PIECES, *tags(LANGUAGES), "<mask>"], arch="mbart_base")
-    nlu_builders.stock_checkpoint(
-        tmp_path / "model.pt", model, {"_name": "multilingual_denoising", "add_lang_token": True}
-    )
+    task = {"_name": "multilingual_denoising", "add_lang_token": True}
+    nlu_builders.stock_checkpoint(tmp_path / "model.pt", model, task)
     nlu_builders.write_dict(tmp_path / "dict.txt", PIECES)
     assert read_encoder(tmp_path).entries == (*SPECIAL, *PIECES)
     with pytest.raises(CheckpointError, match="28 rows, of which 24 are named, and no list of its languages"):
@@ -297,10 +272,10 @@ def test_what_a_dictionary_cannot_hold_is_refused(entries, message):
 
 def test_order_by_hand():
     entries = ["<pad>", "x", "<mask>", "<unk>", "<s>", "y", "</s>"]
-    assert fairseq_order(entries, "here") == [4, 0, 6, 3, 1, 2, 5]
-    assert fairseq_order(entries, "here", mask_last=True) == [4, 0, 6, 3, 1, 5, 2]
+    assert row_order(entries, "xlmr", "here") == [4, 0, 6, 3, 1, 2, 5]
+    assert row_order(entries, "bert", "here") == [4, 0, 6, 3, 1, 5, 2]
     twice = [*entries, "<unk>", "<s>"]
-    assert fairseq_order(twice, "here")[:4] == [4, 0, 6, 3], "of an entry that is there twice, the first row"
+    assert row_order(twice, "xlmr", "here")[:4] == [4, 0, 6, 3], "of an entry that is there twice, the first row"
 
 
 def test_languages_of_a_dictionary():
@@ -313,19 +288,16 @@ def test_languages_of_a_dictionary():
 
 # ---- Rows that do not fit. ----
 
+L25 = [f"l{number}" for number in range(25)]
+
 
 @pytest.mark.parametrize(
     ("entries", "rows", "languages", "message"),
     [
-        (
-            250_002,
-            250_027,
-            [f"l{n}" for n in range(25)],
-            "The difference is the file's 25 languages, .* order is l0,l1,",
-        ),
-        (250_001, 250_027, [f"l{n}" for n in range(25)], "25 languages and <mask>"),
-        (250_053, 250_027, [f"l{n}" for n in range(25)], "25 languages and <mask>: they are probably counted twice"),
-        (250_052, 250_027, [f"l{n}" for n in range(25)], "25 languages: they are probably counted twice"),
+        (250_002, 250_027, L25, "The difference is the file's 25 languages, .* order is l0,l1,"),
+        (250_001, 250_027, L25, "25 languages and <mask>"),
+        (250_053, 250_027, L25, "25 languages and <mask>: they are probably counted twice"),
+        (250_052, 250_027, L25, "25 languages: they are probably counted twice"),
         (250_002, 250_001, [], "The one entry more is probably <mask>"),
         (250_001, 250_002, None, "The one entry fewer is probably <mask>"),
         (250_104, 250_008, None, "250,104 and 250,008 are multiples of 8"),
@@ -335,15 +307,6 @@ def test_languages_of_a_dictionary():
 )
 def test_differences_are_explained(entries, rows, languages, message):
     assert re.search(message, explain(entries, rows, languages))
-
-
-def test_a_policy_that_does_not_allow_it_is_told_with_the_explanation():
-    rows = torch.arange(12.0).view(4, 3)
-    wanted = (
-        "has 2 entries, file 4 rows, and --embedding-mismatch is error; valid here: truncate.*2 languages, for which"
-    )
-    with pytest.raises(ValueError, match=wanted):
-        fit_words(rows, rows[:2], "error", "file", ["de", "en"])
 
 
 def test_the_first_entry_that_differs_is_named():

@@ -39,7 +39,7 @@ def cut(folder, **config):
 REFUSED_BEFORE = ("model.safetensors", "imported.pt")  # the command replaces nothing
 WRITERS = {
     "average.pt": lambda at: average.main(["--inputs", f"{at}/1.pt", "--output", f"{at}/out/average.pt"]),
-    "model.safetensors": lambda at: export.main([f"{at}/1.pt", f"{at}/out", "--no-dictionaries"]),
+    "model.safetensors": lambda at: export.main([f"{at}/1.pt", f"{at}/out"]),
     "imported.pt": lambda at: export.main(["import", f"{at}/exported", f"{at}/out/imported.pt"]),
     "1.pt": cut,
     "cut/model.safetensors": lambda at: cut(at, vocab_size=7),
@@ -51,6 +51,7 @@ WRITERS = {
 def test_a_full_disk(tmp_path, capsys, name):
     torch.save(STATE, tmp_path / "1.pt")
     export.main([str(tmp_path / "1.pt"), str(tmp_path / "exported"), "--no-dictionaries"])
+    (tmp_path / "dict.txt").write_text("a 1\n")
     out = tmp_path / "out"
     out.mkdir()
     target = out / Path(name).name

@@ -10,8 +10,8 @@ import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, read_masked_lm
 from fairseq_plugins.checkpoints.causal_lm import read_causal_lm
-from fairseq_plugins.checkpoints.deltalm import read_deltalm
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.pipeline import DELTALM, open_file
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import deltalm_builders, gpt_builders, nlu_builders, veco_builders
 
@@ -36,8 +36,8 @@ def deltalm(folder):
 CASES = {
     **{name: (family(name), read_encoder, "") for name in ("mbart", "nllb", "xlmr", "bert")},
     "masked_lm": (family("xlmr"), read_masked_lm, ""),
-    "deltalm_encoder": (deltalm, read_deltalm, "encoder."),
-    "deltalm_decoder": (deltalm, read_deltalm, "decoder."),
+    "deltalm_encoder": (deltalm, lambda path: open_file(path, DELTALM), "encoder."),
+    "deltalm_decoder": (deltalm, lambda path: open_file(path, DELTALM), "decoder."),
     "deltalm_as_encoder": (deltalm, lambda path: read_encoder(path, heads=2), "encoder."),
     "gpt": (lambda folder: gpt_builders.write(folder), read_causal_lm, ""),
     "veco": (lambda folder: veco_builders.released(folder) and folder, read_encoder, "encoder."),

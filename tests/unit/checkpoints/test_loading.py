@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from fairseq_plugins.checkpoints import LoadReport, fingerprint, load
+from fairseq_plugins.checkpoints.fitting import folded
 
 
 class Tied(nn.Module):
@@ -28,14 +29,6 @@ def test_everything_is_loaded_and_reported():
     assert torch.equal(module.words.weight, tensors["words.weight"])
     assert module.output.weight is module.words.weight
     assert int(module.steps) == 7
-
-
-def test_half_precision_is_loaded_into_float32():
-    module = nn.Linear(3, 2)
-    tensors = {"weight": torch.randn(2, 3).half(), "bias": torch.randn(2).bfloat16()}
-    load(module, tensors)
-    assert module.weight.dtype == torch.float32
-    assert torch.equal(module.weight, tensors["weight"].float())
 
 
 def test_anything_unaccounted_for_is_refused_and_nothing_changes():
@@ -67,6 +60,8 @@ def test_meta_module_is_refused():
 
 
 def test_summary_folds_layers():
+    pairs = {"a.0.b": "x.1.y", "a.1.b": "x.3.y", "c.4.d": "z"}
+    assert folded(pairs) == "a.{0..1}.b from x.{1,3}.y, c.4.d from z"
     names = tuple(f"layers.{index}.fc1.bias" for index in range(12))
     report = LoadReport((*names, "head.bias"), ("a.0.b", "a.2.b"), ("version",), {"version": "format counter"})
     assert report.summary().splitlines() == [

@@ -1,13 +1,11 @@
 """read_masked_lm: every layout gives the same tensors, sizes and fingerprint; every wrong file a clear error."""
 
-import json
 import re
 
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, fingerprint, load, read_masked_lm
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.checkpoints import CheckpointError, fingerprint, read_masked_lm
 from tests.unit.checkpoints.builders import (
     SIZES,
     assert_same,
@@ -16,6 +14,8 @@ from tests.unit.checkpoints.builders import (
     huggingface_state,
     masked_lm_tensors,
     old_state,
+    put,
+    without,
     write_fairseq,
     write_huggingface,
 )
@@ -100,17 +100,6 @@ def test_huggingface_layouts(tmp_path, layout, pickled):
     _check(folder / ("pytorch_model.bin" if pickled else "model.safetensors"), state)
 
 
-def test_a_swapped_projection_does_not_pass(tmp_path):
-    """The comparison above is worth something: q and k exchanged, or layers 1 and 11, are seen."""
-    for one, other in [("layers.3.self_attn.q_proj.", "layers.3.self_attn.k_proj."), ("layers.1.", "layers.11.")]:
-        swapped = {
-            name.replace(one, "#").replace(other, one).replace("#", other): tensor
-            for name, tensor in current_state(TENSORS).items()
-        }
-        file = write_fairseq(tmp_path / "model.pt", swapped)
-        assert fingerprint(read_masked_lm(file).tensors) != fingerprint(TENSORS)
-
-
 def test_half_precision_becomes_float32_and_is_not_kept(tmp_path):
     half = {name: tensor.half() for name, tensor in current_state(TENSORS).items()}
     found = read_masked_lm(write_fairseq(tmp_path / "model.pt", half))
@@ -134,30 +123,6 @@ def test_a_zero_token_type_changes_no_bit(tmp_path):
     assert found.fingerprint == fingerprint(tensors)
 
 
-@pytest.mark.parametrize("name", ["encoder.lm_head.bias.old", "my.encoder.lm_head.bias", "encoder.lm_head.bias2"])
-def test_names_match_as_a_whole(tmp_path, name):
-    state = {**current_state(TENSORS), name: torch.ones(2)}
-    with pytest.raises(CheckpointError, match=re.escape(f"unknown tensors {name} (2,)")):
-        read_masked_lm(write_fairseq(tmp_path / "model.pt", state))
-
-
-def test_dictionary_beside_the_file(tmp_path):
-    file = write_fairseq(tmp_path / "model.pt", current_state(TENSORS))
-    assert read_masked_lm(file).dictionary_path is None
-    (tmp_path / "dict.txt").write_text("a 1\n")
-    assert read_masked_lm(file).dictionary_path == tmp_path / "dict.txt"
-
-
-def test_loads_into_the_module(tmp_path):
-    found = read_masked_lm(write_fairseq(tmp_path / "model.pt", old_state(current_state(TENSORS))))
-    module = MaskedLM(MaskedLMSizes(**found.sizes))
-    report = load(module, found.tensors)
-    state = module.state_dict()
-    assert set(report.loaded) == set(state)
-    assert report.reasons == {"lm_head.weight": "tied"}
-    assert_same(state, {**TENSORS, "lm_head.weight": TENSORS[WORDS]})
-
-
 def test_heads(tmp_path):
     silent = write_fairseq(tmp_path / "silent.pt", current_state(TENSORS), encoder_attention_heads=None)
     with pytest.raises(CheckpointError, match=r"silent\.pt: does not tell the number of attention heads.*give heads="):
@@ -170,139 +135,105 @@ def test_heads(tmp_path):
         read_masked_lm(telling, heads=4)
 
 
-PRE = "encoder.sentence_encoder."
-BAD_FAIRSEQ = {
-    "pre_norm_tensor": (lambda s: s.update({PRE + "layer_norm.weight": torch.ones(8)}), {}, "is a pre-norm model"),
-    "pre_norm_option": (None, {"encoder_normalize_before": True}, "encoder_normalize_before = True, expected False"),
-    "activation": (None, {"activation_fn": "relu"}, "activation_fn = 'relu', expected 'gelu'"),
-    "segments": (
-        lambda s: s.update({PRE + "segment_embeddings.weight": torch.ones(2, 8)}),
-        {},
-        "BERT with segment embeddings",
-    ),
-    "mbart": (
-        lambda s: s.update({"decoder.layers.0.encoder_attn.q_proj.weight": torch.ones(8, 8)}),
-        {},
-        "is an encoder-decoder or language model such as mBART",
-    ),
-    "untied": (
-        lambda s: s.update({"encoder.lm_head.weight": torch.ones(23, 8)}),
-        {},
-        "differs from the token embedding",
-    ),
-    "unknown": (lambda s: s.update({"adapter.weight": torch.ones(3)}), {}, r"unknown tensors adapter\.weight \(3,\)"),
-    "missing": (lambda s: s.pop(PRE + "layers.4.fc2.bias"), {}, r"missing tensors: .*layers\.4\.fc2\.bias \(8,\)"),
-    "no_head": (
-        lambda s: [s.pop(name) for name in list(s) if "lm_head" in name],
-        {},
-        r"missing tensors: lm_head\.dense\.weight",
-    ),
-    "layer_missing": (
-        lambda s: [s.pop(name) for name in list(s) if ".layers.5." in name],
-        {},
-        r"missing tensors: sentence_encoder\.layers\.5\.",
-    ),
-    "shape": (
-        lambda s: s.update({PRE + "layers.7.fc1.weight": torch.ones(13, 8)}),
-        {},
-        r"wrong shapes: sentence_encoder\.layers\.7\.fc1\.weight \(13, 8\) instead of \(12, 8\)",
-    ),
-    "twice": (
-        lambda s: s.update({PRE + "emb_layer_norm.bias": torch.ones(8)}),
-        {},
-        r"two tensors for sentence_encoder\.layernorm_embedding\.bias",
-    ),
-    "odd_rows": (
-        lambda s: s.update({PRE + "layers.0.self_attn.in_proj_bias": torch.ones(10)}),
-        {},
-        r"shape \(10,\); its rows must be a multiple of 3",
-    ),
-    "integers": (
-        lambda s: s.update({PRE + "layers.0.fc1.weight": torch.ones(12, 8, dtype=torch.int8)}),
-        {},
-        r"not floating-point: sentence_encoder\.layers\.0\.fc1\.weight torch\.int8",
-    ),
-    "no_positions": (lambda s: s.pop(PRE + "embed_positions.weight"), {}, "has no matrix for .*embed_positions.weight"),
-    "stated_layers": (None, {"encoder_layers": 6}, "options say layers = 6, its tensors 12"),
-    "stated_positions": (None, {"max_positions": 12}, "options say max_positions = 12, its tensors 10"),
-    "no_tensor": (lambda s: s.update({"encoder.lm_head.bias": [1.0]}), {}, "is of type list, expected a tensor"),
-}
+PRE, LAYERS = "encoder.sentence_encoder.", "encoder.sentence_encoder.layers."
 
 
-@pytest.mark.parametrize("case", list(BAD_FAIRSEQ))
-def test_wrong_fairseq_files(tmp_path, case):
-    change, options, message = BAD_FAIRSEQ[case]
-    state = edited(current_state(TENSORS), change or (lambda state: None))
-    file = write_fairseq(tmp_path / "model.pt", state, **options)
+def nothing(state):
+    """No edit."""
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (put(PRE + "layer_norm.weight", 8), {}, "is a pre-norm model"),
+        (nothing, {"encoder_normalize_before": True}, "encoder_normalize_before = True, expected False"),
+        (nothing, {"activation_fn": "relu"}, "activation_fn = 'relu', expected 'gelu'"),
+        (put(PRE + "segment_embeddings.weight", 2, 8), {}, "BERT with segment embeddings"),
+        (put("decoder.layers.0.encoder_attn.q_proj.weight", 8, 8), {}, "is an encoder-decoder or language model"),
+        (put("encoder.lm_head.weight", 23, 8), {}, "expected them to be tied"),
+        (put("adapter.weight", 3), {}, r"unknown tensors adapter\.weight \(3,\)"),
+        (put("encoder.lm_head.bias.old", 2), {}, r"unknown tensors encoder\.lm_head\.bias\.old \(2,\)"),
+        (put("my.encoder.lm_head.bias", 2), {}, r"unknown tensors my\.encoder\.lm_head\.bias \(2,\)"),
+        (without("layers.4.fc2.bias"), {}, r"missing tensors: .*layers\.4\.fc2\.bias \(8,\)"),
+        (without("lm_head"), {}, r"missing tensors: lm_head\.dense\.weight"),
+        (without(".layers.5."), {}, r"sentence_encoder layers \[.*4, 6.*\] are not 0 to 10"),
+        (
+            put(LAYERS + "7.fc1.weight", 13, 8),
+            {},
+            r"wrong shapes: .*layers\.7\.fc1\.weight \(13, 8\) instead of \(12, 8\)",
+        ),
+        (put(PRE + "emb_layer_norm.bias", 8), {}, r"two tensors for encoder\.layernorm_embedding\.bias"),
+        (put(LAYERS + "0.self_attn.in_proj_bias", 10), {}, r"shape \(10,\); its rows must be a multiple of 3"),
+        (
+            lambda s: s.update({LAYERS + "0.fc1.weight": torch.ones(12, 8, dtype=torch.int8)}),
+            {},
+            r"not floating-point: sentence_encoder\.layers\.0\.fc1\.weight torch\.int8",
+        ),
+        (without("embed_positions"), {}, "has no matrix for .*embed_positions.weight"),
+        (nothing, {"encoder_layers": 6}, "options say layers = 6, its tensors 12"),
+        (nothing, {"max_positions": 12}, "options say max_positions = 12, its tensors 10"),
+        (lambda s: s.update({"encoder.lm_head.bias": [1.0]}), {}, "is of type list, expected a tensor"),
+    ],
+)
+def test_wrong_fairseq_files(tmp_path, change, options, message):
+    file = write_fairseq(tmp_path / "model.pt", edited(current_state(TENSORS), change), **options)
     with pytest.raises(CheckpointError, match=rf"model\.pt: .*{message}"):
         read_masked_lm(file)
 
 
-BAD_CONFIGS = {
-    "bert": ({"model_type": "bert"}, "model_type = 'bert', expected one of xlm-roberta, roberta, camembert"),
-    "activation": ({"hidden_act": "gelu_new"}, "hidden_act = 'gelu_new', expected 'gelu'"),
-    "epsilon": ({"layer_norm_eps": 1e-12}, "layer_norm_eps = 1e-12, expected 1e-05"),
-    "no_epsilon": ({"layer_norm_eps": None}, r"layer_norm_eps = 1e-12 \(the default when the entry is missing\)"),
-    "positions": ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
-    "decoder": ({"is_decoder": True}, "is_decoder = True, expected false"),
-    "padding": ({"pad_token_id": "one"}, "pad_token_id = 'one', expected the index of <pad>"),
-    "heads": ({"num_attention_heads": None}, r"no num_attention_heads.*give heads="),
-    "stated": ({"vocab_size": 24}, "options say vocab_size = 24, its tensors 23"),
-}
-
-
-@pytest.mark.parametrize("case", list(BAD_CONFIGS))
-def test_wrong_configurations(tmp_path, case):
-    changes, message = BAD_CONFIGS[case]
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "bert"}, "model_type = 'bert', expected one of camembert, roberta, xlm-roberta"),
+        ({"hidden_act": "gelu_new"}, "hidden_act = 'gelu_new', expected 'gelu'"),
+        ({"layer_norm_eps": 1e-12}, "layer_norm_eps = 1e-12, expected 1e-05"),
+        ({"layer_norm_eps": None}, r"layer_norm_eps = 1e-12 \(the default when the entry is missing\)"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder = True, expected false"),
+        ({"pad_token_id": "one"}, "pad_token_id = 'one', expected the index of <pad>"),
+        ({"num_attention_heads": None}, r"no num_attention_heads.*give heads="),
+        ({"vocab_size": 24}, "options say vocab_size = 24, its tensors 23"),
+    ],
+)
+def test_wrong_configurations(tmp_path, changes, message):
     folder = write_huggingface(tmp_path / "hf", huggingface_state(TENSORS), **changes)
     with pytest.raises(CheckpointError, match=rf"checkpoint .*hf.*{message}"):
         read_masked_lm(folder)
 
 
-BAD_HUGGINGFACE = {
-    "token_types": (
-        lambda s: s.update({"roberta.embeddings.token_type_embeddings.weight": torch.ones(2, 8)}),
-        r"token_type_embeddings\.weight has shape \(2, 8\), expected one row",
-    ),
-    "untied_bias": (lambda s: s.update({"lm_head.decoder.bias": torch.ones(23)}), "expected them to be tied"),
-    "untied": (lambda s: s.update({"lm_head.decoder.weight": torch.ones(23, 8)}), "differs from the token embedding"),
-    "classifier": (lambda s: s.update({"classifier.out_proj.bias": torch.ones(3)}), "unknown tensors classifier"),
-    "no_head": (lambda s: [s.pop(name) for name in list(s) if "lm_head" in name], "missing tensors: lm_head"),
-}
-
-
-@pytest.mark.parametrize("case", list(BAD_HUGGINGFACE))
-def test_wrong_huggingface_tensors(tmp_path, case):
-    change, message = BAD_HUGGINGFACE[case]
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("roberta.embeddings.token_type_embeddings.weight", 2, 8), r"has shape \(2, 8\), expected one row"),
+        (put("lm_head.decoder.bias", 23), "expected them to be tied"),
+        (put("lm_head.decoder.weight", 23, 8), "expected them to be tied"),
+        (put("classifier.out_proj.bias", 3), "unknown tensors classifier"),
+        (without("lm_head"), "missing tensors: lm_head"),
+    ],
+)
+def test_wrong_huggingface_tensors(tmp_path, change, message):
     folder = write_huggingface(tmp_path / "hf", edited(huggingface_state(TENSORS), change))
     with pytest.raises(CheckpointError, match=rf"model\.safetensors: .*{message}"):
         read_masked_lm(folder)
 
 
 def test_wrong_folders_and_files(tmp_path):
-    with pytest.raises(
-        CheckpointError, match="the folder holds none of model.safetensors, pytorch_model.bin, model.pt"
-    ):
-        read_masked_lm(tmp_path)
-    with pytest.raises(CheckpointError, match=r"absent\.pt: no such file"):
-        read_masked_lm(tmp_path / "absent.pt")
+    def refused(path, message):
+        with pytest.raises(CheckpointError, match=message):
+            read_masked_lm(path)
+
+    refused(tmp_path, "the folder holds none of model.safetensors, pytorch_model.bin, model.pt")
+    refused(tmp_path / "absent.pt", r"absent\.pt: no such file")
     torch.save({"weights": {}}, tmp_path / "deltalm.pt")
-    with pytest.raises(CheckpointError, match="holds the entries weights; .*of no known layout"):
-        read_masked_lm(tmp_path / "deltalm.pt")
+    refused(tmp_path / "deltalm.pt", "is a DeltaLM file.*expected a masked LM")
     (tmp_path / "model.safetensors.index.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="split over several files"):
-        read_masked_lm(tmp_path)
+    refused(tmp_path, "split over several files")
     folder = write_huggingface(tmp_path / "hf", huggingface_state(TENSORS))
     (folder / "model.pt").write_bytes((tmp_path / "deltalm.pt").read_bytes())
-    with pytest.raises(CheckpointError, match=r"holds model\.safetensors and model\.pt; name the file"):
-        read_masked_lm(folder)
+    refused(folder, r"holds model\.safetensors and model\.pt; name the file")
     (folder / "model.pt").unlink()
-    (folder / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"config\.json: is no readable JSON"):
-        read_masked_lm(folder)
-    (folder / "config.json").write_text(json.dumps([]))
-    with pytest.raises(CheckpointError, match="expected a JSON object, found list"):
-        read_masked_lm(folder)
+    for text, message in (("{", r"config\.json: is no readable JSON"), ("[]", "expected a JSON object, found list")):
+        (folder / "config.json").write_text(text)
+        refused(folder, message)
     (folder / "config.json").unlink()
-    with pytest.raises(CheckpointError, match=r"has no config\.json"):
-        read_masked_lm(folder)
+    refused(folder, r"has no config\.json")

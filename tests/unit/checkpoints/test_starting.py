@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_plugins.checkpoints.starting import compare_order, compare_start, language_state, started_from
+from fairseq_plugins.checkpoints.fitting import compare_order, compare_start, language_state, started_from
 from tests import nlu_builders
 
 MODEL = SimpleNamespace(state_dict=dict, options={})

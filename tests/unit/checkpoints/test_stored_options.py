@@ -35,35 +35,14 @@ def test_literals(text, value):
     assert literal(text) == value
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            CODE,
-            "x",
-            "().__class__",
-            "f'{1}'",
-            "lambda: 1",
-            "[i for i in (1,)]",
-            "(1)[0]",
-            "[*(1, 2)]",
-            "{**{}}",
-            "1 if 1 else 2",
-        ),
-        *(
-            "9**9**9",
-            "[0] * 10**9",
-            "[[0] * 1000] * 1000",
-            "'a' * 10**9",
-            "1e308 * 10",
-            "2**64 * 2**64",
-            "-'a'",
-            "1/0",
-            "[1] * -1 * 10**6",
-        ),
-        *("[" * 3000, "-" * 9000 + "1", "1," * 9000, "[" * 300 + "]" * 300, "", "1; 2", "\0", "a=1"),
-    ],
-)
+NO_LITERALS = """
+    x; ().__class__; f'{1}'; lambda: 1; [i for i in (1,)]; (1)[0]; [*(1, 2)]; {**{}}; 1 if 1 else 2; 9**9**9; [0] * 10**9;
+    [[0] * 1000] * 1000; 'a' * 10**9; 1e308 * 10; 2**64 * 2**64; -'a'; 1/0; [1] * -1 * 10**6; a=1
+""".split(";")
+LONG = ["[" * 3000, "-" * 9000 + "1", "1," * 9000, "[" * 300 + "]" * 300]
+
+
+@pytest.mark.parametrize("text", [CODE, *NO_LITERALS, *LONG, "", "1; 2", "\0"])
 def test_everything_else_is_refused(text):
     with pytest.raises(ValueError, match="literal|characters"):
         literal(text)
@@ -102,10 +81,8 @@ def test_fairseq_itself_evaluates_no_code(tmp_path):
     for function in (utils.eval_str_list, utils.eval_str_dict, utils.eval_bool):
         with pytest.raises(ValueError, match="is no literal"):
             function(touch)
-    args = argparse.Namespace(
-        encoder_embed_path=None, decoder_embed_path=None, encoder_layers=touch, encoder_embed_dim=4, dropout=0.0
-    )
-    args.max_source_positions = 8
+    args = argparse.Namespace(encoder_embed_path=None, decoder_embed_path=None, encoder_layers=touch, dropout=0.0)
+    args.encoder_embed_dim, args.max_source_positions = 4, 8
     task = argparse.Namespace(source_dictionary=fairseq.data.Dictionary(), target_dictionary=None)
     with pytest.raises(ValueError, match="is no literal"):
         FConvModel.build_model(args, task)
@@ -119,46 +96,34 @@ def _state(owner, **more):
     return {"model": {}, "optimizer_history": history, "extra_state": {"train_iterator": {"epoch": 1}}, **owner, **more}
 
 
+FETCHED = ("bpe_codes", "sentencepiece_model", "gpt2_vocab_bpe", "bpe_merges", "bpe_vocab_file")
+BAD = [
+    *((name, CODE) for name in sorted(EVALUATED)),
+    *((name, ADDRESS) for name in FETCHED),
+    *(("sentencepiece_model", value) for value in ("S3://bucket/x", " ht\ntp://x/y", "${model.data}")),
+    *(("adaptive_softmax_cutoff", value) for value in ("${model.data}", ["1", CODE], CODE.encode())),
+]
+
+
 @pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *((name, CODE) for name in sorted(EVALUATED)),
-        *(
-            (name, ADDRESS)
-            for name in ("bpe_codes", "sentencepiece_model", "gpt2_vocab_bpe", "bpe_merges", "bpe_vocab_file")
-        ),
-        *(("sentencepiece_model", value) for value in ("S3://bucket/x", " ht\ntp://x/y", "${model.data}")),
-        ("adaptive_softmax_cutoff", "${model.data}"),
-        ("adaptive_softmax_cutoff", ["1", CODE]),
-        ("adaptive_softmax_cutoff", CODE.encode()),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), BAD)
 def test_code_and_addresses_are_refused_by_name(tmp_path, name, value, zipped):
     options = argparse.Namespace(**{name: value, "data": ADDRESS})
     owners = ({"args": options}, {"cfg": {"model": options}}, {"cfg": {"model": {"encoder": vars(options)}}})
     for owner in owners[: 3 if zipped else 1]:
         torch.save(_state(owner), tmp_path / "model.pt", _use_new_zipfile_serialization=zipped)
-        for read in (
-            read_checkpoint,
-            checkpoint_utils.load_checkpoint_to_cpu,
-            checkpoint_utils.load_ema_from_checkpoint,
-        ):
+        fairseq_reads = (checkpoint_utils.load_checkpoint_to_cpu, checkpoint_utils.load_ema_from_checkpoint)
+        for read in (read_checkpoint, *fairseq_reads):
             with pytest.raises(CheckpointError, match=rf"model\.pt.*stored option (args|cfg)\..*{name}"):
                 read(str(tmp_path / "model.pt"))
 
 
 def test_what_runs_store_is_read(tmp_path):
     """Layer lists, truth values as text, fairseq's own addresses, addresses that nothing fetches, text that looks like code."""
-    model = argparse.Namespace(
-        encoder_layers="[(512, 3)] * 4", decoder_attention="True", adaptive_softmax_cutoff="10,20", save_dir="exp(1)"
-    )
-    bpe = {
-        "_name": "gpt2",
-        "gpt2_encoder_json": STOCK_ADDRESSES[0],
-        "gpt2_vocab_bpe": STOCK_ADDRESSES[1],
-        "bpe_codes": "/a/codes",
-    }
+    model = argparse.Namespace(encoder_layers="[(512, 3)] * 4", decoder_attention="True", save_dir="exp(1)")
+    model.adaptive_softmax_cutoff = "10,20"
+    bpe = {"_name": "gpt2", "gpt2_encoder_json": STOCK_ADDRESSES[0], "gpt2_vocab_bpe": STOCK_ADDRESSES[1]}
+    bpe["bpe_codes"] = "/a/codes"
     distributed = {"distributed_init_method": "tcp://localhost:1", "pipeline_balance": None}
     cfg = {"model": model, "bpe": bpe, "distributed_training": distributed, "optimizer": {"adam_betas": "(0.9, 0.98)"}}
     cfg["common"] = {"wandb_project": "f(x)", "tensorboard_logdir": "s3://bucket/logs"}

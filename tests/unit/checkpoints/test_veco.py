@@ -4,14 +4,15 @@ import pytest
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError, load, read_masked_lm
-from fairseq_plugins.checkpoints.encoder_layout import expected_shapes, family_layout
 from fairseq_plugins.checkpoints.encoders import read_encoder
+from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from fairseq_plugins.models.nlu import load_text_encoder
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import nlu_builders, veco_builders
 from tests.nlu_builders import HEADS, LAYERS, PAD, PIECES, WIDTH
 from tests.unit.checkpoints import builders as masked_lms
+from tests.unit.checkpoints.builders import put, without
 from tests.veco_builders import ROWS
 
 
@@ -79,9 +80,8 @@ def test_one_that_was_pretrained_here_is_not_scaled_and_keeps_its_head_out(tmp_p
 @torch.no_grad()
 def test_a_fine_tuned_generation_model(tmp_path):
     """Fewer decoder layers of other values, no head, no row for <mask>."""
-    model = nlu_builders.stock_model(
-        PIECES, arch="transformer", **{**veco_builders.SHAPE, "decoder_layers": 1, "no_scale_embedding": True}
-    )
+    shape = {**veco_builders.SHAPE, "decoder_layers": 1, "no_scale_embedding": True}
+    model = nlu_builders.stock_model(PIECES, arch="transformer", **shape)
     path = veco_builders.write(tmp_path / "checkpoint_best.pt", model, model.state_dict(), arch="veco_tiny")
     tokens = nlu_builders.tokens(ROWS - 1)
     assert_layers_equal(path, stock_layers(model, tokens), tokens)
@@ -135,21 +135,14 @@ def test_what_may_be_a_bart_or_a_fine_tuned_veco_is_refused(tmp_path):
     assert read_encoder(stated).layout.family == "mbart"
 
 
-def _without(name):
-    return lambda state: state.pop(name)
-
-
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (_without("encoder.layers.1.fc2.bias"), r"missing tensors: layers\.1\.fc2\.bias"),
-        (lambda s: s.update({"encoder.layer_norm.weight": torch.ones(WIDTH)}), "has norms before the blocks"),
-        (lambda s: s.update({"encoder.layers.0.adapter.weight": torch.ones(2)}), "unknown tensors .*adapter"),
-        (
-            lambda s: s.update({"decoder.layers.0.gate.bias": torch.ones(2)}),
-            r"unknown tensors decoder\.layers\.0\.gate",
-        ),
-        (lambda s: s.update({"lm_head.bias.old": torch.ones(2)}), r"unknown tensors lm_head\.bias\.old"),
+        (without("encoder.layers.1.fc2.bias"), r"missing tensors: layers\.1\.fc2\.bias"),
+        (put("encoder.layer_norm.weight", WIDTH), "has norms before the blocks"),
+        (put("encoder.layers.0.adapter.weight", 2), "unknown tensors .*adapter"),
+        (put("decoder.layers.0.gate.bias", 2), r"unknown tensors decoder\.layers\.0\.gate"),
+        (put("lm_head.bias.old", 2), r"unknown tensors lm_head\.bias\.old"),
     ],
 )
 def test_a_damaged_veco_is_refused(tmp_path, edit, message):
@@ -192,10 +185,7 @@ def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
     state = veco_builders.folder_state()
     one_word = {name.replace("cross_attention", "crossattention"): one for name, one in state.items()}
     assert one_word.keys() != state.keys()
-    paths = [
-        veco_builders.write_folder(tmp_path / "two", state),
-        veco_builders.write_folder(tmp_path / "one", one_word),
-    ]
+    paths = [veco_builders.write_folder(tmp_path / name, one) for name, one in (("two", state), ("one", one_word))]
     for read in (read_encoder, veco_state_from_folder):
         two, one = (read(path) for path in paths)
         masked_lms.assert_same(one.tensors, two.tensors)
@@ -206,21 +196,6 @@ def test_cross_attention_in_one_word_is_the_same(tmp_path, caplog):
     both = {**state, **{name: one for name, one in one_word.items() if ".layer.3.crossattention.self.key" in name}}
     with pytest.raises(CheckpointError, match="two tensors for .*encoder_attn.k_proj"):
         veco_state_from_folder(veco_builders.write_folder(tmp_path / "both", both))
-
-
-def test_new_names_of_the_norms_are_read_as_well(tmp_path):
-    state = {
-        name.replace(".gamma", ".weight").replace(".beta", ".bias"): one
-        for name, one in veco_builders.folder_state().items()
-    }
-    expected = read_encoder(veco_builders.write_folder(tmp_path / "old")).tensors
-    masked_lms.assert_same(read_encoder(veco_builders.write_folder(tmp_path / "new", state)).tensors, expected)
-
-
-def test_unknown_cross_attention_is_refused(tmp_path):
-    state = {**veco_builders.folder_state(), "roberta.encoder.layer.3.cross_attention.gate.weight": torch.ones(2)}
-    with pytest.raises(CheckpointError, match=r"unknown tensors .*layer\.3\.cross_attention\.gate"):
-        read_encoder(veco_builders.write_folder(tmp_path / "veco", state))
 
 
 # ---- As a masked LM. ----
@@ -245,29 +220,14 @@ def test_one_that_was_pretrained_here_is_a_masked_lm(tmp_path):
     assert set(found.report.loaded) | set(found.report.dropped) == set(veco_builders.pretrained_state(model))
 
 
-def test_the_folder_is_a_masked_lm(tmp_path):
-    found = read_masked_lm(veco_builders.write_folder(tmp_path / "veco"))
-    masked_lms.assert_same(found.tensors, masked_lms.masked_lm_tensors())
-
-
 def test_one_for_generation_is_no_masked_lm(tmp_path):
     veco_builders.released(tmp_path / "released")
     with pytest.raises(CheckpointError, match="is a VECO for generation, without the head of a masked LM.*lm_head"):
         read_masked_lm(tmp_path / "released")
     model = veco_builders.stock()
     scaled = veco_builders.write(tmp_path / "model.pt", model, veco_builders.pretrained_state(model))
-    with pytest.raises(CheckpointError, match="was trained with no_scale_embedding = False, expected True"):
+    with pytest.raises(CheckpointError, match="no_scale_embedding = False, expected True"):
         read_masked_lm(scaled)
-
-
-def test_a_head_that_is_not_tied_is_refused(tmp_path):
-    model = veco_builders.stock(scaled=False)
-    state = veco_builders.pretrained_state(model)
-    state["lm_head.weight"] = state["lm_head.weight"] + 1
-    with pytest.raises(
-        CheckpointError, match="the output projection .*lm_head.weight.* differs from the token embedding"
-    ):
-        read_masked_lm(veco_builders.write(tmp_path / "model.pt", model, state))
 
 
 def test_half_precision_and_shared_memory(tmp_path):

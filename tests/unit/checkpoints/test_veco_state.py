@@ -15,6 +15,7 @@ from fairseq_plugins.checkpoints.portable import export_checkpoint, import_check
 from fairseq_plugins.checkpoints.veco import veco_state_from_folder
 from tests import nlu_builders, veco_builders
 from tests.unit.checkpoints import builders as masked_lms
+from tests.unit.checkpoints.builders import put, without
 from tests.veco_builders import CROSS, WORDS
 
 LAYERS = masked_lms.SIZES["layers"]
@@ -65,11 +66,7 @@ def test_every_name_of_the_folder_has_its_place(found):
             assert torch.equal(found.tensors[f"decoder.layers.{layer}.{ours}"], expected), ours
             assert found.sources[f"decoder.layers.{layer}.{ours}"] == f"roberta.encoder.layer.{layer}.{theirs}"
     for name, expected in tensors.items():
-        places = (
-            [name]
-            if name.startswith("lm_head.")
-            else [name.replace("sentence_encoder", side) for side in ("encoder", "decoder")]
-        )
+        places = {name.replace("sentence_encoder", side) for side in ("encoder", "decoder")}
         assert all(torch.equal(found.tensors[place], expected) for place in places), name
     assert len(found.tensors) == 2 * (16 * LAYERS + 4) + 10 * LAYERS + 1 + 6
     assert_tied(found.tensors, LAYERS)
@@ -80,9 +77,8 @@ def test_every_name_of_the_folder_has_its_place(found):
 
 
 def test_without_a_head(tmp_path):
-    state = veco_state_from_folder(
-        veco_builders.write_folder(tmp_path / "x", veco_builders.folder_state(with_head=False))
-    ).tensors
+    path = veco_builders.write_folder(tmp_path / "x", veco_builders.folder_state(with_head=False))
+    state = veco_state_from_folder(path).tensors
     assert not any(name.startswith("lm_head.") for name in state)
     assert_tied(state, LAYERS, head=False)
 
@@ -95,14 +91,11 @@ def test_the_command_writes_a_checkpoint_that_fairseq_loads(folder, found, tmp_p
     assert bytes_of(state) == bytes_of(found.tensors) + 8
     assert state["lm_head.mask_row"].shape == (masked_lms.SIZES["vocab_size"] - 1, 0)
     assert stored(file) == len({one.data_ptr() for one in state.values()}) < len(state)
-    options = {
-        name: value for name, value in OmegaConf.to_container(content["cfg"]["model"]).items() if name != "_name"
-    }
+    options = OmegaConf.to_container(content["cfg"]["model"])
     task = nlu_builders.task_of([f"p{number}" for number in range(masked_lms.SIZES["vocab_size"] - 4)])
-    model = models.build_model(OmegaConf.create({"_name": "transformer", **options}), task)
-    left = model.load_state_dict(
-        {name: one for name, one in state.items() if not name.startswith("lm_head.")}, strict=True
-    )
+    model = models.build_model(OmegaConf.create({**options, "_name": "transformer"}), task)
+    without_head = {name: one for name, one in state.items() if not name.startswith("lm_head.")}
+    left = model.load_state_dict(without_head, strict=True)
     assert not left.missing_keys and not left.unexpected_keys
     layout = read_encoder(file).layout
     assert layout == read_encoder(folder).layout and not layout.scale_embedding
@@ -121,25 +114,22 @@ def test_the_dictionary_beside_the_folder_tells_the_row_of_mask(tmp_path):
 @pytest.mark.parametrize(
     ("edit", "config", "message"),
     [
+        (without("cross_attention"), {}, "has no cross_attention.* tensors"),
         (
-            lambda s: [s.pop(name) for name in list(s) if "cross_attention" in name],
+            without("layer.11.cross_attention.self.key.bias"),
             {},
-            "has no cross_attention.* tensors",
+            r"missing .* decoder\.layers\.11\.encoder_attn\.k_proj",
         ),
+        (without("layer.2.output.dense.bias"), {}, r"missing tensors: .*layers\.2\.fc2"),
+        (without("lm_head.bias"), {}, r"missing tensors: lm_head\.bias"),
         (
-            lambda s: s.pop("roberta.encoder.layer.11.cross_attention.self.key.bias"),
+            put("roberta.encoder.layer.0.cross_attention.output.LayerNorm.gamma", 3),
             {},
-            r"missing tensors: layers\.11\.encoder_attn\.k_proj",
+            r"layer_norm\.weight \(3,\) instead",
         ),
-        (lambda s: s.pop("roberta.encoder.layer.2.output.dense.bias"), {}, r"missing tensors: .*layers\.2\.fc2"),
-        (lambda s: s.pop("lm_head.bias"), {}, r"missing tensors: lm_head\.bias"),
-        (
-            lambda s: s.update({"roberta.encoder.layer.0.cross_attention.output.LayerNorm.gamma": torch.ones(3)}),
-            {},
-            r"wrong shapes: layers\.0\.encoder_attn_layer_norm\.weight \(3,\) instead of \(8,\)",
-        ),
-        (lambda s: None, {"num_hidden_layers": 6}, "options say layers = 6, its tensors 12"),
-        (lambda s: None, {"num_attention_heads": None}, "number of attention heads"),
+        (put("x", 3), {"num_attention_heads": None}, "unknown tensors x"),
+        (without("nothing"), {"num_hidden_layers": 6}, "options say layers = 6, its tensors 12"),
+        (without("nothing"), {"num_attention_heads": None}, "number of attention heads"),
     ],
 )
 def test_what_is_no_whole_veco_is_refused(tmp_path, capsys, edit, config, message):

@@ -1,10 +1,20 @@
 """write_masked_lm: what is written is what is read."""
 
+import os
+
 import pytest
 import safetensors.torch
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, atomic_path, fingerprint, read_masked_lm, write_masked_lm
+from fairseq_plugins.checkpoints import (
+    CheckpointError,
+    atomic_path,
+    fingerprint,
+    read_checkpoint,
+    read_masked_lm,
+    write_masked_lm,
+)
+from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.modules.prefix_masked_lm import MaskedLMSizes
 from tests.unit.checkpoints.builders import SIZES, assert_same, masked_lm_tensors
 
@@ -27,15 +37,16 @@ def test_round_trip(tmp_path, dtype):
 
 
 def test_a_flipped_bit_is_refused(tmp_path):
-    """Where training starts as well: the file says what its tensors are."""
+    """By whatever reads the file: it says what its tensors are."""
     write_masked_lm(tmp_path, SIZES, TENSORS, torch.float16)
     file = tmp_path / "model.safetensors"
     whole = file.read_bytes()
     first = 8 + int.from_bytes(whole[:8], "little")
     for place in torch.randint(first, len(whole), (20,)).tolist():
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        with pytest.raises(CheckpointError, match=r"model\.safetensors: .*fingerprint .* damaged"):
-            read_masked_lm(tmp_path)
+        for read in (read_masked_lm, read_encoder, lambda folder: read_checkpoint(folder / file.name)):
+            with pytest.raises(CheckpointError, match=r"model\.safetensors: .*fingerprint .* damaged"):
+                read(tmp_path)
     file.write_bytes(whole)
     read_masked_lm(tmp_path)
     safetensors.torch.save_file(safetensors.torch.load_file(file), file, metadata={"format": "pt"})
@@ -44,14 +55,14 @@ def test_a_flipped_bit_is_refused(tmp_path):
 
 def test_what_cannot_be_written(tmp_path):
     bias = TENSORS["lm_head.bias"]
-    with pytest.raises(CheckpointError, match=r"values that are not finite in torch\.float16: lm_head\.bias"):
-        write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.bias": bias + 1e6})
-    with pytest.raises(CheckpointError, match=r"wrong shapes: lm_head\.bias \(22,\) instead of \(23,\)"):
-        write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.bias": bias[1:]})
-    with pytest.raises(CheckpointError, match=r"surplus tensors: extra \(1,\)"):
-        write_masked_lm(tmp_path, SIZES, {**TENSORS, "extra": torch.ones(1)})
-    with pytest.raises(CheckpointError, match=r"lm_head\.weight differs from the token embedding"):
-        write_masked_lm(tmp_path, SIZES, {**TENSORS, "lm_head.weight": TENSORS[WORDS] + 1})
+    for wrong, message in (
+        ({"lm_head.bias": bias + 1e6}, r"values that are not finite in torch\.float16: lm_head\.bias"),
+        ({"lm_head.bias": bias[1:]}, r"wrong shapes: lm_head\.bias \(22,\) instead of \(23,\)"),
+        ({"extra": torch.ones(1)}, r"surplus tensors: extra \(1,\)"),
+        ({"lm_head.weight": TENSORS[WORDS] + 1}, r"lm_head\.weight differs from the token embedding"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            write_masked_lm(tmp_path, SIZES, {**TENSORS, **wrong})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -62,3 +73,15 @@ def test_two_that_write_one_file_do_not_mix(tmp_path):
             other.write_text("other")
         assert (tmp_path / "a.pt").read_text() == "other"
     assert (tmp_path / "a.pt").read_text() == "one"
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    """A pipe, or a device as /dev/stdout; of a link what it leads to."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match=r"pipe: expected a file name"), atomic_path(tmp_path / "pipe"):
+        pass
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    with atomic_path(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new"

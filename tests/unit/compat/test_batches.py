@@ -8,60 +8,50 @@ from omegaconf import OmegaConf
 
 from fairseq_plugins.compat import batches
 
+STOCK = data_utils.batch_by_size.__wrapped__
+
+
+def listed(found):
+    return [list(batch) for batch in found]
+
 
 @pytest.mark.parametrize("seed", range(8))
 def test_every_sentence_is_in_one_batch_and_stock_batches_are_kept(seed):
     rng = np.random.default_rng(seed)
     sizes = np.sort(rng.integers(1, 30, size=rng.integers(1, 70)))
     indices = rng.permutation(len(sizes))[np.argsort(sizes, kind="stable")]
-    options = {
-        "max_tokens": int(rng.integers(30, 300)),
-        "max_sentences": [None, int(rng.integers(1, 20))][seed % 2],
-        "required_batch_size_multiple": int(rng.choice([1, 2, 8])),
-    }
-    stock = data_utils.batch_by_size.__wrapped__
-    ours = data_utils.batch_by_size(indices, lambda i: sizes[i], num_tokens_vec=sizes[indices], **options)
-    theirs = stock(indices, lambda i: sizes[i], num_tokens_vec=sizes[indices], **options)
-    assert [list(batch) for batch in ours[: len(theirs)]] == [list(batch) for batch in theirs]
+    tokens, multiple = int(rng.integers(30, 300)), int(rng.choice([1, 2, 8]))
+    limit = [None, int(rng.integers(1, 20))][seed % 2]
+    given = (indices, lambda i: sizes[i], sizes[indices], tokens, limit, multiple)
+    ours, theirs = data_utils.batch_by_size(*given), STOCK(*given)
+    assert listed(ours[: len(theirs)]) == listed(theirs)
     assert np.array_equal(np.concatenate(ours), indices)
     assert len(ours) - len(theirs) in (0, 1)
-    limit = options["max_sentences"]
     assert all(limit is None or len(batch) <= limit for batch in ours)
-    assert all(max(sizes[batch]) * len(batch) <= options["max_tokens"] for batch in ours)
+    assert all(max(sizes[batch]) * len(batch) <= tokens for batch in ours)
 
 
 def test_fixed_shapes_are_left_alone():
-    sizes = np.full(10, 5)
-    options = {"num_tokens_vec": sizes, "fixed_shapes": [(4, 5), (2, 5)], "required_batch_size_multiple": 8}
-    ours = data_utils.batch_by_size(np.arange(10), lambda i: 5, **options)
-    theirs = data_utils.batch_by_size.__wrapped__(np.arange(10), lambda i: 5, **options)
-    assert [list(batch) for batch in ours] == [list(batch) for batch in theirs]
+    given = (np.arange(10), lambda i: 5, np.full(10, 5), None, None, 8, [(4, 5), (2, 5)])
+    assert listed(data_utils.batch_by_size(*given)) == listed(STOCK(*given))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "yaml", "unset"),
-    [
-        ([], None, True),
-        (["dataset.batch_size=4"], "dataset: {batch_size: 4}", True),
-        (["dataset.update_epoch_batch_itr=false"], None, False),
-        (["++dataset.update_epoch_batch_itr=false"], None, False),
-        ([], "dataset: {update_epoch_batch_itr: false}", False),
-    ],
-)
+TYPED, WRITTEN = ["++dataset.update_epoch_batch_itr=false"], "dataset: {update_epoch_batch_itr: false}"
+SAID = [([], None, True), (["dataset.batch_size=4"], "dataset: {batch_size: 4}", True), (TYPED, None, False)]
+
+
+@pytest.mark.parametrize(("overrides", "yaml", "unset"), [*SAID, ([TYPED[0][2:]], None, False), ([], WRITTEN, False)])
 @pytest.mark.parametrize("has_sources", [True, False])
 def test_a_hydra_run_that_says_nothing(monkeypatch, tmp_path, overrides, yaml, unset, has_sources):
-    run = {"overrides": {"task": overrides}, "job": {"config_name": "mine"}, "runtime": {"version": "1"}}
+    run = OmegaConf.create({"overrides": {"task": overrides}, "job": {"config_name": "mine"}, "runtime": {}})
     if has_sources:  # hydra >= 1.1
         sources = [{"schema": "pkg", "path": "fairseq.config"}, {"schema": "file", "path": str(tmp_path)}]
-        run["runtime"]["config_sources"] = sources
-    if yaml is not None:
-        (tmp_path / "mine.yaml").write_text(yaml)
-    run = OmegaConf.create(run)
+        run.runtime.config_sources = sources
+    (tmp_path / "mine.yaml").write_text(yaml or "")
     OmegaConf.set_struct(run, True)
     monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
     monkeypatch.setattr(HydraConfig, "get", lambda: run)
     cfg = OmegaConf.create({"dataset": {"update_epoch_batch_itr": False}})
-    known = has_sources or yaml is None or overrides != []
-    assert batches._hydra_left_unset(cfg) == (unset if known else True)
+    assert batches._hydra_left_unset(cfg) == (unset or yaml is WRITTEN and not has_sources)
     cfg.dataset.update_epoch_batch_itr = True
     assert not batches._hydra_left_unset(cfg)

@@ -1,6 +1,7 @@
 """Damaged data-bins: refused when they are opened, by the name of the file; a share of <unk> that is too large is reported."""
 
 import logging
+import os
 import struct
 
 import numpy as np
@@ -10,6 +11,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.data.indexed_dataset import make_builder
 from fairseq.tasks.translation import load_langpair_dataset
 
+from fairseq_plugins.compat import data_files
 from tests import builders
 
 ROWS = 700  # 4,096 zeros overwrite more than one row
@@ -23,20 +25,19 @@ def symbols(pieces=builders.PIECES):
     return dictionary
 
 
-def write(prefix, impl=MMAP, count=ROWS, vocabulary=None):
-    """Random rows of pieces with their </s>."""
+def write(prefix, rows, impl=MMAP, vocabulary=None):
     builder = make_builder(f"{prefix}.bin", impl, vocabulary)
-    for row in builders.sentences(count, 3, 3, 12):
-        builder.add_item(torch.tensor([*row, builders.EOS]).int())
+    for row in rows:
+        builder.add_item(torch.tensor(row).int())
     builder.finalize(f"{prefix}.idx")
+
+
+def write_random(prefix, impl=MMAP, count=ROWS, vocabulary=None):
+    write(prefix, [[*row, builders.EOS] for row in builders.sentences(count, 3, 3, 12)], impl, vocabulary)
 
 
 def read(prefix, pieces=builders.PIECES):
     return data_utils.load_indexed_dataset(str(prefix), symbols(pieces))
-
-
-def cut(share):
-    return lambda content: content[: int(len(content) * share)]
 
 
 def at(place, value):
@@ -47,35 +48,35 @@ def flipped(place, bit):
     return lambda content: at(place, bytes([content[place] ^ (1 << bit)]))(content)
 
 
+def both(mmap, legacy, value):
+    """The same field of the two kinds of index."""
+    return {MMAP: at(mmap, value), LEGACY: at(legacy, value)}
+
+
+PLACES, LENGTHS = {MMAP: 26 + 4 * ROWS, LEGACY: 48 + 8 * (ROWS + 1)}, {MMAP: 26, LEGACY: 48 + 16 * (ROWS + 1)}
 EVERYWHERE = {
     "empty": lambda content: b"",
     "one byte less": lambda content: content[:-1],
     "one byte more": lambda content: content + b"\0",
-    "half": cut(0.5),
-    "a tenth": cut(0.1),
-    "a page less": lambda content: content[:-4096],
-    "a page more": lambda content: content + bytes(4096),
+    "half": lambda content: content[: len(content) // 2],
     "twice": lambda content: content * 2,
     "the first byte lost": lambda content: content[1:],
     "zeros at the start": at(0, bytes(4096)),
-    "all zeros": lambda content: bytes(len(content)),
     "another kind of file": lambda content: (b"text " * len(content))[: len(content)],
 }
 IN_INDEX = {
     "magic": {MMAP: flipped(3, 1), LEGACY: flipped(3, 1)},
-    "version": {MMAP: flipped(9, 1), LEGACY: flipped(8, 1)},
-    "another number type": {MMAP: at(17, b"\x05"), LEGACY: at(16, b"\x05")},
-    "a number type of floats": {MMAP: at(17, b"\x06"), LEGACY: at(16, b"\x06")},
-    "no number type": {MMAP: at(17, b"\x63"), LEGACY: at(16, b"\x63")},
-    "fewer rows": {MMAP: at(18, struct.pack("<Q", ROWS - 1)), LEGACY: at(32, struct.pack("<Q", ROWS - 1))},
-    "more rows": {MMAP: at(18, struct.pack("<Q", 1 << 40)), LEGACY: at(32, struct.pack("<Q", 1 << 40))},
-    "a length": {MMAP: flipped(26 + 40, 0), LEGACY: flipped(48 + 16 * (ROWS + 1) + 80, 0)},
-    "a negative length": {MMAP: flipped(26 + 43, 7), LEGACY: flipped(48 + 16 * (ROWS + 1) + 87, 7)},
-    "a place": {MMAP: flipped(26 + 4 * ROWS + 80, 3), LEGACY: flipped(48 + 8 * (ROWS + 1) + 80, 3)},
-    "zeros among the places": {
-        MMAP: at(26 + 4 * ROWS + 800, bytes(4096)),
-        LEGACY: at(48 + 8 * (ROWS + 1) + 800, bytes(4096)),
-    },
+    "version": both(9, 8, b"\x02"),
+    "another number type": both(17, 16, b"\x05"),
+    "a number type of floats": both(17, 16, b"\x06"),
+    "no number type": both(17, 16, b"\x63"),
+    "fewer rows": both(18, 32, struct.pack("<Q", ROWS - 1)),
+    "more rows": both(18, 32, struct.pack("<Q", 1 << 40)),
+    "a length": {MMAP: flipped(LENGTHS[MMAP] + 40, 0), LEGACY: flipped(LENGTHS[LEGACY] + 80, 0)},
+    "a negative length": {MMAP: flipped(LENGTHS[MMAP] + 43, 7), LEGACY: flipped(LENGTHS[LEGACY] + 87, 7)},
+    "a place": {impl: flipped(PLACES[impl] + 80, 3) for impl in PLACES},
+    "the last place": {MMAP: flipped(PLACES[MMAP] + 8 * ROWS - 8, 3), LEGACY: flipped(LENGTHS[LEGACY] - 8, 3)},
+    "dimensions of a row": both(26, 48 + 400, b"\0"),
     "two lengths exchanged": {
         MMAP: lambda content: content[:26] + content[30:34] + content[26:30] + content[34:],
         LEGACY: lambda content: content[: -8 * ROWS] + np.frombuffer(content[-8 * ROWS :], np.int64)[::-1].tobytes(),
@@ -84,31 +85,27 @@ IN_INDEX = {
 IN_DATA = {
     "high bit of an id": flipped(403, 5),
     "sign of an id": flipped(407, 7),
-    "third byte of an id": flipped(802, 0),
     "a page of zeros": at(4096, bytes(4096)),
-    "a page of ones": at(4096, b"\xff" * 4096),
     "the last page of zeros": lambda content: content[:-4096] + bytes(4096),
 }
+DAMAGE = [
+    *(("bin", kind) for kind in (*EVERYWHERE, *IN_DATA)),
+    *(("idx", kind) for kind in (*EVERYWHERE, *IN_INDEX)),
+]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     for impl in (MMAP, LEGACY):
-        write(folder / impl, impl)
+        write_random(folder / impl, impl)
     return folder
 
 
 @pytest.mark.parametrize("impl", [MMAP, LEGACY])
-@pytest.mark.parametrize(
-    ("ending", "kind"),
-    [
-        *((ending, kind) for ending in ("bin", "idx") for kind in EVERYWHERE),
-        *(("idx", kind) for kind in IN_INDEX),
-        *(("bin", kind) for kind in IN_DATA),
-    ],
-)
-def test_damage_is_refused_by_the_name_of_the_file(whole, tmp_path, impl, ending, kind):
+@pytest.mark.parametrize(("ending", "kind"), DAMAGE)
+def test_damage_is_refused_by_the_name_of_the_file(whole, tmp_path, monkeypatch, impl, ending, kind):
+    monkeypatch.setattr(data_files, "_AT_ONCE", 64)  # more than one block of everything
     for one in ("bin", "idx"):
         (tmp_path / f"text.{one}").write_bytes((whole / f"{impl}.{one}").read_bytes())
     assert len(read(tmp_path / "text")) == ROWS
@@ -120,36 +117,57 @@ def test_damage_is_refused_by_the_name_of_the_file(whole, tmp_path, impl, ending
 
 
 @pytest.mark.parametrize("impl", [MMAP, LEGACY])
-def test_files_of_two_splits_are_refused(tmp_path, impl):
-    write(tmp_path / "train", impl)
-    write(tmp_path / "valid", impl, count=20)
-    (tmp_path / "train.idx").write_bytes((tmp_path / "valid.idx").read_bytes())
-    with pytest.raises(ValueError, match=r"train\.bin: has .* bytes, expected .* by .*train\.idx"):
-        read(tmp_path / "train")
+@pytest.mark.parametrize("vocabulary", [None, 30, 70000])
+def test_an_id_beyond_the_dictionary_is_refused(tmp_path, monkeypatch, impl, vocabulary):
+    """Whatever the type of the numbers; the last entry is one of the dictionary."""
+    monkeypatch.setattr(data_files, "_AT_ONCE", 4)
+    write(tmp_path / "text", [[5, 2], [6, 7, 2], [8, 2], [9, 28, 2], [28, 2]], impl, vocabulary)
+    assert len(read(tmp_path / "text")) == 5
+    with pytest.raises(ValueError, match=r"text\.bin: has the id 28 in row 4; valid: 0 to 27"):
+        read(tmp_path / "text", builders.PIECES - 1)
 
 
 @pytest.mark.parametrize("impl", [MMAP, LEGACY])
-@pytest.mark.parametrize("vocabulary", [None, 30, 70000])
-def test_an_id_beyond_the_dictionary_is_refused(tmp_path, impl, vocabulary):
-    """Whatever the type of the numbers; the last entry is one of the dictionary."""
-    write(tmp_path / "text", impl, vocabulary=vocabulary)
-    assert len(read(tmp_path / "text")) == ROWS
-    with pytest.raises(
-        ValueError, match=rf"text\.bin: has the id {builders.MASK - 1} in row .*valid: 0 to {builders.MASK - 2}"
-    ):
-        read(tmp_path / "text", builders.PIECES - 1)
+def test_a_row_that_ends_in_the_first_symbol_is_refused(tmp_path, impl):
+    write(tmp_path / "text", [[0, 2], [], [0, 5, 2]], impl)
+    read(tmp_path / "text")
+    write(tmp_path / "text", [[5, 2], [], [5, 2, 0]], impl)
+    with pytest.raises(ValueError, match=r"text\.bin: has the id 0 in row 3; no row ends in <s>"):
+        read(tmp_path / "text")
+
+
+def test_files_are_read_once_until_they_change(tmp_path, monkeypatch):
+    checked = []
+    stock = data_files.check_files
+    monkeypatch.setattr(data_files, "check_files", lambda *given: (checked.append(given), stock(*given))[1])
+    for _ in range(3):
+        write_random(tmp_path / "text")
+        for _ in range(2):
+            read(tmp_path / "text")
+        read(tmp_path / "text", builders.PIECES + 1)  # another dictionary
+        os.utime(tmp_path / "text.bin", ns=(len(checked), len(checked)))
+        with open(tmp_path / "text.idx", "r+b") as index:
+            index.truncate(1000)
+        with pytest.raises(ValueError, match=r"text\.idx"):
+            read(tmp_path / "text")
+    assert len(checked) == 3 * 3
+
+
+@pytest.mark.parametrize("rows", [[[], []], [[0, 1], []]])
+def test_alignments_may_be_empty(tmp_path, rows):
+    write(tmp_path / "train.align", rows, "lazy")
+    found = data_utils.load_indexed_dataset(str(tmp_path / "train.align"), None, "lazy")
+    assert [found[number].tolist() for number in range(2)] == rows
 
 
 def test_sides_of_different_length_are_refused_by_name(tmp_path):
     """By every task that reads pairs, the stock ones too."""
     for language, count in (("en", 12), ("de", 11)):
-        write(tmp_path / f"train.en-de.{language}", count=count)
+        write_random(tmp_path / f"train.en-de.{language}", count=count)
+    options = dict(combine=False, dataset_impl=None, upsample_primary=1, left_pad_source=True, left_pad_target=False)
+    options.update(max_source_positions=20, max_target_positions=20, prepend_bos=True, truncate_source=True)
     with pytest.raises(ValueError, match=r"different numbers of rows: .*train\.en-de\.en 12, .*train\.en-de\.de 11"):
-        load_langpair_dataset(
-            str(tmp_path), "train", "en", symbols(), "de", symbols(),
-            combine=False, dataset_impl=None, upsample_primary=1, left_pad_source=True, left_pad_target=False,
-            max_source_positions=20, max_target_positions=20, prepend_bos=True, truncate_source=True,
-        )  # fmt: skip
+        load_langpair_dataset(str(tmp_path), "train", "en", symbols(), "de", symbols(), **options)
 
 
 @pytest.mark.parametrize(("unknown", "said"), [(2, False), (3, True)])
@@ -159,9 +177,7 @@ def test_many_unknown_pieces_are_reported(tmp_path, caplog, impl, unknown, said)
     if impl == "raw":
         (tmp_path / "text").write_text("? " * unknown + "p3 " * (99 - unknown) + "\n", encoding="utf-8")
     else:
-        builder = make_builder(str(tmp_path / "text.bin"), impl)
-        builder.add_item(torch.tensor([*[builders.UNK] * unknown, *[7] * (99 - unknown), builders.EOS]).int())
-        builder.finalize(str(tmp_path / "text.idx"))
+        write(tmp_path / "text", [[*[builders.UNK] * unknown, *[7] * (99 - unknown), builders.EOS]], impl)
     with caplog.at_level(logging.WARNING):
         read(tmp_path / "text")
     assert ("<unk>" in caplog.text and "/text: " in caplog.text) is said

@@ -1,12 +1,15 @@
 """The lock on a run's folder: one process at a time, freed by a kill, not kept by its children, nothing left to remove."""
 
+import contextlib
 import errno
 import fcntl
+import multiprocessing
 import os
-import signal
 import time
+from datetime import timedelta
 
 import pytest
+import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
@@ -17,45 +20,31 @@ from fairseq_plugins.compat.folder_lock import hold, release
 
 @pytest.fixture
 def start():
-    """Run a function in a child, which stays until it is killed; returns its id when the function has returned."""
-    children = []
+    """Run a function in a child that stays until it is killed."""
+    context, children = multiprocessing.get_context("fork"), []
 
     def run(function):
-        ready, done = os.pipe()
-        child = os.fork()
-        if not child:
-            try:
-                function()
-                os.write(done, b"+")
-                time.sleep(60)
-            finally:
-                os._exit(1)
+        ready = context.Event()
+        child = context.Process(target=lambda: (function(), ready.set(), time.sleep(60)))
         children.append(child)
-        os.close(done)
-        assert os.read(ready, 1) == b"+"
-        os.close(ready)
+        child.start()
+        assert ready.wait(30)
         return child
 
     yield run
     for child in children:
-        kill(child)
-
-
-def kill(child):
-    try:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    except (ProcessLookupError, ChildProcessError):
-        pass
+        child.kill()
+        child.join()
 
 
 def test_another_process_is_refused_until_the_first_is_killed(tmp_path, start):
     folder = str(tmp_path / "run")
     os.mkdir(folder)
     child = start(lambda: hold(folder))
-    with pytest.raises(ValueError, match=rf"--save-dir {folder}: another training run .*process {child} on .*: "):
+    with pytest.raises(ValueError, match=rf"--save-dir {folder}: another training run .*process {child.pid} on .*: "):
         hold(folder)
-    kill(child)
+    child.kill()
+    child.join()
     assert os.listdir(folder) == [folder_lock.FILE]  # a kill leaves it; nobody has to remove it
     assert hold(folder)
     release(folder)
@@ -65,11 +54,9 @@ def test_another_process_is_refused_until_the_first_is_killed(tmp_path, start):
 def test_children_do_not_keep_it(tmp_path, start):
     """A process that loads data lives on for seconds when its run is killed."""
     assert hold(str(tmp_path))
-    try:
-        start(lambda: release(str(tmp_path)))  # of no effect there
-        assert os.listdir(tmp_path) == [folder_lock.FILE]
-    finally:
-        release(str(tmp_path))
+    start(lambda: release(str(tmp_path)))  # of no effect there
+    assert os.listdir(tmp_path) == [folder_lock.FILE]
+    release(str(tmp_path))
     start(lambda: hold(str(tmp_path)))  # while the first child is alive
 
 
@@ -77,14 +64,12 @@ def test_runs_of_one_process_follow_each_other(tmp_path, start):
     assert hold(str(tmp_path))
     assert hold(f"{tmp_path}/../{tmp_path.name}")
     release(str(tmp_path))
-    child = os.fork()
-    if not child:
-        try:
+
+    def refused():
+        with pytest.raises(ValueError, match="another training run"):
             hold(str(tmp_path))
-            os._exit(0)
-        except ValueError:
-            os._exit(3)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+
+    start(refused)
     release(str(tmp_path))
     start(lambda: hold(str(tmp_path)))
 
@@ -104,10 +89,9 @@ def test_a_holder_that_removes_its_file_in_between(tmp_path, monkeypatch):
     release(str(tmp_path))
 
 
-@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
-def test_a_file_system_without_locks(tmp_path, monkeypatch, caplog, code):
+def test_a_file_system_without_locks(tmp_path, monkeypatch, caplog):
     def refuse(*args):
-        raise OSError(code, os.strerror(code))
+        raise OSError(errno.ENOLCK, "no locks")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     assert not hold(str(tmp_path))
@@ -118,40 +102,58 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, caplog, code):
 class Trainer:
     """What the lock needs of fairseq's."""
 
-    def __init__(self, cfg):
-        self.cfg = cfg
+    def __init__(self, folder, rank=0, no_save=False):
+        self.cfg = OmegaConf.structured(FairseqConfig)
+        self.cfg.checkpoint.update(save_dir=str(folder), no_save=no_save)
+        self.cfg.distributed_training.distributed_rank = rank
 
 
-LEFT = [
-    f".checkpoint{part}.pt.0123abcd.tmp" for part in ("_last", "_best", "12", "_3_500", ".best_bleu_1.20", "1-shard0")
-]
-KEPT = [
-    "checkpoint_last.pt",
-    "dummy",
-    ".average.pt.0123abcd.tmp",
-    "checkpoint_last.pt.tmp",
-    ".checkpoints.zip.0123abcd.tmp",
-]
+@pytest.fixture
+def seen(monkeypatch):
+    """The files that a run finds when it looks for its checkpoint, once for each run."""
+    found = []
+    monkeypatch.setattr(checkpoint_utils, "verify_checkpoint_directory", lambda save_dir: None)
+    monkeypatch.setattr(
+        checkpoint_utils, "load_checkpoint", lambda cfg, trainer: found.append(sorted(os.listdir(cfg.save_dir)))
+    )
+    folder_lock.FOLDER_LOCK.apply()
+    return found
 
 
-@pytest.mark.parametrize(
-    ("rank", "no_save", "locked"), [(0, False, True), (1, False, False), (0, True, False)]
-)  # fmt: skip
-def test_who_locks_and_cleans(tmp_path, monkeypatch, rank, no_save, locked):
+LEFT = [f".checkpoint{part}.pt.0123abcd.tmp" for part in "_last _best 12 _3_500 .best_bleu_1.20 1-shard0".split()]
+KEPT = "checkpoint_last.pt dummy .average.pt.0123abcd.tmp checkpoint_last.pt.tmp .checkpoints.zip.0123abcd.tmp".split()
+
+
+@pytest.mark.parametrize(("rank", "no_save", "locked"), [(0, False, True), (1, False, False), (0, True, False)])
+def test_who_locks_and_cleans(tmp_path, seen, rank, no_save, locked):
     """Before anything is read: the first process of a job that saves; others' files stay."""
     for name in (*LEFT, *KEPT):
         (tmp_path / name).touch()
-    seen = []
-    monkeypatch.setattr(checkpoint_utils, "verify_checkpoint_directory", lambda save_dir: None)
-    monkeypatch.setattr(
-        checkpoint_utils, "load_checkpoint", lambda cfg, trainer, **more: seen.append(sorted(os.listdir(tmp_path)))
-    )
-    folder_lock.FOLDER_LOCK.apply()
-    cfg = OmegaConf.structured(FairseqConfig)
-    cfg.checkpoint.update(save_dir=str(tmp_path), no_save=no_save)
-    cfg.distributed_training.distributed_rank = rank
-    trainer = Trainer(cfg)
-    checkpoint_utils.load_checkpoint(cfg.checkpoint, trainer)
+    trainer = Trainer(tmp_path, rank, no_save)
+    checkpoint_utils.load_checkpoint(trainer.cfg.checkpoint, trainer)
     assert seen == [sorted([*KEPT, folder_lock.FILE] if locked else [*KEPT, *LEFT])]
     del trainer  # the run is over
     assert folder_lock.FILE not in os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_every_process_of_a_job_is_refused(tmp_path, seen, refused):
+    """Where each is started by itself, as by srun, those that are not would wait for the first one."""
+    (tmp_path / "run").mkdir()
+
+    def run(rank):
+        store = f"file://{tmp_path}/store"
+        torch.distributed.init_process_group("gloo", store, timedelta(seconds=60), world_size=2, rank=rank)
+        trainer = Trainer(tmp_path / "run", rank)
+        with pytest.raises(ValueError, match="another training run") if refused else contextlib.nullcontext():
+            checkpoint_utils.load_checkpoint(trainer.cfg.checkpoint, trainer)
+        assert len(seen) == (not refused)
+
+    assert not refused or hold(str(tmp_path / "run"))
+    children = [multiprocessing.get_context("fork").Process(target=run, args=(rank,)) for rank in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+    release(str(tmp_path / "run"))

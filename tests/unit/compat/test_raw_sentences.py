@@ -17,91 +17,85 @@ class Copying:
     """A model and a generator in one: every source comes back as it is. Notes what it was given."""
 
     def __init__(self, longest=40):
-        self.longest, self.sources = longest, []  # type: ignore[var-annotated]
+        self.longest, self.sources = longest, []
 
     def max_positions(self):
         return (self.longest, self.longest)
 
     def generate(self, models, sample, prefix_tokens=None, **unused):
         source = sample["net_input"]["src_tokens"]
-        assert models == [self]
-        assert len(sample["net_input"]["src_lengths"]) == len(source)
+        assert models == [self] and len(sample["net_input"]["src_lengths"]) == len(source)
+        assert prefix_tokens is None or len(prefix_tokens) == len(source)
         self.sources.append(len(source))
-        self.prefix_tokens = prefix_tokens
         return [[{"tokens": row[row != builders.PAD][1:]}] for row in source]
 
 
-def task_in_front(model, **options):
+def in_front(model, **options):
+    """What translates rows of pieces in one batch, as the hub interface and fairseq-interactive do; returns rows."""
     task = builders.task()
     for name, value in options.items():
         setattr(task.cfg, name, value)
     task.build_generator = lambda models, args: model
     RawSentences(task)
-    return task
 
+    def translate(rows, interactive=False, **given):
+        task.build_generator([model], Namespace())
+        tokens = [torch.tensor([*row, builders.EOS]) for row in rows]
+        lengths = torch.tensor([len(row) for row in tokens])
+        if interactive:
+            lines = [" ".join(f"p{piece - builders.FIRST_PIECE}" for piece in row) for row in rows]
+            tokens, lengths = task.get_interactive_tokens_and_lengths(lines, lambda line: line)
+        limits = {"max_sentences": 8, "max_positions": model.max_positions(), "disable_iterator_cache": True}
+        batches = task.get_batch_iterator(task.build_dataset_for_inference(tokens, lengths), **limits)
+        found = {}
+        for batch in batches.next_epoch_itr(shuffle=False):
+            for number, best in zip(batch["id"].tolist(), task.inference_step(model, [model], batch, **given)):
+                found[number] = best[0]["tokens"].tolist()
+        return [found[number] for number in range(len(rows))]
 
-def translate(task, model, rows, interactive=False, **given):
-    """What the hub interface and fairseq-interactive do with rows of pieces, in one batch; the tokens that come back."""
-    task.build_generator([model], Namespace())
-    tokens = [torch.tensor([*row, builders.EOS]) for row in rows]
-    lengths = torch.tensor([len(row) for row in tokens])
-    if interactive:
-        lines = [" ".join(f"p{piece - builders.FIRST_PIECE}" for piece in row) for row in rows]
-        tokens, lengths = task.get_interactive_tokens_and_lengths(lines, lambda line: line)
-    positions = (model.longest, model.longest)
-    batches = task.get_batch_iterator(
-        task.build_dataset_for_inference(tokens, lengths),
-        max_sentences=8,
-        max_positions=positions,
-        disable_iterator_cache=True,
-    )
-    found = {}
-    for batch in batches.next_epoch_itr(shuffle=False):
-        for number, hypotheses in zip(batch["id"].tolist(), task.inference_step(model, [model], batch, **given)):
-            found[number] = hypotheses[0]["tokens"].tolist()
-    return [found[number] for number in range(len(rows))]
+    return translate
 
 
 def test_empty_lines_stay_empty_and_never_reach_the_model():
     model = Copying()
-    task = task_in_front(model)
-    rows = [EMPTY, [5, 6], EMPTY, [7]]
+    translate = in_front(model)
     expected = [[builders.EOS], [5, 6, builders.EOS], [builders.EOS], [7, builders.EOS]]
-    prefix = torch.arange(4)[:, None]
-    assert translate(task, model, rows, prefix_tokens=prefix) == expected
-    assert model.sources == [2]
-    assert len(model.prefix_tokens) == 2
-    assert translate(task, model, [EMPTY, EMPTY]) == [[builders.EOS]] * 2
+    assert translate([EMPTY, [5, 6], EMPTY, [7]], prefix_tokens=torch.arange(4)[:, None]) == expected
+    assert translate([EMPTY, EMPTY]) == [[builders.EOS]] * 2
     assert model.sources == [2]
 
 
 @pytest.mark.parametrize(("options", "longest"), [({}, 5), ({"max_source_positions": 5}, 40)])
 def test_long_lines_are_cut_to_what_the_options_and_the_model_allow(options, longest):
-    model = Copying(longest)
-    task = task_in_front(model, truncate_source=True, **options)
-    row = [5, 6, 7, 8, 9, 10]
-    assert translate(task, model, [row, [7]]) == [[5, 6, 7, builders.EOS], [7, builders.EOS]]  # and <s>: five tokens
+    translate = in_front(Copying(longest), truncate_source=True, **options)
+    # and <s>: five tokens
+    assert translate([[5, 6, 7, 8, 9, 10], [7]]) == [[5, 6, 7, builders.EOS], [7, builders.EOS]]
 
 
 def test_a_line_is_numbered_from_1_in_each_call_and_over_the_buffers_of_interactive():
-    model = Copying(4)
-    task = task_in_front(model)
+    translate = in_front(Copying(4))
     for _ in range(2):
         with pytest.raises(ValueError, match="source line 2 has 5 tokens; valid: at most 4"):
-            translate(task, model, [[5], [5, 6, 7]])
-    assert len(translate(task, model, [[5], [6], [7]], interactive=True)) == 3
+            translate([[5], [5, 6, 7]])
+    assert len(translate([[5], [6], [7]], interactive=True)) == 3
     with pytest.raises(ValueError, match="source line 5 has 5 tokens"):
-        translate(task, model, [[5], [5, 6, 7]], interactive=True)
+        translate([[5], [5, 6, 7]], interactive=True)
 
 
 @pytest.mark.parametrize("source", ["file", "-"])
 def test_a_line_that_is_not_utf8_is_named(source, tmp_path, monkeypatch):
-    content = "ä\n\nb\n".encode() + "ü\n".encode("latin-1") + b"c\n"
-    path = tmp_path / "text"
-    path.write_bytes(content)
+    content = "ä\u2028\n\nb\r\n".encode() + "ü\n".encode("latin-1") + b"c\n"
+    (tmp_path / "text").write_bytes(content)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
-    name = "-" if source == "-" else str(path)
+    name = "-" if source == "-" else str(tmp_path / "text")
     lines = read_lines(name)
-    assert [next(lines) for _ in range(3)] == ["ä", "", "b"]
+    assert [next(lines) for _ in range(3)] == ["ä\u2028", "", "b"]
     with pytest.raises(ValueError, match=f"--input {name}: line 4 is not UTF-8"):
         next(lines)
+
+
+def test_text_of_another_vocabulary_is_told_once(caplog):
+    translate = in_front(Copying())
+    for rows, told in (([list(range(5, 9))] * 13, 0), ([[builders.UNK, 5]], 1), ([[builders.UNK, 5]], 1)):
+        translate(rows)
+        assert caplog.text.count("(33.3 %) are <unk>") == caplog.text.count("are <unk>") == told

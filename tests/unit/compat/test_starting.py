@@ -1,4 +1,4 @@
-"""What a run starts from: a file that is named must be there."""
+"""What a run starts from: a file that is named must be there; a run that has ended does nothing (``test_runs.py``: real ones)."""
 
 from types import MethodType, SimpleNamespace
 
@@ -8,7 +8,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.trainer import Trainer as StockTrainer
 from omegaconf import OmegaConf
 
-from fairseq_plugins.compat.starting import MISSING_START
+from fairseq_plugins.compat import starting
 
 
 class Trainer:
@@ -16,11 +16,14 @@ class Trainer:
 
     def __init__(self, cfg, suffix=""):
         self.cfg, self.checkpoint_suffix, self.read = cfg, suffix, []
-        self.task = SimpleNamespace()
+        self.task, self._previous_training_time = SimpleNamespace(), 7200.0
         self.lr_step = self.get_train_iterator = lambda *args, **kwargs: SimpleNamespace(epoch=1)
 
     def load_checkpoint(self, filename, *args, **kwargs):
         self.read.append(filename)
+
+    def get_num_updates(self):
+        return 7
 
 
 @pytest.fixture
@@ -45,13 +48,15 @@ MISSING = [
     ({"finetune_from_model": "{0}/model.pt"}, "", None),
     ({}, "", None),
     ({}, "-shard0", None),
+    ({}, "-folder", "--restore-file .*: a folder"),
 ]
 
 
 @pytest.mark.parametrize(("options", "suffix", "message"), MISSING)
 def test_a_run_starts_from_what_is_named(monkeypatch, tmp_path, configuration, options, suffix, message):
     monkeypatch.setattr(StockTrainer, "load_checkpoint", Trainer.load_checkpoint)
-    MISSING_START.apply()
+    starting.MISSING_START.apply()
+    (tmp_path / "run" / "checkpoint_last-folder.pt").mkdir()
     for name in ("model.pt", "run/own.pt"):
         (tmp_path / name).touch()
     given = {name: value.format(tmp_path) for name, value in options.items()}
@@ -74,3 +79,43 @@ def test_a_run_that_goes_on_does_not_need_what_it_started_from(tmp_path, configu
     trainer = Trainer(configuration)
     checkpoint_utils.load_checkpoint(configuration.checkpoint, trainer)
     assert trainer.read == [str(last)]
+
+
+OWN = "run/checkpoint_last.pt"
+ENDS = [
+    ({"optimization.max_update": 7}, OWN, "--max-update 7"),
+    ({"optimization.max_update": 8}, OWN, None),  # a limit that was raised
+    ({"optimization.max_epoch": 3}, OWN, "--max-epoch 3"),
+    ({"optimization.max_epoch": 4}, OWN, None),
+    ({"optimization.stop_time_hours": 1.9}, OWN, "--stop-time-hours 1.9"),
+    ({"optimization.stop_time_hours": 2.1}, OWN, None),
+    ({"checkpoint.patience": 5}, OWN, "--patience 5"),
+    ({"checkpoint.patience": 6}, OWN, None),
+    ({}, OWN, None),
+    ({"optimization.max_update": 7}, None, None),  # it starts from another run's checkpoint
+    ({"optimization.max_update": 7}, "run/checkpoint_1_7.pt", "--max-update 7"),
+    ({"checkpoint.patience": 5, "checkpoint.reset_meters": True}, OWN, None),  # counted anew
+]
+
+
+@pytest.mark.parametrize(("options", "file", "reason"), ENDS)
+def test_what_has_ended_does_nothing(monkeypatch, tmp_path, configuration, caplog, options, file, reason):
+    """7 updates, 3 epochs, 2 hours, 5 validations without a better result."""
+    counter, epochs = SimpleNamespace(), SimpleNamespace(next_epoch_idx=4)
+    state = {starting.PATIENCE: {"best": 1.5, "num_runs": 5}}
+    monkeypatch.setattr(starting, "_counter", lambda: counter)
+    monkeypatch.setattr(StockTrainer, "state_dict", StockTrainer.state_dict)  # put back afterwards
+    monkeypatch.setattr(checkpoint_utils, "load_checkpoint", lambda cfg, trainer: (state, epochs))
+    starting.FINISHED_RUNS.apply()
+    for name, value in options.items():
+        OmegaConf.update(configuration, name, value)
+    if file == OWN:
+        (tmp_path / file).touch()
+    elif file:
+        configuration.checkpoint.restore_file = str(tmp_path / file)
+    with caplog.at_level("INFO"):
+        _, found = checkpoint_utils.load_checkpoint(configuration.checkpoint, Trainer(configuration))
+    # fairseq's loop: while next_epoch_idx <= max_epoch, where no --max-epoch is infinity
+    assert (found.next_epoch_idx <= float("inf")) == (reason is None)
+    assert ("has ended before" in caplog.text) == (reason is not None)
+    assert (reason or "") in caplog.text

@@ -18,60 +18,36 @@ from tests.gpt_builders import mbart
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
-TAGS = ("[en]", "[de]")
 LANGUAGES = {"source_lang": "en", "target_lang": "de", "eval_bleu_remove_bpe": None}
-
-
-def symbols(tags=()):
-    result = builders.dictionary()
-    for tag in tags:
-        result.add_symbol(tag)
-    return result
-
-
-def pretrained_bart():
-    return TranslationFromPretrainedBARTTask(
-        Namespace(langs="en,de", **{**vars(TranslationConfig()), **LANGUAGES}), *[symbols()] * 2
-    )
-
-
-def restore():
-    return CodeSwitchingRestoreTask(CodeSwitchingRestoreConfig(langs="en,de", **LANGUAGES), *[symbols()] * 2)
-
-
-def veco(tags):
-    more = {"restore_file": "checkpoint_last.pt", "finetune_from_model": None, "missing_language_tag": "unk"}
-    return lambda: TranslationFromPretrainedVECOTask(VECOTranslationConfig(**LANGUAGES, **more), *[symbols(tags)] * 2)
-
-
-TASKS = {  # and what ends a row
-    "translation": (lambda: TranslationTask(TranslationConfig(**LANGUAGES), *[symbols()] * 2), "</s>"),
-    "translation_from_pretrained_bart": (pretrained_bart, "[de]"),
-    "code_switching_restore": (restore, "[de]"),
-    "translation_from_pretrained_veco": (veco(TAGS), "[de]"),
-    "translation_from_pretrained_veco, <unk> for the tag": (veco(()), "<unk>"),
-    "sga_translation": (lambda: SGATranslationTask(SGATranslationConfig(**LANGUAGES), *[symbols()] * 2), "</s>"),
+BART = Namespace(**{**vars(TranslationConfig()), **LANGUAGES, "langs": "en,de"})
+START = {"restore_file": "checkpoint_last.pt", "finetune_from_model": None, "missing_language_tag": "unk"}
+VECO = VECOTranslationConfig(**LANGUAGES, **START)
+TASKS = {  # the class, its options, what ends a row, and the tags in the dictionary
+    "stock": (TranslationTask, TranslationConfig(**LANGUAGES), "</s>", ()),
+    "mbart": (TranslationFromPretrainedBARTTask, BART, "[de]", ()),  # which adds the tags itself
+    "csr": (CodeSwitchingRestoreTask, CodeSwitchingRestoreConfig(langs="en,de", **LANGUAGES), "[de]", ()),
+    "veco": (TranslationFromPretrainedVECOTask, VECO, "[de]", ("[en]", "[de]")),
+    "veco, <unk> for the tag": (TranslationFromPretrainedVECOTask, VECO, "<unk>", ()),
+    "sga": (SGATranslationTask, SGATranslationConfig(**LANGUAGES), "</s>", ()),
 }
-
-
-def lengths(task, output, target):
-    """Words of hypothesis and reference that BLEU counts, with the task's own generator."""
-    models = [] if isinstance(task, SGATranslationTask) else [mbart(task.tgt_dict)]
-    generator = task.build_generator(models, Namespace(beam=1))
-    task.tokenizer = None
-    task.inference_step = lambda *_, **__: [[{"tokens": torch.tensor(output)}]]
-    bleu = task._inference_with_bleu(generator, {"target": torch.tensor([target])}, None)
-    return bleu.sys_len, bleu.ref_len
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_only_words_are_counted(name):
-    make, last = TASKS[name]
-    task = make()
+    kind, cfg, last, tags = TASKS[name]
+    symbols = [builders.dictionary() for _ in range(2)]
+    for one in symbols:
+        for tag in tags:
+            one.add_symbol(tag)
+    task = kind(cfg, *symbols)
     dictionary = task.tgt_dict
     end, unk = dictionary.index(last), dictionary.unk()
     rest = [] if last == "</s>" else [builders.EOS]
     output = [4, builders.MASK, 5, builders.PAD, unk, 6, *rest, end]
     target = [4, 5, builders.MASK, 6, 7, *rest, end, builders.PAD]
-    assert lengths(task, output, target) == (4, 4)  # <unk> is a word
+    generator = task.build_generator([] if name == "sga" else [mbart(dictionary)], Namespace(beam=1))
+    task.tokenizer = None
+    task.inference_step = lambda *_, **__: [[{"tokens": torch.tensor(output)}]]
+    bleu = task._inference_with_bleu(generator, {"target": torch.tensor([target])}, None)
+    assert (bleu.sys_len, bleu.ref_len) == (4, 4)  # <unk> is a word
     assert task.tgt_dict is dictionary

@@ -9,6 +9,8 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 from fairseq.models import FairseqEncoder, FairseqEncoderModel
 
+import fairseq_plugins  # noqa: F401  patches the stock classes
+
 GOOD = "▁one 10\ntwo 1\n▁three words 7 #fairseq:overwrite\n"
 
 
@@ -19,8 +21,8 @@ GOOD = "▁one 10\ntwo 1\n▁three words 7 #fairseq:overwrite\n"
         (GOOD.encode()[:-26], "line 3, the last one"),
         ("▁one 10\ntwo".encode(), "line 2, the last one"),
         ("▁one 10\ntwo\n".encode(), "line 2, the last one"),
-        ("▁one 10\ntwo\nthree 3\n".encode(), "line 2, "),
-        ("▁one 10\n\nthree 3\n".encode(), "line 2, "),
+        ("▁one 10\ntwo\nthree 3\n".encode(), "line 2, is"),
+        ("▁one 10\n\nthree 3\n".encode(), "line 2, is"),
         (GOOD.encode() + bytes(64), "line 4, the last one"),
         (b"\xff\xfe" + GOOD.encode(), "UTF-8"),
         ("▁one 10\ntwo 1\ntwo 1\n".encode(), "'two'"),
@@ -34,43 +36,40 @@ def test_a_damaged_dictionary_is_named(tmp_path, content, where):
 
 
 def test_a_whole_dictionary_is_read_as_ever(tmp_path, caplog):
-    (tmp_path / "dict.txt").write_text(GOOD, encoding="utf-8")
-    assert Dictionary.load(str(tmp_path / "dict.txt")).symbols[4:] == ["▁one", "two", "▁three words"]
+    file = tmp_path / "dict.txt"
+    file.write_text(GOOD, encoding="utf-8")
+    assert Dictionary.load(str(file)).symbols[4:] == ["▁one", "two", "▁three words"]
     with pytest.raises(FileNotFoundError):
         Dictionary.load(str(tmp_path / "nowhere.txt"))
     assert not caplog.records
-    (tmp_path / "dict.txt").write_text("▁one 10\ntwo 1", encoding="utf-8")
+    file.write_text("▁one 10\ntwo 1", encoding="utf-8")
     with caplog.at_level(logging.WARNING):
-        assert len(Dictionary.load(str(tmp_path / "dict.txt"))) == 6
+        assert len(Dictionary.load(str(file))) == 6
     assert "dict.txt: its last line 'two 1' has no line break" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["empty", "cut", "text"])
-def test_a_damaged_sentencepiece_model_is_named(tmp_path, repo_root, kind):
+def test_a_damaged_sentencepiece_model_is_named(tmp_path, repo_root):
     whole = (repo_root / "examples/quickstart/masked_lm/sentencepiece.bpe.model").read_bytes()
     path = tmp_path / "spm.model"
-    path.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "text": b"no model\n"}[kind])
-    options = dict(sentencepiece_enable_sampling=False, sentencepiece_alpha=None)
-    with pytest.raises(ValueError, match=r"--sentencepiece-model .*spm\.model: is no sentencepiece model"):
-        SentencepieceBPE(SimpleNamespace(sentencepiece_model=str(path), **options))
+    cfg = SimpleNamespace(sentencepiece_model=str(path), sentencepiece_enable_sampling=False, sentencepiece_alpha=None)
+    for damaged in (b"", whole[: len(whole) // 2], b"no model\n"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"--sentencepiece-model .*spm\.model: is no sentencepiece model"):
+            SentencepieceBPE(cfg)
     path.write_bytes(whole)
-    assert SentencepieceBPE(SimpleNamespace(sentencepiece_model=str(path), **options)).encode("one")
-
-
-class Words(FairseqEncoderModel):
-    """An embedding and nothing else."""
-
-    def __init__(self, rows, width=3):
-        encoder = FairseqEncoder(Dictionary())
-        encoder.embed_tokens = torch.nn.Embedding(rows, width)
-        super().__init__(encoder)
+    assert SentencepieceBPE(cfg).encode("one")
 
 
 def test_a_checkpoint_of_another_dictionary_says_so():
-    state = Words(9).state_dict()
-    with pytest.raises(
-        ValueError, match=r"9 rows in encoder\.embed_tokens\.weight, the data's dictionary 8 entries .*cut"
-    ):
-        Words(8).load_state_dict(state)
+    def model(rows, width=3):
+        encoder = FairseqEncoder(Dictionary())
+        encoder.embed_tokens = torch.nn.Embedding(rows, width)
+        return FairseqEncoderModel(encoder)
+
+    state = model(9).state_dict()
+    for entries, cut in ((8, "is it cut, or "), (10, "")):
+        words = rf"9 rows in encoder\.embed_tokens\.weight, the data's dictionary {entries} entries .*: {cut}of another"
+        with pytest.raises(ValueError, match=words):
+            model(entries).load_state_dict(state)
     with pytest.raises(RuntimeError, match="size mismatch"):  # not the rows alone
-        Words(8, width=4).load_state_dict(state)
+        model(8, width=4).load_state_dict(state)

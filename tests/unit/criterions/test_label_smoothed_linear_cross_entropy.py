@@ -66,26 +66,17 @@ def gradients(criterion, model, sample):
     model.zero_grad()
     loss, size, logged = criterion(model, sample)
     loss.backward()
-    return (
-        loss,
-        size,
-        logged,
-        {name: part.grad.clone() for name, part in model.named_parameters() if part.grad is not None},
-    )
+    found = {name: part.grad.clone() for name, part in model.named_parameters() if part.grad is not None}
+    return loss, size, logged, found
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_value_and_gradient_are_stock(case, device):
     model, sample = build(case).to(device), batch(device)
     ours, theirs = (gradients(criterion, model, sample) for criterion in both(report_accuracy=True))
-    torch.testing.assert_close(ours[0], theirs[0], rtol=1e-5, atol=1e-5)
     assert ours[1] == theirs[1]
-    torch.testing.assert_close(ours[2], theirs[2], rtol=1e-5, atol=1e-5)
-    assert ours[3].keys() == theirs[3].keys()
-    for name, part in theirs[3].items():
-        torch.testing.assert_close(
-            ours[3][name], part, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
-        )
+    for one, other in zip(ours, theirs):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +90,8 @@ def test_options_do_what_they_do_in_stock(options, device):
     with torch.no_grad():
         unreduced = [criterion(model, sample, reduce=False)[0] for criterion in both(**options)]
     torch.testing.assert_close(*(loss[loss != 0] for loss in unreduced), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(ours[:2], theirs[:2], rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(ours[3], theirs[3], rtol=1e-5, atol=1e-5)
+    for place in (0, 1, 3):
+        torch.testing.assert_close(ours[place], theirs[place], rtol=1e-5, atol=1e-5)
 
 
 def test_the_projection_is_itself_again_afterwards(device):
@@ -115,42 +106,19 @@ def test_the_projection_is_itself_again_afterwards(device):
 
 def test_the_projection_runs_inside_the_wrapped_model(device):
     """A wrapper sees (B, T, 3), made by its own forward: what DistributedDataParallel needs."""
-
-    class Wrapper(nn.Module):
-        def __init__(self, module):
-            super().__init__()
-            self.module = module
-
-        def forward(self, **net_input):
-            self.seen = self.module(**net_input)
-            return self.seen
-
-    model, sample = build("transformer").to(device), batch(device)
-    wrapper = Wrapper(model)
+    model, sample, seen = build("transformer").to(device), batch(device), []
+    wrapper = nn.Module()
+    wrapper.module, wrapper.forward = model, lambda **inputs: seen.append(model(**inputs)) or seen[0]
     ours, theirs = (criterion(each, sample)[0] for criterion, each in zip(both(), (wrapper, model)))
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-    assert wrapper.seen[0].shape == (*sample["target"].shape, 3)
+    assert seen[0][0].shape == (*sample["target"].shape, 3)
 
 
 def test_models_without_a_single_linear_projection_are_refused():
-    with pytest.raises(
-        ValueError, match="needs a decoder with a linear output projection.*TransformerModel has NoneType"
+    for model in (
+        build("transformer", adaptive_softmax_cutoff=[10]),
+        build("LSTM", share_decoder_input_output_embed=True),
+        builders.masked_lm(),
     ):
-        find_projection(build("transformer", adaptive_softmax_cutoff=[10]))
-    with pytest.raises(ValueError, match="LSTMModel has NoneType: use label_smoothed_cross_entropy"):
-        find_projection(build("LSTM", share_decoder_input_output_embed=True))
-    with pytest.raises(ValueError, match="needs a decoder"):
-        find_projection(builders.masked_lm())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"label_smoothing": 1.0}, r"--label-smoothing must lie in \[0, 1\); got 1.0"),
-        ({"loss_chunk_size": 0}, "--loss-chunk-size must be at least 1 token; got 0"),
-        ({"ignore_prefix_size": -1}, "--ignore-prefix-size must be 0 or more tokens; got -1"),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        both(**options)
+        with pytest.raises(ValueError, match=f"needs a decoder with a linear .*{type(model).__name__} has NoneType"):
+            find_projection(model)

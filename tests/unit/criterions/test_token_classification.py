@@ -2,6 +2,7 @@
 
 import logging
 import math
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,7 @@ from fairseq_plugins.criterions.token_classification import (
 from fairseq_plugins.data.nlu_inputs import InputFormat
 from fairseq_plugins.data.tagging_dataset import TaggingDataset, read_tags
 from tests import nlu_bins
-from tests.builders import BOS, EOS, PAD
+from tests.builders import BOS, EOS, PAD, to_device
 from tests.nlu_bins import TAGS, TinyTagger
 from tests.reference import span_loops
 
@@ -38,14 +39,7 @@ def dataset(sentences, labels=TAGS):
 
 
 def batch(data, rows, device):
-    sample = data.collater([data[row] for row in rows])
-    net_input = {name: value.to(device) for name, value in sample["net_input"].items()}
-    return {
-        **sample,
-        "net_input": net_input,
-        "target": sample["target"].to(device),
-        "words": sample["words"].to(device),
-    }
+    return to_device(data.collater([data[row] for row in rows]), device)
 
 
 def tagger(device, classes=5):
@@ -56,14 +50,9 @@ def tagger(device, classes=5):
 
 
 def unseen(sentences, every):
-    number = 0
-    found = []
-    for words in sentences:
-        found.append([])
-        for pieces, tag in words:
-            number += 1
-            found[-1].append((pieces, None if number % every == 0 else tag))
-    return found
+    """The sentences, every so manieth word with a tag that the dictionary lacks."""
+    number = count(1)
+    return [[(pieces, None if next(number) % every == 0 else tag) for pieces, tag in words] for words in sentences]
 
 
 def expected(model, data, sentences):
@@ -88,7 +77,6 @@ def logged(outputs):
 
 def summed(logs):
     """What fairseq makes of the logs of several processes, where they can be summed."""
-    assert TokenClassificationCriterion.logging_outputs_can_be_summed()
     return {key: sum(log[key] for log in logs) for key in logs[0]}
 
 
@@ -121,27 +109,17 @@ def test_a_batch_without_a_target_gives_zeros_and_gradients_of_zero(device, labe
         loss, size, log = criterion(labels)(model, sample)
         assert (loss.item(), size) == (0.0, 0)
         loss.backward()
-        assert all(bool(torch.isfinite(parameter.grad).all()) for parameter in model.parameters())
         assert all(float(parameter.grad.abs().sum()) == 0.0 for parameter in model.parameters())
         shown = logged([[log]])
-        assert all(math.isfinite(value) for value in shown.values())
-        assert shown["loss"] == 0.0 and shown["accuracy"] == 0.0
+        assert set(shown.values()) == {0.0} and len(shown) == (5 if labels is TAGS else 2)
 
 
 def test_the_loss_of_half_precision_logits_is_taken_in_float32(device):
-    class Half(TinyTagger):
-        def forward(self, *arguments, **options):
-            logits, extra = super().forward(*arguments, **options)
-            return logits.bfloat16(), extra
-
-    torch.manual_seed(3)
-    model = Half()
-    model.register_token_head(HEAD, len(TAGS))
-    model.to(device).eval()
-    loss, _, _ = criterion()(model, batch(dataset(nlu_bins.tagged_sentences(9, 1)), range(9), device))
-    assert loss.dtype == torch.float32
-    exact, _, _ = criterion()(tagger(device), batch(dataset(nlu_bins.tagged_sentences(9, 1)), range(9), device))
-    assert loss.item() == pytest.approx(exact.item(), rel=2e-3)
+    model, sample = tagger(device), batch(dataset(nlu_bins.tagged_sentences(9, 1)), range(9), device)
+    exact, stock = criterion()(model, sample)[0], model.forward
+    model.forward = lambda **inputs: (stock(**inputs)[0].bfloat16(), None)
+    loss = criterion()(model, sample)[0]
+    assert loss.dtype == torch.float32 and loss.item() == pytest.approx(exact.item(), rel=2e-3)
 
 
 @pytest.mark.parametrize("every", [10**6, 5])

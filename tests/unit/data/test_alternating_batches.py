@@ -11,20 +11,14 @@ ITEMS = 100
 
 
 class Numbers(FairseqDataset):
-    def __init__(self):
-        self.epoch = 1
-
-    def set_epoch(self, epoch):
-        self.epoch = epoch
-
     def __getitem__(self, index):
-        return int(index), self.epoch
+        return int(index)
 
     def __len__(self):
         return ITEMS
 
     def collater(self, samples):
-        return list(samples)
+        return samples
 
 
 def arrays(*batches):
@@ -35,15 +29,16 @@ def turns(*kinds, seed=1):
     return [batch.tolist() for batch in take_turns(kinds, ITEMS, np.random.default_rng(seed))]
 
 
-def test_equal_numbers_by_hand():
-    assert turns(arrays([1, 2], [3]), arrays([50], [51, 52])) == [[1, 2], [50], [3], [51, 52]]
-
-
-def test_the_smaller_kind_is_used_again_with_other_indices():
-    found = turns(arrays([1, 2], [3], [4], [5]), arrays([50], [51, 52]))
-    assert found == [[1, 2], [50], [3], [51, 52], [4], [150], [5], [151, 152]]
-    found = turns(arrays([1]), arrays([50], [51], [52]))
-    assert found == [[1], [50], [101], [51], [201], [52]]
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [
+        ([[1, 2], [3]], [[50], [51, 52]], [[1, 2], [50], [3], [51, 52]]),
+        ([[1], [2], [3], [4]], [[50], [51, 52]], [[1], [50], [2], [51, 52], [3], [150], [4], [151, 152]]),
+        ([[1]], [[50], [51], [52]], [[1], [50], [101], [51], [201], [52]]),
+    ],
+)
+def test_the_smaller_kind_is_used_again_with_other_indices(first, second, wanted):
+    assert turns(arrays(*first), arrays(*second)) == wanted
 
 
 def test_the_last_round_is_drawn():
@@ -68,7 +63,7 @@ def iterator(shards=1, shard=0, count=6, kinds=2, **changes):
 def epoch_of(source, shuffle=True, stop=1000):
     found = []
     for batch in source.next_epoch_itr(shuffle=shuffle):
-        found.append(batch[0][0] if batch else -1)
+        found.append(batch[0] if batch else -1)
         if len(found) == stop:
             break
     return found
@@ -80,45 +75,31 @@ def test_kinds_take_turns_and_each_is_shuffled(kinds):
     orders = [epoch_of(source) for _ in range(2)]
     for order in orders:
         assert [batch // 10 for batch in order] == list(range(kinds)) * 6
-        for kind in range(kinds):
-            own = [batch % 10 for batch in order[kind::kinds]]
-            assert sorted(own) == list(range(6)) != own
+        own = [tuple(batch % 10 for batch in order[kind::kinds]) for kind in range(kinds)]
+        assert len({*own, tuple(range(6))}) == kinds + 1 and all(sorted(batches) == [*range(6)] for batches in own)
     assert orders[0] != orders[1]
-    if kinds > 1:
-        assert [batch % 10 for batch in orders[0][::kinds]] != [batch % 10 for batch in orders[0][1::kinds]]
     again = iterator(kinds=kinds)
     assert [epoch_of(again) for _ in range(2)] == orders
 
 
-def test_without_shuffling_batches_stay_where_they_are():
-    expected = [10 * kind + place for place in range(6) for kind in range(2)]
-    assert epoch_of(iterator(), shuffle=False) == expected
-    assert epoch_of(iterator(disable_shuffling=True)) == expected
-
-
 @pytest.mark.parametrize("shards", [2, 3, 4])
 def test_shards_are_dealt_batches_in_turn(shards):
-    whole = epoch_of(iterator())
     parts = [epoch_of(iterator(shards, shard)) for shard in range(shards)]
-    assert [batch for update in zip(*parts) for batch in update] == whole
-    for update in zip(*parts):
-        assert {batch // 10 for batch in update} == {0, 1}
+    assert [batch for update in zip(*parts) for batch in update] == epoch_of(iterator())
+    expected = [10 * kind + place for place in range(6) for kind in range(2)]
+    assert epoch_of(iterator(), shuffle=False) == epoch_of(iterator(disable_shuffling=True)) == expected
 
 
-@pytest.mark.parametrize("shards", [1, 2])
-def test_a_restart_in_the_middle_of_an_epoch_goes_on(shards):
-    for shard in range(shards):
-        first = iterator(shards, shard)
-        epoch_of(first)
-        second_epoch = epoch_of(first)
-        stopped = iterator(shards, shard)
-        epoch_of(stopped)
-        began = epoch_of(stopped, stop=3)
-        state = stopped.state_dict()
-        assert (state["epoch"], state["iterations_in_epoch"]) == (2, 3)
-        resumed = iterator(shards, shard, epoch=2)
-        resumed.load_state_dict(state)
-        assert began + epoch_of(resumed) == second_epoch
+@pytest.mark.parametrize(("shards", "shard"), [(1, 0), (2, 0), (2, 1)])
+def test_a_restart_in_the_middle_of_an_epoch_goes_on(shards, shard):
+    first, stopped, resumed = (iterator(shards, shard, epoch=epoch) for epoch in (1, 1, 2))
+    second_epoch = [epoch_of(first) for _ in range(2)][1]
+    epoch_of(stopped)
+    began = epoch_of(stopped, stop=3)
+    state = stopped.state_dict()
+    assert (state["epoch"], state["iterations_in_epoch"]) == (2, 3)
+    resumed.load_state_dict(state)
+    assert began + epoch_of(resumed) == second_epoch
 
 
 def test_grouped_shuffling_moves_whole_updates():
@@ -135,21 +116,10 @@ def test_grouped_shuffling_moves_whole_updates():
 
 def test_everything_else_is_as_in_the_stock_iterator():
     data = Numbers()
-    changes = dict(
-        seed=5, num_shards=2, shard_id=1, num_workers=2, epoch=4, buffer_size=3, timeout=9, skip_remainder_batch=True
-    )
-    stock = EpochBatchIterator(
-        data,
-        data.collater,
-        arrays([1], [2]),
-        grouped_shuffling=True,
-        reuse_dataloader=True,
-        persistent_workers=False,
-        **changes,
-    )
-    ours = vars(AlternatingIterator.of(stock, 2))
-    assert ours.pop("kinds") == 2
-    assert {**ours, "batch_sampler": None} == {**vars(stock), "batch_sampler": None}
-    off = EpochBatchIterator(data, data.collater, arrays([1], [2]), disable_shuffling=True, num_workers=1)
-    ours = vars(AlternatingIterator.of(off, 2))
-    assert (ours["disable_shuffling"], ours["persistent_workers"], ours["reuse_dataloader"]) == (True, True, False)
+    numbers = {"seed": 5, "num_shards": 2, "shard_id": 1, "num_workers": 2, "epoch": 4, "buffer_size": 3, "timeout": 9}
+    names = ("skip_remainder_batch", "grouped_shuffling", "reuse_dataloader", "disable_shuffling")
+    for flag in (True, False):
+        flags = {**dict.fromkeys(names, flag), "persistent_workers": not flag}
+        stock = EpochBatchIterator(data, data.collater, arrays([1], [2]), **numbers, **flags)
+        ours = vars(AlternatingIterator.of(stock, 2))
+        assert {**ours, "batch_sampler": None} == {**vars(stock), "batch_sampler": None, "kinds": 2}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fairseq.data import Dictionary
 
+from data_prep.pieces import load_model
 from fairseq_plugins.data.csr_entries import NONE, Entries, PieceEncoder, WordEncoder
 from tests import csr_builders as csr
 from tests import nlu_bins
@@ -11,8 +12,6 @@ from tests import nlu_bins
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
-    from data_prep.pieces import load_model
-
     model, dictionary = nlu_bins.model_and_dictionary(tmp_path_factory.mktemp("model"))
     return WordEncoder(load_model(model), Dictionary.load(str(dictionary)))
 
@@ -32,27 +31,16 @@ def test_candidates_have_a_mark_where_they_are_to_have_one(encoder):
 
 
 def test_words_are_brought_into_the_models_form(encoder):
-    assert (
-        encoder.normal("ﬁnal") == "final" and encoder.normal(" e\u0301té ") == "été" and encoder.normal("a b") == "a b"
-    )
+    assert [encoder.normal(word) for word in ("ﬁnal", " e\u0301té ", "a b")] == ["final", "été", "a b"]
     entries = Entries(encoder)
     entries.use({"ﬁle": ["Katze"], "file": ["Hund", "Katze"]})
     assert entries.lexicon == {"file": ["Katze", "Hund"]}
 
 
-def test_a_model_of_other_pieces_is_refused(encoder, tmp_path):
-    from data_prep.pieces import load_model
-
+def test_a_model_of_other_pieces_is_refused_and_symbols_that_were_added_are_no_pieces(encoder, tmp_path):
     other = nlu_bins.train_model(tmp_path / "other.model", ["quite another text of English words"], vocab_size=40)
-    with pytest.raises(
-        ValueError, match=r"--sentencepiece-model: \d+ of the \d+ pieces of the dictionary are none of this model's"
-    ):
+    with pytest.raises(ValueError, match=r"--sentencepiece-model: \d+ of the \d+ pieces .* are none of this model's"):
         WordEncoder(load_model(other), encoder.dictionary)
-
-
-def test_symbols_that_were_added_are_no_pieces(encoder, tmp_path):
-    from data_prep.pieces import load_model
-
     model, path = nlu_bins.model_and_dictionary(tmp_path)
     dictionary = Dictionary.load(str(path))
     for symbol in [*(f"madeupword{number:04}" for number in range(9)), "[en_XX]", "<mask>"]:
@@ -66,16 +54,10 @@ def test_look_up_is_exact_then_lower_cased():
     entries.use({"Dog": ["d1"], "dog": ["d2"], "cat": ["d3", "d99", "cat"], "none": ["d99"], "dogged": ["d4"]})
     assert "dog" in entries.source.words and {"dog", "ca"} <= entries.source.beginnings
     assert "dogged" not in entries.source.beginnings and "cat" not in entries.source.beginnings
-    words = (
-        ("Dog", True),
-        ("dog", True),
-        ("DOG", True),
-        ("dog", False),
-        ("none", True),
-        ("house", True),
-        ("CATS", True),
-    )
-    assert [entries.number(*word) for word in words] == [0, 1, 1, 2, NONE, NONE, NONE]
+    assert [entries.number(word, True) for word in ("Dog", "dog", "DOG")] == [0, 1, 1] and entries.number(
+        "dog", False
+    ) == 2
+    assert {entries.number(word, True) for word in ("none", "house", "CATS")} == {NONE}
     assert entries.left_out == 1
     assert entries.number("Cat", True) == 3 and (entries.left_out, entries.kept, entries.same) == (3, 3, 0)
     entries.use({"dog": ["d5", "e1f2"], "d7": ["d7", "d8"]})

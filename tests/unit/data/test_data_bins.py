@@ -1,15 +1,24 @@
 """Reading data-bins of several languages: which file is taken, and what is said about one that is missing."""
 
+from contextlib import nullcontext
+
 import pytest
 
-from fairseq_plugins.data.data_bins import load_dictionary, load_monolingual, load_pair, load_pair_side
+from fairseq_plugins.data.data_bins import (
+    check_names,
+    load_dictionary,
+    load_monolingual,
+    load_pair,
+    load_pair_side,
+    split_names,
+)
 from tests import builders
 
 SYMBOLS = builders.dictionary()
 
 
 def first(text):
-    return int(text[0][0])  # type: ignore[index]
+    return int(text[0][0])
 
 
 def write(folder, name, token, count=2):
@@ -52,10 +61,11 @@ def test_a_pair_has_the_files_of_one_direction(tmp_path, own):
 
 def test_missing_and_empty_files_are_named_with_the_command(tmp_path):
     prefix = str(tmp_path / "train")
-    command = f"fairseq-preprocess --only-source --source-lang de .*--trainpref TEXT --destdir {tmp_path}"
+    rest = f"--trainpref TEXT --destdir {tmp_path}"
+    command = f"fairseq-preprocess --only-source --source-lang de .*{rest}"
     with pytest.raises(ValueError, match=rf"--monolingual de: .*train\.de-None\.de\.bin is missing; run {command}"):
         load_monolingual(prefix, "de", ["en-fr"], SYMBOLS, "--monolingual")
-    command = f"fairseq-preprocess --source-lang en --target-lang de --trainpref TEXT --destdir {tmp_path}"
+    command = f"fairseq-preprocess --source-lang en --target-lang de {rest}"
     with pytest.raises(ValueError, match=rf"--pairs en-de: .*train\.en-de\.en\.bin is missing; run {command}"):
         load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
     write(tmp_path, "en-de.en", 6, count=0)
@@ -64,19 +74,39 @@ def test_missing_and_empty_files_are_named_with_the_command(tmp_path):
 
 
 def test_one_dictionary_for_all_languages(tmp_path):
+    """Other counts of the same symbols are the same dictionary."""
     with pytest.raises(ValueError, match=r"no dictionary .*dict\.en\.txt"):
         load_dictionary(str(tmp_path), ["en", "de"])
     builders.write_dictionary(tmp_path, "de")
-    assert load_dictionary(str(tmp_path), ["en", "de"]).symbols[4:] == [
-        f"p{number}" for number in range(builders.PIECES)
-    ]
-    # Other counts of the same symbols are the same dictionary.
     text = (tmp_path / "dict.de.txt").read_text()
+    found = load_dictionary(str(tmp_path), ["en", "de"])
+    assert found.symbols[4:] == [f"p{number}" for number in range(builders.PIECES)]
     (tmp_path / "dict.en.txt").write_text(text.replace(" 1\n", " 9\n"))
-    load_dictionary(str(tmp_path), ["en", "de"])
+    assert load_dictionary(str(tmp_path), ["en", "de"]) == found
     builders.write_dictionary(tmp_path, "fr", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.fr\.txt differs from .*dict\.en\.txt"):
         load_dictionary(str(tmp_path), ["en", "de", "fr"])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "languages", "share", "message"),
+    [
+        ("", "", None, "--pairs and --monolingual are both empty"),
+        *(
+            (pair, "en", None, f"--pairs must be pairs of two languages, .* got '{pair}'")
+            for pair in ("en", "a-b-c", "en-", "-")
+        ),
+        ("en-de,en-de", "", None, "--pairs must name each once; got en-de,en-de"),
+        ("en-de", "en,de,en", None, "--monolingual must name each once; got en,de,en"),
+        ("en-de", "en,", 1.1, r"--pair-share must lie in \[0, 1\]; got 1.1"),
+        ("en-de", "", 0.9, "--pair-share must be 1 where --monolingual is empty; got 0.9"),
+        ("", "en", 0.1, "--pair-share must be 0 where --pairs is empty; got 0.1"),
+        *(("en-de", "en", share, None) for share in (0.0, 1.0)),
+    ],
+)
+def test_names_of_pairs_and_languages(pairs, languages, share, message):
+    with pytest.raises(ValueError, match=message) if message else nullcontext():
+        check_names(split_names(pairs), split_names(languages), share)
 
 
 def test_sides_of_unequal_length_are_refused(tmp_path):

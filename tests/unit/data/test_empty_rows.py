@@ -23,18 +23,16 @@ def refused(rows, place):
     return str(found.value)
 
 
-def test_the_line_is_named(tmp_path):
-    message = refused(write(tmp_path, [[5], [6, 7], [], [8]]), side(tmp_path))
-    assert message.startswith(
-        f"{tmp_path}/test.de-en.de: line 3 is without a token (1 empty sentences in all); valid: at least"
-    )
-
-
-def test_several_lines_are_listed_up_to_five(tmp_path):
-    message = refused(write(tmp_path, [[], [5], [], []]), side(tmp_path))
-    assert "lines 1, 3, 4 are without a token (3 empty" in message
-    message = refused(write(tmp_path, [[5]] + [[]] * 9), side(tmp_path))
-    assert "lines 2, 3, 4, 5, 6, … are without a token (9 empty" in message
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([[5], [6, 7], [], [8]], "line 3 is without a token (1 empty sentences in all); valid: at least"),
+        ([[], [5], [], []], "lines 1, 3, 4 are without a token (3 empty"),
+        ([[5]] + [[]] * 9, "lines 2, 3, 4, 5, 6, … are without a token (9 empty"),
+    ],
+)
+def test_the_lines_are_named(tmp_path, rows, words):
+    assert refused(write(tmp_path, rows), side(tmp_path)).startswith(f"{tmp_path}/test.de-en.de: {words}")
 
 
 @pytest.mark.parametrize("longest", [1, 4])

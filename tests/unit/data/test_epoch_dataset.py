@@ -90,6 +90,23 @@ def test_the_order_is_by_tokens_and_of_the_epoch(name):
     assert data.can_reuse_epoch_itr_across_epochs == (name in ("span", "tlm", "veco"))
 
 
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("limits", [14, (14, 1000), (1000, 14)])
+def test_what_is_too_long_is_left_out(name, limits):
+    """Source and target have limits of their own where they are two; an input has the smaller one."""
+    data = DATA[name](7)
+    sizes = [size if isinstance(size, tuple) else (size,) for size in map(data.size, range(len(data)))]
+    most = limits if isinstance(limits, tuple) else (limits, limits)
+    most = most if len(sizes[0]) == 2 else (min(most),)
+    if name == "tlm" and isinstance(limits, tuple):
+        limits = min(limits)  # fairseq's own
+    kept, ignored = data.filter_indices_by_size(np.arange(len(data)), limits)
+    wanted = [index for index, size in enumerate(sizes) if all(one <= two for one, two in zip(size, most))]
+    assert list(kept) == wanted and 0 < len(wanted) < len(data)
+    assert sorted([*kept, *ignored]) == list(range(len(data)))
+    assert name == "tlm" or len(data.filter_indices_by_size(np.arange(len(data)), None)[0]) == len(data)
+
+
 @pytest.mark.parametrize("name", ["span", "veco"])
 def test_without_probabilities_every_text_once_in_order(name):
     data = DATA[name](7)

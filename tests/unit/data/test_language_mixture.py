@@ -19,12 +19,10 @@ def part(count, first):
     return LabelledDataset([rows], [sizes], InputFormat("xlmr", BOS, EOS), 50, PAD, 1, labels=np.arange(count))
 
 
-def mixture(temperature=1.0, seed=1, epoch=1):
+def mixture(temperature=1.0, seed=1):
     """Parts whose pieces begin at 100, 200, 300."""
     parts = {name: part(count, 100 * (number + 1)) for number, (name, count) in enumerate(SIZES.items())}
-    data = LanguageMixture(parts, temperature, seed)
-    data.set_epoch(epoch)
-    return data
+    return LanguageMixture(parts, temperature, seed)
 
 
 def marks(data):
@@ -46,21 +44,18 @@ def test_a_temperature_makes_shares_more_equal():
     assert len(set(marks(mixture(2.0)))) == 48 + 16 + 4, "every item of a small part before any again"
 
 
-def test_an_epoch_is_a_function_of_seed_and_epoch():
-    drawn = [marks(mixture(2.0, seed, epoch)) for seed, epoch in ((1, 2), (1, 1), (2, 2))]
-    assert drawn[0] != drawn[1] and drawn[0] != drawn[2]
-    data = mixture(2.0)
-    for epoch in (2, 3, 2):
-        data.set_epoch(epoch)
-    assert marks(data) == drawn[0] and [each.epoch for each in data.parts] == [2, 2, 2]
-
-
 def test_items_are_those_of_the_parts_under_numbers_of_their_own():
-    data = mixture(3.0, epoch=2)
-    for index, mark in enumerate(marks(data)):
-        item = data[index]
-        assert (item["id"], item["target"]) == (index, mark % 100)
-        assert len(item["tokens"]) == (mark % 100) % 5 + 3 == data.size(index) == data.num_tokens(index)
+    data, orders = mixture(3.0), []
+    for epoch in (1, 2, 1):
+        data.set_epoch(epoch)
+        orders.append([marks(data), data.ordered_indices().tolist()])
+        assert [part.epoch for part in data.streams] == [epoch] * 3
+        for index, mark in enumerate(orders[-1][0]):
+            item = data[index]
+            assert (item["id"], item["target"]) == (index, mark % 100)
+            assert len(item["tokens"]) == (mark % 100) % 5 + 3 == data.size(index) == data.num_tokens(index)
+    other = mixture(3.0, seed=2)
+    assert orders[0] == orders[2] != orders[1] and orders[0] != [marks(other), other.ordered_indices().tolist()]
     batch = data.collater([data[83], data[0]])
     assert batch["id"].tolist() == [83, 0]
     assert batch["target"].tolist() == [marks(data)[83] % 100, marks(data)[0] % 100]

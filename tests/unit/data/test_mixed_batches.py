@@ -35,39 +35,18 @@ def batches(data, epoch=1, max_sentences=4, max_positions=None):
     return [list(map(int, batch)) for batch in data.batch_by_size(indices, max_sentences=max_sentences)]
 
 
-def test_an_epoch_reaches_both_sets():
-    data, seen = mixed(), []
-    data.translation.set_epoch = seen.append
-    data.set_epoch(3)
-    assert seen == [3] and data.corrupted.epoch == 3
-
-
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 15), (0.25, 5), (0.75, 45), (0.9, 135), (0.0, 0), (0.01, 0)])
 def test_the_share_is_one_of_batches_and_every_batch_has_one_origin(share, expected):
+    """Pairs are batched as without mixing, 60 of them 4 a batch; no text is repeated before all were drawn."""
     data = mixed(share)
     found = batches(data)
     assert {len({index < PAIRS for index in batch}) for batch in found} == {1}
     texts = [batch for batch in found if batch[0] >= PAIRS]
-    assert len(found) - len(texts) == 15  # 60 pairs, 4 a batch
-    assert len(texts) == expected
+    assert [batch for batch in found if batch[0] < PAIRS] == batches(translation()) and len(texts) == expected
     drawn = [index for batch in texts for index in batch]
     assert len(set(drawn)) == len(drawn), "noise of its own for whatever is repeated"
-
-
-def test_texts_are_not_repeated_before_all_were_drawn():
-    data = mixed(0.75)
-    texts = [index - PAIRS for batch in batches(data) if batch[0] >= PAIRS for index in batch]
-    count = len(data.corrupted)
-    rounds = len(texts) / count
-    assert rounds > 2
-    times = np.bincount(np.array(texts) % count, minlength=count)
-    assert set(times) <= {int(rounds), int(rounds) + 1}
-
-
-def test_pairs_are_batched_as_without_mixing():
-    alone = batches(translation())
-    found = [batch for batch in batches(mixed()) if batch[0] < PAIRS]
-    assert found == alone
+    times = np.bincount((np.array(drawn, dtype=int) - PAIRS) % len(data.corrupted), minlength=len(data.corrupted))
+    assert times.max() - times.min() <= 1
 
 
 def test_items_and_collaters_are_those_of_the_origin():
@@ -92,7 +71,10 @@ def test_the_choice_depends_on_seed_and_epoch_only():
         return [batch for batch in batches(mixed(0.25, **options), epoch) if batch[0] >= PAIRS]
 
     assert chosen() == chosen() != chosen(epoch=2) and chosen() != chosen(seed=8)
-    data = mixed(0.25)
+    data, seen = mixed(0.25), []
+    data.translation.set_epoch = seen.append
+    data.set_epoch(3)
+    assert seen == [3] and data.corrupted.epoch == 3
     order, same = data.ordered_indices(), []
     for data.epoch in (1, 2):
         same.append([batch.tolist() for batch in data.batch_by_size(order, max_sentences=4)[15:]])

@@ -30,29 +30,13 @@ def dataset(queries, documents, max_positions=12):
 
 
 def test_an_item_is_a_query_with_all_its_documents():
-    found = dataset(QUERIES, DOCUMENTS)
-    assert len(found) == 3
-    tokens = [[row["tokens"].tolist() for row in found[index]["rows"]] for index in range(3)]
-    assert [len(rows) for rows in tokens] == [3, 1, 2]
-    assert [rows[0][1] for rows in tokens] == [10, 13, 14]
-    assert [[row["target"] for row in found[index]["rows"]] for index in range(3)] == [[0, 1, 2], [0], [1, 2]]
-
-
-def test_sizes_are_documents_times_the_longest():
     """Three symbols and one piece of query are added to a document; inputs are cut to 12 tokens."""
     found = dataset(QUERIES, DOCUMENTS)
-    assert found.sizes.tolist() == [3 * 9, 12, 2 * 8]
+    items = [found[index]["rows"] for index in range(len(found))]
+    assert [[row["tokens"][1] for row in rows] for rows in items] == [[10, 11, 12], [13], [14, 15]]
+    assert [[row["target"] for row in rows] for rows in items] == [[0, 1, 2], [0], [1, 2]]
+    assert found.sizes.tolist() == [3 * 9, 12, 2 * 8], "documents x the longest"
     assert (found.longest, found.cut_rows, found.cut_tokens) == (12, 1, 1)
-
-
-def test_a_batch_is_flat():
-    found = dataset(QUERIES, DOCUMENTS)
-    batch = found.collater([found[2], found[0]])
-    assert batch["group"].tolist() == [0, 0, 1, 1, 1]
-    assert batch["id"].tolist() == [2, 0]
-    assert batch["target"].tolist() == [1, 2, 0, 1, 2]
-    assert batch["net_input"]["src_tokens"].shape == (5, 9)
-    assert batch["net_input"]["src_tokens"][:, 1].tolist() == [14, 15, 10, 11, 12]
 
 
 def test_batches_hold_documents_of_like_length():

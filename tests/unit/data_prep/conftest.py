@@ -7,7 +7,6 @@ from tests import nlu_bins
 
 @pytest.fixture(scope="session")
 def nlu_model(tmp_path_factory):
-    """Model and dictionary."""
     return nlu_bins.model_and_dictionary(tmp_path_factory.mktemp("nlu"))
 
 

@@ -8,26 +8,27 @@ import sys
 import pytest
 
 from data_prep import iwslt14, ml50, ted, wmt14
-from data_prep.clean import Rules
-from data_prep.io import InputError, read_json, sha256
-from data_prep.pair_text import Corpus, Recipe, prepare
+from data_prep.io import read_json, sha256
 from data_prep.segments import resolve
-from tests.unit.data_prep.test_extract import tar, tree
+from tests.unit.data_prep.files import lines, refused, tree
+from tests.unit.data_prep.test_extract import tar
 
 
 def script(repo_root, name, *arguments, status=0, path=None):
     """Run data_prep/NAME.sh; returns what it said."""
     environment = dict(os.environ, PYTHON=sys.executable)
-    if path is not None:
-        environment["PATH"] = f"{path}:{environment['PATH']}"
+    environment["PATH"] = f"{path or ''}:{environment['PATH']}"
     line = ["bash", str(repo_root / "data_prep" / f"{name}.sh"), *map(str, arguments)]
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == status, done.stderr
     return done.stderr
 
 
+def texts(folder):
+    return {name: content.decode().splitlines() for name, content in tree(folder).items()}
+
+
 def table(rows):
-    """A table of TED in its layout: talk_name, then a column a language."""
     header = ["talk_name", "en", "de", "zh-cn"]
     return "".join("\t".join(row) + "\n" for row in [header, *rows]).encode()
 
@@ -45,34 +46,24 @@ def test_ted(ted_archive, repo_root, tmp_path):
     out = tmp_path / "out"
     line = ["--out", out, "--pairs", "de-en,en-zh_cn", "--archive", ted_archive, "--workers", "2"]
     assert "next: bash data_prep/preprocess.sh --per-pair" in script(repo_root, "ted", *line)
-    text = tree(out / "text")
-    assert text["de-en/train.en"].decode().splitlines() == [f"hello {i} 's" for i in (1, 2, 4, 5, 7, 8)] + ["c d"]
-    assert text["de-en/train.de"].decode().splitlines()[-1] == "e"
-    assert text["en-zh_cn/train.en"].decode().splitlines()[-1] == "a b"
-    assert text["en-zh_cn/test.zh_cn"] == b"yi\n"
+    text, before = texts(out / "text"), tree(out / "text")
+    assert text["de-en/train.en"] == [f"hello {i} 's" for i in (1, 2, 4, 5, 7, 8)] + ["c d"]
+    assert (text["de-en/train.de"][-1], text["en-zh_cn/train.en"][-1]) == ("e", "a b")
+    assert text["en-zh_cn/test.zh_cn"] == ["yi"]
     manifest = read_json(out / "text" / "manifest.json")
     rows = {row["file"]: row["sha256"] for row in manifest["outputs"]}
-    assert rows == {name: sha256(out / "text" / name) for name in rows}
-    assert len(rows) == 12
+    assert rows == {name: sha256(out / "text" / name) for name in rows} and len(rows) == 12
     assert manifest["counts"]["de-en"]["train"] == 7
     assert manifest["options"]["archives"][0]["sha256"] == sha256(ted_archive)
-    said = script(repo_root, "ted", *line)
-    assert said.count("unchanged, skipped") == 3
-    assert tree(out / "text") == text
-
-
-def test_ted_refuses_what_is_not_there(ted_archive, repo_root, tmp_path):
-    script(repo_root, "ted", "--out", tmp_path / "out", "--pairs", "de-en", "--archive", ted_archive)
-    line = ["--raw", f"{tmp_path}/out/raw", "--output", f"{tmp_path}/other", "--pairs"]
-    with pytest.raises(InputError, match="--pairs: fr is no language of .*; valid: en, de, zh-cn"):
-        ted.main([*line, "fr-en"])
-    path = tmp_path / "out/raw/all_talks_dev.tsv"
+    assert script(repo_root, "ted", *line).count("unchanged, skipped") == 3
+    assert tree(out / "text") == before
+    raw = ["--raw", f"{out}/raw", "--output", f"{tmp_path}/other", "--pairs"]
+    refused(["--pairs: fr is no language of ", "; valid: en, de, zh-cn"], ted.main, [*raw, "fr-en"])
+    path = out / "raw/all_talks_dev.tsv"
     path.write_bytes(path.read_bytes() + b"talk\tonly\n")
-    with pytest.raises(InputError, match=r"all_talks_dev\.tsv, line 4: 2 columns; valid: 4"):
-        ted.main([*line, "de-en"])
+    refused("all_talks_dev.tsv, line 4: 2 columns; valid: 4", ted.main, [*raw, "de-en"])
     path.unlink()
-    with pytest.raises(InputError, match=r"no file all_talks_dev\.tsv \(the table of valid\); is its archive among"):
-        ted.main([*line, "de-en"])
+    refused("no file all_talks_dev.tsv (the table of valid); is its archive among", ted.main, [*raw, "de-en"])
     assert not [name for name in tree(tmp_path / "other") if "train" in name]
 
 
@@ -94,7 +85,7 @@ def test_iwslt14(repo_root, tmp_path):
     archive = tar(tmp_path / "de-en.tgz", iwslt_files())
     out = tmp_path / "out"
     script(repo_root, "iwslt14", "--out", out, "--archive", archive)
-    text = {name: content.decode().splitlines() for name, content in tree(out / "text" / "de-en").items()}
+    text = texts(out / "text" / "de-en")
     train = ["A title en", "TED & me en", *(f"sentence {i} en" for i in range(46))]
     assert text["valid.en"] == [train[22], train[45]]
     assert text["train.en"] == [line for line in train if line not in text["valid.en"]]
@@ -105,30 +96,21 @@ def test_iwslt14(repo_root, tmp_path):
     ]  # fmt: skip
     raw = ["--raw", f"{out}/raw", "--output", f"{tmp_path}/en-de", "--pairs", "en-de"]
     iwslt14.main([*raw, "--test-sets", "tst2012", "--valid-sets", "tst2010,tst2011"])
-    assert len((tmp_path / "en-de/en-de/valid.en").read_text().splitlines()) == 4
-    with pytest.raises(InputError, match="no file IWSLT.*tst2099.*among --archive"):
-        iwslt14.main([*raw, "--test-sets", "tst2099"])
-    with pytest.raises(InputError, match="--valid-every 0: valid: 2 or more, or --valid-sets"):
-        iwslt14.main([*raw, "--valid-every", "0"])
-
-
-def test_iwslt14_refuses_sides_that_do_not_match(tmp_path):
-    files = iwslt_files()
-    files["de-en/train.tags.de-en.de"] += b"one more\n"
-    files["de-en/IWSLT14.TED.tst2010.de-en.en.xml"] = b'<seg id="1"> a </seg>\n<seg id="3"> b </seg>\n'
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    line = ["--raw", str(tmp_path / "de-en"), "--output", str(tmp_path / "out")]
-    with pytest.raises(InputError, match=r"unequal line counts: .*train\.tags\.de-en\.de has 50, .* has 49"):
-        iwslt14.main(line)
-    (tmp_path / "de-en/train.tags.de-en.de").write_bytes(iwslt_files()["de-en/train.tags.de-en.de"])
-    with pytest.raises(InputError, match="segment 2 has id 3, but 2 in"):
-        iwslt14.main(line)
-    assert tree(tmp_path / "out") == {}
-    (tmp_path / "de-en/IWSLT14.TED.tst2010.de-en.en.xml").write_bytes(b'<seg id="1"> a\n</seg>\n')
-    with pytest.raises(InputError, match=r"tst2010.*line 1: .*valid: <seg id=\"1\">text</seg> on one line"):
-        iwslt14.main(line)
+    assert len(lines(tmp_path / "en-de/en-de/valid.en")) == 4
+    raw[3] = f"{tmp_path}/none"
+    refused(["no file IWSLT", "tst2099", "among --archive"], iwslt14.main, [*raw, "--test-sets", "tst2099"])
+    refused("--valid-every 0: valid: 2 or more, or --valid-sets", iwslt14.main, [*raw, "--valid-every", "0"])
+    (path,) = (out / "raw").rglob("IWSLT14.TED.tst2010.de-en.en.xml")
+    for content, message in (
+        (b'<seg id="1"> a </seg>\n<seg id="3"> b </seg>\n', "segment 2 has id 2, but 3 in"),
+        (b'<seg id="1"> a\n</seg>\n', 'valid: <seg id="1">text</seg> on one line'),
+    ):
+        path.write_bytes(content)
+        refused(message, iwslt14.main, raw)
+    (train,) = (out / "raw").rglob("train.tags.de-en.de")
+    train.write_bytes(train.read_bytes() + b"one more\n")
+    refused(["unequal line counts: ", "train.tags.de-en.de has 50", " has 49"], iwslt14.main, raw)
+    assert tree(tmp_path / "none") == {}
 
 
 def wmt_archives(tmp_path, lang, code):
@@ -157,90 +139,55 @@ def wmt_archives(tmp_path, lang, code):
 def test_wmt14_english_german(repo_root, tmp_path):
     archives = wmt_archives(tmp_path, "de", "deen")
     script(repo_root, "wmt14", "--out", tmp_path / "out", "--archive", *archives)
-    text = {name: content.decode().splitlines() for name, content in tree(tmp_path / "out/text/en-de").items()}
+    text = texts(tmp_path / "out/text/en-de")
     assert len(text["train.de"]) == 198
     assert text["valid.de"] == ["training/europarl-v7.de-en 99 de", "training/news-commentary-v9.de-en 9 de"]
     assert (text["test.en"], text["test.de"]) == (["src en"], ["ref de"])
     raw = ["--raw", f"{tmp_path}/out/raw", "--output", f"{tmp_path}/other", "--pairs", "de-en"]
     wmt14.main([*raw, "--valid-set", "newstest2013"])
-    assert len((tmp_path / "other/de-en/valid.de").read_text().splitlines()) == 3
-    assert (tmp_path / "other/de-en/test.de").read_text() == "src de\n"
+    assert len(lines(tmp_path / "other/de-en/valid.de")) == 3
+    assert lines(tmp_path / "other/de-en/test.de") == ["src de"]
 
 
 def test_wmt14_english_french_and_bad_pairs(repo_root, tmp_path):
     archives = wmt_archives(tmp_path, "fr", "fren")
     script(repo_root, "wmt14", "--out", tmp_path / "out", "--pairs", "en-fr", "--archive", *archives)
-    text = {name: content.decode().splitlines() for name, content in tree(tmp_path / "out/text/en-fr").items()}
-    assert len(text["train.fr"]) == 1405 - 1
-    assert text["valid.fr"] == ["giga-fren.release2.fixed 1127 fr"]
+    text = texts(tmp_path / "out/text/en-fr")
+    assert (len(text["train.fr"]), text["valid.fr"]) == (1405 - 1, ["giga-fren.release2.fixed 1127 fr"])
     line = ["--raw", f"{tmp_path}/out/raw", "--output", f"{tmp_path}/x", "--pairs"]
-    with pytest.raises(InputError, match="--pairs en-cs: valid: en-de, de-en, en-fr, fr-en"):
-        wmt14.main([*line, "en-cs"])
-    with pytest.raises(InputError, match="cut differently; valid: one run a pair"):
-        wmt14.main([*line, "en-fr,en-de"])
-    with pytest.raises(InputError, match=r"no file europarl-v7\.de-en\.en \(the corpus europarl"):
-        wmt14.main([*line, "en-de"])
+    for pairs, words in (
+        ("en-cs", "--pairs en-cs: valid: en-de, de-en, en-fr, fr-en"),
+        ("en-fr,en-de", "cut differently; valid: one run a pair"),
+        ("en-de", "no file europarl-v7.de-en.en (the corpus europarl"),
+    ):
+        refused(words, wmt14.main, [*line, pairs])
 
 
 def test_ml50(repo_root, tmp_path):
+    """Without duplicates, and sentences of any pair's valid and test sets."""
     files = {}
     for pair, lang in (("de_DE-en_XX", "de_DE"), ("en_XX-fr_XX", "fr_XX")):
         for split, count in (("train", 6), ("valid", 2), ("test", 1)):
             for side in (lang, "en_XX"):
-                lines = [f"{split} {pair} {i} {side}" for i in range(count)]
-                if split == "train":  # a duplicate, and a sentence of the other direction's test set
-                    lines += [lines[0], "test en_XX-fr_XX 0 en_XX" if side == "en_XX" else "held out"]
-                files[f"raw/{split}.{pair}.{side}"] = ("\n".join(lines) + "\n").encode()
+                rows = [f"{split} {pair} {i} {side}" for i in range(count)]
+                if split == "train":
+                    held = (f"{name} en_XX-fr_XX 0 en_XX" for name in ("test", "valid"))
+                    rows += [rows[0], *(held if side == "en_XX" else ("held", "out"))]
+                files[f"raw/{split}.{pair}.{side}"] = ("\n".join(rows) + "\n").encode()
     archive = tar(tmp_path / "ml50.tar.gz", files)
     script(repo_root, "ml50", "--out", tmp_path / "out", "--archive", archive)
-    text = {name: content.decode().splitlines() for name, content in tree(tmp_path / "out/text").items()}
-    assert sorted(name for name in text if name.endswith("en_XX"))[0] == "de_DE-en_XX/test.en_XX"
+    text = texts(tmp_path / "out/text")
     for pair, lang in (("de_DE-en_XX", "de_DE"), ("en_XX-fr_XX", "fr_XX")):
         assert text[f"{pair}/train.{lang}"] == [f"train {pair} {i} {lang}" for i in range(6)]
     counts = read_json(tmp_path / "out/text/manifest.json")["counts"]["de_DE-en_XX"]
-    assert counts["dropped"] == {"train: duplicate": 1, "train: in valid or test": 1}
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"no file train\.SRC-TGT\.LANG"):
-        ml50.main(["--raw", str(tmp_path / "empty"), "--output", str(tmp_path / "x")])
-
-
-class Held(Corpus):
-    """Train repeats a sentence of valid and one of test, of this pair and of another one."""
-
-    name, remove_held_out = "held", True
-
-    def files(self, pair, split):
-        return [self.raw / "text"]
-
-    def lines(self, pair, split):
-        if split == "train":
-            held = [(f"{split} {'-'.join(of)}", "x") for of in (pair, ("a", "c")) for split in ("valid", "test")]
-            yield from [*held, ("y", "test a-b"), ("long " * 4, "z"), ("kept", "kept")]
-        else:
-            yield f"{split} {'-'.join(pair)}", f"{split} of {pair[1]}"
-
-
-def test_held_out_sentences_and_another_recipe(tmp_path):
-    """What is in valid or test of any pair is not trained on; text is made again where the rules change, and only then."""
+    assert counts["dropped"] == {"train: duplicate": 1, "train: in valid or test": 2}
     (tmp_path / "raw").mkdir()
-    (tmp_path / "raw/text").write_text("raw")
-    kept = {}
-    for name, rules in (("any", Rules()), ("again", Rules()), ("short", Rules(max_length=3))):
-        prepare(Held(tmp_path / "raw"), [("a", "b"), ("a", "c")], Recipe(rules), tmp_path / "out")
-        kept[name] = (tmp_path / "out/a-b/train.a").read_text().splitlines()
-    assert kept["any"] == kept["again"] == ["long long long long", "kept"] and kept["short"] == ["kept"]
+    refused("no file train.SRC-TGT.LANG", ml50.main, ["--raw", f"{tmp_path}/raw", "--output", f"{tmp_path}/x"])
 
 
-@pytest.mark.parametrize(
-    ("text", "resolved"),
-    [
-        (" &quot;a&quot; &#91;b&#93; &#x41; ", '"a" [b] A'),
-        ("AT&T, R&amp;D &copy 2014, a &lt b", "AT&T, R&D &copy 2014, a &lt b"),
-        ("&amp;quot;", "&quot;"),
-    ],
-)
-def test_entities_are_resolved_once_and_where_they_end(text, resolved):
-    assert resolve(text) == resolved
+def test_entities_are_resolved_once_and_where_they_end():
+    assert resolve(" &quot;a&quot; &#91;b&#93; &#x41; &amp;quot;") == '"a" [b] A &quot;'
+    assert resolve("AT&T, R&amp;D &copy 2014, a &lt b") == "AT&T, R&D &copy 2014, a &lt b"
 
 
 def fake_curl(folder, body):
@@ -256,11 +203,8 @@ def test_offline_is_said_in_one_line(repo_root, tmp_path):
     curl = fake_curl(tmp_path / "bin", "echo 'curl: (6) Could not resolve host' >&2; exit 6")
     for name, host in (("ted", "phontron"), ("iwslt14", "de-en.tgz"), ("wmt14", "europarl")):
         said = script(repo_root, name, "--out", tmp_path / name, status=2, path=curl)
-        errors = [line for line in said.splitlines() if "error" in line]
-        assert len(errors) == 1
-        assert host in errors[0]
-        assert "Could not resolve host" in errors[0]
-        assert "--archive FILE..." in errors[0]
+        (error,) = (line for line in said.splitlines() if "error" in line)
+        assert all(word in error for word in (host, "Could not resolve host", "--archive FILE..."))
     said = script(repo_root, "ml50", "--out", tmp_path / "ml50", status=2, path=curl)
     assert "ml50: error: ML50 cannot be fetched as a whole; valid: --archive" in said
     assert "no such file" in script(repo_root, "ted", "--out", "x", "--archive", "missing", status=2)

@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import random
-from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
@@ -13,19 +12,20 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.models.bart import BARTModel
 from fairseq.models.bart.model import bart_large_architecture
-from fairseq.models.roberta import RobertaModel
-from fairseq.models.roberta.model import base_architecture
 
 import fairseq_plugins  # noqa: F401  makes stock fairseq read checkpoints with options
 from data_prep import cut_vocabulary as verb
 from data_prep import spm
-from data_prep.io import InputError, read_json
+from data_prep.io import read_json
 from data_prep.verify import check_manifest
 from fairseq_plugins import checkpoints
 from tests import builders
+from tests.unit.data_prep.files import killed, lines, refused
 
 PIECES = 30
-LANGS = ("[en_XX]", "[de_DE]")
+WORDS = "encoder.embed_tokens.weight"
+EXTRA = ("[en_XX]", "[de_DE]", "<mask>")
+SIZES = {"layers": 1, "embed_dim": 8, "ffn_embed_dim": 12, "attention_heads": 2}
 USED = (3, 4, 7, 20, 29)  # pieces of the corpus
 TAG = 11  # a tag in dict.txt, not in the corpus
 KEPT = [0, 1, 2, 3, *sorted(4 + i for i in (*USED, TAG))]  # and every row after dict.txt
@@ -39,9 +39,7 @@ def piece(number):
 def files(tmp_path):
     """dict.txt and a corpus of pieces that holds some of them."""
     (tmp_path / "dict.txt").write_text("".join(f"{piece(i)} {100 - i}\n" for i in range(PIECES)))
-    rng = random.Random(3)
-    lines = [" ".join(f"p{i}" for i in rng.choices(USED, k=5)) for _ in range(20)] + [" ".join(f"p{i}" for i in USED)]
-    (tmp_path / "pieces").write_text("\n".join(lines) + "\n")
+    (tmp_path / "pieces").write_text("".join(f"p{i} p{USED[0]}\n" for i in USED))
     return tmp_path
 
 
@@ -51,112 +49,97 @@ def cut(folder, checkpoint, *more):
     return folder / "out"
 
 
-def dictionary(path, extra):
+def save(folder, tensors):
+    torch.save({"model": tensors}, folder / "x.pt")
+    return folder / "x.pt"
+
+
+def dictionary(path):
     result = Dictionary.load(str(path))
-    for symbol in extra:
+    for symbol in EXTRA:
         result.add_symbol(symbol)
     return result
 
 
-def small(**more):
-    sizes = dict(
-        encoder_layers=1, encoder_embed_dim=8, encoder_ffn_embed_dim=12, encoder_attention_heads=2, dropout=0.0
-    )
-    sizes.update(attention_dropout=0.0, activation_dropout=0.0, optimizer="adam", lr_scheduler="fixed", **more)
-    return argparse.Namespace(**sizes)
-
-
-def roberta(symbols):
-    names = dict(arch="roberta", task="masked_lm", criterion="masked_lm")
-    args = small(max_positions=20, tokens_per_sample=20, **names)
-    base_architecture(args)
-    return RobertaModel.build_model(args, SimpleNamespace(source_dictionary=symbols)).eval(), args
-
-
 def bart(symbols):
-    names = dict(arch="bart_large", task="translation", criterion="label_smoothed_cross_entropy")
-    args = small(decoder_layers=1, decoder_attention_heads=2, max_source_positions=20, max_target_positions=20, **names)
-    args.share_all_embeddings = True
+    """A tiny mBART, and its options."""
+    sizes = {f"{side}_{name}": count for side in ("encoder", "decoder") for name, count in SIZES.items()}
+    off = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+    names = dict(arch="bart_large", task="translation", criterion="label_smoothed_cross_entropy", optimizer="adam")
+    positions = dict.fromkeys(("max_source_positions", "max_target_positions"), 20)
+    args = argparse.Namespace(**sizes, **off, **names, **positions, lr_scheduler="fixed", share_all_embeddings=True)
     bart_large_architecture(args)
     task = SimpleNamespace(source_dictionary=symbols, target_dictionary=symbols)
     return BARTModel.build_model(args, task).eval(), args
 
 
-def logits(model, tokens):
-    with torch.no_grad():
-        if isinstance(model, BARTModel):
-            lengths = torch.full((len(tokens),), tokens.shape[1])
-            return model(tokens, lengths, tokens.roll(1, 1))[0]
-        return model(tokens)[0]
-
-
-@pytest.mark.parametrize(("build", "extra"), [(roberta, ("<mask>",)), (bart, (*LANGS, "<mask>"))])
-def test_stock_models_give_the_same_logits(files, build, extra):
-    model, args = build(dictionary(files / "dict.txt", extra))
+@torch.no_grad()
+def test_a_stock_model_gives_the_same_logits(files):
+    symbols = dictionary(files / "dict.txt")
+    model, args = bart(symbols)
     builders.randomise(model, seed=5)
-    state = {"args": args, "model": model.state_dict(), "last_optimizer_state": {"m": torch.zeros(34 + len(extra), 8)}}
+    before = model.state_dict()
+    state = {"args": args, "model": before, "last_optimizer_state": {"m": torch.zeros(len(symbols), 8)}}
     state["optimizer_history"] = [{"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 3}]
-    state["extra_state"] = {
-        "train_iterator": {"epoch": 1},
-        "ema": {name: tensor.clone() for name, tensor in model.state_dict().items()},
-    }
-    torch.save(state, files / "model.pt")
+    ema = {name: tensor.clone() for name, tensor in before.items()}
+    torch.save({**state, "extra_state": {"train_iterator": {"epoch": 1}, "ema": ema}}, files / "model.pt")
     out = cut(files, files / "model.pt")
 
-    kept = [*KEPT, *range(34, 34 + len(extra))]
-    symbols = dictionary(out / "dict.txt", extra)
-    assert [symbols[i] for i in range(len(symbols))][4:10] == ["p3", "p4", "p7", "<2de>", "p20", "p29"]
+    kept = [*KEPT, *range(34, 34 + len(EXTRA))]
+    symbols = dictionary(out / "dict.txt")
+    assert symbols.symbols[4:] == ["p3", "p4", "p7", "<2de>", "p20", "p29", *EXTRA]
     loaded = checkpoint_utils.load_checkpoint_to_cpu(str(out / "model.pt"))
-    smaller, _ = build(symbols)
+    smaller, _ = bart(symbols)
     assert smaller.load_state_dict(loaded["model"], strict=True).missing_keys == []
     new = torch.tensor([[0, 4, 8, len(symbols) - 1, 9, 7, 2], [0, 5, 6, 2, 1, 1, 1]])
-    old = torch.tensor(kept)[new]
-    torch.testing.assert_close(logits(smaller, new), logits(model, old)[..., kept], rtol=0, atol=1e-5)
-
-    words = "encoder.sentence_encoder.embed_tokens.weight" if build is roberta else "encoder.embed_tokens.weight"
-    assert torch.equal(loaded["model"][words], model.state_dict()[words][kept])
-    assert torch.equal(loaded["extra_state"]["ema"][words], model.state_dict()[words][kept])
-    assert "last_optimizer_state" not in loaded or not loaded["last_optimizer_state"]
-    other = "encoder.lm_head.weight" if build is roberta else "decoder.embed_tokens.weight"
-    assert loaded["model"][words].data_ptr() == loaded["model"][other].data_ptr()  # tied tensors stay tied
-    before = model.state_dict()
-    changed = {name for name, tensor in loaded["model"].items() if not torch.equal(tensor, before[name])}
-    third = "encoder.lm_head.bias" if build is roberta else "decoder.output_projection.weight"
-    assert changed == {words, other, third}
+    found, expected = (
+        one(rows, torch.tensor([7, 7]), rows.roll(1, 1))[0]
+        for one, rows in ((smaller, new), (model, torch.tensor(kept)[new]))
+    )
+    torch.testing.assert_close(found, expected[..., kept], rtol=0, atol=1e-5)
+    assert torch.equal(loaded["extra_state"]["ema"][WORDS], before[WORDS][kept])
+    assert not loaded.get("last_optimizer_state")
+    tied = {WORDS, "decoder.embed_tokens.weight", "decoder.output_projection.weight"}
+    assert len({loaded["model"][name].data_ptr() for name in tied}) == 1
+    for name, tensor in loaded["model"].items():
+        assert torch.equal(tensor, before[name][kept] if name in tied else before[name])
 
 
-def test_files_beside_the_checkpoint(files):
-    model, args = roberta(dictionary(files / "dict.txt", ("<mask>",)))
-    torch.save({"args": args, "model": model.state_dict()}, files / "model.pt")
-    out = cut(files, files / "model.pt")
-    assert (out / "dict.txt").read_text() == "".join(f"{piece(i)} {100 - i}\n" for i in (3, 4, 7, TAG, 20, 29))
+def test_files_beside_the_checkpoint(files, monkeypatch):
+    out = cut(files, save(files, {WORDS: torch.randn(35, 8)}))
+    assert lines(out / "dict.txt") == [f"{piece(i)} {100 - i}" for i in (3, 4, 7, TAG, 20, 29)]
     # The format that the authors of VECO read: a line per piece of the old dict.txt; the four symbols and <mask> stay.
-    flags = (out / "resized_dict_map.txt").read_text().splitlines()
+    flags = lines(out / "resized_dict_map.txt")
     assert [4 + i for i, flag in enumerate(flags) if int(flag)] == KEPT[4:] and len(flags) == PIECES
-    rows = [line.split("\t") for line in (out / "rows.tsv").read_text().splitlines()]
+    rows = [line.split("\t") for line in lines(out / "rows.tsv")]
     assert [rows[0], rows[7], rows[-1]] == [["0", "0", "<s>"], ["7", "15", "<2de>"], ["10", "34", "+1"]]
     counts = read_json(out / "cut_vocabulary.json")["counts"]
     assert [counts[name] for name in ("rows_before", "rows_after", "symbols_kept")] == [35, 11, 1]
     assert check_manifest(out) == 4
+    monkeypatch.setattr(verb, "write_manifest", killed)
+    with pytest.raises(KeyboardInterrupt):
+        cut(files, files / "x.pt", "--keep", "p9")
+    assert not (out / "cut_vocabulary.json").exists(), "no manifest of before stands beside new files"
 
 
 def test_released_deltalm_and_veco_names(files):
-    deltalm = {f"{side}_embedding.embed_tokens.weight": torch.randn(35, 8).half() for side in ("src", "tgt")}
-    veco = OrderedDict((f"{s}.{n}.weight", torch.randn(35, 8)) for s in ("encoder", "decoder")
-                       for n in ("embed_tokens", "output_projection"))  # fmt: skip
-    understanding = {"roberta.embeddings.word_embeddings.weight": torch.randn(35, 8), "lm_head.decoder.bias": torch.randn(35),
-                     "lm_head.bias": torch.randn(35), "lm_head.decoder.weight": torch.randn(35, 8)}  # fmt: skip
-    for state, top in ((deltalm, "weights"), (veco, "model"), (understanding, None)):
-        more = {"encoder.layers.0.fc1.weight": torch.randn(12, 8)}
-        content = {**state, **more}
+    words, bias = (35, 8), (35,)
+    deltalm = {f"{side}_embedding.embed_tokens.weight": words for side in ("src", "tgt")}
+    veco = {f"{s}.{n}.weight": words for s in ("encoder", "decoder") for n in ("embed_tokens", "output_projection")}
+    heads = {"lm_head.decoder.bias": bias, "lm_head.bias": bias, "lm_head.decoder.weight": words}
+    understanding = {"roberta.embeddings.word_embeddings.weight": words, **heads}
+    roberta = {"encoder.sentence_encoder.embed_tokens.weight": words, "encoder.lm_head.weight": words}
+    roberta["encoder.lm_head.bias"] = bias
+    for shapes, top in ((deltalm, "weights"), (veco, "model"), (roberta, "model"), (understanding, None)):
+        content = {name: torch.randn(shape).half() for name, shape in shapes.items()}
+        content["encoder.layers.0.fc1.weight"] = torch.randn(12, 8)
         torch.save({top: content} if top else content, files / "x.pt")
         read = checkpoints.read_checkpoint(cut(files, files / "x.pt") / "x.pt")
         read = read[top] if top else read
         assert read.keys() == content.keys()
-        for name, tensor in state.items():
-            assert torch.equal(read[name], tensor[[*KEPT, 34]])
+        for name, tensor in content.items():
+            assert torch.equal(read[name], tensor[[*KEPT, 34]] if name in shapes else tensor)
             assert read[name].dtype == tensor.dtype
-        assert torch.equal(read["encoder.layers.0.fc1.weight"], more["encoder.layers.0.fc1.weight"])
 
 
 def test_tensors_of_one_memory_are_cut_apart(files):
@@ -164,59 +147,37 @@ def test_tensors_of_one_memory_are_cut_apart(files):
     both = torch.arange(70 * 4, dtype=torch.float32).view(70, 4)
     state = {"encoder.embed_tokens.weight": both[:35], "decoder.embed_tokens.weight": both[35:]}
     state["decoder.output_projection.weight"] = both[35:]
-    torch.save({"model": state}, files / "x.pt")
-    found = checkpoints.read_checkpoint(cut(files, files / "x.pt") / "x.pt")["model"]
+    found = checkpoints.read_checkpoint(cut(files, save(files, state)) / "x.pt")["model"]
     for name, tensor in state.items():
         assert torch.equal(found[name], tensor[[*KEPT, 34]]), name
     memory = {name: tensor.data_ptr() for name, tensor in found.items()}
     assert memory["decoder.embed_tokens.weight"] == memory["decoder.output_projection.weight"]
 
 
-def test_hugging_face_folder(files):
-    module = builders.masked_lm(vocab_size=35)
-    sizes = {name: getattr(module.sizes, name) for name in module.sizes.__dataclass_fields__}
-    checkpoints.write_masked_lm(files / "hf", sizes, dict(module.named_parameters()), torch.float32)
-    out = cut(files, files / "hf")
-    assert json.loads((out / "config.json").read_text())["vocab_size"] == 11
-    before, after = checkpoints.read_masked_lm(files / "hf"), checkpoints.read_masked_lm(out)
-    assert after.sizes == {**before.sizes, "vocab_size": 11}
-    for name, tensor in before.tensors.items():
-        cut_here = name in ("sentence_encoder.embed_tokens.weight", "lm_head.bias")
-        assert torch.equal(after.tensors[name], tensor[[*KEPT, 34]] if cut_here else tensor)
-    (files / "hf" / "config.json").unlink()
-    with pytest.raises(InputError, match=r"--checkpoint .*hf: valid: a \.pt file, or a folder with config\.json"):
-        cut(files, files / "hf")
-
-
 def test_text_with_its_sentencepiece_model(tmp_path):
     rng = random.Random(1)
     words = ["".join(rng.choices(["ka", "lo", "mi", "tu"], k=3)) for _ in range(40)]
-    (tmp_path / "all").write_text("".join(" ".join(rng.choices(words, k=6)) + "\n" for _ in range(200)))
-    (tmp_path / "some").write_text("".join(" ".join(rng.choices(words[:3], k=6)) + "\n" for _ in range(20)))
+    for name, known, count in (("all", words, 200), ("some", words[:3], 20)):
+        (tmp_path / name).write_text("".join(" ".join(rng.choices(known, k=6)) + "\n" for _ in range(count)))
     model = ["--model", f"{tmp_path}/m"]
     spm.main(["train", "--inputs", f"{tmp_path}/all", *model, "--dict", f"{tmp_path}/dict.txt", "--vocab-size", "40"])
-    torch.save({"model": {"encoder.embed_tokens.weight": torch.randn(42, 4)}}, tmp_path / "x.pt")
-    out = cut(tmp_path, tmp_path / "x.pt", "--text", f"{tmp_path}/some", *model)
+    path = save(tmp_path, {WORDS: torch.randn(42, 4)})
+    out = cut(tmp_path, path, "--text", f"{tmp_path}/some", *model)
     assert (out / "sentencepiece.bpe.model").read_bytes() == (tmp_path / "m").read_bytes()
-    lines = (out / "dict.txt").read_text().splitlines()
-    assert 1 < len(lines) < 37
+    assert 1 < len(lines(out / "dict.txt")) < 37
     counts = spm.apply(tmp_path / "m", [tmp_path / "some"], [tmp_path / "p"], out / "dict.txt")["p"]
     assert counts["unknown"] == 0
 
 
 def test_rare_pieces_and_wanted_ones(files):
-    torch.save({"model": {"encoder.embed_tokens.weight": torch.randn(34, 4)}}, files / "x.pt")
+    path = save(files, {WORDS: torch.randn(34, 4)})
     (files / "pieces").write_text("p3 p3 p3 p4 p4 p4\n" * 3 + "p7\n")
-    out = cut(files, files / "x.pt", "--min-count", "2", "--keep", "p9")
-    assert [line.split()[0] for line in (out / "dict.txt").read_text().splitlines()] == ["p3", "p4", "p9", "<2de>"]
+    out = cut(files, path, "--min-count", "2", "--keep", "p9")
+    assert [line.split()[0] for line in lines(out / "dict.txt")] == ["p3", "p4", "p9", "<2de>"]
     assert read_json(out / "cut_vocabulary.json")["counts"]["unknown"] == 1
     (files / "pieces").write_text("p3 zz\n")
-    with pytest.raises(
-        InputError, match=r"1 of 2 pieces .* \(50\.0 %\) would become <unk>; valid: at most --max-unknown"
-    ):
-        cut(files, files / "x.pt")
-    with pytest.raises(InputError, match="the corpus holds none of its pieces"):
-        cut(files, files / "x.pt", "--min-count", "2")
+    refused(["1 of 2 pieces ", "(50.0 %) would become <unk>; valid: at most --max-unknown"], cut, files, path)
+    refused("the corpus holds none of its pieces", cut, files, path, "--min-count", "2")
 
 
 @pytest.mark.parametrize(
@@ -224,25 +185,17 @@ def test_rare_pieces_and_wanted_ones(files):
     [
         ({"encoder.fc.weight": (3, 4)}, "no tensor with a row for each symbol; valid: the layouts of XLM-R"),
         (
-            {"encoder.embed_tokens.weight": (35, 4), "decoder.embed_tokens.weight": (36, 4)},
-            "different numbers of rows: encoder.embed_tokens.weight has 35, decoder.embed_tokens.weight has 36",
+            {WORDS: (35, 4), "decoder.embed_tokens.weight": (36, 4)},
+            f"different numbers of rows: {WORDS} has 35, decoder",
         ),
-        (
-            {"encoder.embed_tokens.weight": (35, 4), "decoder.copy.weight": (4, 35)},
-            r"not known: decoder\.copy\.weight \(4, 35\)",
-        ),
-        (
-            {"encoder.embed_tokens.weight": (35, 4), "decoder.adaptive_softmax.x": (3, 4)},
-            "not known: decoder.adaptive_softmax",
-        ),
-        ({"encoder.embed_tokens.weight": (33, 4)}, "the checkpoint has 33 rows; valid: as many rows, or up to"),
-        ({"encoder.embed_tokens.weight": (350, 4)}, "the checkpoint has 350 rows; valid: as many rows, or up to"),
+        ({WORDS: (35, 4), "decoder.copy.weight": (4, 35)}, "not known: decoder.copy.weight (4, 35)"),
+        ({WORDS: (35, 4), "decoder.adaptive_softmax.x": (3, 4)}, "not known: decoder.adaptive_softmax"),
+        ({WORDS: (33, 4)}, "the checkpoint has 33 rows; valid: as many rows, or up to"),
+        ({WORDS: (350, 4)}, "the checkpoint has 350 rows; valid: as many rows, or up to"),
     ],
 )
 def test_what_is_not_known_is_refused_and_nothing_written(files, tensors, message):
-    torch.save({"model": {name: torch.zeros(shape) for name, shape in tensors.items()}}, files / "x.pt")
-    with pytest.raises(InputError, match=message):
-        cut(files, files / "x.pt")
+    refused(message, cut, files, save(files, {name: torch.zeros(shape) for name, shape in tensors.items()}))
     assert not (files / "out").exists()
 
 
@@ -251,9 +204,8 @@ def test_untrusted_checkpoints_are_refused(files):
         def __reduce__(self):
             return os.mkdir, (str(files / "trap"),)
 
-    torch.save({"model": {"encoder.embed_tokens.weight": torch.zeros(35, 4)}, "x": Trap()}, files / "x.pt")
-    with pytest.raises(InputError, match="could run code"):
-        cut(files, files / "x.pt")
+    torch.save({"model": {WORDS: torch.zeros(35, 4)}, "x": Trap()}, files / "x.pt")
+    refused("could run code", cut, files, files / "x.pt")
     assert not (files / "trap").exists()
 
 
@@ -264,30 +216,28 @@ def test_untrusted_checkpoints_are_refused(files):
         (["--min-count", "0"], "--min-count 0: valid: 1 or more"),
         (["--keep", "none"], "--keep none: not in --dict"),
         (["--text", "x"], "--model: valid: a sentencepiece model together with --text"),
-        (["--pieces", "nowhere"], "--pieces nowhere: no such file"),
         (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
-        (["--dict", "nowhere.txt"], "--dict nowhere.txt: no such file"),
-        (["--output", "{files}/dict.txt"], "--output .*: is a file"),
-        (["--output", "{files}"], "--output .*: would overwrite --dict"),
-        (["--output", "{files}/full"], "--output .*full: holds files without a cut_vocabulary.json"),
-        (["--checkpoint", "{files}/hf"], "the checkpoint has 50 rows; valid: .* --max-extra-rows 10 more"),
-        (["--checkpoint", "{files}/full", "--output", "{files}/full"], "--output .*: would overwrite --checkpoint"),
+        (["--checkpoint", "{files}/empty"], "empty: valid: a .pt file, or a folder with config.json"),
+        (["--output", "{files}/dict.txt"], "dict.txt: is a file"),
+        (["--output", "{files}"], ": would overwrite --dict"),
+        (["--output", "{files}/full"], "full: holds files without a cut_vocabulary.json"),
+        (["--checkpoint", "{files}/hf"], "the checkpoint has 50 rows; valid: "),
+        (["--checkpoint", "{files}/full", "--output", "{files}/full"], ": would overwrite --checkpoint"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_read(files, monkeypatch, more, message):
-    """Neither the corpus nor the tensors."""
-
     def read(*_):
         raise AssertionError("was read")
 
     monkeypatch.setattr(verb, "count_corpus", read)
     monkeypatch.setattr(verb, "open_checkpoint", read)
     (files / "x.pt").write_bytes(b"tensors")
+    (files / "empty").mkdir()
     for name, rows in (("hf", 50), ("full", 36)):
         (files / name).mkdir()
         (files / name / "config.json").write_text(json.dumps({"vocab_size": rows}))
         (files / name / "model.safetensors").write_bytes(b"tensors")
-    with pytest.raises(InputError, match=message):
-        cut(files, files / "x.pt", "--max-extra-rows", "10", *(word.format(files=files) for word in more))
+    given = [word.format(files=files) for word in more]
+    refused(message, cut, files, files / "x.pt", "--max-extra-rows", "10", *given)
     with pytest.raises(AssertionError, match="was read"):
         cut(files, files / "x.pt")

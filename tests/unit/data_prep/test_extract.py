@@ -8,7 +8,8 @@ import zipfile
 import pytest
 
 from data_prep import extract
-from data_prep.io import InputError, read_json
+from data_prep.io import read_json
+from tests.unit.data_prep.files import refused, tree
 
 
 def tar(path, files, mode="w:gz", **special):
@@ -23,10 +24,6 @@ def tar(path, files, mode="w:gz", **special):
             member.type, member.linkname = kind, link
             archive.addfile(member)
     return path
-
-
-def tree(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
@@ -55,16 +52,15 @@ def test_paths_out_of_the_folder_are_refused(tmp_path, name, kind):
     else:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(zipfile.ZipInfo(name), "x")
-    with pytest.raises(InputError, match="refused, because its member .* leads out of the output folder"):
-        extract.extract(path, tmp_path / "out", ["nothing"])
+    words = ["refused, because its member ", "leads out of the output folder"]
+    refused(words, extract.extract, path, tmp_path / "out", ["nothing"])
     assert not list(tmp_path.rglob("*.tsv"))
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_wanted_links_and_devices_are_refused_and_others_left_out(tmp_path, kind):
     path = tar(tmp_path / "a.tgz", {"x.tsv": b"x"}, **{"link.tsv": (kind, "../../secret")})
-    with pytest.raises(InputError, match=r"member 'link\.tsv' is a link or a device"):
-        extract.extract(path, tmp_path / "out", ["*.tsv"])
+    refused("member 'link.tsv' is a link or a device", extract.extract, path, tmp_path / "out", ["*.tsv"])
     assert extract.extract(path, tmp_path / "other", ["x.tsv"]) == {"x.tsv": 1}
     assert tree(tmp_path / "other") == {"x.tsv": b"x"}
 
@@ -73,16 +69,14 @@ def test_damaged_and_wrong_archives(tmp_path):
     whole = tar(tmp_path / "a.tgz", {"x.tsv": bytes(range(256)) * 999}).read_bytes()
     (tmp_path / "short.tgz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text").write_bytes(b"hello")
-    for name, message in (
-        ("short.tgz", "damaged or cut short|neither tar nor zip"),
-        ("text", "neither tar nor zip nor gz"),
-        ("none", "no such file"),
+    for name, members, message in (
+        ("short.tgz", "*", "damaged or cut short"),
+        ("text", "*", "neither tar nor zip nor gz"),
+        ("none", "*", "no such file"),
+        ("a.tgz", "*.xml", "holds none of *.xml; is it the right archive"),
     ):
-        with pytest.raises(InputError, match=rf"--archive .*{name}: .*({message})"):
-            extract.extract(tmp_path / name, tmp_path / "out", ["*"])
-    with pytest.raises(InputError, match=r"holds none of \*\.xml; is it the right archive"):
-        extract.extract(tmp_path / "a.tgz", tmp_path / "out", ["*.xml"])
-    assert not (tmp_path / "out").exists() or tree(tmp_path / "out") == {}
+        refused([f"{name}: ", message], extract.extract, tmp_path / name, tmp_path / "out", [members])
+    assert tree(tmp_path / "out") == {}
 
 
 def test_an_archive_is_extracted_once(tmp_path):
@@ -90,8 +84,7 @@ def test_an_archive_is_extracted_once(tmp_path):
     out = tmp_path / "out"
     line = ["--archives", str(path), "--output", str(out), "--members", "*.tsv"]
     extract.main(line)
-    content = read_json(out / "archives.json")
-    assert content["archives"][0]["members"] == ["in/x.tsv"]
+    assert read_json(out / "archives.json")["archives"][0]["members"] == ["in/x.tsv"]
     inode = (out / "in/x.tsv").stat().st_ino
     extract.main(line)
     assert (out / "in/x.tsv").stat().st_ino == inode

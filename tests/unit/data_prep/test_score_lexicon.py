@@ -1,35 +1,33 @@
 """Precision, coverage, the paired test, and lexicons of another language or direction."""
 
-from pathlib import Path
-
 import pytest
 from scipy.stats import binomtest
 
 from data_prep import score_lexicon
-from data_prep.io import InputError, read_json
+from data_prep.io import read_json
 from data_prep.lexicon_files import check_direction
 from data_prep.score_lexicon import mcnemar, score
 from tests.csr_builders import write_raw
+from tests.unit.data_prep.files import refused
 
 LEXICON = {"dog": ["katze", "hund", "tier"], "cat": ["katze", "hund"], "sun": ["mond", "stern"], "one": ["eins"]}
 DICTIONARY = {"dog": ["hund", "köter"], "cat": ["katze"], "sun": ["sonne"], "tree": ["baum"]}
 
 
 def test_precision_and_coverage_by_hand():
-    found = score(LEXICON, DICTIONARY, [1, 2, 5])
-    assert found == {
-        "words": 3, "coverage": 75.0, "p@1": pytest.approx(100 / 3), "p@2": pytest.approx(200 / 3), "p@5": pytest.approx(200 / 3)
-    }  # fmt: skip
+    both = dict.fromkeys(("p@2", "p@5"), pytest.approx(200 / 3))
+    assert score(LEXICON, DICTIONARY, [1, 2, 5]) == {
+        "words": 3,
+        "coverage": 75.0,
+        "p@1": pytest.approx(100 / 3),
+        **both,
+    }
     # The sun's translation is not in the target vocabulary: it cannot be found and does not count.
     fewer = score(LEXICON, DICTIONARY, [1], targets={"hund", "katze", "mond", "stern"})
     assert fewer == {"words": 2, "coverage": 50.0, "p@1": 50.0}
-
-
-def test_a_baseline_is_compared_on_common_words():
     baseline = {"dog": ["hund"], "cat": ["hund", "katze"], "moon": ["mond"]}
-    found = score(LEXICON, DICTIONARY, [1, 2], baseline=baseline)
-    assert found["words"] == 2
-    assert found["p@1"] == found["baseline"]["p@1"] == 50.0
+    found = score(LEXICON, DICTIONARY, [1, 2], baseline=baseline)  # on common words
+    assert (found["words"], found["p@1"], found["baseline"]["p@1"]) == (2, 50.0, 50.0)
     assert found["mcnemar"] == {"only_first": 1, "only_second": 1, "p": 1.0}
 
 
@@ -46,15 +44,15 @@ def test_mcnemar_is_the_binomial_test(first, second):
 def test_the_wrong_direction_and_language():
     names = ("--lexicon L", "--dictionary D")
     assert check_direction(LEXICON, DICTIONARY, *names) is None
-    back = {"hund": ["dog"], "katze": ["cat"], "sonne": ["sun"]}
-    with pytest.raises(
-        InputError, match="--dictionary D: 0 of 3 pairs have both words in --lexicon L, but 2 the other way round"
+    for dictionary, words in (
+        (
+            {"hund": ["dog"], "katze": ["cat"], "sonne": ["sun"]},
+            "0 of 3 pairs have both words in --lexicon L, but 2 the",
+        ),
+        ({"perro": ["hund2"]}, "none of its source words is in --lexicon L"),
+        ({"dog": ["chien"], "cat": ["chat"]}, "none of its pairs is in --lexicon L"),
     ):
-        check_direction(LEXICON, back, *names)
-    with pytest.raises(InputError, match="none of its source words is in --lexicon L"):
-        check_direction(LEXICON, {"perro": ["hund2"]}, *names)
-    with pytest.raises(InputError, match="none of its pairs is in --lexicon L"):
-        check_direction(LEXICON, {"dog": ["chien"], "cat": ["chat"]}, *names)
+        refused(["--dictionary D: ", words], check_direction, LEXICON, dictionary, *names)
     large = {f"w{i}": [f"z{i}"] for i in range(100)}
     french = {f"w{i}": [f"q{i}" if i else "z5"] for i in range(100)}
     assert "only 1 of 100 are among its targets: another language?" in str(check_direction(large, french, *names))
@@ -75,21 +73,17 @@ def files(folder):
 def test_the_command_line(tmp_path, capsys):
     paths = files(tmp_path)
     line = ["--lexicon", paths["lexicon"], "--dictionary", paths["dictionary"], paths["more"]]
-    score_lexicon.main(
-        [*map(str, [*line, "--baseline", paths["baseline"], "--json", tmp_path / "s.json", "--at", "1,2"])]
-    )
-    table = capsys.readouterr().out.splitlines()
-    assert table[0] == "| lexicon | words | coverage | p@1 | p@2 |"
-    assert table[2] == "| lexicon | 3 | 75.0 | 33.3 | 66.7 |"
-    assert table[3] == "| baseline | 3 | 75.0 | 33.3 | 33.3 |"
-    assert table[5] == (
-        "first candidates: 1 words right only in the lexicon, 1 only in the baseline; McNemar p = 1.000"
-    )
+
+    def table(*more):
+        score_lexicon.main([*map(str, [*line, *more])])
+        return capsys.readouterr().out
+
+    shown = table("--baseline", paths["baseline"], "--json", tmp_path / "s.json", "--at", "1,2")
+    assert "| lexicon | 3 | 75.0 | 33.3 | 66.7 |\n| baseline | 3 | 75.0 | 33.3 | 33.3 |" in shown
+    assert "1 words right only in the lexicon, 1 only in the baseline; McNemar p = 1.000" in shown
     assert read_json(tmp_path / "s.json")["words"] == 3
-    score_lexicon.main([*map(str, [*line, "--reverse", paths["reverse"]])])
-    assert "| lexicon | 2 | 50.0 | 50.0 |" in capsys.readouterr().out
-    score_lexicon.main([*map(str, [*line, "--cased"])])
-    assert "| lexicon | 2 | 40.0 | 0.0 | 50.0 | 50.0 |" in capsys.readouterr().out
+    assert "| lexicon | 2 | 50.0 | 50.0 |" in table("--reverse", paths["reverse"])
+    assert "| lexicon | 2 | 40.0 | 0.0 | 50.0 | 50.0 |" in table("--cased")
 
 
 def test_bad_files_are_refused(tmp_path):
@@ -97,20 +91,17 @@ def test_bad_files_are_refused(tmp_path):
     (tmp_path / "latin").write_bytes(b"caf\xe9 x\n")
     (tmp_path / "empty").write_bytes(b"")
     write_raw(tmp_path / "one", "dog hund", "dog tier")
+    given = ["--lexicon", str(paths["lexicon"]), "--dictionary", str(paths["dictionary"])]
     for name, message in [
         ("latin", "line 1: byte 0xe9 is not UTF-8"),
         ("empty", "holds no pair; valid: at least 2 source words"),
         ("one", "holds one source word, 'dog'"),
         ("none", "there is no such file"),
     ]:
-        with pytest.raises(InputError, match=f"--lexicon: lexicon .*{message}"):
-            score_lexicon.main(["--lexicon", str(tmp_path / name), "--dictionary", str(paths["dictionary"])])
-    given = ["--lexicon", str(paths["lexicon"]), "--dictionary", str(paths["dictionary"])]
-    before = {name: Path(paths[name]).read_bytes() for name in ("lexicon", "dictionary")}
-    for name in before:
-        with pytest.raises(InputError, match=f"--json .*: is the file of --{name} too"):
-            score_lexicon.main([*given, "--json", str(paths[name])])
-        assert Path(paths[name]).read_bytes() == before[name]
+        refused(["--lexicon: lexicon ", message], score_lexicon.main, ["--lexicon", str(tmp_path / name), *given[2:]])
+    for name in ("lexicon", "dictionary"):
+        before = paths[name].read_bytes()
+        refused(f": is the file of --{name} too", score_lexicon.main, [*given, "--json", str(paths[name])])
+        assert paths[name].read_bytes() == before
     for ranks in ("0", "1,x", ""):
-        with pytest.raises(InputError, match=f"--at {ranks}: valid: whole numbers from 1"):
-            score_lexicon.parse_ranks(ranks)
+        refused(f"--at {ranks}: valid: whole numbers from 1", score_lexicon.parse_ranks, ranks)

@@ -4,24 +4,21 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from data_prep.io import InputError
-from data_prep.vector_text import WordVectors, read_vectors, write_vectors
+from data_prep.vector_text import read_vectors, write_vectors
 from tests.csr_builders import vectors, write_raw
+from tests.unit.data_prep.files import refused
 
 
 def test_there_and_back_and_as_gensim_reads_it(tmp_path):
     side = vectors("w", 30)
     write_vectors([tmp_path / "v"], "--output", [side])
-    found = read_vectors(tmp_path / "v", "--source")
-    assert found.words == side.words
-    assert found.vectors.dtype == np.float32
-    np.testing.assert_array_equal(found.vectors, side.vectors)
-    stock = KeyedVectors.load_word2vec_format(str(tmp_path / "v"))
-    assert list(stock.index_to_key) == side.words
-    np.testing.assert_array_equal(stock.vectors, found.vectors)
+    found, stock = read_vectors(tmp_path / "v", "--source"), KeyedVectors.load_word2vec_format(str(tmp_path / "v"))
     stock.save_word2vec_format(str(tmp_path / "stock"))
-    np.testing.assert_array_equal(read_vectors(tmp_path / "stock", "--source").vectors, found.vectors)
-    assert found.rows()["w7"] == 7
+    back = read_vectors(tmp_path / "stock", "--source")
+    assert found.words == list(stock.index_to_key) == back.words == side.words
+    for values in (found.vectors, stock.vectors, back.vectors):
+        assert values.dtype == np.float32
+        np.testing.assert_array_equal(values, side.vectors)
 
 
 def test_blanks_in_words_and_repeated_words(tmp_path, capsys):
@@ -33,40 +30,22 @@ def test_blanks_in_words_and_repeated_words(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("content", "message"),
     [
-        (["a 1 2", "b 1 2"], "line 1: 'a 1 2'; valid: the numbers of words and of dimensions"),
-        (["2 0", "a", "b"], "line 1: '2 0'"),
-        (["2 2", "a 1 2", "b 1"], "line 3: 2 columns; valid: a word and 2 numbers"),
-        (["2 2", "a 1 2", "b 1 x"], "line 3: a column of 'b' is no number"),
-        (["2 2", "a 1 2", "b 1 nan"], "line 3: the vector of 'b' holds NaN"),
-        (["2 2", "a inf 2", "b 1 2"], "line 2: the vector of 'a' holds NaN or an infinite number"),
-        (["3 2", "a 1 2", "b 1 2"], "2 words, but its first line says 3; valid: a complete file"),
-        (["2 2", "a 1 2", "b 1 2", "c 1 2"], "more than the 2 words that its first line says"),
-        (["1 2", "a 1 2"], "1 words; valid: 2 or more"),
-        (["2 2", "a 1 2", "a 1 2"], "1 words; valid: 2 or more"),
+        (b"a 1 2\nb 1 2\n", "line 1: 'a 1 2'; valid: the numbers of words and of dimensions"),
+        (b"2 0\na\nb\n", "line 1: '2 0'"),
+        (b"2 2\na 1 2\nb 1\n", "line 3: 2 columns; valid: a word and 2 numbers"),
+        (b"2 2\na 1 2\nb 1 x\n", "line 3: a column of 'b' is no number"),
+        (b"2 2\na inf 2\nb 1 2\n", "line 2: the vector of 'a' holds NaN or an infinite number"),
+        (b"3 2\na 1 2\nb 1 2\n", "2 words, but its first line says 3; valid: a complete file"),
+        (b"2 2\na 1 2\nb 1 2\nc 1 2\n", "more than the 2 words that its first line says"),
+        (b"1 2\na 1 2\n", "1 words; valid: 2 or more"),
+        (b"2 2\na 1 2\na 1 2\n", "1 words; valid: 2 or more"),
+        (b"2 1\na 1\n\xff 2\n", "line 3: not UTF-8"),
+        (b"", "the file is empty"),
     ],
 )
-def test_what_is_refused(tmp_path, lines, message):
-    with pytest.raises(InputError, match=f"--target .*{message}"):
-        read_vectors(write_raw(tmp_path / "v", *lines), "--target")
-
-
-def test_no_file_no_text_no_utf8(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
-        read_vectors(tmp_path / "none", "--source")
-    (tmp_path / "bad").write_bytes(b"2 1\na 1\n\xff 2\n")
-    with pytest.raises(InputError, match="line 3: not UTF-8"):
-        read_vectors(tmp_path / "bad", "--source")
-    (tmp_path / "empty").write_bytes(b"")
-    with pytest.raises(InputError, match="the file is empty"):
-        read_vectors(tmp_path / "empty", "--source")
-
-
-def test_two_files_appear_together_or_not_at_all(tmp_path):
-    good, bad = vectors("w", 3), WordVectors(["a", "b"], np.zeros((2, 3), dtype=object))
-    with pytest.raises(TypeError):
-        write_vectors(
-            [tmp_path / "one", tmp_path / "two"], "--output", [good, bad._replace(vectors=np.array([[None]] * 2))]
-        )
-    assert list(tmp_path.iterdir()) == []
+def test_what_is_refused(tmp_path, content, message):
+    (tmp_path / "v").write_bytes(content)
+    refused(["--target ", message], read_vectors, tmp_path / "v", "--target")
+    refused("no such file", read_vectors, tmp_path / "none", "--source")

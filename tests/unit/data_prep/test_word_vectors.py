@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from data_prep import word_vectors
-from data_prep.io import InputError, read_json
+from data_prep.io import read_json
 from data_prep.vector_text import read_vectors
 from data_prep.word_vectors import VectorOptions, train_vectors
 from tests.csr_builders import write_raw
+from tests.unit.data_prep.files import killed, refused
 
 SMALL = {"dim": 8, "window": 2, "negative": 2, "epochs": 2, "min_count": 2}
 
@@ -34,52 +35,30 @@ def test_vectors_are_gensims(text, method, sg):
     np.testing.assert_array_equal(found.vectors, stock.wv.vectors)
 
 
-def test_the_command_line(text, tmp_path, capsys):
+def test_the_command_line_and_a_kill(text, tmp_path, monkeypatch):
     options = [part for name, value in SMALL.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    word_vectors.main(["--input", str(text), "--output", str(tmp_path / "v"), *options])
+    line = ["--input", str(text), "--output", str(tmp_path / "v"), *options]
+    word_vectors.main(line)
     assert len(read_vectors(tmp_path / "v", "--source").words) == 6
-    assert "epoch 2 of 2" in capsys.readouterr().err
     manifest = read_json(tmp_path / "v.json")
-    assert manifest["options"]["window"] == 2
-    assert manifest["options"]["gensim"]
+    assert manifest["options"]["window"] == 2 and manifest["options"]["gensim"]
     assert manifest["counts"] == {"words": 6, "dim": 8}
-
-
-def test_a_kill_leaves_no_manifest_of_other_vectors(text, tmp_path, monkeypatch):
-    word_vectors.write_word_vectors(text, tmp_path / "v", VectorOptions(**SMALL))
-
-    def killed(*arguments):
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(word_vectors, "write_vectors", killed)
     with pytest.raises(KeyboardInterrupt):
-        word_vectors.write_word_vectors(text, tmp_path / "v", VectorOptions(**SMALL))
-    assert not (tmp_path / "v.json").exists()
+        word_vectors.main(line)
+    assert not (tmp_path / "v.json").exists(), "no manifest of other vectors"
 
 
-def test_nothing_to_learn(tmp_path):
+def test_what_is_refused(text, tmp_path, monkeypatch):
     for line, count in (("a b c", 0), ("one one one one one one", 1)):
-        path = write_raw(tmp_path / "few", line)
-        with pytest.raises(InputError, match=f"{count} words come 5 times or more .--min-count.; valid: 2 or more"):
-            train_vectors(path, VectorOptions())
-
-
-def test_without_gensim_the_error_says_what_to_install(text, monkeypatch):
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
-    with pytest.raises(InputError, match="the package gensim is missing; valid: pip install gensim"):
-        train_vectors(text, VectorOptions())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+        words = f"{count} words come 5 times or more (--min-count); valid: 2 or"
+        refused(words, train_vectors, write_raw(tmp_path / "few", line), VectorOptions())
+    for change, message in (
         ({"dim": 0}, "--dim 0: valid: 1 or more"),
         ({"min_count": 0}, "--min-count 0"),
-        ({"workers": 0}, "--workers 0"),
         ({"seed": -1}, "--seed -1: valid: 0 to"),
         ({"method": "glove"}, "--method glove: valid: skipgram, cbow"),
-    ],
-)
-def test_options_out_of_range(change, message):
-    with pytest.raises(InputError, match=message):
-        VectorOptions(**change)
+    ):
+        refused(message, VectorOptions, **change)
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    refused("the package gensim is missing; valid: pip install gensim", train_vectors, text, VectorOptions())

@@ -11,9 +11,6 @@ from fairseq_plugins import checkpoints  # noqa: F401  (its import counts for no
 STARTED = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | num. {} model params: {} (num. trained: {})\n"
 
 
-# ---- Records. ----
-
-
 def test_trained_parameters_are_those_of_the_last_start(tmp_path):
     log = tmp_path / "train.log"
     lines = [STARTED.format("shared", "5,424,754", "1,000"), STARTED.format("expert", 9, 9), "epoch 1\n"]
@@ -27,12 +24,13 @@ def test_trained_parameters_are_those_of_the_last_start(tmp_path):
         record.trained_parameters(log)
 
 
+def state(updates, seconds):
+    history = [{"num_updates": 3}, {"num_updates": updates}]
+    return {"optimizer_history": history, "extra_state": {"previous_training_time": seconds}}
+
+
 @pytest.mark.parametrize("stage", ["backbone", "restore"])
 def test_a_run_counts_the_stage_that_it_starts_from(tmp_path, stage):
-    def state(updates, seconds):
-        history = [{"num_updates": 3}, {"num_updates": updates}]
-        return {"optimizer_history": history, "extra_state": {"previous_training_time": seconds}}
-
     assert record.updates_and_seconds(state(400, 30.0)) == (400, 30.0)
     assert record.earlier_stages(tmp_path) == (0, 0.0)
     (tmp_path / stage).mkdir()
@@ -46,21 +44,12 @@ def test_several_models_of_a_run_are_added_up(tmp_path):
         part = tmp_path / language
         part.mkdir()
         (part / "train.log").write_text(STARTED.format("shared", "9,000", f"{number},000"), encoding="utf-8")
-        sections = {name: {} for name in ("model", "optimization", "dataset", "common")}
-        torch.save(
-            {
-                "optimizer_history": [{"num_updates": 10 * number}],
-                "extra_state": {"previous_training_time": 1.5},
-                "cfg": {**sections, "optimization": {"lr": [0.5]}},
-            },
-            part / "checkpoint_last.pt",
-        )
+        sections = {**{name: {} for name in ("model", "dataset", "common")}, "optimization": {"lr": [0.5]}}
+        torch.save({**state(10 * number, 1.5), "cfg": sections}, part / "checkpoint_last.pt")
     found = record.describe(tmp_path)
     facts = [found[name] for name in ("updates", "train_seconds", "trained_parameters", "validation", "options")]
     assert facts == [30, 3.0, 3000, [], {"lr": [0.5]}]
 
-
-# ---- What checkpoints tell. ----
 
 MULTI = {"langs": ["de", "en", "fr"], "encoder_langtok": "src", "decoder_langtok": True}
 

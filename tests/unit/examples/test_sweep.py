@@ -12,11 +12,10 @@ from tests.conftest import ROOT
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
 import ledger as ledgers  # noqa: E402
-import plots  # noqa: E402
 import record  # noqa: E402
 import sweep  # noqa: E402
 import tables  # noqa: E402
-from plan import Claim, read_plan  # noqa: E402
+from plan import read_plan  # noqa: E402
 
 # Training leaves one line a call; the score of a run is that of its --lr, so that 0.2 wins in tuning.
 TRAIN = 'mkdir -p {out}/{run}; set -- {options}; echo "$2" >> {out}/{run}/calls'
@@ -25,14 +24,8 @@ EVALUATE = 'mkdir -p {keep}; for n in 1 2 3 4; do echo "a b c d {word}"; done > 
 
 def entry(word="e", **changes):
     """An arm of the YAML."""
-    evaluate = EVALUATE.replace("{word}", word)
-    return {
-        "train": TRAIN,
-        "evaluate": evaluate,
-        "outputs": {"best": "greedy"},
-        "grid": [["--lr", 0.1], ["--lr", 0.2]],
-        **changes,
-    }
+    commands = {"train": TRAIN, "evaluate": EVALUATE.replace("{word}", word)}
+    return {**commands, "outputs": {"best": "greedy"}, "grid": [["--lr", 0.1], ["--lr", 0.2]], **changes}
 
 
 STAMP = "prepared-probe.json"  # says what code made the assets of an output folder
@@ -67,12 +60,8 @@ def runner(tmp_path, monkeypatch):
 
     def describe(folder):
         calls = (folder / "calls").read_text().split()
-        return {
-            "options": {"lr": calls[0]},
-            "updates": len(calls),
-            "machine": "none",
-            "validation": [{"num_updates": 1, "bleu": 10 * float(calls[0])}],
-        }
+        validation = [{"num_updates": 1, "bleu": 10 * float(calls[0])}]
+        return {"options": {"lr": calls[0]}, "updates": len(calls), "machine": "none", "validation": validation}
 
     monkeypatch.setattr(record, "describe", describe)
     (tmp_path / "test.de").write_text("a b c d e\n" * 4, encoding="utf-8")
@@ -160,102 +149,52 @@ def test_what_counts_as_other_code(runner, changes, same):
 def test_the_page_outlives_a_change_of_the_code(runner, tmp_path, capsys):
     first = runner()
     first.run("")
+    page = tmp_path / "RESULTS-probe.md"
     before = sweep.show(tmp_path / "probe.yaml")
+    assert before == sweep.show(tmp_path / "probe.yaml") and set(before) == {page, tmp_path / "plots" / "probe.svg"}
     runner(code=["examples/miniature/plan.py"])
     after = sweep.show(tmp_path / "probe.yaml")
-    page = tmp_path / "RESULTS-probe.md"
     assert {path for path in after if after[path] != before[path]} == {page}, "the plot says nothing of the code"
-    (said, then), *more = (
-        (one, two) for one, two in zip(*(show[page].splitlines() for show in (before, after))) if one != two
-    )
-    assert not more and said.endswith("; unchanged since") and "; **changed since**" in then and "100.0" in after[page]
+    lines = zip(before[page].splitlines(), after[page].splitlines())
+    ((said, then),) = (pair for pair in lines if pair[0] != pair[1])
+    assert said.endswith("; unchanged since") and "; **changed since**" in then and "100.0" in after[page]
     runner(code=["examples/miniature/ledger.py"])
     assert sweep.show(tmp_path / "probe.yaml") == after, "what has changed once need not be written again"
     assert f"made with other code ({first.ledger.code}) than today's" in capsys.readouterr().err
     (tmp_path / "out" / STAMP).unlink()
     runner(code=["examples/miniature/plan.py"]).run("")
-    again = sweep.show(tmp_path / "probe.yaml")[tmp_path / "RESULTS-probe.md"]
+    again = sweep.show(tmp_path / "probe.yaml")[page]
     assert "Runs with other code, not counted" in again and first.ledger.code not in again
 
 
-def test_changed_assets_are_refused(runner, tmp_path):
+def test_assets_that_changed_or_are_of_other_code_are_refused(runner, tmp_path):
     runner().prepare()
+    with pytest.raises(ValueError, match=r"--out .*out: was prepared with other code .* without prepared-probe"):
+        runner(minutes={"tune": 1, "final": 3}).prepare()
     (tmp_path / "out" / "dict.txt").write_text("another", encoding="utf-8")
     with pytest.raises(ValueError, match=r"--out .*dict.txt differ from the ledger's"):
         runner().prepare()
-
-
-def test_assets_of_other_code_are_not_taken_for_todays(runner, tmp_path):
-    runner().prepare()
-    stamp = tmp_path / "out" / STAMP
-    with pytest.raises(
-        ValueError, match=r"--out .*out: was prepared with other code \(.*\) than today's .* without prepared-probe"
-    ):
-        runner(minutes={"tune": 1, "final": 3}).prepare()
-    stamp.unlink()
-    runner(minutes={"tune": 1, "final": 3}).prepare()
-    stamp.unlink()
+    (tmp_path / "out" / STAMP).unlink()
     with pytest.raises(subprocess.CalledProcessError):
         runner(assets=["{out}/more"], prepare=["false"]).prepare()
     with pytest.raises(ValueError, match="was prepared with other code"):
         runner().prepare()
 
 
-def test_the_same_ledger_gives_the_same_bytes(runner, tmp_path):
-    made = runner()
-    made.run("")
-    first, again = (sweep.show(tmp_path / "probe.yaml") for _ in range(2))
-    assert first == again and [path.relative_to(tmp_path).as_posix() for path in first] == [
-        "RESULTS-probe.md",
-        "plots/probe.svg",
-    ]
-    assert first[tmp_path / "RESULTS-probe.md"] == tables.render(made.plan, made.ledger, made.ledger.code)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"arms": {"good": entry(), "bad": entry(grid=[["--lr", 0.1]])}}, "tuned as hard.*'good': 2, 'bad': 1"),
-        (
-            {"claims": [{"better": ["good", "worst"], "worse": ["bad", "best"]}]},
-            r"better is \['good', 'worst'\]; valid",
-        ),
-        ({"minutes": {"tune": 0, "final": 1}}, "both above 0"),
-        ({"score": "comet"}, "score must be one of bleu, .*rouge_l.*; got comet"),
-        ({"metrics": {"en-de": "bleu"}, "score": "bleu"}, "valid: one of them"),
-        ({"nonsense": 1}, r"unknown \['nonsense'\]"),
-        ({"code": ["examples/nothing/*.py"]}, "examples/nothing/\\*.py names no file"),
-    ],
-)
-def test_bad_plans(tmp_path, changes, message):
-    path = write_plan(tmp_path, **changes)
-
-    def digest():
-        plan = read_plan(path)
-        return ledgers.digest(ROOT, plan.code, plan.settings())
-
-    with pytest.raises(ValueError, match=message):
-        digest()
-
-
 def test_the_shipped_plans_are_valid():
     for path in sorted((ROOT / "examples" / "miniature").glob("*.yaml")):
         plan = read_plan(path)
-        assert ledgers.digest(ROOT, plan.code, plan.settings())
-        assert len(plan.seeds) >= 3
-        assert all(isinstance(claim, Claim) for claim in plan.claims)
+        assert ledgers.digest(ROOT, plan.code, plan.settings()) and len(plan.seeds) >= 3
 
 
-def test_scores_of_subsets_instead_of_bleu(runner, tmp_path, monkeypatch):
+def test_scores_of_subsets_instead_of_bleu(runner):
     """Directions are tasks; what counts is a metric in the logs of fairseq-validate, its mean over the languages."""
 
-    def evaluate(*scores):
+    def arm(*scores):
         line = '0 | INFO | test.{language} | {{{{"test.{language}_accuracy": "{score}"}}}}'
         lines = [line.format(language=language, score=score) for language, score in zip(("en", "de"), scores)]
-        return "mkdir -p {keep}; echo {seed}; " + "; ".join(f"echo '{text}' >> {{keep}}/best.log" for text in lines)
-
-    def arm(*scores):
-        return {**entry(), "evaluate": evaluate(*scores), "grid": [["--lr", 0.1]]}
+        commands = ["mkdir -p {keep}", "echo {seed}", *(f"echo '{text}' >> {{keep}}/best.log" for text in lines)]
+        return entry(evaluate="; ".join(commands), grid=[["--lr", 0.1]])
 
     arms = {"high": arm(60, 40), "low": arm(50, 20)}
     claims = [{"better": ["high", "best"], "worse": ["low", "best"]}]
@@ -266,31 +205,21 @@ def test_scores_of_subsets_instead_of_bleu(runner, tmp_path, monkeypatch):
     assert "| high | greedy | 50.0 | 50.0 | 50.0 | 50.0 ± 0.0 (n = 3) |" in page
     assert "| low | greedy | 50.0 ± 0.0 (n = 3) | 20.0 ± 0.0 (n = 3) |" in page, "by language: test.en, test.de"
     assert "| xnli | +15.0, +15.0, +15.0 (< 0.001) | < 0.001 | shown |" in page and "BLEU" not in page
-    assert "accuracy" in plots.render(made.plan, made.ledger)
-    with pytest.raises(ValueError, match="metrics must name one of each of the directions"):
-        read_plan(write_plan(tmp_path, directions=["xnli"], metrics={"ner": "f1"}))
 
 
 def test_scores_of_languages(runner):
     """One model, several languages: ``score_languages`` wrote the scores; an output takes all, the trained, the others or one."""
     rows = [("de", True, 30), ("fr", True, 20), ("vi", False, 4)]
-    content = {
-        "languages": [{"language": name, "trained": seen, "bleu": score} for name, seen, score in rows],
-        "signatures": {"bleu": "SIGNATURE"},
-    }
+    languages = [{"language": name, "trained": seen, "bleu": score} for name, seen, score in rows]
+    content = {"languages": languages, "signatures": {"bleu": "SIGNATURE"}}
     text = json.dumps(content).replace("{", "{{").replace("}", "}}")
     outputs = {"test.trained": "trained", "test.zero-shot": "others", "test": "all", "test.fr": "French"}
-    arm = entry(
-        evaluate=f"mkdir -p {{keep}}; echo '{text}' > {{keep}}/test.json", outputs=outputs, grid=[["--lr", 0.1]]
-    )
+    evaluate = f"mkdir -p {{keep}}; echo '{text}' > {{keep}}/test.json"
+    arm = entry(evaluate=evaluate, outputs=outputs, grid=[["--lr", 0.1]])
     settings = {"directions": ["x-en"], "metrics": {"x-en": "bleu"}, "seeds": [1], "claims": []}
     made = runner(**settings, arms={"many": arm})
     made.run("")
     page = tables.render(made.plan, made.ledger, made.ledger.code)
-    assert "| many | trained | 25.0 | 25.0 (n = 1) |" in page and "| many | others | 4.0 | 4.0 (n = 1) |" in page
-    assert "| many | French | 20.0 | 20.0 (n = 1) |" in page
-    assert "| many | all | 18.0 |" in page and "SIGNATURE" in page
-    assert "| many | others |  |  | 4.0 (n = 1) |" in page, "by language"
-    odd = runner(**{**settings, "seeds": [2]}, arms={"many": {**arm, "outputs": {"test.seen": "trained"}}})
-    odd.run("")
-    assert "valid endings: trained, zero-shot, de, fr, vi" in odd.ledger.get("final/x-en/many-0/seed2")["error"]
+    for name, score in (("trained", "25.0"), ("others", "4.0"), ("French", "20.0"), ("all", "18.0")):
+        assert f"| many | {name} | {score} | {score} (n = 1) |" in page
+    assert "SIGNATURE" in page

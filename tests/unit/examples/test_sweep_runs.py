@@ -1,14 +1,13 @@
 """The runs of a sweep: what each is given, which count, and how claims about them are tested."""
 
 import json
-import os
 import sys
 
 import pytest
 
 from tests.conftest import ROOT
 from tests.unit.examples import test_sweep
-from tests.unit.examples.test_sweep import TRAIN, entry
+from tests.unit.examples.test_sweep import entry
 
 sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
 
@@ -33,29 +32,6 @@ def test_the_code_with_the_most_finals_is_shown(tmp_path):
     shown = ledgers.Ledger(path, "today").largest()
     assert shown.code == "c" and len(shown.current()) == 2 and len(shown.foreign()) == 11
     assert ledgers.Ledger(tmp_path / "none.json", "today").largest().code == "today"
-
-
-def test_finals_have_their_own_minutes_and_cover_everything(runner):
-    plan = runner(directions=["en-de", "de-en"]).plan
-    chosen = {arm.name: arm.grid[1] for arm in plan.arms}
-    jobs = plan.final(chosen)
-    assert {job.minutes for job in jobs} == {2} and {job.minutes for job in plan.tuning()} == {1}
-    assert {job.options for job in jobs} == {("--lr", "0.2")}
-    found = [(job.seed, job.pair, job.arm.name) for job in jobs]
-    assert found == [(s, pair, arm) for s in (1, 2, 3) for pair in ("en-de", "de-en") for arm in ("good", "bad")]
-    assert len({job.key for job in [*jobs, *plan.tuning()]}) == 12 + 4
-
-
-def test_a_run_gets_its_own_seed_pair_and_hours(runner, tmp_path, monkeypatch):
-    """And where runs share the machine, they share its cores."""
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    arm = entry(train=TRAIN + "; echo {seed} {pair} {hours} $OMP_NUM_THREADS > {out}/{run}/given", grid=[["--lr", 0.1]])
-    made = runner(arms={"good": arm}, claims=[], seeds=[4, 7], minutes={"tune": 1, "final": 30})
-    made.run("")
-    given = sorted(path.read_text().split() for path in tmp_path.glob("out/*/final/*/*/*/given"))
-    assert [words[:3] for words in given] == [["4", "en-de", "0.5"], ["7", "en-de", "0.5"]]
-    assert {words[3] for words in given} == {"3"}
 
 
 @pytest.mark.parametrize("score", ["bleu", "chrf"])

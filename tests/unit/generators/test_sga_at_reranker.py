@@ -15,17 +15,13 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_plugins.generators.sga_at_reranker import ATReranker, RerankOptions, check_dictionary, rerank_options
 from tests import builders
 
-SIZES = {
-    f"{side}_{name}": size
-    for side in ("encoder", "decoder")
-    for name, size in (("layers", 1), ("embed_dim", 16), ("ffn_embed_dim", 24), ("attention_heads", 2))
-}
+SIZES = {"layers": 1, "embed_dim": 16, "ffn_embed_dim": 24, "attention_heads": 2}
 
 
-def at_dictionary(pieces=builders.PIECES):
+def at_dictionary(pieces=range(builders.PIECES)):
     """As a stock data-bin has it: without ``<mask>``."""
     symbols = Dictionary()
-    for number in range(pieces):
+    for number in pieces:
         symbols.add_symbol(f"p{number}")
     return symbols
 
@@ -37,7 +33,8 @@ def at_task():
 
 def at_model(seed=1, positions=60):
     """A random stock transformer."""
-    args = argparse.Namespace(share_all_embeddings=True, dropout=0.3, **SIZES)
+    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIZES.items()}
+    args = argparse.Namespace(share_all_embeddings=True, dropout=0.3, **sizes)
     args.max_source_positions = args.max_target_positions = positions
     base_architecture(args)
     model = TransformerModel.build_model(args, at_task())
@@ -68,41 +65,19 @@ def hypotheses():
     """Three, two and one of a sentence, one of them empty."""
     rows = [[[5, 6, 7], [8], [9, 9]], [[builders.EOS], [10, 11, 12, 13]], [[20, 4]]]
     scores = iter([-1.0, -1.5, -2.0, -0.5, -3.0, -0.7])
-    return [
-        [
-            {"tokens": torch.tensor(row), "ctc_score": torch.tensor(next(scores), dtype=torch.float64), "steps": 2}
-            for row in sentence
-        ]
-        for sentence in rows
-    ]
+    return [[hypothesis(row, next(scores)) for row in sentence] for sentence in rows]
+
+
+def hypothesis(tokens, score):
+    return {"tokens": torch.tensor(tokens), "ctc_score": torch.tensor(score, dtype=torch.float64), "steps": 2}
 
 
 SOURCES = builders.source_rows([4, 9, 6])
 
 
 def by_tokens(sentences):
+    """(Sentence, tokens) -> hypothesis."""
     return {(n, tuple(h["tokens"].tolist())): h for n, sentence in enumerate(sentences) for h in sentence}
-
-
-def test_what_is_too_long_for_the_model_is_named():
-    short = reranker(models=[at_model(positions=5)])
-    with pytest.raises(ValueError, match=r"--rerank-at at\.pt: a source of 8 tokens is longer than that model's 5"):
-        short.rescore(builders.pad(SOURCES[1:2]), hypotheses()[2:])
-    sentence = [[{"tokens": torch.tensor([5, 6, 7, 8, 9]), "ctc_score": torch.tensor(-1.0)}]]
-    with pytest.raises(ValueError, match="a hypothesis of 6 tokens"):
-        short.rescore(builders.pad(SOURCES[:1]), sentence)
-
-
-def test_dictionaries_are_compared():
-    check_dictionary("at.pt", builders.dictionary(), at_dictionary())
-    check_dictionary("at.pt", builders.dictionary(), builders.dictionary())
-    with pytest.raises(ValueError, match="28 entries, that of the hypotheses 29"):
-        check_dictionary("at.pt", builders.dictionary(), at_dictionary(builders.PIECES - 1))
-    other = Dictionary()
-    for number in reversed(range(builders.PIECES)):
-        other.add_symbol(f"p{number}")
-    with pytest.raises(ValueError, match="'p24' as entry 4, that of the hypotheses 'p0'"):
-        check_dictionary("at.pt", builders.dictionary(), other)
 
 
 @pytest.mark.parametrize(("weight", "length_penalty"), [(0.5, 1.0), (0.2, 0.0), (1.0, 2.0), (0.0, 1.0)])
@@ -127,10 +102,9 @@ def test_scores_and_order_are_those_of_a_loop_over_the_tokens(weight, length_pen
 
 
 def test_the_mask_of_a_masked_lm_is_unknown_to_the_model():
-    sentence = [[{"tokens": torch.tensor([builders.MASK]), "ctc_score": torch.tensor(-1.0)}]]
-    (found,) = reranker().rescore(builders.pad(SOURCES[:1]), sentence)
+    ((found,),) = reranker().rescore(builders.pad(SOURCES[:1]), [[hypothesis([builders.MASK], -1.0)]])
     expected = slow_log_prob([at_model()], SOURCES[0][1:], [builders.UNK])
-    assert float(found[0]["at_score"]) == pytest.approx(expected, abs=1e-4)
+    assert float(found["at_score"]) == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_is_refused():
@@ -148,6 +122,17 @@ def test_what_is_refused():
         ATReranker.read(RerankOptions("nowhere.pt"), builders.dictionary())
     with pytest.raises(ValueError, match="SGAModel does not write from left to right"):
         ATReranker([builders.sga_model()], builders.task(), builders.dictionary(), RerankOptions("sga.pt"))
+    short = reranker(models=[at_model(positions=5)])
+    with pytest.raises(ValueError, match=r"--rerank-at at\.pt: a source of 8 tokens is longer than that model's 5"):
+        short.rescore(builders.pad(SOURCES[1:2]), hypotheses()[2:])
+    with pytest.raises(ValueError, match="a hypothesis of 6 tokens"):
+        short.rescore(builders.pad(SOURCES[:1]), [[hypothesis([5, 6, 7, 8, 9], -1.0)]])
+    check_dictionary("at.pt", builders.dictionary(), at_dictionary())
+    check_dictionary("at.pt", builders.dictionary(), builders.dictionary())
+    with pytest.raises(ValueError, match="28 entries, that of the hypotheses 29"):
+        check_dictionary("at.pt", builders.dictionary(), at_dictionary(range(builders.PIECES - 1)))
+    with pytest.raises(ValueError, match="'p24' as entry 4, that of the hypotheses 'p0'"):
+        check_dictionary("at.pt", builders.dictionary(), at_dictionary(reversed(range(builders.PIECES))))
 
 
 @pytest.fixture
@@ -157,24 +142,17 @@ def checkpoint(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(
-    ("trained", "own", "warned"),
-    [
-        (("de", "en"), ("de", "en"), []),
-        (("de", "en"), ("en", "de"), ["--source-lang de, it scores en", "--target-lang en, it scores de"]),
-        ((None, None), ("de", "en"), []),  # a task of several pairs
-        (("de", "en"), (None, None), []),
-    ],
-)
-def test_other_languages_are_warned_of(trained, own, warned, checkpoint, monkeypatch, caplog):
-    """It may be on purpose: another name of the same language, a model of several sources."""
-    cfg = SimpleNamespace(task=SimpleNamespace(source_lang=trained[0], target_lang=trained[1]))
-    loaded = ([at_model()], cfg, at_task())
+@pytest.mark.parametrize("trained", ["de en", "de fr", None])
+def test_other_languages_are_warned_of(trained, checkpoint, monkeypatch, caplog):
+    """It may be on purpose: another name of the same language, a model of several sources. None: a task of several pairs."""
+    source, target = trained.split() if trained else (None, None)
+    loaded = ([at_model()], SimpleNamespace(task=SimpleNamespace(source_lang=source, target_lang=target)), at_task())
     monkeypatch.setattr(checkpoint_utils, "load_model_ensemble_and_task", lambda paths, **more: loaded)
     caplog.set_level(logging.WARNING)
-    assert isinstance(ATReranker.read(RerankOptions(str(checkpoint)), builders.dictionary(), own), ATReranker)
-    start = f"--rerank-at {checkpoint}: that model was trained with "
-    assert [record.getMessage() for record in caplog.records] == [start + text for text in warned]
+    for own in (("de", "en"), (None, None)):
+        assert isinstance(ATReranker.read(RerankOptions(str(checkpoint)), builders.dictionary(), own), ATReranker)
+    warning = f"--rerank-at {checkpoint}: that model was trained with --target-lang fr, it scores en"
+    assert [record.getMessage() for record in caplog.records] == [warning] * (trained == "de fr")
 
 
 def test_a_data_bin_that_is_gone_is_replaced_by_the_one_that_is_decoded(monkeypatch, checkpoint):

@@ -1,6 +1,6 @@
 """Denoising passes whose outputs come in a cycle: fewer of them, the same result."""
 
-from typing import List
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -13,14 +13,12 @@ PERIOD, STATE = 0, 1
 """Slots: the first holds a sentence's period, the second where in its cycle it is."""
 
 
-class Guidance:
+class Guidance(NamedTuple):
     """Of each sentence its number, to see whose guidance arrives."""
 
-    def __init__(self, numbers):
-        self.numbers = numbers
+    numbers: torch.Tensor
 
     def select(self, rows):
-        """Of some sentences."""
         return Guidance(self.numbers[rows])
 
 
@@ -30,12 +28,11 @@ class Wheel:
     The log-probabilities say which state was read, and so whether an output is that of the pass it should be.
     """
 
-    def __init__(self):
-        self.rows: List[int] = []
+    def __init__(self, write=None, reads="tokens"):
+        self.rows, self.write, self.reads = [], write, reads
 
     def denoiser_input(self, path):
-        """The tokens."""
-        return path.tokens
+        return getattr(path, self.reads)
 
     def denoise(self, tokens, guidance, lengths):
         """What was read, and what comes after it: (B, T, 2)."""
@@ -49,7 +46,8 @@ class Wheel:
 
     def best_path(self, hidden, lengths):
         """The state after, its log-probability the one before."""
-        return BestPath(hidden[..., 1], hidden[..., 1], -hidden[..., 0].double())
+        path = BestPath(hidden[..., 1], hidden[..., 1], -hidden[..., 0].double())
+        return path if self.write is None else self.write(path, torch.arange(hidden.size(1)) >= lengths[:, None])
 
 
 def path_of(periods, starts, filler=0):
@@ -61,12 +59,12 @@ def path_of(periods, starts, filler=0):
     return BestPath(tokens, tokens, torch.zeros(tokens.shape).double()), lengths
 
 
-def run(periods, starts, max_iter, adaptive=True, history=None):
+def run(periods, starts, max_iter, adaptive=True):
     """Tokens, log-probabilities, passes of each sentence, rows of each pass."""
     path, lengths = path_of(periods, starts)
     model, steps = Wheel(), torch.zeros_like(lengths)
     generator = DenoisingGenerator(builders.dictionary(), IterationOptions(max_iter, adaptive))
-    found = generator.denoise(model, Guidance(lengths - 4), lengths, path, steps, history)
+    found = generator.denoise(model, Guidance(lengths - 4), lengths, path, steps, None)
     return found.tokens, found.log_probs, steps.tolist(), model.rows
 
 
@@ -92,49 +90,39 @@ def test_a_cycle_too_long_to_be_looked_for_takes_all_passes():
     assert torch.equal(tokens, run([MAX_PERIOD, MAX_PERIOD + 1], [0, 0], passes, adaptive=False)[0])
 
 
-class Filled(Wheel):
-    """A denoiser with filled blanks: what it reads goes round in 4 passes, what it writes in 2."""
-
-    def denoiser_input(self, path):
-        """The tokens with the blanks filled."""
-        return path.pieces
-
-    def best_path(self, hidden, lengths):
-        """Outputs 0, 1, 0, 1, ..."""
-        path = super().best_path(hidden, lengths)
-        tokens = path.tokens.clone()
-        tokens[:, STATE] %= 2
-        return path._replace(tokens=tokens)
+def cleared(path, padding):
+    """0 in the padding: the alignment and the denoiser need not write the same symbol there."""
+    return BestPath(*(part.masked_fill(padding, 0) for part in path))
 
 
-class Cleared(Wheel):
-    """Writes 0 in the padding: the alignment and the denoiser need not write the same symbol there."""
+def filled(path, padding):
+    """Outputs 0, 1, 0, 1 ... of a denoiser that reads the pieces, its blanks filled."""
+    tokens = path.tokens.clone()
+    tokens[:, STATE] %= 2
+    return path._replace(tokens=tokens)
 
-    def best_path(self, hidden, lengths):
-        padding = torch.arange(hidden.size(1)) >= lengths[:, None]
-        return BestPath(*(part.masked_fill(padding, 0) for part in super().best_path(hidden, lengths)))
 
-
-class Still(Filled):
+def still(path, padding):
     """Goes on reading 4, 3, 2 ...; the output is 0 from the start."""
-
-    def best_path(self, hidden, lengths):
-        path = super().best_path(hidden, lengths)
-        return path._replace(tokens=torch.zeros_like(path.tokens))
+    return path._replace(tokens=torch.zeros_like(path.tokens))
 
 
 @pytest.mark.parametrize(
-    ("model", "periods", "adaptive", "passes"),
-    [(Cleared, 1, True, 1), (Still, 9, True, 1), (Filled, 4, True, 5), (Filled, 4, False, 9)],
+    ("write", "reads", "periods", "adaptive", "passes"),
+    [
+        (cleared, "tokens", 1, True, 1),
+        (still, "pieces", 9, True, 1),
+        (filled, "pieces", 4, True, 5),
+        (filled, "pieces", 4, False, 9),
+    ],
 )
-def test_the_end_follows_from_the_output_and_from_what_is_read(model, periods, adaptive, passes):
+def test_the_end_follows_from_the_output_and_from_what_is_read(write, reads, periods, adaptive, passes):
     path, lengths = path_of([periods, periods], [0, 0], filler=7)
-    if model is Still:
-        path = path._replace(tokens=torch.zeros_like(path.tokens))
+    path = write(path, None) if write is still else path
     steps, history = torch.zeros_like(lengths), []
     generator = DenoisingGenerator(builders.dictionary(), IterationOptions(9, adaptive))
-    found = generator.denoise(model(), Guidance(lengths - 4), lengths, path, steps, history)
+    found = generator.denoise(Wheel(write, reads), Guidance(lengths - 4), lengths, path, steps, history)
     assert steps.tolist() == [passes] * 2 and len(history) == passes
     assert torch.equal(history[-1].tokens, found.tokens)
-    if model is Filled:
+    if write is filled:
         assert int(found.pieces[0, STATE]) == 1 and float(found.log_probs[0, STATE]) == 0

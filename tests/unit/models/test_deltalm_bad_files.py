@@ -3,7 +3,6 @@
 import argparse
 import copy
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ import torch
 from fairseq_plugins.checkpoints import CheckpointError
 from tests import deltalm_builders
 from tests.deltalm_builders import KINDS, arguments, build, net_input, released_tensors, write_released
+from tests.unit.checkpoints.builders import put, without
 
 RELEASED, FROM_MLM = "pretrained_deltalm_checkpoint", "init_from_mlm"
 
@@ -47,44 +47,31 @@ def test_an_absent_file_is_no_reason_to_accept_part_of_a_checkpoint(tmp_path):
 # ---- Bad files. ----
 
 FC = "decoder.layers.1.ffn_1.fc2"
-BAD = {
-    "unknown": (lambda t: t.update({"decoder.adapter.weight": torch.ones(3)}), r"decoder\.adapter\.weight"),
-    "unknown_part": (lambda t: t.update({"encoder.layers.0.ffn_1.fc1.bias": torch.ones(3)}), r"layers\.0\.ffn_1\.fc1"),
-    "name_with_more": (lambda t: t.update({FC + ".bias.old": torch.ones(3)}), r"fc2\.bias\.old"),
-    "missing": (lambda t: t.pop(FC + ".bias"), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.bias"),
-    "missing_norm": (lambda t: t.pop("decoder.layers.0.ffn_layer_norm.weight"), r"layers\.0\.ffn_layer_norm\.weight"),
-    "missing_layer": (
-        lambda t: [t.pop(n) for n in list(t) if n.startswith("encoder.layers.2.")],
-        r"encoder\.layers\.2\.|encoder layers \[0, 1, 3\]",
-    ),
-    "missing_side": (lambda t: [t.pop(n) for n in list(t) if n.startswith("tgt_emb")], "embed_tokens|tgt_embedding"),
-    "shape": (
-        lambda t: t.update({FC + ".weight": torch.ones(16, 23)}),
-        r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.weight",
-    ),
-    "integers": (lambda t: t.update({FC + ".bias": torch.ones(16, dtype=torch.int8)}), r"(ffn_1\.fc2|fc4)\.bias"),
-    "no_tensor": (lambda t: t.update({FC + ".bias": [1.0]}), r"(ffn_1\.fc2|fc4)\.bias"),
-    "empty": (lambda t: t.clear(), "embed_tokens|no tensors"),
-}
 
 
-@pytest.mark.parametrize("case", list(BAD))
-def test_unaccounted_tensors_are_refused_by_name(tmp_path, case):
-    change, name = BAD[case]
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (put("decoder.adapter.weight", 3), r"decoder\.adapter\.weight"),
+        (put("encoder.layers.0.ffn_1.fc1.bias", 3), r"layers\.0\.ffn_1\.fc1"),
+        (put(FC + ".bias.old", 3), r"fc2\.bias\.old"),
+        (without(FC + ".bias"), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.bias"),
+        (without("decoder.layers.0.ffn_layer_norm.weight"), r"layers\.0\.ffn_layer_norm\.weight"),
+        (without("encoder.layers.2."), r"encoder layers \[0, 1, 3\]"),
+        (without("tgt_emb"), "embed_tokens|tgt_embedding"),
+        (put(FC + ".weight", 16, 23), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.weight"),
+        (lambda t: t.update({FC + ".bias": torch.ones(16, dtype=torch.int8)}), r"(ffn_1\.fc2|fc4)\.bias"),
+        (lambda t: t.update({FC + ".bias": [1.0]}), r"(ffn_1\.fc2|fc4)\.bias"),
+        (without(""), "embed_tokens|no tensors"),
+    ],
+)
+def test_unaccounted_tensors_are_refused_by_name(tmp_path, change, name):
     tensors = released_tensors()
     change(tensors)
     path = write_released(tmp_path / "released.pt", tensors)
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ValueError, match=name) as error:
         build(pretrained_deltalm_checkpoint=str(path))
-
-
-@pytest.mark.parametrize("case", list(BAD))
-def test_every_refusal_names_the_file(tmp_path, case):
-    tensors = released_tensors()
-    BAD[case][0](tensors)
-    path = write_released(tmp_path / "released.pt", tensors)
-    with pytest.raises(ValueError, match=r"released\.pt"):
-        build(pretrained_deltalm_checkpoint=str(path))
+    assert str(path) in str(error.value)
 
 
 def test_other_layouts_are_refused(tmp_path):
@@ -106,25 +93,3 @@ def test_other_layouts_are_refused(tmp_path):
     deltalm_builders.write_mlm(tmp_path / "mlm")
     with pytest.raises(CheckpointError, match=r"mlm"):
         build(pretrained_deltalm_checkpoint=str(tmp_path / "mlm" / "model.safetensors"))
-
-
-class Intruder:
-    """Pickles as a call that would create a file."""
-
-    def __init__(self, trace):
-        self.trace = trace
-
-    def __reduce__(self):
-        return Path.touch, (self.trace,)
-
-
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-@pytest.mark.parametrize("option", [RELEASED, FROM_MLM])
-def test_code_in_a_file_is_refused_and_not_run(tmp_path, option):
-    trace, path = tmp_path / "trace", tmp_path / "model.pt"
-    torch.save({"weights": released_tensors(), "model": {}, "extra": Intruder(trace)}, path)
-    with pytest.raises(CheckpointError, match=r"model\.pt: refused"):
-        build(**{option: str(path)})
-    assert not trace.exists()
-    torch.load(path, weights_only=False)  # the bait works
-    assert trace.exists()

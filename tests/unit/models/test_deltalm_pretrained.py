@@ -5,9 +5,8 @@ import re
 import pytest
 import torch
 
-from fairseq_plugins.checkpoints import CheckpointError, write_masked_lm
+from fairseq_plugins.checkpoints import CheckpointError
 from fairseq_plugins.models.deltalm import deltalm_pretrained as pretrained
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
 from tests import builders, deltalm_builders
 from tests.deltalm_builders import ATTENTION, KINDS, LAYERS, arguments, build, state_of, write_mlm
 from tests.unit.checkpoints import builders as files
@@ -16,22 +15,11 @@ from tests.unit.checkpoints import builders as files
 # in the paper, which counts from 1).
 BLOCKS_OF_4 = {0: (0, 1), 1: (2, 3)}
 BLOCKS_OF_12 = {0: (0, 1), 1: (2, 3), 2: (4, 5), 3: (6, 7), 4: (8, 9), 5: (10, 11)}
-BOTTOM = {
-    "self_attn_layer_norm": "self_attn_layer_norm",
-    "fc3": "fc1",
-    "fc4": "fc2",
-    "ffn_layer_norm": "final_layer_norm",
-}
-BOTTOM.update({f"self_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
-TOP = {
-    "encoder_attn_layer_norm": "self_attn_layer_norm",
-    "fc1": "fc1",
-    "fc2": "fc2",
-    "final_layer_norm": "final_layer_norm",
-}
-TOP.update({f"encoder_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
-LAYER = {name: name for name in ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")}
-LAYER.update({f"self_attn.{name}": f"self_attn.{name}" for name in ATTENTION})
+ATTENTIONS = [f"self_attn.{name}" for name in ATTENTION]
+LAYER = dict(zip(*2 * [["self_attn_layer_norm", "fc1", "fc2", "final_layer_norm", *ATTENTIONS]]))
+BOTTOM = dict(zip(["self_attn_layer_norm", "fc3", "fc4", "ffn_layer_norm", *ATTENTIONS], LAYER))
+CROSS = [name.replace("self", "encoder") for name in ATTENTIONS]
+TOP = dict(zip(["encoder_attn_layer_norm", "fc1", "fc2", "final_layer_norm", *CROSS], LAYER))
 
 
 def sources(blocks):
@@ -99,23 +87,15 @@ def test_nothing_is_random(mlm):
     assert sum(not torch.equal(random[name], tensor) for name, tensor in states[0].items()) == len(random)
 
 
-def write_layout(layout, folder, tensors):
-    if layout.startswith("huggingface"):
-        return files.write_huggingface(folder / "hf", files.huggingface_state(tensors), layout.endswith("pickled"))
-    state = files.current_state(tensors)
-    return files.write_fairseq(folder / "model.pt", files.old_state(state) if layout == "old_fairseq" else state)
-
-
 SIZES_OF_12 = {"encoder_layers": 12, "decoder_layers": 6}
 for _side in ("encoder", "decoder"):
     SIZES_OF_12.update({f"{_side}_embed_dim": 8, f"{_side}_ffn_embed_dim": 12, f"{_side}_attention_heads": 2})
 SIZES_OF_12.update(max_source_positions=10, max_target_positions=10)
 
 
-@pytest.mark.parametrize("layout", ["fairseq", "old_fairseq", "huggingface", "huggingface_pickled"])
-def test_layer_numbers_of_one_and_two_digits_in_every_layout(tmp_path, layout):
+def test_layer_numbers_of_one_and_two_digits(tmp_path):
     tensors = files.masked_lm_tensors()
-    path = write_layout(layout, tmp_path, tensors)
+    path = files.write_fairseq(tmp_path / "model.pt", files.current_state(tensors))
     model = build(symbols=dict(pieces=files.SIZES["vocab_size"] - 5), init_from_mlm=str(path), **SIZES_OF_12)
     start = "sentence_encoder."
     plain = {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
@@ -161,16 +141,6 @@ def test_vanilla_takes_self_attention_and_ffn_and_leaves_cross_attention_random(
             assert not any(torch.equal(states[0][name], t) for t in mlm[1].values() if t.shape == states[0][name].shape)
 
 
-def test_half_precision_files_are_read_exactly(tmp_path):
-    module = builders.masked_lm(3, layers=LAYERS)
-    write_masked_lm(tmp_path, module.sizes, module.state_dict(), dtype=torch.float16)
-    start = "sentence_encoder."
-    rounded = {n[len(start) :]: t.half().float() for n, t in module.state_dict().items() if n.startswith(start)}
-    model = build(init_from_mlm=str(tmp_path))
-    assert_taken_over(model, rounded, sources(BLOCKS_OF_4))
-    assert {tensor.dtype for tensor in state_of(model).values()} == {torch.float32}
-
-
 # ---- The report. ----
 
 
@@ -193,15 +163,6 @@ def test_the_report_names_the_source_of_every_tensor(mlm, tied):
         assert torch.equal(state[name], mlm[1][source]), name
     copied = "a copy of decoder.embed_tokens.weight"
     assert any(copied in reason for reason in report.reasons.values()) == (not tied)
-
-
-def test_the_log_says_what_came_from_where(mlm, caplog):
-    """In whatever form: behind a tensor's name, that of its source, whose name is another one."""
-    caplog.set_level("INFO")
-    build(init_from_mlm=str(mlm[0]))
-    assert str(mlm[0]) in caplog.text
-    for ours, theirs in (("fc3.weight", "fc1"), ("encoder_attn.k_proj.bias", "self_attn.k_proj")):
-        assert re.search(rf"{re.escape(ours)} from [^ ]*{re.escape(theirs)}", caplog.text), (ours, theirs)
 
 
 # ---- What is refused. ----
@@ -272,25 +233,6 @@ def test_a_released_deltalm_is_no_masked_lm(tmp_path):
         build(init_from_mlm=str(released))
 
 
-def test_an_untied_masked_lm_is_refused(tmp_path):
-    tensors = files.masked_lm_tensors()
-    state = {**files.current_state(tensors), "encoder.lm_head.weight": torch.ones(23, 8)}
-    path = files.write_fairseq(tmp_path / "model.pt", state)
-    with pytest.raises(CheckpointError, match="differs from the token embedding"):
-        build(symbols=dict(pieces=18), init_from_mlm=str(path), **SIZES_OF_12)
-
-
-def test_a_wider_vocabulary_of_its_own_sizes(tmp_path):
-    """The sizes are those of the file at hand, not of the tiny one above."""
-    sizes = MaskedLMSizes(vocab_size=50, layers=2, embed_dim=12, ffn_dim=20, heads=3, max_positions=9)
-    module = MaskedLM(sizes)
-    builders.randomise(module, 4)
-    write_masked_lm(tmp_path, sizes, module.state_dict(), dtype=torch.float32)
-    options = dict(max_source_positions=9, max_target_positions=9, encoder_layers=2, decoder_layers=1)
-    for side in ("encoder", "decoder"):
-        options.update({f"{side}_embed_dim": 12, f"{side}_ffn_embed_dim": 20, f"{side}_attention_heads": 3})
-    start = "sentence_encoder."
-    plain = {n[len(start) :]: t for n, t in module.state_dict().items() if n.startswith(start)}
-    assert_taken_over(
-        build(symbols=dict(pieces=45), init_from_mlm=str(tmp_path), **options), plain, sources({0: (0, 1)})
-    )
+def test_an_unknown_policy_is_refused(mlm):
+    with pytest.raises(ValueError, match="--embedding-mismatch.*shrink"):
+        build(kind="omegaconf", init_from_mlm=str(mlm[0]), embedding_mismatch="shrink")

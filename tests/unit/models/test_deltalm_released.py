@@ -7,8 +7,6 @@ import torch
 from fairseq import models
 from fairseq.data import Dictionary
 
-from fairseq_plugins.checkpoints.deltalm import read_deltalm
-from fairseq_plugins.models.deltalm import deltalm_pretrained as pretrained
 from tests import builders, deltalm_builders
 from tests.deltalm_builders import KINDS, arguments, build, net_input, released_tensors, state_of, write_released
 
@@ -65,13 +63,6 @@ def test_twelve_layers_and_no_norm_after_the_embedding(tmp_path):
         in_place(tmp_path / "base.pt", arch="deltalm_large")
 
 
-def test_half_precision_files_are_read_exactly(tmp_path):
-    tensors = {name: tensor.half() for name, tensor in released_tensors().items()}
-    model = build(pretrained_deltalm_checkpoint=str(write_released(tmp_path / "half.pt", tensors)))
-    expected = {name: tensor.float() for name, tensor in tensors.items()}
-    assert_state(state_of(model), deltalm_builders.in_names_of_the_model(expected))
-
-
 @pytest.mark.parametrize("form", ["args", "cfg"])
 @pytest.mark.parametrize("block", ["interleaved", "vanilla"])
 def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path, form, block):
@@ -81,27 +72,6 @@ def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path, form, block
     torch.save({"model": first.state_dict(), "args": args, "cfg": cfg, "extra_state": {}}, tmp_path / "checkpoint.pt")
     second = build(pretrained_deltalm_checkpoint=str(tmp_path / "checkpoint.pt"), decoder_block=block)
     assert_state(state_of(second), state_of(first))
-
-
-def test_reading_gives_tensors_sizes_and_a_report(tmp_path):
-    found = read_deltalm(write_released(tmp_path / "released.pt"))
-    expected = deltalm_builders.in_names_of_the_model(released_tensors())
-    tied = "decoder.output_projection.weight"
-    assert_state({**found.tensors, tied: expected[tied]}, expected)
-    sizes = {deltalm_builders.LAYERS, deltalm_builders.BLOCKS, builders.WIDTH, builders.FFN, builders.VOCAB}
-    assert sizes <= set(found.sizes.values())
-    assert set(found.report.loaded) | set(found.report.dropped) == set(released_tensors())
-
-
-def test_the_report_names_the_source_of_every_tensor(tmp_path):
-    path = write_released(tmp_path / "released.pt")
-    model = build()
-    args = deltalm_builders.with_defaults(
-        arguments(decoder_block="interleaved", embedding_mismatch="error", pretrained_deltalm_checkpoint=str(path))
-    )
-    report = pretrained.fill(model, args, RELEASED)
-    deltalm_builders.assert_nothing_random(report, model)
-    assert_state(state_of(model), deltalm_builders.in_names_of_the_model(released_tensors()))
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
@@ -125,23 +95,7 @@ def embeddings(model):
     }
 
 
-LONGER = [dict(tags=1), dict(tags=4)]
-SHORTER = [dict(pieces=22, mask=False), dict(pieces=23, mask=False)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("symbols", [*LONGER, *SHORTER], ids=str)
-def test_other_numbers_of_rows_are_refused_without_the_policy(source, symbols, kind):
-    option, path, _ = source
-    helpful, wrong = ("extend", "truncate") if symbols in LONGER else ("truncate", "extend")
-    for policy in (None, "error", wrong):
-        options = {} if policy is None else {"embedding_mismatch": policy}
-        with pytest.raises(ValueError, match="--embedding-mismatch") as error:
-            build(kind=kind, symbols=symbols, **{option: str(path)}, **options)
-        rows = rf"\b({builders.VOCAB}|{builders.VOCAB - 1}) rows"  # a masked LM's <mask> may be counted out
-        assert re.search(rows, str(error.value)), str(error.value)
-        assert re.search(rf"\b{len(deltalm_builders.dictionary(**symbols))}\b", str(error.value))
-        assert helpful in str(error.value)
+SHORTER = dict(pieces=22, mask=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,19 +131,10 @@ def test_truncate_keeps_the_first_rows(source, caplog, kind, tied):
     option, path, expected = source
     caplog.set_level("INFO")
     options = {option: str(path), "embedding_mismatch": "truncate", "share_all_embeddings": tied}
-    model = build(kind=kind, symbols=SHORTER[0], **options)
+    model = build(kind=kind, symbols=SHORTER, **options)
     for name, tensor in embeddings(model).items():
         assert torch.equal(tensor, expected[name][:26])
     assert re.search(r"\b26 of (29|30) rows.*--embedding-mismatch truncate", caplog.text)
-
-
-def test_a_dictionary_without_mask_leaves_the_row_of_mask_out(tmp_path, caplog):
-    """Stock tasks add no ``<mask>`` to the dictionary of a masked LM; nothing else is missing then."""
-    tensors = deltalm_builders.write_mlm(tmp_path)
-    caplog.set_level("INFO")
-    model = build(symbols=dict(mask=False), init_from_mlm=str(tmp_path))
-    assert torch.equal(model.encoder.embed_tokens.weight, tensors["embed_tokens.weight"][: builders.MASK])
-    assert "<mask>" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -204,20 +149,6 @@ def test_mask_in_another_place_is_refused(tmp_path, symbols):
         deltalm_builders.write_dictionary(tmp_path / "dict.txt")
     with pytest.raises(ValueError, match="<mask>|--embedding-mismatch"):
         build(symbols=symbols, init_from_mlm=str(tmp_path))
-
-
-@pytest.mark.parametrize("policy", ["error", "extend", "truncate"])
-def test_a_policy_changes_nothing_where_the_rows_agree(source, policy):
-    option, path, expected = source
-    found = embeddings(build(**{option: str(path)}, embedding_mismatch=policy))
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in found.items())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_unknown_policy_is_refused(source, kind):
-    option, path, _ = source
-    with pytest.raises(ValueError, match="--embedding-mismatch.*shrink"):
-        build(symbols=LONGER[0], kind=kind, **{option: str(path)}, embedding_mismatch="shrink")
 
 
 def different_sides(path):

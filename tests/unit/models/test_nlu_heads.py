@@ -10,14 +10,6 @@ from tests import nlu_builders
 from tests.nlu_builders import MBART_SYMBOLS, PAD, reloaded, scratch, tokens_for
 
 
-def test_pooling_by_hand():
-    hidden = torch.arange(12.0).view(2, 3, 2)
-    padding = torch.tensor([[False, False, True], [False, False, False]])
-    assert pool(hidden, padding, "first").tolist() == [[0, 1], [6, 7]]
-    assert pool(hidden, padding, "last").tolist() == [[2, 3], [10, 11]]
-    assert pool(hidden, padding, "mean").tolist() == [[1, 2], [8, 9]]
-
-
 def test_the_mean_in_half_precision_is_of_a_sum_beyond_its_range():
     hidden = torch.full((1, 1000, 2), 100.0, dtype=torch.float16)
     pooled = pool(hidden, torch.zeros(1, 1000, dtype=torch.bool), "mean")
@@ -109,37 +101,32 @@ def test_a_head_that_the_checkpoint_does_not_have_keeps_its_values(caplog):
     assert torch.equal(new.encoder.layers[1].fc1.weight, old.encoder.layers[1].fc1.weight)
 
 
-def _outputs(model, name=None):
-    tokens = tokens_for(model)
-    return [model(tokens, classification_head_name=name)[0] for _ in range(2)]
+RATES = ("dropout", "attention_dropout", "activation_dropout", "encoder_layerdrop", "head_dropout")
 
 
-@pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
-def test_dropout_of_the_encoder(name):
-    none = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, "head_dropout": 0.0}
-    model = scratch(**{**none, name: 0.4}).train()
-    first, second = _outputs(model)
-    assert not torch.equal(first, second)
-    first, second = _outputs(model.eval())
-    assert torch.equal(first, second)
-    first, second = _outputs(scratch(**none).train())
-    assert torch.equal(first, second)
-
-
+@pytest.mark.parametrize("name", [None, *RATES])
 @pytest.mark.parametrize("head", ["sentence", "tags"])
-def test_dropout_of_the_heads(head):
-    for probability in (0.0, 0.5):
-        model = scratch(dropout=0.0, attention_dropout=0.0, head_dropout=probability).train()
-        model.register_classification_head("sentence", 3)
-        model.register_token_head("tags", 3)
-        first, second = _outputs(model, head)
-        assert torch.equal(first, second) == (probability == 0)
+def test_each_dropout_acts_in_training_only(name, head):
+    model = scratch(**{**dict.fromkeys(RATES, 0.0), **({name: 0.5} if name else {})})
+    model.register_classification_head("sentence", 3)
+    model.register_token_head("tags", 3)
+    tokens = tokens_for(model)
+    for training in (False, True):
+        found = [model.train(training)(tokens, classification_head_name=head)[0] for _ in range(6)]
+        assert all(torch.equal(found[0], one) for one in found) is not (training and name is not None)
 
 
-def test_the_remaining_options_reach_the_encoder():
-    model = scratch(encoder_layerdrop=0.3, checkpoint_activations=True)
-    assert model.encoder.encoder_layerdrop == 0.3
-    assert all(hasattr(layer, "precheckpoint_forward") for layer in model.encoder.layers)
+def test_activations_are_checkpointed_when_asked_for():
+    for wanted in (False, True):
+        layers = scratch(checkpoint_activations=wanted).encoder.layers
+        assert all(hasattr(layer, "precheckpoint_forward") is wanted for layer in layers)
+
+
+def test_probabilities_are_normalised_in_float32():
+    logits = torch.tensor([[1.0, 2.0, 0.5]])
+    for log_probs, expected in ((False, logits.softmax(-1)), (True, logits.log_softmax(-1))):
+        found = scratch().get_normalized_probs((logits.half(),), log_probs)
+        torch.testing.assert_close(found, expected)
 
 
 def test_every_weight_is_trained():
@@ -152,14 +139,3 @@ def test_every_weight_is_trained():
     still = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.abs().sum() > 0]
     # A key's bias shifts all scores of a query alike: its gradient is zero but for rounding.
     assert [name for name in still if not name.endswith("k_proj.bias")] == []
-
-
-def test_probabilities_and_targets():
-    model = scratch()
-    logits = torch.tensor([[1.0, 2.0, 0.5]])
-    probabilities = model.get_normalized_probs([logits], log_probs=False)
-    torch.testing.assert_close(probabilities, logits.softmax(-1))
-    torch.testing.assert_close(
-        model.get_normalized_probs((logits.half(),), log_probs=True), probabilities.log(), rtol=1e-3, atol=1e-3
-    )
-    assert model.get_targets({"target": logits}, None) is logits

@@ -11,7 +11,7 @@ TOKENS = {"de": 8, "en": 9, "fr": 7}
 
 @pytest.fixture
 def tags():
-    return LanguageTags(TOKENS, ["fr", "de"], 10, "decoder", "do something")
+    return LanguageTags(TOKENS, ["fr", "de"], 10, "decoder")
 
 
 def test_the_first_language_token_counts(tags):
@@ -22,7 +22,9 @@ def test_the_first_language_token_counts(tags):
 
 
 def test_rows_without_a_language_that_counts(tags):
-    with pytest.raises(ValueError, match="decoder: a sentence has no language token, .*; do something"):
+    with pytest.raises(
+        ValueError, match="decoder: a sentence has no language token, .*; train and decode with --decoder-langtok"
+    ):
         tags(torch.tensor([[8, 5], [4, 5]]))
     with pytest.raises(ValueError, match="decoder: language 'en' has no adapters; this model has: fr, de"):
         tags(torch.tensor([[8, 5], [9, 5]]))

@@ -28,31 +28,6 @@ def _equal(found, expected):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
 
 
-def test_prefix_matters_in_every_layer(encoder, device):
-    tokens = builders.pad(builders.source_rows([6])).to(device)
-    base = encoder(tokens, prefix=_prefix(3, device))
-    for layer in range(builders.LAYERS):
-        for part in range(2):
-            prefix = [list(pair) for pair in _prefix(3, device)]
-            prefix[layer][part] = prefix[layer][part] + 1.0
-            changed = encoder(tokens, prefix=[tuple(pair) for pair in prefix])
-            differences = [float((a - b).detach().abs().max()) for a, b in zip(changed, base)]
-            assert all(value < 1e-12 for value in differences[:layer]), "a prefix reached an earlier layer"
-            assert all(value > 1e-3 for value in differences[layer:])
-
-
-def test_masked_prefix_entries_have_no_influence(encoder, device):
-    tokens = builders.pad(builders.source_rows([6, 4])).to(device)
-    prefix = _prefix(4, device, rows=2)
-    mask = torch.tensor([[False, True, False, True], [False, False, False, True]], device=device)
-    expected = encoder(tokens, prefix=prefix, prefix_padding_mask=mask)
-    hidden = mask[:, None, :, None]
-    other = [(keys.masked_fill(hidden, 9.0), values.masked_fill(hidden, -50.0)) for keys, values in prefix]
-    _equal(encoder(tokens, prefix=other, prefix_padding_mask=mask), expected)
-    unmasked = encoder(tokens, prefix=prefix)
-    assert float((unmasked[-1] - expected[-1]).detach().abs().max()) > 1e-3
-
-
 @pytest.mark.parametrize("with_prefix", [False, True])
 def test_padding_on_either_side_changes_nothing(encoder, with_prefix, device):
     """Positions count the real tokens from padding_idx + 1, wherever the padding lies."""
@@ -69,28 +44,6 @@ def test_padding_on_either_side_changes_nothing(encoder, with_prefix, device):
         for number, row in enumerate(rows):
             inside = slice(0, len(row)) if side == "right" else slice(8 - len(row), 8)
             _equal([layer[number : number + 1, inside] for layer in together], alone[number])
-
-
-def test_given_positions_replace_the_counted_ones(encoder, device):
-    tokens = builders.source_rows([6])[0][None].to(device)
-    counted = encoder(tokens)
-    _equal(encoder(tokens, positions=torch.arange(2, 8, device=device)[None]), counted)
-    moved = encoder(tokens, positions=torch.arange(3, 9, device=device)[None])
-    assert float((moved[-1] - counted[-1]).detach().abs().max()) > 1e-3
-
-
-def test_given_padding_mask_lets_the_padding_symbol_be_an_input(encoder, device):
-    """The CTC blank may be any symbol, ``<pad>`` included: then only the mask tells what is padding."""
-    tokens = torch.tensor([[5, 1, 6, 1, 1]], device=device)
-    padding = torch.tensor([[False, False, False, True, True]], device=device)
-    positions = torch.tensor([[2, 3, 4, 1, 1]], device=device)
-    found = encoder(tokens, positions=positions, padding_mask=padding)
-    alone = encoder(
-        tokens[:, :3], positions=positions[:, :3], padding_mask=torch.zeros(1, 3, dtype=torch.bool, device=device)
-    )
-    _equal([layer[:, :3] for layer in found], alone)
-    hidden = encoder(tokens[:, :3], positions=positions[:, :3])
-    assert float((hidden[-1] - alone[-1])[0, [0, 2]].detach().abs().max()) > 1e-3, "the symbol was read as padding"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -10,30 +10,12 @@ from tests import builders
 def test_output_is_tied_to_the_embedding(device):
     lm = builders.masked_lm().to(device)
     tokens = builders.source_rows([6])[0][None].to(device)
-    hidden = lm.head(lm.sentence_encoder(tokens)[-1])
+    hidden = lm.lm_head.transform(lm.sentence_encoder(tokens)[-1])
     assert lm.output_weight is lm.sentence_encoder.embed_tokens.weight
     torch.testing.assert_close(lm(tokens), F.linear(hidden, lm.sentence_encoder.embed_tokens.weight, lm.lm_head.bias))
     names = [name for name, _ in lm.named_parameters()]
     assert "lm_head.bias" in names
     assert "lm_head.weight" not in names, "the projection is shared with the embedding, not a parameter of its own"
-
-
-def test_only_selected_positions_are_projected(device):
-    lm = builders.masked_lm().to(device)
-    tokens = builders.pad(builders.source_rows([6, 4])).to(device)
-    select = torch.zeros(2, 6, dtype=torch.bool, device=device)
-    select[0, 1] = select[1, 3] = True
-    torch.testing.assert_close(lm(tokens, select=select), lm(tokens)[select])
-    assert lm(tokens, select=torch.zeros_like(select)).shape == (0, builders.VOCAB)
-
-
-def test_positions_reach_the_encoder(device):
-    lm = builders.masked_lm().to(device)
-    tokens = builders.source_rows([6])[0][None].to(device)
-    positions = torch.arange(4, 10, device=device)[None]
-    expected = lm.head(lm.sentence_encoder(tokens, positions=positions)[-1]) @ lm.output_weight.T + lm.output_bias
-    torch.testing.assert_close(lm(tokens, positions=positions), expected)
-    assert not torch.allclose(lm(tokens), expected)
 
 
 def test_initialisation_is_berts():

@@ -14,19 +14,18 @@ def slow(tokens, maskable, ratio, seed):
     rng = np.random.default_rng(seed)
     candidates = [place for place, free in enumerate(maskable) if free]
     count = min(len(candidates), max(1, int(ratio * len(candidates) + rng.random())))
-    chosen = set(rng.permutation(candidates)[:count].tolist()) if candidates else set(rng.permutation(0))
-    draws, pieces = rng.random(len(tokens)), rng.integers(FIRST, END, len(tokens))
-    new = []
-    for place, token in enumerate(tokens):
-        if place not in chosen or draws[place] >= 0.9:
-            new.append(token)
-        else:
-            new.append(MASK if draws[place] < 0.8 else int(pieces[place]))
+    chosen = rng.permutation(np.array(candidates, dtype=int))[:count].tolist()
+    draws, pieces = rng.random(len(tokens)), rng.integers(FIRST, END, len(tokens)).tolist()
+    new = [
+        token if place not in chosen or draw >= 0.9 else MASK if draw < 0.8 else piece
+        for place, (token, draw, piece) in enumerate(zip(tokens, draws, pieces))
+    ]
     return [place in chosen for place in range(len(tokens))], new
 
 
-@pytest.mark.parametrize("ratio", [0.15, 0.5, 1.0])
+@pytest.mark.parametrize("ratio", [0.01, 0.15, 0.5, 1.0])
 def test_equals_the_slow_loop(ratio):
+    """At least one token, where anything is maskable."""
     generator = np.random.default_rng(1)
     for seed in range(60):
         tokens = generator.integers(FIRST, END, 1 + seed % 17)
@@ -46,17 +45,6 @@ def test_the_numbers_that_were_always_drawn():
     assert replace_tokens(tokens, chosen, SPECIAL, rng).tolist() == [0, 11, 12, 13, MASK, 15, 15, 17, 18, 2]
 
 
-def test_only_maskable_tokens_and_at_least_one():
-    rng = np.random.default_rng(1)
-    for size in range(1, 12):
-        maskable = np.arange(size) % 3 == 0
-        chosen = choose_tokens(maskable, 0.01, rng)
-        assert chosen.sum() == 1
-        assert not (chosen & ~maskable).any()
-        assert choose_tokens(maskable, 1.0, rng).tolist() == maskable.tolist()
-    assert not choose_tokens(np.zeros(5, dtype=bool), 0.5, rng).any()
-
-
 def test_shares():
     rng = np.random.default_rng(1)
     counts = [int(choose_tokens(np.ones(10, dtype=bool), 0.15, rng).sum()) for _ in range(4000)]
@@ -68,4 +56,3 @@ def test_shares():
     # A random piece is the original one in 1 of 10 cases.
     assert (new == FIRST).mean() == pytest.approx(0.1 + 0.1 / (END - FIRST), abs=0.01)
     assert set(new.tolist()) == {MASK, *range(FIRST, END)}
-    assert (replace_tokens(tokens, np.zeros(len(tokens), dtype=bool), SPECIAL, rng) == tokens).all()

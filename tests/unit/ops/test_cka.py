@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairseq_plugins.ops import cka
-from fairseq_plugins.ops.cka import Cka, CrossMoments, cka_of_pairs, linear_cka
+from fairseq_plugins.ops.cka import Cka, CrossMoments, cka_of_pairs
 
 TIGHT = {"rel": 1e-9, "abs": 1e-11}
 
@@ -51,35 +51,17 @@ def direct(x, y):
     return Cka(biased, hsic_1(k, other) / np.sqrt(hsic_1(k, k) * hsic_1(other, other)))
 
 
-@pytest.mark.parametrize("space", cka.SPACES)
+@pytest.mark.parametrize(
+    ("space", "chunk"), [("sentences", 7), ("features", 1), ("features", 3), ("features", 39), ("features", 1000)]
+)
 @pytest.mark.parametrize("count", [4, 5, 12, 40])
-def test_both_estimates_equal_their_definitions(space, count):
+def test_both_estimates_equal_their_definitions(space, chunk, count):
     x, y = related(count)
-    found, expected = one(x, y, space, chunk=7), direct(x, y)
+    found, expected = one(x, y, space, chunk=chunk), direct(x, y)
     assert found.biased == pytest.approx(expected.biased, **TIGHT)
     assert found.unbiased == pytest.approx(expected.unbiased, rel=1e-7, abs=1e-8)
     assert abs(found.biased - found.unbiased) > 1e-3
-
-
-def test_the_three_terms_of_the_definition_by_hand():
-    """x = 0 1 2 4 and y = 0 1 3 1 on a line: all products are whole numbers."""
-    x, y = torch.tensor([[0.0], [1], [2], [4]]), torch.tensor([[0.0], [1], [3], [1]])
-    k, other = (x @ x.T).double().numpy(), (y @ y.T).double().numpy()
-    # Off the diagonal: K has 2, 4, 8 and L has 3, 1, 3 at (1,2), (1,3), (2,3); sums 28 and 14; row sums 6 10 12 and 4 6 4.
-    by_hand = (2 * (2 * 3 + 4 * 1 + 8 * 3) + 28 * 14 / 6 - (6 * 4 + 10 * 6 + 12 * 4)) / 4
-    assert hsic_1(k, other) == pytest.approx(by_hand)
-    moments = CrossMoments(1, 1)
-    moments.add(x, y)
-    assert moments.hsic().unbiased == pytest.approx(by_hand)
-    assert moments.hsic().biased == pytest.approx((28 / 4 * 0 + 11 - 7 * 5 / 4) ** 2)
-
-
-@pytest.mark.parametrize("chunk", [1, 3, 39, 40, 1000])
-def test_in_chunks_and_at_once_are_the_same(chunk):
-    x, y = related()
-    at_once, streamed = one(x, y, "features", chunk=40), one(x, y, "features", chunk=chunk)
-    assert streamed.biased == pytest.approx(at_once.biased, **TIGHT)
-    assert streamed.unbiased == pytest.approx(at_once.unbiased, **TIGHT)
+    assert one(y, x, space)[:2] == pytest.approx(found[:2], rel=1e-7, abs=1e-8)
 
 
 def test_float32_far_from_the_origin_keeps_its_digits():
@@ -92,63 +74,28 @@ def test_float32_far_from_the_origin_keeps_its_digits():
 
 
 @pytest.mark.parametrize("space", cka.SPACES)
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda x: x @ torch.linalg.qr(normal(7, 7, seed=5)).Q,
-        lambda x: 0.003 * x,
-        lambda x: x + normal(7, seed=6),
-        lambda x: torch.cat([x, torch.zeros(len(x), 2, dtype=x.dtype)], 1),
-    ],
-    ids=["orthogonal map", "isotropic scaling", "shift", "columns of zeros"],
-)
-def test_what_does_not_change_it(space, change):
-    x, y = related()
-    before, after = one(x, y, space, chunk=16), one(change(x), y, space, chunk=16)
-    assert after.biased == pytest.approx(before.biased, **TIGHT)
-    assert after.unbiased == pytest.approx(before.unbiased, rel=1e-7)
+def test_a_side_equals_what_a_rotation_scaling_and_shift_make_of_it(space):
+    x = related()[0]
+    rotated = x @ torch.linalg.qr(normal(7, 7, seed=5)).Q
+    found = one(x, torch.cat([0.003 * rotated + normal(7, seed=6), torch.zeros(len(x), 2, dtype=x.dtype)], 1), space)
+    assert found.biased == pytest.approx(1.0, abs=1e-9)
+    assert found.unbiased == pytest.approx(1.0, abs=1e-7)
 
 
 @pytest.mark.parametrize("space", cka.SPACES)
-def test_the_sides_are_symmetric_and_a_side_equals_itself(space):
-    x, y = related()
-    assert one(x, y, space)[:2] == pytest.approx(one(y, x, space)[:2], rel=1e-9)
-    itself = one(x, x.clone(), space)
-    assert itself.biased == pytest.approx(1.0, abs=1e-9)
-    assert itself.unbiased == pytest.approx(1.0, abs=1e-7)
-
-
-def test_independent_sides_the_unbiased_one_is_about_0_the_biased_one_is_not():
-    """More widths than sentences: the biased estimate says that noise is alike."""
-    found = [linear_cka(normal(60, 100, seed=seed), normal(60, 100, seed=seed + 100)) for seed in range(20)]
-    unbiased = torch.tensor([one_.unbiased for one_ in found])
-    assert min(one_.biased for one_ in found) > 0.5
-    assert float(unbiased.mean().abs()) < 3 * float(unbiased.std()) / 20**0.5
-    assert float(unbiased.abs().max()) < 0.1
-
-
-def test_permutations_break_the_pairing_of_the_second_side():
-    x, y = related()
-    generator = torch.Generator().manual_seed(4)
-    orders = [torch.randperm(40, generator=generator) for _ in range(3)]
-    expected = [direct(x, y[order]) for order in orders]
-    for space in cka.SPACES:
-        found = one(x, y, space, permutations=3, seed=4, chunk=16)
-        assert found.floor_biased == pytest.approx([each.biased for each in expected], rel=1e-8)
-        assert found.floor_unbiased == pytest.approx([each.unbiased for each in expected], rel=1e-6, abs=1e-9)
-        assert max(found.floor_biased) < found.biased
-
-
-@pytest.mark.parametrize("space", cka.SPACES)
-def test_many_pairs_are_what_each_pair_is_alone(space):
-    """Layers of two models: what is kept of a layer for later pairs is that layer's."""
+def test_many_pairs_and_permutations_are_what_each_pair_is_alone(space):
+    """Layers of two models: what is kept of a layer for later pairs is that layer's; the second side is permuted."""
     layers = [*related(30, 1), *related(30, 2, (6, 4))]
     pairs = [(0, 2), (1, 3), (0, 3), (2, 1)]
-    together = list(cka_of_pairs(layers, pairs, permutations=2, space=space))
-    for pair, found in zip(pairs, together):
-        alone = one(layers[pair[0]], layers[pair[1]], space, permutations=2)
-        assert found.biased == pytest.approx(alone.biased, **TIGHT)
-        assert found.floor_unbiased == pytest.approx(alone.floor_unbiased, **TIGHT)
+    generator = torch.Generator().manual_seed(4)
+    orders = [torch.randperm(30, generator=generator) for _ in range(3)]
+    together = cka_of_pairs(layers, pairs, permutations=3, seed=4, space=space, chunk=16)
+    for (first, second), found in zip(pairs, together):
+        x, y = layers[first], layers[second]
+        expected = [direct(x, y[order]) for order in orders]
+        assert found[:2] == pytest.approx(direct(x, y)[:2], rel=1e-6, abs=1e-9)
+        assert found.floor_biased == pytest.approx([each.biased for each in expected], rel=1e-8)
+        assert found.floor_unbiased == pytest.approx([each.unbiased for each in expected], rel=1e-6, abs=1e-9)
     assert list(cka_of_pairs(layers, [], space=space)) == []
 
 
@@ -158,8 +105,6 @@ def test_gram_matrices_are_forgotten_after_their_last_pair():
     grams.hsic(0, 1)
     grams.release(0)
     assert set(grams._grams) == {1}
-    assert cka._most_alive([(0, 4), (1, 5), (2, 6)]) == 2
-    assert cka._most_alive([(0, 1), (2, 3), (0, 3)]) == 3
 
 
 def test_the_cheaper_space():
@@ -168,9 +113,8 @@ def test_the_cheaper_space():
     assert cka.cheaper_space(80, widths, pairs, 5) == "sentences"
     assert cka.cheaper_space(10_000, widths, pairs, 5) == "features"
     assert cka.cheaper_space(300, [8, 8], [(0, 1)], 0) == "features"
-    assert cka.cheaper_space(1000, [1024] * 300, [(a, b) for a in range(300) for b in range(a)], 0) == "features", (
-        "memory"
-    )
+    many = [(a, b) for a in range(300) for b in range(a)]
+    assert cka.cheaper_space(1000, [1024] * 300, many, 0) == "features", "memory"
 
 
 def test_half_precision_rows_and_memory_mapped_rows(tmp_path):
@@ -185,25 +129,19 @@ def test_half_precision_rows_and_memory_mapped_rows(tmp_path):
 @pytest.mark.parametrize("space", cka.SPACES)
 def test_bad_input_is_refused(space):
     x, y = related()
-    cases = [
+    same, names = torch.full_like(y, 0.1), {"names": ["a", "b"]}
+    nan = y.clone().index_fill_(0, torch.tensor([30]), float("nan"))
+    for matrices, options, message in (
         ([x[:3], y[:3]], {}, "at least 4 sentences; got 3"),
-        ([x, y[:39]], {"names": ["a layer 0", "b layer 0"]}, "a layer 0 has 40 rows, b layer 0 39"),
+        ([x, y[:39]], names, "a has 40 rows, b 39"),
         ([x, y], {"permutations": -1}, "--permutations must be at least 0; got -1"),
         ([x, y], {"chunk": 0}, "chunk must be at least 1 row; got 0"),
-        ([x, torch.full_like(y, 0.1)], {"names": ["a", "b"]}, "b: every sentence has the same vector"),
-        (
-            [x, y.clone().index_fill_(0, torch.tensor([30]), float("nan"))],
-            {},
-            "matrix 1: holds numbers that are not finite",
-        ),
+        ([x, y], {"space": "both"}, "space must be one of features, sentences; got 'both'"),
+        ([x, same], names, "b: every sentence has the same vector"),
+        ([x, nan], {}, "matrix 1: holds numbers that are not finite"),
         ([x[:5], torch.eye(5, dtype=x.dtype)], {}, "matrix 1: the sentences are equally far from each other"),
-    ]
-    for matrices, options, message in cases:
+    ):
         with pytest.raises(ValueError, match=message):
-            next(cka_of_pairs(matrices, [(0, 1)], space=space, **options))
-    with pytest.raises(ValueError, match="space must be one of features, sentences; got 'both'"):
-        cka_of_pairs([x, y], [(0, 1)], space="both")
+            next(cka_of_pairs(matrices, [(0, 1)], **{"space": space, **options}))
     with pytest.raises(ValueError, match="x has 5 rows, y 4"):
         CrossMoments(7, 5).add(x[:5], y[:4])
-    with pytest.raises(ValueError, match="at least 4 sentences; got 0"):
-        CrossMoments(7, 5).hsic()

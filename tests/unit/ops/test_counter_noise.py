@@ -26,13 +26,12 @@ def test_numbers_are_uniform_and_independent():
     """64 x 64 cells of neighbours in every direction of the address, chi-square at 0.001."""
     grid = uniforms(streams(epoch_address(5, 1), np.arange(1000))[:, None], 0, np.arange(500))
     assert grid.min() >= 0.0 and grid.max() < 1.0
-    again = {
-        "items": (grid[:-1], grid[1:]),
-        "places": (grid[:, :-1], grid[:, 1:]),
-        "epochs": (grid, uniforms(streams(epoch_address(5, 2), np.arange(1000))[:, None], 0, np.arange(500))),
-        "seeds": (grid, uniforms(streams(epoch_address(6, 1), np.arange(1000))[:, None], 0, np.arange(500))),
-        "purposes": (grid, uniforms(streams(epoch_address(5, 1), np.arange(1000))[:, None], 1, np.arange(500))),
-    }
+    again = {"items": (grid[:-1], grid[1:]), "places": (grid[:, :-1], grid[:, 1:])}
+    for name, address, purpose in (("epochs", (5, 2), 0), ("seeds", (6, 1), 0), ("purposes", (5, 1), 1)):
+        again[name] = (
+            grid,
+            uniforms(streams(epoch_address(*address), np.arange(1000))[:, None], purpose, np.arange(500)),
+        )
     for name, (first, second) in again.items():
         cells = (first * 32).astype(int) * 32 + (second * 32).astype(int)
         counts = np.bincount(cells.ravel(), minlength=1024)

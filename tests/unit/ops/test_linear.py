@@ -1,4 +1,4 @@
-"""ops.linear against F.linear in float64, and where it leaves the work to F.linear."""
+"""ops.linear against F.linear in float64, where it leaves the work to F.linear, and packed weights."""
 
 import pytest
 import torch
@@ -11,10 +11,11 @@ from fairseq_plugins.modules.prefix_decoder import PrefixDecoder
 from fairseq_plugins.modules.prefix_encoder import MaskedLMSizes, PrefixEncoder
 from fairseq_plugins.ops import linear as module
 from fairseq_plugins.ops.linear import MIN_WEIGHTS, is_packed, linear, linear_rows, pack
-from fairseq_plugins.ops.vocab_scan import exact_logits, scan_top, scan_vocabulary
+from fairseq_plugins.ops.vocab_scan import scan_top, scan_vocabulary
 from tests import builders
 
 ROWS, WIDTH = 1024, 256
+CLOSE = dict(rtol=1e-5, atol=1e-3)
 
 
 @pytest.fixture
@@ -25,20 +26,16 @@ def parts():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """How often oneDNN was asked."""
-    found = []
-    product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    reorder = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
+    """What oneDNN was asked for."""
+    found, mkldnn = [], torch.ops.mkldnn
 
     class Operators:
+        _reorder_linear_weight = staticmethod(getattr(mkldnn, "_reorder_linear_weight", None))
+
         @staticmethod
         def _linear_pointwise(*args):
             found.append(args)
-            return product(*args)
-
-        @staticmethod
-        def _reorder_linear_weight(*args):
-            return reorder(*args)
+            return mkldnn._linear_pointwise(*args)
 
     monkeypatch.setattr(torch.ops, "mkldnn", Operators)
     return found
@@ -53,18 +50,21 @@ needs_packing = pytest.mark.skipif(not module._PACKABLE, reason="torch without o
 needs_operator = pytest.mark.skipif(not module._AVAILABLE, reason="torch without oneDNN's linear")
 
 
-@needs_operator
+@needs_packing
+@pytest.mark.parametrize("packs", [False, True])
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (5, WIDTH), (2, 5, WIDTH)])
-def test_equals_f_linear(parts, asked, biased, shape):
+@pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (5, WIDTH), (2, 50, WIDTH)])
+def test_equals_f_linear_with_a_plain_and_with_a_packed_weight(parts, asked, packs, biased, shape):
     _, weight, bias = parts
-    x = torch.randn(shape)
-    bias = bias if biased else None
+    small = weight[: MIN_WEIGHTS // WIDTH - 1]
+    if packs:
+        assert pack(weight) == ROWS * WIDTH * 4
+        assert pack(small) == 0 and not is_packed(small)
+    x, bias = torch.randn(shape), bias if biased else None
     with torch.no_grad():
         found = linear(x, weight, bias)
+    assert packed(asked) == [packs]
     expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
-    assert len(asked) == 1
-    assert found.shape == expected.shape
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
 
 
@@ -90,46 +90,39 @@ def test_what_is_left_to_f_linear(parts, asked):
     assert not asked
 
 
-def test_a_torch_without_the_operator(parts, monkeypatch):
+def test_what_cannot_be_packed_is_named_and_a_torch_without_the_operator_does_without(parts, monkeypatch):
     x, weight, bias = parts
+    for wrong, more in ((weight.double(), ""), (weight.bfloat16(), ""), (weight.t(), ", rows not contiguous")):
+        with pytest.raises(ValueError, match=f"got {wrong.dtype} on cpu{more}$"):
+            pack(wrong)
     monkeypatch.setattr(torch.ops, "mkldnn", object())
-    monkeypatch.setattr(module, "_AVAILABLE", module._one_dnn())
+    monkeypatch.setattr(module, "_AVAILABLE", module._works(packed=False))
+    monkeypatch.setattr(module, "_PACKABLE", module._works(packed=True))
     with torch.no_grad():
         assert torch.equal(linear(x, weight, bias), F.linear(x, weight, bias))
+    with pytest.raises(ValueError, match="without oneDNN"):
+        pack(weight)
 
 
 @needs_operator
 def test_frozen_layers_and_projections_ask_for_it(asked):
     """Four products of attention, two of the feed-forward block; the guidance's two; a chunk of the vocabulary each."""
-    torch.manual_seed(1)
-    width = 512
-    encoder = PrefixEncoder(MaskedLMSizes(10, 1, width, width, 4, 8)).eval()
-    tokens = torch.tensor([[0, 4, 5, 2]])
+    encoder, tokens = PrefixEncoder(MaskedLMSizes(10, 1, 512, 512, 4, 8)).eval(), torch.tensor([[0, 4, 5, 2]])
     encoder(tokens)
     assert not asked, "gradients are recorded"
-    counts = []
     with torch.no_grad():
-        hidden = encoder(tokens)[-1]
-        counts.append(len(asked))
-        SemanticProjection(width, 4)(hidden)
-        counts.append(len(asked))
-        weight = torch.randn(2 * width, width)
-        scan_vocabulary(hidden[0], weight, torch.zeros(2 * width), chunk_size=width)
-        counts.append(len(asked))
-        exact_logits(hidden[0], weight, None)
-    assert [*counts, len(asked)] == [6, 8, 10, 11]
+        hidden, weight = encoder(tokens)[-1], torch.randn(1024, 512)
+        assert len(asked) == 6
+        SemanticProjection(512, 4)(hidden)
+        assert len(asked) == 8
+        scan_vocabulary(hidden[0], weight, torch.zeros(1024), chunk_size=512)
+        scan_top(hidden[0], weight, None, 1, 0)
+    assert len(asked) == 11
 
 
-def test_the_causal_language_model_asks_for_it():
-    """Its stock layers and its output projection; the weights stay the same objects under the same names."""
-    layout = CausalLMLayout(12, 2, 8, 16, 2, 10)
-    decoder = PrefixDecoder(layout, builders.dictionary(12 - len(builders.dictionary(0))))
-    linears = [child for child in decoder.modules() if isinstance(child, torch.nn.Linear)]
-    assert len(linears) == 2 * 6 + 1 and {type(child) for child in linears} == {Linear}
-    assert decoder.output_projection.weight is decoder.embed_tokens.weight
+def test_stock_layers_alone_are_replaced():
+    """Those of the causal language model, its output projection too; weights stay the same objects under the same names."""
 
-
-def test_only_stock_layers_are_replaced():
     class Own(torch.nn.Linear):
         pass
 
@@ -139,25 +132,13 @@ def test_only_stock_layers_are_replaced():
     faster_linears(module)
     assert [type(child) for child in module] == [Linear, Own] and list(module.state_dict()) == list(before)
     assert torch.equal(module(x), expected)
+    decoder = PrefixDecoder(CausalLMLayout(12, 2, 8, 16, 2, 10), builders.dictionary(12 - len(builders.dictionary(0))))
+    linears = [child for child in decoder.modules() if isinstance(child, torch.nn.Linear)]
+    assert len(linears) == 2 * 6 + 1 and {type(child) for child in linears} == {Linear}
+    assert decoder.output_projection.weight is decoder.embed_tokens.weight
 
 
 # ---- Packed weights. ----
-
-
-@needs_packing
-@pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("shape", [(WIDTH,), (1, WIDTH), (5, WIDTH), (2, 50, WIDTH)])
-def test_a_packed_weight_gives_the_same_product(parts, asked, biased, shape):
-    _, weight, bias = parts
-    assert pack(weight) == ROWS * WIDTH * 4
-    small = weight[: MIN_WEIGHTS // WIDTH - 1]
-    assert pack(small) == 0 and not is_packed(small)
-    x, bias = torch.randn(shape), bias if biased else None
-    with torch.no_grad():
-        found = linear(x, weight, bias)
-    assert packed(asked) == [True]
-    expected = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
-    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
 
 
 @needs_packing
@@ -166,27 +147,19 @@ def test_packed_rows_are_found_by_part(parts, asked):
     x, weight, bias = parts
     large, biases = torch.cat([weight, weight + 1.0, weight - 1.0]), torch.cat([bias, bias, bias + 2.0])
     assert pack(large, 2 * ROWS) == large.numel() * 4 and pack(large, 2 * ROWS) == 0
-    is_part = {
-        (0, 2 * ROWS): True,
-        (2 * ROWS, 3 * ROWS): True,
-        (0, ROWS): False,
-        (ROWS, 3 * ROWS): False,
-        (0, 3 * ROWS): False,
-        (1, 2 * ROWS + 1): False,
-        (0, 2 * ROWS - 1): False,
-    }
-    for start, end in is_part:
+    whole = [(0, 2 * ROWS), (2 * ROWS, 3 * ROWS)]
+    others = [(0, ROWS), (ROWS, 3 * ROWS), (0, 3 * ROWS), (1, 2 * ROWS + 1), (0, 2 * ROWS - 1)]
+    for start, end in whole + others:
         with torch.no_grad():
             found = linear_rows(x, large, biases, start, end)
-        expected = F.linear(x, large[start:end], biases[start:end])
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-3)
-    assert packed(asked) == list(is_part.values())
+        torch.testing.assert_close(found, F.linear(x, large[start:end], biases[start:end]), **CLOSE)
+    assert packed(asked) == [True] * 2 + [False] * 5
     assert pack(large) == large.numel() * 4, "in one part: another copy"
 
 
 @needs_packing
 def test_the_scan_for_the_likeliest_tokens_takes_the_packed_rows(parts, asked):
-    """That of the prefix beam; half-precision weights are converted, and have no copy."""
+    """That of the prefix beam."""
     x, weight, bias = parts[0].flatten(0, 1), torch.cat([parts[1], -parts[1]]), torch.cat([parts[2], parts[2]])
     plain = scan_top(x, weight.clone(), bias, 5, 0, ROWS)
     del asked[:]
@@ -199,63 +172,35 @@ def test_the_scan_for_the_likeliest_tokens_takes_the_packed_rows(parts, asked):
 
 
 @needs_packing
-@pytest.mark.parametrize("change", ["in place", "other storage"])
+@pytest.mark.parametrize("change", ["in place", "other storage", "went and came back"])
 def test_a_weight_that_changed_is_multiplied_as_it_is(parts, asked, change):
+    """One that came back: without the old memory being kept it often lands where it was, and the version does not tell."""
     x, weight, bias = parts
     pack(weight)
     if change == "in place":
         weight.mul_(2.0)
-    else:
+    elif change == "other storage":
         weight.data = weight.data * 2.0
+    else:
+        weight.data = weight.data.bfloat16()
+        weight.data = weight.data.float()
     with torch.no_grad():
         found = linear(x, weight, bias)
         assert packed(asked) == [False]
-        torch.testing.assert_close(found, F.linear(x, weight, bias), rtol=1e-5, atol=1e-3)
+        torch.testing.assert_close(found, F.linear(x, weight, bias), **CLOSE)
         assert pack(weight) > 0
-        torch.testing.assert_close(linear(x, weight, bias), found, rtol=1e-5, atol=1e-3)
+        torch.testing.assert_close(linear(x, weight, bias), found, **CLOSE)
     assert packed(asked) == [False, True]
 
 
 @needs_packing
-def test_a_weight_that_went_and_came_back_is_multiplied_as_it_is(parts, asked):
-    """Without the old memory being kept, the last step often lands where it was: the version does not tell."""
-    x, weight, bias = parts
-    pack(weight)
-    expected = F.linear(x, weight.bfloat16().float(), bias)
-    weight.data = weight.data.bfloat16()
-    weight.data = weight.data.float()
-    with torch.no_grad():
-        assert torch.equal(linear(x, weight, bias), linear(x, weight.clone(), bias))
-    assert packed(asked) == [False, False]
-    torch.testing.assert_close(linear(x, weight, bias), expected, rtol=1e-5, atol=1e-3)
-
-
-@needs_packing
-def test_a_packed_weight_is_saved_without_its_copy(parts, tmp_path):
-    layer = Linear(WIDTH, ROWS)
+def test_a_packed_weight_is_saved_without_its_copy_and_trained_without_it(parts, asked, tmp_path):
+    x, layer = parts[0], Linear(WIDTH, ROWS)
     pack(layer.weight)
     torch.save(layer, tmp_path / "layer.pt")
     read = torch.load(tmp_path / "layer.pt", weights_only=False)
     assert torch.equal(read.weight, layer.weight) and not is_packed(read.weight)
     assert pack(read.weight) > 0 and is_packed(layer.weight)
-
-
-@needs_packing
-def test_packing_changes_nothing_where_gradients_are_recorded(parts, asked):
-    x, weight, bias = parts
-    weight = torch.nn.Parameter(weight)
-    pack(weight)
-    linear(x, weight, bias).sum().backward()
+    layer(x).sum().backward()
     assert not asked
-    torch.testing.assert_close(weight.grad, x.flatten(0, 1).sum(dim=0).expand_as(weight), rtol=1e-5, atol=1e-4)
-
-
-def test_what_cannot_be_packed_is_named(parts, monkeypatch):
-    weight = parts[1]
-    for wrong, more in ((weight.double(), ""), (weight.bfloat16(), ""), (weight.t(), ", rows not contiguous")):
-        with pytest.raises(ValueError, match=f"float32 on the CPU, rows contiguous; got {wrong.dtype} on cpu{more}$"):
-            pack(wrong)
-    monkeypatch.setattr(torch.ops, "mkldnn", object())
-    monkeypatch.setattr(module, "_PACKABLE", module._packing())
-    with pytest.raises(ValueError, match="without oneDNN"):
-        pack(weight)
+    torch.testing.assert_close(layer.weight.grad, x.flatten(0, 1).sum(dim=0).expand(ROWS, -1), rtol=1e-5, atol=1e-4)

@@ -5,6 +5,7 @@ import torch
 
 from fairseq_plugins.ops import neighbours
 from fairseq_plugins.ops.neighbours import best_matches
+from tests.reference.lexicon_loops import cosine, crowding
 
 
 def sides(first=13, second=9, seed=1):
@@ -14,28 +15,15 @@ def sides(first=13, second=9, seed=1):
     return x + 2.0, 3.0 * (y + 2.0)
 
 
-def cosine(a, b):
-    """Of two vectors."""
-    return float(a @ b / (a.norm() * b.norm()))
-
-
-def nearest_mean(one, others, count):
-    """Mean cosine of a vector with its nearest ones."""
-    return sum(sorted((cosine(one, other) for other in others), reverse=True)[:count]) / count
-
-
 def all_scores(x, y, score, count):
     """Score of every pair, as written: cosine, over half of the two means."""
-    result = []
-    for a in x:
-        row = []
-        for b in y:
-            value = cosine(a, b)
-            if score == "margin":
-                value /= nearest_mean(a, y, count) / 2 + nearest_mean(b, x, count) / 2
-            row.append(value)
-        result.append(row)
-    return result
+    x, y = x.numpy(), y.numpy()
+    means = [[crowding(one, others, count) for one in own] for own, others in ((x, y), (y, x))]
+    scores = [
+        [cosine(a, b) / ((means[0][i] + means[1][j]) / 2 if score == "margin" else 1) for j, b in enumerate(y)]
+        for i, a in enumerate(x)
+    ]
+    return torch.tensor(scores, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("block", [1, 4, 100])
@@ -45,11 +33,10 @@ def test_best_partners_equal_a_loop_over_all_pairs(score, count, block, device):
         x, y = sides(seed=seed)
         expected = all_scores(x, y, score, count)
         found = best_matches(x.to(device), y.to(device), score, count, block)
-        assert found.forward.tolist() == [row.index(max(row)) for row in expected]
-        columns = [list(column) for column in zip(*expected)]
-        assert found.backward.tolist() == [column.index(max(column)) for column in columns]
-        assert found.forward_scores.tolist() == pytest.approx([max(row) for row in expected], rel=1e-12)
-        assert found.backward_scores.tolist() == pytest.approx([max(column) for column in columns], rel=1e-12)
+        assert found.forward.tolist() == expected.argmax(1).tolist()
+        assert found.backward.tolist() == expected.argmax(0).tolist()
+        assert found.forward_scores.tolist() == pytest.approx(expected.amax(1).tolist(), rel=1e-12)
+        assert found.backward_scores.tolist() == pytest.approx(expected.amax(0).tolist(), rel=1e-12)
 
 
 def test_a_hub_wins_by_cosine_and_not_by_margin():
@@ -69,9 +56,8 @@ def test_of_equal_scores_the_first_stays_whatever_the_blocks(block):
     assert found.backward.tolist() == [2, 0, 0, 2]
 
 
-def test_no_more_than_a_block_of_similarities_is_held(monkeypatch):
-    shapes = []
-    original = neighbours._blocks
+def test_no_more_than_a_block_of_similarities_is_held_and_half_precision_becomes_float32(monkeypatch):
+    shapes, original = [], neighbours._blocks
 
     def watched(x, y, block):
         for here, there, similarity in original(x, y, block):
@@ -79,16 +65,12 @@ def test_no_more_than_a_block_of_similarities_is_held(monkeypatch):
             yield here, there, similarity
 
     monkeypatch.setattr(neighbours, "_blocks", watched)
-    best_matches(*sides(50, 30), block=8)
+    x, y = (side.half() for side in sides(50, 30))
+    found = best_matches(x, y, block=8)
     assert max(rows for rows, _ in shapes) == max(columns for _, columns in shapes) == 8
     assert sum(rows * columns for rows, columns in shapes) == 2 * 50 * 30, "two passes"
-
-
-def test_half_precision_becomes_float32():
-    x, y = sides()
-    found = best_matches(x.half(), y.half(), "cosine")
     assert found.forward_scores.dtype == torch.float32
-    assert found.forward.tolist() == best_matches(x.half().double(), y.half().double(), "cosine").forward.tolist()
+    assert found.forward.tolist() == best_matches(x.double(), y.double()).forward.tolist()
 
 
 def test_bad_input_is_refused():
@@ -98,9 +80,8 @@ def test_bad_input_is_refused():
         ({"neighbours": 10}, "--neighbours must lie in 1 to 9, the sentences of the smaller side; got 10"),
         ({"neighbours": 0}, "--neighbours must lie in 1 to 9"),
         ({"block": 0}, "block must be at least 1 sentence; got 0"),
+        ({"x": torch.cat([x, -x])}, "valid: --score cosine"),
     ]
     for options, message in cases:
         with pytest.raises(ValueError, match=message):
-            best_matches(x, y, **options)
-    with pytest.raises(ValueError, match="valid: --score cosine"):
-        best_matches(torch.cat([x, -x]), y)
+            best_matches(**{"x": x, "y": y, **options})

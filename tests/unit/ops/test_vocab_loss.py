@@ -3,9 +3,9 @@
 import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_plugins.ops.vocab_loss import label_smoothed, linear_nll, linear_token_losses
+from tests.unit.ops.test_ctc import HALF, TensorSizes
 
 VOCAB, WIDTH, PAD = 37, 8, 1
 
@@ -22,36 +22,43 @@ def inputs(device):
     return draw(3, 5, WIDTH), draw(VOCAB, WIDTH), draw(VOCAB), target
 
 
-def stock(hidden, weight, bias, target, epsilon):
-    """fairseq's own function on materialised logits, summed."""
+def materialised(hidden, weight, bias, target):
+    """nll and smooth of every token."""
     lprobs = torch.log_softmax(torch.nn.functional.linear(hidden, weight, bias), dim=-1)
-    return label_smoothed_nll_loss(lprobs.flatten(0, 1), target.flatten(), epsilon, ignore_index=PAD)
+    return -lprobs.gather(-1, target[..., None])[..., 0], -lprobs.sum(-1)
 
 
-def leaves(*tensors):
-    return [tensor.clone().requires_grad_() for tensor in tensors]
+def leaves(*tensors, frozen=False):
+    """Of hidden, weight and bias; frozen: of hidden alone."""
+    return [t if t is None else t.clone().requires_grad_(not (frozen and n)) for n, t in enumerate(tensors)]
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 256])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-def test_value_and_gradients_are_stock(inputs, epsilon, chunk):
+@pytest.mark.parametrize("frozen", [False, True])
+def test_value_and_gradients_are_stock(inputs, epsilon, chunk, frozen):
+    """Ignored targets count nothing, and a frozen projection, here without a bias, gets no gradient."""
     hidden, weight, bias, target = inputs
-    ours, theirs = leaves(hidden, weight, bias), leaves(hidden, weight, bias)
-    nll, smooth = linear_nll(*ours, target, epsilon, chunk, ignore_index=PAD)
-    loss = label_smoothed(nll, smooth, epsilon, VOCAB).sum()
-    expected, expected_nll = stock(*theirs, target, epsilon)
+    ours, theirs = (leaves(hidden, weight, None if frozen else bias, frozen=frozen) for _ in range(2))
+    losses = linear_token_losses(*ours, target, epsilon, chunk, ignore_index=PAD, want_best=True)
+    loss = label_smoothed(losses.nll, losses.smooth, epsilon, VOCAB).sum()
+    logits = torch.nn.functional.linear(*theirs)
+    lprobs, ignored = logits.log_softmax(-1).flatten(0, 1), target.eq(PAD)
+    expected, expected_nll = label_smoothed_nll_loss(lprobs, target.flatten(), epsilon, ignore_index=PAD)
     torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(nll.sum(), expected_nll)
+    torch.testing.assert_close(losses.nll.sum(), expected_nll)
+    assert torch.equal(losses.best, logits.argmax(-1).masked_fill(ignored, -1))
+    assert not losses.nll[ignored].any() and not losses.smooth[ignored].any()
+    assert bool(losses.smooth.any()) == (epsilon > 0)
     (loss / 7).backward()
     (expected / 7).backward()
     for mine, reference in zip(ours, theirs):
-        torch.testing.assert_close(mine.grad, reference.grad)
+        assert frozen or mine.grad is not None
+        if mine is not None and mine.grad is not None:
+            torch.testing.assert_close(mine.grad, reference.grad)
 
 
-HALF = [torch.bfloat16, torch.float16]
-
-
-@pytest.mark.parametrize("dtype", HALF)
+@HALF
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_half_precision_is_summed_in_float32_over_many_chunks(device, dtype, epsilon, weighted):
@@ -62,25 +69,21 @@ def test_half_precision_is_summed_in_float32_over_many_chunks(device, dtype, eps
     bias = torch.randn(VOCAB, generator=generator).to(device, dtype)
     target = torch.randint(2, 5, (600,), generator=generator).to(device)
     scale = torch.linspace(0.5, 1.5, 600, device=device) if weighted else torch.ones(600, device=device)
-    ours = leaves(hidden, weight, bias)
-    theirs = leaves(hidden.double(), weight.double(), bias.double())
-    nll, smooth = linear_nll(*ours, target, epsilon, chunk_size=2)
-    lprobs = torch.log_softmax(torch.nn.functional.linear(*theirs), dim=-1)
-    expected_nll, expected_smooth = -lprobs.gather(-1, target[:, None])[:, 0], -lprobs.sum(-1)
-    assert nll.dtype == smooth.dtype == torch.float32
+    ours, theirs = leaves(hidden, weight, bias), leaves(hidden.double(), weight.double(), bias.double())
+    found, expected = linear_nll(*ours, target, epsilon, chunk_size=2), materialised(*theirs, target)
     rounding = 4 * torch.finfo(dtype).eps
-    torch.testing.assert_close(nll.double(), expected_nll, rtol=rounding, atol=rounding)
-    if epsilon:
-        torch.testing.assert_close(smooth.double(), expected_smooth, rtol=rounding, atol=rounding)
-    (label_smoothed(nll, smooth, epsilon, VOCAB) * scale).sum().backward()
-    (label_smoothed(expected_nll, expected_smooth, epsilon, VOCAB) * scale).sum().backward()
+    for mine, reference in list(zip(found, expected))[: 2 if epsilon else 1]:
+        assert mine.dtype == torch.float32
+        torch.testing.assert_close(mine.double(), reference, rtol=rounding, atol=rounding)
+    (label_smoothed(*found, epsilon, VOCAB) * scale).sum().backward()
+    (label_smoothed(*expected, epsilon, VOCAB) * scale).sum().backward()
     for mine, reference in zip(ours, theirs):
         assert mine.grad.dtype == dtype
         allowed = rounding * float(reference.grad.abs().max())
         torch.testing.assert_close(mine.grad.double(), reference.grad, rtol=rounding, atol=allowed)
 
 
-@pytest.mark.parametrize("dtype", HALF)
+@HALF
 @pytest.mark.parametrize("trained", [False, True])
 def test_half_precision_holds_more_words_than_its_largest_number(device, dtype, trained):
     """float16 ends at 65,504: the sum of so many equally likely rows is larger."""
@@ -97,46 +100,20 @@ def test_half_precision_holds_more_words_than_its_largest_number(device, dtype, 
     assert weight.grad is None or bool((weight.grad == 0).all()), "the states are zero"
 
 
-def test_weights_that_differ_between_tokens(inputs):
+def test_weights_that_differ_between_tokens_and_a_second_backward(inputs):
     """The sums of the forward pass cannot be used then."""
     hidden, weight, bias, target = inputs
     scale = torch.linspace(0.5, 2.0, target.numel(), dtype=torch.float64, device=target.device).view_as(target)
     ours, theirs = leaves(hidden, weight, bias), leaves(hidden, weight, bias)
-    nll, smooth = linear_nll(*ours, target, 0.1, 4)
-    (nll * scale + smooth * scale**2).sum().backward()
-    lprobs = torch.log_softmax(torch.nn.functional.linear(*theirs), dim=-1)
-    (-lprobs.gather(-1, target[..., None])[..., 0] * scale - lprobs.sum(-1) * scale**2).sum().backward()
-    for mine, reference in zip(ours, theirs):
-        torch.testing.assert_close(mine.grad, reference.grad)
-
-
-def test_second_backward_of_the_same_graph(inputs):
-    hidden, weight, bias, target = inputs
-    ours = leaves(hidden, weight, bias)
-    loss = linear_nll(*ours, target, 0.1, 4)[0].sum()
-    first = torch.autograd.grad(loss, ours, retain_graph=True)
-    kept = [part.clone() for part in first]
-    for mine, reference in zip(torch.autograd.grad(loss, ours), kept):
-        torch.testing.assert_close(mine, reference)
-
-
-def test_frozen_weight_gets_no_gradient_and_no_bias_is_needed(inputs):
-    hidden, weight, _, target = inputs
-    (ours,), (theirs,) = leaves(hidden), leaves(hidden)
-    label_smoothed(*linear_nll(ours, weight, None, target, 0.1, 4, PAD), 0.1, VOCAB).sum().backward()
-    stock(theirs, weight, None, target, 0.1)[0].backward()
-    torch.testing.assert_close(ours.grad, theirs.grad)
-    assert weight.grad is None
-
-
-def test_ignored_targets_count_nothing(inputs):
-    hidden, weight, bias, target = inputs
-    (ours,) = leaves(hidden)
-    losses = linear_token_losses(ours, weight, bias, target, 0.1, 4, PAD, want_best=True)
-    assert losses.nll[1, 3:].tolist() == losses.smooth[1, 3:].tolist() == [0, 0]
-    assert losses.best[1, 3:].tolist() == [-1, -1]
-    losses.nll.sum().backward()
-    assert ours.grad[1, 3:].abs().max() == 0 < ours.grad[1, :3].abs().min()
+    (nll, smooth), expected = linear_nll(*ours, target, 0.1, 4), materialised(*theirs, target)
+    for loss, slow in (
+        (nll * scale + smooth * scale**2, expected[0] * scale + expected[1] * scale**2),
+        (nll, expected[0]),
+        (nll, expected[0]),
+    ):
+        wanted = torch.autograd.grad(slow.sum(), theirs, retain_graph=True)
+        for mine, reference in zip(torch.autograd.grad(loss.sum(), ours, retain_graph=True), wanted):
+            torch.testing.assert_close(mine, reference)
 
 
 def test_every_target_ignored(inputs):
@@ -147,51 +124,19 @@ def test_every_target_ignored(inputs):
     assert nll.abs().max() == 0 and all(tensor.grad.abs().max() == 0 for tensor in ours)
 
 
-def test_best_token(inputs):
-    hidden, weight, bias, target = inputs
-    best = linear_token_losses(hidden, weight, bias, target, chunk_size=4, want_best=True).best
-    assert torch.equal(best, torch.nn.functional.linear(hidden, weight, bias).argmax(-1))
-    assert linear_token_losses(hidden, weight, bias, target).best is None
-
-
-def test_smooth_is_not_computed_without_smoothing(inputs):
-    hidden, weight, bias, target = inputs
-    assert linear_nll(hidden, weight, bias, target)[1].abs().max() == 0
-
-
-class LargestTensor(TorchDispatchMode):
-    """Records the largest result of any operation that is no view of its input."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        known = {tensor.untyped_storage().data_ptr() for tensor in args if isinstance(tensor, torch.Tensor)}
-        for tensor in result if isinstance(result, (tuple, list)) else [result]:
-            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in known:
-                self.numel = max(self.numel, tensor.numel())
-        return result
-
-
 @pytest.mark.parametrize("trained", [False, True])
 def test_tokens_times_vocabulary_never_exists(device, trained):
-    torch.manual_seed(0)
+    """Nor, without gradients, a buffer of V x C."""
     tokens, vocab, chunk = 64, 1000, 8
     hidden = torch.randn(tokens, WIDTH, device=device, requires_grad=True)
     weight = torch.randn(vocab, WIDTH, device=device, requires_grad=trained)
     target = torch.randint(0, vocab, (tokens,), device=device)
-    with LargestTensor() as largest:
+    with TensorSizes() as sizes:
         label_smoothed(*linear_nll(hidden, weight, None, target, 0.1, chunk), 0.1, vocab).sum().backward()
-    assert largest.numel <= max(chunk * vocab, vocab * WIDTH)
-
-
-def test_no_gradient_sums_without_gradients(inputs):
-    """Validation of a trained model must not fill a V x C buffer."""
-    hidden, weight, bias, target = inputs
-    weight = weight[:, :1].repeat(1, WIDTH).requires_grad_()
-    with torch.no_grad(), LargestTensor() as largest:
-        linear_nll(hidden, weight, bias, target, 0.1, chunk_size=1)
-    assert largest.numel < weight.numel()
+    assert sizes.largest() <= max(chunk * vocab, vocab * WIDTH)
+    with torch.no_grad(), TensorSizes() as sizes:
+        linear_nll(hidden, weight, None, target, 0.1, chunk_size=1)
+    assert sizes.largest() < weight.numel()
 
 
 @pytest.mark.parametrize(
@@ -203,6 +148,5 @@ def test_no_gradient_sums_without_gradients(inputs):
     ],
 )
 def test_bad_input(inputs, change, message):
-    hidden, weight, bias, target = inputs
     with pytest.raises(ValueError, match=message):
-        linear_nll(**{"hidden": hidden, "weight": weight, "bias": bias, "target": target, **change})
+        linear_nll(**{**dict(zip(("hidden", "weight", "bias", "target"), inputs)), **change})

@@ -25,9 +25,7 @@ def sentence(hypothesis, reference, **options):
         ("a b", "c d", 0.0),
         ("", "a b", 0.0),
         ("a b", "", 0.0),
-        ("", "", 0.0),
         ("他在北京", "他在北京。", 1 - 0.5 / 64),
-        ("यह हिन्दी है", "यह हिन्दी है", 1 - 0.5 / 27),
         ("МИР и дом", "мир и дом", 1 - 0.5 / 27),
     ],
 )
@@ -45,15 +43,12 @@ def test_alpha_weighs_recall_and_beta_gamma_the_chunks():
 
 
 def test_the_corpus_score_is_that_of_summed_statistics():
-    hypotheses, references = (
-        ["a b c", "x", "a c"],
-        ["a b c d", "y", "c a"],
-    )  # m = 3 + 0 + 2, ch = 1 + 0 + 2, h = 6, r = 7
-    score = Meteor().corpus_score(hypotheses, [references])
+    """m = 3 + 0 + 2, ch = 1 + 0 + 2, h = 6, r = 7."""
+    score = Meteor().corpus_score(["a b c", "x", "a c"], [["a b c d", "y", "c a"]])
     precision, recall = 5 / 6, 5 / 7
     f_mean = precision * recall / (0.9 * precision + 0.1 * recall)
     assert score.score == pytest.approx(100 * f_mean * (1 - 0.5 * (3 / 5) ** 3))
-    assert (score.precision, score.recall) == pytest.approx((100 * 5 / 6, 100 * 5 / 7))
+    assert (score.precision, score.recall) == pytest.approx((100 * precision, 100 * recall))
 
 
 def test_stems_match_by_prefix():
@@ -84,22 +79,16 @@ def test_the_beam_keeps_all_matches_and_says_that_it_cut():
     assert wide.chunks < narrow.chunks
     assert not narrow.exact
     assert align(first, second, beam=100).chunks <= wide.chunks + 1  # it keeps the best
-
-
-def test_degenerate_repetition_is_quick_and_exact():
-    found = align(["ein", "hund"] * 200, "ein mann und ein hund".split(), beam=100)
-    assert found == (3, 2, True)
+    repeated = align(["ein", "hund"] * 200, "ein mann und ein hund".split(), beam=100)
+    assert repeated == (3, 2, True), "quick and exact"
 
 
 def test_signature_names_the_variant():
     metric = Meteor(prefix=4, alpha=0.85)
     metric.corpus_score(["a"], [["a"]])
-    signature = str(metric.get_signature())
-    assert signature.startswith(
-        "nrefs:1|case:lc|tok:words-auto|stem:prefix4|syn:none|alpha:0.85|beta:3.0|gamma:0.5|agg:sum|beam:100|version:fair"
-    )
-    assert metric.name == "METEOR-stem"
-    assert Meteor().name == "METEOR-exact"
+    start = "nrefs:1|case:lc|tok:words-auto|stem:prefix4|syn:none|alpha:0.85|beta:3.0|gamma:0.5|agg:sum|beam:100|version:fair"
+    assert str(metric.get_signature()).startswith(start)
+    assert (metric.name, Meteor().name) == ("METEOR-stem", "METEOR-exact")
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ from tests.reference.question_loops import ndcg_loop
 
 def test_by_hand():
     """Grades in the order of the scores: 0, 3, 1."""
-    best = 7 + 1 / math.log2(3)
-    assert ndcg([0.1, 0.9, 0.5], [1, 0, 3]) == pytest.approx((7 / math.log2(3) + 1 / 2) / best)
-    assert ndcg([0.1, 0.9, 0.5], [1, 0, 3], k=2) == pytest.approx((7 / math.log2(3)) / best)
-    assert ndcg([0.1, 0.9, 0.5], [1, 0, 3], k=1) == 0.0
+    gains = 7 / math.log2(3), 1 / 2
+    assert ndcg([0.1, 0.9, 0.5], [1, 0, 3]) == pytest.approx(sum(gains) / (7 + 1 / math.log2(3)))
+    assert (ndcg([1.0, 2.0], [0, 0]), ndcg([1.0], [2])) == (None, 1.0)
 
 
 @pytest.mark.parametrize("k", [None, 1, 2, 4, 9])
@@ -30,18 +29,6 @@ def test_ties_are_the_mean_over_their_orders(k):
         if expected is not None:
             assert found == pytest.approx(expected, rel=1e-12)
             assert found == pytest.approx(ndcg_score([2.0**grades - 1], [scores], k=k), rel=1e-12)
-
-
-def test_the_order_of_the_documents_does_not_matter():
-    rng = np.random.default_rng(3)
-    scores, grades = rng.integers(0, 4, 30) / 4, rng.integers(0, 5, 30)
-    order = rng.permutation(30)
-    assert ndcg(scores[order], grades[order], 10) == pytest.approx(ndcg(scores, grades, 10), rel=1e-12)
-
-
-def test_without_a_relevant_document_there_is_none():
-    assert ndcg([1.0, 2.0], [0, 0]) is None
-    assert ndcg([1.0], [2]) == 1.0
 
 
 def test_xglues_rules_are_scikit_learns_on_predicted_grades():

@@ -1,7 +1,6 @@
 """ROUGE equals rouge_score on ASCII text and a slow loop everywhere, in any script."""
 
 import random
-from typing import List, Tuple
 
 import pytest
 
@@ -9,16 +8,11 @@ from fairseq_plugins.scoring.rouge import KINDS, Rouge
 from tests.reference.scoring_loops import ngram_f1, subsequence_f1
 
 # Hypothesis, reference, and what rouge_score 0.1.2 (default tokenizer, no stemmer) says: (P, R, F1) of 1, 2, L in percent.
-GOLDEN: List[Tuple[str, str, List[Tuple[float, float, float]]]] = [
+GOLDEN = [
     (
         "The quick brown dog jumps on the log.",
         "The quick brown fox jumps over the lazy dog",
         [(75.0, 66.666667, 70.588235), (28.571429, 25.0, 26.666667), (62.5, 55.555556, 58.823529)],
-    ),
-    (
-        "the gunman kill police",
-        "police killed the gunman",
-        [(75.0, 75.0, 75.0), (33.333333, 33.333333, 33.333333), (50.0, 50.0, 50.0)],
     ),
     (
         "do not stop; it is 3.5km",
@@ -33,22 +27,19 @@ GOLDEN: List[Tuple[str, str, List[Tuple[float, float, float]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("hypothesis", "reference", "expected"), GOLDEN)
-def test_ascii_text_scores_as_in_rouge_score(hypothesis, reference, expected):
-    for kind, numbers in zip(KINDS, expected):
-        score = Rouge(kind).corpus_score([hypothesis], [[reference]])
-        assert (score.precision, score.recall, score.score) == pytest.approx(numbers, abs=1e-5)
-
-
-def test_the_corpus_score_is_the_mean_of_sentences():
-    hypotheses, references = zip(*((hypothesis, reference) for hypothesis, reference, _ in GOLDEN))
+def test_ascii_text_scores_as_in_rouge_score_and_a_corpus_as_the_mean():
+    hypotheses, references, expected = zip(*GOLDEN)
     for index, kind in enumerate(KINDS):
-        expected = sum(numbers[index][2] for _, _, numbers in GOLDEN) / len(GOLDEN)
-        assert Rouge(kind).corpus_score(hypotheses, [references]).score == pytest.approx(expected, abs=1e-5)
+        for hypothesis, reference, numbers in GOLDEN:
+            score = Rouge(kind).corpus_score([hypothesis], [[reference]])
+            assert (score.precision, score.recall, score.score) == pytest.approx(numbers[index], abs=1e-5)
+        mean = sum(numbers[index][2] for numbers in expected) / len(GOLDEN)
+        assert Rouge(kind).corpus_score(hypotheses, [references]).score == pytest.approx(mean, abs=1e-5)
 
 
-@pytest.mark.parametrize("alphabet", ["abcd", "他在北京", ["हिन्दी", "में", "लिखा"]])
+@pytest.mark.parametrize("alphabet", ["abcd", "他在北京", ["हिन्दी", "में", "लिखा"], ["мир", "Café", "für"]])
 def test_random_sentences_equal_the_slow_loops(alphabet):
+    """Some of them empty."""
     generator = random.Random(4)
     for _ in range(150):
         first, second = (generator.choices(alphabet, k=generator.randint(0, 7)) for _ in range(2))
@@ -58,22 +49,10 @@ def test_random_sentences_equal_the_slow_loops(alphabet):
             assert (score.precision, score.recall, score.score) == pytest.approx([100 * n for n in numbers], abs=1e-9)
 
 
-@pytest.mark.parametrize("text", ["他今天去了北京大学。", "Привет, мир ё", "यह हिन्दी में है", "Ein Café für alle"])
-def test_every_script_scores(text):
-    for kind in KINDS:
-        assert Rouge(kind).corpus_score([text], [[text]]).score == pytest.approx(100)
-        assert Rouge(kind).corpus_score([text], [["xyz 123"]]).score == 0
-        assert Rouge(kind).corpus_score([""], [[text]]).score == 0
-        assert Rouge(kind).corpus_score([text], [[""]]).score == 0
-
-
-def test_chinese_by_character_or_by_word():
+def test_words_case_signature_and_the_best_of_several_references():
     pair = ["他在北京"], [["他在南京"]]
     assert Rouge("1").corpus_score(*pair).score == pytest.approx(75)
     assert Rouge("1", tokens="word").corpus_score(*pair).score == 0
-
-
-def test_case_and_signature():
     assert Rouge("1").corpus_score(["Der Zug"], [["der Zug"]]).score == pytest.approx(100)
     assert Rouge("1", lower=False).corpus_score(["Der Zug"], [["der Zug"]]).score == pytest.approx(50)
     metric = Rouge("2", tokens="char", lower=False)
@@ -81,9 +60,6 @@ def test_case_and_signature():
     signature = str(metric.get_signature())
     assert signature.startswith("nrefs:1|case:mixed|tok:words-char|stem:none|agg:mean|version:fairseq_plugins-")
     assert score.format() == "ROUGE-2 = 50.00 (P = 50.00 R = 50.00)"
-
-
-def test_the_best_of_several_references_counts():
     metric = Rouge("L")
     assert metric.corpus_score(["a b"], [["x y"], ["a b c"]]).score == pytest.approx(80)
     assert "nrefs:2" in str(metric.get_signature())
@@ -92,9 +68,5 @@ def test_the_best_of_several_references_counts():
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="ROUGE kind 3: valid: 1, 2, L"):
         Rouge("3")
-    with pytest.raises(ValueError, match="tokens bpe"):
+    with pytest.raises(ValueError, match="tokens bpe: valid: auto, word, char"):
         Rouge(tokens="bpe")
-    with pytest.raises(ValueError, match="2 hypotheses, but 1 lines in reference 1"):
-        Rouge().corpus_score(["a", "b"], [["a"]])
-    with pytest.raises(ValueError, match="no sentence to score"):
-        Rouge().corpus_score([], [[]])

@@ -1,11 +1,9 @@
 """Task code_switching_restore with --restore-updates: which epochs are restore, and when the optimiser's moments are reset."""
 
-import logging
 from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq.data import LanguagePairDataset
 
 from fairseq_plugins.tasks.code_switching_restore import reset_moments
 from tests import csr_builders
@@ -26,21 +24,6 @@ def epochs(task, count, **options):
     ]
 
 
-def test_one_run_goes_over_to_translation(made):
-    task = setup(made, restore_updates=17)
-    found = epochs(task, 4)
-    assert [len(batches) for batches in found] == [12, 5, 6, 6]
-    assert [all("switching" in batch for batch in batches) for batches in found] == [True, True, False, False]
-    assert isinstance(load(task, "valid"), LanguagePairDataset)
-    # The cut epoch is what a process sees that begins with it.
-    again = setup(made, restore_updates=17)
-    load(again, epoch=2)
-    options = {"max_sentences": 8, "max_positions": (1024, 1024), "seed": 1}
-    resumed = list(again.get_batch_iterator(again.dataset("train"), epoch=2, **options).next_epoch_itr())
-    assert [batch["id"].tolist() for batch in resumed] == [batch["id"].tolist() for batch in found[1]]
-    assert len(list(again.get_batch_iterator(again.dataset("train"), epoch=3, **options).next_epoch_itr())) == 6
-
-
 def test_updates_of_several_batches_processes_and_folders(made, tmp_path):
     assert [len(batches) for batches in epochs(setup(made, restore_updates=8, update_freq=[2]), 3)] == [12, 4, 6]
     shards = epochs(setup(made, restore_updates=8), 3, num_shards=2, shard_id=1)
@@ -55,33 +38,19 @@ def test_updates_of_several_batches_processes_and_folders(made, tmp_path):
     assert counts == [12, 5, 3, 3], "12 + 5 + 3 restore batches of both folders, then the second's translations"
 
 
-def steps(task, updates, samples):
-    """Which calls find the moments cleared, each call leaving some behind."""
-    parameter = torch.nn.Parameter(torch.ones(1))
+def test_the_moments_are_reset_at_the_switch_alone(made, caplog):
+    """For both batches of update 3. A stage that does not fit its update is said, once."""
+    task, parameter, cleared = setup(made, restore_updates=3), torch.nn.Parameter(torch.ones(1)), []
     optimizer = SimpleNamespace(optimizer=torch.optim.Adam([parameter]), backward=lambda loss: None)
     model = SimpleNamespace(train=lambda: None, set_num_updates=lambda number: None)
-    cleared = []
-    for place, (update, sample) in enumerate(zip(updates, samples)):
+    for update in (0, 2, 3, 3, 4, 2, 2):
+        sample = {"switching": {"words": 1}} if update < 3 and len(cleared) < 5 else {}
         optimizer.optimizer.state[parameter]["step"] = 5
         task.train_step(sample, model, Criterion(), optimizer, update)
-        if "step" not in optimizer.optimizer.state[parameter]:
-            cleared.append(place)
-    return cleared
-
-
-def test_the_moments_are_reset_at_the_switch_alone(made, caplog):
-    restore, translation = {"switching": {"words": 1}}, {}
-    task = setup(made, restore_updates=3)
-    with caplog.at_level(logging.WARNING):
-        samples = [restore] * 3 + [translation] * 4
-        assert steps(task, [0, 1, 2, 3, 3, 4, 5], samples) == [3, 4], "both batches of update 3"
-        assert steps(task, [4, 5], [translation] * 2) == [], "resumed behind it"
-        assert steps(setup(made), [0, 3, 4], [restore] * 3) == []
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        steps(task, [2, 2], [translation] * 2)
-    assert ["update 2 is translation" in record.message for record in caplog.records] == [True], "once"
+        cleared.append("step" not in optimizer.optimizer.state[parameter])
+    assert cleared == [False, False, True, True, False, False, False]
+    (warning,) = (message for message in caplog.messages if "--restore-updates 3" in message)
+    assert "update 2 is translation" in warning
 
 
 def test_a_reset_optimiser_steps_as_a_new_one():

@@ -1,24 +1,20 @@
 """cross_lingual_classification: classes and pairs as they reach the model, the head, labels that training has not."""
 
-import logging
-
 import pytest
 from fairseq.models import BaseFairseqModel
 from fairseq.models.bart import BARTModel
 from fairseq.tasks import FairseqTask
 from torch import nn
 
-from fairseq_plugins.tasks.cross_lingual_classification import (
-    CrossLingualClassificationConfig,
-    CrossLingualClassificationTask,
-)
 from tests import builders, nlu_bins
 from tests.builders import EOS, MASK, PAD, VOCAB
+from tests.unit.tasks.making import maker
 
 LABELS = ["no", "yes", "maybe"]
 CLASSES = ["no", "yes", "no", "no", "maybe", "no", "yes", "no"]
 FIRST, SECOND = builders.sentences(8, 1), builders.sentences(8, 2)
 HEAD = "sentence_classification_head"
+setup = maker("cross_lingual_classification", classification_head_name=HEAD, regression_target=False)
 
 
 class TinyClassifier(BaseFairseqModel):
@@ -44,25 +40,6 @@ def folder(tmp_path_factory):
     return path
 
 
-def setup(folder, **options):
-    defaults = {"data": str(folder), "seed": 1, "classification_head_name": HEAD, "regression_target": False}
-    task = CrossLingualClassificationTask.setup_task(CrossLingualClassificationConfig(**{**defaults, **options}))
-    assert isinstance(task, CrossLingualClassificationTask)
-    return task
-
-
-def with_head(task, monkeypatch):
-    """The model that the task builds, and what fairseq was asked for."""
-    asked = []
-
-    def build(self, *arguments):
-        asked.append(arguments)
-        return TinyClassifier()
-
-    monkeypatch.setattr(FairseqTask, "build_model", build)
-    return task.build_model("cfg", True), asked
-
-
 @pytest.mark.parametrize("decoder", [False, True])
 def test_the_decoder_of_an_mbart_reads_language_first(folder, decoder):
     """The encoder reads the pairs with the language last. The output above the last </s> has seen every piece."""
@@ -82,9 +59,12 @@ def test_the_decoder_of_an_mbart_reads_language_first(folder, decoder):
             assert row == want + [PAD] * (len(row) - len(want))
 
 
-def test_a_decoder_is_fed_only_where_there_is_one(folder, monkeypatch):
+def test_the_head_and_a_decoder_that_is_fed_only_where_there_is_one(folder, monkeypatch):
+    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: TinyClassifier())
+    model = setup(folder, classification_head_name="news").build_model("cfg")
+    assert {name: head.out_features for name, head in model.classification_heads.items()} == {"news": 3}
     with pytest.raises(ValueError, match="--add-prev-output-tokens .* TinyClassifier has none: leave it out"):
-        with_head(setup(folder, add_prev_output_tokens=True), monkeypatch)
+        setup(folder, add_prev_output_tokens=True).build_model("cfg")
     decoder = BARTModel.__new__(BARTModel)
     nn.Module.__init__(decoder)
     monkeypatch.setattr(BARTModel, "max_positions", lambda self: (600, 600))
@@ -93,19 +73,6 @@ def test_a_decoder_is_fed_only_where_there_is_one(folder, monkeypatch):
         setup(folder).build_model("cfg")
     with pytest.raises(ValueError, match="--max-positions 700: the model has 600 positions"):
         setup(folder, max_positions=700, add_prev_output_tokens=True).build_model("cfg")
-
-
-def test_shares_of_the_classes_are_logged(folder, caplog):
-    caplog.set_level(logging.INFO)
-    setup(folder).load_dataset("train.en")
-    assert "train.en: no 62.5 %, yes 25.0 %, maybe 12.5 %" in caplog.messages
-
-
-def test_the_model_gets_a_head_of_the_criterions_name(folder, monkeypatch):
-    task = setup(folder, classification_head_name="news")
-    model, asked = with_head(task, monkeypatch)
-    assert {name: head.out_features for name, head in model.classification_heads.items()} == {"news": 3}
-    assert asked == [("cfg", True)]
 
 
 def test_regression_is_refused(folder):

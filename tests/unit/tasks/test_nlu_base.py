@@ -1,20 +1,17 @@
 """The base of the understanding tasks: dictionary and languages, which data a subset is, several languages, every error."""
 
-import logging
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from fairseq.tasks import FairseqTask
-from omegaconf import OmegaConf
 
-from fairseq_plugins.data.language_mixture import LanguageMixture
-from fairseq_plugins.data.nlu_dataset import NLUDataset
+from fairseq_plugins.data.nlu_dataset import NLUDataset, class_numbers, labels_of
 from fairseq_plugins.tasks.nlu import NLUConfig, NLUTask
-from fairseq_plugins.tasks.nlu.labels import class_numbers, labels_of
-from tests import builders, nlu_bins, nlu_builders
-from tests.builders import BOS, EOS, FIRST_PIECE, MASK, PAD, PIECES
+from tests import builders, nlu_bins
+from tests.builders import BOS, EOS, MASK, PAD
 
 LABELS = ["no", "yes", "maybe"]
 EN, DE, FR = (builders.sentences(count, seed) for count, seed in ((12, 1), (6, 2), (3, 3)))
@@ -51,33 +48,29 @@ def tokens(data):
     return [data[index]["tokens"].tolist() for index in range(len(data))]
 
 
-def test_languages_and_mask_follow_the_dictionary(folder):
-    plain = setup(folder)
-    assert len(plain.dictionary) == MASK + 1
-    assert plain.dictionary.index("<mask>") == MASK == FIRST_PIECE + PIECES
+@pytest.fixture
+def bare(tmp_path):
+    """Dictionaries alone: the one beside the texts comes first."""
+    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["x"])
+    nlu_bins.write_dictionary(tmp_path / "input0" / "dict.txt", ["a", "[en_XX]", "b"])
+    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
+    return tmp_path
+
+
+def test_languages_and_mask_follow_the_dictionary(folder, bare):
+    assert setup(folder).dictionary.symbols[MASK:] == ["<mask>"]
     task = setup(folder, langs="en_XX,de_DE,fr_XX")
     assert task.dictionary.symbols[MASK:] == ["[en_XX]", "[de_DE]", "[fr_XX]", "<mask>"]
     assert task.source_dictionary is task.target_dictionary is task.dictionary
     other = setup(folder, langs="eng_Latn,deu_Latn", language_template="{}")
     assert other.dictionary.symbols[MASK:] == ["eng_Latn", "deu_Latn", "<mask>"]
-
-
-def test_a_language_that_the_dictionary_has_is_not_added(folder, tmp_path, caplog):
-    caplog.set_level(logging.INFO)
-    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a", "[en_XX]", "b"])
-    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
-    task = setup(tmp_path, langs="en_XX,de_DE")
-    assert task.dictionary.symbols[4:] == ["a", "[en_XX]", "b", "[de_DE]", "<mask>"]
-    assert "[en_XX] is entry 5 of the dictionary already" in caplog.text
-    assert "9 types with <mask> and 2 languages" in caplog.text
-
-
-def test_the_dictionary_beside_the_texts_comes_first(folder, tmp_path):
-    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
-    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a", "b"])
-    assert setup(tmp_path).dictionary.symbols[4:] == ["a", "b", "<mask>"]
-    nlu_bins.write_dictionary(tmp_path / "input0" / "dict.txt", ["c"])
-    assert setup(tmp_path).dictionary.symbols[4:] == ["c", "<mask>"]
+    assert setup(bare, langs="en_XX,de_DE").dictionary.symbols[4:] == ["a", "[en_XX]", "b", "[de_DE]", "<mask>"]
+    (bare / "input0" / "dict.txt").unlink()
+    assert setup(bare).dictionary.symbols[4:] == ["x", "<mask>"]
+    for file, missing in (("label/dict.txt", "label/dict"), ("dict.txt", "input0/dict")):
+        (bare / file).unlink()
+        with pytest.raises(ValueError, match=rf"no dictionary .*{missing}\.txt: give the folder that"):
+            setup(bare)
 
 
 @pytest.mark.parametrize(
@@ -87,31 +80,20 @@ def test_the_dictionary_beside_the_texts_comes_first(folder, tmp_path):
         ("test.de", "de,de_DE", "", "[de]"),
         ("test.de_DE", "en_XX,de_DE", "", "[de_DE]"),
         ("test.de", "eng_Latn,deu_Latn", "de=deu_Latn", "[deu_Latn]"),
-        ("test.xx.de", "en_XX,de_DE", "", "[de_DE]"),
         ("test.de", "de_DE,de_AT", "en=de_DE,de=de_AT", "[de_AT]"),
+        ("test.de", "en_XX,fr_XX", "", "test.de: language de, .*does not have it.*de=CODE.* en_XX, fr_XX"),
+        ("test.de", "de_DE,de_AT", "", "test.de: .*has de_DE, de_AT.*--language-codes"),
+        ("test", "en_XX", "", r"subset test: language \(none\)"),
+        ("test.de", "en_XX,de_DE", "de=deu_Latn", "language deu_Latn, .*does not have it"),
     ],
 )
 def test_the_symbol_of_a_subsets_language(folder, name, langs, codes, symbol):
-    task = setup(folder, langs=langs, language_codes=codes, input_format="mbart")
-    assert task.languages.symbol(name) == symbol
-
-
-@pytest.mark.parametrize(
-    ("name", "langs", "codes", "words"),
-    [
-        ("test.de", "en_XX,fr_XX", "", ["test.de", "language de", "does not have it", "de=CODE", "en_XX, fr_XX"]),
-        ("test.de", "de_DE,de_AT", "", ["test.de", "has de_DE, de_AT", "--language-codes"]),
-        ("test", "en_XX", "", ["subset test", "(none)"]),
-        ("test.de", "en_XX,de_DE", "de=deu_Latn", ["language deu_Latn", "does not have it"]),
-        ("test.de", "en_XX,de_DE", "de=de", ["language de", "does not have it"]),
-    ],
-)
-def test_a_language_that_is_not_clear_is_refused(folder, name, langs, codes, words):
-    task = setup(folder, langs=langs, language_codes=codes, input_format="mbart50")
-    with pytest.raises(ValueError) as error:
-        task.languages.symbol(name)
-    for word in words:
-        assert word in str(error.value)
+    languages = setup(folder, langs=langs, language_codes=codes, input_format="mbart").languages
+    if symbol.startswith("["):
+        assert languages.symbol(name) == symbol
+    else:
+        with pytest.raises(ValueError, match=symbol):
+            languages.symbol(name)
 
 
 def test_formats_reach_the_dataset(folder):
@@ -126,84 +108,54 @@ def test_formats_reach_the_dataset(folder):
     assert (data.max_positions, data.pad, data.seed, task.max_positions()) == (4, PAD, 3, 4)
 
 
-def test_the_second_text_is_read_where_there_is_one(folder, tmp_path):
-    nlu_bins.write_texts(tmp_path, "input0", "train.en", [[5, 6], [7]])
-    nlu_bins.write_texts(tmp_path, "input1", "train.en", [[8], [9, 10]])
-    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
-    data = load(setup(tmp_path, input_format="bert"))
+def test_the_second_text_is_read_where_there_is_one(bare):
+    nlu_bins.write_texts(bare, "input0", "train.en", [[5, 6], [7]])
+    nlu_bins.write_texts(bare, "input1", "train.en", [[8], [9, 10]])
+    data = load(setup(bare, input_format="bert"))
     assert tokens(data) == [[BOS, 5, 6, EOS, 8, EOS], [BOS, 7, EOS, 9, 10, EOS]]
-    nlu_bins.write_texts(tmp_path, "input0", "test.de", [[5, 6]])
-    with pytest.raises(
-        ValueError, match=r"subset test\.de: .*input1.test\.de\.bin is missing; subsets there: train\.en"
-    ):
-        load(setup(tmp_path), "test.de")
-
-
-def test_a_hydra_configuration_is_read_as_well(folder):
-    given = {"data": str(folder), "input_format": "mbart", "langs": "en_XX,de_DE", "seed": 1}
-    cfg = OmegaConf.merge(OmegaConf.structured(NLUConfig), OmegaConf.create(given))
-    assert tokens(load(PlainTask.setup_task(cfg))) == tokens(load(setup(**{**given, "folder": folder})))
+    nlu_bins.write_texts(bare, "input0", "test.de", [[5, 6]])
+    with pytest.raises(ValueError, match=r"test\.de: .*input1.test\.de\.bin is missing; subsets there: train\.en"):
+        load(setup(bare), "test.de")
 
 
 def test_one_subset_is_itself_and_several_are_a_mixture(folder):
-    task = setup(folder, sampling_temperature=2.0)
-    assert isinstance(load(task), NLUDataset)
-    data = load(task, "train.en,train.de")
-    assert isinstance(data, LanguageMixture)
-    assert data.names == ["train.en", "train.de"]
+    data = load(setup(folder, sampling_temperature=2.0, seed=7), "train.en,train.de")
     assert data.probabilities == pytest.approx(np.sqrt([12, 6]) / np.sqrt([12, 6]).sum())
-    assert data.seed == 1 and load(setup(folder, seed=7), "train.en,train.de").seed == 7
+    assert data.seed == 7 and isinstance(load(setup(folder)), NLUDataset)
     natural = load(setup(folder), "train.en,train.de,test.fr")
-    wanted = [[BOS, *row, EOS] for row in [*EN, *DE, *FR]]
-    assert sorted(tokens(natural)) == sorted(wanted)
+    assert sorted(tokens(natural)) == sorted([BOS, *row, EOS] for row in [*EN, *DE, *FR])
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
-        ({"sampling_temperature": 0.5}, ["--sampling-temperature", "at least 1", "0.5"]),
-        ({"sampling_temperature": float("nan")}, ["--sampling-temperature", "nan"]),
-        ({"max_positions": 0}, ["--max-positions", "at least 1", "0"]),
-        ({"input_format": "mbart"}, ["--input-format mbart", "--langs"]),
-        ({"input_format": "mbart50"}, ["--input-format mbart50", "--langs"]),
-        ({"langs": "en_XX,de_DE,en_XX"}, ["--langs", "en_XX more than once"]),
-        ({"langs": "en_XX", "language_template": "[]"}, ["--language-template", "{}", "'[]'"]),
-        ({"language_codes": "de"}, ["--language-codes", "'de'"]),
-        ({"language_codes": "de="}, ["--language-codes", "'de='"]),
-        ({"language_codes": "=deu_Latn"}, ["--language-codes", "'=deu_Latn'"]),
+        ({"input_format": "mbart"}, "--input-format mbart needs --langs"),
+        ({"langs": "en_XX,de_DE,en_XX"}, "--langs names en_XX more than once"),
+        ({"langs": "en_XX", "language_template": "[]"}, r"--language-template must hold {}.*'\[\]'"),
+        *(({"language_codes": text}, f"--language-codes .*'{text}'") for text in ("de", "de=", "=deu_Latn")),
     ],
 )
-def test_wrong_options_are_named(folder, options, words):
-    with pytest.raises(ValueError) as error:
+def test_wrong_options_are_named(folder, options, message):
+    with pytest.raises(ValueError, match=message):
         setup(folder, **options)
-    for word in words:
-        assert word in str(error.value)
 
 
-def test_missing_and_empty_subsets_are_named(folder, tmp_path):
-    with pytest.raises(ValueError, match=r"subset test\.de: .*test\.de\.bin is missing; subsets there: test, test\.fr"):
-        load(setup(folder), "test.de")
-    nlu_bins.write_rows(tmp_path / "input0", "test.de", [])
-    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a"])
-    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS)
-    with pytest.raises(ValueError, match=r"subset test\.de: .*test\.de\.bin is empty"):
-        load(setup(tmp_path), "test.de")
+def test_missing_and_empty_subsets_are_named(bare):
+    nlu_bins.write_rows(bare / "input0", "test.de", [])
     for ending in ("bin", "idx"):
-        nlu_bins.write_texts(tmp_path, "input0", "train.en", EN)
-        (tmp_path / "input0" / f"train.en.{ending}").unlink()
-        with pytest.raises(ValueError, match=rf"subset train\.en: .*train\.en\.{ending} is missing"):
-            load(setup(tmp_path))
+        nlu_bins.write_texts(bare, "input0", f"{ending}.en", EN)
+        (bare / "input0" / f"{ending}.en.{ending}").unlink()
+    for name, wrong in (
+        ("test.fr", r"test\.fr\.bin is missing; subsets there: bin\.en, test\.de"),
+        ("test.de", r"test\.de\.bin is empty"),
+        ("bin.en", r"bin\.en\.bin is missing"),
+        ("idx.en", r"idx\.en\.idx is missing"),
+    ):
+        with pytest.raises(ValueError, match=rf"subset {name}: .*{wrong}"):
+            load(setup(bare), name)
 
 
-def test_missing_dictionaries_are_named(folder, tmp_path):
-    with pytest.raises(ValueError, match=r"no dictionary .*input0.dict\.txt: give the folder that .*data_prep\.nlu"):
-        setup(tmp_path)
-    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a"])
-    with pytest.raises(ValueError, match=r"no dictionary .*label.dict\.txt"):
-        setup(tmp_path)
-
-
-def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder, tmp_path):
+def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder, bare):
     kept = setup(folder, langs="en_XX,de_DE").get_checkpoint_dict()["PlainTask"]
     setup(folder, langs="en_XX,de_DE").load_state_dict(kept)
     for langs in ("de_DE,en_XX", "en_XX", ""):
@@ -211,41 +163,20 @@ def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder, tmp
             ValueError, match=r"--langs: languages are .*, the checkpoint was trained with \['en_XX', 'de_"
         ):
             setup(folder, langs=langs).set_checkpoint_dict(kept)  # when a run is resumed
-    nlu_bins.write_dictionary(tmp_path / "dict.txt", ["a"])
-    nlu_bins.write_dictionary(tmp_path / "label" / "dict.txt", LABELS[::-1])
-    other = setup(tmp_path, langs="en_XX,de_DE")
+    nlu_bins.write_dictionary(bare / "label" / "dict.txt", LABELS[::-1])
+    other = setup(bare, langs="en_XX,de_DE")
     with pytest.raises(ValueError, match=r"label/dict\.txt: labels are .*'maybe', 'yes', 'no'.* trained with"):
         other.load_state_dict(kept)
     other.load_state_dict({})
 
 
-def test_starting_from_a_model_with_other_languages_is_refused(folder, tmp_path, monkeypatch):
-    """Where inputs carry their language; other formats have no rows of languages."""
-    path = tmp_path / "mbart.pt"
-    model = SimpleNamespace(state_dict=dict, options={}, max_positions=lambda: None)
-    nlu_builders.stock_checkpoint(path, model, {"_name": "translation_from_pretrained_bart", "langs": "en_XX,de_DE"})
-    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: model)
-
-    def build(langs, input_format="mbart", from_checkpoint=False):
-        options = {"finetune_from_model": str(path), "restore_file": "checkpoint_last.pt", "save_dir": str(tmp_path)}
-        return setup(folder, langs=langs, input_format=input_format, **options).build_model("cfg", from_checkpoint)
-
-    assert build("en_XX,de_DE") is model
-    with pytest.raises(ValueError, match="--langs de_DE,en_XX: .*mbart.pt was trained with en_XX,de_DE"):
-        build("de_DE,en_XX")
-    assert build("de_DE,en_XX", input_format="xlmr") is model and build("de_DE,en_XX", from_checkpoint=True) is model
-
-
-@pytest.mark.parametrize("most", [None, 50, 49, (49, 60), (60, 49), (50, 60)])
+@pytest.mark.parametrize("most", [None, 50, (50, 60), 49, (49, 60), (60, 49)])  # an encoder-decoder has two limits
 def test_a_model_with_fewer_positions_is_refused(folder, most, monkeypatch):
     model = SimpleNamespace(max_positions=lambda: most)
     monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: model)
-    task = setup(folder, max_positions=50)
-    if most == 49 or isinstance(most, tuple) and min(most) == 49:  # an encoder-decoder has two limits
-        with pytest.raises(ValueError, match="--max-positions 50: the model has 49 positions; valid: 1 to 49"):
-            task.build_model("cfg")
-    else:
-        assert task.build_model("cfg") is model
+    message = "--max-positions 50: the model has 49 positions; valid: 1 to 49"
+    with pytest.raises(ValueError, match=message) if "49" in str(most) else nullcontext():
+        assert setup(folder, max_positions=50).build_model("cfg") is model
 
 
 def test_a_task_without_labels_has_none(folder):
@@ -260,22 +191,14 @@ def test_a_task_without_labels_has_none(folder):
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "message"),
     [
-        ([[4], [EOS]], ["subset test.de", "row 2", "0 symbols"]),
-        ([[4], [5], [4, 5, EOS]], ["subset test.de", "row 3", "2 symbols"]),
-        ([[4], [3], [3, EOS]], ["subset test.de", "2 rows", "valid: no, yes, maybe"]),
-        ([[4], [PAD]], ["subset test.de", "1 rows"]),
+        ([[4], [EOS]], "row 2 of label has 0 symbols"),
+        ([[4], [5], [4, 5, EOS]], "row 3 of label has 2 symbols"),
+        ([[4], [3], [3, EOS]], "2 rows have a label .*valid: no, yes, maybe"),
+        ([[4], [PAD]], "1 rows have"),
     ],
 )
-def test_wrong_labels_are_counted_or_named(rows, words):
-    with pytest.raises(ValueError) as error:
+def test_wrong_labels_are_counted_or_named(rows, message):
+    with pytest.raises(ValueError, match=f"subset test.de: {message}"):
         class_numbers([torch.tensor(row) for row in rows], nlu_bins.label_dictionary(LABELS), "test.de")
-    for word in words:
-        assert word in str(error.value)
-
-
-def test_an_empty_batch_of_validation_counts_nothing(folder):
-    task, model = setup(folder), torch.nn.Linear(1, 1)
-    assert task.valid_step({}, model, None) == (0.0, 0, {})
-    assert task.valid_step({"id": 1}, model, lambda model, sample: (1.0, 2, {"loss": 3})) == (1.0, 2, {"loss": 3})

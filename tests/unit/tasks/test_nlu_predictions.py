@@ -6,29 +6,18 @@ import logging
 import pytest
 import torch
 from fairseq import criterions
-from fairseq.criterions.sentence_prediction import SentencePredictionConfig
 from fairseq.logging import metrics
 
-from fairseq_plugins.criterions.relevance_ranking import RelevanceRankingCriterionConfig
-from fairseq_plugins.criterions.span_qa import SpanQACriterionConfig
-from fairseq_plugins.criterions.token_classification import TokenClassificationCriterionConfig
-from fairseq_plugins.tasks.cross_lingual_classification import (
-    CrossLingualClassificationConfig,
-    CrossLingualClassificationTask,
-)
 from fairseq_plugins.tasks.nlu.predictions import PredictionFiles
-from fairseq_plugins.tasks.relevance_ranking import RelevanceRankingConfig, RelevanceRankingTask
-from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
-from fairseq_plugins.tasks.token_classification import TokenClassificationConfig, TokenClassificationTask
 from tests import builders, nlu_bins, nlu_builders
 from tests.nlu_bins import TAGS, TinyTagger
+from tests.unit.tasks.making import maker
 
 LABELS = ["no", "yes", "maybe"]
 GRADES = ["3", "0", "1"]
 GOLD = [LABELS[number * 7 % 3] for number in range(11)]
 TAGGED = nlu_bins.tagged_sentences(9, 4)
 UNKNOWN = [[(pieces, None if tag == "B-LOC" else tag) for pieces, tag in words] for words in TAGGED]
-SHORT = 9
 
 
 @pytest.fixture(scope="module")
@@ -42,32 +31,22 @@ def folder(tmp_path_factory):
     return path
 
 
-def classification(folder, **options):
-    cfg = CrossLingualClassificationConfig(
-        data=str(folder / "classes"), seed=1, classification_head_name="head", regression_target=False, **options
-    )
-    task = CrossLingualClassificationTask.setup_task(cfg)
-    own = SentencePredictionConfig(classification_head_name="head")
-    return task, criterions.CRITERION_REGISTRY["sentence_prediction"](own, task)
+SUBSETS = {
+    "cross_lingual_classification": ("classes", {"classification_head_name": "head", "regression_target": False}),
+    "token_classification": ("tags", {"max_positions": 9}),
+    "relevance_ranking": ("wpr", {}),
+    "span_qa": ("qa", {"max_positions": 20, "max_question": 4, "window_stride": 3}),  # some have several windows
+}
+CRITERIONS = {"cross_lingual_classification": "sentence_prediction"}
 
 
-def tagging(folder, **options):
-    cfg = TokenClassificationConfig(data=str(folder / "tags"), seed=1, max_positions=SHORT, **options)
-    task = TokenClassificationTask.setup_task(cfg)
-    own = TokenClassificationCriterionConfig(classification_head_name="token_classification_head")
-    return task, criterions.CRITERION_REGISTRY["token_classification"](own, task)
-
-
-def ranking(folder, **options):
-    task = RelevanceRankingTask.setup_task(RelevanceRankingConfig(data=str(folder / "wpr"), seed=1, **options))
-    return task, criterions.CRITERION_REGISTRY["relevance_ranking"](RelevanceRankingCriterionConfig(), task)
-
-
-def answers(folder, **options):
-    """Task and criterion; some questions have several windows."""
-    cfg = SpanQAConfig(data=str(folder / "qa"), max_positions=20, max_question=4, window_stride=3, seed=1, **options)
-    task = SpanQATask.setup_task(cfg)
-    return task, criterions.CRITERION_REGISTRY["span_qa"](SpanQACriterionConfig(), task)
+def made(folder, name, **options):
+    """Task and criterion."""
+    subset, given = SUBSETS[name]
+    task, kind = maker(name, **given)(folder / subset, **options), CRITERIONS.get(name, name)
+    head = "head" if kind != name else getattr(task.cfg, "classification_head_name", None)
+    own = criterions.CRITERION_DATACLASS_REGISTRY[kind](**({"classification_head_name": head} if head else {}))
+    return task, criterions.CRITERION_REGISTRY[kind].build_criterion(own, task)
 
 
 def validate(task, criterion, model, name="test.de", **more):
@@ -88,7 +67,7 @@ def lines(path):
 
 
 def test_classes_of_sentences(folder, tmp_path):
-    task, criterion = classification(folder, predictions=str(tmp_path / "made"))
+    task, criterion = made(folder, "cross_lingual_classification", predictions=str(tmp_path / "made"))
     model = nlu_builders.build(nlu_builders.arguments(**nlu_builders.SCRATCH), task.dictionary.symbols[4:])
     model.register_classification_head("head", 3)
     nlu_builders.randomise(model)
@@ -106,7 +85,7 @@ def test_classes_of_sentences(folder, tmp_path):
 
 
 def test_tags_of_words(folder, tmp_path):
-    task, criterion = tagging(folder, predictions=str(tmp_path))
+    task, criterion = made(folder, "token_classification", predictions=str(tmp_path))
     model = TinyTagger(len(task.dictionary)).eval()
     model.register_token_head("token_classification_head", len(TAGS))
     validate(task, criterion, model)
@@ -121,7 +100,7 @@ def test_tags_of_words(folder, tmp_path):
 
 
 def test_scores_of_documents(folder, tmp_path):
-    task, criterion = ranking(folder, predictions=str(tmp_path))
+    task, criterion = made(folder, "relevance_ranking", predictions=str(tmp_path))
     model = nlu_bins.StandIn(len(task.dictionary)).eval()
     model.register_classification_head(task.head, 3)
     validate(task, criterion, model)
@@ -136,7 +115,7 @@ def test_scores_of_documents(folder, tmp_path):
 
 
 def test_answers_to_questions(folder, tmp_path):
-    task, criterion = answers(folder, predictions=str(tmp_path))
+    task, criterion = made(folder, "span_qa", predictions=str(tmp_path))
     model = nlu_bins.StandIn(len(task.dictionary)).eval()
     model.register_token_head(task.head, 2)
     validate(task, criterion, model)
@@ -149,9 +128,9 @@ def test_answers_to_questions(folder, tmp_path):
     assert found == expected and list(found) == list(expected) and len(set(found.values())) > 1
 
 
-@pytest.mark.parametrize("make", [classification, tagging, ranking, answers])
-def test_training_and_several_processes_are_refused(folder, tmp_path, make):
-    task, _ = make(folder, predictions=str(tmp_path / "made"))
+@pytest.mark.parametrize("name", SUBSETS)
+def test_training_and_several_processes_are_refused(folder, tmp_path, name):
+    task, _ = made(folder, name, predictions=str(tmp_path / "made"))
     with pytest.raises(ValueError, match=r"--predictions .*made: valid with fairseq-validate, not in training"):
         task.load_dataset("test.de", combine=True)
     task.load_dataset("test.de")
@@ -159,9 +138,9 @@ def test_training_and_several_processes_are_refused(folder, tmp_path, make):
         task.get_batch_iterator(task.dataset("test.de"), max_sentences=3, num_shards=2)
     (tmp_path / "file").write_text("x")
     with pytest.raises(ValueError, match=r"--predictions .*file: is a file; valid: a folder"):
-        make(folder, predictions=str(tmp_path / "file"))
+        made(folder, name, predictions=str(tmp_path / "file"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
-    assert make(folder)[0].prediction_files is None
+    assert made(folder, name)[0].prediction_files is None
 
 
 def test_items_without_a_prediction_are_counted(tmp_path, caplog):

@@ -74,17 +74,19 @@ def configuration(tmp_path):
     return make
 
 
-def test_a_task_that_asks_continues_its_own_run(seen, configuration, caplog):
-    cfg = configuration()
-    trainer = Trainer(cfg, Continues(None))
+@pytest.mark.parametrize(("suffix", "updates"), [("", 0), ("-shard0", 0), ("", 7)])
+def test_a_task_that_asks_continues_its_own_run(seen, configuration, caplog, suffix, updates):
+    """From the history where the checkpoint has no optimizer."""
+    cfg = configuration(f"checkpoint_last{suffix}.pt")
+    trainer = Trainer(cfg, Continues(None), updates, suffix)
     with caplog.at_level(logging.INFO):
         checkpoint_utils.load_checkpoint(cfg, trainer, disable_iterator_cache=True)
     assert seen == [{**PLAIN, "disable_iterator_cache": True}]
     assert {name: cfg[name] for name in GIVEN} == GIVEN  # the checkpoints keep what was typed
-    assert (trainer.updates, trainer.schedule) == (7, [{"best": 1.5}])
+    assert (trainer.updates, trainer.schedule) == (7, [] if updates else [{"best": 1.5}])
     assert trainer._previous_training_time == 3600
     assert "--restore-file model.pt and --reset-* were for the run's start" in caplog.text
-    assert "at update 7 of the schedule (learning rate 0.25), but the optimizer's moments are lost" in caplog.text
+    assert ("update 7 of the schedule (learning rate 0.25), but the optimizer's" in caplog.text) == (not updates)
     assert caplog.text.count("continuing") == 1
 
 
@@ -116,20 +118,6 @@ def test_starts(seen, configuration, tmp_path, task, last, options, called, upda
     checkpoint_utils.load_checkpoint(cfg, trainer)
     assert seen == [called if called == PLAIN else {**called, **options}]
     assert (trainer.updates, trainer._previous_training_time) == (updates, seconds)
-
-
-def test_shards_have_a_suffix(seen, configuration):
-    cfg = configuration("checkpoint_last-shard0.pt")
-    checkpoint_utils.load_checkpoint(cfg, Trainer(cfg, Continues(None), suffix="-shard0"))
-    assert seen == [PLAIN]
-
-
-def test_a_checkpoint_with_its_optimizer_needs_no_help(seen, configuration, caplog):
-    cfg = configuration()
-    trainer = Trainer(cfg, Continues(None), updates=7)
-    checkpoint_utils.load_checkpoint(cfg, trainer)
-    assert (trainer.updates, trainer.schedule) == (7, [])
-    assert "moments" not in caplog.text
 
 
 def test_an_error_leaves_the_options_as_they_were(seen, configuration, monkeypatch):

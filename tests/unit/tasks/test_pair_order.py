@@ -14,10 +14,8 @@ TASKS = {
     "translation_multi_temperature": (
         "--lang-pairs",
         "en-de",
-        "--max-source-positions",
-        "99",
-        "--max-target-positions",
-        "99",
+        "--max-source-positions=99",
+        "--max-target-positions=99",
     ),
     "sga_translation": (*PAIR, "--criterion", "sga_ctc"),
     "sga_translation_multi": ("--lang-pairs", "en-de", "--criterion", "sga_ctc"),

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from fairseq_plugins.tasks.relevance_ranking import RelevanceRankingConfig, RelevanceRankingTask
 from tests import nlu_bins as builders
+from tests.unit.tasks.making import maker
 
 GRADES = ["2", "0", "10"]
 ROWS = builders.random_ranking(9, 2, GRADES)
+setup = maker("relevance_ranking", max_positions=20)
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +17,6 @@ def folder(tmp_path_factory):
     for name in ("train.en", "train.de"):
         builders.write_ranking(result, name, ROWS, GRADES)
     return result
-
-
-def setup(folder, **changes):
-    cfg = RelevanceRankingConfig(data=str(folder), **{"max_positions": 20, "seed": 1, **changes})
-    return RelevanceRankingTask.setup_task(cfg)
 
 
 def batches(task, split, **limits):
@@ -53,9 +49,7 @@ def test_training_takes_documents_apart(folder):
 @pytest.mark.parametrize("grades", [["0", "good"], ["1.5", "0"], ["-1", "0"], ["1", "01"], ["2"], ["²", "0"]])
 def test_other_symbols_are_refused(grades, tmp_path):
     builders.write_ranking(tmp_path, "train.en", [("q", "w1", "w2", grades[0])], grades)
-    with pytest.raises(
-        ValueError, match="label/dict.txt: grades .*; valid: two or more different whole numbers, 0 or more"
-    ):
+    with pytest.raises(ValueError, match="label/dict.txt: grades .*; valid: two or more different whole numbers"):
         setup(tmp_path)
 
 

@@ -1,16 +1,19 @@
 """Task span_corruption: which data it reads and how, sentinels, sampling, batches, every error before the first batch."""
 
+import shutil
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
-import torch
 
-from fairseq_plugins.data.text_streams import SentencePairs
-from fairseq_plugins.tasks.span_corruption import SpanCorruptionConfig, SpanCorruptionTask
 from tests import builders
 from tests import deltalm_builders as corruption
 from tests.deltalm_builders import EOS, plain
+from tests.unit.tasks.making import load, maker
 
 COUNT = 12
+TEXT = {"pairs": "", "monolingual": "it", "sample_break_mode": "eos"}
+setup = maker("span_corruption", pairs="en-de,en-fr", train_subset="train", add_sentinels=40, tokens_per_sample=40)
 
 
 @pytest.fixture(scope="module")
@@ -20,19 +23,9 @@ def folder(tmp_path_factory):
         builders.write_pair(path, split, "en", "de")
         builders.write_pair(path, split, "en", "fr")
     builders.write_side(path, "train", "it-None", "it", builders.sentences(COUNT, 201))
+    builders.write_side(path, "short", "it-None", "it", [[5], [], [6]])
     builders.write_dictionary(path, "it")
     return path
-
-
-def setup(folder, **options):
-    defaults = {"data": str(folder), "pairs": "en-de,en-fr", "seed": 1, "train_subset": "train", "add_sentinels": 40}
-    cfg = SpanCorruptionConfig(**{"tokens_per_sample": 40, **defaults, **options})
-    return SpanCorruptionTask.setup_task(cfg)
-
-
-def load(task, split="train", **options):
-    task.load_dataset(split, **options)
-    return task.dataset(split)
 
 
 def texts(data):
@@ -69,110 +62,53 @@ def test_training_samples_and_everything_else_does_not(folder):
 
 def test_options_reach_the_dataset(folder):
     task = setup(folder, monolingual="de", mean_span=2.0, no_target_sentinels=True, seed=9, mask_prob=0.2)
-    data, zero = load(task), builders.MASK
-    assert data.corruption == (2.0, list(range(zero, zero + 40)), 9, False)
+    data = load(task)
+    assert data.corruption == (2.0, list(range(builders.MASK, builders.MASK + 40)), 9, False)
     assert [stream.ratio for stream in data.streams] == [0.5, 0.5, 0.2]
-    assert [isinstance(stream, SentencePairs) for stream in data.streams] == [True, True, False]
 
 
-def batches(task, epoch):
-    """As the trainer draws them."""
+def test_batches_leave_out_what_is_too_long(folder):
+    task = setup(folder, monolingual="de,it", sampling_temperature=3.0, pair_share=0.4, tokens_per_sample=12)
+    data = load(task)
     options = {"max_tokens": 60, "max_positions": task.max_positions(), "ignore_invalid_inputs": True, "seed": 1}
-    return list(task.get_batch_iterator(task.dataset("train"), epoch=epoch, **options).next_epoch_itr())
-
-
-def test_a_resumed_run_draws_what_an_uninterrupted_one_does(folder):
-    def task():
-        found = setup(folder, monolingual="de,it", sampling_temperature=3.0, pair_share=0.4, tokens_per_sample=12)
-        load(found)
-        return found
-
-    first, epochs = task(), []
-    for run, epoch in ((first, 1), (first, 2), (task(), 2)):
-        found = batches(run, epoch)
-        for batch in found:
-            assert batch["net_input"]["src_tokens"].numel() <= 60 and batch["target"].numel() <= 60
-        epochs.append([(batch["id"].tolist(), batch["net_input"]["src_tokens"].tolist()) for batch in found])
-    assert epochs[0] != epochs[1] == epochs[2]
-    assert first.max_positions() == (12, 13)
-    data = first.dataset("train")
+    found = list(task.get_batch_iterator(data, **options).next_epoch_itr())
+    for batch in found:
+        assert batch["net_input"]["src_tokens"].numel() <= 60 and batch["target"].numel() <= 60
     kept = [index for index in range(len(data)) if data.size(index)[0] <= 12]
-    assert sorted(index for ids, _ in epochs[1] for index in ids) == kept and 0 < len(kept) < len(data)
-
-
-def test_inference_reads_sentinels(folder):
-    task = setup(folder)
-    symbols = task.source_dictionary
-    assert symbols is task.target_dictionary and symbols.symbols[builders.MASK :][39] == "<extra_id_39>"
-    rows = [torch.tensor([5, symbols.index("<extra_id_0>"), EOS]), torch.tensor([7, EOS])]
-    data = task.build_dataset_for_inference(rows, [3, 2])
-    batch = data.collater([data[0], data[1]])
-    assert batch["net_input"]["src_tokens"].tolist() == [[5, builders.MASK, EOS], [7, EOS, builders.PAD]]
+    assert task.max_positions() == (12, 13)
+    assert sorted(index for batch in found for index in batch["id"].tolist()) == kept and 0 < len(kept) < len(data)
 
 
 def test_sentinels_of_the_dictionary_are_used(folder, tmp_path):
-    for file in folder.iterdir():
-        (tmp_path / file.name).symlink_to(file)
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     for language in ("en", "de", "fr"):
-        path = tmp_path / f"dict.{language}.txt"
-        lines = path.read_text() + "".join(f"<extra_id_{number}> 0\n" for number in range(30))
-        path.unlink()
-        path.write_text(lines)
+        with open(tmp_path / f"dict.{language}.txt", "a") as file:
+            file.writelines(f"<extra_id_{number}> 0\n" for number in range(30))
     task = setup(tmp_path, add_sentinels=0)
     assert task.sentinels == list(range(builders.MASK, builders.MASK + 30))
     assert len(task.source_dictionary) == builders.MASK + 30
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
-        ({"mask_prob": 0.0}, ["--mask-prob", "(0, 1)", "0.0"]),
-        ({"pair_mask_prob": 1.5}, ["--pair-mask-prob", "(0, 1)", "1.5"]),
-        ({"mean_span": 0.5}, ["--mean-span", "at least 1", "0.5"]),
-        ({"tokens_per_sample": 3}, ["--tokens-per-sample", "at least 4", "3"]),
-        ({"sampling_temperature": 0.5}, ["--sampling-temperature", "at least 1", "0.5"]),
-        ({"sampling_temperature": float("inf")}, ["--sampling-temperature", "inf"]),
-        ({"pair_share": -0.1}, ["--pair-share", "[0, 1]", "-0.1"]),
-        ({"pair_share": 1.1}, ["--pair-share", "[0, 1]", "1.1"]),
-        ({"pair_share": 0.5}, ["--pair-share must be 1", "--monolingual is empty", "0.5"]),
-        ({"pair_share": 0.5, "pairs": "", "monolingual": "it"}, ["--pair-share must be 0", "--pairs is empty", "0.5"]),
-        ({"pairs": ""}, ["--pairs", "--monolingual"]),
-        ({"pairs": "en"}, ["--pairs", "'en'"]),
-        ({"pairs": "en-de,en-de"}, ["--pairs", "once"]),
-        ({"monolingual": "de,de"}, ["--monolingual", "once"]),
-        ({"pairs": "es-pt"}, ["dict.es.txt"]),
-        ({"add_sentinels": 0}, ["lacks <extra_id_0>", "--add-sentinels", "dict.txt"]),
-        ({"add_sentinels": 6}, ["has 6", "--pair-mask-prob 0.5", "--tokens-per-sample 40"]),
+        ({"pair_share": 0.5}, "--pair-share must be 1 where --monolingual is empty; got 0.5"),
+        ({"pairs": ""}, "--pairs and --monolingual are both empty"),
+        ({"pairs": "en"}, "--pairs .*'en'"),
+        ({"pairs": "es-pt"}, "dict.es.txt"),
+        ({"add_sentinels": 0}, "lacks <extra_id_0>.*--add-sentinels"),
+        ({"add_sentinels": 6}, "has 6, .*--tokens-per-sample 40, --pair-mask-prob 0.5"),
+        # 40 tokens: 38 in a pair give 19 of noise in 6 spans, one cut; text of one sentence: 6 of noise in 2 spans.
+        ({"add_sentinels": 7}, None),
+        ({**TEXT, "add_sentinels": 2}, None),
+        ({**TEXT, "add_sentinels": 2, "sample_break_mode": "complete"}, "--mask-prob 0.15"),
+        ({**TEXT, "add_sentinels": 2, "pairs": "en-de"}, "up to 7"),
+        ({"split": "test"}, r"--pairs en-de: .*test\.en-de\.en\.bin is missing"),
+        ({**TEXT, "split": "valid"}, r"--monolingual it: .*valid\.it-None\.it\.bin is missing; run fairseq-preprocess"),
+        ({**TEXT, "split": "short"}, "short it: none of 3 inputs has 2 tokens"),
     ],
 )
-def test_wrong_options_are_named(folder, options, words):
-    with pytest.raises(ValueError) as error:
-        setup(folder, **options)
-    for word in words:
-        assert word in str(error.value)
-
-
-def test_sentinels_must_suffice_for_text_and_pairs_that_are_there(folder):
-    """40 tokens: 38 in a pair give 19 of noise in 6 spans, one cut; text of one sentence: 6 of noise in 2 spans."""
-    setup(folder, add_sentinels=7)
-    setup(folder, add_sentinels=2, pairs="", monolingual="it", sample_break_mode="eos")
-    with pytest.raises(ValueError, match="--mask-prob 0.15"):
-        setup(folder, add_sentinels=2, pairs="", monolingual="it")
-    with pytest.raises(ValueError, match="up to 7"):
-        setup(folder, add_sentinels=2, monolingual="it", sample_break_mode="eos")
-
-
-def test_missing_data_are_named(folder):
-    with pytest.raises(
-        ValueError, match=r"--monolingual it: .*valid\.it-None\.it\.bin is missing; run fairseq-preprocess"
-    ):
-        load(setup(folder, monolingual="it"), "valid")
-    with pytest.raises(ValueError, match=r"--pairs en-de: .*test\.en-de\.en\.bin is missing"):
-        load(setup(folder), "test")
-
-
-def test_text_without_anything_to_corrupt_is_named(folder, tmp_path):
-    builders.write_side(tmp_path, "train", "it-None", "it", [[5], [], [6]])
-    builders.write_dictionary(tmp_path, "it")
-    with pytest.raises(ValueError, match="train it: none of 3 inputs has 2 tokens"):
-        load(setup(tmp_path, pairs="", monolingual="it", sample_break_mode="eos"))
+def test_options_and_data_that_do_not_fit_are_named(folder, options, message):
+    split = options.pop("split", "train")
+    with pytest.raises(ValueError, match=message) if message else nullcontext():
+        load(setup(folder, **options), split)

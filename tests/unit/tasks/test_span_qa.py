@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from fairseq_plugins.tasks.span_qa import SpanQAConfig, SpanQATask
 from tests import nlu_bins as builders
+from tests.unit.tasks.making import maker
 
-LIMITS = dict(max_positions=20, max_question=4, window_stride=3, seed=1)
+setup = maker("span_qa", max_positions=20, max_question=4, window_stride=3)
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +20,6 @@ def folder(tmp_path_factory):
     wrong = [question._replace(answers=[("w1", 10_000)]) if n else question for n, question in enumerate(asked)]
     builders.write_questions(result, "train.xx", passages, wrong)
     return result
-
-
-def setup(folder, **changes):
-    return SpanQATask.setup_task(SpanQAConfig(data=str(folder), **{**LIMITS, **changes}))
 
 
 def batches(task, split, max_positions=20, **more):
@@ -40,23 +36,15 @@ def test_all_questions_arrive_in_some_batch(folder):
     assert sorted(found) == sorted(f"q1-{number}" for number in range(10))
 
 
-def test_a_model_that_takes_less_is_named(folder):
+@pytest.mark.parametrize("split", ["train.en", "train.en,train.de"])
+def test_what_is_too_large_is_named_and_not_left_out(folder, split):
     task = setup(folder)
-    for split in ("train.en", "train.en,train.de"):
-        task.load_dataset(split, combine=True)
-        with pytest.raises(
-            ValueError, match="--max-positions 20: an input has 20 tokens, .* take 19; valid: at most that"
-        ):
-            batches(task, split, max_positions=19)
-
-
-def test_a_question_larger_than_max_tokens_is_refused(folder):
-    task = setup(folder)
-    for split in ("train.en", "train.en,train.de"):
-        task.load_dataset(split, combine=True)
-        largest = int(task.dataset(split).sizes.max())
-        with pytest.raises(ValueError, match=f"{largest - 1}: the largest item, .* has {largest} tokens"):
-            task.get_batch_iterator(task.dataset(split), max_tokens=largest - 1)
+    task.load_dataset(split, combine=True)
+    with pytest.raises(ValueError, match="--max-positions 20: an input has 20 tokens, .* take 19; valid: at most that"):
+        batches(task, split, max_positions=19)
+    largest = int(task.dataset(split).sizes.max())
+    with pytest.raises(ValueError, match=f"{largest - 1}: the largest item, .* has {largest} tokens"):
+        task.get_batch_iterator(task.dataset(split), max_tokens=largest - 1)
 
 
 def test_the_language_of_the_comparison(folder):
@@ -84,38 +72,23 @@ def test_options_reach_the_windows(folder):
     assert dataset.stride.min() == dataset.stride.max() == 5
 
 
-def test_answers_without_a_place(folder, caplog):
-    task = setup(folder)
-    with caplog.at_level(logging.INFO):
-        task.load_dataset("train.xx")
-    message = (
-        "train.xx: the first answer of 7 questions is not at its place in the passage: q9-1, q9-2, q9-3, q9-4, q9-5, …"
-    )
-    assert any(message in record.message and record.levelno == logging.WARNING for record in caplog.records)
-    assert (task.dataset("train.xx").questions.gold[1:] == -1).all()
-    assert (task.dataset("train.xx").questions.gold[0] >= 0).all()
-    with pytest.raises(ValueError, match=f"{message}; valid: training data without them"):
-        task.load_dataset("train.xx", combine=True)
-
-
-def test_questions_without_answers(tmp_path, caplog):
+def test_answers_without_a_place_or_without_text(folder, tmp_path, caplog):
     passages, asked = builders.random_questions(3, seed=9)
     builders.write_questions(tmp_path, "test.en", passages, [asked[0], asked[1]._replace(answers=[])])
-    task = setup(tmp_path)
-    task.load_dataset("test.en")
-    message = "test.en: the first answer of 1 questions is missing: q9-1"
-    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
-        f"{message}; they have no part in f1 and em"
-    ]
+    for data, name, message in (
+        (folder, "train.xx", "7 questions is not at its place in the passage: q9-1, q9-2, q9-3, q9-4, q9-5, …"),
+        (tmp_path, "test.en", "1 questions is missing: q9-1"),
+    ):
+        caplog.clear()
+        task = setup(data)
+        task.load_dataset(name)
+        (warning,) = (record.message for record in caplog.records if record.levelno == logging.WARNING)
+        assert warning.startswith(f"{name}: the first answer of {message}; ")
+        gold = task.dataset(name).questions.gold
+        assert (gold[1:] == -1).all() and (gold[0] >= 0).all()
+        with pytest.raises(ValueError, match=f"{message}; valid: training data without them"):
+            task.load_dataset(name, combine=True)
     assert [len(task.dataset("test.en")[number]["question"].answers) for number in range(2)] == [1, 0]
-    with pytest.raises(ValueError, match=message):
-        task.load_dataset("test.en", combine=True)
-
-
-@pytest.mark.parametrize("option", ["max_question", "window_stride", "max_answer"])
-def test_options_out_of_range_are_refused(folder, option):
-    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} must be at least 1; got 0"):
-        setup(folder, **{option: 0})
 
 
 def test_missing_files_are_named(folder, tmp_path):

@@ -5,17 +5,17 @@ import logging
 import pytest
 from fairseq.tasks import FairseqTask
 
-from fairseq_plugins.tasks.token_classification import TokenClassificationConfig, TokenClassificationTask
 from tests import nlu_bins
 from tests.builders import BOS, EOS, MASK, PAD
 from tests.nlu_bins import TAGS
+from tests.unit.tasks.making import load, maker
 
-HEAD = "token_classification_head"
 SENTENCES = [
     [([11, 12], "B-PER"), ([13], "I-PER"), ([14], "O")],
     [([15], "O"), ([16, 17], "O"), ([18], "O")],
     [([19], "B-LOC")],
 ]
+setup = maker("token_classification", classification_head_name="token_classification_head")
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +28,9 @@ def folder(tmp_path_factory):
     return path
 
 
-def setup(folder, **options):
-    defaults = {"data": str(folder), "seed": 1, "classification_head_name": HEAD}
-    task = TokenClassificationTask.setup_task(TokenClassificationConfig(**{**defaults, **options}))
-    assert isinstance(task, TokenClassificationTask)
-    return task
-
-
-def load(task, split="train.en"):
-    task.load_dataset(split)
-    return task.dataset(split)
-
-
 def test_words_and_tags_reach_the_batch(folder):
     task = setup(folder)
-    data = load(task)
+    data = load(task, "train.en")
     batch = data.collater([data[index] for index in range(3)])
     select = batch["net_input"]["select"]
     assert batch["net_input"]["src_tokens"][select].tolist() == [11, 13, 14, 15, 16, 18, 19]
@@ -60,43 +48,20 @@ def test_options_reach_the_dataset(folder):
 
 
 def test_the_model_gets_a_token_head_of_the_name_given(folder, monkeypatch):
-    asked = []
-
-    def build(self, *arguments):
-        asked.append(arguments)
-        return nlu_bins.TinyTagger()
-
-    monkeypatch.setattr(FairseqTask, "build_model", build)
+    monkeypatch.setattr(FairseqTask, "build_model", lambda *arguments: nlu_bins.TinyTagger())
     model = setup(folder, classification_head_name="ner").build_model("cfg", True)
     assert {name: head.out_features for name, head in model.token_heads.items()} == {"ner": len(TAGS)}
-    assert asked == [("cfg", True)]
 
 
-def test_words_and_the_most_frequent_tag_are_logged(folder, caplog):
+def test_unseen_tags_are_a_warning_and_refused_in_training(folder, caplog):
     caplog.set_level(logging.INFO)
-    load(setup(folder))
-    assert "train.en: 7 words" in caplog.messages
-    assert "train.en: most frequent tag O, 57.1 % of all words" in caplog.messages
-    caplog.clear()
-    load(setup(folder, max_positions=4))
-    assert "train.en: 4 words; 3 more are cut off with their pieces" in caplog.messages
-    assert "train.en: 3 rows, 2 cut to 4 tokens (4 pieces lost)" in caplog.messages
-
-
-def test_unseen_tags_are_counted_in_a_warning(folder, caplog):
-    caplog.set_level(logging.INFO)
+    load(setup(folder), "train.en")
+    assert "subset" not in caplog.text
     data = load(setup(folder), "test.fr")
     assert "test.fr: most frequent tag O, 25.0 % of all words" in caplog.messages, "words of unseen tags are words"
-    warnings = [record.getMessage() for record in caplog.records if "subset" in record.getMessage()]
-    assert len(warnings) == 1
-    assert "subset test.fr: 3 of 4 words have a tag that label/dict.txt lacks" in warnings[0]
+    (warning,) = (message for message in caplog.messages if "subset" in message)
+    assert "subset test.fr: 3 of 4 words have a tag that label/dict.txt lacks" in warning
     assert data[0]["target"].tolist() == [-1, 0]
-    caplog.clear()
-    load(setup(folder))
-    assert not [record for record in caplog.records if record.levelno == logging.WARNING]
-
-
-def test_unseen_tags_in_training_are_refused(folder):
     with pytest.raises(ValueError, match=r"test\.fr: 3 of 4 .*valid in --train-subset: O, B-PER, I-PER, B-LOC, I-LOC"):
         setup(folder).load_dataset("test.fr", combine=True)
 

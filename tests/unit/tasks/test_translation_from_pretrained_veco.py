@@ -2,6 +2,7 @@
 
 import logging
 from argparse import Namespace
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -56,22 +57,19 @@ def test_rows_end_with_their_language(folder, split):
         assert row[:length].tolist() == [german, *target[: length - 1].tolist()]
 
 
+def test_truncated_rows_have_room_for_the_tag(folder):
+    found = task(folder, truncate_source=True, max_source_positions=4)
+    found.load_dataset("train")
+    rows = [found.dataset("train")[number]["source"] for number in range(4)]
+    assert max(map(len, rows)) == 4 and {int(row[-1]) for row in rows} == {found.source_tag}
+
+
 def test_only_training_data_come_from_further_folders(folder, tmp_path):
     found = task(f"{tmp_path / 'nothing'}:{folder}")
     found.load_dataset("train", epoch=2)
     assert len(found.dataset("train")) == 4
     with pytest.raises(FileNotFoundError):
         found.load_dataset("test", epoch=2)
-
-
-def test_interactive_rows_are_those_of_the_data(folder):
-    found = task(folder)
-    found.load_dataset("test")
-    expected = [found.dataset("test")[number]["source"] for number in range(4)]
-    rows = [row[:-1] for row in expected]  # what fairseq-interactive encodes: pieces and </s>
-    dataset = found.build_dataset_for_inference(rows, [len(row) for row in rows])
-    assert [dataset[number]["source"].tolist() for number in range(4)] == [row.tolist() for row in expected]
-    assert dataset.src_sizes.tolist() == [len(row) for row in expected]
 
 
 def translator(found):
@@ -125,19 +123,18 @@ def test_a_missing_tag_is_unk_where_that_is_asked_for(folder, caplog):
 
 
 def test_a_missing_tag_is_refused():
-    message = (
-        r"--missing-language-tag error: .* no entry \[de\] for --target-lang de; valid: .* --missing-language-tag unk"
-    )
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(
+        ValueError, match=r"--missing-language-tag error: .* no entry \[de\] for --target-lang de; valid:"
+    ):
         task(tags=("[en]",))
     assert task(missing_language_tag="error").target_tag > builders.UNK
     with pytest.raises(ValueError, match="--missing-language-tag must be unk or error; got none"):
         task(missing_language_tag="none")
 
 
-def write_map(folder, lines=None):
+def write_map(folder, lines=("1", "0", "1")):
     path = folder / "map.txt"
-    path.write_text("".join(f"{line}\n" for line in (["1", "0", "1"] if lines is None else lines)))
+    path.write_text("".join(f"{line}\n" for line in lines))
     return str(path)
 
 
@@ -149,32 +146,27 @@ def test_the_map_reaches_the_model(tmp_path):
     assert task().kept_rows is None
 
 
+ADDED = {"pieces": 2, "missing_language_tag": "unk"}
+
+
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("lines", "more", "message"),
     [
-        (None, "cannot be read"),
-        (["1", "2"], r"map\.txt, line 2: '2'; valid: 1 = the entry stays"),
-        (["1", ""], r"map\.txt, line 2: ''"),
-        (
-            ["0", "0"],
-            r"keeps 0 entries, the data's dictionary has 28 .*, 3 of them symbols added .*; valid: 25 to 28 lines",
-        ),
-        (["1"] * 24, r"keeps 24 entries"),
-        (["1"] * 29, r"keeps 29 entries, the data's dictionary has 28"),
+        (["1", "2"], {}, r"map\.txt, line 2: '2'; valid: 1 = the entry stays"),
+        (["1", ""], {}, r"map\.txt, line 2: ''"),
+        (["0", "0"], {}, r"keeps 0 entries, .* has 28 .*, 3 of them symbols added .*; valid: 25 to 28 lines"),
+        (["1"] * 24, {}, "keeps 24 entries"),
+        (["1"] * 29, {}, "keeps 29 entries, the data's dictionary has 28"),
+        # Symbols that were added at the end of a cut dictionary.
+        (["1", "0", "1"], {**ADDED, "tags": ("<sep>", "[zh-Hant]", "[en]", "madeupword0000")}, None),
+        (["1", "0", "1"], {**ADDED, "tags": ("<sep>", "word", "[en]")}, "keeps 2 .* 1 of them .*; valid: 5 to 6 lines"),
     ],
 )
-def test_bad_maps_are_refused(tmp_path, lines, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        task(resized_dict_map=write_map(tmp_path, lines) if lines else str(tmp_path / "nowhere"))
-    assert "--resized-dict-map" in str(caught.value)
-
-
-def test_symbols_added_at_the_end_of_a_cut_dictionary(tmp_path):
-    tags = ("<sep>", "[zh-Hant]", "[en]", "madeupword0000")
-    cut = {"pieces": 2, "resized_dict_map": write_map(tmp_path), "missing_language_tag": "unk"}
-    assert task(tags=tags, **cut).kept_rows == (True, False, True)
-    with pytest.raises(ValueError, match="keeps 2 entries, .* 1 of them symbols added .*; valid: 5 to 6 lines with 1"):
-        task(tags=("<sep>", "word", "[en]"), **cut)
+def test_maps_that_do_not_fit_are_refused(tmp_path, lines, more, message):
+    with pytest.raises(ValueError, match=f"--resized-dict-map .*{message}") if message else nullcontext():
+        task(resized_dict_map=write_map(tmp_path, lines), **more)
+    with pytest.raises(ValueError, match="--resized-dict-map .*nowhere: cannot be read"):
+        task(resized_dict_map=str(tmp_path / "nowhere"))
 
 
 def test_a_map_without_a_pretrained_file_is_refused(tmp_path):
@@ -186,9 +178,8 @@ def test_a_map_without_a_pretrained_file_is_refused(tmp_path):
     ):
         task(**given).build_model(model)
     task(**given).build_model(model, from_checkpoint=True)
-    task(**given, restore_file="model.pt").build_model(model)
-    task(**given, finetune_from_model="model.pt").build_model(model)
-    task(**given, continue_once="model.pt").build_model(model)
+    for option in ("restore_file", "finetune_from_model", "continue_once"):
+        task(**given, **{option: "model.pt"}).build_model(model)
     task(**given).build_model(veco_builders.arguments(decoder_layers=1, init_from_mlm=str(tmp_path / "gone")))
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoint_last.pt").touch()

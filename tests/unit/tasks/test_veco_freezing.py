@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from contextlib import nullcontext
-from typing import List
 
 import pytest
 import torch
@@ -15,8 +14,10 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from fairseq_plugins.criterions.cross_sequence_mlm import CrossSequenceMLMConfig, CrossSequenceMLMCriterion
-from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
 from tests import builders, veco_builders
+from tests.unit.tasks.making import maker
+
+setup = maker("veco_pretraining", monolingual="en", ddp_backend="pytorch_ddp", find_unused_parameters=False)
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +25,6 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("data-bin")
     builders.write_dictionary(path, "en")
     return path
-
-
-def setup(folder, **given):
-    defaults = {"data": str(folder), "monolingual": "en", "ddp_backend": "pytorch_ddp", "find_unused_parameters": False}
-    return VECOPretrainingTask.setup_task(VECOPretrainingConfig(**{**defaults, **given}))
 
 
 class Fake(nn.Module):
@@ -39,7 +35,7 @@ class Fake(nn.Module):
         torch.manual_seed(1)
         self.before, self.encoder_attn, self.after = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3)
         self.frozen = False
-        self.seen: List[bool] = []
+        self.seen = []
 
     def forward(self, inputs):
         self.seen.append(self.frozen)
@@ -54,15 +50,6 @@ class Fake(nn.Module):
         """Asked for by the stock step."""
 
 
-class Wrapper(nn.Module):
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
-
-    def forward(self, *args):
-        return self.module(*args)
-
-
 def criterion(model, sample):
     return (model(sample) - 1).square().sum(), 1, {}
 
@@ -71,26 +58,19 @@ ADAM = {"lr": [0.1], "adam_betas": "(0.9, 0.98)", "adam_eps": 1e-8, "weight_deca
 ADAM.update(fp16_adam_stats=False, tpu=False)
 
 
-def plain_adam(model):
-    return FairseqAdam(OmegaConf.create(ADAM), list(model.parameters()))
-
-
-def fp16_adam(model, flat):
-    """fairseq's optimizer of ``--fp16``, on parameters of any type; ``flat`` is its way unless ``--fp16-no-flatten-grads``."""
+def adam(model, kind="fp32"):
+    """Stock Adam, or that of ``--fp16`` on parameters of any type; flat is its way unless ``--fp16-no-flatten-grads``."""
     parameters = list(model.parameters())
-    if flat:
+    if kind == "fp32":
+        return FairseqAdam(OmegaConf.create(ADAM), parameters)
+    if kind == "flat fp16":
         row = nn.Parameter(torch.cat([parameter.data.view(-1) for parameter in parameters]))
         row.grad = torch.zeros_like(row)
-        copies = {None: row}
-        held = [row]
+        copies, held = {None: row}, [row]
     else:
         copies = held = FP16Optimizer.build_fp32_params(None, parameters, flatten=False)
     cfg = OmegaConf.create({"optimizer": ADAM, "common": {"bf16": True, "fp16_scale_window": 1}})
     return FP16Optimizer(cfg, parameters, FairseqAdam(cfg.optimizer, held), copies)
-
-
-def adam(kind, model):
-    return plain_adam(model) if kind == "fp32" else fp16_adam(model, kind == "flat fp16")
 
 
 def update(task, model, optimizer, number):
@@ -108,46 +88,30 @@ def values(model):
 
 @pytest.mark.parametrize("kind", ["fp32", "fp16", "flat fp16"])
 def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(folder, kind):
+    """With each optimizer as with that of fp32: the row of gradients of ``--fp16`` is filled in the right places."""
     task = setup(folder, freeze_backbone_updates=3)
     model, plain = Fake(), Fake()
-    optimizer, expected = adam(kind, model), plain_adam(plain)
+    optimizer, expected = adam(model, kind), adam(plain)
     start = values(model)
     for number in range(3):
         update(task, model, optimizer, number)
         update(task, plain, expected, number)
-    frozen = values(model)
+    frozen, wanted = values(model), values(plain)
     for name, value in frozen.items():
         assert torch.equal(value, start[name]) == ("encoder_attn" not in name), name
-        # The row of gradients of the fp16 optimizer is filled in the right places.
-        torch.testing.assert_close(value, values(plain)[name], msg=name)
+        torch.testing.assert_close(value, wanted[name], msg=name)
     assert not model.frozen and all(parameter.requires_grad for parameter in model.parameters())
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1]
     update(task, model, optimizer, 3)
     assert model.seen == [True] * 3 + [False]
-    for name, value in values(model).items():
-        assert not torch.equal(value, frozen[name]), name
-
-
-@pytest.mark.parametrize("kind", ["fp16", "flat fp16"])
-def test_the_fp16_optimizer_does_what_the_fp32_one_does(folder, kind):
-    """Its row of gradients is filled in the right places."""
-    task = setup(folder, freeze_backbone_updates=3)
-    found = []
-    for one in ("fp32", kind):
-        model = Fake()
-        optimizer = adam(one, model)
-        for number in range(3):
-            update(task, model, optimizer, number)
-        found.append(values(model))
-    for name, value in found[0].items():
-        torch.testing.assert_close(found[1][name], value, msg=name)
+    assert not any(torch.equal(value, frozen[name]) for name, value in values(model).items())
 
 
 def test_after_the_frozen_phase_weight_decay_acts(folder):
     """A parameter without gradient shrinks by lr x weight decay, as without the option."""
     task = setup(folder, freeze_backbone_updates=1)
     parameter = nn.Parameter(torch.ones(2))
-    optimizer = plain_adam(nn.ParameterList([parameter]))
+    optimizer = adam(nn.ParameterList([parameter]))
     for number, expected in ((0, 1.0), (1, 0.99)):
         parameter.grad = torch.zeros(2)
         task.optimizer_step(optimizer, None, number)
@@ -157,7 +121,7 @@ def test_after_the_frozen_phase_weight_decay_acts(folder):
 def test_a_failed_step_leaves_everything_as_it_was(folder):
     task = setup(folder, freeze_backbone_updates=1)
     model = Fake()
-    optimizer = plain_adam(model)
+    optimizer = adam(model)
 
     def fails(*_):
         raise RuntimeError("out of memory")
@@ -173,9 +137,9 @@ def test_a_failed_step_leaves_everything_as_it_was(folder):
 
 def test_the_model_is_reached_through_the_wrappers_of_several_processes(folder):
     task, model = setup(folder, freeze_backbone_updates=1), Fake()
-    wrapped = ModuleProxyWrapper(Wrapper(model))
-    optimizer = plain_adam(model)
-    task.train_step(torch.ones(2, 3), wrapped, criterion, optimizer, 0)
+    inner = nn.Module()
+    inner.module, inner.forward = model, model.forward
+    task.train_step(torch.ones(2, 3), ModuleProxyWrapper(inner), criterion, adam(model), 0)
     assert model.seen == [True]
     assert model.before.weight.grad is None and model.encoder_attn.weight.grad is not None
 
@@ -211,16 +175,11 @@ def test_ways_of_training_that_cannot_freeze(folder, monkeypatch, backend, finds
             build(**given)
 
 
-def test_texts_longer_than_the_model_are_refused(folder):
+def test_models_that_do_not_fit_are_refused(folder, monkeypatch):
     task = setup(folder, tokens_per_sample=24)
-    with pytest.raises(
-        ValueError, match="--tokens-per-sample 24: the model has 20 positions.*valid: at most 20, as --max-source"
-    ):
+    with pytest.raises(ValueError, match="--tokens-per-sample 24: the model has 20 positions.*valid: at most 20"):
         task.build_model(veco_builders.arguments(max_source_positions=20, max_target_positions=20))
     task.build_model(veco_builders.arguments(max_source_positions=24, max_target_positions=24))
-
-
-def test_an_architecture_that_cannot_freeze_is_named(folder, monkeypatch):
     monkeypatch.setattr(models, "build_model", lambda *_: nn.Linear(1, 1))
     with pytest.raises(ValueError, match="--freeze-backbone-updates 5 needs a VECO --arch; Linear cannot"):
         setup(folder, freeze_backbone_updates=5).build_model(Namespace())

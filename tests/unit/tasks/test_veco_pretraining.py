@@ -1,21 +1,19 @@
 """Task veco_pretraining: its data, sampling and order of batches, every error before the first batch."""
 
-import logging
-
 import numpy as np
 import pytest
-from fairseq import options
 from fairseq.data.iterators import EpochBatchIterator
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from fairseq_plugins.data.alternating_batches import AlternatingIterator
 from fairseq_plugins.tasks import veco_pretraining
-from fairseq_plugins.tasks.veco_pretraining import VECOPretrainingConfig, VECOPretrainingTask
 from tests import builders
 from tests import veco_builders as veco
+from tests.unit.tasks.making import load, maker
 from tests.veco_builders import BOS, EOS, whole
 
 PAIRS = 30
+setup = maker(
+    "veco_pretraining", pairs="en-de", monolingual="en", train_subset="train", tokens_per_sample=24, ddp_backend="c10d"
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +25,6 @@ def folder(tmp_path_factory):
         veco.write_documents(path, split, "en", veco.documents([5, 4] * 10, 3))
         veco.write_documents(path, split, "it", veco.documents([4] * 4, 5))
     return path
-
-
-def setup(folder, **given):
-    defaults = {"data": str(folder), "pairs": "en-de", "monolingual": "en", "seed": 1, "train_subset": "train"}
-    launch = {"ddp_backend": "pytorch_ddp", "find_unused_parameters": False, "tokens_per_sample": 24}
-    return VECOPretrainingTask.setup_task(VECOPretrainingConfig(**{**defaults, **launch, **given}))
-
-
-def load(task, split="train", **given):
-    task.load_dataset(split, **given)
-    return task.dataset(split)
 
 
 def test_validation_has_every_text_once(folder):
@@ -67,29 +54,6 @@ def test_training_is_sampled_within_each_kind(folder):
     assert load(setup(folder, monolingual="")).probabilities == pytest.approx([1.0])
 
 
-def test_the_log_names_every_stream_and_what_is_left_out(folder, caplog):
-    caplog.set_level(logging.INFO)
-    data = load(setup(folder, pairs="en-de,en-fr", monolingual="en,it", sampling_alpha=1.0, tokens_per_sample=16))
-    lines = [record.getMessage() for record in caplog.records if "texts of two segments" in record.getMessage()]
-    assert [line.split(":")[0] for line in lines] == ["train en", "train it", "train en-de", "train en-fr"]
-    for line, stream in zip(lines, data.streams):
-        assert f": {len(stream)} texts" in line
-        for reason, count in stream.left_out.items():
-            assert f"{count} {reason}" in line
-    assert "longer than 8 tokens with <s>" in lines[0] and "without a neighbour" in lines[0]
-    assert "with an empty side" in lines[2] and "with a side longer than 8 tokens with <s>" in lines[2]
-    first, second = (len(stream) for stream in data.streams[2:])
-    assert f"{first / (first + second):.4f} of the texts of pairs" in lines[2]
-
-
-def test_options_reach_the_dataset(folder):
-    data = load(setup(folder, mask_prob=0.4, seed=9))
-    assert (data.mask_prob, data.seed) == (0.4, 9)
-    assert max(stream.lengths.max() for stream in data.streams if not stream.parallel) <= 12
-    assert setup(folder).max_positions() == 24
-    assert VECOPretrainingTask.pretrains_veco
-
-
 def test_mask_stands_behind_the_pieces(folder, tmp_path):
     task = setup(folder)
     assert task.source_dictionary.symbols == task.target_dictionary.symbols == builders.dictionary().symbols
@@ -106,26 +70,16 @@ def test_mask_stands_behind_the_pieces(folder, tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"mask_prob": 0.0}, r"--mask-prob must lie in \(0, 1\]; got 0.0"),
-        ({"sampling_alpha": 0.0}, r"--sampling-alpha must lie in \(0, 1\]; got 0.0"),
-        ({"sampling_alpha": 1.5}, r"--sampling-alpha must lie in \(0, 1\]; got 1.5"),
-        ({"sampling_alpha": float("nan")}, r"--sampling-alpha must lie in \(0, 1\]; got nan"),
-        ({"tokens_per_sample": 5}, "--tokens-per-sample must be at least 6 tokens; got 5"),
-        ({"freeze_backbone_updates": -1}, "--freeze-backbone-updates must be 0 or more updates; got -1"),
         ({"pairs": "", "monolingual": ""}, "--pairs and --monolingual are both empty"),
         ({"pairs": "", "monolingual": "sv"}, "no dictionary .*dict.sv.txt"),
+        ({"monolingual": "de"}, "--monolingual de: .*train.en-de.de.bin has no empty line.*behind each document"),
+        ({"pairs": "en-de,en-fr", "monolingual": "fr"}, "--monolingual fr: .*train.en-fr.fr.bin has no empty line"),
+        ({"tokens_per_sample": 6, "monolingual": ""}, "train en-de: no text of two segments; left out: "),
     ],
 )
-def test_wrong_options_are_named(folder, given, message):
+def test_options_and_data_that_do_not_fit_are_named(folder, given, message):
     with pytest.raises(ValueError, match=message):
-        setup(folder, **given)
-
-
-@pytest.mark.parametrize(("language", "file"), [("de", "train.en-de.de"), ("fr", "train.en-fr.fr")])
-def test_text_without_documents_is_named(folder, language, file):
-    message = f"--monolingual {language}: .*{file}.bin has no empty line.*Put an empty line behind each document"
-    with pytest.raises(ValueError, match=message):
-        load(setup(folder, pairs="en-de,en-fr", monolingual=language))
+        load(setup(folder, **given))
 
 
 def test_documents_are_counted_and_one_for_all_is_said(tmp_path, monkeypatch, caplog):
@@ -146,48 +100,18 @@ def iterator(task, split="train", epoch=1, **given):
     return task.get_batch_iterator(task.dataset(split), epoch=epoch, **{**defaults, **given})
 
 
-def plain(batch):
-    if not batch:
-        return None
-    inputs = batch["net_input"]
-    joint = inputs["joint_tokens"]
-    return batch["id"].tolist(), inputs["src_tokens"].tolist(), None if joint is None else joint.tolist()
-
-
 @pytest.mark.parametrize("shards", [1, 2])
 def test_training_batches_take_turns_in_every_epoch(folder, shards):
-    task = setup(folder)
+    task, seen = setup(folder), []
     load(task)
-    seen = []
     for epoch in (1, 2):
-        parts = []
-        for shard in range(shards):
-            source = iterator(task, epoch=epoch, num_shards=shards, shard_id=shard)
-            assert isinstance(source, AlternatingIterator)
-            parts.append([veco.is_parallel(batch) for batch in source.next_epoch_itr(shuffle=True)])
-        kinds = [kind for update in zip(*parts) for kind in update]
-        assert kinds == [False, True] * (len(kinds) // 2)
-        assert len(kinds) == 2 * 9, "34 texts of the language, 4 a batch"
-        seen.append([plain(batch) for batch in iterator(task, epoch=epoch).next_epoch_itr(shuffle=True)])
-    assert seen[0] != seen[1]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_restart_in_the_middle_of_the_second_epoch_goes_on(folder, workers):
-    task, again = setup(folder), setup(folder)
-    load(task), load(again, epoch=2)
-    shards = {"num_shards": 2, "shard_id": 1}
-    expected = [plain(batch) for batch in iterator(task, epoch=2, **shards).next_epoch_itr(shuffle=True)]
-    stopped = iterator(task, epoch=2, **shards)
-    epoch_iterator = stopped.next_epoch_itr(shuffle=True)
-    began = [plain(next(epoch_iterator)) for _ in range(3)]
-    state = stopped.state_dict()
-    again.cfg.persistent_workers = False  # and the last line ends them; the collector would do it slowly, some time
-    resumed = iterator(again, epoch=state["epoch"], num_workers=workers, **shards)
-    resumed.load_state_dict(state)
-    rest = resumed.next_epoch_itr(shuffle=True)
-    assert began + [plain(batch) for batch in rest] == expected
-    assert next(rest._itr, None) is None
+        sources = [iterator(task, epoch=epoch, num_shards=shards, shard_id=shard) for shard in range(shards)]
+        updates = [*zip(*(source.next_epoch_itr(shuffle=True) for source in sources))]
+        seen.append([batch for update in updates for batch in update])
+        assert [veco.is_parallel(batch) for batch in seen[-1]] == [False, True] * 9, (
+            "34 texts of the language, 4 a batch"
+        )
+    assert [batch["id"].tolist() for batch in seen[0]] != [batch["id"].tolist() for batch in seen[1]]
 
 
 @pytest.mark.parametrize("given", [{"pairs": ""}, {"monolingual": ""}])
@@ -199,21 +123,10 @@ def test_one_kind_alone_is_batched_by_the_stock_iterator(folder, given):
     assert {veco.is_parallel(batch) for batch in source.next_epoch_itr(shuffle=True)} == {given == {"monolingual": ""}}
 
 
-def test_long_pairs_are_left_out(folder):
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_long_pairs_are_left_out(folder, split):
     """In validation too, where fairseq would stop at the first."""
     sides = zip(builders.sentences(PAIRS, 1), builders.sentences(PAIRS, 101))
-    long = sum(max(len(x), len(y)) + 2 > 7 for x, y in sides)
-    for split in ("train", "valid"):
-        data = load(setup(folder, tokens_per_sample=14), split)
-        left_out = {reason: count for stream in data.streams for reason, count in stream.left_out.items()}
-        assert left_out["with a side longer than 7 tokens with <s>"] == long > 0
-        assert not (data.sizes > 14).any()
-
-
-def test_the_task_sees_how_processes_are_joined(folder):
-    line = [str(folder), "--task", "veco_pretraining", "--arch", "transformer_tiny", "--monolingual", "en"]
-    line += ["--ddp-backend", "c10d", "--find-unused-parameters", "--seed", "5"]
-    arguments = options.parse_args_and_arch(options.get_training_parser("veco_pretraining"), line)
-    cfg = convert_namespace_to_omegaconf(arguments).task
-    assert (str(cfg.ddp_backend), cfg.find_unused_parameters, cfg.seed) == ("c10d", True, 5)
-    assert (cfg.sampling_alpha, cfg.mask_prob, cfg.freeze_backbone_updates) == (0.5, 0.15, 0)
+    data = load(setup(folder, tokens_per_sample=14), split)
+    assert 0 < len(data.streams[1]) == sum(max(len(x), len(y)) + 2 <= 7 for x, y in sides) < PAIRS
+    assert not (data.sizes > 14).any() and setup(folder, tokens_per_sample=14).max_positions() == 14

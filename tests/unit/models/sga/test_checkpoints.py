@@ -52,15 +52,6 @@ def _save(model, path):
     return path
 
 
-def test_averaging_two_checkpoints(tmp_path):
-    models = [builders.sga_model(seed=seed) for seed in (2, 3)]
-    files = [_save(model, tmp_path / f"{number}.pt") for number, model in enumerate(models)]
-    averaged = builders.sga_model(seed=4)
-    averaged.load_state_dict(average_checkpoints(files)["model"])
-    for (name, first), second, mean in zip(models[0].named_parameters(), models[1].parameters(), averaged.parameters()):
-        torch.testing.assert_close(mean, (first + second) / 2, msg=name)
-
-
 def test_averaging_over_two_frozen_models_is_refused(tmp_path):
     files = [_save(builders.sga_model(builders.masked_lm(seed)), tmp_path / f"{seed}.pt") for seed in (1, 9)]
     with pytest.raises(checkpoints.CheckpointError, match="fingerprint"):

@@ -56,7 +56,7 @@ def test_a_length_predictor_that_was_trained_to_read_something_else_is_refused(t
 
 
 def test_what_the_length_is_read_from_is_checked():
-    with pytest.raises(ValueError, match="--length-from must be mean or bos; got last"):
+    with pytest.raises(ValueError, match="--length-from must be one of mean, bos; got last"):
         _model(length_from="last")
     with pytest.raises(ValueError, match="--length-from bos: only a model with --alignment mask_predict"):
         builders.sga_model(length_from="bos")

@@ -1,20 +1,36 @@
-"""Options that cannot work together are refused before a dictionary is read: in every stock command, hydra's included.
+"""Options of stock commands, hydra's included: ``--bf16``, ``--num-shards`` and ``--shard-id`` mean what they say, and those that
+cannot work together are refused before a dictionary is read.
 
 A task may name the criterions that train it (``criterions``), a criterion the tasks that it trains (``tasks``).
 """
 
+import logging
 import os
-from argparse import Namespace
-from typing import Any, Optional, Tuple
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from omegaconf import OmegaConf
 
 from .patch import Patch
 
+logger = logging.getLogger(__name__)
+
+SHARD_BY_THEMSELVES = ("context_window", "eos_prob_threshold")  # what only fairseq-eval-lm and speech generation have
+
 EARLY_ERRORS = Patch(
     name="early_errors",
     reason="options that cannot work together, and missing folders, fail after the model is built, by another name or not at all",
+)
+BF16 = Patch(
+    name="bf16",
+    reason="the argument parser switches to TPU whenever --bf16 is given, which fails without torch_xla (xla_device)",
+    upstream="facebookresearch/fairseq#4696",
+)
+GENERATION_SHARDS = Patch(
+    name="generation_shards",
+    reason="fairseq-generate takes --num-shards and --shard-id and decodes the whole set all the same",
 )
 
 
@@ -22,35 +38,22 @@ class MissingData(FileNotFoundError, ValueError):
     """A folder of data is not there: who can do without it catches the one, commands print the other."""
 
 
-class Options:
-    """The options of a command as its task is set up with them.
-
-    Args:
-        cfg: what ``tasks.setup_task`` gets: a part of the whole configuration, or a Namespace that holds all options.
-    """
-
-    def __init__(self, cfg: Any):
-        self.cfg = cfg
-        self.whole = cfg._get_root() if OmegaConf.is_config(cfg) else None
-
-    def get(self, group: str, name: str) -> Any:
-        """Value of an option; None where it is missing or the command has no such option."""
-        if isinstance(self.cfg, Namespace):
-            return getattr(self.cfg, name, None)
-        return None if self.whole is None else _value(_value(self.whole, group), name)
-
-    def chosen(self, kind: str) -> Optional[str]:
-        """What was chosen of a registry, as ``criterion``."""
-        if isinstance(self.cfg, Namespace):
-            return getattr(self.cfg, kind, None)
-        part = self.cfg if kind == "task" else _value(self.whole, kind)
-        return part if isinstance(part, str) else _value(part, "_name")
-
-
 def _value(part: Any, name: str) -> Any:
     if part is None or OmegaConf.is_config(part) and (name not in part or OmegaConf.is_missing(part, name)):
         return None
     return getattr(part, name, None)
+
+
+def option(cfg: Any, group: str, name: str = "_name") -> Any:
+    """Value of an option, or what was chosen of a registry, as ``criterion``; None where there is none.
+
+    ``cfg`` is what ``tasks.setup_task`` gets: the task's part of the whole configuration, or a Namespace that holds all options.
+    """
+    if isinstance(cfg, Namespace):
+        return getattr(cfg, group if name == "_name" else name, None)
+    root = cfg._get_root() if OmegaConf.is_config(cfg) else None
+    part = cfg if group == "task" else _value(root, group)
+    return part if isinstance(part, str) else _value(part, name)
 
 
 def check_criterion(task_name: Optional[str], criterion_name: Optional[str]) -> None:
@@ -71,17 +74,16 @@ def check_criterion(task_name: Optional[str], criterion_name: Optional[str]) -> 
         raise ValueError(f"{given}: the criterion is for --task {' or '.join(trains)}")
 
 
-def check_data(task_name: Optional[str], data: Any) -> None:
-    """Look for the folders of the data.
+def check_data(cfg: Any) -> None:
+    """Look for the folders of the data. ``cfg``: see :func:`option`.
 
-    Raises:
-        MissingData: one is not there.
-        ValueError: none is named, for a task that translates or one of this package.
+    Raises MissingData: one is not there; ValueError: none is named, for a task that translates or one of this package.
     """
     from fairseq.tasks import TASK_REGISTRY
     from fairseq.tasks.translation import TranslationTask
     from fairseq.utils import split_paths
 
+    task_name, data = option(cfg, "task"), option(cfg, "task", "data")
     task = TASK_REGISTRY.get(task_name)
     own = task is not None and task.__module__.split(".")[0] == __name__.split(".")[0]
     if not data and (own or task is not None and issubclass(task, TranslationTask)):
@@ -92,13 +94,11 @@ def check_data(task_name: Optional[str], data: Any) -> None:
 
 
 def check(cfg: Any) -> None:
-    """Refuse options of a command that cannot work together (ValueError). ``cfg``: see :class:`Options`."""
-    options = Options(cfg)
-    task_name = options.chosen("task")
-    check_data(task_name, _value(cfg, "data"))
-    if not options.get("common_eval", "path"):  # commands that read a checkpoint have the default criterion
-        check_criterion(task_name, options.chosen("criterion"))
-    bpe, removed = options.chosen("bpe"), options.get("common_eval", "post_process")
+    """Refuse options of a command that cannot work together (ValueError). ``cfg``: see :func:`option`."""
+    check_data(cfg)
+    if not option(cfg, "common_eval", "path"):  # commands that read a checkpoint have the default criterion
+        check_criterion(option(cfg, "task"), option(cfg, "criterion"))
+    bpe, removed = option(cfg, "bpe"), option(cfg, "common_eval", "post_process")
     if bpe and removed:
         raise ValueError(
             f"--bpe {bpe} and --remove-bpe {removed} (--post-process) both join the pieces, and the second would join the words; "
@@ -138,7 +138,7 @@ def setup_task(stock: Any, cfg: Any, **kwargs: Any) -> Any:
     try:
         return stock(cfg, **kwargs)
     except OSError:  # some tasks do without the folder that a checkpoint was trained on
-        check_data(Options(cfg).chosen("task"), _value(cfg, "data"))
+        check_data(cfg)
         raise
 
 
@@ -151,3 +151,61 @@ def load_archive_file(stock: Any, archive_file: str) -> str:
     if found is None:  # from_pretrained would go on with it
         raise ValueError(f"{archive_file}: no such file or folder; valid: the folder of a model, or of its data")
     return str(found)
+
+
+@BF16.probe
+def _bf16_means_tpu() -> bool:
+    from fairseq import options
+
+    parser = ArgumentParser()
+    for flag in ("--bf16", "--fp16", "--tpu"):
+        parser.add_argument(flag, action="store_true")
+    parser.set_defaults(batch_size=None)
+    return bool(options.parse_args_and_arch(parser, ["--bf16"]).tpu)
+
+
+@BF16.replace("fairseq.options:parse_args_and_arch")
+def free_bf16(
+    stock: Any, parser: ArgumentParser, input_args: Optional[Sequence[str]] = None, *args: Any, **kwargs: Any
+) -> Any:
+    """TPU only where ``--tpu`` asks for it."""
+    parsed = stock(parser, input_args, *args, **kwargs)
+    namespace = parsed[0] if isinstance(parsed, tuple) else parsed
+    asked_for = "--tpu" in (sys.argv[1:] if input_args is None else input_args)
+    if getattr(namespace, "bf16", False) and not asked_for:
+        namespace.tpu = False
+    return parsed
+
+
+@GENERATION_SHARDS.replace("fairseq.options:parse_args_and_arch")
+def heed_shards(stock: Any, *args: Any, **kwargs: Any) -> Any:
+    """Set what :func:`take_shard` sets."""
+    parsed = stock(*args, **kwargs)
+    take_shard(parsed[0] if isinstance(parsed, tuple) else parsed)
+    return parsed
+
+
+def take_shard(args: Namespace) -> None:
+    """Let fairseq-generate take one part of the batches, as one of several processes, with a folder under ``--results-path``.
+
+    Raises ValueError: a part that does not exist, or a command that has none.
+    """
+    shards, shard = getattr(args, "num_shards", 1), getattr(args, "shard_id", 0)
+    if (shards, shard) == (1, 0) or any(hasattr(args, option) for option in SHARD_BY_THEMSELVES):
+        return
+    given = f"--num-shards {shards} --shard-id {shard}"
+    if not 0 <= shard < shards:
+        raise ValueError(f"{given}: valid: --num-shards of at least 1, --shard-id from 0 to --num-shards - 1")
+    if not hasattr(args, "beam") or hasattr(args, "buffer_size"):
+        raise ValueError(f"{given}: parts are for fairseq-generate and fairseq-eval-lm; leave the options out here")
+    args.distributed_world_size, args.distributed_rank = shards, shard
+    if getattr(args, "results_path", None) is not None:
+        args.results_path = os.path.join(args.results_path, f"shard{shard}of{shards}")
+    logger.info(f"{given}: what is printed, the score included, is of this part alone")
+
+
+@GENERATION_SHARDS.replace("fairseq.trainer:Trainer.__init__")
+def start_whole(stock: Any, trainer: Any, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    """Hydra runs have no argument parser, and a training reads the whole set (ValueError)."""
+    take_shard(getattr(cfg, "dataset", cfg))
+    stock(trainer, cfg, *args, **kwargs)

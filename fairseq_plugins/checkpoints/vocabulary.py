@@ -1,0 +1,184 @@
+"""What the rows of an embedding mean: by a fairseq dictionary, the tokenizer's files, and what a model says of its languages."""
+
+import json
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from .errors import CheckpointError
+
+logger = logging.getLogger(__name__)
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+"""The first entries of every fairseq dictionary, which its files leave out."""
+
+PAD, MASK = "<pad>", "<mask>"
+CONFIG_NAME = "config.json"
+DICTIONARY_NAME = "dict.txt"
+LIST_NAME = "ML50_langs.txt"
+"""List of languages, one a line, in the folder of a released mBART-50."""
+
+STYLES = {"mbart": "[{}]", "nllb": "__{}__"}
+"""Family -> how fairseq writes a language as a dictionary entry."""
+
+_TASK_STYLES = {"mbart": "[{}]", "multilingual": "__{}__"}
+_CODE = r"[a-z]{2,3}(?:_(?:[A-Z]{2}|[A-Z][a-z]{3}))?"
+LANGUAGE = re.compile(rf"\[({_CODE})\]|__({_CODE})__")
+
+
+# ---- Files. ----
+
+
+def read_json(file: Path, expected: str) -> Dict[str, Any]:
+    """Read a JSON object.
+
+    Raises CheckpointError: missing (the folder should hold what is ``expected``), damaged or something else.
+    """
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"checkpoint {file.parent}: has no {file.name}; expected {expected}") from error
+    except (ValueError, OSError, RecursionError) as error:
+        raise CheckpointError(f"checkpoint {file}: is no readable JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"checkpoint {file}: expected a JSON object, found {type(content).__name__}")
+    return content
+
+
+def read_lines(file: Path, kind: str) -> List[str]:
+    """Lines without their ends. Raises CheckpointError: unreadable, or no UTF-8."""
+    try:
+        with file.open(encoding="utf-8") as stream:
+            return [line.rstrip("\n") for line in stream]
+    except (OSError, UnicodeError) as error:
+        raise CheckpointError(f"{kind} {file}: cannot be read ({error})") from error
+
+
+def find_dictionary(folder: Path) -> Optional[Path]:
+    """``dict.txt``, or one of several equal ``dict.LANG.txt``, as releases of multilingual models have; None where there is none.
+
+    Raises CheckpointError: dictionaries of several languages that differ.
+    """
+    file = folder / DICTIONARY_NAME
+    if file.is_file():
+        return file
+    found = sorted(folder.glob("dict.*.txt"))
+    for other in found[1:]:
+        if other.read_bytes() != found[0].read_bytes():
+            raise CheckpointError(
+                f"dictionary {found[0]}: differs from {other.name} beside it; expected equal ones, or {DICTIONARY_NAME} with the "
+                "entries of the encoder"
+            )
+    return found[0] if found else None
+
+
+def read_dictionary(file: Path) -> List[str]:
+    """Entries of a fairseq dictionary in row order, the four special ones first.
+
+    Raises CheckpointError: the file is no fairseq dictionary; names the line.
+    """
+    entries = list(SPECIAL)
+    for number, line in enumerate(read_lines(file, "dictionary"), 1):
+        symbol, space, count = line.rstrip().rpartition(" ")
+        if count == "#fairseq:overwrite":
+            symbol, space, count = symbol.rpartition(" ")
+        if not space or not count.lstrip("-").isdigit():
+            raise CheckpointError(f"dictionary {file}, line {number}: {line.rstrip()!r}, expected 'symbol count'")
+        entries.append(symbol)
+    return entries
+
+
+def read_languages(file: Path) -> Tuple[str, ...]:
+    """Languages of a file, one a line, in its order. Raises CheckpointError: no text, none, several a line, or one twice."""
+    lines = [line.strip() for line in read_lines(file, "languages")]
+    for number, line in enumerate(lines, 1):
+        if any(sign in line for sign in " \t,"):
+            raise CheckpointError(f"languages {file}, line {number}: {line[:60]!r}, expected one language a line")
+    return checked([line for line in lines if line], f"languages {file}")
+
+
+def checked(languages: Sequence[str], origin: str) -> Tuple[str, ...]:
+    """The languages, if there are some and each is there once. Raises CheckpointError: there is none, or one is there twice."""
+    twice = sorted({language for language in languages if languages.count(language) > 1})
+    if twice or not languages:
+        raise CheckpointError(f"{origin}: {', '.join(twice) or 'none'}, expected every language once")
+    return tuple(languages)
+
+
+# ---- Languages. ----
+
+
+@dataclass(frozen=True)
+class Languages:
+    """What a model says of its languages.
+
+    Attributes:
+        listed: in the order of their rows; None where it has no list.
+        guessed: those of its language pairs, as fairseq takes them where no list is given. Dictionaries often have others too, so
+            that they are believed only where they explain every row.
+        file: name of the list that it was trained with.
+        style: how a language is written as a dictionary entry.
+    """
+
+    listed: Optional[Tuple[str, ...]] = None
+    guessed: Optional[Tuple[str, ...]] = None
+    file: Optional[str] = None
+    style: str = "[{}]"
+
+    def symbols(self, languages: Optional[Sequence[str]]) -> List[str]:
+        """Dictionary entries of these languages."""
+        return [self.style.format(language) for language in languages or ()]
+
+
+def as_dict(value: Any) -> Dict[str, Any]:
+    """A mapping or namespace as a dictionary; empty for None."""
+    if value is None:
+        return {}
+    return dict(value) if isinstance(value, Mapping) else dict(vars(value))
+
+
+def task_options(checkpoint: Mapping[str, Any]) -> Dict[str, Any]:
+    """Options of the task, from a checkpoint's ``cfg["task"]``; empty when absent."""
+    return as_dict(as_dict(checkpoint.get("cfg")).get("task"))
+
+
+def stock_languages(checkpoint: Mapping[str, Any], settings: Mapping[str, Any], style: str) -> Languages:
+    """Languages that a fairseq checkpoint's task has as dictionary entries, by its task's options and state, then by the model's.
+
+    ``settings``: options of the model, where older files have those of the task as well. ``style``: how a language is written,
+    where the task does not say.
+    """
+    task = task_options(checkpoint)
+    options = {**settings, **task}
+    style = _TASK_STYLES.get(str(options.get("lang_tok_style")), style)
+    kept = (as_dict(checkpoint.get("task_state") or {}).get("languages") or {}).get("langs")
+    if kept is not None:
+        return Languages(tuple(map(str, kept)), style=style)
+    denoising = "denoising" in str(task.get("_name") or settings.get("task"))
+    if denoising and options.get("add_lang_token") is False:
+        return Languages(style=style)
+    file, listed = options.get("lang_dict"), tuple(_as_list(options.get("langs")))
+    pairs = {language for pair in _as_list(options.get("lang_pairs")) for language in pair.split("-")}
+    guessed = None if listed or file or denoising else tuple(sorted(pairs)) or None
+    return Languages(listed or None, guessed, Path(str(file)).name if file else None, style)
+
+
+def _as_list(value: Any) -> List[str]:
+    value = value.split(",") if isinstance(value, str) else value or ()
+    return [str(item).strip() for item in value if str(item).strip()]
+
+
+def languages_of(entries: Sequence[str], known: Sequence[str] = ()) -> Tuple[str, ...]:
+    """Languages that are entries of a dictionary (``[en_XX]`` or ``__eng_Latn__``), in their order.
+
+    ``known``: languages of a model; where one of them is found, what looks like a language earlier in the dictionary and apart from
+    it counts as a piece.
+    """
+    matches = [LANGUAGE.fullmatch(entry) for entry in entries]
+    codes = [match and (match.group(1) or match.group(2)) for match in matches]
+    first = next((index for index, code in enumerate(codes) if code in set(known)), 0)
+    while first > 0 and codes[first - 1] is not None:
+        first -= 1
+    return tuple(code for code in codes[first:] if code is not None)

@@ -1,0 +1,41 @@
+"""Models that fill slots at once and are read with CTC."""
+
+from typing import Any, Optional, Tuple
+
+from fairseq.models import BaseFairseqModel
+from fairseq.tasks import FairseqTask
+from torch import Tensor
+
+from ..ops.ctc import BestPath, linear_best_path
+
+
+def check_slots_task(task: Any, arch: str) -> None:
+    """Raise ValueError for a model that fills slots with a task whose generator writes from left to right."""
+    if isinstance(task, FairseqTask) and not getattr(task, "fills_slots", False):
+        raise ValueError(
+            f"--arch {arch} needs --task sga_translation or sga_translation_multi, in training as in decoding; got "
+            f"{type(task).__name__}"
+        )
+
+
+class SlotModel(BaseFairseqModel):
+    """What criterions and generators read of a model with ``upsample`` slots per source token; ``blank``: id of the CTC blank."""
+
+    upsample: int
+    blank: int
+
+    @property
+    def projection(self) -> Tuple[Tensor, Optional[Tensor]]:
+        """Weight (V, C) of the output projection and bias (V,), or None."""
+        raise NotImplementedError
+
+    def slot_lengths(self, lengths: Tensor) -> Tensor:
+        """CTC slots of each sentence, (B,): upsample x source length, or target length with ``--alignment mask_predict``.
+
+        Differs from the code of SGA's authors, which gives every sentence 2 x the padded length.
+        """
+        return lengths * self.upsample
+
+    def best_path(self, hidden: Tensor, lengths: Tensor) -> BestPath:
+        """Best token of every slot. hidden: (B, T, C)."""
+        return linear_best_path(hidden, *self.projection, lengths, self.blank)
