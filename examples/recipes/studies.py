@@ -1,13 +1,13 @@
-"""Studies as files: arms x directions x seeds with one budget and grids of one size, and the commands of each run."""
+"""Studies as files: arms x directions x seeds with one budget and grids of one size."""
 
 import itertools
 from pathlib import Path
+from string import Template
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from .systems import HERE, RecipeError, System, command, read_document, read_system
+from .systems import HERE, RecipeError, System, read_document, read_system
 
 STUDIES, SETS = HERE.parent / "studies", HERE.parent / "sets"
-VALIDATIONS = 12
 
 
 class Stage(NamedTuple):
@@ -85,6 +85,31 @@ class Study(NamedTuple):
     claims: Tuple[Claim, ...]
     code: Tuple[str, ...]
 
+    def metric(self, pair: str) -> str:
+        """What counts in validation, and in the logs of a study with metrics; texts are scored by ``score``."""
+        return self.metrics[pair] if self.metrics else "bleu"
+
+    def target(self, pair: str) -> str:
+        """Ending of the output files."""
+        return "log" if self.metrics else pair.split("-")[1]
+
+    def limit(self, phase: str) -> str:
+        """Of a training in a phase, in words."""
+        limits = self.budget[phase]
+        return f"{limits['minutes']:g} minutes" if "minutes" in limits else f"{limits['updates']:,} updates"
+
+    def references(self, names: Mapping[str, Path], pair: str, seed: int) -> Path:
+        """Pattern of the reference files; ``names`` has the folders ``data`` and ``out``."""
+        values = {"data": names["data"], "target": self.target(pair), "seed": seed}
+        return names["out"] / Template(self.set["reference"]).substitute(values)
+
+    def settings(self) -> Dict[str, Any]:
+        """What the files give to a result: part of the code's digest. Seeds, claims and texts may change freely."""
+        arms = {arm.name: [[stage._asdict() for stage in arm.stages], *arm[2:4], *arm[5:]] for arm in self.arms}
+        set_ = {key: self.set[key] for key in self.set if key != "title"}
+        found = {"arms": arms, "set": set_, "assets": self.assets, "budget": self.budget, "metrics": self.metrics}
+        return {**found, "score": self.score}
+
     def tuning(self) -> List[Job]:
         """Every point of every grid on the first direction and seed; nothing where grids have one point."""
         arms = [arm for arm in self.arms if len(arm.grid) > 1]
@@ -158,7 +183,7 @@ def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, A
         )
     data = entry.get("data", "bin")
     stages = [_stage(one, one.get("data", data), one["limits"]) for one in entry.get("before", ())]
-    stages.append(_stage(entry, data, None))
+    stages.append(_stage(entry, data, entry.get("limits")))
     outputs = {str(stem): one for stem, one in entry["outputs"].items()}
     return Arm(
         name,
@@ -174,50 +199,3 @@ def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, A
 def _stage(entry: Mapping[str, Any], data: str, limits: Optional[Mapping[str, Any]]) -> Stage:
     system = read_system(entry["system"])
     return Stage(system._replace(train={**system.train, **entry.get("train", {})}), data, limits)
-
-
-# ---- Commands. ----
-
-
-def training(
-    stage: Stage, values: Mapping[str, Any], limits: Mapping[str, Any], folder: str, more: Mapping[str, Any]
-) -> str:
-    """The command of a training.
-
-    Args:
-        stage: what is trained.
-        values: what ``$NAME`` stands for: root, source, target, pairs, languages, seed, start …
-        limits: ``minutes`` of wall time, ``updates``, ``interval`` of validations.
-        folder: for checkpoints.
-        more: options that come last, as the point of the grid.
-
-    Raises RecipeError: a schedule over ``$updates`` where the limits have no updates.
-    """
-    updates = limits.get("updates")
-    interval = limits.get("interval", max(1, updates // VALIDATIONS) if updates else 250)
-    warmup = stage.system.warmup_updates(updates) if updates else stage.system.warmup_most
-    given = {name: value for name, value in (("updates", updates), ("warmup", warmup)) if value is not None}
-    options = {**stage.system.train, "save-dir": folder, **more}
-    if updates is None and options.get("max-update") == "$updates":
-        options["max-update"] = None
-    if "minutes" in limits:
-        options["stop-time-hours"] = f"{limits['minutes'] / 60:.4f}"
-    return command(f"fairseq-train {stage.data}", options, {**values, **given, "interval": interval})
-
-
-def decoding(arm: Arm, stem: str, model: str, subset: str, values: Mapping[str, Any], more: Mapping[str, Any]) -> str:
-    """The command that makes an output of an arm: fairseq-generate on the subset, or fairseq-validate."""
-    stage = arm.stages[-1]
-    if not stage.system.translate:
-        options = {**stage.system.validate, "path": model, **arm.decoding[stem], **more}
-        return command(f"fairseq-validate {stage.data}", options, values)
-    languages = {"source-lang": values["source"], "target-lang": values["target"], "gen-subset": subset, "path": model}
-    options = {**stage.system.translate, **languages, **arm.decoding[stem], **more}
-    return command(f"fairseq-generate {stage.data}", options, values)
-
-
-def values_of(study: Study, job: Job, root: Path, data: str) -> Dict[str, Any]:
-    """What ``$NAME`` stands for in the commands of a run, but for ``$start``."""
-    source, _, target = job.pair.partition("-")
-    shared = {"root": root, "data": data, "seed": job.seed, "languages": ",".join(study.set["languages"])}
-    return {**shared, "source": source, "target": target, "pairs": ",".join(study.set.get("pairs", ()))}

@@ -18,7 +18,8 @@ def checkout(tmp_path):
     miniature.mkdir(parents=True)
     for path in (ROOT / "examples" / "miniature").glob("*.py"):
         shutil.copy(path, miniature)
-    (root / "examples" / "sga").symlink_to(ROOT / "examples" / "sga")
+    for name in ("sga", "recipes"):
+        (root / "examples" / name).symlink_to(ROOT / "examples" / name)
     for name in ("data_prep", "fairseq_plugins"):
         (root / name).symlink_to(ROOT / name)
     return root

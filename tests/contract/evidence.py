@@ -13,16 +13,16 @@ from pathlib import Path
 
 from tests.contract.repository import ROOT, listed_files
 
-sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
+sys.path[:0] = [str(ROOT / "examples" / "miniature")]
 
 import sweep  # noqa: E402, F401
-from ledger import Ledger  # noqa: E402
 from plan import Job, read_plan  # noqa: E402
-from scores import Scores  # noqa: E402
 
 from data_prep.io import sha256  # noqa: E402
 from data_prep.score_metrics import build_bleu  # noqa: E402
 from data_prep.toy.__main__ import main as toy  # noqa: E402
+from examples.recipes.ledger import Ledger  # noqa: E402
+from examples.recipes.scores import Scores  # noqa: E402
 
 MINIATURE = ROOT / "examples" / "miniature"
 OUTPUTS = MINIATURE / "outputs"
