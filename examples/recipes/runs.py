@@ -28,6 +28,7 @@ class Runs:
         languages = ",".join(study.set["languages"])
         pairs = ",".join(study.set.get("pairs", ()))
         self.values: Dict[str, Any] = {"root": root, "data": data, "languages": languages, "pairs": pairs}
+        self.values.update(study.values)
         self.values.update({name: self.asset(name) for name in study.assets})
 
     def fill(self, text: str) -> str:
@@ -68,7 +69,8 @@ class Runs:
         checkpoint = f"train/{name}/checkpoint_{entry.get('checkpoint', 'last')}.pt"
         if self._is_masked_lm(name):
             files = "--dict pieces/dict.txt --sentencepiece pieces/sentencepiece.bpe.model"
-            return f"python {self.values['root']}/examples/export_masked_lm.py --checkpoint {checkpoint} {files} --output assets/{name}"
+            export = f"python {self.values['root']}/examples/export_masked_lm.py"
+            return f"{export} --checkpoint {checkpoint} {files} --output assets/{name}"
         average = f"python -m fairseq_plugins.checkpoints.average --inputs {checkpoint} --output assets/{name}/model.pt"
         return f"cp {entry.get('data', 'bin')}/dict*.txt assets/{name}/\n{average}"
 

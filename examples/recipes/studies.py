@@ -29,6 +29,7 @@ class Arm(NamedTuple):
         outputs: file stem -> how it is decoded, in words.
         decoding: file stem -> options of fairseq-generate or fairseq-validate beside the system's.
         grid: one set of options for each point; the first is the default.
+        needs: assets that its options name, beside the one that it starts from.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Arm(NamedTuple):
     outputs: Mapping[str, str]
     decoding: Mapping[str, Mapping[str, Any]]
     grid: Tuple[Mapping[str, Any], ...]
+    needs: Tuple[str, ...]
 
 
 class Claim(NamedTuple):
@@ -65,7 +67,10 @@ class Job(NamedTuple):
     @property
     def options(self) -> List[str]:
         """The point of the grid, as words of a command line."""
-        return [word for name, value in self.arm.grid[self.point].items() for word in (f"--{name}", str(value))]
+        words = [
+            [f"--{name}"] + [str(value)] * (value is not True) for name, value in self.arm.grid[self.point].items()
+        ]
+        return [word for both in words for word in both]
 
 
 class Study(NamedTuple):
@@ -75,6 +80,7 @@ class Study(NamedTuple):
     title: str
     notes: Tuple[str, ...]
     set: Mapping[str, Any]
+    values: Mapping[str, Any]
     directions: Tuple[str, ...]
     seeds: Tuple[int, ...]
     budget: Mapping[str, Mapping[str, Any]]
@@ -105,9 +111,19 @@ class Study(NamedTuple):
 
     def settings(self) -> Dict[str, Any]:
         """What the files give to a result: part of the code's digest. Seeds, claims and texts may change freely."""
-        arms = {arm.name: [[stage._asdict() for stage in arm.stages], *arm[2:4], *arm[5:]] for arm in self.arms}
+        arms = {
+            arm.name: [[stage._asdict() for stage in arm.stages], arm.start, arm.best, arm.decoding, arm.grid]
+            for arm in self.arms
+        }
         set_ = {key: self.set[key] for key in self.set if key != "title"}
-        found = {"arms": arms, "set": set_, "assets": self.assets, "budget": self.budget, "metrics": self.metrics}
+        found = {
+            "arms": arms,
+            "set": set_,
+            "assets": self.assets,
+            "values": self.values,
+            "budget": self.budget,
+            "metrics": self.metrics,
+        }
         return {**found, "score": self.score}
 
     def tuning(self) -> List[Job]:
@@ -141,7 +157,8 @@ def slug(name: str) -> str:
 def read_study(path: Path) -> Study:
     """Read and check a study. Raises RecipeError: keys, systems, sets, grids of different size, claims about what is not there."""
     content = read_document(path, "study")
-    file = SETS / f"{content['set']}.yaml"
+    own = path.resolve().parent.parent / "sets" / f"{content['set']}.yaml"
+    file = own if own.is_file() else SETS / own.name
     if not file.is_file():
         known = ", ".join(sorted(one.stem for one in SETS.glob("*.yaml")))
         raise RecipeError(f"{path}: set: {content['set']}: no such file in {SETS}; valid: {known}")
@@ -159,11 +176,16 @@ def read_study(path: Path) -> Study:
     for side in (side for claim in claims for side in claim):
         if side not in sides:
             raise RecipeError(f"{path}: claims: {list(side)}: valid: {', '.join(map(str, sorted(map(list, sides))))}")
+    set_ = read_document(file, "set")
+    unknown = set(content.get("values", {})) - set(set_.get("values", {}))
+    if unknown:
+        raise RecipeError(f"{path}: values: {', '.join(unknown)}: valid: {', '.join(set_.get('values', {})) or 'none'}")
     return Study(
         path.stem,
         content["title"],
         tuple(content.get("notes", ())),
-        read_document(file, "set"),
+        set_,
+        {**set_.get("values", {}), **content.get("values", {})},
         tuple(content["directions"]),
         tuple(content["seeds"]),
         content["budget"],
@@ -181,6 +203,9 @@ def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, A
         raise RecipeError(
             f"{path}: arms.{name}.start: {entry['start']}: valid: {', '.join(assets) or 'nothing, no assets are named'}"
         )
+    for needed in entry.get("needs", ()):
+        if needed not in assets:
+            raise RecipeError(f"{path}: arms.{name}.needs: {needed}: valid: {', '.join(assets) or 'nothing'}")
     data = entry.get("data", "bin")
     stages = [_stage(one, one.get("data", data), one["limits"]) for one in entry.get("before", ())]
     stages.append(_stage(entry, data, entry.get("limits")))
@@ -193,6 +218,7 @@ def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, A
         {stem: one["title"] for stem, one in outputs.items()},
         {stem: one.get("options", {}) for stem, one in outputs.items()},
         tuple(entry.get("grid", ({},))),
+        tuple(entry.get("needs", ())),
     )
 
 

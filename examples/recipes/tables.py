@@ -11,13 +11,14 @@ from .ledger import Ledger, output_of, score_of
 from .studies import Claim, Study
 
 
-def render(study: Study, ledger: Ledger, today: str) -> str:
+def render(study: Study, ledger: Ledger, today: str, plot: str = "") -> str:
     """The whole page.
 
     Args:
         study: the study.
         ledger: as the code sees it whose runs are shown.
         today: digest of the checkout's code.
+        plot: its file.
     """
     finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
     parts = [
@@ -25,7 +26,7 @@ def render(study: Study, ledger: Ledger, today: str) -> str:
         _head(study, ledger, today),
         f"## Test {named(study)}",
         _scores(study, finals),
-        f"![Test {named(study)} and validation curves](plots/{study.name}.svg)",
+        f"![Test {named(study)} and validation curves]({plot or f'plots/{study.name}.svg'})",
     ]
     if study.metrics:
         parts += ["## By language", *_by_subset(study, finals)]
