@@ -4,7 +4,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, Dict, Mapping, Optional
 
-from .studies import Arm, Job, Stage, Study
+from .studies import Job, Stage, Study
 from .systems import command, read_system
 
 VALIDATIONS = 12
@@ -28,7 +28,7 @@ class Runs:
         languages = ",".join(study.set["languages"])
         pairs = ",".join(study.set.get("pairs", ()))
         self.values: Dict[str, Any] = {"root": root, "data": data, "languages": languages, "pairs": pairs}
-        self.values.update(study.values)
+        self.values.update({name: Template(str(value)).substitute(self.values) for name, value in study.values.items()})
         self.values.update({name: self.asset(name) for name in study.assets})
 
     def fill(self, text: str) -> str:
@@ -83,7 +83,7 @@ class Runs:
 
     def training(self, job: Job, number: int) -> str:
         """The command of a stage of a run, counted from 1; the last one has the run's own folder."""
-        arm, stage = job.arm, job.arm.stages[number - 1]
+        arm, stage = job.arm, job.arm.stage(number, job.pair)
         values = self.of(job)
         if number > 1:
             values["start"] = f"runs/{job.key}/start{number}.pt"
@@ -100,13 +100,16 @@ class Runs:
         """The command that makes the model that is decoded."""
         folder = f"runs/{job.key}"
         chosen = f"--directory {folder} --best {job.arm.best} --allow-fewer"
-        if not job.arm.stages[-1].system.train.get("keep-best-checkpoints"):
+        last = job.arm.stage(len(job.arm.stages), job.pair)
+        if not last.system.train.get("keep-best-checkpoints"):
             chosen = f"--inputs {folder}/checkpoint_best.pt"
         return f"python -m fairseq_plugins.checkpoints.average {chosen} --output averages/{job.key}.pt"
 
     def output(self, job: Job, stem: str) -> str:
         """The command that makes an output of a run, to stdout: fairseq-generate on the test set, or fairseq-validate."""
-        return decoding(job.arm, stem, f"averages/{job.key}.pt", self.study.set.get("test"), self.of(job), self.more)
+        last, model = job.arm.stage(len(job.arm.stages), job.pair), f"averages/{job.key}.pt"
+        options = {**job.arm.options(stem, job.pair), **self.more}
+        return decoding(last, model, self.study.set.get("test"), self.of(job), options)
 
 
 def training(
@@ -137,14 +140,11 @@ def training(
 
 
 def decoding(
-    arm: Arm, stem: str, model: str, subset: Optional[str], values: Mapping[str, Any], more: Mapping[str, Any]
+    stage: Stage, model: str, subset: Optional[str], values: Mapping[str, Any], more: Mapping[str, Any]
 ) -> str:
-    """The command that makes an output of an arm: fairseq-generate on the subset, or fairseq-validate."""
-    stage = arm.stages[-1]
+    """The command that makes an output: fairseq-generate on the subset, or fairseq-validate; ``more`` comes last."""
     data = Template(stage.data).substitute(values)
     if not stage.system.translate:
-        options = {**stage.system.validate, "path": model, **arm.decoding[stem], **more}
-        return command(f"fairseq-validate {data}", options, values)
+        return command(f"fairseq-validate {data}", {**stage.system.validate, "path": model, **more}, values)
     languages = {"source-lang": values["source"], "target-lang": values["target"], "gen-subset": subset, "path": model}
-    options = {**stage.system.translate, **languages, **arm.decoding[stem], **more}
-    return command(f"fairseq-generate {data}", options, values)
+    return command(f"fairseq-generate {data}", {**stage.system.translate, **languages, **more}, values)

@@ -30,6 +30,7 @@ class Arm(NamedTuple):
         decoding: file stem -> options of fairseq-generate or fairseq-validate beside the system's.
         grid: one set of options for each point; the first is the default.
         needs: assets that its options name, beside the one that it starts from.
+        directions: direction -> the last stage and the options of decoding, where they are others there.
     """
 
     name: str
@@ -40,6 +41,16 @@ class Arm(NamedTuple):
     decoding: Mapping[str, Mapping[str, Any]]
     grid: Tuple[Mapping[str, Any], ...]
     needs: Tuple[str, ...]
+    directions: Mapping[str, Tuple[Stage, Mapping[str, Any]]]
+
+    def stage(self, number: int, pair: str) -> Stage:
+        """A stage of a run, counted from 1."""
+        last = number == len(self.stages) and pair in self.directions
+        return self.directions[pair][0] if last else self.stages[number - 1]
+
+    def options(self, stem: str, pair: str) -> Dict[str, Any]:
+        """Options of decoding beside the system's."""
+        return {**self.decoding[stem], **(self.directions[pair][1] if pair in self.directions else {})}
 
 
 class Claim(NamedTuple):
@@ -112,7 +123,14 @@ class Study(NamedTuple):
     def settings(self) -> Dict[str, Any]:
         """What the files give to a result: part of the code's digest. Seeds, claims and texts may change freely."""
         arms = {
-            arm.name: [[stage._asdict() for stage in arm.stages], arm.start, arm.best, arm.decoding, arm.grid]
+            arm.name: [
+                [stage._asdict() for stage in arm.stages],
+                arm.start,
+                arm.best,
+                arm.decoding,
+                arm.grid,
+                arm.directions,
+            ]
             for arm in self.arms
         }
         set_ = {key: self.set[key] for key in self.set if key != "title"}
@@ -209,6 +227,10 @@ def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, A
     data = entry.get("data", "bin")
     stages = [_stage(one, one.get("data", data), one["limits"]) for one in entry.get("before", ())]
     stages.append(_stage(entry, data, entry.get("limits")))
+    directions = {}
+    for pair, other in entry.get("directions", {}).items():
+        whole = {**entry, **other, "train": {**entry.get("train", {}), **other.get("train", {})}}
+        directions[pair] = _stage(whole, data, entry.get("limits")), other.get("options", {})
     outputs = {str(stem): one for stem, one in entry["outputs"].items()}
     return Arm(
         name,
@@ -219,6 +241,7 @@ def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, A
         {stem: one.get("options", {}) for stem, one in outputs.items()},
         tuple(entry.get("grid", ({},))),
         tuple(entry.get("needs", ())),
+        directions,
     )
 
 

@@ -16,10 +16,13 @@ try:
             f"OUT {Path.cwd()}: was begun with study {begun['study']}, code {begun['code']}; valid: the same files of study, systems, set "
             f"and code (now {study.name}, {code}), or a new folder"
         )
+    runs = Runs(study, ROOT, config["data"], {"cpu": True} if str(config.get("device", "cpu")) == "cpu" else {})
+    for job in study.final({arm.name: 0 for arm in study.arms}):   # what cannot be written as a command is said now, not in an hour
+        for number in range(len(job.arm.stages)):
+            runs.training(job, number + 1)
 except (RecipeError, ValueError) as error:
     sys.exit(f"error: {error}")
 
-runs = Runs(study, ROOT, config["data"], {"cpu": True} if str(config.get("device", "cpu")) == "cpu" else {})
 steps = study.set["steps"]
 threads_each = max(1, workflow.cores // int(config.get("jobs", 1)))
 made = {name: runs.marker(name) for name, entry in study.assets.items() if "given" not in entry}
