@@ -23,7 +23,12 @@ def render(study: Study, ledger: Ledger, today: str, plot: str = "") -> str:
     finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
     parts = [
         f"# {study.title}",
-        _head(study, ledger, today),
+        _head(
+            study,
+            ledger,
+            today,
+            "`make study`, with `ledger.json`" if plot else f"`make results` from `ledger-{study.name}.json`",
+        ),
         f"## Test {named(study)}",
         _scores(study, finals),
         f"![Test {named(study)} and validation curves]({plot or f'plots/{study.name}.svg'})",
@@ -39,7 +44,7 @@ def render(study: Study, ledger: Ledger, today: str, plot: str = "") -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _head(study: Study, ledger: Ledger, today: str) -> str:
+def _head(study: Study, ledger: Ledger, today: str, made_by: str) -> str:
     entries = [entry for entry in ledger.current() if entry.get("phase")]
     machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
     outputs = [one for entry in entries for one in entry.get("outputs", {}).values()]
@@ -47,7 +52,7 @@ def _head(study: Study, ledger: Ledger, today: str) -> str:
     # Today's digest is not named: a page that has said "changed" stays true, whatever changes next.
     since = "unchanged since" if ledger.code == today else "**changed since**, today's code may give other numbers"
     lines = [
-        f"Made by `make results` from `ledger-{study.name}.json`. {_budget(study, ledger)}",
+        f"Made by {made_by}. {_budget(study, ledger)}",
         "",
         *(f"- {note}" for note in study.notes),
         f"- Machine: {'; '.join(machines) or 'no run yet'}",
