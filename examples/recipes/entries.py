@@ -27,12 +27,13 @@ class Folder:
     Args:
         study: what is run there.
         data: folder of the raw files.
+        device: of the trainings.
     """
 
-    def __init__(self, study: Study, data: Path):
+    def __init__(self, study: Study, data: Path, device: str = "cpu"):
         self.study, self.data = study, data
         self.code = digest(ROOT, study.code, study.settings())
-        self.runs = Runs(study, ROOT, str(data), {"cpu": True})
+        self.runs = Runs(study, ROOT, str(data), {"cpu": True} if device == "cpu" else {})
         self.scores = Scores(study, Path("outputs"), {"data": data, "out": Path()})
 
     def make(self, key: str) -> None:
@@ -135,9 +136,10 @@ def main(argv: Optional[List[str]] = None) -> int:
     parser.add_argument("what", choices=("make", "choose", "ledger", "page"))
     parser.add_argument("--study", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--key")
     args = parser.parse_args(argv)
-    folder = Folder(read_study(args.study), args.data)
+    folder = Folder(read_study(args.study), args.data, args.device)
     try:
         if args.what == "make":
             folder.make(args.key)

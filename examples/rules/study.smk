@@ -28,7 +28,7 @@ threads_each = max(1, workflow.cores // int(config.get("jobs", 1)))
 made = {name: runs.marker(name) for name, entry in study.assets.items() if "given" not in entry}
 chosen = json.loads(Path("tuned.json").read_text()) if Path("tuned.json").is_file() else None
 tuning, finals = study.tuning(), study.final(chosen) if chosen else []
-arguments = f"--study {config['study']} --data {config['data']}"
+arguments = f"--study {config['study']} --data {config['data']} --device {config.get('device', 'cpu')}"
 
 
 def entries(jobs):
@@ -48,7 +48,7 @@ def before_stage(wildcards):
     job = study.job(wildcards.key)
     number = stage_number(job, wildcards.stage)
     own = job.arm.start if number == 1 else None
-    start = [] if number == 1 else [ancient(f"done/{job.key}/stage{number - 1}"), f"runs/{job.key}/start{number}.pt"]
+    start = [] if number == 1 else [ancient(f"done/{job.key}/stage{number - 1}"), ancient(f"runs/{job.key}/start{number}.pt")]
     data = [ancient(made[name]) for name in job.arm.needs if name in made]
     return [*needed(None), *data, *start, *([ancient(made[own])] if own in made else [])]
 
