@@ -37,6 +37,11 @@ def entries(jobs):
     return [file for file in files if Path(file).is_file()] if config.get("partial") else files
 
 
+def as_it_is(text):
+    """A parameter whose braces are no wildcards."""
+    return lambda wildcards: text
+
+
 def needed(name):
     """What must be there before an asset, or with None before a run: the text, and the asset that comes before it."""
     entry = study.assets[name] if name else {}
@@ -120,7 +125,7 @@ rule begin:
     output:
         "study.json",
     params:
-        content=json.dumps(begun),
+        content=as_it_is(json.dumps(begun)),
     shell:
         "echo {params.content:q} >{output}"
 
@@ -138,7 +143,7 @@ for number, step in enumerate(steps):
         output:
             step["makes"],
         params:
-            run=runs.fill(step["run"]),
+            run=as_it_is(runs.fill(step["run"])),
         shell:
             "{params.run}"
 
@@ -154,7 +159,7 @@ for name, entry in study.assets.items():
             output:
                 entry["makes"],
             params:
-                run=runs.fill(entry["run"]),
+                run=as_it_is(runs.fill(entry["run"])),
             shell:
                 "{params.run}"
 
@@ -169,7 +174,7 @@ for name, entry in study.assets.items():
                 touch(f"done/assets/{name}"),
             params:
                 folder=f"train/{name}",
-                command=runs.asset_training(name),
+                command=as_it_is(runs.asset_training(name)),
                 name=name,
             threads: workflow.cores
             shell:
@@ -187,7 +192,7 @@ for name, entry in study.assets.items():
             output:
                 made[name],
             params:
-                command=runs.asset_command(name),
+                command=as_it_is(runs.asset_command(name)),
             shell:
                 "{params.command}"
 
