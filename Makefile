@@ -47,7 +47,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 RECIPES := $(VENV)-recipes
 RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
 
-.PHONY: help install quickstart recipes translator test defects mutants tree check format bench results hydra evidence clean
+.PHONY: help install quickstart recipes translator study test defects mutants tree check format bench results hydra evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,12 @@ translator: install recipes  ## two text files to a translator: SRC=my.en TGT=my
 	  echo "make translator: $$name is missing, as in: make translator SRC=my.en TGT=my.cs OUT=runs/en-cs" >&2; exit 2; }; done
 	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
 	  bash examples/translator.sh "$$SRC" "$$TGT" "$$OUT" "$${HOURS:-2}" "$${SEED:-1}" "$${MLM:-}"
+
+study: install recipes  ## a study of examples/studies: STUDY=sga DATA=DIR OUT=DIR [JOBS=1] [DEVICE=cpu]
+	@for name in STUDY DATA OUT; do [ -n "$${!name:-}" ] || { \
+	  echo "make study: $$name is missing, as in: make study STUDY=sga DATA=data/multi30k OUT=runs/sga" >&2; exit 2; }; done
+	@PATH="$(abspath $(VENV))/bin:$$PATH" SNAKEMAKE="$(abspath $(RECIPES))/bin/snakemake" \
+	  bash examples/study.sh "$$STUDY" "$$DATA" "$$OUT" "$${JOBS:-1}" "$${DEVICE:-cpu}"
 
 test: $(STAMPS)/test $(RECIPES_TESTED)  ## run the tests (DEVICE=cuda for the GPU, PYTEST_ARGS for a part)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --device $(DEVICE) $(PYTEST_ARGS)
@@ -104,7 +110,8 @@ bench: $(STAMPS)/plots  ## speed and memory against peers: ratios in one run, ta
 
 results: $(STAMPS)/plots  ## rebuild every RESULTS*.md from the committed hypotheses, ledgers and JSON
 	$(PY) examples/sga/results.py
-	for plan in examples/miniature/*.yaml; do $(PY) examples/miniature/sweep.py results $$plan; done
+	$(PY) -m examples.recipes.results
+	for plan in examples/miniature/*.yaml; do [ -f "$$plan" ] || continue; $(PY) examples/miniature/sweep.py results $$plan; done
 	$(PY) -m benchmarks.results
 
 hydra: install  ## write examples/hydra/ from the recipes in examples/systems/

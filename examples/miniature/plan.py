@@ -91,9 +91,13 @@ class Plan:
         """What counts in validation, and in the logs of a plan with metrics; texts are scored by ``score``."""
         return self.metrics[pair] if self.metrics else "bleu"
 
-    def metric_title(self, pair: str) -> str:
-        """As a table shows it."""
-        return f"{self.metric(pair)}, mean over languages" if self.metrics else TITLES[self.score]
+    def limit(self, phase: str) -> str:
+        """Of a training in a phase, in words."""
+        return f"{self.minutes[phase]:g} minutes"
+
+    def references(self, names: Dict[str, Path], pair: str, seed: int) -> Path:
+        """Pattern of the reference files."""
+        return Path(self.reference.format(**names, seed=seed, target=self.target(pair)))
 
     def target(self, pair: str) -> str:
         """Ending of the output files."""
@@ -112,15 +116,15 @@ class Plan:
         arms = [arm for arm in self.arms if len(arm.grid) > 1]
         return [Job("tune", arm, pair, seed, point, minutes) for arm in arms for point in arm.grid]
 
-    def final(self, chosen: Dict[str, Tuple[str, ...]]) -> List[Job]:
+    def final(self, chosen: Dict[str, int]) -> List[Job]:
         """Every arm in every direction with every seed, seeds outermost: a sweep that ends early has whole rows.
 
         Args:
-            chosen: arm -> point of its grid.
+            chosen: arm -> number of the point of its grid.
         """
         minutes = self.minutes["final"]
         product = itertools.product(self.seeds, self.directions, self.arms)
-        return [Job("final", arm, pair, seed, chosen[arm.name], minutes) for seed, pair, arm in product]
+        return [Job("final", arm, pair, seed, arm.grid[chosen[arm.name]], minutes) for seed, pair, arm in product]
 
 
 def slug(name: str) -> str:

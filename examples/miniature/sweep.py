@@ -18,15 +18,15 @@ from typing import Any, Dict, List, Optional, Sequence, Set
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "sga"), str(HERE)]
+sys.path[:0] = [str(ROOT), str(HERE)]
 
-import ledger as ledgers  # noqa: E402
-import plots  # noqa: E402
-import tables  # noqa: E402
 from plan import Job, Plan, read_plan  # noqa: E402
-from scores import Scores  # noqa: E402
 
 from data_prep.io import read_json, sha256, write_json  # noqa: E402
+from examples.recipes import ledger as ledgers  # noqa: E402
+from examples.recipes import plots, tables  # noqa: E402
+from examples.recipes.choice import choose  # noqa: E402
+from examples.recipes.scores import Scores  # noqa: E402
 
 PRINTING = Lock()
 
@@ -101,7 +101,7 @@ class Runner:
         """Tune, choose, run the finals."""
         self.prepare()
         self._all(self.plan.tuning(), only)
-        chosen = tables.choose(self.plan, self.ledger)
+        chosen = choose(self.plan, self.ledger)
         if len(chosen) < len(self.plan.arms):
             say("tuning is not complete: no final run yet")
             return
@@ -142,7 +142,7 @@ class Runner:
                 evaluate = job.arm.evaluate.format(**names, keep=self.keep / job.key)
                 self._call(evaluate, folder / "console.log")
                 entry["outputs"] = self.scores.of(job)
-            from record import describe  # needs torch
+            from examples.recipes.record import describe  # needs torch
 
             facts = describe(folder)
             facts["settings"] = facts.pop("options", {})  # what the checkpoint says; "options" is the point of the grid

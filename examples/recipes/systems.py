@@ -11,6 +11,8 @@ import yaml
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / "systems"
 WIDTH = 110
+SECTIONS = ("train", "translate", "validate")
+"""Parts of a file that hold options."""
 
 
 class RecipeError(ValueError):
@@ -28,6 +30,7 @@ class System(NamedTuple):
         warmup: share of the updates in which the rate rises, ``warmup_most`` updates at most.
         average: number of checkpoints that are averaged.
         translate: option of fairseq-generate -> value; empty for a model that does not translate.
+        validate: option of fairseq-validate -> value; empty for one that does.
     """
 
     name: str
@@ -38,6 +41,7 @@ class System(NamedTuple):
     warmup_most: Optional[int]
     average: int
     translate: Mapping[str, Any]
+    validate: Mapping[str, Any]
 
     def warmup_updates(self, updates: int) -> int:
         """Updates of the warm-up in a training of so many, 1 at least."""
@@ -62,9 +66,17 @@ def read_system(name: str, folder: Path = FOLDER) -> System:
     """The system of that name. Raises RecipeError: no such file, or an unknown key or a value of another type in it."""
     content = _merged(name, folder, ())
     common = read_document(folder / "common.yaml", "system")
-    sections = {kind: {**common[kind], **content[kind]} if content.get(kind) else {} for kind in ("train", "translate")}
+    sections = {kind: {**common[kind], **content[kind]} if content.get(kind) else {} for kind in SECTIONS}
     sizes = content.get("warmup", 0.0), content.get("warmup_most"), content.get("average", 1)
-    return System(name, content["title"], content.get("starts_from"), sections["train"], *sizes, sections["translate"])
+    return System(
+        name,
+        content["title"],
+        content.get("starts_from"),
+        sections["train"],
+        *sizes,
+        sections["translate"],
+        sections["validate"],
+    )
 
 
 def _merged(name: str, folder: Path, before: Tuple[str, ...]) -> Dict[str, Any]:
@@ -79,10 +91,8 @@ def _merged(name: str, folder: Path, before: Tuple[str, ...]) -> Dict[str, Any]:
     if own["like"] in (*before, name):
         raise RecipeError(f"{path}: like: {own['like']}: goes round in a circle")
     other = _merged(own["like"], folder, (*before, name))
-    sections = {
-        kind: {**other.get(kind, {}), **own.get(kind, {})} for kind in ("train", "translate") if own.get(kind) != {}
-    }
-    return {**other, **own, "translate": {}, **sections}
+    sections = {kind: {} if own.get(kind) == {} else {**other.get(kind, {}), **own.get(kind, {})} for kind in SECTIONS}
+    return {**other, **own, **sections}
 
 
 def command(program: str, options: Mapping[str, Any], values: Mapping[str, Any]) -> str:

@@ -59,7 +59,7 @@ for case in $cases; do
     "$PYTHON" -m data_prep.hypotheses --input "$log.log" --output "$runs/$case.$target"
 done
 if [ -f "$out/$name/train.log" ]; then
-    "$PYTHON" examples/sga/record.py --run "$out/$name" --output "$runs/run.json"
+    "$PYTHON" -m examples.recipes.record --run "$out/$name" --output "$runs/run.json"
 else
     echo "no $out/$name/train.log: run.json, the facts of the run, is not written" >&2
 fi

@@ -8,26 +8,28 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from tests.contract.repository import ROOT, listed_files
 
-sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
+sys.path[:0] = [str(ROOT / "examples" / "miniature")]
 
-import sweep  # noqa: E402, F401
-from ledger import Ledger  # noqa: E402
+import sweep  # noqa: E402
 from plan import Job, read_plan  # noqa: E402
-from scores import Scores  # noqa: E402
 
 from data_prep.io import sha256  # noqa: E402
 from data_prep.toy.__main__ import main as toy  # noqa: E402
+from examples.recipes import results  # noqa: E402
+from examples.recipes.ledger import Ledger  # noqa: E402
+from examples.recipes.scores import Scores  # noqa: E402
+from examples.recipes.studies import STUDIES, Study, read_study  # noqa: E402
 
 MINIATURE = ROOT / "examples" / "miniature"
 OUTPUTS = MINIATURE / "outputs"
 SGA_RUNS = ROOT / "examples" / "sga" / "runs"
 DATA = ROOT.parent / "shared" / "data"
-PLANS = sorted(path.stem for path in MINIATURE.glob("*.yaml"))
+PLANS = sorted({path.stem for folder in (MINIATURE, STUDIES) for path in folder.glob("*.yaml")})
 
 FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
 RESULTS = re.compile(r"\]\(([^)#]*RESULTS[^)#]*\.md)")
@@ -36,7 +38,15 @@ RESULTS = re.compile(r"\]\(([^)#]*RESULTS[^)#]*\.md)")
 @cache
 def opened(name):
     """A sweep, and its ledger with the runs that the page shows."""
-    return read_plan(MINIATURE / f"{name}.yaml"), Ledger(MINIATURE / f"ledger-{name}.json", "").largest()
+    study = STUDIES / f"{name}.yaml"
+    read = read_study(study) if study.exists() else read_plan(MINIATURE / f"{name}.yaml")
+    return read, Ledger(MINIATURE / f"ledger-{name}.json", "").largest()
+
+
+def shown(name):
+    """Page and plot of a study."""
+    study = STUDIES / f"{name}.yaml"
+    return results.show(study) if study.exists() else sweep.show(MINIATURE / f"{name}.yaml")
 
 
 def finals(ledger):
@@ -46,6 +56,8 @@ def finals(ledger):
 
 def job_of(plan, entry):
     """The run of an entry."""
+    if isinstance(plan, Study):
+        return plan.job(entry["key"])
     arm = next(arm for arm in plan.arms if arm.name == entry["arm"])
     return Job("final", arm, entry["pair"], entry["seed"], tuple(entry["options"]), entry["minutes"])
 
@@ -106,11 +118,13 @@ def wrong_scores(name, entry, part, out):
     """Scores of an output that are not the ledger's; of a claim, the difference and its p."""
     plan, ledger = opened(name)
     scores = Scores(plan, OUTPUTS / name, {"data": data_of(plan), "out": out})
-    if "{out}" in plan.reference:
+    if made_by_the_study(plan):
         _references_again(name, entry["seed"], out)
     if "outputs" in entry:
         job = job_of(plan, entry)
-        alone = replace(job, arm=replace(job.arm, outputs={part: ""}))
+        one = job.arm._replace if isinstance(plan, Study) else partial(replace, job.arm)
+        two = job._replace if isinstance(plan, Study) else partial(replace, job)
+        alone = two(arm=one(outputs={part: ""}))
         again, told = scores.of(alone)[part], entry["outputs"][part]
         both = {key: (again[key], told[key]) for key in told if isinstance(told[key], float)}
     else:
@@ -123,10 +137,16 @@ def wrong_scores(name, entry, part, out):
     return [f"{name}: {entry['key']}: {part}: {key} is {found}, not {told}" for key, (found, told) in wrong.items()]
 
 
+def made_by_the_study(plan):
+    """True where the references are made of the raw text."""
+    return not plan.references({"data": Path("/data"), "out": Path()}, plan.directions[0], 1).is_absolute()
+
+
 def data_of(plan):
-    """The folder in ../shared/data that a plan means with ``{data}``."""
-    pattern = plan.reference.replace("{data}/", "").replace("{target}", "*")
-    found = [part for part in [DATA, *sorted(DATA.glob("*/"))] if "{out}" in pattern or any(part.glob(pattern))]
+    """The folder in ../shared/data that a plan means with its data."""
+    pattern = str(plan.references({"data": Path("data"), "out": Path()}, plan.directions[0], 1)).partition("/")[2]
+    made = made_by_the_study(plan)
+    found = [part for part in [DATA, *sorted(DATA.glob("*/"))] if made or any(part.glob(pattern))]
     return found[0] if found else DATA
 
 

@@ -17,7 +17,7 @@ from data_prep.io import sha256
 from data_prep.score import System, score_systems
 from examples.sga import results as sga_results
 from tests.contract import evidence
-from tests.contract.evidence import DATA, MINIATURE, PLANS, SGA_RUNS, drawn, opened, sweep
+from tests.contract.evidence import DATA, MINIATURE, PLANS, SGA_RUNS, drawn, opened, shown
 from tests.contract.repository import ROOT, listed_files
 
 LISTED = "examples/miniature/ledger-.*json|examples/[^/]+/analysis/.*|examples/sga/runs/.*|benchmarks/results/.*"
@@ -57,7 +57,7 @@ def test_the_models_of_the_checkout_are_those_of_the_runs():
 @pytest.mark.parametrize("name", PLANS)
 def test_pages_and_plots_are_made_of_the_ledgers(name):
     """A page that says "unchanged since" while its code has changed is another one, too."""
-    for path, text in sweep.show(MINIATURE / f"{name}.yaml").items():
+    for path, text in shown(name).items():
         if path.suffix == ".svg":
             needs_the_pinned_matplotlib()
         assert path.read_bytes() == text.encode(), "make results"

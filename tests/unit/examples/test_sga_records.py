@@ -5,7 +5,8 @@ from argparse import Namespace
 import pytest
 import torch
 
-from examples.sga import record, trained_with
+from examples.recipes import record
+from examples.sga import trained_with
 from fairseq_plugins import checkpoints  # noqa: F401  (its import counts for no test)
 
 STARTED = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | num. {} model params: {} (num. trained: {})\n"

@@ -8,13 +8,13 @@ import yaml
 
 from tests.conftest import ROOT
 
-sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
+sys.path[:0] = [str(ROOT / "examples" / "miniature")]
 
-import ledger as ledgers  # noqa: E402
-import record  # noqa: E402
 import sweep  # noqa: E402
-import tables  # noqa: E402
 from plan import read_plan  # noqa: E402
+
+from examples.recipes import ledger as ledgers  # noqa: E402
+from examples.recipes import record, tables  # noqa: E402
 
 # Training leaves one line a call; the score of a run is that of its --lr, so that 0.2 wins in tuning.
 TRAIN = 'mkdir -p {out}/{run}; set -- {options}; echo "$2" >> {out}/{run}/calls'
@@ -157,7 +157,7 @@ def test_the_page_outlives_a_change_of_the_code(runner, tmp_path, capsys):
     lines = zip(before[page].splitlines(), after[page].splitlines())
     ((said, then),) = (pair for pair in lines if pair[0] != pair[1])
     assert said.endswith("; unchanged since") and "; **changed since**" in then and "100.0" in after[page]
-    runner(code=["examples/miniature/ledger.py"])
+    runner(code=["examples/miniature/sweep.py"])
     assert sweep.show(tmp_path / "probe.yaml") == after, "what has changed once need not be written again"
     assert f"made with other code ({first.ledger.code}) than today's" in capsys.readouterr().err
     (tmp_path / "out" / STAMP).unlink()

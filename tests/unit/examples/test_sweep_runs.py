@@ -9,11 +9,10 @@ from tests.conftest import ROOT
 from tests.unit.examples import test_sweep
 from tests.unit.examples.test_sweep import entry
 
-sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
-
-import ledger as ledgers  # noqa: E402
+sys.path[:0] = [str(ROOT / "examples" / "miniature")]
 
 from data_prep.score import System, score_systems  # noqa: E402
+from examples.recipes import ledger as ledgers  # noqa: E402
 
 runner = test_sweep.runner
 

@@ -8,19 +8,19 @@ from matplotlib.figure import Figure
 from tests.conftest import ROOT
 from tests.unit.examples.test_sweep import entry, write_plan
 
-sys.path[:0] = [str(ROOT / "examples" / "sga"), str(ROOT / "examples" / "miniature")]
+sys.path[:0] = [str(ROOT / "examples" / "miniature")]
 
-import ledger as ledgers  # noqa: E402
 import plan as plans  # noqa: E402
-import plots  # noqa: E402
-import tables  # noqa: E402
 from plan import read_plan  # noqa: E402
+
+from examples.recipes import choice, claims, plots, tables  # noqa: E402  # noqa: E402
+from examples.recipes import ledger as ledgers  # noqa: E402
 
 
 def verdict_alone(differences, p_values):
     """Cells of a claim that is the only one of its page."""
-    found = tables.Outcome(differences, p_values, seeds=3)
-    return found.cells(*tables.holm([found.p_value()]))
+    found = claims.Outcome(differences, p_values, seeds=3)
+    return found.cells(*claims.holm([found.p_value()]))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_verdicts(differences, p_values, verdict):
     ],
 )
 def test_verdicts_by_the_spread_of_the_seeds(differences, verdict):
-    text, _, found = verdict_alone(differences, [tables._t_test(differences)])
+    text, _, found = verdict_alone(differences, [claims._t_test(differences)])
     assert found == verdict
     p_values = {1.5: " (0.035)", 2.0: " (0.074)"}
     if differences[0] == 1.0:
@@ -57,8 +57,8 @@ def test_verdicts_by_the_spread_of_the_seeds(differences, verdict):
 
 
 def test_holm_by_hand():
-    assert tables.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert tables.holm([0.5, 0.5, 0.9]) == [1.0, 1.0, 1.0] and tables.holm([]) == []
+    assert claims.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert claims.holm([0.5, 0.5, 0.9]) == [1.0, 1.0, 1.0] and claims.holm([]) == []
 
 
 @pytest.mark.parametrize("by_spread", [True, False], ids=["t-test", "bootstrap"])
@@ -93,7 +93,7 @@ def made(tmp_path, **changes):
     plan = read_plan(write_plan(tmp_path, **{"arms": arms, **changes}))
     ledger = ledgers.Ledger(tmp_path / "ledger.json", "code")
     numbers = {"phase": "final", "status": "done", "commit": "c", "updates": 7, "train_seconds": 90.0, "outputs": {}}
-    for job in plan.final({arm.name: arm.grid[0] for arm in plan.arms}):
+    for job in plan.final({arm.name: 0 for arm in plan.arms}):
         facts = {"arm": job.arm.name, "pair": job.pair, "seed": job.seed, "trained_parameters": 5, **numbers}
         ledger.put({"key": job.key, "options": list(job.options), **facts})
     return plan, ledger
@@ -134,4 +134,4 @@ def test_the_best_validation_is_chosen(tmp_path, metric, validations, chosen):
     for job, values in zip(plan.tuning(), validations):
         points = [{"loss": 1.0, metric: value} for value in values]
         ledger.put({"key": job.key, "phase": "tune", "status": "done", "validation": points})
-    assert tables.choose(plan, ledger) == {"good": plan.arms[0].grid[chosen]}
+    assert choice.choose(plan, ledger) == {"good": chosen}

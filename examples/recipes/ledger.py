@@ -1,10 +1,11 @@
-"""The ledger of a sweep: every run with its commands, facts and scores, written whole after every step."""
+"""The ledger of a study: every run with its commands, facts and scores, written whole after every step."""
 
 import hashlib
 import json
+import statistics
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from data_prep.io import read_json, sha256, write_json
 
@@ -62,7 +63,7 @@ def digest(root: Path, patterns: Sequence[str], settings: Dict[str, Any]) -> str
     Args:
         root: the checkout.
         patterns: of files under it, taken by name and content.
-        settings: see ``Plan.settings``.
+        settings: see ``Study.settings``.
 
     Raises:
         ValueError: a pattern that names no file.
@@ -83,3 +84,21 @@ def commit(root: Path) -> str:
         ["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, text=True, check=False
     )
     return done.stdout.strip() or "unknown"
+
+
+def output_of(finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int) -> Dict[str, Any]:
+    """Scores of one run and output; empty where it is not there."""
+    for entry in finals:
+        if (entry["arm"], entry["pair"], entry["seed"]) == (arm, pair, seed):
+            return dict(entry.get("outputs", {}).get(output, {}))
+    return {}
+
+
+def score_of(
+    finals: Sequence[Dict[str, Any]], arm: str, output: str, pair: str, seed: int, metric: str = "bleu"
+) -> Optional[float]:
+    """Test score, or the mean over the subsets, of one run and output, if it is there."""
+    found = output_of(finals, arm, output, pair, seed)
+    if not found:
+        return None
+    return statistics.mean(found["subsets"].values()) if "subsets" in found else float(found[metric])

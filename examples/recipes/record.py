@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import re
-import sys
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -14,7 +13,7 @@ import torch
 KEPT = ("arch", "criterion", "lr", "max_tokens", "batch_size", "seed", "no_denoising", "prompt_length")
 
 TRAINED = re.compile(r"num\. (shared|expert) model params: [\d,]+ \(num\. trained: ([\d,]+)\)")
-EARLIER = ("backbone", "restore")  # stages of a run before its last one, folders in its own: train_adapter.sh, csr.yaml
+EARLIER = ("backbone", "restore", "stage1", "stage2")  # stages of a run before its last one, folders in its own
 FROZEN_LATER = ("backbone",)  # of them, those whose parameters do not train again
 
 VALIDATION = ("num_updates", "loss", "bleu", "accuracy", "f1")
@@ -97,7 +96,7 @@ def describe(run: Path) -> Dict[str, Any]:
 
 
 def _describe(run: Path) -> Dict[str, Any]:
-    from fairseq_plugins.analysis.logs import json_records  # not before main() has told where the package lies
+    from fairseq_plugins.analysis.logs import json_records  # needs torch
 
     curve = [point for point in map(validation_point, json_records(run / "train.log")) if point]
     state = torch.load(run / "checkpoint_last.pt", weights_only=True, map_location="cpu")
@@ -124,7 +123,6 @@ def main() -> None:
     parser.add_argument("--run", required=True, type=Path, help="folder with train.log and checkpoint_last.pt")
     parser.add_argument("--output", required=True, type=Path, help="JSON file to write")
     args = parser.parse_args()
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
     import fairseq_plugins  # noqa: F401  (registers what checkpoints may hold)
 
     args.output.write_text(json.dumps(describe(args.run), indent=1) + "\n", encoding="utf-8")

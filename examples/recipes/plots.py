@@ -1,4 +1,4 @@
-"""The plot of a sweep, from its ledger alone: the same ledger gives the same bytes.
+"""The plot of a study, from its ledger alone: the same ledger gives the same bytes.
 
 Test score of every run, how validation BLEU rose, and, where systems differ in them, test score over trained parameters.
 """
@@ -7,9 +7,10 @@ import io
 import itertools
 from typing import Any, Dict, List, Sequence, Tuple
 
-import tables
-from ledger import Ledger
-from plan import Plan
+from . import tables
+from .choice import LOWEST
+from .ledger import Ledger, score_of
+from .studies import Study
 
 
 class MissingLibrary(RuntimeError):
@@ -27,7 +28,7 @@ STYLE = {
 }
 
 
-def render(plan: Plan, ledger: Ledger) -> str:
+def render(study: Study, ledger: Ledger) -> str:
     """One SVG: a row of panels a direction; that of the parameters where systems differ in them. Names have the systems' colours.
 
     Raises:
@@ -42,16 +43,16 @@ def render(plan: Plan, ledger: Ledger) -> str:
     with matplotlib.rc_context(STYLE):
         from matplotlib import pyplot
 
-        rows, columns = len(plan.directions), 2 + differ_in_parameters(finals)
-        height = 0.8 + 0.28 * sum(len(arm.outputs) for arm in plan.arms)
+        rows, columns = len(study.directions), 2 + differ_in_parameters(finals)
+        height = 0.8 + 0.28 * sum(len(arm.outputs) for arm in study.arms)
         size = (4.5 * columns, max(height, 2.4) * rows)
         figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False)
-        for row, pair in zip(axes, plan.directions):
+        for row, pair in zip(axes, study.directions):
             here = [one for one in finals if one["pair"] == pair]
-            _strip(row[0], plan, here, pair)
-            _curves(row[1], plan, here, pair)
+            _strip(row[0], study, here, pair)
+            _curves(row[1], study, here, pair)
             if columns == 3:
-                _parameters(row[2], plan, here, pair)
+                _parameters(row[2], study, here, pair)
         figure.tight_layout()
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
@@ -59,13 +60,13 @@ def render(plan: Plan, ledger: Ledger) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
-def _strip(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
+def _strip(axis: Any, study: Study, finals: Sequence[Dict[str, Any]], pair: str) -> None:
     """Test score: a dot a seed, a bar at the mean; systems from top to bottom as in the table."""
     labels: List[str] = []
     colours: List[str] = []
-    for number, arm in enumerate(plan.arms):
+    for number, arm in enumerate(study.arms):
         for output, text in arm.outputs.items():
-            scores = [tables.score(finals, arm.name, output, pair, seed, plan.score) for seed in plan.seeds]
+            scores = [score_of(finals, arm.name, output, pair, seed, study.score) for seed in study.seeds]
             found = [score for score in scores if score is not None]
             place, colour = len(labels), f"C{number}"
             labels.append(f"{arm.name}, {text}")
@@ -78,19 +79,19 @@ def _strip(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -
         label.set_color(colour)
     axis.set_ylim(len(labels) - 0.5, -0.5)
     axis.set_xlabel(
-        f"test {plan.metric(pair) if plan.metrics else tables.named(plan)}, {pair}: dots are seeds, the bar their mean"
+        f"test {study.metric(pair) if study.metrics else tables.named(study)}, {pair}: dots are seeds, the bar their mean"
     )
     axis.grid(axis="x", linewidth=0.3)
 
 
-def _curves(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
+def _curves(axis: Any, study: Study, finals: Sequence[Dict[str, Any]], pair: str) -> None:
     """Validation BLEU over the minutes of training, a line a run, a colour a system."""
-    for number, arm in enumerate(plan.arms):
+    for number, arm in enumerate(study.arms):
         for entry in (one for one in finals if one["arm"] == arm.name):
-            minutes, scores = curve(entry, plan.metric(pair))
+            minutes, scores = curve(entry, study.metric(pair))
             axis.plot(minutes, scores, "-", color=f"C{number}", linewidth=0.9)
     axis.set_xlabel("minutes of training (updates × time of an update)")
-    axis.set_ylabel(f"validation {plan.metric(pair) if plan.metrics else 'BLEU'}, {pair}")
+    axis.set_ylabel(f"validation {study.metric(pair) if study.metrics else 'BLEU'}, {pair}")
     axis.grid(linewidth=0.3)
 
 
@@ -100,22 +101,22 @@ def differ_in_parameters(finals: Sequence[Dict[str, Any]]) -> bool:
     return bool(counts) and max(counts) >= 1.5 * min(counts)
 
 
-def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: str) -> None:
+def _parameters(axis: Any, study: Study, finals: Sequence[Dict[str, Any]], pair: str) -> None:
     """Mean test score over trained parameters: a mark a system at its best output, or a mark a test set (these do not compare)."""
     from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-    marks = marks_of_test_sets(plan)
-    for number, arm in enumerate(plan.arms):
+    marks = marks_of_test_sets(study)
+    for number, arm in enumerate(study.arms):
         counts = [
             one["trained_parameters"] for one in finals if one["arm"] == arm.name and one.get("trained_parameters")
         ]
         means: Dict[str, float] = {}
         for output in arm.outputs:
-            scores = [tables.score(finals, arm.name, output, pair, seed, plan.score) for seed in plan.seeds]
+            scores = [score_of(finals, arm.name, output, pair, seed, study.score) for seed in study.seeds]
             found = [one for one in scores if one is not None]
             mark = marks.get(output, "o")
             if found:
-                means[mark] = max(sum(found) / len(found), means.get(mark, tables.LOWEST))
+                means[mark] = max(sum(found) / len(found), means.get(mark, LOWEST))
         for mark, mean in means.items() if counts else ():
             axis.plot([counts[0]], [mean], mark, color=f"C{number}", markersize=5)
     for output, mark in marks.items():
@@ -127,14 +128,14 @@ def _parameters(axis: Any, plan: Plan, finals: Sequence[Dict[str, Any]], pair: s
     axis.xaxis.set_major_formatter(EngFormatter())
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xlabel(f"trained parameters (score: mean of the seeds{'' if marks else ', best output'})")
-    score = plan.metric(pair) if plan.metrics else tables.named(plan)
+    score = study.metric(pair) if study.metrics else tables.named(study)
     axis.set_ylabel(f"test {score}, {pair}")
     axis.grid(linewidth=0.3)
 
 
-def marks_of_test_sets(plan: Plan) -> Dict[str, str]:
+def marks_of_test_sets(study: Study) -> Dict[str, str]:
     """A mark for each output where outputs are test sets, as STEM.LANGUAGE; none where they are decodings of one set."""
-    outputs = list(dict.fromkeys(output for arm in plan.arms for output in arm.outputs)) if plan.metrics else []
+    outputs = list(dict.fromkeys(output for arm in study.arms for output in arm.outputs)) if study.metrics else []
     return dict(zip(outputs, itertools.cycle("o^svDPX*")))
 
 

@@ -3,34 +3,34 @@
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from plan import Claim, Job, Plan
-
 from data_prep.io import read_json, read_lines, sha256
 from data_prep.score import System, score_systems
+
+from .studies import Claim, Job, Study
 
 GROUPS = {"trained": True, "zero-shot": False}
 """Languages of a ``score_languages`` file that an output ``STEM.GROUP`` takes; ``STEM.LANGUAGE`` takes one."""
 
 
 class Scores:
-    """Scores outputs as a plan says.
+    """Scores outputs as a study says.
 
     Args:
-        plan: the sweep.
+        study: the study.
         keep: folder of the outputs, one folder a run in it.
-        names: what ``{data}`` and ``{out}`` stand for.
+        names: the folders ``data`` and ``out``.
     """
 
-    def __init__(self, plan: Plan, keep: Path, names: Dict[str, Path]):
-        self.plan, self.keep, self.names = plan, keep, names
+    def __init__(self, study: Study, keep: Path, names: Dict[str, Path]):
+        self.study, self.keep, self.names = study, keep, names
 
     def of(self, job: Job) -> Dict[str, Any]:
         """Output -> its scores, hash and signature.
 
         Raises:
-            ValueError: an output without the metric of the plan.
+            ValueError: an output without the metric of the study.
         """
-        return self._subsets(job) if self.plan.metrics else self._texts(job)
+        return self._subsets(job) if self.study.metrics else self._texts(job)
 
     def difference(self, claim: Claim, keys: Tuple[str, str], pair: str, seed: int) -> Tuple[float, float]:
         """Score of the better output minus that of the worse one, and p of the paired bootstrap.
@@ -42,14 +42,14 @@ class Scores:
             seed: of both runs.
         """
         named = [(keys[1], claim.worse[1]), (keys[0], claim.better[1])]
-        paths = [self.keep / key / f"{output}.{self.plan.target(pair)}" for key, output in named]
+        paths = [self.keep / key / f"{output}.{self.study.target(pair)}" for key, output in named]
         rows = self._score({str(number): path for number, path in enumerate(paths)}, pair, seed)["systems"]
-        metric = self.plan.score
+        metric = self.study.score
         return rows[1][metric] - rows[0][metric], rows[1]["p_values"][metric]
 
     def _texts(self, job: Job) -> Dict[str, Any]:
         """Texts are scored here; the reference is not part of the project."""
-        folder, target = self.keep / job.key, self.plan.target(job.pair)
+        folder, target = self.keep / job.key, self.study.target(job.pair)
         paths = {stem: folder / f"{stem}.{target}" for stem in job.arm.outputs}
         result = self._score(paths, job.pair, job.seed)
         keys = [*result["signatures"], "length_ratio"]
@@ -62,23 +62,23 @@ class Scores:
     def _score(self, paths: Dict[str, Path], pair: str, seed: int) -> Dict[str, Any]:
         systems = [System(name, list(read_lines(str(path), "output", strict=False))) for name, path in paths.items()]
         reference, *more = self._references(pair, seed)
-        wanted = "rouge" if self.plan.score.startswith("rouge") else self.plan.score  # one metric gives three scores
+        wanted = "rouge" if self.study.score.startswith("rouge") else self.study.score  # one metric gives three scores
         metrics = list(dict.fromkeys([wanted, "bleu", "chrf"]))
         return score_systems(systems, reference, metrics=metrics, more_references=more)
 
     def _references(self, pair: str, seed: int) -> List[List[str]]:
-        """All files that the plan's pattern names, sorted: the first is the reference, the others are more of them."""
-        pattern = Path(self.plan.reference.format(**self.names, seed=seed, target=self.plan.target(pair)))
+        """All files that the study's pattern names, sorted: the first is the reference, the others are more of them."""
+        pattern = self.study.references(self.names, pair, seed)
         found = sorted(pattern.parent.glob(pattern.name))
         if not found:
-            raise ValueError(f"reference: {self.plan.reference} names no file")
+            raise ValueError(f"reference: {pattern} names no file")
         return [list(read_lines(path, "reference", strict=False)) for path in found]
 
     def _subsets(self, job: Job) -> Dict[str, Any]:
         """The metric of the direction: subsets of a ``fairseq-validate`` log, or languages of a ``score_languages`` file."""
         from fairseq_plugins.analysis.logs import read_log  # needs torch
 
-        outputs, metric = {}, self.plan.metric(job.pair)
+        outputs, metric = {}, self.study.metric(job.pair)
         for stem in job.arm.outputs:
             name, _, group = stem.partition(".")
             path = self.keep / job.key / f"{name}.json"

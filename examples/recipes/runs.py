@@ -1,0 +1,150 @@
+"""The commands of a study's runs: trainings of assets and stages, averages, outputs."""
+
+from pathlib import Path
+from string import Template
+from typing import Any, Dict, Mapping, Optional
+
+from .studies import Job, Stage, Study
+from .systems import command, read_system
+
+VALIDATIONS = 12
+"""In a training of so many updates, where the limits do not say it."""
+MASKED_LM = "tlm_pretraining"
+"""Task of the assets that are exported as a folder."""
+
+
+class Runs:
+    """Commands for one folder, in which they run.
+
+    Args:
+        study: what is run.
+        root: the checkout.
+        data: folder of the raw files.
+        more: options of every training, as ``cpu``.
+    """
+
+    def __init__(self, study: Study, root: Path, data: str, more: Mapping[str, Any]):
+        self.study, self.more = study, more
+        languages = ",".join(study.set["languages"])
+        pairs = ",".join(study.set.get("pairs", ()))
+        self.values: Dict[str, Any] = {"root": root, "data": data, "languages": languages, "pairs": pairs}
+        self.values.update({name: Template(str(value)).substitute(self.values) for name, value in study.values.items()})
+        self.values.update({name: self.asset(name) for name in study.assets})
+
+    def fill(self, text: str) -> str:
+        """Text with the values of ``$root``, ``$data`` and of the names of assets."""
+        return Template(text).substitute(self.values)
+
+    # ---- Assets. ----
+
+    def asset(self, name: str) -> str:
+        """Path of an asset: given, made by its own commands, or trained and then a checkpoint or the folder of a masked LM."""
+        entry = self.study.assets[name]
+        if "system" not in entry:
+            return Template(entry.get("given", entry.get("makes", ""))).substitute(self.values)
+        return f"assets/{name}" if self._is_masked_lm(name) else f"assets/{name}/model.pt"
+
+    def marker(self, name: str) -> str:
+        """The file that says that an asset is there."""
+        return f"{self.asset(name)}/config.json" if self._is_masked_lm(name) else self.asset(name)
+
+    def _is_masked_lm(self, name: str) -> bool:
+        entry = self.study.assets[name]
+        return "system" in entry and read_system(entry["system"]).train["task"] == MASKED_LM
+
+    def asset_training(self, name: str) -> str:
+        """The command that trains an asset, in ``train/NAME``."""
+        entry = self.study.assets[name]
+        system = read_system(entry["system"])
+        source, _, target = entry.get("pair", self.study.directions[0]).partition("-")
+        stage = Stage(system._replace(train={**system.train, **entry.get("train", {})}), entry.get("data", "bin"), None)
+        values = {**self.values, "source": source, "target": target, "seed": entry.get("seed", 1)}
+        if "start" in entry:
+            values["start"] = self.asset(entry["start"])
+        return training(stage, values, entry["limits"], f"train/{name}", self.more)
+
+    def asset_command(self, name: str) -> str:
+        """The command that makes the asset of its training: the average of one checkpoint has no hours of training in it."""
+        entry = self.study.assets[name]
+        checkpoint = f"train/{name}/checkpoint_{entry.get('checkpoint', 'last')}.pt"
+        if self._is_masked_lm(name):
+            files = "--dict pieces/dict.txt --sentencepiece pieces/sentencepiece.bpe.model"
+            export = f"python {self.values['root']}/examples/export_masked_lm.py"
+            return f"{export} --checkpoint {checkpoint} {files} --output assets/{name}"
+        average = f"python -m fairseq_plugins.checkpoints.average --inputs {checkpoint} --output assets/{name}/model.pt"
+        return f"cp {entry.get('data', 'bin')}/dict*.txt assets/{name}/\n{average}"
+
+    # ---- Runs. ----
+
+    def of(self, job: Job) -> Dict[str, Any]:
+        """What ``$NAME`` stands for in the commands of a run, but for ``$start``."""
+        source, _, target = job.pair.partition("-")
+        return {**self.values, "source": source, "target": target, "seed": job.seed}
+
+    def training(self, job: Job, number: int) -> str:
+        """The command of a stage of a run, counted from 1; the last one has the run's own folder."""
+        arm, stage = job.arm, job.arm.stage(number, job.pair)
+        values = self.of(job)
+        if number > 1:
+            values["start"] = f"runs/{job.key}/start{number}.pt"
+        elif arm.start:
+            values["start"] = self.asset(arm.start)
+        options = {**arm.grid[job.point], **self.more}
+        return training(stage, values, stage.limits or job.limits, self.folder(job, number), options)
+
+    def folder(self, job: Job, number: int) -> str:
+        """Where the checkpoints of a stage go."""
+        return f"runs/{job.key}" + (f"/stage{number}" if number < len(job.arm.stages) else "")
+
+    def average(self, job: Job) -> str:
+        """The command that makes the model that is decoded."""
+        folder = f"runs/{job.key}"
+        chosen = f"--directory {folder} --best {job.arm.best} --allow-fewer"
+        last = job.arm.stage(len(job.arm.stages), job.pair)
+        if not last.system.train.get("keep-best-checkpoints"):
+            chosen = f"--inputs {folder}/checkpoint_best.pt"
+        return f"python -m fairseq_plugins.checkpoints.average {chosen} --output averages/{job.key}.pt"
+
+    def output(self, job: Job, stem: str) -> str:
+        """The command that makes an output of a run, to stdout: fairseq-generate on the test set, or fairseq-validate."""
+        last, model = job.arm.stage(len(job.arm.stages), job.pair), f"averages/{job.key}.pt"
+        options = {**job.arm.options(stem, job.pair), **self.more}
+        return decoding(last, model, self.study.set.get("test"), self.of(job), options)
+
+
+def training(
+    stage: Stage, values: Mapping[str, Any], limits: Mapping[str, Any], folder: str, more: Mapping[str, Any]
+) -> str:
+    """The command of a training.
+
+    Args:
+        stage: what is trained.
+        values: what ``$NAME`` stands for: root, source, target, pairs, languages, seed, start …
+        limits: ``minutes`` of wall time, ``updates``, ``interval`` of validations.
+        folder: for checkpoints.
+        more: options that come last, as the point of the grid.
+
+    Raises RecipeError: a schedule over ``$updates`` where the limits have no updates.
+    """
+    updates = limits.get("updates")
+    interval = limits.get("interval", max(1, updates // VALIDATIONS) if updates else 250)
+    warmup = stage.system.warmup_updates(updates) if updates else stage.system.warmup_most
+    given = {name: value for name, value in (("updates", updates), ("warmup", warmup)) if value is not None}
+    options = {**stage.system.train, "save-dir": folder, **more}
+    if updates is None and options.get("max-update") == "$updates":
+        options["max-update"] = None
+    if "minutes" in limits:
+        options["stop-time-hours"] = f"{limits['minutes'] / 60:.4f}"
+    values = {**values, **given, "interval": interval}
+    return command(f"fairseq-train {Template(stage.data).substitute(values)}", options, values)
+
+
+def decoding(
+    stage: Stage, model: str, subset: Optional[str], values: Mapping[str, Any], more: Mapping[str, Any]
+) -> str:
+    """The command that makes an output: fairseq-generate on the subset, or fairseq-validate; ``more`` comes last."""
+    data = Template(stage.data).substitute(values)
+    if not stage.system.translate:
+        return command(f"fairseq-validate {data}", {**stage.system.validate, "path": model, **more}, values)
+    languages = {"source-lang": values["source"], "target-lang": values["target"], "gen-subset": subset, "path": model}
+    return command(f"fairseq-generate {data}", {**stage.system.translate, **languages, **more}, values)

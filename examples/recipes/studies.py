@@ -1,0 +1,250 @@
+"""Studies as files: arms x directions x seeds with one budget and grids of one size."""
+
+import itertools
+from pathlib import Path
+from string import Template
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from .systems import HERE, RecipeError, System, read_document, read_system
+
+STUDIES, SETS = HERE.parent / "studies", HERE.parent / "sets"
+
+
+class Stage(NamedTuple):
+    """A training of an arm: the system with the arm's own options, the data-bin, and the limits where they are not the study's."""
+
+    system: System
+    data: str
+    limits: Optional[Mapping[str, Any]]
+
+
+class Arm(NamedTuple):
+    """One system of a study.
+
+    Attributes:
+        name: in tables.
+        stages: trainings one after another, each from the model of the one before; the last one is what is compared.
+        start: the asset that the first stage starts from; None where it needs none.
+        best: checkpoints that are averaged.
+        outputs: file stem -> how it is decoded, in words.
+        decoding: file stem -> options of fairseq-generate or fairseq-validate beside the system's.
+        grid: one set of options for each point; the first is the default.
+        needs: assets that its options name, beside the one that it starts from.
+        directions: direction -> the last stage and the options of decoding, where they are others there.
+    """
+
+    name: str
+    stages: Tuple[Stage, ...]
+    start: Optional[str]
+    best: int
+    outputs: Mapping[str, str]
+    decoding: Mapping[str, Mapping[str, Any]]
+    grid: Tuple[Mapping[str, Any], ...]
+    needs: Tuple[str, ...]
+    directions: Mapping[str, Tuple[Stage, Mapping[str, Any]]]
+
+    def stage(self, number: int, pair: str) -> Stage:
+        """A stage of a run, counted from 1."""
+        last = number == len(self.stages) and pair in self.directions
+        return self.directions[pair][0] if last else self.stages[number - 1]
+
+    def options(self, stem: str, pair: str) -> Dict[str, Any]:
+        """Options of decoding beside the system's."""
+        return {**self.decoding[stem], **(self.directions[pair][1] if pair in self.directions else {})}
+
+
+class Claim(NamedTuple):
+    """A difference that a study is asked about: ``better`` and ``worse`` are (arm, output)."""
+
+    better: Tuple[str, str]
+    worse: Tuple[str, str]
+
+
+class Job(NamedTuple):
+    """One run: a point of an arm's grid in a direction with a seed, in the phase ``tune`` or ``final``."""
+
+    phase: str
+    arm: Arm
+    pair: str
+    seed: int
+    point: int
+    limits: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Identifies the run in the ledger; also the name of its folder."""
+        return f"{self.phase}/{self.pair}/{slug(self.arm.name)}-{self.point}/seed{self.seed}"
+
+    @property
+    def options(self) -> List[str]:
+        """The point of the grid, as words of a command line."""
+        words = [
+            [f"--{name}"] + [str(value)] * (value is not True) for name, value in self.arm.grid[self.point].items()
+        ]
+        return [word for both in words for word in both]
+
+
+class Study(NamedTuple):
+    """The whole study; see ``study.schema.yaml`` for the file."""
+
+    name: str
+    title: str
+    notes: Tuple[str, ...]
+    set: Mapping[str, Any]
+    values: Mapping[str, Any]
+    directions: Tuple[str, ...]
+    seeds: Tuple[int, ...]
+    budget: Mapping[str, Mapping[str, Any]]
+    metrics: Optional[Mapping[str, str]]
+    score: str
+    assets: Mapping[str, Mapping[str, Any]]
+    arms: Tuple[Arm, ...]
+    claims: Tuple[Claim, ...]
+    code: Tuple[str, ...]
+
+    def metric(self, pair: str) -> str:
+        """What counts in validation, and in the logs of a study with metrics; texts are scored by ``score``."""
+        return self.metrics[pair] if self.metrics else "bleu"
+
+    def target(self, pair: str) -> str:
+        """Ending of the output files."""
+        return "log" if self.metrics else pair.split("-")[1]
+
+    def limit(self, phase: str) -> str:
+        """Of a training in a phase, in words."""
+        limits = self.budget[phase]
+        return f"{limits['minutes']:g} minutes" if "minutes" in limits else f"{limits['updates']:,} updates"
+
+    def references(self, names: Mapping[str, Path], pair: str, seed: int) -> Path:
+        """Pattern of the reference files; ``names`` has the folders ``data`` and ``out``."""
+        values = {"data": names["data"], "target": self.target(pair), "seed": seed}
+        return names["out"] / Template(self.set["reference"]).substitute(values)
+
+    def settings(self) -> Dict[str, Any]:
+        """What the files give to a result: part of the code's digest. Seeds, claims and texts may change freely."""
+        arms = {
+            arm.name: [
+                [stage._asdict() for stage in arm.stages],
+                arm.start,
+                arm.best,
+                arm.decoding,
+                arm.grid,
+                arm.directions,
+            ]
+            for arm in self.arms
+        }
+        set_ = {key: self.set[key] for key in self.set if key != "title"}
+        found = {
+            "arms": arms,
+            "set": set_,
+            "assets": self.assets,
+            "values": self.values,
+            "budget": self.budget,
+            "metrics": self.metrics,
+        }
+        return {**found, "score": self.score}
+
+    def tuning(self) -> List[Job]:
+        """Every point of every grid on the first direction and seed; nothing where grids have one point."""
+        arms = [arm for arm in self.arms if len(arm.grid) > 1]
+        points = [(arm, point) for arm in arms for point in range(len(arm.grid))]
+        return [
+            Job("tune", arm, self.directions[0], self.seeds[0], point, self.budget["tune"]) for arm, point in points
+        ]
+
+    def final(self, chosen: Mapping[str, int]) -> List[Job]:
+        """Every arm in every direction with every seed, seeds outermost: a study that ends early has whole rows."""
+        product = itertools.product(self.seeds, self.directions, self.arms)
+        return [Job("final", arm, pair, seed, chosen[arm.name], self.budget["final"]) for seed, pair, arm in product]
+
+    def job(self, key: str) -> Job:
+        """The run of that key. Raises KeyError."""
+        phase, pair, point, seed = key.split("/")
+        for arm in self.arms:
+            for number in range(len(arm.grid)):
+                if f"{slug(arm.name)}-{number}" == point:
+                    return Job(phase, arm, pair, int(seed[len("seed") :]), number, self.budget[phase])
+        raise KeyError(key)
+
+
+def slug(name: str) -> str:
+    """A name as part of a path."""
+    return "".join(letter if letter.isalnum() else "_" for letter in name.lower()).strip("_")
+
+
+def read_study(path: Path) -> Study:
+    """Read and check a study. Raises RecipeError: keys, systems, sets, grids of different size, claims about what is not there."""
+    content = read_document(path, "study")
+    own = path.resolve().parent.parent / "sets" / f"{content['set']}.yaml"
+    file = own if own.is_file() else SETS / own.name
+    if not file.is_file():
+        known = ", ".join(sorted(one.stem for one in SETS.glob("*.yaml")))
+        raise RecipeError(f"{path}: set: {content['set']}: no such file in {SETS}; valid: {known}")
+    arms = tuple(_arm(path, name, entry, content.get("assets", {})) for name, entry in content["arms"].items())
+    sizes = {arm.name: len(arm.grid) for arm in arms}
+    if len(set(sizes.values())) != 1:
+        raise RecipeError(f"{path}: arms: every one must be tuned as hard, grids of one size; got {sizes}")
+    if max(sizes.values()) > 1 and "tune" not in content["budget"]:
+        raise RecipeError(f"{path}: budget: grids of several points need tune as well")
+    metrics = content.get("metrics")
+    if metrics is not None and set(metrics) != set(content["directions"]):
+        raise RecipeError(f"{path}: metrics: {metrics}: valid: one for each of {content['directions']}")
+    sides = {(arm.name, stem) for arm in arms for stem in arm.outputs}
+    claims = [Claim(*((one[side][0], str(one[side][1])) for side in ("better", "worse"))) for one in content["claims"]]
+    for side in (side for claim in claims for side in claim):
+        if side not in sides:
+            raise RecipeError(f"{path}: claims: {list(side)}: valid: {', '.join(map(str, sorted(map(list, sides))))}")
+    set_ = read_document(file, "set")
+    unknown = set(content.get("values", {})) - set(set_.get("values", {}))
+    if unknown:
+        raise RecipeError(f"{path}: values: {', '.join(unknown)}: valid: {', '.join(set_.get('values', {})) or 'none'}")
+    return Study(
+        path.stem,
+        content["title"],
+        tuple(content.get("notes", ())),
+        set_,
+        {**set_.get("values", {}), **content.get("values", {})},
+        tuple(content["directions"]),
+        tuple(content["seeds"]),
+        content["budget"],
+        metrics,
+        content.get("score", "bleu"),
+        content.get("assets", {}),
+        arms,
+        tuple(claims),
+        tuple(content.get("code", ())),
+    )
+
+
+def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, Any]) -> Arm:
+    if entry.get("start") not in (None, *assets):
+        raise RecipeError(
+            f"{path}: arms.{name}.start: {entry['start']}: valid: {', '.join(assets) or 'nothing, no assets are named'}"
+        )
+    for needed in entry.get("needs", ()):
+        if needed not in assets:
+            raise RecipeError(f"{path}: arms.{name}.needs: {needed}: valid: {', '.join(assets) or 'nothing'}")
+    data = entry.get("data", "bin")
+    stages = [_stage(one, one.get("data", data), one["limits"]) for one in entry.get("before", ())]
+    stages.append(_stage(entry, data, entry.get("limits")))
+    directions = {}
+    for pair, other in entry.get("directions", {}).items():
+        whole = {**entry, **other, "train": {**entry.get("train", {}), **other.get("train", {})}}
+        directions[pair] = _stage(whole, data, entry.get("limits")), other.get("options", {})
+    outputs = {str(stem): one for stem, one in entry["outputs"].items()}
+    return Arm(
+        name,
+        tuple(stages),
+        entry.get("start"),
+        entry.get("best", stages[-1].system.average),
+        {stem: one["title"] for stem, one in outputs.items()},
+        {stem: one.get("options", {}) for stem, one in outputs.items()},
+        tuple(entry.get("grid", ({},))),
+        tuple(entry.get("needs", ())),
+        directions,
+    )
+
+
+def _stage(entry: Mapping[str, Any], data: str, limits: Optional[Mapping[str, Any]]) -> Stage:
+    system = read_system(entry["system"])
+    return Stage(system._replace(train={**system.train, **entry.get("train", {})}), data, limits)

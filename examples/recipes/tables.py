@@ -1,0 +1,208 @@
+"""The page of a study, from the ledger alone: the same ledger gives the same bytes."""
+
+import statistics
+from typing import Any, Dict, List, Sequence
+
+from data_prep.score import TITLES
+
+from .choice import best_validation, by_loss
+from .claims import SIGNIFICANT, holm, outcomes
+from .ledger import Ledger, output_of, score_of
+from .studies import Claim, Study
+
+
+def render(study: Study, ledger: Ledger, today: str, plot: str = "") -> str:
+    """The whole page.
+
+    Args:
+        study: the study.
+        ledger: as the code sees it whose runs are shown.
+        today: digest of the checkout's code.
+        plot: its file.
+    """
+    finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
+    parts = [
+        f"# {study.title}",
+        _head(
+            study,
+            ledger,
+            today,
+            "`make study`, with `ledger.json`" if plot else f"`make results` from `ledger-{study.name}.json`",
+        ),
+        f"## Test {named(study)}",
+        _scores(study, finals),
+        f"![Test {named(study)} and validation curves]({plot or f'plots/{study.name}.svg'})",
+    ]
+    if study.metrics:
+        parts += ["## By language", *_by_subset(study, finals)]
+    parts += ["## Claims", _claims(study, ledger), "## Every run", _runs(study, ledger)]
+    if ledger.foreign():
+        parts += [
+            "## Runs with other code, not counted",
+            "\n".join(f"- {one['key']} ({one['commit']})" for one in ledger.foreign()),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(study: Study, ledger: Ledger, today: str, made_by: str) -> str:
+    entries = [entry for entry in ledger.current() if entry.get("phase")]
+    machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
+    outputs = [one for entry in entries for one in entry.get("outputs", {}).values()]
+    signatures = _signatures(study, outputs)
+    # Today's digest is not named: a page that has said "changed" stays true, whatever changes next.
+    since = "unchanged since" if ledger.code == today else "**changed since**, today's code may give other numbers"
+    lines = [
+        f"Made by {made_by}. {_budget(study, ledger)}",
+        "",
+        *(f"- {note}" for note in study.notes),
+        f"- Machine: {'; '.join(machines) or 'no run yet'}",
+        *_measures(study),
+        *(
+            [f"- {named(study)}: `{'`, `'.join(signatures) or 'no run yet'}`"]
+            if signatures or not study.metrics
+            else []
+        ),
+        f"- Code: `{ledger.code}`; commits: {', '.join(sorted({entry['commit'] for entry in entries})) or 'none'}; {since}",
+    ]
+    assets = ledger.get("assets")
+    lines += [f"- `{path}`: sha256 `{value[:16]}`" for path, value in sorted(assets.get("hashes", {}).items())]
+    return "\n".join(lines)
+
+
+def named(study: Study) -> str:
+    """What the tables show."""
+    return "scores" if study.metrics else TITLES[study.score]
+
+
+def _signatures(study: Study, outputs: Sequence[Dict[str, Any]]) -> List[str]:
+    """Signatures of the metrics that the tables show."""
+    wanted = set((study.metrics or {"": study.score}).values())
+    return sorted({text for one in outputs for metric, text in one.get("signature", {}).items() if metric in wanted})
+
+
+def _metric_title(study: Study, pair: str) -> str:
+    return f"{study.metric(pair)}, mean over languages" if study.metrics else TITLES[study.score]
+
+
+def _measures(study: Study) -> List[str]:
+    if not study.metrics:
+        return []
+    return ["- Scores in per cent: " + ", ".join(f"{pair} {_metric_title(study, pair)}" for pair in study.directions)]
+
+
+def _budget(study: Study, ledger: Ledger) -> str:
+    points, final = len(study.arms[0].grid), f"{study.limit('final')} at most"
+    if points == 1:
+        return f"Every training run has {final}; nothing is tuned."
+    by = "score" if study.metrics else "BLEU"
+    tuned = [one for one in ledger.current() if one.get("phase") == "tune" and one["status"] == "done"]
+    runs = {arm.name: [one for one in tuned if one["arm"] == arm.name] for arm in study.arms}
+    lacking = [name for name, found in runs.items() if found and by_loss(found, study.metric(study.directions[0]))]
+    but = f" (the loss where a task logs none: {', '.join(lacking)})" if lacking else ""
+    return (
+        f"Training: {study.limit('tune')} a tuning run, {final} a final run, the same for every arm; {points} settings "
+        f"an arm are tried on {study.directions[0]} with seed {study.seeds[0]} and chosen by validation {by}{but}."
+    )
+
+
+def _scores(study: Study, finals: Sequence[Dict[str, Any]]) -> str:
+    """Arm and output down, direction and seed across, mean and standard deviation at the end of each direction."""
+    columns = ["system", "decoding"]
+    for pair in study.directions:
+        columns += [f"{pair}, seed {seed}" for seed in study.seeds] + [f"{pair}, mean ± sd"]
+    rows = []
+    for arm in study.arms:
+        for output, text in arm.outputs.items():
+            cells = [arm.name, text]
+            for pair in study.directions:
+                values = [score_of(finals, arm.name, output, pair, seed, study.score) for seed in study.seeds]
+                cells += ["" if value is None else f"{value:.1f}" for value in values]
+                cells.append(_mean([value for value in values if value is not None]))
+            rows.append(cells)
+    return _table(columns, rows)
+
+
+def _by_subset(study: Study, finals: Sequence[Dict[str, Any]]) -> List[str]:
+    """A table a direction: arm and output down, subsets across, mean and standard deviation over the seeds."""
+    parts = []
+    for pair in study.directions:
+        found = {
+            (arm.name, output, seed): output_of(finals, arm.name, output, pair, seed).get("subsets", {})
+            for arm in study.arms
+            for output in arm.outputs
+            for seed in study.seeds
+        }
+        subsets = list(dict.fromkeys(subset for scores in found.values() for subset in scores))
+        rows = []
+        for arm in study.arms:
+            for output, text in arm.outputs.items():
+                scores = [found[arm.name, output, seed] for seed in study.seeds]
+                cells = [_mean([one[subset] for one in scores if subset in one]) for subset in subsets]
+                rows.append([arm.name, text, *cells])
+        parts += [f"{pair}, {study.metric(pair)}:", _table(["system", "output", *subsets], rows)]
+    return parts
+
+
+def _mean(values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread} (n = {len(values)})"
+
+
+def _claims(study: Study, ledger: Ledger) -> str:
+    """A claim is shown where the sign agrees in every seed, three at least, and p < 0.05 after Holm's correction over the page.
+
+    p is that of a paired t-test over the seeds where the study has metrics. Else every seed has one of a paired bootstrap and the
+    second largest counts: one seed may have none. These are two-sided and the signs must agree, so of two seeds without a true
+    difference one has a small p and the sign of the others with at most the level's probability, dependent or not.
+    """
+    found = outcomes(study, ledger)
+    corrected = holm([outcome.p_value() for outcome in found.values()])
+    rows = [[_title(claim), pair, *outcome.cells(p)] for ((claim, pair), outcome), p in zip(found.items(), corrected)]
+    kind = "a paired t-test over the seeds" if study.metrics else "the second largest of the seeds' paired bootstraps"
+    note = (
+        f"Shown, or refuted: the same sign in every one of the seeds (three at least) and p < {SIGNIFICANT:g} after Holm's "
+        f"correction over all rows. The p of a row: {kind}; 1 where seeds are missing or signs differ."
+    )
+    columns = ["claim", "task", "difference by seed (p)"]
+    if not study.metrics:
+        columns = ["claim", "direction", f"{named(study)} difference by seed (p)"]
+    return _table([*columns, "p, Holm", "verdict"], rows) + "\n\n" + note
+
+
+def _title(claim: Claim) -> str:
+    return f"{claim.better[0]} ({claim.better[1]}) better than {claim.worse[0]} ({claim.worse[1]})"
+
+
+def _runs(study: Study, ledger: Ledger) -> str:
+    rows = []
+    for entry in ledger.current():
+        if not entry.get("phase"):
+            continue
+        best = best_validation(entry, study.metric(entry["pair"]))
+        cells = [
+            entry["key"],
+            " ".join(entry["options"]) or "defaults",
+            entry["status"],
+            f"{entry.get('updates', 0):,}",
+        ]
+        cells += [f"{entry.get('train_seconds', 0) / 60:.1f}", f"{entry.get('trained_parameters', 0):,}"]
+        rows.append([*cells, "" if best is None else f"{best:.1f}", entry["commit"]])
+    return _table(
+        [
+            "run",
+            "options",
+            "status",
+            "updates",
+            "minutes",
+            "trained parameters",
+            f"best validation {'score' if study.metrics else 'BLEU'}",
+            "commit",
+        ],
+        rows,
+    )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [list(columns), ["---"] * len(columns), *rows])

@@ -1,0 +1,277 @@
+# A study: arms x directions x seeds, tuned by validation, compared on the test set. `make study` starts it.
+# Two calls: `tuned.json`, which says the points of the grids, then `study`. With partial=1 the tables are made of the runs that there are.
+import json
+
+from recipes.ledger import digest
+from recipes.runs import Runs
+from recipes.studies import read_study
+from recipes.systems import RecipeError
+
+try:
+    study = read_study(Path(config["study"]))
+    code = digest(ROOT, study.code, study.settings())
+    begun = json.loads(Path("study.json").read_text()) if Path("study.json").is_file() else {"study": study.name, "code": code}
+    if begun != {"study": study.name, "code": code}:
+        raise RecipeError(
+            f"OUT {Path.cwd()}: was begun with study {begun['study']}, code {begun['code']}; valid: the same files of study, systems, set "
+            f"and code (now {study.name}, {code}), or a new folder"
+        )
+    runs = Runs(study, ROOT, config["data"], {"cpu": True} if str(config.get("device", "cpu")) == "cpu" else {})
+    for job in study.final({arm.name: 0 for arm in study.arms}):   # what cannot be written as a command is said now, not in an hour
+        for number in range(len(job.arm.stages)):
+            runs.training(job, number + 1)
+except (RecipeError, ValueError) as error:
+    sys.exit(f"error: {error}")
+
+steps = study.set["steps"]
+threads_each = max(1, workflow.cores // int(config.get("jobs", 1)))
+made = {name: runs.marker(name) for name, entry in study.assets.items() if "given" not in entry}
+chosen = json.loads(Path("tuned.json").read_text()) if Path("tuned.json").is_file() else None
+tuning, finals = study.tuning(), study.final(chosen) if chosen else []
+arguments = f"--study {config['study']} --data {config['data']} --device {config.get('device', 'cpu')}"
+
+
+def entries(jobs):
+    """Files of the entries; with partial=1 those that are there."""
+    files = [f"entries/{job.key}.json" for job in jobs]
+    return [file for file in files if Path(file).is_file()] if config.get("partial") else files
+
+
+def as_it_is(text):
+    """A parameter whose braces are no wildcards."""
+    return lambda wildcards: text
+
+
+def needed(name):
+    """What must be there before an asset, or with None before a run: the text, and the asset that comes before it."""
+    entry = study.assets[name] if name else {}
+    names = [one for one in (entry.get("start"), *entry.get("needs", ())) if one in made]
+    return [ancient(steps[-1]["makes"]), *[ancient(made[one]) for one in names]]
+
+
+def before_stage(wildcards):
+    job = study.job(wildcards.key)
+    number = stage_number(job, wildcards.stage)
+    own = job.arm.start if number == 1 else None
+    start = [] if number == 1 else [ancient(f"done/{job.key}/stage{number - 1}"), ancient(f"runs/{job.key}/start{number}.pt")]
+    data = [ancient(made[name]) for name in job.arm.needs if name in made]
+    return [*needed(None), *data, *start, *([ancient(made[own])] if own in made else [])]
+
+
+def stage_number(job, stage):
+    return len(job.arm.stages) if stage == "train" else int(stage[len("stage"):])
+
+
+def stage_of(wildcards, attribute):
+    job = study.job(wildcards.key)
+    return getattr(runs, attribute)(job, stage_number(job, wildcards.stage))
+
+
+def outputs(wildcards):
+    job = study.job(wildcards.key)
+    if job.phase == "tune":
+        return [f"done/{job.key}/train"]
+    return [f"outputs/{job.key}/{stem}.{study.target(job.pair)}" for stem in job.arm.outputs]
+
+
+wildcard_constraints:
+    key=r"(tune|final)/[^/]+/[^/]+/seed\d+",
+    stage=r"stage\d+|train",
+    number=r"\d+",
+    stem="[^/]+",
+    target="[^/.]+",
+
+
+rule study:
+    input:
+        "page.md",
+        lambda wildcards: [*entries(tuning), *entries(finals)],
+
+
+rule page:
+    input:
+        "ledger.json",
+    output:
+        "page.md",
+    params:
+        arguments=arguments,
+    shell:
+        "python -m recipes.entries page {params.arguments}"
+
+
+rule ledger:
+    input:
+        lambda wildcards: [*entries(tuning), *entries(finals)],
+    output:
+        "ledger.json",
+    params:
+        arguments=arguments,
+    shell:
+        "python -m recipes.entries ledger {params.arguments}"
+
+
+rule tuned:
+    input:
+        lambda wildcards: [ancient(file) for file in entries(tuning)],
+    output:
+        "tuned.json",
+    params:
+        arguments=arguments,
+    shell:
+        "python -m recipes.entries choose {params.arguments}"
+
+
+rule begin:
+    output:
+        "study.json",
+    params:
+        content=as_it_is(json.dumps(begun)),
+    shell:
+        "echo {params.content:q} >{output}"
+
+
+# ---- From text to data-bins; what runs start from. ----
+
+
+for number, step in enumerate(steps):
+
+    rule:
+        name:
+            f"set{number + 1}"
+        input:
+            ancient("study.json" if number == 0 else steps[number - 1]["makes"]),
+        output:
+            step["makes"],
+        params:
+            run=as_it_is(runs.fill(step["run"])),
+        shell:
+            "{params.run}"
+
+
+for name, entry in study.assets.items():
+    if "run" in entry:
+
+        rule:
+            name:
+                f"asset_{name}"
+            input:
+                needed(name),
+            output:
+                entry["makes"],
+            params:
+                run=as_it_is(runs.fill(entry["run"])),
+            shell:
+                "{params.run}"
+
+    elif "system" in entry:
+
+        rule:
+            name:
+                f"train_{name}"
+            input:
+                needed(name),
+            output:
+                touch(f"done/assets/{name}"),
+            params:
+                folder=f"train/{name}",
+                command=as_it_is(runs.asset_training(name)),
+                name=name,
+            threads: workflow.cores
+            shell:
+                """
+                mkdir -p {params.folder}
+                export OMP_NUM_THREADS={threads}
+                {params.command} 2>&1 | tee -a {params.folder}/train.log | python -m recipes.progress {params.name}
+                """
+
+        rule:
+            name:
+                f"asset_{name}"
+            input:
+                ancient(f"done/assets/{name}"),
+            output:
+                made[name],
+            params:
+                command=as_it_is(runs.asset_command(name)),
+            shell:
+                "{params.command}"
+
+
+# ---- Runs. ----
+
+
+rule train:
+    input:
+        before_stage,
+    output:
+        touch("done/{key}/{stage}"),
+    benchmark:
+        "benchmarks/{key}/{stage}.tsv"
+    params:
+        folder=lambda wildcards: stage_of(wildcards, "folder"),
+        command=lambda wildcards: stage_of(wildcards, "training"),
+    threads: threads_each
+    shell:
+        """
+        mkdir -p {params.folder}
+        export OMP_NUM_THREADS={threads}
+        {params.command} 2>&1 | tee -a {params.folder}/train.log | python -m recipes.progress {wildcards.key}
+        """
+
+
+# A checkpoint says how many hours it was trained; an average of it does not.
+rule start:
+    input:
+        lambda wildcards: ancient(f"done/{wildcards.key}/stage{int(wildcards.number) - 1}"),
+    output:
+        "runs/{key}/start{number}.pt",
+    params:
+        folder=lambda wildcards: f"runs/{wildcards.key}/stage{int(wildcards.number) - 1}",
+    shell:
+        "python -m fairseq_plugins.checkpoints.average --inputs {params.folder}/checkpoint_last.pt --output {output}"
+
+
+rule average:
+    input:
+        ancient("done/{key}/train"),
+    output:
+        "averages/{key}.pt",
+    params:
+        command=lambda wildcards: runs.average(study.job(wildcards.key)),
+    shell:
+        "{params.command}"
+
+
+rule output:
+    input:
+        "averages/{key}.pt",
+    output:
+        "outputs/{key}/{stem}." + ("log" if study.metrics else "{target}"),
+    params:
+        command=lambda wildcards: runs.output(study.job(wildcards.key), wildcards.stem),
+        log="runs/{key}/generate-{stem}",
+        # Only the lines with the numbers are kept: the others hold dates and the paths of a machine.
+        keep=lambda wildcards, output: (
+            f"sed -n -E 's/^.* (\\| test[.A-Za-z_]* \\| \\{{.*\\}})$/\\1/p' runs/{wildcards.key}/generate-{wildcards.stem}.log >{output[0]}"
+            if study.metrics
+            else f"python -m data_prep.hypotheses --input runs/{wildcards.key}/generate-{wildcards.stem}.log --output {output[0]}"
+        ),
+    threads: threads_each
+    shell:
+        """
+        export OMP_NUM_THREADS={threads}
+        {params.command} \
+          >{params.log}.log 2>{params.log}.err || {{ tail -n 20 {params.log}.err >&2; exit 1; }}
+        {params.keep}
+        """
+
+
+rule entry:
+    input:
+        outputs,
+    output:
+        "entries/{key}.json",
+    params:
+        arguments=arguments,
+    shell:
+        "python -m recipes.entries make {params.arguments} --key {wildcards.key}"

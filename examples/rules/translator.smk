@@ -1,0 +1,284 @@
+# From two text files to a translator: text, pieces, a masked language model, SGA and an autoregressive baseline, a table, a folder.
+import json
+
+from recipes.settings import check_folder, read_settings
+from recipes.systems import RecipeError, command, read_system
+
+SYSTEMS = ("sga", "at")                   # that are trained and compared
+SPEED_UPDATES = 30
+
+try:
+    run = read_settings(config)
+    check_folder(run, Path())
+    systems = {name: read_system(name) for name in ("masked_lm", *SYSTEMS)}
+except RecipeError as error:
+    sys.exit(f"error: {error}")
+
+pair = f"{run.source}-{run.target}"
+frozen = None if run.masked_lm else "masked_lm"
+trained = [*([frozen] if frozen else []), *SYSTEMS]
+start = str(run.masked_lm or "masked_lm")
+parallel = min(len(SYSTEMS), workflow.cores)
+plan = json.loads(Path("plan.json").read_text())["systems"] if Path("plan.json").is_file() else None
+
+
+def threads_of(name):
+    return workflow.cores if name == frozen else max(1, workflow.cores // parallel)
+
+
+def training(name, folder, pretrained, limits, more):
+    """The command of a training of a system."""
+    system = systems[name]
+    values = {"root": ROOT, "source": run.source, "target": run.target, "seed": run.seed, "start": pretrained, **limits}
+    return command("fairseq-train bin", {**system.train, "cpu": True, "save-dir": folder, **more}, values)
+
+
+def measured(wildcards):
+    limits = {"updates": SPEED_UPDATES, "warmup": 10, "interval": SPEED_UPDATES}
+    pretrained = start if run.masked_lm else "speed/model"
+    more = {"log-interval": 5, "disable-validation": True, "eval-bleu": None, "best-checkpoint-metric": None,
+            "maximize-best-checkpoint-metric": None, "keep-best-checkpoints": None}
+    return training(wildcards.system, f"speed/{wildcards.system}", pretrained, limits, more)
+
+
+def planned(wildcards):
+    if plan is None:
+        return "(the options follow from plan.json)"
+    own = plan[wildcards.system]
+    limits = {"updates": own["updates"], "interval": own["interval"], "warmup": systems[wildcards.system].warmup_updates(own["updates"])}
+    return training(wildcards.system, f"train/{wildcards.system}", start, limits, {"stop-time-hours": f"{own['seconds'] / 3600:.4f}"})
+
+
+def generation(wildcards):
+    system = systems[wildcards.system]
+    values = {"root": ROOT}
+    given = {"source-lang": run.source, "target-lang": run.target, "gen-subset": wildcards.subset, "path": f"averages/{wildcards.system}.pt"}
+    return command("fairseq-generate bin", {**system.translate, **given, "cpu": True}, values)
+
+
+wildcard_constraints:
+    system="|".join(systems),
+    subset="valid|test",
+
+
+rule translator:
+    input:
+        "translator/translator.json",
+
+
+# ---- Text. ----
+
+
+rule text:
+    input:
+        source=ancient(run.source_file),
+        target=ancient(run.target_file),
+    output:
+        "settings.json",
+        text=expand("text/{split}.{language}", split=("train", "valid", "test"), language=(run.source, run.target)),
+    benchmark:
+        "benchmarks/text.tsv"
+    params:
+        settings=json.dumps(run.record()),
+        languages=f"{run.source} {run.target}",
+        clean=f"text/clean.{run.source} text/clean.{run.target}",
+        share=f"{run.held_out:.4f}",
+    shell:
+        """
+        python -m data_prep.clean --inputs {input.source} {input.target} --outputs {params.clean} \
+          --unit characters --max-length 1000 --max-ratio 9
+        python -m data_prep.split --inputs {params.clean} --langs {params.languages} --output-dir text \
+          --valid-ratio {params.share} --test-ratio {params.share}
+        echo {params.settings:q} >settings.json
+        """
+
+
+rule pieces:
+    input:
+        expand("text/train.{language}", language=(run.source, run.target)),
+    output:
+        model="pieces/sentencepiece.bpe.model",
+        dictionary="pieces/dict.txt",
+    benchmark:
+        "benchmarks/pieces.tsv"
+    params:
+        make=(
+            f"cp {run.masked_lm}/sentencepiece.bpe.model {run.masked_lm}/dict.txt pieces/"
+            if run.masked_lm
+            else f"python -m data_prep.spm train --inputs text/train.{run.source} text/train.{run.target} "
+            f"--vocab-size {run.vocabulary} --fewer --character-coverage 0.9999 --model pieces/sentencepiece.bpe.model --dict pieces/dict.txt"
+        ),
+    shell:
+        "{params.make}"
+
+
+rule binaries:
+    input:
+        rules.text.output.text,
+        rules.pieces.output,
+    output:
+        "bin/manifest.json",
+    benchmark:
+        "benchmarks/binaries.tsv"
+    params:
+        script=ROOT / "data_prep" / "preprocess.sh",
+        pair=pair,
+    threads: workflow.cores
+    shell:
+        """
+        bash {params.script} --text text --model pieces/sentencepiece.bpe.model --dict pieces/dict.txt \
+          --pairs {params.pair} --out bin --workers {threads}
+        """
+
+
+# ---- A short training of each system: does it run, and how fast? ----
+
+
+rule speed:
+    input:
+        "bin/manifest.json",
+        lambda wildcards: ["speed/model/config.json"] if frozen and systems[wildcards.system].starts_from else [],
+    output:
+        "speed/{system}.log",
+    benchmark:
+        "benchmarks/speed-{system}.tsv"
+    params:
+        command=measured,
+    threads: lambda wildcards: threads_of(wildcards.system)
+    shell:
+        """
+        rm -rf speed/{wildcards.system}
+        export OMP_NUM_THREADS={threads}
+        {params.command} >{output} 2>&1 || {{ tail -n 20 {output} >&2; exit 1; }}
+        """
+
+
+rule speed_model:
+    input:
+        "speed/masked_lm.log",
+    output:
+        "speed/model/config.json",
+    params:
+        script=ROOT / "examples" / "export_masked_lm.py",
+    shell:
+        """
+        python {params.script} --checkpoint speed/masked_lm/checkpoint_last.pt --dict pieces/dict.txt \
+          --sentencepiece pieces/sentencepiece.bpe.model --output speed/model
+        """
+
+
+rule plan:
+    input:
+        expand("speed/{system}.log", system=trained),
+    output:
+        "plan.json",
+    params:
+        hours=run.hours,
+        systems=" ".join(trained),
+        frozen=f"--frozen {frozen}" if frozen else "",
+        parallel=parallel,
+    shell:
+        """
+        python -m recipes.plan make --hours {params.hours} --systems {params.systems} {params.frozen} \
+          --parallel {params.parallel} --output plan.json
+        """
+
+
+# ---- Training, averaging, translating. ----
+
+
+rule train:
+    input:
+        ancient("plan.json"),
+        ancient("bin/manifest.json"),
+        lambda wildcards: [ancient("masked_lm/config.json")] if frozen and systems[wildcards.system].starts_from else [],
+    output:
+        touch("done/{system}"),
+    benchmark:
+        "benchmarks/train-{system}.tsv"
+    params:
+        command=planned,
+    threads: lambda wildcards: threads_of(wildcards.system)
+    shell:
+        """
+        mkdir -p logs
+        export OMP_NUM_THREADS={threads}
+        {params.command} 2>&1 \
+          | tee -a logs/train-{wildcards.system}.log | python -m recipes.progress {wildcards.system}
+        """
+
+
+rule masked_lm:
+    input:
+        "done/masked_lm",
+    output:
+        "masked_lm/config.json",
+    params:
+        script=ROOT / "examples" / "export_masked_lm.py",
+    shell:
+        """
+        python {params.script} --checkpoint train/masked_lm/checkpoint_best.pt --dict pieces/dict.txt \
+          --sentencepiece pieces/sentencepiece.bpe.model --output masked_lm
+        """
+
+
+rule average:
+    input:
+        "done/{system}",
+    output:
+        "averages/{system}.pt",
+    params:
+        best=lambda wildcards: systems[wildcards.system].average,
+    shell:
+        """
+        python -m fairseq_plugins.checkpoints.average --directory train/{wildcards.system} --best {params.best} \
+          --allow-fewer --output {output}
+        """
+
+
+rule generate:
+    input:
+        "averages/{system}.pt",
+    output:
+        f"outputs/{{subset}}.{{system}}.{run.target}",
+    benchmark:
+        "benchmarks/generate-{system}-{subset}.tsv"
+    params:
+        command=generation,
+        lines=f"text/{{subset}}.{run.source}",
+    threads: lambda wildcards: threads_of(wildcards.system)
+    shell:
+        """
+        mkdir -p logs
+        export OMP_NUM_THREADS={threads}
+        {params.command} \
+          >logs/{wildcards.subset}.{wildcards.system}.log 2>logs/{wildcards.subset}.{wildcards.system}.err \
+          || {{ tail -n 20 logs/{wildcards.subset}.{wildcards.system}.err >&2; exit 1; }}
+        python -m data_prep.hypotheses --input logs/{wildcards.subset}.{wildcards.system}.log --lines-of {params.lines} --output {output}
+        """
+
+
+rule score:
+    input:
+        outputs=expand(f"outputs/{{{{subset}}}}.{{system}}.{run.target}", system=SYSTEMS),
+        reference=f"text/{{subset}}.{run.target}",
+    output:
+        "scores-{subset}.json",
+    params:
+        systems=lambda wildcards: " ".join(f"--system {name}=outputs/{wildcards.subset}.{name}.{run.target}" for name in SYSTEMS),
+        tokenizer=run.tokenizer,
+    shell:
+        "python -m data_prep.score --reference {input.reference} {params.systems} --tokenize {params.tokenizer} --json {output}"
+
+
+rule folder:
+    input:
+        scores=expand("scores-{subset}.json", subset=("valid", "test")),
+        models=expand("averages/{system}.pt", system=SYSTEMS),
+    output:
+        "translator/translator.json",
+    params:
+        systems=" ".join(f"{name}={systems[name].title}" for name in SYSTEMS),
+        pair=pair,
+    shell:
+        "python -m recipes.report --pair {params.pair} --systems {params.systems} --output translator"

@@ -1,0 +1,151 @@
+"""Studies: what a file may not hold, keys of runs, commands of assets, stages and outputs, budgets, what counts as other code."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+import fairseq_plugins  # noqa: F401  (registers the tasks and architectures)
+from examples.recipes.runs import Runs
+from examples.recipes.studies import STUDIES, read_study
+from examples.recipes.systems import RecipeError
+from tests.conftest import ROOT
+
+BEAM = {"beam": {"title": "beam 5"}}
+TWO = {
+    "system": "sga",
+    "start": "model",
+    "before": [{"system": "at", "data": "other", "limits": {"updates": 40}}],
+    "limits": {"minutes": 9},
+    "train": {"lr-scheduler": "inverse_sqrt", "total-num-update": None, "warmup-updates": 7},
+    "outputs": {0: {"title": "one pass", "options": {"iter-decode-max-iter": 0}}},
+    "grid": [{"lr": 0.1, "no-denoising": True}, {"lr": 2}],
+}
+
+
+def write(folder, **changes):
+    content = {
+        "title": "Probe",
+        "set": "multi30k",
+        "directions": ["en-de", "de-en"],
+        "seeds": [1, 2],
+        "budget": {"tune": {"minutes": 3}, "final": {"minutes": 6, "interval": 50}},
+        "assets": {"model": {"system": "masked_lm", "limits": {"updates": 200}}},
+        "arms": {"A + b": {"system": "at", "outputs": BEAM, "grid": [{"lr": 1}, {"lr": 2}]}, "two": TWO},
+        "claims": [{"better": ["A + b", "beam"], "worse": ["two", 0]}],
+        **changes,
+    }
+    path = folder / "probe.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sets": 1}, ["'sets' was unexpected"]),
+        ({"set": "wmt"}, ["set: wmt", "valid:", "multi30k"]),
+        ({"values": {"lines": 3}}, ["values: lines", "valid: valid_lines"]),
+        ({"seeds": [-1]}, ["seeds.0", "-1"]),
+        ({"budget": {"final": {"minutes": 0}}}, ["budget.final.minutes", "0"]),
+        ({"budget": {"final": {"minutes": 1}}}, ["budget", "need tune"]),
+        ({"arms": {"one": {"system": "att", "outputs": BEAM}}, "claims": []}, ["system att", "valid:", "at"]),
+        ({"arms": {"one": {"system": "at", "outputs": BEAM}, "two": TWO}, "claims": []}, ["one size", "'two': 2"]),
+        ({"assets": {}}, ["arms.two.start: model"]),
+        ({"assets": {"model": {"given": "a", "system": "at"}}}, ["assets.model"]),
+        ({"arms": {"two": {**TWO, "needs": ["text"]}}, "claims": []}, ["arms.two.needs: text", "valid: model"]),
+        ({"claims": [{"better": ["two", 1], "worse": ["two", 0]}]}, ["claims: ['two', '1']", "['two', '0']"]),
+        ({"metrics": {"en-de": "accuracy"}}, ["metrics", "de-en"]),
+    ],
+)
+def test_what_a_study_may_not_hold(tmp_path, changes, words):
+    with pytest.raises(RecipeError) as raised:
+        read_study(write(tmp_path, **changes))
+    assert all(word in str(raised.value) for word in ["probe.yaml" if "system" not in words[0] else "", *words])
+
+
+def test_runs_of_a_study(tmp_path):
+    study = read_study(write(tmp_path))
+    assert [job.key for job in study.tuning()] == [
+        f"tune/en-de/{arm}-{point}/seed1" for arm in ("a___b", "two") for point in (0, 1)
+    ]
+    finals = study.final({"A + b": 1, "two": 0})
+    assert [job.key for job in finals[:3]] == [
+        "final/en-de/a___b-1/seed1",
+        "final/en-de/two-0/seed1",
+        "final/de-en/a___b-1/seed1",
+    ]
+    assert all(study.job(job.key) == job for job in [*study.tuning(), *finals])
+    assert finals[1].options == ["--lr", "0.1", "--no-denoising"] and study.limit("final") == "6 minutes"
+
+
+def options_of(command):
+    words = shlex.split(command.replace("\\\n", " "))
+    return words[:2], {word: following for word, following in zip(words, [*words[1:], ""]) if word.startswith("--")}
+
+
+def test_commands_of_a_run(tmp_path):
+    study = read_study(write(tmp_path))
+    runs = Runs(study, Path("/root"), "/data", {"cpu": True})
+    job = study.final({"A + b": 1, "two": 0})[1]
+    first, last = options_of(runs.training(job, 1)), options_of(runs.training(job, 2))
+    assert first[0] == ["fairseq-train", "other"] and last[0] == ["fairseq-train", "bin"]
+    assert first[1]["--save-dir"] == f"runs/{job.key}/stage1" and last[1]["--save-dir"] == f"runs/{job.key}"
+    assert first[1]["--max-update"] == "40" and first[1]["--warmup-updates"] == "10", "a quarter"
+    assert "--stop-time-hours" not in first[1] and first[1]["--validate-interval-updates"] == "3", "a twelfth"
+    assert last[1]["--stop-time-hours"] == "0.1500" and "--max-update" not in last[1]
+    assert last[1]["--pretrained-mlm"] == f"runs/{job.key}/start2.pt" and last[1]["--lr"] == "0.1"
+    assert "--no-denoising" in last[1] and "--cpu" in first[1]
+    program, given = options_of(runs.output(job, "0"))
+    assert program == ["fairseq-generate", "bin"] and given["--gen-subset"] == "test_2016_flickr"
+    assert (given["--iter-decode-max-iter"], given["--path"]) == ("0", f"averages/{job.key}.pt")
+    one = options_of(runs.training(study.final({"A + b": 1, "two": 0})[2], 1))[1]
+    assert (one["--stop-time-hours"], one["--validate-interval-updates"], one["--lr"]) == ("0.1000", "50", "2")
+    assert (one["--source-lang"], one["--target-lang"], one["--warmup-updates"]) == ("de", "en", "1000"), "the most"
+    asset = options_of(runs.asset_training("model"))[1]
+    assert (asset["--save-dir"], asset["--warmup-updates"], asset["--seed"]) == ("train/model", "10", "1")
+    assert runs.marker("model") == "assets/model/config.json" and "export_masked_lm" in runs.asset_command("model")
+
+
+def test_what_counts_as_other_code(tmp_path):
+    """Seeds, claims and texts may change; what a command is made of may not."""
+    before = read_study(write(tmp_path)).settings()
+    assert read_study(write(tmp_path, seeds=[3], claims=[], title="Other", notes=["note"])).settings() == before
+    for change in (
+        {"budget": {"tune": {"minutes": 3}, "final": {"minutes": 7}}},
+        {"values": {"valid_lines": 3}},
+        {"assets": {"model": {"given": "model"}}},
+        {"arms": {"A + b": {"system": "nat", "outputs": BEAM, "grid": [{"lr": 1}, {"lr": 2}]}, "two": TWO}},
+        {"score": "chrf"},
+    ):
+        assert read_study(write(tmp_path, **change)).settings() != before, change
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("*.yaml")))
+def test_the_commands_of_the_shipped_studies_are_those_of_fairseq(name):
+    from fairseq import options
+
+    study = read_study(STUDIES / f"{name}.yaml")
+    runs = Runs(study, ROOT, "data", {})
+    lines = [runs.asset_training(asset) for asset, entry in study.assets.items() if "system" in entry]
+    for arm in study.arms:
+        for pair in study.directions:
+            (job,) = [
+                one
+                for one in study.final({one.name: 0 for one in study.arms})
+                if one[1:4] == (arm, pair, study.seeds[0])
+            ]
+            lines += [runs.training(job, number + 1) for number in range(len(arm.stages))]
+            for stem in arm.outputs if not study.metrics else ():
+                words = shlex.split(runs.output(job, stem).replace("\\\n", " "))
+                options.parse_args_and_arch(options.get_generation_parser(), words[1:])
+    for line in lines:
+        words = shlex.split(line.replace("\\\n", " "))
+        args = options.parse_args_and_arch(options.get_training_parser(), words[1:])
+        assert args.max_update or args.stop_time_hours, "a training ends"
+    for text in [
+        *(step["run"] for step in study.set["steps"]),
+        *(one["run"] for one in study.assets.values() if "run" in one),
+    ]:
+        assert "$" + "{" not in text and runs.fill(text)
