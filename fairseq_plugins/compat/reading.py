@@ -90,9 +90,17 @@ def load_safely() -> None:
     torch.serialization.add_safe_globals(list(allowed_globals()))  # tuples need torch 2.6
     if hasattr(tarfile, "data_filter"):  # the default from Python 3.14 on
         tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
+    else:  # as in 3.11.2, which would write wherever an archive says
+        tarfile.TarFile.extractall = _no_filter
     version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
     if version < SAFE_LOADING_IS_SOUND:
         logger.warning(f"torch {torch.__version__}: loading of untrusted files has a known flaw before torch 2.10")
+
+
+def _no_filter(*_: Any, **__: Any) -> Any:
+    raise ValueError(
+        "an archive cannot be unpacked safely by this Python; valid: 3.11.4 or newer, or unpack it and give the folder"
+    )
 
 
 def _evaluate(text: Any, *scopes: Any) -> Any:

@@ -53,6 +53,7 @@ def test_an_archive_is_neither_replaced_nor_unpacked_elsewhere(tmp_path):
         file_utils.load_archive_file(str(tmp_path / "absent"))
     assert archive.is_file()
     (tmp_path / "model.pt").unlink()
-    with tarfile.open(archive) as read, pytest.raises(tarfile.OutsideDestinationError):
+    outside = getattr(tarfile, "OutsideDestinationError", ValueError)  # a Python without filters unpacks none
+    with tarfile.open(archive) as read, pytest.raises(outside):
         read.extractall(tmp_path / "folder")
     assert not (tmp_path / "model.pt").exists()
