@@ -91,7 +91,7 @@ def load_safely() -> None:
     if hasattr(tarfile, "data_filter"):  # the default from Python 3.14 on
         tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
     else:  # as in 3.11.2, which would write wherever an archive says
-        tarfile.TarFile.extractall = _no_filter
+        tarfile.TarFile.extractall = _no_filter  # type: ignore[method-assign]
     version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
     if version < SAFE_LOADING_IS_SOUND:
         logger.warning(f"torch {torch.__version__}: loading of untrusted files has a known flaw before torch 2.10")
