@@ -33,6 +33,17 @@ logger = logging.getLogger(__name__)
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt")
 INDEX = "translator.json"
 """In a folder of several systems: ``systems``, each a folder beside it, and which of them is ``default``."""
+SEARCH = "search.json"
+"""Beside a checkpoint: options of its search, by name, with which it was scored."""
+SEARCH_OPTIONS = (
+    "beam",
+    "iter-decode-max-iter",
+    "lenpen",
+    "max-len-a",
+    "max-len-b",
+    "max-source-positions",
+    "truncate-source",
+)
 SEGMENTERS = {  # what data_prep/preprocess.sh leaves beside the dictionaries -> fairseq's options for it
     "sentencepiece.bpe.model": ("--bpe", "sentencepiece", "--sentencepiece-model"),
     "codes.bpe": ("--bpe", "fastbpe", "--bpe-codes"),
@@ -232,7 +243,7 @@ def load(path: Path, args: argparse.Namespace, rest: Sequence[str]) -> Translato
     size = args.buffer_size or (1 if args.input == "-" and sys.stdin.isatty() else BUFFER_LINES)
     batches = {"--max-tokens": tokens, "--batch-size": args.batch_size, "--buffer-size": size}
     line += [word for name, value in batches.items() if value for word in (name, str(value))]
-    cfg = override([*line, *rest], state)
+    cfg = override([*line, *search_options(path.parent), *rest], state)
     if not cfg.generation.no_seed_provided:
         np.random.seed(cfg.common.seed)
         utils.set_torch_seed(cfg.common.seed)
@@ -290,6 +301,19 @@ def segmenter(folders: Sequence[Path]) -> List[str]:
                 return [*flags, str(folder / name)]
     logger.warning("no %s beside the dictionaries: words are taken as they stand", " or ".join(SEGMENTERS))
     return []
+
+
+def search_options(folder: Path) -> List[str]:
+    """The options with which the checkpoint in this folder was scored, where ``search.json`` says them. ValueError: others."""
+    if not (folder / SEARCH).is_file():
+        return []
+    found = read_json(folder / SEARCH, "options of a search")
+    line = []
+    for name, value in found.items():
+        if name not in SEARCH_OPTIONS or not isinstance(value, (bool, int, float)):
+            raise ValueError(f"{folder / SEARCH}: {name} {value!r}; valid: numbers of {', '.join(SEARCH_OPTIONS)}")
+        line += [f"--{name}"] if value is True else [f"--{name}", str(value)] if value is not False else []
+    return line
 
 
 def override(line: Sequence[str], state: Dict[str, Any]) -> Any:

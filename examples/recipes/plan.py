@@ -6,19 +6,28 @@ python -m recipes.plan show plan.json
 
 import argparse
 import csv
+import datetime
+import functools
+import itertools
 import json
 import statistics
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence
 
-RESERVED = 0.08
-"""Share of the budget for averaging, decoding and scoring."""
+RESERVED = 0.03
+"""Share of the budget for averaging, scoring and the starts of programs."""
+DECODING = 4.0
+"""The search of the table takes at most this many times as long as that of a validation."""
+SUBSETS = 2
+"""That are decoded in the end: validation and test set."""
 FROZEN_SHARE = 0.5
 """Share of the training time for the masked LM: SGA's level is set by it."""
-VALIDATING = 0.15
-"""Share of a training's time for validation and saving."""
+SAVING = 0.05
+"""Share of a training's time for its start and for saving."""
+VALIDATING = 0.25
+"""Share of a training's time for validations at most."""
 VALIDATIONS = 12
-"""Of one training."""
+"""Of one training, where they fit into their share."""
 LEAST_UPDATES = 100
 
 
@@ -35,6 +44,23 @@ def updates_per_second(log: Path) -> float:
     return statistics.median(rates[1:])
 
 
+def validation_seconds(log: Path) -> float:
+    """Of the slowest validation of a short training, by the times of its log, which are whole seconds."""
+    begun, longest = None, None
+    for line in log.read_text(encoding="utf-8").splitlines():
+        try:
+            now = datetime.datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S")
+        except ValueError:
+            continue
+        if "begin validation on" in line:
+            begun = now
+        elif begun is not None and "| valid |" in line:
+            longest, begun = max(longest or 0.0, (now - begun).total_seconds()), None
+    if longest is None:
+        raise ValueError(f"{log}: tells no validation; valid: the log of a training that was validated")
+    return longest + 1.0
+
+
 def spent_seconds(benchmarks: Path) -> float:
     """Seconds of the finished steps, by Snakemake's benchmark files."""
     seconds = 0.0
@@ -45,43 +71,68 @@ def spent_seconds(benchmarks: Path) -> float:
 
 
 def make_plan(
-    hours: float, spent: float, rates: Mapping[str, float], frozen: Optional[str], parallel: int
+    hours: float,
+    spent: float,
+    rates: Mapping[str, float],
+    validations: Mapping[str, float],
+    frozen: Optional[str],
+    parallel: int,
 ) -> Dict[str, Any]:
-    """Divide the time that is left: half for the masked LM, the rest for the systems on it.
+    """Divide the time that is left after decoding: half for the masked LM, the rest for the systems on it.
 
     Args:
         hours: the budget.
         spent: seconds of it that are gone.
         rates: system -> updates per second.
+        validations: system -> seconds of one validation.
         frozen: the system that is trained before the others, alone; None where there is none.
         parallel: other systems that train at a time.
 
     Returns:
-        system -> updates, seconds, interval between validations (updates), updates_per_second.
+        system -> updates, seconds, interval between validations (updates), updates_per_second, validation_seconds.
 
     Raises:
         ValueError: not enough time for a training worth the name.
     """
-    left = hours * 3600 * (1 - RESERVED) - spent
+    divide = functools.partial(
+        _divide, spent=spent, rates=rates, validations=validations, frozen=frozen, parallel=parallel
+    )
+    plan = divide(hours)
+    for name, one in plan.items():
+        if one["updates"] < LEAST_UPDATES:
+            more = (hours + 0.1 * step for step in itertools.count(1))
+            needed = next(h for h in more if all(one["updates"] >= LEAST_UPDATES for one in divide(h).values()))
+            raise ValueError(
+                f"HOURS {hours:g}: {name} would have {max(one['updates'], 0)} updates at {rates[name]:.2f} per second; "
+                f"valid: about {needed:.1f} hours, for {LEAST_UPDATES} updates, at least"
+            )
+    return plan
+
+
+def _divide(
+    hours: float,
+    spent: float,
+    rates: Mapping[str, float],
+    validations: Mapping[str, float],
+    frozen: Optional[str],
+    parallel: int,
+) -> Dict[str, Any]:
     others = [name for name in rates if name != frozen]
-    alone = left * FROZEN_SHARE if frozen else 0.0
     rounds = -(-len(others) // parallel)
+    decoding = SUBSETS * rounds * DECODING * max((validations[name] for name in others), default=0.0)
+    left = hours * 3600 * (1 - RESERVED) - spent - decoding
+    alone = left * FROZEN_SHARE if frozen else 0.0
     plan = {}
     for name, rate in rates.items():
         seconds = alone if name == frozen else (left - alone) / rounds
-        updates = int(seconds * (1 - VALIDATING) * rate)
-        if updates < LEAST_UPDATES:
-            needed = hours * LEAST_UPDATES / max(updates, 1)
-            raise ValueError(
-                f"HOURS {hours:g}: {name} would have {max(updates, 0)} updates at {rate:.2f} per second; valid: about {needed:.1f} "
-                f"hours, for {LEAST_UPDATES} updates, at least"
-            )
-        interval = max(20, updates // VALIDATIONS)
+        number = max(1, min(VALIDATIONS, int(seconds * VALIDATING / validations[name])))
+        updates = int((seconds * (1 - SAVING) - number * validations[name]) * rate)
         plan[name] = {
             "updates": updates,
             "seconds": round(seconds),
-            "interval": interval,
+            "interval": max(20, -(-updates // number)),
             "updates_per_second": round(rate, 3),
+            "validation_seconds": round(validations[name], 1),
         }
     return plan
 
@@ -106,7 +157,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         else:
             rates = {name: updates_per_second(args.speed / f"{name}.log") for name in args.systems}
             spent = spent_seconds(args.benchmarks)
-            systems = make_plan(args.hours, spent, rates, args.frozen, args.parallel)
+            validations = {name: validation_seconds(args.speed / f"{name}.log") for name in args.systems}
+            systems = make_plan(args.hours, spent, rates, validations, args.frozen, args.parallel)
             content = {"hours": args.hours, "spent_seconds": round(spent), "systems": systems}
             args.output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -1,6 +1,6 @@
 """The folder of a translator: its systems, a table, and which one translates by default.
 
-python -m recipes.report --pair en-cs --systems sga=SGA at=AT --output translator
+python -m recipes.report --pair en-cs --systems sga at --output translator
 """
 
 import argparse
@@ -8,8 +8,12 @@ import csv
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, Optional, Sequence
 
+from .systems import read_system
+
+NO_SEARCH = ("user-dir", "task", "batch-size", "remove-bpe")
+"""Options of fairseq-generate that ``fairseq_plugins translate`` has from elsewhere."""
 FIT = 20.0
 GIST = 10.0
 """BLEU on validation: at least FIT reads as a translation of this kind of text, below GIST nothing can be relied on."""
@@ -80,18 +84,22 @@ def page(pair: str, content: Mapping[str, Any], shared: Mapping[str, float]) -> 
     return "\n".join(lines)
 
 
-def build(pair: str, systems: Mapping[str, str], run: Path, output: Path) -> str:
-    """Fill the folder; returns its page. ``translator.json`` is written last."""
+def build(pair: str, names: Sequence[str], run: Path, output: Path) -> str:
+    """Fill the folder; returns its page. Each system has its search options beside it; ``translator.json`` is written last."""
+    systems = {name: read_system(name) for name in names}
     scores = {
         subset: json.loads((run / f"scores-{subset}.json").read_text(encoding="utf-8")) for subset in ("valid", "test")
     }
-    content = describe(systems, scores, {name: cost(run / "benchmarks", name) for name in systems})
-    for name in systems:
+    titles = {name: system.title for name, system in systems.items()}
+    content = describe(titles, scores, {name: cost(run / "benchmarks", name) for name in systems})
+    for name, system in systems.items():
         folder = output / name
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(run / "averages" / f"{name}.pt", folder / "model.pt")
         for file in ("sentencepiece.bpe.model", *(f"dict.{language}.txt" for language in pair.split("-"))):
             shutil.copyfile(run / "bin" / file, folder / file)
+        search = {option: value for option, value in system.translate.items() if option not in NO_SEARCH}
+        (folder / "search.json").write_text(json.dumps(search, indent=2) + "\n", encoding="utf-8")
     shared = cost(run / "benchmarks", "masked_lm") if (run / "benchmarks" / "train-masked_lm.tsv").is_file() else {}
     text = page(pair, content, shared)
     (output / "README.md").write_text(text, encoding="utf-8")
@@ -103,12 +111,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pair", required=True)
-    parser.add_argument("--systems", nargs="+", required=True, metavar="NAME=TITLE")
+    parser.add_argument("--systems", nargs="+", required=True, metavar="NAME", help="of files in systems/")
     parser.add_argument("--run", type=Path, default=Path())
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args(argv)
-    systems: List[List[str]] = [one.split("=", 1) for one in args.systems]
-    print(build(args.pair, dict(systems), args.run, args.output))
+    print(build(args.pair, args.systems, args.run, args.output))
     return 0
 
 

@@ -36,8 +36,7 @@ def training(name, folder, pretrained, limits, more):
 def measured(wildcards):
     limits = {"updates": SPEED_UPDATES, "warmup": 10, "interval": SPEED_UPDATES}
     pretrained = start if run.masked_lm else "speed/model"
-    more = {"log-interval": 5, "disable-validation": True, "eval-bleu": None, "best-checkpoint-metric": None,
-            "maximize-best-checkpoint-metric": None, "keep-best-checkpoints": None}
+    more = {"log-interval": 5, "keep-best-checkpoints": None}
     return training(wildcards.system, f"speed/{wildcards.system}", pretrained, limits, more)
 
 
@@ -278,7 +277,7 @@ rule folder:
     output:
         "translator/translator.json",
     params:
-        systems=" ".join(f"{name}={systems[name].title}" for name in SYSTEMS),
+        systems=" ".join(SYSTEMS),
         pair=pair,
     shell:
         "python -m recipes.report --pair {params.pair} --systems {params.systems} --output translator"

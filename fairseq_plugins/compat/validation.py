@@ -1,19 +1,29 @@
-"""Validation of stock tasks: BLEU of the text alone, and a log that says how far a long one is."""
+"""Validation of stock tasks: BLEU of the text alone, also of an empty one, and a log that says how far a long one is."""
 
 import copy
 import logging
 import time
-from typing import Any, Iterator
+from functools import partial
+from typing import Any, Dict, Iterator, List
+
+import numpy as np
 
 from .patch import Patch, source_has
 
 logger = logging.getLogger(__name__)
 
 REPORT_SECONDS = 20.0
+ORDER = 4
+BLEU_SUMS = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("counts", "totals") for n in range(ORDER)))
+"""What a validation batch of ``--eval-bleu`` logs, each with ``_bleu_`` before it."""
 
 VALIDATION_TEXT = Patch(
     name="validation_text",
     reason="--eval-bleu scores what fairseq-generate strips: mBART's [en] at the end of both sides (10 points), <mask>, <pad>",
+)
+VALIDATION_BLEU = Patch(
+    name="validation_bleu",
+    reason="no BLEU is logged where a validation produced no word, and --best-checkpoint-metric bleu is a KeyError",
 )
 VALIDATION_PROGRESS = Patch(
     name="validation_progress",
@@ -50,6 +60,38 @@ def inference_with_bleu(stock: Any, task: Any, generator: Any, sample: Any, mode
         return stock(task, generator, sample, model)
     finally:
         task.tgt_dict = dictionary
+
+
+@VALIDATION_BLEU.replace("fairseq.tasks.translation:TranslationTask.reduce_metrics")
+def reduce_metrics(stock: Any, task: Any, logs: List[Dict[str, Any]], criterion: Any) -> None:
+    """Log BLEU also of batches without a word, as young models make them; stock leaves them out of the brevity penalty too."""
+    validated = [log for log in logs if "_bleu_sys_len" in log]
+    if validated and not any(log.get("_bleu_totals_0", 0) for log in validated):
+        log_bleu(validated, "_bleu", "bleu")
+    stock(task, logs, criterion)
+
+
+def log_bleu(logs: List[Dict[str, Any]], prefix: str, name: str) -> None:
+    """Log the sums that BLEU needs, summed over ``logs`` under ``prefix``, and BLEU itself as ``name``."""
+    from fairseq.logging import metrics
+
+    sums = {key: sum(float(log.get(f"{prefix}_{key}", 0)) for log in logs) for key in BLEU_SUMS}
+    for kind in ("counts", "totals"):
+        metrics.log_scalar(f"{prefix}_{kind}", np.array([sums[f"{kind}_{n}"] for n in range(ORDER)]))
+    for kind in ("sys_len", "ref_len"):
+        metrics.log_scalar(f"{prefix}_{kind}", sums[kind])
+    metrics.log_derived(name, partial(bleu_of, prefix=prefix))
+
+
+def bleu_of(meters: Any, prefix: str) -> float:
+    """BLEU of the sums that :func:`log_bleu` has logged, 0 without a single token."""
+    from sacrebleu.metrics import BLEU
+
+    counts, totals, sys_len, ref_len = (
+        meters[f"{prefix}_{name}"].sum for name in ("counts", "totals", "sys_len", "ref_len")
+    )
+    score = BLEU.compute_bleu(counts.tolist(), totals.tolist(), int(sys_len), int(ref_len), smooth_method="exp").score
+    return round(float(score), 2)
 
 
 @VALIDATION_PROGRESS.replace(  # the other bars draw, or shall be silent

@@ -2,17 +2,14 @@
 
 import logging
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Dict, List, Optional
 
 import numpy as np
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, PrependTokenDataset
-from fairseq.logging import metrics
 from fairseq.tasks import register_task
-from fairseq.tasks.translation import EVAL_BLEU_ORDER, TranslationConfig, TranslationTask
-from sacrebleu.metrics import BLEU
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ..data.empty_rows import BinSide, refuse_empty
 from ..generators.sga_at_reranker import ATReranker, rerank_options
@@ -25,7 +22,6 @@ from .common.own_run import OwnRun, changed
 logger = logging.getLogger(__name__)
 
 PAIRS = "trained_pairs"  # in the state of the task, which checkpoints keep
-BLEU_SUMS = ("sys_len", "ref_len", *(f"{kind}_{n}" for kind in ("counts", "totals") for n in range(EVAL_BLEU_ORDER)))
 
 
 @dataclass
@@ -160,17 +156,6 @@ class SGATranslationTask(OwnRun, TranslationTask):
             )
         return model
 
-    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """Stock metrics, and BLEU also where nothing was produced.
-
-        A young CTC model emits blanks only. Stock then logs no BLEU, so that ``--best-checkpoint-metric bleu`` stops the training
-        with a KeyError, and leaves the references of such a batch out of the brevity penalty.
-        """
-        validated = [log for log in logging_outputs if "_bleu_sys_len" in log]
-        if validated and not any(log.get("_bleu_totals_0", 0) for log in validated):
-            log_bleu(validated, "_bleu", "bleu")
-        super().reduce_metrics(logging_outputs, criterion)
-
     def build_generator(
         self, models: List[Any], args: Any, seq_gen_cls: Any = None, extra_gen_cls_kwargs: Any = None, **kwargs: Any
     ) -> DenoisingGenerator:
@@ -265,22 +250,3 @@ def check_same_pairs(own: List[str], trained: Optional[List[str]], origin: str) 
             "(a new training may start from it with --finetune-from-model, and any source language may be decoded with "
             "--source-lang and --target-lang alone)"
         )
-
-
-def log_bleu(logs: List[Dict[str, Any]], prefix: str, name: str) -> None:
-    """Log the sums that BLEU needs, summed over ``logs`` under ``prefix``, and BLEU itself as ``name``."""
-    sums = {key: sum(float(log.get(f"{prefix}_{key}", 0)) for log in logs) for key in BLEU_SUMS}
-    for kind in ("counts", "totals"):
-        metrics.log_scalar(f"{prefix}_{kind}", np.array([sums[f"{kind}_{n}"] for n in range(EVAL_BLEU_ORDER)]))
-    for kind in ("sys_len", "ref_len"):
-        metrics.log_scalar(f"{prefix}_{kind}", sums[kind])
-    metrics.log_derived(name, partial(bleu_of, prefix=prefix))
-
-
-def bleu_of(meters: Any, prefix: str) -> float:
-    """BLEU of the sums that :func:`log_bleu` has logged, 0 without a single token."""
-    counts, totals, sys_len, ref_len = (
-        meters[f"{prefix}_{name}"].sum for name in ("counts", "totals", "sys_len", "ref_len")
-    )
-    score = BLEU.compute_bleu(counts.tolist(), totals.tolist(), int(sys_len), int(ref_len), smooth_method="exp").score
-    return round(float(score), 2)

@@ -13,20 +13,13 @@ from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from omegaconf import II
 
+from ..compat.validation import BLEU_SUMS, bleu_of, log_bleu
 from ..data.data_bins import check_dictionaries, split_pair
 from ..data.pairs_apart import PairsApart
 from ..data.temperature_dataset import TemperatureDataset, TemperatureSchedule
 from ..options import check_range, option
 from .common.own_run import changed
-from .sga_translation import (
-    BLEU_SUMS,
-    PAIRS,
-    SGATranslationConfig,
-    SGATranslationTask,
-    bleu_of,
-    check_same_pairs,
-    log_bleu,
-)
+from .sga_translation import PAIRS, SGATranslationConfig, SGATranslationTask, check_same_pairs
 
 logger = logging.getLogger(__name__)
 

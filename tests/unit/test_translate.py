@@ -109,3 +109,14 @@ def test_a_folder_of_several_systems(tmp_path):
     for asked in ("nat", None):  # None: the default leads out of the folder
         with pytest.raises(ValueError, match=f"--system {asked or '../x'}: not in .*; valid: sga"):
             translate.checkpoint(str(tmp_path), asked)
+
+
+def test_options_of_the_search_beside_a_checkpoint(tmp_path):
+    assert translate.search_options(tmp_path) == []
+    file = tmp_path / "search.json"
+    file.write_text(json.dumps({"beam": 5, "max-len-a": 1.2, "truncate-source": True}))
+    assert translate.search_options(tmp_path) == ["--beam", "5", "--max-len-a", "1.2", "--truncate-source"]
+    for other in ({"user-dir": "x"}, {"beam": "5"}, {"path": 1}):
+        file.write_text(json.dumps(other))
+        with pytest.raises(ValueError, match=r"search\.json: .*; valid: numbers of beam, "):
+            translate.search_options(tmp_path)

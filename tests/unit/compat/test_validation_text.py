@@ -1,5 +1,6 @@
 """BLEU of --eval-bleu is BLEU of the text: language tags, <mask> and <pad> are no words of it."""
 
+import dataclasses
 from argparse import Namespace
 
 import pytest
@@ -14,6 +15,7 @@ from fairseq_plugins.tasks.translation_from_pretrained_veco import (
 )
 from tests import builders
 from tests.gpt_builders import mbart
+from tests.unit.tasks import making
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -47,3 +49,17 @@ def test_only_words_are_counted(name):
     bleu = task._inference_with_bleu(generator, {"target": torch.tensor([target])}, None)
     assert (bleu.sys_len, bleu.ref_len) == (4, 4)  # <unk> is a word
     assert task.tgt_dict is dictionary
+
+
+@pytest.mark.parametrize("name", ["stock", "sga"])
+@pytest.mark.parametrize("batches", [[("",)], [("",), ("a b c d x y",)], [("a b c d x y",), ("",)], [()]])
+def test_bleu_is_logged_even_when_nothing_was_produced(name, batches):
+    """And not in training, whose logs have no counts."""
+    kind, cfg, *_ = TASKS[name]
+    task = kind(dataclasses.replace(cfg, eval_bleu=True), builders.dictionary(), builders.dictionary())
+    found = making.reduced(task, [making.bleu_log(*texts) if texts else {} for texts in batches])
+    texts = [text for batch in batches for text in batch]
+    if texts:
+        assert found["bleu"] == pytest.approx(making.bleu(*texts).score, abs=0.01)
+    else:
+        assert "bleu" not in found

@@ -4,27 +4,36 @@ import json
 
 import pytest
 
-from examples.recipes.plan import main, make_plan, spent_seconds, updates_per_second
+from examples.recipes.plan import main, make_plan, spent_seconds, updates_per_second, validation_seconds
 
 RATES = {"masked_lm": 4.0, "sga": 1.0, "at": 3.0}
+VALIDATIONS = {"masked_lm": 2.0, "sga": 10.0, "at": 30.0}
 
 
 @pytest.mark.parametrize(("frozen", "parallel"), [("masked_lm", 2), ("masked_lm", 1), (None, 1)])
 def test_all_trainings_fit_into_what_is_left(frozen, parallel):
     rates = RATES if frozen else {name: RATES[name] for name in ("sga", "at")}
-    plan = make_plan(2.0, 600.0, rates, frozen, parallel)
+    plan = make_plan(2.0, 600.0, rates, VALIDATIONS, frozen, parallel)
     others = [plan[name]["seconds"] for name in rates if name != frozen]
     wall = (plan[frozen]["seconds"] if frozen else 0) + (max(others) if parallel == 2 else sum(others))
-    assert 0.8 * 7200 < wall + 600 < 0.93 * 7200
+    decoding = 2 * 4 * 30 * (1 if parallel == 2 else 2)
+    assert 0.95 * 7200 < wall + 600 + decoding < 0.98 * 7200
     for name, one in plan.items():
-        assert one["updates"] / rates[name] < one["seconds"] and 8 <= one["updates"] / one["interval"] <= 15
+        number = one["updates"] / one["interval"]
+        assert one["updates"] / rates[name] + number * VALIDATIONS[name] < one["seconds"] and 11 < number <= 12
+
+
+def test_slow_validations_are_fewer():
+    """At 300 seconds each, four take a quarter of the time."""
+    plan = make_plan(3.0, 0.0, {"at": 1.0}, {"at": 300.0}, None, 1)["at"]
+    assert plan["updates"] / plan["interval"] == pytest.approx(plan["seconds"] // 1200, abs=0.02)
 
 
 def test_a_budget_that_is_too_small_names_one_that_is_enough():
     with pytest.raises(
         ValueError, match=r"HOURS 0\.1: sga would have \d+ updates at 1\.00 per second; valid: about 0\.\d hours"
     ):
-        make_plan(0.1, 60.0, RATES, "masked_lm", 1)
+        make_plan(0.1, 60.0, RATES, VALIDATIONS, "masked_lm", 1)
 
 
 def test_speed_and_time_are_read_from_what_the_commands_leave(tmp_path):
@@ -35,6 +44,12 @@ def test_speed_and_time_are_read_from_what_the_commands_leave(tmp_path):
     log.write_text(lines[0])
     with pytest.raises(ValueError, match=r"sga\.log: tells no speed"):
         updates_per_second(log)
+    clock = '2026-01-01 23:59:{} | INFO | fairseq_cli.train | begin validation on "valid" subset\n{} | INFO | valid | {{}}\n'
+    log.write_text(clock.format("10", "2026-01-01 23:59:13") + clock.format("50", "2026-01-02 00:00:15"))
+    assert validation_seconds(log) == 26.0
+    log.write_text(clock.format("10", "no time"))
+    with pytest.raises(ValueError, match=r"sga\.log: tells no validation"):
+        validation_seconds(log)
     benchmarks.mkdir()
     for name, seconds in (("text", "1.5"), ("speed-sga", "30")):
         (benchmarks / f"{name}.tsv").write_text(f"s\th:m:s\n{seconds}\t0:00:01\n")
@@ -43,11 +58,13 @@ def test_speed_and_time_are_read_from_what_the_commands_leave(tmp_path):
 
 def test_the_command_writes_and_shows_the_plan(tmp_path, capsys):
     for name, rate in RATES.items():
-        (tmp_path / f"{name}.log").write_text("\n".join([f'{{"epoch": 1, "ups": "{rate}"}}'] * 3))
+        start, end = "2026-01-01 10:00:00", f"2026-01-01 10:00:{VALIDATIONS[name] - 1:02.0f}"
+        valid = [f"{start} | INFO | fairseq_cli.train | begin validation on", f"{end} | INFO | valid | {{}}"]
+        (tmp_path / f"{name}.log").write_text("\n".join([f'{{"epoch": 1, "ups": "{rate}"}}'] * 3 + valid))
     output = tmp_path / "plan.json"
     line = ["make", "--hours", "2", "--systems", *RATES, "--frozen", "masked_lm", "--speed", str(tmp_path)]
     assert main([*line, "--benchmarks", str(tmp_path), "--output", str(output)]) == 0
     plan = json.loads(output.read_text())
-    assert plan["systems"] == make_plan(2.0, 0.0, RATES, "masked_lm", 1)
+    assert plan["systems"] == make_plan(2.0, 0.0, RATES, VALIDATIONS, "masked_lm", 1)
     assert main(["show", str(output)]) == 0
     assert "| masked_lm | " in capsys.readouterr().out

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from examples.recipes.report import build, verdict
+from fairseq_plugins import translate
 
 SCORES = {"valid": {"sga": 12.0, "at": 25.0}, "test": {"sga": 26.0, "at": 24.0}}
 
@@ -26,15 +27,17 @@ def run(tmp_path):
 
 
 def test_the_default_is_the_better_on_validation(run):
-    text = build("cs-en", {"sga": "SGA", "at": "AT"}, run, run / "translator")
+    text = build("cs-en", ["sga", "at"], run, run / "translator")
     content = json.loads((run / "translator" / "translator.json").read_text())
     assert content["default"] == "at" and content["systems"]["sga"]["test"]["bleu"] == 26.0
     assert "Fit for text" in text and "| AT (`--system at`) | 25.0 | 24.0 | 50.0 | 0.90 | 2 | 1 |" in text
     for name in ("sga", "at"):
         assert sorted(path.name for path in (run / "translator" / name).iterdir()) == [
-            *("dict.cs.txt", "dict.en.txt", "model.pt", "sentencepiece.bpe.model")
+            *("dict.cs.txt", "dict.en.txt", "model.pt", "search.json", "sentencepiece.bpe.model")
         ]
         assert (run / "translator" / name / "model.pt").read_text() == name
+        search = translate.search_options(run / "translator" / name)
+        assert ("--beam" in search) == (name == "at") and "--truncate-source" in search, "options of the scores"
 
 
 @pytest.mark.parametrize(("bleu", "words"), [(30.0, "Fit for"), (19.9, "Only for the gist"), (9.9, "NOT FIT FOR USE")])
