@@ -18,7 +18,7 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
 import fairseq_plugins  # noqa: F401  (registers what the recipes name)
 
-from .systems import FOLDER, System, read_system
+from .systems import FOLDER, System, find, names, read_system
 
 OUTPUT = FOLDER.parent / "hydra"
 UPDATES, INTERVAL = 4000, 250
@@ -94,7 +94,7 @@ def text(name: str, system: System) -> str:
     content = configuration(system)
     words = [f"{key}={value}" for key, value in open_ends(content).items()]
     head = [
-        f"# {system.title}: systems/{name}.yaml for fairseq-hydra-train, by examples.recipes.hydra. Paths must be absolute:",
+        f"# {system.title}: systems/{find(name, FOLDER, 'system')[0].name} for fairseq-hydra-train, by examples.recipes.hydra. Paths must be absolute:",
         f"#   fairseq-hydra-train --config-dir examples/hydra --config-name {name} \\",
         " \\\n".join(f"#       {word}" for word in words),
     ]
@@ -103,7 +103,7 @@ def text(name: str, system: System) -> str:
 
 def files() -> Dict[str, str]:
     """File name -> content, of every system that hydra can run."""
-    systems = {path.stem: read_system(path.stem) for path in sorted(FOLDER.glob("*.yaml")) if path.stem != "common"}
+    systems = {name: read_system(name) for name in names(FOLDER)}
     possible = {name: one for name, one in systems.items() if one.train["task"] in TASK_DATACLASS_REGISTRY}
     return {f"{name}.yaml": text(name, one) for name, one in possible.items()}
 

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 from string import Template
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import jsonschema
 import yaml
@@ -11,6 +11,8 @@ import yaml
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / "systems"
 WIDTH = 110
+COMMON = "common"
+"""The file with what every system shares."""
 SECTIONS = ("train", "translate", "validate")
 """Parts of a file that hold options."""
 
@@ -64,8 +66,8 @@ def read_document(path: Path, schema: str) -> Dict[str, Any]:
 
 def read_system(name: str, folder: Path = FOLDER) -> System:
     """The system of that name. Raises RecipeError: no such file, or an unknown key or a value of another type in it."""
-    content = _merged(name, folder, ())
-    common = read_document(folder / "common.yaml", "system")
+    content = _merged(name, folder)
+    common = read_document(folder / f"{COMMON}.yaml", "system")
     sections = {kind: {**common[kind], **content[kind]} if content.get(kind) else {} for kind in SECTIONS}
     sizes = content.get("warmup", 0.0), content.get("warmup_most"), content.get("average", 1)
     return System(
@@ -79,20 +81,62 @@ def read_system(name: str, folder: Path = FOLDER) -> System:
     )
 
 
-def _merged(name: str, folder: Path, before: Tuple[str, ...]) -> Dict[str, Any]:
-    """A system's file on top of the one that it is like."""
+def find(name: str, folder: Path, schema: str) -> Tuple[Path, Dict[str, Any]]:
+    """Path and content of the entry of that name: a file, or a variant in one, which is ``like`` its file. Raises RecipeError: neither."""
     path = folder / f"{name}.yaml"
-    if not path.is_file() or name == "common":
-        known = sorted(one.stem for one in folder.glob("*.yaml") if one.stem != "common")
-        raise RecipeError(f"system {name}: no such file in {folder}; valid: {', '.join(known)}")
-    own = read_document(path, "system")
-    if "like" not in own:
-        return own
-    if own["like"] in (*before, name):
-        raise RecipeError(f"{path}: like: {own['like']}: goes round in a circle")
-    other = _merged(own["like"], folder, (*before, name))
-    sections = {kind: {} if own.get(kind) == {} else {**other.get(kind, {}), **own.get(kind, {})} for kind in SECTIONS}
-    return {**other, **own, **sections}
+    if path.is_file() and name != COMMON:
+        return path, read_document(path, schema)
+    for path in (one for one in _files(folder) if name in (_raw(one).get("variants") or {})):
+        return path, {"like": path.stem, **read_document(path, schema)["variants"][name]}
+    raise RecipeError(f"{schema} {name}: no such file or variant in {folder}; valid: {', '.join(names(folder))}")
+
+
+def names(folder: Path) -> List[str]:
+    """Every name of a folder, of files and of variants. Raises RecipeError: one that is there twice."""
+    files = _files(folder)
+    found = sorted([path.stem for path in files] + [name for path in files for name in _raw(path).get("variants") or {}])
+    twice = sorted({name for name in found if found.count(name) > 1})
+    if twice:
+        raise RecipeError(f"{folder}: {', '.join(twice)}: named twice; valid: one file or one variant of a name")
+    return found
+
+
+def _files(folder: Path) -> List[Path]:
+    return [path for path in sorted(folder.glob("*.yaml")) if path.stem != COMMON]
+
+
+def _raw(path: Path) -> Dict[str, Any]:
+    """A file that may be none of the schema; what cannot be read has no variants."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def chain(name: str, folder: Path, schema: str) -> List[Dict[str, Any]]:
+    """The entry of that name after those that it is ``like``, the first of them at the beginning. Raises RecipeError: a circle."""
+    found: List[Dict[str, Any]] = []
+    before: List[str] = []
+    while name:
+        path, own = find(name, folder, schema)
+        before.append(name)
+        found.insert(0, {key: value for key, value in own.items() if key not in ("like", "variants")})
+        name = own.get("like", "")
+        if name in before:
+            raise RecipeError(f"{path}: like: {name}: goes round in a circle")
+    return found
+
+
+def _merged(name: str, folder: Path) -> Dict[str, Any]:
+    """A system's file on top of the one that it is like."""
+    merged: Dict[str, Any] = {}
+    for own in chain(name, folder, "system"):
+        sections = {
+            kind: {} if own.get(kind) == {} else {**merged.get(kind, {}), **own.get(kind, {})} for kind in SECTIONS
+        }
+        merged = {**merged, **own, **sections}
+    return merged
 
 
 def command(program: str, options: Mapping[str, Any], values: Mapping[str, Any]) -> str:

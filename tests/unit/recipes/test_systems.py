@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 import fairseq_plugins  # noqa: F401  (registers the tasks and architectures)
-from examples.recipes.systems import FOLDER, RecipeError, command, read_system
+from examples.recipes.systems import FOLDER, RecipeError, command, names, read_system
 
-NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "common")
+NAMES = names(FOLDER)
 VALUES = {
     "root": ".",
     "source": "de",
@@ -20,7 +20,7 @@ VALUES = {
     "languages": "de,en",
     "pairs": "de-en",
 }
-VALUES.update(start="start", lexicon="lexicon", sentencepiece="model")
+VALUES.update(start="start", lexicon="lexicon", sentencepiece="model", mixed="de")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,22 +55,31 @@ def folder(tmp_path):
         ({"title": None}, ["at.yaml", "title", "string"]),
         ({"train": {"lr": [0.1]}}, ["at.yaml", "train.lr", "[0.1]"]),
         ({"train": {"--lr": 0.1}}, ["at.yaml", "train", "--lr"]),
+        ({"variants": {"nat": {"train": {}}}}, ["at.yaml", "variants.nat", "'title' is a required property"]),
+        ({"variants": {"nat": {"title": "x", "trian": {}}}}, ["at.yaml", "variants.nat", "'trian' was unexpected"]),
     ],
 )
 def test_what_a_recipe_may_not_hold(folder, change, words):
     path = folder / "at.yaml"
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **change}))
     with pytest.raises(RecipeError) as raised:
-        read_system("at", folder)
+        read_system("nat" if "variants" in change else "at", folder)
     assert all(word in str(raised.value) for word in words), raised.value
 
 
 def test_an_unknown_system_and_a_file_that_is_no_yaml(folder):
-    with pytest.raises(RecipeError, match="system nat: no such file in .*; valid: at$"):
+    with pytest.raises(RecipeError, match="system nat: no such file or variant in .*; valid: at, from_xlmr$"):
         read_system("nat", folder)
     (folder / "at.yaml").write_text("train: [")
     with pytest.raises(RecipeError, match=r"at\.yaml: cannot be read"):
         read_system("at", folder)
+
+
+def test_a_variant_has_a_name_of_its_own(folder):
+    assert read_system("from_xlmr", folder).train["arch"] == "transformer_from_xlmr_tiny"
+    (folder / "from_xlmr.yaml").write_text((folder / "at.yaml").read_text())
+    with pytest.raises(RecipeError, match="from_xlmr: named twice"):
+        names(folder)
 
 
 def test_a_system_adds_to_the_common_options_and_takes_some_away(folder):
