@@ -93,8 +93,9 @@ def text(name: str, system: System) -> str:
     """The file, with the command that takes it."""
     content = configuration(system)
     words = [f"{key}={value}" for key, value in open_ends(content).items()]
+    file = find(name, FOLDER, "system")[0].name
     head = [
-        f"# {system.title}: systems/{find(name, FOLDER, 'system')[0].name} for fairseq-hydra-train, by examples.recipes.hydra. Paths must be absolute:",
+        f"# {system.title}: systems/{file} for fairseq-hydra-train, by examples.recipes.hydra. Paths must be absolute:",
         f"#   fairseq-hydra-train --config-dir examples/hydra --config-name {name} \\",
         " \\\n".join(f"#       {word}" for word in words),
     ]

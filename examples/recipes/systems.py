@@ -82,7 +82,7 @@ def read_system(name: str, folder: Path = FOLDER) -> System:
 
 
 def find(name: str, folder: Path, schema: str) -> Tuple[Path, Dict[str, Any]]:
-    """Path and content of the entry of that name: a file, or a variant in one, which is ``like`` its file. Raises RecipeError: neither."""
+    """Path and content of a file, or of a variant, which is ``like`` its file. Raises RecipeError: no such name."""
     path = folder / f"{name}.yaml"
     if path.is_file() and name != COMMON:
         return path, read_document(path, schema)
@@ -94,7 +94,9 @@ def find(name: str, folder: Path, schema: str) -> Tuple[Path, Dict[str, Any]]:
 def names(folder: Path) -> List[str]:
     """Every name of a folder, of files and of variants. Raises RecipeError: one that is there twice."""
     files = _files(folder)
-    found = sorted([path.stem for path in files] + [name for path in files for name in _raw(path).get("variants") or {}])
+    found = sorted(
+        [path.stem for path in files] + [name for path in files for name in _raw(path).get("variants") or {}]
+    )
     twice = sorted({name for name in found if found.count(name) > 1})
     if twice:
         raise RecipeError(f"{folder}: {', '.join(twice)}: named twice; valid: one file or one variant of a name")
