@@ -1,5 +1,6 @@
 """The base of the understanding tasks: one dictionary, a subset per language, languages' symbols, several languages in one run."""
 
+import fnmatch
 import logging
 import os
 from dataclasses import dataclass
@@ -61,7 +62,9 @@ class NLUConfig(FairseqDataclass):
 class NLUTask(OwnRun):
     """Subclasses say how a subset of one language becomes a dataset, and which head the model gets.
 
-    ``--train-subset train.en,train.de`` mixes languages; ``--valid-subset valid.en,valid.de`` are stock's several subsets.
+    ``--train-subset train.en,train.de`` mixes languages; ``--valid-subset valid.en,valid.de`` are stock's several subsets, of which
+    the first one chooses the best checkpoint. ``valid.*`` is all of them as one: its scores are over the rows of all languages,
+    where every language has as many the mean of the languages. ``train.*`` is every language of train.
     Checkpoints keep languages and labels: validating or resuming with others is refused, since their numbers would mean something
     else.
 
@@ -102,19 +105,32 @@ class NLUTask(OwnRun):
         return task
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Load a subset, or several whose names are joined by commas. fairseq asks to ``combine`` those of training alone."""
+        """Load a subset, or several: names joined by commas, or a pattern as ``valid.*``.
+
+        fairseq asks to ``combine`` those of training alone.
+        """
         self.for_training = combine
         if combine and self.prediction_files is not None:  # a checkpoint would keep the option
             raise ValueError(f"{PREDICTIONS} {self.cfg.predictions}: valid with fairseq-validate, not in training")
-        names = [name for name in split.split(",") if name]
+        names = [name for part in split.split(",") if part for name in self.subsets(part)]
         parts = {name: self.load_language(name) for name in names}
         for name, part in parts.items():
             cut = f", {part.cut_rows} cut to {self.cfg.max_positions} tokens ({part.cut_tokens} pieces lost)"
             logger.info(f"{name}: {len(part)} rows{cut if part.cut_rows else ''}")
-        single = len(parts) == 1
+        temperature = self.cfg.sampling_temperature if combine else 1.0
         self.datasets[split] = (
-            parts[names[0]] if single else LanguageMixture(parts, self.cfg.sampling_temperature, self.cfg.seed)
+            parts[names[0]] if len(parts) == 1 else LanguageMixture(parts, temperature, self.cfg.seed)
         )
+
+    def subsets(self, pattern: str) -> List[str]:
+        """The subsets that a name or a pattern as ``valid.*`` stands for. Raises ValueError: a pattern of none."""
+        if "*" not in pattern:
+            return [pattern]
+        there = _subsets(os.path.join(self.cfg.data, "input0"))
+        found = fnmatch.filter(there, pattern)
+        if not found:
+            raise ValueError(f"subset {pattern}: matches none; subsets there: {', '.join(there) or 'none'}")
+        return found
 
     def load_language(self, name: str) -> Any:
         """The dataset of one subset, as ``test.de``; it counts ``cut_rows`` and ``cut_tokens``."""

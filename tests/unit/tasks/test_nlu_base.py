@@ -1,5 +1,6 @@
 """The base of the understanding tasks: dictionary and languages, which data a subset is, several languages, every error."""
 
+import re
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -107,9 +108,18 @@ def test_wrong_options_and_missing_and_empty_subsets_are_named(folder, bare):
         ("test.fr", r"test\.fr\.bin is missing; subsets there: test\.de"),
         ("test.de", r"test\.de\.bin is empty"),
         ("idx.en", r"idx\.en\.idx is missing"),
+        ("valid.*", r"matches none; subsets there: test\.de"),
     ):
-        with pytest.raises(ValueError, match=rf"subset {name}: .*{wrong}"):
+        with pytest.raises(ValueError, match=rf"subset {re.escape(name)}: .*{wrong}"):
             load(setup(bare), name)
+
+
+def test_a_pattern_is_all_subsets_of_it_each_row_once_whatever_the_temperature(folder):
+    task = setup(folder, sampling_temperature=5)
+    found = sorted(tokens(load(task, "tr*.*")))
+    assert found == sorted(tokens(load(task, "train.en")) + tokens(load(task, "train.de")))
+    task.load_dataset("train.*", combine=True)
+    assert sorted(tokens(task.dataset("train.*"))) != found, "training is drawn by the temperature"
 
 
 def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder, bare):
