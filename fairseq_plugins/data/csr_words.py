@@ -90,6 +90,7 @@ def find_words(
     if spaceless.any():
         goes_on = spaceless & table.pure[tokens] & ~marked & ~first
         goes_on[1:] &= (spaceless & table.pure[tokens])[:-1]
+        goes_on = np.append(goes_on, False)  # nothing goes on at the end
         starts = _without_inner(starts, tokens, spaceless & table.pure[tokens], goes_on, symbols, source)
     pieces = np.diff(starts, append=len(tokens))
     words = np.logical_or.reduceat(table.letters[tokens], starts)
@@ -105,16 +106,15 @@ def _without_inner(
     symbols: Sequence[str],
     source: SourceWords,
 ) -> np.ndarray:
-    """Starts of units without those inside a longest match of a spaceless script."""
+    """Starts of units without those inside a longest match of a spaceless script. ``goes_on``: (N + 1,) bool."""
     longest = _longest_matches(tokens, area, goes_on, symbols, source)
     kept = np.ones(len(tokens), dtype=bool)
-    place = np.flatnonzero(area & ~goes_on)  # of every run at once, from left to right
+    place = np.flatnonzero(area & ~goes_on[:-1])  # of every run at once, from left to right
     while len(place):
         length = longest[place]
         for offset in range(1, int(length.max())):
             kept[place[length > offset] + offset] = False
         place = place + length
-        place = place[place < len(tokens)]
         place = place[goes_on[place]]
     return starts[kept[starts]]
 
@@ -133,8 +133,7 @@ def _longest_matches(
         known = [(text in source.words, text in source.beginnings) for text in texts]
         found = np.array(known, dtype=bool).reshape(-1, 2)[inverse]  # (places, 2)
         longest[places[found[:, 0]]] = length
-        further = np.minimum(places + length, len(tokens) - 1)
-        alive = found[:, 1] & (places + length < len(tokens)) & goes_on[further]
+        alive = found[:, 1] & goes_on[places + length]
         places, keys = places[alive], keys[alive]
         if len(places) == 0:
             break

@@ -45,7 +45,7 @@ class PrefixSelfAttention(nn.Module):
     Source: SGA Eq. 1, 3 and 5 (prompts are extra keys and values, not extra tokens).
     """
 
-    def __init__(self, embed_dim: int, heads: int, dropout: float = 0.0):
+    def __init__(self, embed_dim: int, heads: int, dropout: float):
         super().__init__()
         if embed_dim % heads:
             raise ValueError(f"embed_dim must be a multiple of heads; got embed_dim={embed_dim}, heads={heads}")

@@ -1,5 +1,6 @@
 """Patches of single functions: each test fails where its patch is switched off. Other files here have the larger ones."""
 
+import copy
 from argparse import Namespace
 
 import fairseq
@@ -8,9 +9,11 @@ import pytest
 import torch
 from fairseq import options, tasks
 from fairseq.data import LanguagePairDataset, TokenBlockDataset
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import progress_bar
 from fairseq.modules import DynamicCRF
+from omegaconf import OmegaConf
 
 from fairseq_plugins.compat import processes, validation
 from tests import builders
@@ -71,10 +74,33 @@ def test_mbart_languages(tmp_path, monkeypatch):
             build()
 
 
+def torchrun(monkeypatch, size):
+    for name, value in {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": size, "RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_processes_of_torchrun_train_one_model_on_cpu(monkeypatch):
+    alone = OmegaConf.structured(FairseqConfig)
+    alone.common.cpu = True
+    single, cfg, manual = (copy.deepcopy(alone) for _ in range(3))
+    torchrun(monkeypatch, "1")
+    processes.call_main(lambda *_: None, single, None)
+    torchrun(monkeypatch, "3")
+    processes.call_main(lambda *_: None, cfg, None)
+    assert single == alone
+    job = cfg.distributed_training
+    found = job.distributed_init_method, job.distributed_world_size, job.distributed_rank, job.distributed_no_spawn
+    assert (*found, job.device_id, job.distributed_backend) == ("env://", 3, 1, True, 0, "gloo")
+    manual.distributed_training.distributed_init_method = "tcp://here:1"
+    with pytest.raises(ValueError, match="--distributed-init-method tcp://here:1 starts one process for each GPU"):
+        processes.call_main(lambda *_: None, manual, None)
+
+
 def test_a_process_of_a_job_does_not_train_alone(monkeypatch):
     cfg = Namespace(distributed_training=Namespace(distributed_world_size=1))
     processes.start_trainer(lambda trainer, cfg: None, None, cfg)
-    for name, value in {"MASTER_ADDR": "here", "MASTER_PORT": "1", "WORLD_SIZE": "2", "RANK": "1"}.items():
-        monkeypatch.setenv(name, value)
+    torchrun(monkeypatch, "1")
+    processes.start_trainer(lambda trainer, cfg: None, None, cfg)
+    torchrun(monkeypatch, "2")
     with pytest.raises(ValueError, match="WORLD_SIZE=2 .*--distributed-world-size 2 .*distributed_init_method=env://"):
         processes.start_trainer(lambda trainer, cfg: None, None, cfg)

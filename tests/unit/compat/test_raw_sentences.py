@@ -75,6 +75,17 @@ def test_a_line_is_numbered_from_1_in_each_call_and_over_the_buffers_of_interact
         translate([[5], [5, 6, 7]], interactive=True)
 
 
+def test_lines_that_are_too_long_are_cut_and_named(caplog):
+    """``<s>``, which the task adds, and ``</s>`` count; fairseq-interactive's lines are counted through its buffers."""
+    translate, cut = in_front(Copying(5), truncate_source=True), [5, 6, 7, builders.EOS]
+    assert translate([[5, 6, 7], [5, 6, 7, 8, 9]], interactive=True) == [cut, cut]
+    assert translate([[9], *6 * [[5, 6, 7, 8]]], interactive=True) == [[9, builders.EOS], *6 * [cut]]
+    assert in_front(Copying(3), truncate_source=True)([[5, 6]]) == [[5, builders.EOS]]
+    said = [record.message for record in caplog.records if "cut" in record.message]
+    said = [message.removeprefix("longer than ").replace(" tokens and cut:", "") for message in said]
+    assert said == ["4 line 2", "4 lines 4, 5, 6, 7, 8, …", "2 line 1"]
+
+
 def test_a_line_that_is_not_utf8_is_named(tmp_path, monkeypatch):
     content = "ä\u2028\n\nb\r\n".encode() + "ü\n".encode("latin-1") + b"c\n"
     (tmp_path / "text").write_bytes(content)

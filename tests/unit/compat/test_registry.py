@@ -13,17 +13,19 @@ ABSENT = {"0.12.2": {"lost_sentences", "permute_sentences"}, "0.12.3.1": {"encod
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Four patches in place of the real ones. Returns what was applied."""
+    """Four patches in place of the real ones, two of which look for no defect. Returns what was applied."""
     done = []
     monkeypatch.setattr(patch_module, "REGISTRY", [])
 
-    def make(name, defect=lambda: True, fails=False):
+    def make(name, defect=None, fails=False):
         made = Patch(name, f"{name} is wrong")
-        made.probe(defect)
+        if defect:
+            made.probe(defect)
         made.step(lambda: 1 / 0 if fails else done.append(name))
         return made
 
     made = make("fails", fails=True), make("works"), make("absent", lambda: False), make("unclear", lambda: 1 / 0 > 0)
+    assert patch_module.REGISTRY == list(made)
     monkeypatch.setattr(compat, "PATCHES", made)
     monkeypatch.setattr(compat, "_applied", {})
     monkeypatch.delenv(compat.VARIABLE, raising=False)
@@ -38,6 +40,16 @@ def test_needed_ones_are_applied_once_and_failing_ones_cost_a_warning(calls, mon
     for name in ("fails", "unclear"):
         assert f"patch {name} ({name} is wrong) could not be applied: ZeroDivisionError" in caplog.text
     assert "fairseq 9.9 was not tested" in caplog.text
+
+
+def test_what_is_switched_off(calls, monkeypatch, caplog):
+    compat.PATCHES[1].always = True
+    everything = {"fails", "absent", "unclear"}
+    for text, names in (("", set()), ("all", everything), ("absent, works,none", {"absent"}), ("none,all", everything)):
+        monkeypatch.setenv(compat.VARIABLE, text)
+        assert compat.disabled() == names
+    assert caplog.text.count("no patch is called none; valid: all, fails, absent, unclear") == 1
+    assert caplog.text.count("no patch is called none, works; valid") == 1
 
 
 @pytest.mark.parametrize("number", [0, 3])

@@ -13,9 +13,9 @@ TABLE = piece_table(SYMBOLS, 3, [0, 1, 2])
 NOTHING = SourceWords((), ())
 
 
-def found(*rows, lexicon=()):
+def found(*rows, lexicon=(), end=("</s>",)):
     """(text, pieces, whole) of the words of rows of pieces, each of which gets a ``</s>``."""
-    numbers = [[SYMBOLS.index(piece) for piece in [*row.split(" "), "</s>"] if piece] for row in rows]
+    numbers = [[SYMBOLS.index(piece) for piece in [*row.split(" "), *end] if piece] for row in rows]
     tokens = np.array(sum(numbers, []))
     ends = np.cumsum([0, *map(len, numbers)])
 
@@ -56,6 +56,14 @@ def test_the_longest_entry_of_a_script_without_spaces():
     assert found(row, lexicon=["日本", "日本語", "語本"]) == [("日本語", 3, True), ("本", 1, True)]
     assert found(row, lexicon=["日本語本語"]) == [(piece, 1, True) for piece in ("日", "本", "語", "本")]
     assert found("日本 語 日 本", lexicon=["日本語", "本"]) == [("日本語", 2, True), ("日", 1, True), ("本", 1, True)]
+    # A text may end within an entry, or with one.
+    assert found("日 本", "日 本 語", lexicon=["日本語"], end=()) == [
+        ("日", 1, True),
+        ("本", 1, True),
+        ("日本語", 3, True),
+    ]
+    assert found("語 日 本", lexicon=["日本"], end=()) == [("語", 1, True), ("日本", 2, True)]
+    assert found("本", lexicon=["本日"], end=()) == [("本", 1, True)]
     # A match crosses neither a mark, nor a sentence, nor punctuation, nor another script.
     assert found("日 ▁日 本", lexicon=["日日", "日本"]) == [("日", 1, True), ("日本", 2, True)]
     assert found("日", "本", lexicon=["日本"]) == [("日", 1, True), ("本", 1, True)]

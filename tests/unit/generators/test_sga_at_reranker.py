@@ -108,7 +108,8 @@ def test_the_mask_of_a_masked_lm_is_unknown_to_the_model():
 
 def test_what_is_refused():
     assert rerank_options(None, None, 1.0) is None
-    assert rerank_options("at.pt", None, 0.6) == RerankOptions("at.pt", 0.5, 0.6)
+    for given, weight in ((None, 0.5), (0.0, 0.0), (1.0, 1.0)):
+        assert rerank_options("at.pt", given, 0.6) == RerankOptions("at.pt", weight, 0.6)
     own = builders.dictionary()
     check_dictionary("at.pt", own, at_dictionary())
     short = reranker(models=[at_model(positions=5)])

@@ -85,11 +85,22 @@ def test_bad_options(change, message):
         build(**change)
 
 
-@pytest.mark.parametrize(("arch", "width"), [("nat_ctc_tiny", 128), ("nat_ctc", 512), ("nat_ctc_big", 1024)])
-def test_architectures_are_the_same_from_argparse_and_from_hydra(arch, width):
-    given = {"dropout": 0.2, "decoder_layers": 1}
-    model = builders.built_both_ways(arch, "sga_translation", builders.task(), "meta", **given)
-    assert len(model.decoder.layers) == 1 and model.decoder.dropout_module.p == 0.2
+# Layers, width, inner width, heads, dropout: Transformer-base and -big of Vaswani et al. 2017, Table 3, and a smaller one.
+ARCHITECTURES = [("nat_ctc_tiny", 3, 128, 512, 4, 0.1), ("nat_ctc", 6, 512, 2048, 8, 0.1)]
+ARCHITECTURES += [("nat_ctc_big", 6, 1024, 4096, 16, 0.3)]
+
+
+@pytest.mark.parametrize(("arch", "layers", "width", "inner", "heads", "dropout"), ARCHITECTURES)
+def test_architectures_are_the_same_from_argparse_and_from_hydra(arch, layers, width, inner, heads, dropout):
+    def built(**given):
+        return builders.built_both_ways(arch, "sga_translation", builders.task(), "meta", **given)
+
+    model = built()
+    for side in (model.encoder, model.decoder):
+        found = [(one.self_attn.num_heads, one.fc1.weight.shape, one.dropout_module.p) for one in side.layers]
+        assert found == layers * [(heads, (inner, width), dropout)]
+    other = built(dropout=0.2, decoder_layers=1)
+    assert len(other.decoder.layers) == 1 and other.decoder.dropout_module.p == 0.2
     assert model.encoder.embed_tokens.weight.shape == (builders.VOCAB, width)
     assert (
         model.encoder.embed_tokens.weight is model.decoder.embed_tokens.weight is model.decoder.output_projection.weight

@@ -180,6 +180,17 @@ def test_bad_options(backbone, options, of, message):
         small.build(backbone, small.task(**of), **options)
 
 
+def test_positions_are_those_of_the_backbone_where_they_are_learned(backbone, tmp_path):
+    small.build(backbone, max_source_positions=32, max_target_positions=32)
+    for side, option in (("encoder", "source"), ("decoder", "target")):
+        learned = {f"{side}_learned_pos": True}
+        path = small.write_backbone(tmp_path / "backbone.pt", **learned)
+        model, data = small.build(path, **learned, **ALL).eval(), small.net_input(*MIXED)
+        assert torch.equal(logits(model, data), logits(small.stock(path), data))
+        with pytest.raises(ValueError, match=rf"--max-{option}-positions 32 \(valid here: 64\)"):
+            small.build(path, **learned, **{f"max_{option}_positions": 32})
+
+
 def test_bad_backbones(backbone, tmp_path):
     with pytest.raises(ValueError, match="--adapter-backbone is needed"):
         small.build(None)
