@@ -111,11 +111,11 @@ bench: $(STAMPS)/plots  ## speed and memory against peers: ratios in one run, ta
 results: $(STAMPS)/plots  ## rebuild every RESULTS*.md from the committed hypotheses, ledgers and JSON
 	$(PY) examples/sga/results.py
 	$(PY) -m examples.recipes.results
-	for plan in examples/miniature/*.yaml; do [ -f "$$plan" ] || continue; $(PY) examples/miniature/sweep.py results $$plan; done
 	$(PY) -m benchmarks.results
 
-hydra: install  ## write examples/hydra/ from the recipes in examples/systems/
-	$(PY) -m examples.recipes.hydra
+hydra: install  ## configurations for fairseq-hydra-train from examples/systems: OUT=DIR
+	@[ -n "$${OUT:-}" ] || { echo "make hydra: OUT is missing, as in: make hydra OUT=runs/hydra" >&2; exit 2; }
+	$(PY) -m examples.recipes.hydra --output "$$OUT"
 
 evidence:  ## after new runs: write the hashes of the ledgers and results that no ledger lists
 	git ls-files -z --cached --others --exclude-standard 'examples/miniature/ledger-*.json' 'examples/*/analysis/*' examples/sga/runs \

@@ -1,6 +1,6 @@
 """Configurations for ``fairseq-hydra-train`` out of the recipes of systems.
 
-``python -m examples.recipes.hydra`` writes ``examples/hydra/``.
+``python -m examples.recipes.hydra --output DIR`` writes them.
 
 fairseq's hydra knows tasks with a dataclass only: a system of a stock task without one (``translation_multi_simple_epoch``,
 ``translation_from_pretrained_bart``) has no configuration.
@@ -8,7 +8,8 @@ fairseq's hydra knows tasks with a dataclass only: a system of a stock task with
 
 import argparse
 from dataclasses import fields
-from typing import Any, Dict, Mapping
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
 
 import yaml
 from fairseq.dataclass.configs import FairseqConfig
@@ -20,7 +21,6 @@ import fairseq_plugins  # noqa: F401  (registers what the recipes name)
 
 from .systems import FOLDER, System, find, names, read_system
 
-OUTPUT = FOLDER.parent / "hydra"
 UPDATES, INTERVAL = 4000, 250
 OPEN = "???"
 """What hydra asks for."""
@@ -96,7 +96,7 @@ def text(name: str, system: System) -> str:
     file = find(name, FOLDER, "system")[0].name
     head = [
         f"# {system.title}: systems/{file} for fairseq-hydra-train, by examples.recipes.hydra. Paths must be absolute:",
-        f"#   fairseq-hydra-train --config-dir examples/hydra --config-name {name} \\",
+        f"#   fairseq-hydra-train --config-dir FOLDER_OF_THIS_FILE --config-name {name} \\",
         " \\\n".join(f"#       {word}" for word in words),
     ]
     return "\n".join(head) + "\n" + yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120)
@@ -109,15 +109,15 @@ def files() -> Dict[str, str]:
     return {f"{name}.yaml": text(name, one) for name, one in possible.items()}
 
 
-def main() -> None:
-    """Write the files; those of systems that are gone go too."""
-    OUTPUT.mkdir(exist_ok=True)
-    content = files()
-    for path in OUTPUT.glob("*.yaml"):
-        if path.name not in content:
-            path.unlink()
-    for name, one in content.items():
-        (OUTPUT / name).write_text(one, encoding="utf-8")
+def main(argv: Optional[List[str]] = None) -> None:
+    """Write the files."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", required=True, type=Path, help="folder, made where it is missing")
+    folder = parser.parse_args(argv).output
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files().items():
+        (folder / name).write_text(content, encoding="utf-8")
+    print(f"{folder}: {', '.join(sorted(path.stem for path in folder.glob('*.yaml')))}")
 
 
 if __name__ == "__main__":

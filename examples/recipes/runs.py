@@ -76,40 +76,74 @@ class Runs:
 
     # ---- Runs. ----
 
-    def of(self, job: Job) -> Dict[str, Any]:
-        """What ``$NAME`` stands for in the commands of a run, but for ``$start``."""
+    def of(self, job: Job, part: str = "") -> Dict[str, Any]:
+        """What ``$NAME`` stands for in the commands of a run, or in those for one of its languages, but for ``$start``."""
         source, _, target = job.pair.partition("-")
-        return {**self.values, "source": source, "target": target, "seed": job.seed}
+        values = {**self.values, "source": source, "target": target, "seed": job.seed}
+        if job.arm.languages:
+            trained = (part,) if part else job.arm.languages.trained
+            values["pairs"] = ",".join(f"{one}-{target}" for one in trained)
+            values["source"] = trained[0] if len(trained) == 1 else source
+        return values
 
     def training(self, job: Job, number: int) -> str:
         """The command of a stage of a run, counted from 1; the last one has the run's own folder."""
         arm, stage = job.arm, job.arm.stage(number, job.pair)
-        values = self.of(job)
-        if number > 1:
+        values = self.of(job, arm.parts[number - 1] if arm.parts else "")
+        if number > 1 and not arm.parts:
             values["start"] = f"runs/{job.key}/start{number}.pt"
         elif arm.start:
             values["start"] = self.asset(arm.start)
-        options = {**arm.grid[job.point], **self.more}
-        return training(stage, values, stage.limits or job.limits, self.folder(job, number), options)
+        options, limits = {**arm.grid[job.point], **self.more}, dict(stage.limits or job.limits)
+        if arm.parts and "minutes" in limits:
+            limits["minutes"] /= len(arm.parts)
+        if arm.parts and "updates" in limits:
+            limits["updates"] //= len(arm.parts)
+        return training(stage, values, limits, self.folder(job, number), options)
 
     def folder(self, job: Job, number: int) -> str:
-        """Where the checkpoints of a stage go."""
+        """Where the checkpoints of a stage go, or of a language's own model."""
+        if job.arm.parts:
+            return f"runs/{job.key}/{job.arm.parts[number - 1]}"
         return f"runs/{job.key}" + (f"/stage{number}" if number < len(job.arm.stages) else "")
 
-    def average(self, job: Job) -> str:
-        """The command that makes the model that is decoded."""
-        folder = f"runs/{job.key}"
+    def models(self, job: Job) -> Dict[str, str]:
+        """Language -> the model that is decoded; of all languages under the empty name."""
+        return {part: f"averages/{job.key}{f'-{part}' if part else ''}.pt" for part in job.arm.parts or ("",)}
+
+    def average(self, job: Job, part: str) -> str:
+        """The command that makes one of them."""
+        folder = f"runs/{job.key}" + (f"/{part}" if part else "")
         chosen = f"--directory {folder} --best {job.arm.best} --allow-fewer"
         last = job.arm.stage(len(job.arm.stages), job.pair)
         if not last.system.train.get("keep-best-checkpoints"):
             chosen = f"--inputs {folder}/checkpoint_best.pt"
-        return f"python -m fairseq_plugins.checkpoints.average {chosen} --output averages/{job.key}.pt"
+        return f"python -m fairseq_plugins.checkpoints.average {chosen} --output {self.models(job)[part]}"
 
     def output(self, job: Job, stem: str) -> str:
         """The command that makes an output of a run, to stdout: fairseq-generate on the test set, or fairseq-validate."""
-        last, model = job.arm.stage(len(job.arm.stages), job.pair), f"averages/{job.key}.pt"
+        last, (model,) = job.arm.stage(len(job.arm.stages), job.pair), self.models(job).values()
         options = {**job.arm.options(stem, job.pair), **self.more}
         return decoding(last, model, self.study.set.get("test"), self.of(job), options)
+
+    def languages(self, job: Job, test: str) -> str:
+        """The commands that translate a test from every language, and score them."""
+        arm, pair = job.arm, job.pair
+        last = arm.stage(len(arm.stages), pair)._replace(data=arm.languages.data)
+        options, models = {**arm.options(test, pair), **self.more}, self.models(job)
+        folder, lines, systems = f"runs/{job.key}/{test}", [], ""
+        for language in (*arm.languages.trained, *arm.languages.zero_shot):
+            file = f"{folder}/{language}"
+            model = models[language if arm.parts else ""]
+            decode = decoding(last, model, self.study.tests[test], self.of(job, language), options)
+            lines.append(f"{decode} \\\n  >{file}.log 2>{file}.err || {{ tail -n 20 {file}.err >&2; exit 1; }}")
+            lines.append(f"python -m data_prep.hypotheses --input {file}.log --output {file}.txt")
+            systems += f" --system {language}={file}.txt"
+        reference = self.study.references({"data": Path(self.values["data"]), "out": Path()}, pair, job.seed, test)
+        given = (
+            f"--reference {reference} --trained {','.join(arm.languages.trained)} --json outputs/{job.key}/{test}.json"
+        )
+        return "\n".join([f"mkdir -p {folder}", *lines, f"python -m data_prep.score_languages{systems} {given}"])
 
 
 def training(

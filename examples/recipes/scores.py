@@ -49,8 +49,7 @@ class Scores:
 
     def _texts(self, job: Job) -> Dict[str, Any]:
         """Texts are scored here; the reference is not part of the project."""
-        folder, target = self.keep / job.key, self.study.target(job.pair)
-        paths = {stem: folder / f"{stem}.{target}" for stem in job.arm.outputs}
+        paths = {stem: self.keep / job.key / file for stem, file in self.study.files(job).items()}
         result = self._score(paths, job.pair, job.seed)
         keys = [*result["signatures"], "length_ratio"]
         scores = {row["name"]: {key: row[key] for key in keys} for row in result["systems"]}
@@ -79,13 +78,11 @@ class Scores:
         from fairseq_plugins.analysis.logs import read_log  # needs torch
 
         outputs, metric = {}, self.study.metric(job.pair)
-        for stem in job.arm.outputs:
-            name, _, group = stem.partition(".")
-            path = self.keep / job.key / f"{name}.json"
-            if path.exists():
-                entry = language_scores(path, group, metric)
+        for stem, file in self.study.files(job).items():
+            path = self.keep / job.key / file
+            if self.study.tests:
+                entry = language_scores(path, stem.partition(".")[2], metric)
             else:
-                path = self.keep / job.key / f"{stem}.log"
                 numbers = read_log(str(path))
                 entry = {"subsets": {subset: found[metric] for subset, found in numbers.items() if metric in found}}
             if not entry["subsets"]:

@@ -18,6 +18,22 @@ class Stage(NamedTuple):
     limits: Optional[Mapping[str, Any]]
 
 
+class Languages(NamedTuple):
+    """Languages that an arm translates from, each scored by itself.
+
+    Attributes:
+        trained: those that it is trained on.
+        zero_shot: others.
+        data: the data-bin that is decoded.
+        each: whether each of the trained ones has a model of its own, with an equal share of the budget.
+    """
+
+    trained: Tuple[str, ...]
+    zero_shot: Tuple[str, ...]
+    data: str
+    each: bool
+
+
 class Arm(NamedTuple):
     """One system of a study.
 
@@ -31,6 +47,7 @@ class Arm(NamedTuple):
         grid: one set of options for each point; the first is the default.
         needs: assets that its options name, beside the one that it starts from.
         directions: direction -> the last stage and the options of decoding, where they are others there.
+        languages: in a study whose tests are scored by language.
     """
 
     name: str
@@ -42,6 +59,12 @@ class Arm(NamedTuple):
     grid: Tuple[Mapping[str, Any], ...]
     needs: Tuple[str, ...]
     directions: Mapping[str, Tuple[Stage, Mapping[str, Any]]]
+    languages: Optional[Languages]
+
+    @property
+    def parts(self) -> Tuple[str, ...]:
+        """Languages with a model of their own, the trainings of a run; none where a run has one model."""
+        return self.languages.trained if self.languages and self.languages.each else ()
 
     def stage(self, number: int, pair: str) -> Stage:
         """A stage of a run, counted from 1."""
@@ -49,8 +72,9 @@ class Arm(NamedTuple):
         return self.directions[pair][0] if last else self.stages[number - 1]
 
     def options(self, stem: str, pair: str) -> Dict[str, Any]:
-        """Options of decoding beside the system's."""
-        return {**self.decoding[stem], **(self.directions[pair][1] if pair in self.directions else {})}
+        """Options of decoding beside the system's; of the outputs ``TEST.LANGUAGES`` of a test the first one says them."""
+        found = next(one for key, one in self.decoding.items() if stem in (key, key.partition(".")[0]))
+        return {**found, **(self.directions[pair][1] if pair in self.directions else {})}
 
 
 class Claim(NamedTuple):
@@ -96,6 +120,7 @@ class Study(NamedTuple):
     seeds: Tuple[int, ...]
     budget: Mapping[str, Mapping[str, Any]]
     metrics: Optional[Mapping[str, str]]
+    tests: Mapping[str, str]
     score: str
     assets: Mapping[str, Mapping[str, Any]]
     arms: Tuple[Arm, ...]
@@ -107,17 +132,24 @@ class Study(NamedTuple):
         return self.metrics[pair] if self.metrics else "bleu"
 
     def target(self, pair: str) -> str:
-        """Ending of the output files."""
-        return "log" if self.metrics else pair.split("-")[1]
+        """The language of the outputs of a direction."""
+        return pair.partition("-")[2]
+
+    def files(self, job: "Job") -> Dict[str, str]:
+        """Output -> its file: a text, a log of fairseq-validate, or the scores of a test by language, for several outputs."""
+        if self.tests:
+            return {stem: f"{stem.partition('.')[0]}.json" for stem in job.arm.outputs}
+        return {stem: f"{stem}.{'log' if self.metrics else self.target(job.pair)}" for stem in job.arm.outputs}
 
     def limit(self, phase: str) -> str:
         """Of a training in a phase, in words."""
         limits = self.budget[phase]
         return f"{limits['minutes']:g} minutes" if "minutes" in limits else f"{limits['updates']:,} updates"
 
-    def references(self, names: Mapping[str, Path], pair: str, seed: int) -> Path:
-        """Pattern of the reference files; ``names`` has the folders ``data`` and ``out``."""
-        values = {"data": names["data"], "target": self.target(pair), "seed": seed}
+    def references(self, names: Mapping[str, Path], pair: str, seed: int, test: str = "") -> Path:
+        """Pattern of the reference files; ``names`` has the folders ``data`` and ``out``, ``test`` is a key of ``tests``."""
+        split = self.tests[test] if test else self.set.get("test")
+        values = {"data": names["data"], "target": self.target(pair), "seed": seed, "test": split}
         return names["out"] / Template(self.set["reference"]).substitute(values)
 
     def settings(self) -> Dict[str, Any]:
@@ -130,6 +162,7 @@ class Study(NamedTuple):
                 arm.decoding,
                 arm.grid,
                 arm.directions,
+                arm.languages,
             ]
             for arm in self.arms
         }
@@ -141,6 +174,7 @@ class Study(NamedTuple):
             "values": self.values,
             "budget": self.budget,
             "metrics": self.metrics,
+            "tests": self.tests,
         }
         return {**found, "score": self.score}
 
@@ -189,6 +223,15 @@ def read_study(path: Path) -> Study:
     metrics = content.get("metrics")
     if metrics is not None and set(metrics) != set(content["directions"]):
         raise RecipeError(f"{path}: metrics: {metrics}: valid: one for each of {content['directions']}")
+    tests = content.get("tests", {})
+    for arm in arms:
+        if bool(tests) != bool(arm.languages):
+            raise RecipeError(f"{path}: arms.{arm.name}.languages: valid: with tests, and only with them")
+        unknown = {stem.partition(".")[0] for stem in arm.outputs} - set(tests)
+        if tests and unknown:
+            raise RecipeError(
+                f"{path}: arms.{arm.name}.outputs: {', '.join(sorted(unknown))}: valid: {', '.join(tests)}"
+            )
     sides = {(arm.name, stem) for arm in arms for stem in arm.outputs}
     claims = [Claim(*((one[side][0], str(one[side][1])) for side in ("better", "worse"))) for one in content["claims"]]
     for side in (side for claim in claims for side in claim):
@@ -208,6 +251,7 @@ def read_study(path: Path) -> Study:
         tuple(content["seeds"]),
         content["budget"],
         metrics,
+        tests,
         content.get("score", "bleu"),
         content.get("assets", {}),
         arms,
@@ -226,7 +270,9 @@ def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, A
             raise RecipeError(f"{path}: arms.{name}.needs: {needed}: valid: {', '.join(assets) or 'nothing'}")
     data = entry.get("data", "bin")
     stages = [_stage(one, one.get("data", data), one["limits"]) for one in entry.get("before", ())]
-    stages.append(_stage(entry, data, entry.get("limits")))
+    languages = _languages(entry["languages"]) if "languages" in entry else None
+    parts = len(languages.trained) if languages and languages.each else 1
+    stages += [_stage(entry, data, entry.get("limits"))] * parts
     directions = {}
     for pair, other in entry.get("directions", {}).items():
         whole = {**entry, **other, "train": {**entry.get("train", {}), **other.get("train", {})}}
@@ -242,6 +288,13 @@ def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, A
         tuple(entry.get("grid", ({},))),
         tuple(entry.get("needs", ())),
         directions,
+        languages,
+    )
+
+
+def _languages(entry: Mapping[str, Any]) -> Languages:
+    return Languages(
+        tuple(entry["trained"]), tuple(entry.get("zero-shot", ())), entry.get("data", "bin"), entry.get("each", False)
     )
 
 

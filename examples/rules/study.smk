@@ -53,7 +53,9 @@ def before_stage(wildcards):
     job = study.job(wildcards.key)
     number = stage_number(job, wildcards.stage)
     own = job.arm.start if number == 1 else None
-    start = [] if number == 1 else [ancient(f"done/{job.key}/stage{number - 1}"), ancient(f"runs/{job.key}/start{number}.pt")]
+    start = [] if number == 1 else [ancient(f"done/{job.key}/stage{number - 1}")]
+    if number > 1 and not job.arm.parts:
+        start.append(ancient(f"runs/{job.key}/start{number}.pt"))
     data = [ancient(made[name]) for name in job.arm.needs if name in made]
     return [*needed(None), *data, *start, *([ancient(made[own])] if own in made else [])]
 
@@ -71,15 +73,19 @@ def outputs(wildcards):
     job = study.job(wildcards.key)
     if job.phase == "tune":
         return [f"done/{job.key}/train"]
-    return [f"outputs/{job.key}/{stem}.{study.target(job.pair)}" for stem in job.arm.outputs]
+    return [f"outputs/{job.key}/{file}" for file in dict.fromkeys(study.files(job).values())]
 
 
 wildcard_constraints:
     key=r"(tune|final)/[^/]+/[^/]+/seed\d+",
     stage=r"stage\d+|train",
     number=r"\d+",
+    part="|-[a-zA-Z_]+",                # of a language's own model
     stem="[^/]+",
     target="[^/.]+",
+
+
+ruleorder: languages > output
 
 
 rule study:
@@ -235,11 +241,26 @@ rule average:
     input:
         ancient("done/{key}/train"),
     output:
-        "averages/{key}.pt",
+        "averages/{key}{part}.pt",
     params:
-        command=lambda wildcards: runs.average(study.job(wildcards.key)),
+        command=lambda wildcards: runs.average(study.job(wildcards.key), wildcards.part[1:]),
     shell:
         "{params.command}"
+
+
+rule languages:
+    input:
+        lambda wildcards: [*runs.models(study.job(wildcards.key)).values()],
+    output:
+        "outputs/{key}/{stem}.json",
+    params:
+        command=lambda wildcards: runs.languages(study.job(wildcards.key), wildcards.stem),
+    threads: threads_each
+    shell:
+        """
+        export OMP_NUM_THREADS={threads}
+        {params.command}
+        """
 
 
 rule output:

@@ -1,4 +1,4 @@
-"""Checks of the evidence for ``test_evidence.py``: each takes the name of a sweep and returns a line for everything wrong."""
+"""Checks of the evidence for ``test_evidence.py``: each takes the name of a study and returns a line for everything wrong."""
 
 import json
 import math
@@ -7,29 +7,21 @@ import random
 import re
 import subprocess
 import sys
-from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
+from data_prep.io import sha256
+from data_prep.toy.__main__ import main as toy
+from examples.recipes.ledger import Ledger
+from examples.recipes.scores import Scores
+from examples.recipes.studies import STUDIES, read_study
 from tests.contract.repository import ROOT, listed_files
-
-sys.path[:0] = [str(ROOT / "examples" / "miniature")]
-
-import sweep  # noqa: E402
-from plan import Job, read_plan  # noqa: E402
-
-from data_prep.io import sha256  # noqa: E402
-from data_prep.toy.__main__ import main as toy  # noqa: E402
-from examples.recipes import results  # noqa: E402
-from examples.recipes.ledger import Ledger  # noqa: E402
-from examples.recipes.scores import Scores  # noqa: E402
-from examples.recipes.studies import STUDIES, Study, read_study  # noqa: E402
 
 MINIATURE = ROOT / "examples" / "miniature"
 OUTPUTS = MINIATURE / "outputs"
 SGA_RUNS = ROOT / "examples" / "sga" / "runs"
 DATA = ROOT.parent / "shared" / "data"
-PLANS = sorted({path.stem for folder in (MINIATURE, STUDIES) for path in folder.glob("*.yaml")})
+NAMES = sorted(path.stem for path in STUDIES.glob("*.yaml"))
 
 FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
 RESULTS = re.compile(r"\]\(([^)#]*RESULTS[^)#]*\.md)")
@@ -37,29 +29,13 @@ RESULTS = re.compile(r"\]\(([^)#]*RESULTS[^)#]*\.md)")
 
 @cache
 def opened(name):
-    """A sweep, and its ledger with the runs that the page shows."""
-    study = STUDIES / f"{name}.yaml"
-    read = read_study(study) if study.exists() else read_plan(MINIATURE / f"{name}.yaml")
-    return read, Ledger(MINIATURE / f"ledger-{name}.json", "").largest()
-
-
-def shown(name):
-    """Page and plot of a study."""
-    study = STUDIES / f"{name}.yaml"
-    return results.show(study) if study.exists() else sweep.show(MINIATURE / f"{name}.yaml")
+    """A study, and its ledger with the runs that the page shows."""
+    return read_study(STUDIES / f"{name}.yaml"), Ledger(MINIATURE / f"ledger-{name}.json", "").largest()
 
 
 def finals(ledger):
     """Runs with outputs."""
     return [entry for entry in ledger.current() if entry.get("outputs")]
-
-
-def job_of(plan, entry):
-    """The run of an entry."""
-    if isinstance(plan, Study):
-        return plan.job(entry["key"])
-    arm = next(arm for arm in plan.arms if arm.name == entry["arm"])
-    return Job("final", arm, entry["pair"], entry["seed"], tuple(entry["options"]), entry["minutes"])
 
 
 def wrong_outputs(name):
@@ -78,20 +54,20 @@ def wrong_outputs(name):
 
 def wrong_numbers(name):
     """Scores that contradict each other or, where the outputs are scores, the outputs."""
-    plan, ledger = opened(name)
+    study, ledger = opened(name)
     scored = {(entry["arm"], entry["pair"], entry["seed"]): entry for entry in finals(ledger)}
     wrong = []
     for entry in scored.values():
-        if plan.metrics and Scores(plan, OUTPUTS / name, {}).of(job_of(plan, entry)) != entry["outputs"]:
+        if study.metrics and Scores(study, OUTPUTS / name, {}).of(study.job(entry["key"])) != entry["outputs"]:
             wrong.append(f"{name}: {entry['key']}: not the scores in its outputs")
-        for stem, output in entry["outputs"].items() if plan.score == "bleu" and not plan.metrics else ():
+        for stem, output in entry["outputs"].items() if study.score == "bleu" and not study.metrics else ():
             if output["bleu"] > 100 * math.exp(min(0.0, 1 - 1 / output["length_ratio"])):
                 wrong.append(f"{name}: {entry['key']}: {stem} is too short for its BLEU")
     for entry in ledger.current():
         for result in entry.get("results", []):
-            claim, both = plan.claims[result["claim"]], []
+            claim, both = study.claims[result["claim"]], []
             for arm, output in (claim.better, claim.worse):
-                both.append(scored[arm, entry["pair"], entry["seed"]]["outputs"][output][plan.score])
+                both.append(scored[arm, entry["pair"], entry["seed"]]["outputs"][output][study.score])
             if abs(both[0] - both[1] - result["difference"]) > 1e-9 or not 0 < result["p"] <= 1:
                 wrong.append(f"{name}: {entry['key']}: claim {result['claim']} is not the difference of the scores")
     return wrong
@@ -108,28 +84,26 @@ def drawn(pool, count):
 
 
 def scored_texts(names):
-    """Outputs and claims of the sweeps that score texts: name of the sweep, entry, stem of the output or result of the claim."""
-    sweeps = [(name, *opened(name)) for name in names]
-    entries = [(name, entry) for name, plan, ledger in sweeps if not plan.metrics for entry in ledger.current()]
+    """Outputs and claims of the studies that score texts: name of the study, entry, stem of the output or result of the claim."""
+    studies = [(name, *opened(name)) for name in names]
+    entries = [(name, entry) for name, study, ledger in studies if not study.metrics for entry in ledger.current()]
     return [(name, entry, part) for name, entry in entries for part in entry.get("outputs", entry.get("results", []))]
 
 
 def wrong_scores(name, entry, part, out):
     """Scores of an output that are not the ledger's; of a claim, the difference and its p."""
-    plan, ledger = opened(name)
-    scores = Scores(plan, OUTPUTS / name, {"data": data_of(plan), "out": out})
-    if made_by_the_study(plan):
+    study, ledger = opened(name)
+    scores = Scores(study, OUTPUTS / name, {"data": data_of(study), "out": out})
+    if made_by_the_study(study):
         _references_again(name, entry["seed"], out)
     if "outputs" in entry:
-        job = job_of(plan, entry)
-        one = job.arm._replace if isinstance(plan, Study) else partial(replace, job.arm)
-        two = job._replace if isinstance(plan, Study) else partial(replace, job)
-        alone = two(arm=one(outputs={part: ""}))
+        job = study.job(entry["key"])
+        alone = job._replace(arm=job.arm._replace(outputs={part: ""}))
         again, told = scores.of(alone)[part], entry["outputs"][part]
         both = {key: (again[key], told[key]) for key in told if isinstance(told[key], float)}
     else:
         runs = {(run["arm"], run["pair"], run["seed"]): run["key"] for run in finals(ledger)}
-        claim = plan.claims[part["claim"]]
+        claim = study.claims[part["claim"]]
         better, worse = (runs[arm, entry["pair"], entry["seed"]] for arm, _ in (claim.better, claim.worse))
         difference, p_value = scores.difference(claim, (better, worse), entry["pair"], entry["seed"])
         both = {"difference": (difference, part["difference"]), "p": (p_value, part["p"])}
@@ -137,21 +111,21 @@ def wrong_scores(name, entry, part, out):
     return [f"{name}: {entry['key']}: {part}: {key} is {found}, not {told}" for key, (found, told) in wrong.items()]
 
 
-def made_by_the_study(plan):
+def made_by_the_study(study):
     """True where the references are made of the raw text."""
-    return not plan.references({"data": Path("/data"), "out": Path()}, plan.directions[0], 1).is_absolute()
+    return not study.references({"data": Path("/data"), "out": Path()}, study.directions[0], 1).is_absolute()
 
 
-def data_of(plan):
-    """The folder in ../shared/data that a plan means with its data."""
-    pattern = str(plan.references({"data": Path("data"), "out": Path()}, plan.directions[0], 1)).partition("/")[2]
-    made = made_by_the_study(plan)
+def data_of(study):
+    """The folder in ../shared/data that a study means with its data."""
+    pattern = str(study.references({"data": Path("data"), "out": Path()}, study.directions[0], 1)).partition("/")[2]
+    made = made_by_the_study(study)
     found = [part for part in [DATA, *sorted(DATA.glob("*/"))] if made or any(part.glob(pattern))]
     return found[0] if found else DATA
 
 
 def _references_again(name, seed, out):
-    """The references that the preparation of a sweep makes, once, by the same commands, checked by their hashes."""
+    """The references that the preparation of a study makes, once, by the same commands, checked by their hashes."""
     if name == "sga_defaults":
         folder, sizes = str(out / f"text-{seed}"), ["--test", "1000", "--langs", "en,de", "--split-only", "test"]
         toy(["--out", folder, "--seed", str(seed), *sizes])
@@ -179,7 +153,7 @@ def figures(text):
 
 
 def quotations():
-    """Name, text and the pages that it quotes: what came out of each sweep, and every line with a link to a page of results."""
+    """Name, text and the pages that it quotes: what came out of each study, and every line with a link to a page of results."""
     readme = (MINIATURE / "README.md").read_text(encoding="utf-8").partition("What came out")[2].partition("\n## ")[0]
     for text in readme.split("\n- ")[1:]:
         name = text[1:].partition("`")[0]

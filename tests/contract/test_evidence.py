@@ -15,9 +15,11 @@ from benchmarks import report, trained_plot
 from benchmarks import results as benchmarks
 from data_prep.io import sha256
 from data_prep.score import System, score_systems
+from examples.recipes import results
+from examples.recipes.studies import STUDIES
 from examples.sga import results as sga_results
 from tests.contract import evidence
-from tests.contract.evidence import DATA, MINIATURE, PLANS, SGA_RUNS, drawn, opened, shown
+from tests.contract.evidence import DATA, MINIATURE, NAMES, SGA_RUNS, drawn, opened
 from tests.contract.repository import ROOT, listed_files
 
 LISTED = "examples/miniature/ledger-.*json|examples/[^/]+/analysis/.*|examples/sga/runs/.*|benchmarks/results/.*"
@@ -34,8 +36,8 @@ def needs_the_pinned_matplotlib():
 
 
 def test_outputs_are_those_of_the_ledgers():
-    assert [line for name in PLANS for line in evidence.wrong_outputs(name)] == []
-    assert {path.name for path in (MINIATURE / "outputs").iterdir()} <= set(PLANS)
+    assert [line for name in NAMES for line in evidence.wrong_outputs(name)] == []
+    assert {path.name for path in (MINIATURE / "outputs").iterdir()} <= set(NAMES)
 
 
 def test_what_cannot_be_made_again_has_its_hash_listed():
@@ -46,7 +48,7 @@ def test_what_cannot_be_made_again_has_its_hash_listed():
 
 
 def test_the_models_of_the_checkout_are_those_of_the_runs():
-    assets = [(name, *asset) for name in PLANS for asset in opened(name)[1].get("assets")["hashes"].items()]
+    assets = [(name, *asset) for name in NAMES for asset in opened(name)[1].get("assets")["hashes"].items()]
     here = {path: sha256(ROOT / path) for path in {path for _, path, _ in assets if "{" not in path}}
     assert [(name, path) for name, path, value in assets if here.get(path, value) != value] == []
 
@@ -54,18 +56,18 @@ def test_the_models_of_the_checkout_are_those_of_the_runs():
 # ---- Pages and plots are made of them. ----
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", NAMES)
 def test_pages_and_plots_are_made_of_the_ledgers(name):
     """A page that says "unchanged since" while its code has changed is another one, too."""
-    for path, text in shown(name).items():
+    for path, text in results.show(STUDIES / f"{name}.yaml").items():
         if path.suffix == ".svg":
             needs_the_pinned_matplotlib()
         assert path.read_bytes() == text.encode(), "make results"
 
 
 @pytest.mark.parametrize("pattern", ["ledger-*.json", "RESULTS-*.md", "plots/*.svg"])
-def test_every_sweep_has_its_files_and_there_are_no_others(pattern):
-    assert sorted(path.stem.split("-")[-1] for path in MINIATURE.glob(pattern)) == PLANS
+def test_every_study_has_its_files_and_there_are_no_others(pattern):
+    assert sorted(path.stem.split("-")[-1] for path in MINIATURE.glob(pattern)) == NAMES
 
 
 def test_other_pages_are_made_of_what_is_listed():
@@ -87,7 +89,7 @@ def test_other_plots_are_made_of_what_is_listed(tmp_path, monkeypatch):
 
 
 def test_scores_do_not_contradict_each_other():
-    assert [line for name in PLANS for line in evidence.wrong_numbers(name)] == []
+    assert [line for name in NAMES for line in evidence.wrong_numbers(name)] == []
 
 
 # ---- A sample is scored again. ----
@@ -101,7 +103,7 @@ def test_toy_outputs_are_worth_what_the_ledger_says(tmp_path):
 def test_outputs_are_worth_what_the_ledgers_say(tmp_path):
     if not DATA.is_dir():
         pytest.skip("needs ../shared/data, the references, which are not part of the repository")
-    sample = drawn(evidence.scored_texts(PLANS), 4)
+    sample = drawn(evidence.scored_texts(NAMES), 4)
     assert [line for one in sample for line in evidence.wrong_scores(*one, tmp_path)] == []
     reference = (DATA / "multi30k" / sga_results.TEST).read_text(encoding="utf-8").splitlines()
     for system in drawn(sga_results.hypotheses(SGA_RUNS), 1):

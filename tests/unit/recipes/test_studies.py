@@ -57,6 +57,7 @@ def write(folder, **changes):
         ({"arms": {"two": {**TWO, "needs": ["text"]}}, "claims": []}, ["arms.two.needs: text", "valid: model"]),
         ({"claims": [{"better": ["two", 1], "worse": ["two", 0]}]}, ["claims: ['two', '1']", "['two', '0']"]),
         ({"metrics": {"en-de": "accuracy"}}, ["metrics", "de-en"]),
+        ({"tests": {"test": "test"}}, ["arms.A + b.languages", "with tests"]),
     ],
 )
 def test_what_a_study_may_not_hold(tmp_path, changes, words):
@@ -108,6 +109,38 @@ def test_commands_of_a_run(tmp_path):
     assert runs.marker("model") == "assets/model/config.json" and "export_masked_lm" in runs.asset_command("model")
 
 
+def test_commands_of_a_run_over_several_languages(tmp_path):
+    """One model for all of them, or one for each in an equal share of the minutes; each language is decoded by itself."""
+    outputs = {"test.trained": {"title": "mean", "options": {"beam": 3}}, "test.fr": {"title": "French"}}
+    shared = {"system": "sga_many", "languages": {"trained": ["de", "es"], "zero-shot": ["fr"]}, "outputs": outputs}
+    each = {**shared, "languages": {"trained": ["de", "es"], "each": True, "data": "own"}}
+    several = {"directions": ["x-en"], "metrics": {"x-en": "bleu"}, "tests": {"test": "test_2016_flickr"}, "claims": []}
+    arms = {
+        name: {**TWO, "before": [], "limits": {"minutes": 6}, "grid": [{}], **one}
+        for name, one in (("shared", shared), ("each", each))
+    }
+    study = read_study(write(tmp_path, arms=arms, **several))
+    one, two = study.final({"shared": 0, "each": 0})[:2]
+    runs = Runs(study, Path("/root"), "/data", {})
+    assert len(one.arm.stages) == 1 and set(study.files(one).values()) == {"test.json"}
+    given = options_of(runs.training(one, 1))[1]
+    assert (given["--lang-pairs"], given["--stop-time-hours"]) == ("de-en,es-en", "0.1000")
+    for number, language in enumerate(("de", "es"), 1):
+        given = options_of(runs.training(two, number))[1]
+        assert (given["--lang-pairs"], given["--stop-time-hours"]) == (f"{language}-en", "0.0500")
+        assert given["--save-dir"] == f"runs/{two.key}/{language}" and given["--pretrained-mlm"] == "assets/model"
+        assert f"--directory runs/{two.key}/{language} " in runs.average(two, language)
+    for job, languages, data in ((one, ("de", "es", "fr"), "bin"), (two, ("de", "es"), "own")):
+        lines = runs.languages(job, "test").replace("\\\n", " ").splitlines()
+        decoded = [options_of(line) for line in lines if line.startswith("fairseq-generate")]
+        assert [given["--source-lang"] for _, given in decoded] == [*languages]
+        for (program, given), language in zip(decoded, languages):
+            assert program[1] == data and (given["--gen-subset"], given["--beam"]) == ("test_2016_flickr", "3")
+            own = f"-{language}" if job is two else ""
+            assert given["--path"] == f"averages/{job.key}{own}.pt"
+        assert "--reference /data/test_2016_flickr.en --trained de,es --json outputs/" in lines[-1]
+
+
 def test_what_counts_as_other_code(tmp_path):
     """Seeds, claims and texts may change; what a command is made of may not."""
     before = read_study(write(tmp_path)).settings()
@@ -137,8 +170,10 @@ def test_the_commands_of_the_shipped_studies_are_those_of_fairseq(name):
                 if one[1:4] == (arm, pair, study.seeds[0])
             ]
             lines += [runs.training(job, number + 1) for number in range(len(arm.stages))]
-            for stem in arm.outputs if not study.metrics else ():
-                words = shlex.split(runs.output(job, stem).replace("\\\n", " "))
+            decoded = [runs.output(job, stem) for stem in arm.outputs] if not study.metrics else []
+            decoded += [line for test in study.tests for line in runs.languages(job, test).split(" || ")]
+            for line in (one[one.index("fairseq-generate") :] for one in decoded if "fairseq-generate" in one):
+                words = shlex.split(line.partition("  >")[0].replace("\\\n", " "))
                 options.parse_args_and_arch(options.get_generation_parser(), words[1:])
     for line in lines:
         words = shlex.split(line.replace("\\\n", " "))

@@ -1,0 +1,103 @@
+"""Ledgers and what is shown of them: which code counts, negative scores, the choice of a point, languages."""
+
+import json
+
+import pytest
+from matplotlib.figure import Figure
+
+from examples.recipes import choice, plots, tables
+from examples.recipes.ledger import FORMAT, Ledger, digest
+from examples.recipes.studies import read_study
+from tests.unit.recipes.test_studies import BEAM, write
+
+ARMS = {"good": {"system": "at", "outputs": BEAM}}
+
+
+def ledger_of(folder, study, code="code"):
+    """A ledger with a finished final of every arm, direction and seed."""
+    ledger = Ledger(folder / "ledger.json", code)
+    facts = {"phase": "final", "status": "done", "commit": "c", "updates": 7, "train_seconds": 90.0, "outputs": {}}
+    for job in study.final({arm.name: 0 for arm in study.arms}):
+        place = {"arm": job.arm.name, "pair": job.pair, "seed": job.seed, "trained_parameters": 5}
+        ledger.put({"key": job.key, "options": job.options, **place, **facts})
+    return ledger
+
+
+def test_the_code_with_the_most_finals_is_shown(tmp_path):
+    """Not the one with the most entries; of equals the later one in the file."""
+
+    def entry_of(code, number, phase, status="done"):
+        return {"key": f"{phase}{number}", "code": code, "phase": phase, "status": status}
+
+    path = tmp_path / "ledger.json"
+    tuned = [entry_of("a", number, "tune") for number in range(5)]
+    failed = [entry_of("b", number, "final", "failed") for number in range(5)]
+    entries = [*tuned, *failed, entry_of("b", 9, "final"), *(entry_of("c", number, "final") for number in range(2))]
+    path.write_text(json.dumps({"format": FORMAT, "entries": entries}), encoding="utf-8")
+    shown = Ledger(path, "today").largest()
+    assert shown.code == "c" and len(shown.current()) == 2 and len(shown.foreign()) == 11
+    assert Ledger(tmp_path / "none.json", "today").largest().code == "today"
+
+
+def test_runs_of_other_code_are_listed_and_never_counted(tmp_path):
+    study = read_study(write(tmp_path, arms=ARMS, claims=[]))
+    ledger = ledger_of(tmp_path, study)
+    for one in list(ledger.entries):
+        ledger.put({**one, "outputs": {"beam": {"bleu": 77.7}}})
+    before, since = tables.render(study, ledger, "code"), tables.render(study, ledger, "other")
+    ((said, then),) = (pair for pair in zip(before.splitlines(), since.splitlines()) if pair[0] != pair[1])
+    assert said.endswith("unchanged since") and "**changed since**" in then and "77.7" in since
+    assert tables.render(study, ledger, "third") == since, "what has changed once need not be written again"
+    page = tables.render(study, Ledger(ledger.path, "other"), "other")
+    assert "77.7" not in page and all(f"- {one['key']} (c)" in page for one in ledger.entries)
+
+
+def test_the_code_is_its_files_and_the_settings(tmp_path):
+    (tmp_path / "a.py").write_text("1")
+    first = digest(tmp_path, ["*.py"], {"lr": 1})
+    assert digest(tmp_path, ["*.py"], {"lr": 2}) != first == digest(tmp_path, ["*.py"], {"lr": 1})
+    (tmp_path / "a.py").write_text("2")
+    assert digest(tmp_path, ["*.py"], {"lr": 1}) != first
+    with pytest.raises(ValueError, match="b.py names no file"):
+        digest(tmp_path, ["b.py"], {})
+
+
+def test_scores_and_validations_may_be_negative(tmp_path):
+    """COMET and correlations are: a missing one is not better, and the best is not 0."""
+    metrics = {"xnli": "comet", "ner": "f1"}
+    study = read_study(write(tmp_path, directions=[*metrics], metrics=metrics, arms=ARMS, claims=[], seeds=[1, 2, 3]))
+    ledger = ledger_of(tmp_path, study)
+    for one in list(ledger.entries):
+        sign = 1 if one["pair"] == "ner" else -1
+        curve = [{"num_updates": step, "loss": 3.0, metrics[one["pair"]]: sign * step / 2} for step in (3, 1, 2)]
+        values = {"en": sign * 0.75 * one["seed"], "de": sign * 0.25 * one["seed"]}
+        ledger.put({**one, "validation": curve, "outputs": {"beam": {"subsets": values}}})
+    page = tables.render(study, ledger, "code")
+    assert "| good | beam 5 | -0.5 | -1.0 | -1.5 | -1.0 ± 0.5 (n = 3) | 0.5 | 1.0 | 1.5 | 1.0 ± 0.5 (n = 3) |" in page
+    assert "| good | beam 5 | -1.5 ± 0.8 (n = 3) | -0.5 ± 0.2 (n = 3) |" in page, "by language"
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| final/")]
+    assert {row[0].split("/")[1]: row[-2] for row in rows} == {"xnli": "-0.5", "ner": "1.5"}
+    axis = Figure().subplots()
+    plots._parameters(axis, study, ledger.current(), "xnli")
+    assert [float(line.get_ydata()[0]) for line in axis.lines if len(line.get_xdata())] == [-1.0]
+
+
+@pytest.mark.parametrize(
+    ("metric", "validations", "chosen"),
+    [
+        ("bleu", ([-0.5], [-0.3]), 1),
+        ("bleu", ([-0.3], [-0.5]), 0),
+        ("bleu", ([-0.3], []), 0),
+        ("bleu", ([], [-0.3]), 1),
+        ("loss", ([1.0, 3.0], [2.0, 2.0]), 0),  # where the task logs no other metric: the lowest, not the last
+        ("loss", ([3.0, 1.5], [2.0, 1.0]), 1),
+    ],
+)
+def test_the_best_validation_is_chosen(tmp_path, metric, validations, chosen):
+    arms = {"good": {**ARMS["good"], "grid": [{"lr": 1}, {"lr": 2}]}}
+    study = read_study(write(tmp_path, arms=arms, claims=[]))
+    ledger = Ledger(tmp_path / "ledger.json", "code")
+    for job, values in zip(study.tuning(), validations):
+        points = [{"loss": 1.0, metric: value} for value in values]
+        ledger.put({"key": job.key, "phase": "tune", "status": "done", "validation": points})
+    assert choice.choose(study, ledger) == {"good": chosen}
