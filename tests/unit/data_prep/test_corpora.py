@@ -10,7 +10,7 @@ import zipfile
 
 import pytest
 
-from data_prep import extract, iwslt14, ted, wmt14
+from data_prep import corpora, extract, iwslt14, ted, wmt14
 from data_prep.io import read_json, sha256
 from data_prep.segments import resolve
 from tests.unit.data_prep.files import refused, tree
@@ -244,3 +244,79 @@ def test_fetching_goes_on_where_it_stopped(ted_archive, repo_root, tmp_path):
     assert (tmp_path / "urls").read_text() == "http://phontron.com/data/ted_talks.tar.gz\n"
     assert (tmp_path / "out/archives/ted_talks.tar.gz").read_bytes() == ted_archive.read_bytes()
     assert (tmp_path / "out/text/de-en/test.de").is_file()
+
+
+NCLS = """<doc id=0>
+<Article>
+the document
+goes on
+</Article>
+<EN-REF1>
+first
+</EN-REF1>
+<ZH-REF1>
+一
+</ZH-REF1>
+<ZH-REF1-human-corrected>
+壹
+</ZH-REF1-human-corrected>
+<ZH-REF2>
+二
+</ZH-REF2>
+<ZH-REF2-human-corrected>
+贰
+</ZH-REF2-human-corrected>
+</doc>
+"""
+WIKILINGUA = {"spanish/{}.src.es": "Artículo\n", "spanish/{}.tgt.en": "summary\n"}
+QG = {"{}.e.zh.lc": "passage\n", "{}.q.zh.lc": "question ?\n", "{}.a.zh.lc": "answer\n"}
+DEV, VAL, SAME = (("train", name, "test") for name in ("dev", "val", "valid"))
+TRUE_LAYOUTS = {
+    "xgiga": (DEV, {"{}.x.fr": "un document\n", "{}.y.fr": "titre\n"}, "--from fr", "un document", "titre"),
+    "xqg": (DEV, QG, "--from zh", "passage [S] answer", "question ?"),
+    "wikilingua": (VAL, WIKILINGUA, "--from es --to en", "Artículo", "summary"),
+    "xglue-ntg": (DEV, {"NTG/xglue.ntg.en.src.{}": "a\n", "NTG/xglue.ntg.en.tgt.{}": "b\n"}, "", "a", "b"),
+    "xglue-qg": (DEV, {"QG/xglue.qg.de.src.{}": "a\n", "QG/xglue.qg.de.tgt.{}": "b\n"}, "--from de", "a", "b"),
+    "ncls": (SAME, {"EN2ZHSUM/EN2ZHSUM_{}.txt": NCLS}, "", "the document goes on", "壹 贰"),
+}
+
+
+@pytest.mark.parametrize("layout", TRUE_LAYOUTS)
+def test_files_of_generation_tasks_in_their_layouts(tmp_path, layout):
+    splits, files, more, source, target = TRUE_LAYOUTS[layout]
+    assert set(TRUE_LAYOUTS) == set(corpora.LAYOUTS)
+    line = f"--layout {layout} --folder {tmp_path}/raw --output-dir {tmp_path}/out {more}".split()
+    for name, content in ((name.format(split), content) for split in splits for name, content in files.items()):
+        refused(["--folder", f"no {name}"], corpora.main, line)
+        (tmp_path / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "raw" / name).write_text(content, encoding="utf-8")
+    corpora.main(line)
+    found = {name: text.decode().strip() for name, text in tree(tmp_path / "out").items() if name != "corpora.json"}
+    splits = ("train", "valid", "test")
+    assert found == {
+        f"{split}.{side}": text for split in splits for side, text in (("source", source), ("target", target))
+    }
+
+
+def test_corpora_by_the_names_of_their_files_and_what_is_refused(tmp_path):
+    for name, text in (("a.en", "x\ny\n"), ("a.de", "u\nv\n"), ("short", "u\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    out, en, de = f"--output-dir {tmp_path}/out", f"--sources {tmp_path}/a.en", f"--targets {tmp_path}/a.de"
+    corpora.main(f"--layout lines {en} {de} --splits test --langs en de {out}".split())
+    assert (tmp_path / "out/test.en").read_text() == "x\ny\n" and (tmp_path / "out/test.de").read_text() == "u\nv\n"
+    raw = f"--folder {tmp_path}"
+    for line, words in (
+        (f"lines {raw}", "--layout lines: valid: --sources FILE"),
+        (f"xgiga {raw} {en}", "--layout xgiga: valid: --folder DIR alone"),
+        (f"xgiga {raw} --splits dev", "--splits dev: valid: of train, valid, test"),
+        (f"lines {en} {de}", "3 names for 1 of --sources"),
+        (f"lines {en} --targets {tmp_path}/short --splits test", "a.en"),
+    ):
+        refused(words, corpora.main, f"--layout {line} {out}".split())
+    (tmp_path / "EN2ZHSUM").mkdir()
+    for text, more, words in (
+        (NCLS, "--to fr", "--to fr: valid"),
+        ("<doc id=1>\n</doc>\n", "", "line 2: a document without"),
+    ):
+        (tmp_path / "EN2ZHSUM/EN2ZHSUM_test.txt").write_text(text, encoding="utf-8")
+        refused(words, corpora.main, f"--layout ncls {raw} --splits test {more} {out}".split())
