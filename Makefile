@@ -47,7 +47,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 RECIPES := $(VENV)-recipes
 RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
 
-.PHONY: help install quickstart recipes translator study test defects mutants tree check format bench results hydra evidence clean
+.PHONY: help install quickstart recipes translator study test defects mutants tree check format bench results publish hydra evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,8 +108,7 @@ bench: $(STAMPS)/plots  ## speed and memory against peers: ratios in one run, ta
 	$(PY) -m benchmarks.veco $(BENCH_ARGS)
 	$(PY) -m benchmarks.results
 
-results: $(STAMPS)/plots  ## rebuild every RESULTS*.md from the committed hypotheses, ledgers and JSON
-	$(PY) examples/sga/results.py
+results: $(STAMPS)/plots  ## rebuild docs/results and the page of benchmarks from the committed ledgers, archives and JSON
 	$(PY) -m examples.recipes.results
 	$(PY) -m benchmarks.results
 
@@ -117,9 +116,15 @@ hydra: install  ## configurations for fairseq-hydra-train from examples/systems:
 	@[ -n "$${OUT:-}" ] || { echo "make hydra: OUT is missing, as in: make hydra OUT=runs/hydra" >&2; exit 2; }
 	$(PY) -m examples.recipes.hydra --output "$$OUT"
 
-evidence:  ## after new runs: write the hashes of the ledgers and results that no ledger lists
-	git ls-files -z --cached --others --exclude-standard 'examples/miniature/ledger-*.json' 'examples/*/analysis/*' examples/sga/runs \
-	  benchmarks/results | LC_ALL=C sort -z | xargs -0 sha256sum >examples/evidence.sha256
+publish: $(STAMPS)/plots  ## store a finished study in examples/results and docs/results: OUT=DIR of make study
+	@[ -n "$${OUT:-}" ] || { echo "make publish: OUT is missing, as in: make publish OUT=runs/sga" >&2; exit 2; }
+	$(PY) -m examples.recipes.publish --out "$$OUT"
+	$(PY) -m examples.recipes.results
+	$(MAKE) --no-print-directory evidence
+
+evidence:  ## after new runs: write the hashes of ledgers, archives, plots of analyses and measurements
+	git ls-files -z --cached --others --exclude-standard 'examples/results/*' 'docs/results/*_analysis/*' benchmarks/results | \
+	  LC_ALL=C sort -z | xargs -0 sha256sum >examples/evidence.sha256
 
 clean:  ## remove caches and build folders (not .venv, not runs/)
 	rm -rf build dist fairseq_plugins.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -34,7 +34,7 @@ class Folder:
         self.study, self.data = study, data
         self.code = digest(ROOT, study.code, study.settings())
         self.runs = Runs(study, ROOT, str(data), {"cpu": True} if device == "cpu" else {})
-        self.scores = Scores(study, Path("outputs"), {"data": data, "out": Path()})
+        self.scores = Scores(study, lambda name: (Path("outputs") / name).read_bytes(), {"data": data, "out": Path()})
 
     def make(self, key: str) -> None:
         """Write the entry of a finished run."""
@@ -101,7 +101,7 @@ class Folder:
             Path("plot.svg").write_text(plots.render(self.study, ledger), encoding="utf-8")
         except plots.MissingLibrary as error:
             print(f"no plot.svg: {error}", file=sys.stderr)
-        text = tables.render(self.study, ledger, self.code, "plot.svg")
+        text = tables.render(self.study, ledger, self.code, published=False)
         Path("page.md").write_text(text, encoding="utf-8")
         failed = [one["key"] for one in ledger.entries if one["status"] == "failed"]
         for key in failed:

@@ -1,9 +1,11 @@
 """What the outputs of a run are worth: texts scored against a reference, or the numbers of test sets that a command wrote."""
 
+import hashlib
+import json
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
-from data_prep.io import read_json, read_lines, sha256
+from data_prep.io import read_lines
 from data_prep.score import System, score_systems
 
 from .studies import Claim, Job, Study
@@ -17,12 +19,12 @@ class Scores:
 
     Args:
         study: the study.
-        keep: folder of the outputs, one folder a run in it.
+        read: content of an output, by ``KEY/FILE``: from a folder or an archive.
         names: the folders ``data`` and ``out``.
     """
 
-    def __init__(self, study: Study, keep: Path, names: Dict[str, Path]):
-        self.study, self.keep, self.names = study, keep, names
+    def __init__(self, study: Study, read: Callable[[str], bytes], names: Dict[str, Path]):
+        self.study, self.read, self.names = study, read, names
 
     def of(self, job: Job) -> Dict[str, Any]:
         """Output -> its scores, hash and signature.
@@ -42,24 +44,29 @@ class Scores:
             seed: of both runs.
         """
         named = [(keys[1], claim.worse[1]), (keys[0], claim.better[1])]
-        paths = [self.keep / key / f"{output}.{self.study.target(pair)}" for key, output in named]
-        rows = self._score({str(number): path for number, path in enumerate(paths)}, pair, seed)["systems"]
+        names = [f"{key}/{output}.{self.study.target(pair)}" for key, output in named]
+        rows = self._score({str(number): name for number, name in enumerate(names)}, pair, seed)["systems"]
         metric = self.study.score
         return rows[1][metric] - rows[0][metric], rows[1]["p_values"][metric]
 
     def _texts(self, job: Job) -> Dict[str, Any]:
         """Texts are scored here; the reference is not part of the project."""
-        paths = {stem: self.keep / job.key / file for stem, file in self.study.files(job).items()}
-        result = self._score(paths, job.pair, job.seed)
+        names = {stem: f"{job.key}/{file}" for stem, file in self.study.files(job).items()}
+        result = self._score(names, job.pair, job.seed)
         keys = [*result["signatures"], "length_ratio"]
         scores = {row["name"]: {key: row[key] for key in keys} for row in result["systems"]}
         return {
-            stem: {**scores[stem], "sha256": sha256(path), "signature": result["signatures"]}
-            for stem, path in paths.items()
+            stem: {**scores[stem], "sha256": self._hash(name), "signature": result["signatures"]}
+            for stem, name in names.items()
         }
 
-    def _score(self, paths: Dict[str, Path], pair: str, seed: int) -> Dict[str, Any]:
-        systems = [System(name, list(read_lines(str(path), "output", strict=False))) for name, path in paths.items()]
+    def _hash(self, name: str) -> str:
+        return hashlib.sha256(self.read(name)).hexdigest()
+
+    def _score(self, names: Dict[str, str], pair: str, seed: int) -> Dict[str, Any]:
+        systems = [
+            System(stem, self.read(name).decode("utf-8").removesuffix("\n").split("\n")) for stem, name in names.items()
+        ]
         reference, *more = self._references(pair, seed)
         wanted = "rouge" if self.study.score.startswith("rouge") else self.study.score  # one metric gives three scores
         metrics = list(dict.fromkeys([wanted, "bleu", "chrf"]))
@@ -75,41 +82,43 @@ class Scores:
 
     def _subsets(self, job: Job) -> Dict[str, Any]:
         """The metric of the direction: subsets of a ``fairseq-validate`` log, or languages of a ``score_languages`` file."""
-        from fairseq_plugins.analysis.logs import read_log  # needs torch
+        from fairseq_plugins.analysis.logs import numbers_of_subsets  # needs torch
 
         outputs, metric = {}, self.study.metric(job.pair)
         for stem, file in self.study.files(job).items():
-            path = self.keep / job.key / file
+            name = f"{job.key}/{file}"
+            text = self.read(name).decode("utf-8", errors="replace")
             if self.study.tests:
-                entry = language_scores(path, stem.partition(".")[2], metric)
+                entry = language_scores(name, text, stem.partition(".")[2], metric)
             else:
-                numbers = read_log(str(path))
+                numbers = numbers_of_subsets(text.splitlines(), name)
                 entry = {"subsets": {subset: found[metric] for subset, found in numbers.items() if metric in found}}
             if not entry["subsets"]:
-                raise ValueError(f"{path}: no {metric} for {stem}")
-            outputs[stem] = {**entry, "sha256": sha256(path)}
+                raise ValueError(f"{name}: no {metric} for {stem}")
+            outputs[stem] = {**entry, "sha256": self._hash(name)}
         return outputs
 
 
-def language_scores(path: Path, group: str, metric: str) -> Dict[str, Any]:
-    """Language -> score of a file that ``data_prep.score_languages --json`` wrote, with the signature.
+def language_scores(name: str, text: str, group: str, metric: str) -> Dict[str, Any]:
+    """Language -> score of what ``data_prep.score_languages --json`` wrote, with the signature.
 
     Args:
-        path: the file.
+        name: of the file, for errors.
+        text: its content.
         group: one of :data:`GROUPS` or a language; empty for all languages.
         metric: name of the score.
 
     Raises:
         ValueError: an unknown group.
     """
-    content = read_json(path)
+    content = json.loads(text)
     rows = content["languages"]
     if group in GROUPS:
         rows = [row for row in rows if row["trained"] is GROUPS[group]]
     elif group:
         known = [row["language"] for row in rows]
         if group not in known:
-            raise ValueError(f"output {path.stem}.{group}: valid endings: {', '.join([*GROUPS, *known])}")
+            raise ValueError(f"output {name}, {group}: valid: {', '.join([*GROUPS, *known])}")
         rows = [row for row in rows if row["language"] == group]
     subsets = {row["language"]: row[metric] for row in rows if metric in row}
     return {"subsets": subsets, "signature": content["signatures"]}

@@ -113,6 +113,8 @@ class Study(NamedTuple):
 
     name: str
     title: str
+    finding: str
+    cannot_tell: str
     notes: Tuple[str, ...]
     set: Mapping[str, Any]
     values: Mapping[str, Any]
@@ -244,6 +246,8 @@ def read_study(path: Path) -> Study:
     return Study(
         path.stem,
         content["title"],
+        content.get("finding", ""),
+        content.get("cannot_tell", ""),
         tuple(content.get("notes", ())),
         set_,
         {**set_.get("values", {}), **content.get("values", {})},

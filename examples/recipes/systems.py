@@ -11,6 +11,7 @@ import yaml
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent / "systems"
 WIDTH = 110
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C where the library is there
 COMMON = "common"
 """The file with what every system shares."""
 SECTIONS = ("train", "translate", "validate")
@@ -53,10 +54,10 @@ class System(NamedTuple):
 def read_document(path: Path, schema: str) -> Dict[str, Any]:
     """Read a YAML file and check it by ``SCHEMA.schema.yaml``. Raises RecipeError, naming file, key and value."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), LOADER)
     except (OSError, yaml.YAMLError) as error:
         raise RecipeError(f"{path}: cannot be read: {error}") from error
-    rules = yaml.safe_load((HERE / f"{schema}.schema.yaml").read_text(encoding="utf-8"))
+    rules = yaml.load((HERE / f"{schema}.schema.yaml").read_text(encoding="utf-8"), LOADER)
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(rules).iter_errors(content))
     if error is not None:
         key = ".".join(map(str, error.absolute_path)) or "the file"
@@ -110,7 +111,7 @@ def _files(folder: Path) -> List[Path]:
 def _raw(path: Path) -> Dict[str, Any]:
     """A file that may be none of the schema; what cannot be read has no variants."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), LOADER)
     except (OSError, yaml.YAMLError):
         return {}
     return content if isinstance(content, dict) else {}

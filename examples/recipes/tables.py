@@ -11,31 +11,29 @@ from .ledger import Ledger, output_of, score_of
 from .studies import Claim, Study
 
 
-def render(study: Study, ledger: Ledger, today: str, plot: str = "") -> str:
-    """The whole page.
+def render(study: Study, ledger: Ledger, today: str, published: bool = True) -> str:
+    """The whole page: the finding where the runs are published, the tables, the claims, how it was run.
 
     Args:
         study: the study.
         ledger: as the code sees it whose runs are shown.
         today: digest of the checkout's code.
-        plot: its file.
+        published: whether the page lies with its plot in ``docs/results``; else beside ``ledger.json`` and ``plot.svg``.
     """
     finals = [entry for entry in ledger.current() if entry.get("phase") == "final"]
-    parts = [
-        f"# {study.title}",
-        _head(
-            study,
-            ledger,
-            today,
-            "`make study`, with `ledger.json`" if plot else f"`make results` from `ledger-{study.name}.json`",
-        ),
+    parts = [f"# {study.title}"]
+    if published:
+        parts.append(" ".join([f"**{study.finding}**", study.cannot_tell]).rstrip())
+    plot = f"{study.name}.svg" if published else "plot.svg"
+    parts += [
         f"## Test {named(study)}",
         _scores(study, finals),
-        f"![Test {named(study)} and validation curves]({plot or f'plots/{study.name}.svg'})",
+        f"![Test {named(study)} and validation curves]({plot})",
     ]
     if study.metrics:
         parts += ["## By language", *_by_subset(study, finals)]
-    parts += ["## Claims", _claims(study, ledger), "## Every run", _runs(study, ledger)]
+    parts += ["## Claims", _claims(study, ledger), "## How it was run", _conditions(study, ledger, today, published)]
+    parts += ["## Every run", _runs(study, ledger)]
     if ledger.foreign():
         parts += [
             "## Runs with other code, not counted",
@@ -44,16 +42,28 @@ def render(study: Study, ledger: Ledger, today: str, plot: str = "") -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _head(study: Study, ledger: Ledger, today: str, made_by: str) -> str:
+def index(studies: Sequence[Study]) -> str:
+    """The page that lists the pages of studies."""
+    rows = [[f"[{study.title}]({study.name}.md)", study.finding] for study in studies]
+    text = "Each page is made of a ledger and an archive of outputs in `examples/results` by `make results`."
+    return "\n\n".join(["# Results of the studies", text, _table(["study", "finding"], rows)]) + "\n"
+
+
+def _conditions(study: Study, ledger: Ledger, today: str, published: bool) -> str:
     entries = [entry for entry in ledger.current() if entry.get("phase")]
     machines = sorted({entry["machine"] for entry in entries if "machine" in entry})
     outputs = [one for entry in entries for one in entry.get("outputs", {}).values()]
     signatures = _signatures(study, outputs)
     # Today's digest is not named: a page that has said "changed" stays true, whatever changes next.
     since = "unchanged since" if ledger.code == today else "**changed since**, today's code may give other numbers"
+    again = f"`make study STUDY={study.name}` runs it again"
+    made = (
+        f"Made from `examples/results/{study.name}.json`; the outputs are in `{study.name}.tar.xz` beside it; {again}."
+    )
     lines = [
-        f"Made by {made_by}. {_budget(study, ledger)}",
+        _budget(study, ledger),
         "",
+        *([f"- {made}"] if published else []),
         *(f"- {note}" for note in study.notes),
         f"- Machine: {'; '.join(machines) or 'no run yet'}",
         *_measures(study),

@@ -144,16 +144,21 @@ def read_log(path: str) -> Dict[str, Dict[str, float]]:
 
     Raises ValueError: no subset's numbers in it.
     """
-    found: Dict[str, Dict[str, float]] = {}
     with open(path, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            match = _SUBSET.search(line)
-            subset = match["subset"].strip() if match else ""
-            numbers = prefixed_numbers(match["stats"], subset + "_") if match else {}
-            if numbers:
-                found[subset] = numbers
+        return numbers_of_subsets(file, path)
+
+
+def numbers_of_subsets(lines: Iterable[str], name: str) -> Dict[str, Dict[str, float]]:
+    """The same of the lines of a log; ``name`` is its name in errors."""
+    found: Dict[str, Dict[str, float]] = {}
+    for line in lines:
+        match = _SUBSET.search(line)
+        subset = match["subset"].strip() if match else ""
+        numbers = prefixed_numbers(match["stats"], subset + "_") if match else {}
+        if numbers:
+            found[subset] = numbers
     if not found:
-        raise ValueError(f"{path}: no numbers of a subset; valid: what fairseq-validate --log-format json prints")
+        raise ValueError(f"{name}: no numbers of a subset; valid: what fairseq-validate --log-format json prints")
     return found
 
 

@@ -1,6 +1,6 @@
 """Checks of the evidence for ``test_evidence.py``: each takes the name of a study and returns a line for everything wrong."""
 
-import json
+import hashlib
 import math
 import os
 import random
@@ -12,25 +12,29 @@ from pathlib import Path
 
 from data_prep.io import sha256
 from data_prep.toy.__main__ import main as toy
+from examples.recipes import archive
 from examples.recipes.ledger import Ledger
+from examples.recipes.results import RESULTS
 from examples.recipes.scores import Scores
 from examples.recipes.studies import STUDIES, read_study
 from tests.contract.repository import ROOT, listed_files
 
-MINIATURE = ROOT / "examples" / "miniature"
-OUTPUTS = MINIATURE / "outputs"
-SGA_RUNS = ROOT / "examples" / "sga" / "runs"
 DATA = ROOT.parent / "shared" / "data"
-NAMES = sorted(path.stem for path in STUDIES.glob("*.yaml"))
+NAMES = sorted(path.stem for path in RESULTS.glob("*.json"))
 
-FIGURE = re.compile(r"(?<![\d.,])\d+\.\d(?![\d.])")
-RESULTS = re.compile(r"\]\(([^)#]*RESULTS[^)#]*\.md)")
+LINKS = re.compile(r"\]\(([^)#]*results/\w+\.md|[^)#]*RESULTS\.md)")
 
 
 @cache
 def opened(name):
     """A study, and its ledger with the runs that the page shows."""
-    return read_study(STUDIES / f"{name}.yaml"), Ledger(MINIATURE / f"ledger-{name}.json", "").largest()
+    return read_study(STUDIES / f"{name}.yaml"), Ledger(RESULTS / f"{name}.json", "").largest()
+
+
+@cache
+def outputs(name):
+    """The outputs of a study, by KEY/FILE."""
+    return archive.read(RESULTS / f"{name}{archive.ENDING}")
 
 
 def finals(ledger):
@@ -39,17 +43,19 @@ def finals(ledger):
 
 
 def wrong_outputs(name):
-    """Outputs that are not as the ledger has them, and files that no entry has. Those of other code may have been written over."""
-    ledger, kept = opened(name)[1], OUTPUTS / name
-    wrong, unlisted = [], {path for path in kept.rglob("*") if path.is_file() and path.name != "run.json"}
+    """Outputs that are not as the ledger has them, and members that no entry has. Those of other code may be written over."""
+    study, ledger = opened(name)
+    hashes = {member: hashlib.sha256(content).hexdigest() for member, content in outputs(name).items()}
+    wrong, listed = [], set()
     for entry in ledger.entries:
+        names = study.files(study.job(entry["key"])) if entry["code"] == ledger.code and "outputs" in entry else {}
         for stem, output in entry.get("outputs", {}).items():
-            files = [path for path in (kept / entry["key"]).glob("*") if path.stem in (stem, stem.partition(".")[0])]
-            listed = {path for path in files if sha256(path) == output["sha256"]}
-            unlisted -= listed
-            if not listed and entry["code"] == ledger.code:
-                wrong.append(f"{name}: {entry['key']}: no {stem} with the ledger's hash")
-    return wrong + [f"{path.relative_to(MINIATURE)}: not in the ledger" for path in sorted(unlisted)]
+            found = [member for member, value in hashes.items() if value == output["sha256"]]
+            own = f"{entry['key']}/{names[stem]}" if names else ""
+            if names and own not in found:
+                wrong.append(f"{name}: {own} has not the ledger's hash")
+            listed.update(member for member in found if member.startswith(f"{entry['key']}/"))
+    return wrong + [f"{name}: {member}: not in the ledger" for member in sorted({*hashes} - listed)]
 
 
 def wrong_numbers(name):
@@ -58,7 +64,10 @@ def wrong_numbers(name):
     scored = {(entry["arm"], entry["pair"], entry["seed"]): entry for entry in finals(ledger)}
     wrong = []
     for entry in scored.values():
-        if study.metrics and Scores(study, OUTPUTS / name, {}).of(study.job(entry["key"])) != entry["outputs"]:
+        if (
+            study.metrics
+            and Scores(study, outputs(name).__getitem__, {}).of(study.job(entry["key"])) != entry["outputs"]
+        ):
             wrong.append(f"{name}: {entry['key']}: not the scores in its outputs")
         for stem, output in entry["outputs"].items() if study.score == "bleu" and not study.metrics else ():
             if output["bleu"] > 100 * math.exp(min(0.0, 1 - 1 / output["length_ratio"])):
@@ -93,7 +102,7 @@ def scored_texts(names):
 def wrong_scores(name, entry, part, out):
     """Scores of an output that are not the ledger's; of a claim, the difference and its p."""
     study, ledger = opened(name)
-    scores = Scores(study, OUTPUTS / name, {"data": data_of(study), "out": out})
+    scores = Scores(study, outputs(name).__getitem__, {"data": data_of(study), "out": out})
     if made_by_the_study(study):
         _references_again(name, entry["seed"], out)
     if "outputs" in entry:
@@ -139,27 +148,13 @@ def _references_again(name, seed, out):
     assert all(sha256(path) == value for path, value in made.items() if path.exists()), f"{name}: other references"
 
 
-def sga_scores():
-    """Scores of the runs of examples/sga, by RUN/PASSES."""
-    return {row["name"]: row for row in json.loads((SGA_RUNS / "scores.json").read_text(encoding="utf-8"))["systems"]}
-
-
 # ---- What other pages quote. ----
 
 
-def figures(text):
-    """Numbers with one decimal."""
-    return set(FIGURE.findall(text))
-
-
 def quotations():
-    """Name, text and the pages that it quotes: what came out of each study, and every line with a link to a page of results."""
-    readme = (MINIATURE / "README.md").read_text(encoding="utf-8").partition("What came out")[2].partition("\n## ")[0]
-    for text in readme.split("\n- ")[1:]:
-        name = text[1:].partition("`")[0]
-        yield name, text, [MINIATURE / f"RESULTS-{name}.md"]
-    for name in (name for name in listed_files() if re.fullmatch(r"(?!.*RESULTS|CHANGELOG).*\.md", name)):
+    """Name, text and the pages that it quotes: every line with a link to a page of results."""
+    for name in (name for name in listed_files() if re.fullmatch(r"(?!.*RESULTS|CHANGELOG|docs/results/).*\.md", name)):
         for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
-            linked = {(ROOT / name).parent / link for link in RESULTS.findall(line)}
+            linked = {(ROOT / name).parent / link for link in LINKS.findall(line)}
             if linked:
                 yield name, line, sorted(linked)

@@ -5,7 +5,7 @@ outputs is scored again, another one at each commit. The references are not part
 one of the toy corpus, which is made again from its seed.
 """
 
-import json
+import lzma
 import re
 
 import matplotlib
@@ -14,15 +14,13 @@ import pytest
 from benchmarks import report, trained_plot
 from benchmarks import results as benchmarks
 from data_prep.io import sha256
-from data_prep.score import System, score_systems
-from examples.recipes import results
-from examples.recipes.studies import STUDIES
-from examples.sga import results as sga_results
+from examples.recipes import archive, results
+from examples.recipes.results import PAGES, RESULTS
 from tests.contract import evidence
-from tests.contract.evidence import DATA, MINIATURE, NAMES, SGA_RUNS, drawn, opened
+from tests.contract.evidence import DATA, NAMES, drawn, opened
 from tests.contract.repository import ROOT, listed_files
 
-LISTED = "examples/miniature/ledger-.*json|examples/[^/]+/analysis/.*|examples/sga/runs/.*|benchmarks/results/.*"
+LISTED = "examples/results/.*|docs/results/[^/]+_analysis/.*|benchmarks/results/.*"
 
 
 def needs_the_pinned_matplotlib():
@@ -37,11 +35,15 @@ def needs_the_pinned_matplotlib():
 
 def test_outputs_are_those_of_the_ledgers():
     assert [line for name in NAMES for line in evidence.wrong_outputs(name)] == []
-    assert {path.name for path in (MINIATURE / "outputs").iterdir()} <= set(NAMES)
+
+
+def test_archives_have_the_one_form_that_their_members_give():
+    for path in sorted(RESULTS.glob(f"*{archive.ENDING}")):
+        assert lzma.decompress(path.read_bytes()) == archive.tar_of(archive.read(path)), path.name
 
 
 def test_what_cannot_be_made_again_has_its_hash_listed():
-    """Ledgers, analyses, runs and measurements. After new ones: make evidence."""
+    """Ledgers, archives, plots of analyses and measurements. After new ones: make evidence."""
     lines = (ROOT / "examples" / "evidence.sha256").read_text(encoding="utf-8").splitlines()
     listed = {path: value for value, path in (line.split("  ", 1) for line in lines)}
     assert listed == {name: sha256(ROOT / name) for name in listed_files() if re.fullmatch(LISTED, name)}
@@ -56,24 +58,27 @@ def test_the_models_of_the_checkout_are_those_of_the_runs():
 # ---- Pages and plots are made of them. ----
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_pages_and_plots_are_made_of_the_ledgers(name):
+def test_pages_and_plots_are_made_of_the_ledgers():
     """A page that says "unchanged since" while its code has changed is another one, too."""
-    for path, text in results.show(STUDIES / f"{name}.yaml").items():
-        if path.suffix == ".svg":
-            needs_the_pinned_matplotlib()
-        assert path.read_bytes() == text.encode(), "make results"
-
-
-@pytest.mark.parametrize("pattern", ["ledger-*.json", "RESULTS-*.md", "plots/*.svg"])
-def test_every_study_has_its_files_and_there_are_no_others(pattern):
-    assert sorted(path.stem.split("-")[-1] for path in MINIATURE.glob(pattern)) == NAMES
-
-
-def test_other_pages_are_made_of_what_is_listed():
-    scores = json.loads((SGA_RUNS / "scores.json").read_text(encoding="utf-8"))
-    assert (SGA_RUNS.parent / "RESULTS.md").read_text(encoding="utf-8") == sga_results.render(SGA_RUNS, scores)
+    needs_the_pinned_matplotlib()
+    made = {path: text.encode() for path, text in results.everything().items()}
+    assert {path: path.read_bytes() for path in PAGES.glob("*.*")} == made, "make results"
     assert benchmarks.PAGE.read_text(encoding="utf-8") == benchmarks.render(), "make results"
+
+
+def test_every_study_has_a_finding_in_figures_of_its_tables():
+    for name in NAMES:
+        study, page = opened(name)[0], (PAGES / f"{name}.md").read_text(encoding="utf-8")
+        assert study.finding and study.cannot_tell, name
+        assert results.unknown_figures(study, page) == set(NOT_OF_THE_PAGE.get(name, "").split()), name
+
+
+def test_every_ledger_has_its_study_and_its_archive():
+    files = [path.name.removesuffix(archive.ENDING) for path in RESULTS.glob(f"*{archive.ENDING}")]
+    archives = {name for name in files if not name.endswith(results.ANALYSIS)}
+    assert {name.removesuffix(results.ANALYSIS) for name in files} == archives
+    assert {*NAMES} == archives <= {path.stem for path in results.STUDIES.glob("*.yaml")}
+    assert len(list(RESULTS.iterdir())) == len(files) + len(NAMES)
 
 
 def test_other_plots_are_made_of_what_is_listed(tmp_path, monkeypatch):
@@ -105,19 +110,13 @@ def test_outputs_are_worth_what_the_ledgers_say(tmp_path):
         pytest.skip("needs ../shared/data, the references, which are not part of the repository")
     sample = drawn(evidence.scored_texts(NAMES), 4)
     assert [line for one in sample for line in evidence.wrong_scores(*one, tmp_path)] == []
-    reference = (DATA / "multi30k" / sga_results.TEST).read_text(encoding="utf-8").splitlines()
-    for system in drawn(sga_results.hypotheses(SGA_RUNS), 1):
-        again, told = score_systems([System(*system)], reference)["systems"][0], evidence.sga_scores()[system.name]
-        keys = [key for key in told if isinstance(told[key], float) and key != "p_value"]
-        assert [again[key] for key in keys] == pytest.approx([told[key] for key in keys], rel=1e-9)
 
 
 # ---- Other pages quote them. ----
 
 NOT_OF_THE_PAGE = {
     "sga_defaults": "0.7 2.3",  # gains and losses
-    "sga": "1.9",  # times the updates
-    "sga_systems": "29.6 30.3 29.0 21.4 1.5",  # the paper's; times the updates
+    "sga_distill": "3.2 1.1",  # differences of two means
     "README.md": "66.6 77.5",  # the quickstart's
     "examples/sga/PAPER.md": "29.6 9.1",  # the paper's
 }
@@ -126,7 +125,7 @@ NOT_OF_THE_PAGE = {
 def test_figures_of_other_pages_stand_on_the_pages_that_they_name():
     missing = []
     for name, text, pages in evidence.quotations():
-        there = [evidence.figures(page.read_text(encoding="utf-8")) for page in pages]
-        unknown = evidence.figures(text).difference(NOT_OF_THE_PAGE.get(name, "").split(), *there)
+        there = [results.figures(page.read_text(encoding="utf-8")) for page in pages]
+        unknown = results.figures(text).difference(NOT_OF_THE_PAGE.get(name, "").split(), *there)
         missing += [f"{name}: {figure}: {text[:60]}" for figure in sorted(unknown)]
     assert missing == []
