@@ -121,7 +121,10 @@ class Runs:
         return f"python -m fairseq_plugins.checkpoints.average {chosen} --output {self.models(job)[part]}"
 
     def output(self, job: Job, stem: str) -> str:
-        """The command that makes an output of a run, to stdout: fairseq-generate on the test set, or fairseq-validate."""
+        """The command that makes an output of a run, to stdout: fairseq-generate on the test set, fairseq-validate, or its own."""
+        if stem in job.arm.scoring:
+            (model,) = self.models(job).values()
+            return f"{{ {Template(job.arm.scoring[stem][1]).substitute({**self.of(job), 'model': model}).strip()}; }}"
         last, (model,) = job.arm.stage(len(job.arm.stages), job.pair), self.models(job).values()
         options = {**job.arm.options(stem, job.pair), **self.more}
         return decoding(last, model, self.study.set.get("test"), self.of(job), options)

@@ -84,8 +84,9 @@ class Scores:
         """The metric of the direction: subsets of a ``fairseq-validate`` log, or languages of a ``score_languages`` file."""
         from fairseq_plugins.analysis.logs import numbers_of_subsets  # needs torch
 
-        outputs, metric = {}, self.study.metric(job.pair)
+        outputs = {}
         for stem, file in self.study.files(job).items():
+            metric = job.arm.scoring[stem][0] if stem in job.arm.scoring else self.study.metric(job.pair)
             name = f"{job.key}/{file}"
             text = self.read(name).decode("utf-8", errors="replace")
             if self.study.tests:

@@ -3,9 +3,9 @@
 import itertools
 from pathlib import Path
 from string import Template
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .systems import HERE, RecipeError, System, read_document, read_system
+from .systems import HERE, RecipeError, System, chain, names, read_document, read_system
 
 STUDIES, SETS = HERE.parent / "studies", HERE.parent / "sets"
 
@@ -48,6 +48,7 @@ class Arm(NamedTuple):
         needs: assets that its options name, beside the one that it starts from.
         directions: direction -> the last stage and the options of decoding, where they are others there.
         languages: in a study whose tests are scored by language.
+        scoring: file stem -> its metric and the commands that make it, where it is not the system's own command.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Arm(NamedTuple):
     needs: Tuple[str, ...]
     directions: Mapping[str, Tuple[Stage, Mapping[str, Any]]]
     languages: Optional[Languages]
+    scoring: Mapping[str, Tuple[str, str]]
 
     @property
     def parts(self) -> Tuple[str, ...]:
@@ -151,7 +153,13 @@ class Study(NamedTuple):
     def references(self, names: Mapping[str, Path], pair: str, seed: int, test: str = "") -> Path:
         """Pattern of the reference files; ``names`` has the folders ``data`` and ``out``, ``test`` is a key of ``tests``."""
         split = self.tests[test] if test else self.set.get("test")
-        values = {"data": names["data"], "target": self.target(pair), "seed": seed, "test": split}
+        values = {
+            "data": names["data"],
+            "source": pair.partition("-")[0],
+            "target": self.target(pair),
+            "seed": seed,
+            "test": split,
+        }
         return names["out"] / Template(self.set["reference"]).substitute(values)
 
     def settings(self) -> Dict[str, Any]:
@@ -165,6 +173,7 @@ class Study(NamedTuple):
                 arm.grid,
                 arm.directions,
                 arm.languages,
+                arm.scoring,
             ]
             for arm in self.arms
         }
@@ -211,11 +220,11 @@ def slug(name: str) -> str:
 def read_study(path: Path) -> Study:
     """Read and check a study. Raises RecipeError: keys, systems, sets, grids of different size, claims about what is not there."""
     content = read_document(path, "study")
-    own = path.resolve().parent.parent / "sets" / f"{content['set']}.yaml"
-    file = own if own.is_file() else SETS / own.name
-    if not file.is_file():
-        known = ", ".join(sorted(one.stem for one in SETS.glob("*.yaml")))
-        raise RecipeError(f"{path}: set: {content['set']}: no such file in {SETS}; valid: {known}")
+    own = path.resolve().parent.parent / "sets"
+    try:
+        set_ = read_set(content["set"], own if content["set"] in names(own) else SETS, content["directions"])
+    except RecipeError as error:
+        raise RecipeError(f"{path}: {error}") from error
     arms = tuple(_arm(path, name, entry, content.get("assets", {})) for name, entry in content["arms"].items())
     sizes = {arm.name: len(arm.grid) for arm in arms}
     if len(set(sizes.values())) != 1:
@@ -234,12 +243,13 @@ def read_study(path: Path) -> Study:
             raise RecipeError(
                 f"{path}: arms.{arm.name}.outputs: {', '.join(sorted(unknown))}: valid: {', '.join(tests)}"
             )
+        if arm.scoring and (tests or metrics is None):
+            raise RecipeError(f"{path}: arms.{arm.name}.outputs: run: valid in a study with metrics and without tests")
     sides = {(arm.name, stem) for arm in arms for stem in arm.outputs}
     claims = [Claim(*((one[side][0], str(one[side][1])) for side in ("better", "worse"))) for one in content["claims"]]
     for side in (side for claim in claims for side in claim):
         if side not in sides:
             raise RecipeError(f"{path}: claims: {list(side)}: valid: {', '.join(map(str, sorted(map(list, sides))))}")
-    set_ = read_document(file, "set")
     unknown = set(content.get("values", {})) - set(set_.get("values", {}))
     if unknown:
         raise RecipeError(f"{path}: values: {', '.join(unknown)}: valid: {', '.join(set_.get('values', {})) or 'none'}")
@@ -262,6 +272,23 @@ def read_study(path: Path) -> Study:
         tuple(claims),
         tuple(content.get("code", ())),
     )
+
+
+def read_set(name: str, folder: Path, directions: Sequence[str]) -> Dict[str, Any]:
+    """The set of that name, on top of the one that it is like. Raises RecipeError: no such set, or one without steps.
+
+    Languages and pairs are those of the directions where the set names none.
+    """
+    merged: Dict[str, Any] = {"steps": []}
+    for own in chain(name, folder, "set"):
+        steps = [*own.get("steps", merged["steps"]), *own.get("then", ())]
+        merged = {**merged, **{key: value for key, value in own.items() if key != "then"}, "steps": steps}
+    if not merged["steps"]:
+        raise RecipeError(f"set {name}: has no steps, nor has a set that it is like; valid: one at least")
+    pairs = [direction for direction in directions if "-" in direction]
+    languages = dict.fromkeys(language for pair in pairs for language in pair.split("-"))
+    once = {frozenset(pair.split("-")): pair for pair in reversed(pairs)}
+    return {"languages": list(languages), "pairs": list(reversed(once.values())), **merged}
 
 
 def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, Any]) -> Arm:
@@ -293,6 +320,7 @@ def _arm(path: Path, name: str, entry: Mapping[str, Any], assets: Mapping[str, A
         tuple(entry.get("needs", ())),
         directions,
         languages,
+        {stem: (one["metric"], one["run"]) for stem, one in outputs.items() if "run" in one},
     )
 
 

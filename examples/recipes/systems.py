@@ -125,7 +125,7 @@ def chain(name: str, folder: Path, schema: str) -> List[Dict[str, Any]]:
         path, own = find(name, folder, schema)
         before.append(name)
         found.insert(0, {key: value for key, value in own.items() if key not in ("like", "variants")})
-        name = own.get("like", "")
+        name = own.get("like") or ""
         if name in before:
             raise RecipeError(f"{path}: like: {name}: goes round in a circle")
     return found

@@ -9,6 +9,7 @@ table. BUCC's threshold is found on ``--dev`` for each pair.
 """
 
 import argparse
+import json
 import logging
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -37,6 +38,7 @@ COLUMNS = {
     "f1": ("F1", PERCENT),
 }
 """Score -> its header and its format, in the order of the columns."""
+SHARES = tuple(name for name, (_, form) in COLUMNS.items() if form == PERCENT)
 
 
 class Found(NamedTuple):
@@ -187,6 +189,14 @@ def scores_table(found: Sequence[Found]) -> str:
     return table(["pair", *(COLUMNS[name][0] for name in shown)], rows)
 
 
+def as_subset(found: Found) -> str:
+    """The scores in per cent, as ``fairseq-validate --log-format json`` prints those of a subset ``test.PAIR``."""
+    scores = {
+        f"test.{found.pair}_{name}": round(100 * found.scores[name], 2) for name in SHARES if name in found.scores
+    }
+    return f"| test.{found.pair} | {json.dumps(scores)}"
+
+
 def draw(path: str, found: Sequence[Found], score: str, label: str, title: str) -> None:
     """A line for each pair over the layers."""
     pairs = dict.fromkeys(one.pair for one in found)
@@ -208,6 +218,8 @@ def report(args: argparse.Namespace, found: Sequence[Found], chosen: Optional[in
         say(f"{what} by layer, {how}\n\n{layers_table(found, form)}\n")
     if chosen is not None:
         say(f"layer {chosen}, {how}\n\n{scores_table(by_layer(found)[chosen])}")
+        if args.subsets:
+            say("\n".join(map(as_subset, by_layer(found)[chosen])))
     content = {"model": name, "score": args.score, "neighbours": args.neighbours, "layer": chosen}
     rows = [{"pair": one.pair, "layer": one.layer, **one.scores} for one in found]
     signs = {one.pair: one.signs for one in found if one.layer == chosen and one.signs}
@@ -235,6 +247,9 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--layer", default=ALL, help=f"a number, 0 being the embedding's output, or {ALL} (default)")
         one.add_argument("--score", choices=SCORES, default=MARGIN, help=f"of two vectors (default {MARGIN})")
         one.add_argument("--neighbours", type=int, default=4, metavar="K", help="of the margin (default 4)")
+        one.add_argument(
+            "--subsets", action="store_true", help="print scores too as fairseq-validate does, for studies"
+        )
         add_text_options(one)
         add_output_options(one)
         add_model_options(one.add_argument_group("how the model reads text"))

@@ -94,10 +94,12 @@ def test_the_layer_is_chosen_on_the_development_pairs(monkeypatch, tmp_path, cap
     results = {"dev-pair": dev, "pair": found("de-en", [0.1, 0.5, 0.8])}
     monkeypatch.setattr(room, "Searcher", lambda args, folder: None)
     monkeypatch.setattr(room, "tatoeba", lambda search, pairs, title: results[title])
-    content = run(tmp_path, "tatoeba", "model", "--pair", "de-en", "a", "b", "--dev-pair", "de-en", "a", "b")
+    line = "--pair de-en a b --dev-pair de-en a b --subsets".split()
+    content = run(tmp_path, "tatoeba", "model", *line)
     assert content["layer"] == 1
     assert [row["mean"] for row in content["rows"]] == [0.1, 0.5, 0.8], "what is reported is the test pairs'"
     last = capsys.readouterr().out.split("layer ")[-1]
+    assert last.strip().splitlines()[-1].startswith("| test.de-en | {") and '"test.de-en_mean": 50.0}' in last
     assert last.count(" 50.0% |") == 2 * 3, "of the pair, and the average"
     assert best_layer([Found("a", 0, {"f1": 0.9}), Found("a", 1, {"f1": 0.9})], "f1") == 0, "the lowest of equal ones"
 

@@ -1,5 +1,6 @@
 """Studies: what a file may not hold, keys of runs, commands of assets, stages and outputs, budgets, what counts as other code."""
 
+import json
 import shlex
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import yaml
 
 import fairseq_plugins  # noqa: F401  (registers the tasks and architectures)
 from examples.recipes.runs import Runs
-from examples.recipes.studies import STUDIES, read_study
+from examples.recipes.scores import Scores
+from examples.recipes.studies import STUDIES, read_set, read_study
 from examples.recipes.systems import RecipeError
 from tests.conftest import ROOT
 
@@ -22,6 +24,9 @@ TWO = {
     "outputs": {0: {"title": "one pass", "options": {"iter-decode-max-iter": 0}}},
     "grid": [{"lr": 0.1, "no-denoising": True}, {"lr": 2}],
 }
+
+
+OWN = {"title": "own command", "metric": "f1", "run": "score $model $source $seed $$HOME"}
 
 
 def write(folder, **changes):
@@ -45,7 +50,7 @@ def write(folder, **changes):
     ("changes", "words"),
     [
         ({"sets": 1}, ["'sets' was unexpected"]),
-        ({"set": "wmt"}, ["set: wmt", "valid:", "multi30k"]),
+        ({"set": "wmt"}, ["set wmt", "valid:", "multi30k"]),
         ({"values": {"lines": 3}}, ["values: lines", "valid: valid_lines"]),
         ({"seeds": [-1]}, ["seeds.0", "-1"]),
         ({"budget": {"final": {"minutes": 0}}}, ["budget.final.minutes", "0"]),
@@ -58,6 +63,11 @@ def write(folder, **changes):
         ({"claims": [{"better": ["two", 1], "worse": ["two", 0]}]}, ["claims: ['two', '1']", "['two', '0']"]),
         ({"metrics": {"en-de": "accuracy"}}, ["metrics", "de-en"]),
         ({"tests": {"test": "test"}}, ["arms.A + b.languages", "with tests"]),
+        (
+            {"arms": {"two": {**TWO, "outputs": {"x": OWN}}}, "claims": []},
+            ["arms.two.outputs", "run: valid", "metrics"],
+        ),
+        ({"arms": {"two": {**TWO, "outputs": {"x": {"title": "x", "run": "y"}}}}}, ["outputs.x", "'metric'"]),
     ],
 )
 def test_what_a_study_may_not_hold(tmp_path, changes, words):
@@ -139,6 +149,42 @@ def test_commands_of_a_run_over_several_languages(tmp_path):
             own = f"-{language}" if job is two else ""
             assert given["--path"] == f"averages/{job.key}{own}.pt"
         assert "--reference /data/test_2016_flickr.en --trained de,es --json outputs/" in lines[-1]
+
+
+def test_an_output_may_have_a_command_and_a_metric_of_its_own(tmp_path):
+    arms = {"A": {"system": "understanding", "outputs": {"test": {"title": "test"}, "x": OWN}}}
+    content = {"arms": arms, "claims": [], "directions": ["xnli"], "metrics": {"xnli": "accuracy"}}
+    study = read_study(write(tmp_path, **content))
+    (job, _) = study.final({"A": 0})
+    runs = Runs(study, ROOT, "data", {})
+    assert runs.output(job, "x") == f"{{ score averages/{job.key}.pt xnli 1 $HOME; }}"
+    lines = {"test": [("accuracy", 50)], "x": [("accuracy", 1), ("f1", 30)]}
+    for stem, numbers in lines.items():
+        path = tmp_path / job.key / f"{stem}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("| test.a | " + json.dumps({f"test.a_{name}": value for name, value in numbers}) + "\n")
+    found = Scores(study, tmp_path, {}).of(job)
+    assert {stem: one["subsets"] for stem, one in found.items()} == {"test": {"test.a": 50.0}, "x": {"test.a": 30.0}}
+
+
+def test_sets_on_top_of_others_and_languages_of_the_directions(tmp_path):
+    one, two = ({"makes": name, "run": "$pairs $languages"} for name in ("one", "two"))
+    base = {"title": "base", "steps": [one], "values": {"a": 1}, "variants": {"more": {"title": "more", "then": [two]}}}
+    base["variants"]["alone"] = {"title": "alone", "like": None, "steps": [two]}
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    pairs = ["en-de", "de-en", "fr-en"]
+    found = {name: read_set(name, tmp_path, pairs) for name in ("base", "more", "alone")}
+    assert [[step["makes"] for step in one["steps"]] for one in found.values()] == [["one"], ["one", "two"], ["two"]]
+    assert [one.get("values") for one in found.values()] == [{"a": 1}, {"a": 1}, None]
+    assert (found["more"]["languages"], found["more"]["pairs"]) == (["en", "de", "fr"], ["en-de", "fr-en"])
+    for own, words in (
+        ({"title": "x", "like": "y"}, "like: x: goes round in a circle"),
+        ({"title": "x", "like": None}, "set x: has no steps"),
+    ):
+        (tmp_path / "x.yaml").write_text(yaml.safe_dump(own))
+        (tmp_path / "y.yaml").write_text(yaml.safe_dump({"title": "y", "like": "x"}))
+        with pytest.raises(RecipeError, match=words):
+            read_set("x", tmp_path, [])
 
 
 def test_what_counts_as_other_code(tmp_path):
