@@ -163,7 +163,7 @@ def test_an_output_may_have_a_command_and_a_metric_of_its_own(tmp_path):
         path = tmp_path / job.key / f"{stem}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("| test.a | " + json.dumps({f"test.a_{name}": value for name, value in numbers}) + "\n")
-    found = Scores(study, tmp_path, {}).of(job)
+    found = Scores(study, lambda name: (tmp_path / name).read_bytes(), {}).of(job)
     assert {stem: one["subsets"] for stem, one in found.items()} == {"test": {"test.a": 50.0}, "x": {"test.a": 30.0}}
 
 
