@@ -47,7 +47,7 @@ DROP_TORCHAUDIO := ! $(PY) -m pip --quiet show torchaudio >/dev/null 2>&1 || $(P
 RECIPES := $(VENV)-recipes
 RECIPES_TESTED := $(if $(shell $(PYTHON) -c 'import sys; print("yes" * (sys.version_info >= (3, 11)))'),$(RECIPES)/.stamp)
 
-.PHONY: help install quickstart recipes translator study test defects mutants tree check format bench results publish hydra evidence clean
+.PHONY: help install quickstart recipes translator study test defects mutants tree check format docs bench results publish hydra evidence clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,10 @@ format: $(STAMPS)/check  ## let ruff fix and format the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+docs: $(STAMPS)/docs  ## the documentation site, docs/_build/html: any warning and any broken local link is an error
+	$(PY) -m sphinx --builder html --nitpicky --fail-on-warning --keep-going --jobs auto docs docs/_build/html
+	$(PY) docs/check_links.py docs/_build/html
+
 bench: $(STAMPS)/plots  ## speed and memory against peers: ratios in one run, tables and JSON in benchmarks/ (55 minutes; a quiet machine)
 	$(PY) -m benchmarks.vocab_losses $(BENCH_ARGS)
 	$(PY) -m benchmarks.sga_training_step $(BENCH_ARGS)
@@ -127,7 +131,7 @@ evidence:  ## after new runs: write the hashes of ledgers, archives, plots of an
 	  LC_ALL=C sort -z | xargs -0 sha256sum >examples/evidence.sha256
 
 clean:  ## remove caches and build folders (not .venv, not runs/)
-	rm -rf build dist fairseq_plugins.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist docs/_build fairseq_plugins.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name .git -prune -o -path './.venv*' -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
 
 # ---- Installation, one stamp a step: a finished step is not repeated, an interrupted one starts again. ----
@@ -189,7 +193,7 @@ $(RECIPES)/.stamp: examples/recipes/requirements.txt
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(RECIPES)/bin/python -m pip install -r $< $(NEWS)
 	@touch $@
 
-$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/mutants: $(STAMPS)/package
+$(STAMPS)/test $(STAMPS)/check $(STAMPS)/plots $(STAMPS)/mutants $(STAMPS)/docs: $(STAMPS)/package
 	@$(SAY) "what 'make $(@F)' needs"
 	@$(PIP_INSTALL) --no-build-isolation -c $(CONSTRAINTS) -e '.[$(@F)]' $(NEWS)
 	@$(DROP_TORCHAUDIO)

@@ -40,6 +40,7 @@ EXTRAS = {
     # mutmut exactly: tests/mutants/ calls parts of it that may change
     "mutants": [*TEST, 'mutmut==3.8.1; python_version >= "3.10"'],
     "check": ["ruff>=0.5", "mypy>=1.8"],
+    "docs": ["sphinx>=7.3", "myst-parser>=3.0", "furo>=2024.5", "sphinx-autoapi>=3.1"],
     "huggingface": [TRANSFORMERS],
     "lexicon": [GENSIM],
     "plots": [MATPLOTLIB, SCIPY],

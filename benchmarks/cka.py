@@ -22,9 +22,6 @@ from fairseq_plugins.ops.cka import Cka, cka_of_pairs
 from . import measure, report
 from .floor import peak_rates
 
-BAR_SECONDS, BAR_SIZES = 60.0, (24, 10000, 1024)
-"""Seconds at most without permutations, for so many layers of each of two models, sentences, and so wide vectors."""
-
 
 def write_vectors(path: Path, layers: int, sentences: int, width: int, seed: int) -> None:
     """A file of random vectors, written a layer at a time; an existing one of this size is kept."""

@@ -187,7 +187,7 @@ def render(content: Dict[str, Any], base: str = "AT beam 5") -> str:
     """The table of one machine; ``base`` is what speed-ups are measured against."""
     rows = []
     for row in content["results"]:
-        parts = ", ".join(f"{name} {100 * share:.0f}" for name, share in row["shares"].items())
+        parts = "/".join(f"{100 * share:.0f}" for share in row["shares"].values())
         cells = [f"{row['vocab']:,}", row["system"], f"{1000 * row['p50']:,.0f}", f"{1000 * row['p95']:,.0f}"]
         cells += [f"{row['speedup'][0]:.1f}", f"{1000 * row['floor']:,.0f}", f"{row['batch_sentences_per_s']:,.1f}"]
         rows.append([*cells, f"{row['batch_speedup']:.1f}", parts])
@@ -200,9 +200,11 @@ def render(content: Dict[str, Any], base: str = "AT beam 5") -> str:
         f"floor ms ({TYPICAL} tokens)",
         "sentences/s, batch",
         f"× {base}",
-        "time in %",
+        "time, %",
     ]
-    return report.table(columns, rows)
+    named = "/".join(content["results"][0]["shares"])
+    note = f"Time in %: {named}. The floor reads each weight once per step and computes its products."
+    return f"{report.table(columns, rows)}\n\n{note}"
 
 
 def run(

@@ -324,7 +324,7 @@ def render(content: Dict[str, Any]) -> str:
             times = f"{median:.2f} ({low:.2f} to {high:.2f}) times the time of 1 forced pass"
             alone = passes_alone(one["system"], content, "" if size == "1" else "batch_")
             notes.append(f"- {one['system']}, batch {size}: {times}; {alone:.2f} without what comes before the passes")
-        if one["mean_passes"] is not None:
+        if one["mean_passes"]:
             counts = ", ".join(f"{passes}: {count}" for passes, count in sorted(one["passes"].items(), key=_number))
             notes.append(f"- {one['system']}: mean {one['mean_passes']:.2f} passes; sentences by passes {counts}")
     columns = [

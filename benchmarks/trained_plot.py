@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 from data_prep.score import TITLES
 from fairseq_plugins.analysis import plots
 
-FOLDER = Path(__file__).resolve().parent / "plots"
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "results" / "benchmarks"
 
 
 def panels(content: Dict[str, Any]) -> Dict[int, str]:

@@ -173,27 +173,38 @@ Architectures (`--arch`); a model's own name is one too, with the defaults below
 
 
 def reference(package: str) -> str:
-    """Every option of the package, as a Markdown table."""
-    lines = [HEADING]
+    """Every option of the package, as a Markdown table; a row for those of several tasks or models that are the same."""
+    lines, rows = [HEADING], {}  # type: List[str], Dict[Tuple[str, ...], List[str]]
     for kind, name, cls, _ in registrations(package):
         if kind == "model":
             lines.append(f"- `{name}`: {', '.join(f'`{arch}`' for arch in _architectures(name, cls))}")
     lines += ["", "| option | where | type or choices | default | what it does |", "|---|---|---|---|---|"]
     for option in options(package):
-        cells = (f"`{option.flag}`", option.where, option.kind, option.default, option.help)
+        rows.setdefault((f"`{option.flag}`", option.kind, option.default, option.help), []).append(option.where)
+    for (flag, *rest), where in rows.items():
+        cells = (flag, ", ".join(where), *rest)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
+def patches(package: str) -> str:
+    """What is patched in fairseq, where the defect is found, as a Markdown table."""
+    known = sys.modules[f"{package}.compat"].PATCHES
+    cells = [(f"`{patch.name}`", patch.reason, patch.upstream) for patch in known]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+    return "\n".join(["| patch | defect | upstream |", "|---|---|---|", *lines]) + "\n"
+
+
 def main(argv: Optional[Sequence[str]] = None) -> None:
-    """Print the report, only the path with ``--path``, or the reference of the options with ``options``; or translate."""
+    """Print the report, or only the path, or a reference; or translate."""
     line = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="python -m fairseq_plugins", description="Path, versions, registered names.")
     parser.add_argument(
         "what",
         nargs="?",
-        choices=["options", TRANSLATE],
-        help=f"options: print the reference of all options (Markdown); {TRANSLATE} MODEL: text to text, see {TRANSLATE} --help",
+        choices=["options", "patches", TRANSLATE],
+        help="options: print the reference of all options (Markdown); patches: what is patched in fairseq (Markdown); "
+        f"{TRANSLATE} MODEL: text to text, see {TRANSLATE} --help",
     )
     parser.add_argument("--path", action="store_true", help="print only what to give as --user-dir")
     args = parser.parse_args([TRANSLATE] if line[:1] == [TRANSLATE] else line)
@@ -206,7 +217,8 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         sys.exit(f"fairseq_plugins cannot be imported: {error}. Install what setup.py lists, or run `make install`.")
     if args.what == TRANSLATE:
         sys.exit(importlib.import_module(f"{package.__name__}.translate").main(line[1:]))
-    sys.stdout.write(reference(package.__name__) if args.what == "options" else report(package))
+    printed = {"options": reference, "patches": patches}.get(args.what)
+    sys.stdout.write(report(package) if printed is None else printed(package.__name__))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     … MODEL --train en=FILE.tsv --dev en=FILE.tsv --test en=FILE.tsv [--test de=FILE.tsv …]     first, second sentence, class
 
 Each sentence is read alone; its vector is the mean of a layer's output over its tokens. Of a pair (u, v) a logistic regression
-(scikit-learn, on standardised features) sees u, v, |u - v| and u * v. Layer and penalty are those with the best accuracy on
+(scikit-learn, on standardised features) sees u, v, ``|u - v|`` and u * v. Layer and penalty are those with the best accuracy on
 ``--dev``, the tests are other sentences or languages. Nothing of the encoder is trained: the test of a small model that cannot be
 fine-tuned on so few pairs, and a lower bound for one that can. ``retrieval_comparison`` compares the files of ``--json``.
 
@@ -51,7 +51,7 @@ def read_pairs(language: str, path: str, option: str, limit: Optional[int] = Non
 
 
 def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """u, v, |u - v| and u * v, side by side. (N, C) twice -> (N, 4C)."""
+    """u, v, ``|u - v|`` and u * v, side by side. (N, C) twice -> (N, 4C)."""
     return np.concatenate([first, second, np.abs(first - second), first * second], axis=1)
 
 

@@ -179,7 +179,7 @@ class Pretrained(PretrainedText):
     def vectors(
         self, lines: Sequence[str], language: str, title: str, folder: str, layers: Optional[Sequence[int]] = None
     ) -> LayerVectors:
-        """Vectors of the sentences of a language, kept in ``folder`` under ``title``; see :func:`vectors.sentence_vectors`."""
+        """Vectors of the sentences of a language, kept in ``folder`` under ``title``; see ``vectors.sentence_vectors``."""
         name = f"{self.name} {title}"
         rows = self.inputs.rows(lines, language, name)
         file = KEPT.format(self.name, title).replace("/", "_")
@@ -214,7 +214,7 @@ def read_codes(text: str) -> Dict[str, str]:
 
 
 def named_files(items: Sequence[str], option: str) -> Dict[str, str]:
-    """``en=FILE de=FILE`` as a dictionary, in that order; see :func:`report.named_paths`."""
+    """``en=FILE de=FILE`` as a dictionary, in that order; see ``report.named_paths``."""
     return named_paths(items, option, "as en=FILE de=FILE, each language once", "LANG=FILE")
 
 

@@ -82,7 +82,7 @@ def trailing_tags(dictionary: Any) -> List[str]:
 class Fit:
     """Brings the tensors of a file to the rows of an encoder-decoder; ``changes``: name -> what was cut or added.
 
-    ``policy``: see :func:`fit_words`. ``lengths``: encoder and decoder -> the option of its longest input, for messages.
+    ``policy``: see ``fit_words``. ``lengths``: encoder and decoder -> the option of its longest input, for messages.
     """
 
     def __init__(self, model: Any, policy: str, lengths: Mapping[str, str], origin: str):
@@ -151,7 +151,7 @@ class Fit:
             )
 
     def load(self, tensors: Dict[str, Tensor], sources: Dict[str, str], random: Sequence[str] = ()) -> LoadReport:
-        """Bring all tensors to the model's rows, tie what it ties, and load them; see :func:`load_fitted`."""
+        """Bring all tensors to the model's rows, tie what it ties, and load them; see ``load_fitted``."""
         tensors = {name: self.rows(name, tensor) for name, tensor in tensors.items()}
         if "decoder." + WORDS in tensors:
             self.tie(tensors)

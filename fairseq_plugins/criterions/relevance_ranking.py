@@ -25,7 +25,7 @@ class RelevanceRankingCriterion(SummedCriterion):
     """Cross-entropy of the document's grade, a sum over documents in nats; a document's score is its expected grade.
 
     In validation also nDCG, averaged over queries; those without a document above grade 0 are left out and counted. And
-    ``ndcg_xglue``, by XGLUE's rules (see :func:`..scoring.ndcg.xglue_ndcg`), for comparisons with published numbers.
+    ``ndcg_xglue``, by XGLUE's rules (see ``scoring.ndcg.xglue_ndcg``), for comparisons with published numbers.
 
     Source: MT transfer section 2.2 (WPR by nDCG); the loss is ours, since the paper says nothing of it.
     """

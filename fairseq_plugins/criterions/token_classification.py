@@ -32,7 +32,7 @@ class TokenClassificationCriterion(SummedCriterion):
     """Sum over words in nats; ``sample_size`` is the number of words whose tag is known.
 
     Logged, in percent and from counts over the whole set: accuracy of words; where every label is ``O`` or has a prefix B-, I-, E-
-    or S-, also precision, recall and f1 of entities (all types together), see :func:`..ops.entity_spans.span_ends`. A word whose
+    or S-, also precision, recall and f1 of entities (all types together), see ``ops.entity_spans.span_ends``. A word whose
     tag is not in label/dict.txt (target -1) has no loss and is wrong: no prediction equals it, and as gold it makes an entity of a
     type of its own that is never found. Words cut off with their pieces are not counted.
 

@@ -7,8 +7,8 @@ from fairseq.dataclass.constants import ChoiceEnum
 from torch import Tensor
 
 INPUT_FORMATS = ChoiceEnum(["xlmr", "bert", "mbart", "mbart50"])
-"""xlmr ``<s> A </s> </s> B </s>``; bert ``<s> A </s> B </s>``; mbart ``A </s> B </s> LANG``; mbart50 (and NLLB) ``LANG A </s> B
-</s>``."""
+"""xlmr ``<s> A </s> </s> B </s>``; bert ``<s> A </s> B </s>``; mbart ``A </s> B </s> LANG``; mbart50 (and NLLB)
+``LANG A </s> B </s>``."""
 
 
 class Assembled(NamedTuple):

@@ -39,7 +39,7 @@ def rerank_options(path: Optional[str], weight: Optional[float], length_penalty:
 class ATReranker:
     """Scores each hypothesis by stock models, of one task, that write from left to right.
 
-    score = ((1 - weight) log p_CTC(y | x) + weight log p_AT(y </s> | x)) / (|y| + 1) ^ length_penalty
+    Score: ``((1 - weight) log p_CTC(y | x) + weight log p_AT(y </s> | x)) / (|y| + 1) ^ length_penalty``.
 
     Source: Gu et al. 2018, "noisy parallel decoding", which has the model's score alone; SGA does not rerank.
     """

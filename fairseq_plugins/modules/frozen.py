@@ -56,6 +56,7 @@ class Frozen(nn.Module):
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> "Frozen":
+        """The weights stay frozen, whatever is asked for."""
         return self
 
 

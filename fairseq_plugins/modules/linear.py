@@ -6,7 +6,7 @@ from ..ops.linear import linear, pack
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` with the product of :func:`..ops.linear.linear`: the same, but faster on the CPU without gradients."""
+    """``nn.Linear`` with the product of ``ops.linear.linear``: the same, but faster on the CPU without gradients."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
@@ -21,5 +21,5 @@ def faster_linears(module: nn.Module) -> None:
 
 
 def pack_linears(module: nn.Module) -> int:
-    """:func:`..ops.linear.pack` of every :class:`Linear` in a module. Returns the bytes of the copies."""
+    """``ops.linear.pack`` of every :class:`Linear` in a module. Returns the bytes of the copies."""
     return sum(pack(child.weight) for child in module.modules() if isinstance(child, Linear))

@@ -17,14 +17,15 @@ from .commands import checkpoint, hypotheses, largest_difference, logged
 SIZES = {**deltalm_builders.SIZES, "encoder_layers": 2, "decoder_layers": 1}
 POSITIONS = builders.POSITIONS
 UNNAMED = 96  # rows of the released files beyond the entries of their dictionary: 250,104 and 250,008
-PAGE = Path(__file__).resolve().parents[2] / "examples" / "deltalm" / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods" / "deltalm.md"
 DECODING = "--task translation -s en -t de"
 Trained = namedtuple("Trained", "save_dir released log")
 
 
 def command_line(world, user_dir, save_dir, pretrained, *more):
     """The page's command for a released file, with other numbers behind it: sizes, CPU."""
-    written = PAGE.read_text(encoding="utf-8").split("```bash\n")[1].split("```")[0]
+    blocks = PAGE.read_text(encoding="utf-8").split("```bash\n")
+    (written,) = [block.split("```")[0] for block in blocks if "--pretrained-deltalm-checkpoint" in block]
     names = {"DATA": str(world.data), "fairseq_plugins": user_dir, "deltalm-base.pt": str(pretrained)}
     words = shlex.split(written.replace("\\\n", " "))
     page = [names.get(word, word) for word in words if word not in ("fairseq-train", "--fp16")]

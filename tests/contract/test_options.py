@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_plugins.__main__ import main, options, reference, registrations
+from fairseq_plugins.compat import PATCHES
 from tests.contract.repository import PACKAGE, sources
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # hydra's own deprecations, called by fairseq
@@ -60,3 +61,12 @@ def test_the_command_prints_the_reference(capsys):
     assert printed == reference(PACKAGE)
     assert "`--prompt-length` | model sga | int | sga_tiny `32`, sga_xlmr_base `128`" in printed
     assert "eval_bleu" not in {option.name for option in OPTIONS if option.where == "task sga_translation"}
+    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| `")]
+    assert len({(row[0], *row[2:]) for row in rows}) == len(rows) < len(OPTIONS), "equal rows"
+    assert sum(len(row[1].split(", ")) for row in rows) == len(OPTIONS)
+
+
+def test_the_command_prints_the_patches(capsys):
+    main(["patches"])
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[0] for row in rows] == [f"| `{patch.name}`" for patch in PATCHES] and {len(row) for row in rows} == {3}

@@ -70,7 +70,7 @@ class TransformerAdapterModel(FilledTransformer):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "TransformerAdapterModel":
-        """Build, then fill from the backbone that ``args`` names, and freeze it; see :meth:`start_from`.
+        """Build, then fill from the backbone that ``args`` names, and freeze it; see ``start_from``.
 
         The languages are written down in ``args`` too, so that decoding needs no other list.
         """

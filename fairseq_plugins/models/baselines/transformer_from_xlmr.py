@@ -107,7 +107,7 @@ class TransformerFromXLMRModel(FilledTransformer):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "TransformerFromXLMRModel":
-        """Build, then fill from the masked LM that ``args`` names; see :meth:`start_from`."""
+        """Build, then fill from the masked LM that ``args`` names; see ``start_from``."""
         with writable(args):
             set_architecture(args, defaults_of(FromXLMROptions))
         check_choices(args, {"embedding_mismatch": EMBEDDING_POLICIES})

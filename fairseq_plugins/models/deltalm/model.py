@@ -35,7 +35,7 @@ class DeltaLMModel(FilledTransformer):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "DeltaLMModel":
-        """Build, then fill from the pretrained file that ``args`` names; see :meth:`start_from`."""
+        """Build, then fill from the pretrained file that ``args`` names; see ``start_from``."""
         with writable(args):
             set_architecture(args, defaults_of(DeltaLMOptions))
         check_choices(args, CHOICES)

@@ -36,7 +36,7 @@ CTC = Callable[..., Tuple[Tensor, Optional[BestPath]]]
 
 
 def build_frozen(cfg: SGAConfig, dictionary: Any) -> Frozen:
-    """The frozen masked LM that ``cfg.pretrained_mlm`` names, on the CPU, float32; errors of :func:`read_pretrained`."""
+    """The frozen masked LM that ``cfg.pretrained_mlm`` names, on the CPU, float32; errors of ``read_pretrained``."""
     found = read_pretrained(cfg, SIZE_OPTIONS, dictionary)
     module = MaskedLM(MaskedLMSizes(**found.sizes), cfg.frozen_dropout, cfg.frozen_dropout)
     load(module, found.tensors)

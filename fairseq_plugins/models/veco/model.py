@@ -27,7 +27,7 @@ class VECOModel(PreparedModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> PreparedModel:
-        """Build, then fill from the masked LM that ``args`` names; see :meth:`start_from`.
+        """Build, then fill from the masked LM that ``args`` names; see ``start_from``.
 
         The choice of layers stays in ``args``, and counts in a stack of ``encoder_layers`` layers also when the encoder has fewer.
         """

@@ -1,0 +1,49 @@
+"""Settings of Sphinx. Pages are Markdown (MyST); the API is read from the source, so that fairseq and torch are not imported."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+INIT = (ROOT / "fairseq_plugins" / "__init__.py").read_text(encoding="utf-8")
+
+project = "fairseq_plugins"
+author = "The fairseq_plugins authors"
+release = version = re.search(r'^__version__ = "([^"]+)"', INIT, re.MULTILINE).group(1)
+
+extensions = ["myst_parser", "autoapi.extension", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+
+autoapi_dirs = [str(ROOT / "fairseq_plugins")]
+autoapi_root = "api"
+autoapi_add_toctree_entry = False
+autoapi_options = ["members", "show-inheritance", "show-module-summary"]
+autoapi_python_class_content = "class"
+suppress_warnings = ["autoapi.python_import_resolution"]  # constants that another module imports
+napoleon_custom_sections = [("Source", "notes")]
+# Types in signatures: those of torch and fairseq have no page here.
+nitpick_ignore_regex = [("py:(class|obj)", r".*")]
+
+html_theme = "furo"
+html_title = f"fairseq_plugins {version}"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_copy_source = False
+html_show_sphinx = False
+
+
+def fill_in(app, name, source):
+    """A comment ``<!-- python -m fairseq_plugins WHAT -->`` becomes what that command prints."""
+
+    def printed(found):
+        command = [sys.executable, "-W", "ignore", "-m", "fairseq_plugins", found[1]]
+        return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    source[0] = re.sub(r"<!-- python -m fairseq_plugins (\w+) -->", printed, source[0])
+
+
+def setup(app):
+    app.connect("source-read", fill_in)
