@@ -122,8 +122,7 @@ hydra: install  ## configurations for fairseq-hydra-train from examples/systems:
 
 publish: $(STAMPS)/plots  ## store a finished study in examples/results and docs/results: OUT=DIR of make study
 	@[ -n "$${OUT:-}" ] || { echo "make publish: OUT is missing, as in: make publish OUT=runs/sga" >&2; exit 2; }
-	$(PY) -m examples.recipes.publish --out "$$OUT"
-	$(PY) -m examples.recipes.results
+	$(PY) -m examples.recipes.results --publish "$$OUT"
 	$(MAKE) --no-print-directory evidence
 
 evidence:  ## after new runs: write the hashes of ledgers, archives, plots of analyses and measurements

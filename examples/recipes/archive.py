@@ -45,7 +45,7 @@ def read(path: Path) -> Dict[str, bytes]:
     """
     found: Dict[str, bytes] = {}
     try:
-        with tarfile.open(path, mode="r|xz") as tar:
+        with lzma.open(path) as file, tarfile.open(fileobj=file, mode="r|") as tar:
             for entry in tar:
                 place = PurePosixPath(entry.name)
                 if not entry.isreg() or place.is_absolute() or {"..", "."} & {*entry.name.split("/")}:
@@ -54,6 +54,8 @@ def read(path: Path) -> Dict[str, bytes]:
                     raise ValueError(f"{path}: {entry.name} is there twice")
                 content = tar.extractfile(entry)
                 found[entry.name] = content.read() if content else b""
+            while file.read(1 << 16):  # to its end, so that one that is cut there is refused too
+                pass
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError(f"{path}: no {ENDING} archive: {error}") from error
     return found

@@ -12,8 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from data_prep.io import read_json, sha256, write_json
 
 from . import plots, tables
-from .choice import choose
-from .ledger import Ledger, commit, digest
+from .ledger import Ledger, choose, commit, digest
 from .runs import Runs
 from .scores import Scores
 from .studies import Job, Study, read_study

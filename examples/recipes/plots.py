@@ -8,8 +8,7 @@ import itertools
 from typing import Any, Dict, List, Sequence, Tuple
 
 from . import tables
-from .choice import LOWEST
-from .ledger import Ledger, score_of
+from .ledger import LOWEST, Ledger, score_of
 from .studies import Study
 
 

@@ -1,9 +1,16 @@
-"""Pages and plots of what ``examples/results`` holds: ``python -m examples.recipes.results`` writes ``docs/results``."""
+"""Pages and plots of what ``examples/results`` holds: ``python -m examples.recipes.results`` writes ``docs/results``.
 
+``--publish DIR`` stores a finished study there first: its ledger and the archive of its outputs, in place of earlier ones.
+"""
+
+import argparse
+import hashlib
 import re
 import sys
 from pathlib import Path
-from typing import Dict, Set
+from typing import Dict, List, Optional, Set
+
+from data_prep.io import read_json
 
 from . import archive, plots, tables
 from .ledger import Ledger, digest
@@ -65,12 +72,67 @@ def everything() -> Dict[Path, str]:
     return found
 
 
-def main() -> int:
-    """Write all of them."""
-    PAGES.mkdir(parents=True, exist_ok=True)
-    for file, text in everything().items():
-        file.write_text(text, encoding="utf-8")
-        print(f"wrote {file.relative_to(ROOT)}", file=sys.stderr)
+def outputs_of(study: Study, ledger: Ledger, outputs: Path) -> Dict[str, bytes]:
+    """The outputs of every final run, ``KEY/FILE`` -> content.
+
+    Raises:
+        ValueError: a run that is missing or has failed, an output that is not the one that was scored.
+    """
+    finals = {(one["arm"], one["pair"], one["seed"]): one for one in ledger.current() if one.get("phase") == "final"}
+    found = {}
+    for job in study.final({arm.name: 0 for arm in study.arms}):
+        entry = finals.get((job.arm.name, job.pair, job.seed), {})
+        if entry.get("status") != "done":
+            status = entry.get("status", "not run")
+            raise ValueError(
+                f"{job.arm.name}, {job.pair}, seed {job.seed}: {status}; valid: a study whose runs are done"
+            )
+        for stem, file in study.files(job).items():
+            name = f"{entry['key']}/{file}"
+            found[name] = (outputs / name).read_bytes()
+            if hashlib.sha256(found[name]).hexdigest() != entry["outputs"][stem]["sha256"]:
+                raise ValueError(f"{outputs / name}: is not the one that was scored")
+    return found
+
+
+def publish(out: Path) -> List[Path]:
+    """Store the ledger and the outputs of a study, and name the figures of its finding that the new tables lack.
+
+    Raises:
+        ValueError: no folder of a study, or one that is not finished.
+    """
+    begun = read_json(out / "study.json")
+    if not begun:
+        raise ValueError(f"{out}: no study.json; valid: the folder of make study")
+    study, ledger = read_study(STUDIES / f"{begun['study']}.yaml"), Ledger(out / "ledger.json", begun["code"])
+    members = outputs_of(study, ledger, out / "outputs")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    stored = [RESULTS / f"{study.name}{ending}" for ending in (archive.ENDING, ".json")]
+    archive.write(stored[0], members)
+    stored[1].write_bytes((out / "ledger.json").read_bytes())
+    for figure in sorted(unknown_figures(study, tables.render(study, ledger, ledger.code))):
+        print(f"studies/{study.name}.yaml: finding: {figure} is not in the new tables: write it anew", file=sys.stderr)
+    return stored
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--publish", type=Path, metavar="DIR", help="folder of make study, whose outcome is stored first"
+    )
+    args = parser.parse_args(argv)
+    try:
+        stored = publish(args.publish) if args.publish else []
+        for path, text in everything().items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            stored.append(path)
+    except (ValueError, OSError, plots.MissingLibrary) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for path in stored:
+        print(f"wrote {path}")
     return 0
 
 

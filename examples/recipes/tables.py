@@ -5,9 +5,8 @@ from typing import Any, Dict, List, Sequence
 
 from data_prep.score import TITLES
 
-from .choice import best_validation, by_loss
 from .claims import SIGNIFICANT, holm, outcomes
-from .ledger import Ledger, output_of, score_of
+from .ledger import Ledger, best_validation, by_loss, output_of, score_of
 from .studies import Claim, Study
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from matplotlib.figure import Figure
 
-from examples.recipes import choice, plots, tables
-from examples.recipes.ledger import FORMAT, Ledger, digest
+from examples.recipes import plots, tables
+from examples.recipes.ledger import FORMAT, Ledger, choose, digest
 from examples.recipes.studies import read_study
 from tests.unit.recipes.test_studies import BEAM, write
 
@@ -100,4 +100,4 @@ def test_the_best_validation_is_chosen(tmp_path, metric, validations, chosen):
     for job, values in zip(study.tuning(), validations):
         points = [{"loss": 1.0, metric: value} for value in values]
         ledger.put({"key": job.key, "phase": "tune", "status": "done", "validation": points})
-    assert choice.choose(study, ledger) == {"good": chosen}
+    assert choose(study, ledger) == {"good": chosen}
