@@ -223,4 +223,4 @@ def row_parallel(texts: Dict[str, List[str]], option: str) -> None:
     counts = {language: len(lines) for language, lines in texts.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{language} {count}" for language, count in counts.items())
-        raise ValueError(f"{option}: the texts need equal numbers of lines, one a sentence; got {listed}")
+        raise ValueError(f"{option}: the texts need equal numbers of lines, one per sentence; got {listed}")

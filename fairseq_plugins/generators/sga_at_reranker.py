@@ -115,7 +115,7 @@ class ATReranker:
         hypothesis.update(at_score=at_score, score=score, positional_scores=(score / len(tokens)).repeat(len(tokens)))
 
     def _log_probs(self, sources: List[Tensor], hypotheses: List[Tensor]) -> List[Tensor]:
-        """log p(y </s> | x) of one hypothesis a source, as a batch."""
+        """log p(y </s> | x) of one hypothesis per source, as a batch."""
         pad, eos, unk = self.dictionary.pad(), self.dictionary.eos(), self.dictionary.unk()
         device = hypotheses[0].device
         targets = []

@@ -28,7 +28,7 @@ def beam_options(size: int, candidates: Optional[int], nbest: int, reranked: boo
     if size < 0:
         raise ValueError(f"--iter-decode-ctc-beam must be 0 (best path) or more; got {size}")
     if candidates is not None and candidates < 1:
-        raise ValueError(f"--iter-decode-ctc-candidates must be at least 1 token a slot; got {candidates}")
+        raise ValueError(f"--iter-decode-ctc-candidates must be at least 1 token per slot; got {candidates}")
     if not 1 <= nbest <= max(size, 1):
         raise ValueError(
             f"--nbest must lie in [1, {max(size, 1)}] with --iter-decode-ctc-beam {size} (0: the best path is one hypothesis; "

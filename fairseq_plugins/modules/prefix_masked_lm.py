@@ -59,7 +59,6 @@ class MaskedLM(nn.Module):
 
     @property
     def output_bias(self) -> Tensor:
-        """(V,)."""
         return self.lm_head.bias
 
     def forward(self, tokens: Tensor, positions: Optional[Tensor] = None, select: Optional[Tensor] = None) -> Tensor:

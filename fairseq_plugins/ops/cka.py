@@ -188,7 +188,7 @@ class _Features:
         return moments.hsic()
 
     def release(self, done: int) -> None:
-        """Keep nothing."""
+        """Nothing is kept between pairs."""
 
 
 class _Grams:

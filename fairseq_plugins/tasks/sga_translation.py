@@ -44,7 +44,7 @@ class SGATranslationConfig(TranslationConfig):
     )
     iter_decode_ctc_candidates: Optional[int] = option(
         None,
-        "decoding: tokens a slot that --iter-decode-ctc-beam looks at beside the blank, at least 1 (20 when not "
+        "decoding: tokens per slot that --iter-decode-ctc-beam looks at beside the blank, at least 1 (20 when not "
         "given); refused without a beam",
     )
     rerank_at: Optional[str] = option(
