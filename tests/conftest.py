@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.warm import WarmStarter
+from tests import warm
 
 # Some fairseq modules configure logging when imported, onto a stream that pytest shows after its closing line.
 logging.basicConfig(level=logging.INFO, handlers=[logging.NullHandler()])
@@ -49,6 +49,13 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
+def pytest_generate_tests(metafunc):
+    """``@pytest.mark.cases("option value", ("--a", 1), ("--b", 2))``: once for each row; of one name, rows are its values."""
+    for mark in metafunc.definition.iter_markers("cases"):
+        names, *rows = mark.args
+        metafunc.parametrize(names.split() if " " in names else names, rows)
+
+
 def seed_all():
     random.seed(1)
     np.random.seed(1)
@@ -71,6 +78,12 @@ def pytest_fixture_setup(fixturedef):
 @pytest.fixture(scope="session")
 def device(request):
     return torch.device(request.config.getoption("--device"))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A new folder, one for all tests of a file."""
+    return tmp_path_factory.mktemp("module")
 
 
 @pytest.fixture(scope="session")
@@ -104,15 +117,7 @@ def _environment(device_name, env):
 
 
 @pytest.fixture(scope="session")
-def warm_starter(request):
-    """Starts commands from a process that has imported torch and fairseq; it is started when first used."""
-    starter = WarmStarter(_environment(request.config.getoption("--device"), None))
-    yield starter
-    starter.close()
-
-
-@pytest.fixture(scope="session")
-def run_cli(request, warm_starter):
+def run_cli(request):
     """Run a command line in a subprocess, as a user would, with this Python and the checkout on its path.
 
     ``run_cli("train", data_dir, ...)`` runs ``fairseq-train``, ``run_cli("data_prep.clean", ...)`` a module of the checkout. With
@@ -127,14 +132,13 @@ def run_cli(request, warm_starter):
         where, variables = str(cwd) if cwd is not None else os.getcwd(), _environment(device_name, env)
         with contextlib.ExitStack() as stack:
             # Files, not pipes: nobody has to read while the command runs.
-            files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+            files = [stack.enter_context(tempfile.NamedTemporaryFile()) for _ in range(3)]
             files[0].write((stdin or "").encode())
             files[0].seek(0)
-            numbers = [file.fileno() for file in files]
             if cold or not module.startswith("fairseq_cli.") or any(name.startswith("PYTHON") for name in env or ()):
-                status = _run_cold(line, numbers, where, variables, timeout)
+                status = _run_cold(line, files, where, variables, timeout)
             else:
-                status = warm_starter.run(module, given, numbers, where, variables, timeout)
+                status = warm.run(module, given, [file.name for file in files], where, variables, timeout)
             stdout, stderr = (_text(file) for file in files[1:])
         if status is None or (check and status != 0):
             ended = f"still running after {timeout} s" if status is None else f"exit status {status}"
@@ -146,7 +150,7 @@ def run_cli(request, warm_starter):
 
 
 def _run_cold(line, files, cwd, env, timeout):
-    """Exit status of a command line, None after a timeout. ``files``: descriptors of its standard streams."""
+    """Exit status of a command line, None after a timeout. ``files``: its standard streams."""
     streams = dict(zip(("stdin", "stdout", "stderr"), files))
     # A session of its own, so that a timeout also ends data-loading workers.
     process = subprocess.Popen(line, **streams, cwd=cwd, env=env, start_new_session=True)
