@@ -107,6 +107,8 @@ def _doubling():
 
 
 _repeated = torch.as_strided(torch.ones(4), (HUGE,), (0,))
+_repeats = [torch.as_strided(torch.ones(4), (2**20,), (0,)) for _ in range(5)]
+_old = Call(torch.FloatTensor, state=(torch.ones(4).untyped_storage(), 0, (HUGE,), (0,)))
 _sparse = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1), (HUGE,))
 _forged = Call(np.dtype, "f8", False, True, state=(3, "<", (Call(np.dtype, "O"), (1,)), None, None, -1, -1, 63))
 _made = np._core.multiarray._reconstruct
@@ -121,6 +123,8 @@ HOSTILE = {
     "tensor beyond the file": (_declared_legacy, "its tensors need 4,398,046,511,104 bytes"),
     "repeated values": (_saved(x=_repeated), r"shape \(1099511627776,\)"),
     "repeated values, legacy": (_saved(zipped=False, x=_repeated), r"shape \(1099511627776,\)"),
+    "repeated values of several tensors": (_saved(x=_repeats), r"\(4,194,304 bytes\) repeats a storage of 16;"),
+    "repeated values of an old tensor": (_saved(zipped=False, x=_old), r"shape \(1099511627776,\)"),
     "sparse": (_saved(x=_sparse), "1,099,511,627,776 elements"),
     "bytearray": (_saved(x=Call(bytearray, HUGE)), "bytearray of 1,099,511,627,776"),
     "Tensor(2^20, 2^20)": (_saved(x=Call(torch.Tensor, 2**20, 2**20)), "torch.Tensor of 1,099,511,627,776"),

@@ -162,6 +162,12 @@ def _mbart_folder(folder, **config):
     return list(state)
 
 
+def test_an_activation_that_the_encoder_does_not_have_is_refused(tmp_path):
+    _mbart_folder(tmp_path, activation_function="silu")
+    with pytest.raises(CheckpointError, match="activation_function = 'silu', expected gelu or relu"):
+        read_encoder(tmp_path)
+
+
 def test_a_shared_embedding_is_the_encoders(tmp_path):
     names = _mbart_folder(tmp_path)
     found = read_encoder(tmp_path)
