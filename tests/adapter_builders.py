@@ -28,7 +28,6 @@ def task(pairs=("de-en", "fr-en"), langs=LANGS, **options):
 
 
 def write_backbone(path, langs=LANGS, **options):
-    """A checkpoint of a random stock transformer."""
     args = argparse.Namespace(arch="transformer", **{**SIZES, **options})
     model = models.build_model(args, task(langs=langs or LANGS))
     builders.randomise(model, 1)
@@ -58,7 +57,6 @@ def awake(model, only=""):
 
 
 def stock(path):
-    """The backbone in fairseq's own model, in evaluation mode."""
     content = torch.load(path, weights_only=False)
     model = models.build_model(content["args"], task())
     model.load_state_dict(content["model"])
@@ -81,5 +79,4 @@ def net_input(sources, targets, lengths=(5, 3, 6, 4)):
 
 
 def rows_of(data, rows):
-    """Some rows of a batch, as wide as before."""
     return {name: tensor[list(rows)] for name, tensor in data.items()}

@@ -102,7 +102,6 @@ def randomise(module, seed):
 
 
 def masked_lm(seed=1, dropout=0.0, attention_dropout=0.0, **changes):
-    """A random masked LM of two layers."""
     sizes = dict(vocab_size=VOCAB, layers=LAYERS, embed_dim=WIDTH, ffn_dim=FFN, heads=HEADS, max_positions=POSITIONS)
     module = MaskedLM(MaskedLMSizes(**{**sizes, "padding_idx": PAD, **changes}), dropout, attention_dropout)
     randomise(module, seed)
@@ -110,7 +109,6 @@ def masked_lm(seed=1, dropout=0.0, attention_dropout=0.0, **changes):
 
 
 def frozen(module=None, **options):
-    """Wrap a masked LM under its real fingerprint."""
     module = masked_lm() if module is None else module
     return Frozen(module, checkpoints.fingerprint(dict(module.named_parameters())), "tiny masked LM", **options)
 

@@ -57,10 +57,8 @@ def word(language, number):
 
 
 def lexicon(source, target, words=2 * KINDS):
-    return {
-        word(source, number): [word(target, (3 * number + place) % (2 * KINDS)) for place in range(3)]
-        for number in range(words)
-    }
+    candidates = {n: [word(target, (3 * n + place) % (2 * KINDS)) for place in range(3)] for n in range(words)}
+    return {word(source, number): found for number, found in candidates.items()}
 
 
 def sentences(symbols, language, count, seed, low=1, high=25):

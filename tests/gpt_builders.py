@@ -26,7 +26,6 @@ def task(pieces=builders.PIECES):
 
 
 def config(layers=LAYERS, rows=ROWS, **changes):
-    """``config.json`` of a GPT-2."""
     sizes = {"n_layer": layers, "n_embd": WIDTH, "n_inner": INNER, "n_head": HEADS, "n_positions": POSITIONS}
     return {"model_type": "gpt2", "vocab_size": rows, **sizes, "activation_function": "gelu_new", **changes}
 

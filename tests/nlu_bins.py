@@ -119,7 +119,6 @@ class Run:
         self.out = out
 
     def __call__(self, verb, *arguments):
-        """Make the data-bin; returns the counts of its manifest."""
         nlu.main([verb, str(self.out), *self.options, *map(str, arguments)])
         return read_json(self.out / "manifest.json")["counts"]
 
@@ -188,7 +187,6 @@ def write_questions(folder, name, passages, asked):
 
 
 def random_text(rng, low, high):
-    """Words of :data:`WORDS`, from ``low`` to ``high`` of them."""
     return " ".join(rng.choice(WORDS, size=int(rng.integers(low, high + 1))))
 
 

@@ -275,9 +275,6 @@ def write_sentences(data, symbols):
 
 
 def command_line(data):
-    return [
-        str(data), "--task", "sentence_prediction", "--criterion", "sentence_prediction", "--arch", "nlu_encoder",
-        "--num-classes", "2", "--max-positions", "30", "--train-subset", "train.en", "--valid-subset", "valid.en,valid.de",
-        "--optimizer", "adam", "--lr", "0.01", "--batch-size", "4", "--seed", "3", "--num-workers", "0", "--cpu",
-        "--log-format", "json",
-    ]  # fmt: skip
+    return f"""{data} --task sentence_prediction --criterion sentence_prediction --arch nlu_encoder --num-classes 2 --seed 3 --cpu
+        --max-positions 30 --train-subset train.en --valid-subset valid.en,valid.de --optimizer adam --lr 0.01 --batch-size 4
+        --num-workers 0 --log-format json""".split()

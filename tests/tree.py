@@ -18,7 +18,6 @@ LOADERS = f"{PACKAGE}/models/*/*.py"
 
 
 def tracked(root):
-    """Path -> number of lines of every tracked text file."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True).stdout
     lines = {}
     for name in filter(None, listed.split("\0")):
@@ -69,7 +68,6 @@ def loaders(root, files):
 
 
 def docstring_lines(root, files):
-    """Lines of the docstrings of modules, classes and functions."""
     lines = 0
     for name in files:
         for node in ast.walk(ast.parse((root / name).read_text(encoding="utf-8"))):
@@ -80,7 +78,6 @@ def docstring_lines(root, files):
 
 
 def report(root):
-    """The report, line by line."""
     lines = tracked(root)
 
     def total(names):
@@ -115,7 +112,6 @@ def report(root):
 
 
 def main(arguments):
-    """Print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parents[1], metavar="ROOT")
     for line in report(parser.parse_args(arguments).root):

@@ -6,7 +6,6 @@ import torch
 
 
 def transformer(layers=1, width=16, ffn=16, heads=2, sides="encoder decoder"):
-    """Sizes as options."""
     shape = {"layers": layers, "embed-dim": width, "ffn-embed-dim": ffn, "attention-heads": heads}
     return [f"--{side}-{name}={value}" for side in sides.split() for name, value in shape.items()]
 

@@ -24,7 +24,6 @@ class World(NamedTuple):
 
 
 def write_random_masked_lm(folder, vocab_size, seed, dictionary, embed_dim=16):
-    """Write a random masked LM of 2 layers and its dict.txt."""
     torch.manual_seed(seed)
     sizes = MaskedLMSizes(vocab_size, 2, embed_dim, 2 * embed_dim, 2, max_positions=96)
     model = MaskedLM(sizes)
@@ -82,7 +81,6 @@ def decode(run_cli, user_dir):
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory, run_cli):
-    """Build the tiny world once a session."""
     root = tmp_path_factory.mktemp("world")
     lines = {(split, lang): [] for split in COUNTS for lang in ("en", "de")}
     for example in generate(3, COUNTS):

@@ -13,7 +13,6 @@ CLI = "fairseq_plugins.analysis."
 
 @pytest.fixture
 def models(world, tmp_path):
-    """Two random masked LMs of the tiny world."""
     return world.masked_lm, write_random_masked_lm(tmp_path / "other", world.pieces + 5, 2, world.root / "dict.txt")
 
 

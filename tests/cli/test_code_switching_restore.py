@@ -16,7 +16,6 @@ STOCK = f"--task translation_from_pretrained_bart {PAIR}"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Data-bin, lexicons and model."""
     return csr_builders.write(tmp_path_factory.mktemp("csr"))
 
 
@@ -28,7 +27,6 @@ def run(train, made):
 
 
 def assert_equal_runs(first, second):
-    """Parameters and moments."""
     assert largest_difference(first, second) == 0.0
     left, right = (checkpoint(folder)["last_optimizer_state"]["state"] for folder in (first, second))
     assert left.keys() == right.keys()

@@ -27,7 +27,6 @@ def pipeline(options):
 
 
 def ended(process):
-    """Exit status and log."""
     log, _ = process.communicate(timeout=DEADLINE)
     return process.returncode, log
 
@@ -40,27 +39,26 @@ def wait_for(condition):
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory, run_cli):
+def corpus(path, run_cli):
     """Raw text with flaws -> clean -> split -> sentencepiece, by the commands; plus a split of its own."""
-    folder = tmp_path_factory.mktemp("corpus")
     rng = random.Random(11)
     for lang, letters in (("en", "abcdeé"), ("de", "klmnoß")):
         words = ["".join(rng.choices(letters, k=rng.randint(1, 6))) for _ in range(60)]
         lines = [" ".join(rng.choices(words, k=rng.randint(2, 9))) for _ in range(300)]
-        (folder / f"raw.{lang}").write_bytes(("\ufeff" + "\r\n".join([*lines, "", lines[0], ""])).encode())
+        (path / f"raw.{lang}").write_bytes(("\ufeff" + "\r\n".join([*lines, "", lines[0], ""])).encode())
 
     def run(verb, line):
-        run_cli(f"data_prep.{verb}", *line.split(), cwd=folder)
+        run_cli(f"data_prep.{verb}", *line.split(), cwd=path)
 
     run("clean", "--inputs raw.en raw.de --outputs all.en all.de")
     run("split", "--inputs all.en all.de --output-dir text --valid-ratio 0.1 --test-ratio 0.1")
     run("spm", "train --inputs text/train.en text/train.de --model m.model --dict dict.txt --vocab-size 60")
     run("score", "--reference text/test.de --system x=text/test.de --json score.json")
-    assert read_json(folder / "score.json")["systems"][0]["bleu"] == pytest.approx(100)
+    assert read_json(path / "score.json")["systems"][0]["bleu"] == pytest.approx(100)
     for lang in ("en", "de"):
-        (folder / "text" / f"held_out.{lang}").write_bytes((folder / "text" / f"valid.{lang}").read_bytes())
-    assert read_json(folder / "clean.json")["counts"]["kept"] == 300
-    return folder
+        (path / "text" / f"held_out.{lang}").write_bytes((path / "text" / f"valid.{lang}").read_bytes())
+    assert read_json(path / "clean.json")["counts"]["kept"] == 300
+    return path
 
 
 def test_raw_text_to_data_bin_killed_on_the_way_and_run_again(corpus, tmp_path):

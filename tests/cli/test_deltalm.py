@@ -37,20 +37,19 @@ def command_line(world, user_dir, save_dir, pretrained, *more):
 
 
 @pytest.fixture(scope="module")
-def trained(world, run_cli, user_dir, tmp_path_factory):
+def trained(world, run_cli, user_dir, path):
     """One epoch; the pretrained file is deleted (``released`` is a copy); the same command resumes for a second epoch."""
-    root = tmp_path_factory.mktemp("deltalm")
     tensors = deltalm_builders.released_tensors(rows=world.pieces + 4 + UNNAMED, layers=2, blocks=1)
     for name, tensor in tensors.items():  # translations differ
         tensors[name] = torch.full_like(tensor, name.endswith("weight")) if "layer_norm" in name else 0.6 * tensor
-    released = deltalm_builders.write_released(root / "released.pt", tensors)
-    moving = root / "deltalm-base.pt"
+    released = deltalm_builders.write_released(path / "released.pt", tensors)
+    moving = path / "deltalm-base.pt"
     moving.write_bytes(released.read_bytes())
-    arguments = command_line(world, user_dir, root / "run", moving)
+    arguments = command_line(world, user_dir, path / "run", moving)
     first = run_cli("train", *arguments, "--max-epoch", 1)
     moving.unlink()
     second = run_cli("train", *arguments, "--max-epoch", 2)
-    return Trained(root / "run", released, first.stdout + first.stderr + second.stdout + second.stderr)
+    return Trained(path / "run", released, first.stdout + first.stderr + second.stdout + second.stderr)
 
 
 def test_the_authors_command_line_trains_and_resumes_without_the_file(trained, world):

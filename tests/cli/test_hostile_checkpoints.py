@@ -16,11 +16,9 @@ CUTOFF = "adaptive_softmax_cutoff"
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, train, world):
-    """A stock transformer after one update."""
-    folder = tmp_path_factory.mktemp("hostile")
-    train(world.data, folder, f"{SPEED} --arch transformer", *transformer())
-    return folder / "checkpoint_last.pt"
+def trained(path, train, world):
+    train(world.data, path, f"{SPEED} --arch transformer", *transformer())
+    return path / "checkpoint_last.pt"
 
 
 def bait(marker):

@@ -14,19 +14,18 @@ Trained = namedtuple("Trained", "root log")
 
 
 @pytest.fixture(scope="module")
-def trained(run_cli, user_dir, tmp_path_factory):
-    """Two epochs from an mBART, whose file was deleted after the first. ``root`` has ``bin`` and ``run``."""
-    root = tmp_path_factory.mktemp("nlu")
-    (root / "mbart").mkdir()
-    nlu_builders.mbart_cc25(root / "mbart")
-    symbols = write_dictionary(root / "mbart", root / "whole.txt")[4:]
-    nlu_builders.write_sentences(root / "bin", symbols)
-    line = [*nlu_builders.command_line(root / "bin"), "--user-dir", user_dir, "--pretrained-encoder", root / "mbart"]
-    line += ["--save-dir", root / "run"]
+def trained(run_cli, user_dir, path):
+    """Two epochs from an mBART, whose file was deleted after the first. ``path`` has ``bin`` and ``run``."""
+    (path / "mbart").mkdir()
+    nlu_builders.mbart_cc25(path / "mbart")
+    symbols = write_dictionary(path / "mbart", path / "whole.txt")[4:]
+    nlu_builders.write_sentences(path / "bin", symbols)
+    line = [*nlu_builders.command_line(path / "bin"), "--user-dir", user_dir, "--pretrained-encoder", path / "mbart"]
+    line += ["--save-dir", path / "run"]
     first = run_cli("train", *line, "--max-epoch", 1)
-    shutil.rmtree(root / "mbart")
+    shutil.rmtree(path / "mbart")
     second = run_cli("train", *line, "--max-epoch", 2)
-    return Trained(root, first.stdout + first.stderr + second.stdout + second.stderr)
+    return Trained(path, first.stdout + first.stderr + second.stdout + second.stderr)
 
 
 def test_it_trains_and_resumes_without_the_file(trained):

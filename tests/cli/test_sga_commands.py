@@ -19,23 +19,21 @@ TRAINED = ("encoder_prompts.", "alignment_prompts.", "denoiser_prompts.", "seman
 
 
 def sga(world, more):
-    """Options of a tiny training run."""
     return f"""{TASK} --arch sga_tiny --criterion sga_ctc --pretrained-mlm {world.masked_lm} --prompt-length 4
         --max-tokens-valid 400 {more}"""
 
 
 @pytest.fixture(scope="module")
-def trained(world, train, tmp_path_factory):
+def trained(world, train, path):
     """A run of two epochs with BLEU validation, gradient accumulation and EMA; every epoch kept."""
-    save_dir = tmp_path_factory.mktemp("trained")
     more = """--max-epoch 2 --update-freq 2 --store-ema --ema-decay 0.9 --eval-bleu --best-checkpoint-metric bleu
         --maximize-best-checkpoint-metric --keep-best-checkpoints 2 --eval-bleu-args {"iter_decode_max_iter":2}"""
-    done = train(world.data, save_dir, sga(world, more))
+    done = train(world.data, path, sga(world, more))
     valid = [record for record in records(done) if "valid_loss" in record]
     assert len(valid) == 2
     assert {"valid_alignment_loss", "valid_denoising_loss", "valid_bleu", "valid_unalignable"} <= valid[-1].keys()
     assert float(valid[1]["valid_loss"]) < float(valid[0]["valid_loss"])
-    return save_dir
+    return path
 
 
 def test_checkpoints_hold_the_trained_part_only(trained):

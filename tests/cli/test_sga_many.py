@@ -18,14 +18,13 @@ from .commands import records, transformer
 
 
 @pytest.fixture(scope="module")
-def pairs(world, tmp_path_factory):
+def pairs(world, path):
     """Data-bin of en-de under three names: en-de and tr-de are trained, fr-de is not."""
-    folder = tmp_path_factory.mktemp("pairs")
     for file in world.data.iterdir():
         for language in ("en", "tr", "fr"):
             name = file.name.replace(".en-de.", f".{language}-de.").replace(".en.", f".{language}.")
-            (folder / name).write_bytes(file.read_bytes())
-    return folder
+            (path / name).write_bytes(file.read_bytes())
+    return path
 
 
 def lists_of(done):

@@ -52,8 +52,7 @@ def test_question_answering_in_two_processes(run_cli, user_dir, decode, tmp_path
     model.eval().requires_grad_(False)
     assert [values[-1] for values in found] == slow_scores(model, task, "valid.en", longest=3)
     assert checkpoint(run / "checkpoint_best.pt")["extra_state"]["best"] == max(found[0])
-    other = decode(
-        data, run / "checkpoint_last.pt", f"--task span_qa --valid-subset test.zh {BATCHES}", command="validate"
-    )
+    line = f"--task span_qa --valid-subset test.zh {BATCHES}"
+    other = decode(data, run / "checkpoint_last.pt", line, command="validate")
     found = [logged(other, f"test.zh_{score}") for score in ("f1", "em")]
     assert [values[-1] for values in found] == slow_scores(model, task, "test.zh", longest=3)

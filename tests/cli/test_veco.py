@@ -48,22 +48,21 @@ def write_map(path, pieces):
 
 
 @pytest.fixture(scope="module")
-def trained(world, run_cli, user_dir, tmp_path_factory):
+def trained(world, run_cli, user_dir, path):
     """The authors' command line, stopped after three updates and started again unchanged, until the seventh: logs and states of
     both parts, the pretrained tensors and the rows that stay."""
-    root = tmp_path_factory.mktemp("veco")
-    model = write_released(root / "model.pt", 4 + world.pieces + SPARE + 1)
-    rows = write_map(root / "map.txt", world.pieces)
+    model = write_released(path / "model.pt", 4 + world.pieces + SPARE + 1)
+    rows = write_map(path / "map.txt", world.pieces)
     line = [world.data, *AUTHORS_TRAIN.split(), "--adam-betas=(0.9, 0.999)", *UNNAMED]
     line += [text for text in transformer(LAYERS, builders.WIDTH, builders.FFN) if "decoder-layers" not in text]
-    line += f"""--restore-file={root / "model.pt"} --save-dir={root / "run"} --resized-dict-map={root / "map.txt"}
+    line += f"""--restore-file={path / "model.pt"} --save-dir={path / "run"} --resized-dict-map={path / "map.txt"}
         --keep-decoder-layers=1,4,5 --user-dir {user_dir} --num-workers=0 --max-tokens=192 --cpu""".split()
     logs, states = [], []
     for updates in (3, 7):
         done = run_cli("train", *line, "--max-update", updates)
         logs.append(done.stdout + done.stderr)
-        states.append(checkpoint(root / "run"))
-    return Trained(root / "run", logs, states, model, rows)
+        states.append(checkpoint(path / "run"))
+    return Trained(path / "run", logs, states, model, rows)
 
 
 def test_the_authors_command_line_trains_from_the_chosen_layers(trained, world):

@@ -21,9 +21,8 @@ PRETRAINING = f"""{MODEL} --task veco_pretraining --pairs en-de --monolingual en
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(path):
     """Pairs and documents; ``<mask>`` and the symbols of the languages stand at the end of the dictionary."""
-    path = tmp_path_factory.mktemp("veco")
     for number, split in enumerate(("train", "valid")):
         builders.write_pair(path, split, "en", "de", seed=3 + number, count=12)
         veco_builders.write_documents(path, split, "en", veco_builders.documents([4] * 6, seed=5 + number))

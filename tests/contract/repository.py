@@ -37,7 +37,6 @@ def texts():
 
 
 def sources(*folders):
-    """Every listed Python file below the folders."""
     python = [(name, text) for name, text in texts() if name.endswith(".py") and name.split("/")[0] in folders]
     assert python, f"no Python in {folders}"
     return [Source(name, text, ast.parse(text, filename=name)) for name, text in python]

@@ -34,7 +34,6 @@ def pairs(count, seed, language):
 
 
 def write(data, name, count, seed):
-    """One subset."""
     *sides, labels = pairs(count, seed, name.split(".")[1])
     for number, side in enumerate(sides):
         nlu_bins.write_texts(data, f"input{number}", name, side)
@@ -58,9 +57,8 @@ def test_classes_learned_in_english_hold_in_german(run_cli, user_dir, tmp_path):
     assert scores[-1] >= THRESHOLD and scores[-1] > scores[0]
 
     last = save_dir / "checkpoint_last.pt"
-    done = run_cli(
-        "validate", data, *common, "--path", last, "--valid-subset", "test.de", "--predictions", tmp_path / "predicted"
-    )
+    line = ["--path", last, "--valid-subset", "test.de", "--predictions", tmp_path / "predicted"]
+    done = run_cli("validate", data, *common, *line)
     score = logged(done, "test.de_accuracy")[0]
     assert score >= THRESHOLD
     rows = [line.split("\t") for line in (tmp_path / "predicted" / "test.de.tsv").read_text().splitlines()]

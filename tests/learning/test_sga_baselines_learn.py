@@ -24,7 +24,6 @@ EOS = torch.tensor([builders.EOS])
 
 
 def dictionary():
-    """The words of three languages, their tags and ``<mask>``."""
     result = Dictionary()
     for symbol in [f"p{n}" for n in range(len(LANGS) * WORDS)] + [f"__{name}__" for name in LANGS] + ["<mask>"]:
         result.add_symbol(symbol)
@@ -45,7 +44,6 @@ def pairs(count, seed, source, tagged=False):
 
 
 def sample(chosen):
-    """A batch as the translation task makes it."""
     found = builders.batch(*([pair[side] for pair in chosen] for side in (0, 1)))
     found["net_input"]["prev_output_tokens"] = builders.pad([torch.cat([EOS, target[:-1]]) for _, target in chosen])
     return found

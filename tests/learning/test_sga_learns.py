@@ -95,7 +95,6 @@ def repaired(model, test):
 
 @pytest.fixture(scope="module")
 def text():
-    """For training, and for tests."""
     train = corpus(4000, seed=1)
     test = training.unseen(train, corpus(150, seed=2))
     assert len(test) >= 50
@@ -126,11 +125,7 @@ def test_prompts_turn_a_frozen_masked_lm_into_a_translator(text, frozen):
     assert [name for name, tensor in frozen.module.state_dict().items() if not torch.equal(tensor, before[name])] == []
 
 
-# ---- Mask-predict. ----
-
-
 def written(model, test, max_iter):
-    """What is generated for the test sentences."""
     generator = SGAMaskPredictGenerator(builders.dictionary(), IterationOptions(max_iter), MaskPredictOptions())
     return [found[0]["tokens"].tolist() for found in generator.generate([model], sample_of(test))]
 
@@ -150,9 +145,6 @@ def test_mask_predict_learns_lengths_and_words(text, frozen):
     assert np.mean([len(found) == len(row) for found, row in zip(aligned, targets)]) >= 0.9
     assert np.mean([found == row for found, row in zip(aligned, targets)]) >= 0.6
     assert np.mean([found == row for found, row in zip(written(model, test, max_iter=3), targets)]) >= 0.6
-
-
-# ---- One set of prompts for two pairs. ----
 
 
 @pytest.fixture

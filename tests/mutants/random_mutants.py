@@ -81,7 +81,6 @@ def meaning(function):
 
 
 def change(before, after):
-    """The removed and added lines."""
     lines = difflib.unified_diff(before.splitlines()[1:], after.splitlines()[1:], n=0, lineterm="")
     return [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
 
@@ -160,11 +159,8 @@ def report(drawn):
 
 
 def main():
-    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--root", type=Path, default=Path(__file__).resolve().parents[2], help="checkout (default: this)"
-    )
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="default: this checkout")
     parser.add_argument("--count", type=int, default=400, help="mutants to draw (default 400)")
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default 1)")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time (default 2)")
@@ -174,11 +170,8 @@ def main():
     args = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with contextlib.ExitStack() as stack:
-        folder = (
-            args.work.resolve()
-            if args.work
-            else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-")))
-        )
+        made = args.work or stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-"))
+        folder = Path(made).resolve()
         if not (folder / "generated").exists():
             folder.mkdir(parents=True, exist_ok=True)
             prepare(args.root.resolve(), folder, args.tests)

@@ -75,9 +75,6 @@ def test_collapse_equals_the_definition_on_every_path(blank):
     assert [part.numel() for part in collapse(tokens[:0], torch.full((0,), 3), blank)] == [0, 0]
 
 
-# ---- Prefix beam search. ----
-
-
 def textbook(log_probs, blank, size, candidates):
     """Algorithm 1 of Hannun et al. 2014 without a language model, over the ``candidates`` best labels of each slot.
 
@@ -147,9 +144,7 @@ def test_scores_of_the_projection_are_those_of_the_loss(chunk_size, bias, device
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.bfloat16, 1e-4), (torch.float16, 1e-4)]
-)
+@pytest.mark.cases("dtype tolerance", (torch.float64, 1e-11), (torch.bfloat16, 1e-4), (torch.float16, 1e-4))
 @pytest.mark.parametrize("excluded", [(), (2,)])
 def test_the_projection_gives_the_probabilities_of_its_own_numbers(dtype, tolerance, bias, excluded, device):
     """Half precision: rounded logits, or a mixture of rounded and others, would be off by a hundredth.

@@ -130,9 +130,13 @@ def _model(upsample=2, **options):
     return model
 
 
-@pytest.mark.parametrize(
-    ("iterations", "length_beam", "passes", "upsample", "length_from"),
-    [(1, 1, 0, 2, "mean"), (4, 3, 0, 2, "mean"), (10, 1, 0, 2, "mean"), (3, 2, 3, 2, "bos"), (2, 1, 1, 3, "mean")],
+@pytest.mark.cases(
+    "iterations length_beam passes upsample length_from",
+    (1, 1, 0, 2, "mean"),
+    (4, 3, 0, 2, "mean"),
+    (10, 1, 0, 2, "mean"),
+    (3, 2, 3, 2, "bos"),
+    (2, 1, 1, 3, "mean"),
 )
 def test_generation_equals_the_loop(iterations, length_beam, passes, upsample, length_from):
     model = _model(upsample, length_from=length_from)
@@ -148,9 +152,12 @@ def test_generation_equals_the_loop(iterations, length_beam, passes, upsample, l
         assert float(hypothesis["score"]) == pytest.approx(expected["score"], abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("smoothing", "all_positions", "length_from", "least"),
-    [(0.0, False, "mean", 0.2), (0.1, False, "mean", 0.7), (0.0, True, "mean", 0.2), (0.1, True, "bos", 0.2)],
+@pytest.mark.cases(
+    "smoothing all_positions length_from least",
+    (0.0, False, "mean", 0.2),
+    (0.1, False, "mean", 0.7),
+    (0.0, True, "mean", 0.2),
+    (0.1, True, "bos", 0.2),
 )
 def test_losses_with_the_options_of_the_authors_equal_the_loop(smoothing, all_positions, length_from, least):
     """Value of each loss and gradient of every trained parameter; each option alone and all together."""

@@ -33,15 +33,13 @@ def _slow_losses(reference, sources, targets):
     return {"alignment": torch.stack([row[0] for row in rows]), "denoising": torch.stack([row[1] for row in rows])}
 
 
-@pytest.mark.parametrize(
-    ("scale", "options"),
-    [
-        (None, {}),
-        (0.5, {"prompt_scale": True}),
-        (2.5, {"prompt_scale": True, "upsample": 1}),
-        (None, {"upsample": 3, "fill_blanks": True}),
-        (None, {"prompt_length": 0}),
-    ],
+@pytest.mark.cases(
+    "scale options",
+    (None, {}),
+    (0.5, {"prompt_scale": True}),
+    (2.5, {"prompt_scale": True, "upsample": 1}),
+    (None, {"upsample": 3, "fill_blanks": True}),
+    (None, {"prompt_length": 0}),
 )
 def test_losses_and_gradients_equal_the_loops(scale, options):
     """Eq. 7 in float64: value, and gradient of every trainable parameter."""

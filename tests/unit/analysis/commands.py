@@ -6,7 +6,6 @@ import pytest
 
 
 def run(main, path, *line):
-    """The content of ``--json`` of a command that must end well."""
     assert main([*map(str, line), "--json", str(path)]) == 0
     return json.loads(path.read_text(encoding="utf-8"))
 

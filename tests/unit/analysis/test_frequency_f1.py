@@ -18,7 +18,6 @@ TRAIN = ["the the the the", "cat mat a", "Cat, cat!", "rare sat on dog"]
 
 
 def write(folder):
-    """The texts as files, and the options that name them."""
     texts = {"train": TRAIN, "reference": REFERENCE, "first": FIRST, "second": SECOND}
     train, reference, first, second = (written(folder / name, *lines) for name, lines in texts.items())
     return ["--train", train, "--reference", reference, "--output", f"one={first}", f"two={second}"]

@@ -20,7 +20,6 @@ GERMAN = ["p10 p3", "p8 p8 p8", "p19", "p5 p1 p2 p17"]
 
 
 def ids(*symbols):
-    """(S,) of symbols."""
     return torch.tensor([SYMBOLS.index(symbol) for symbol in symbols])
 
 
@@ -38,7 +37,6 @@ def slow_embedding(model, line, tag, form="mbart"):
 
 
 def slow_distance(model, form="mbart"):
-    """Eq. 4 in loops."""
     total = 0.0
     for english, german in zip(ENGLISH, GERMAN):
         x, y = slow_embedding(model, english, "[en_XX]", form), slow_embedding(model, german, "[de_DE]", form)
@@ -47,14 +45,12 @@ def slow_distance(model, form="mbart"):
 
 
 def write_texts(folder, english=ENGLISH):
-    """Two parallel files, and the options that name them."""
     source, target = written(folder / "text.en", *english), written(folder / "text.de", *GERMAN)
     line = "--cpu --sentencepiece none --source-lang en --target-lang de"
     return ["--source", source, "--target", target, *line.split()]
 
 
 def loaded(path, *line):
-    """A model whose text is in pieces."""
     texts = "--source x --target x --source-lang en --target-lang de --cpu --sentencepiece none"
     args = language_distance.parser().parse_args([str(path), *texts.split(), *line])
     return PretrainedSequenceModel(str(path), "model", args)
@@ -95,9 +91,10 @@ def test_a_batch_is_the_same_as_single_sentences(max_tokens, tmp_path):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "task", ["multilingual_denoising", "translation_from_pretrained_bart", "code_switching_restore"]
-)
+STAGES = ["multilingual_denoising", "translation_from_pretrained_bart", "code_switching_restore"]
+
+
+@pytest.mark.parametrize("task", STAGES)
 def test_checkpoints_of_the_stages_tell_their_format(task, tmp_path):
     model = nlu_builders.mbart_cc25(tmp_path / "cc25")
     model.options["encoder_embed_path"] = "/no/such/file"  # the values of the checkpoint count

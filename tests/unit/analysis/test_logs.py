@@ -14,13 +14,11 @@ START = " | INFO | fairseq_cli.train | {'_name': None, 'common': {'_name': None,
 
 
 def valid(time, updates, loss, subset="valid"):
-    """A validation as --log-format json prints it."""
     stats = {"epoch": 1, f"{subset}_loss": str(loss), f"{subset}_ppl": "2", f"{subset}_num_updates": str(updates)}
     return f"{DAY}{time} | INFO | {subset} | {json.dumps(stats)}"
 
 
 def inner(time, updates, loss):
-    """A line of training as --log-format json prints it."""
     stats = {"epoch": 1, "update": 0.5, "loss": str(loss), "num_updates": str(updates), "gb_free": "none"}
     return f"{DAY}{time} | INFO | train_inner | {json.dumps(stats)}"
 
@@ -51,11 +49,8 @@ def test_simple_logs(tmp_path):
 
 def test_json_logs(tmp_path):
     lines = [inner("10:00:00", 50, 7.5), valid("10:00:30", 50, 6.5), valid("10:00:30", 50, 5.5, "valid_a.de")]
-    lines += [
-        DAY + '10:00:31 | INFO | x | {"other": 1}',
-        DAY + '10:00:31 | INFO | valid | {"valid_num_updates": "6',
-        "{'",
-    ]
+    rest = ('x | {"other": 1}', 'valid | {"valid_num_updates": "6')
+    lines += [*(f"{DAY}10:00:31 | INFO | {text}" for text in rest), "{'"]
     found = read_curves(written(tmp_path / "x.log", *lines))
     assert {name: values(points) for name, points in found.items()} == {
         "train_inner.loss": [(50, 7.5)],
@@ -84,11 +79,7 @@ def test_a_resumed_run_is_one_curve(tmp_path):
     """The first attempt logged up to 400; the second resumed from 200 and is stopped at 300: 400 never was in its history."""
     lines = [DAY + "10:00:00" + START]
     lines += [valid(f"10:{updates // 10:02}:00", updates, 10 - updates / 100) for updates in (100, 200, 300, 400)]
-    lines += [
-        DAY + "10:50:00 | INFO | fairseq.trainer | saving",
-        DAY + "12:00:00 | INFO | x | y",
-        DAY + "12:00:09" + START,
-    ]
+    lines += [DAY + "10:50:00 | INFO | x | saving", DAY + "12:00:00 | INFO | x | y", DAY + "12:00:09" + START]
     lines += [valid("12:10:09", 300, 5.5), inner("12:11:09", 310, 1.0)]
     found = read_curves(written(tmp_path / "x.log", *lines))
     assert values(found["valid.loss"]) == [(100, 9.0), (200, 8.0), (300, 5.5)]
@@ -151,7 +142,6 @@ def test_mistakes_of_curves(tmp_path, capsys):
 
 
 def write_log(path, subsets):
-    """As fairseq-validate --log-format json prints it."""
     lines = ["2026-01-01 00:00:00 | INFO | fairseq_cli.validate | loading model(s) from model.pt", "no { JSON"]
     for subset, numbers in subsets.items():
         lines.append(f'2026-01-01 00:00:01 | INFO | valid | {{"epoch": 1, "update": 0.5, "{list(numbers)[0]}": "1"}}')
@@ -179,9 +169,8 @@ def test_every_subset_is_read_and_of_one_that_comes_again_the_last_numbers_count
 
 
 def test_averages_are_over_the_languages_that_all_models_have(logs):
-    scores = transfer_table.read_scores(
-        [("A", "xnli", logs["a1"]), ("A", "xnli", logs["a2"]), ("B", "xnli", logs["b"])], {}
-    )
+    files = ("A", "a1"), ("A", "a2"), ("B", "b")
+    scores = transfer_table.read_scores([(model, "xnli", logs[name]) for model, name in files], {})
     assert scores.languages("xnli") == ["en", "de", "fr"] and scores.common("xnli") == ["en"]
     assert scores.average("A", "xnli") == [60.0, 70.0] and scores.average("B", "xnli") == [90.0]
     assert scores.average("B", "xnli", ["en"]) == []

@@ -35,7 +35,6 @@ def written(path, pairs):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A tiny masked LM."""
     return nlu_builders.write_any("xlmr", tmp_path_factory.mktemp("model") / "xlmr")[0]
 
 
@@ -60,15 +59,12 @@ def test_of_equal_accuracies_the_lowest_layer_and_the_first_penalty_are_chosen(m
 
 
 def features_by_hand(model, pairs, layer):
-    """One sentence at a time."""
     encoder = load_text_encoder(model)
     found = []
     for first, second, _ in pairs:
         with torch.no_grad():
-            u, v = (
-                encoder(torch.tensor([[0, *(4 + piece for piece in side), 2]]))[layer][0].mean(0)
-                for side in (first, second)
-            )
+            tokens = [torch.tensor([[0, *(4 + piece for piece in side), 2]]) for side in (first, second)]
+            u, v = (encoder(side)[layer][0].mean(0) for side in tokens)
         found.append(torch.cat([u, v, (u - v).abs(), u * v]).numpy())
     return np.stack(found)
 
@@ -83,9 +79,8 @@ def test_scores_are_those_of_features_made_by_hand(model, tmp_path, capsys):
     train, german_rows = rows(1, 120), rows(4, 20, shift=1)
     best = []
     for layer in (0, 1, 2):
-        fit, dev, english, other = (
-            features_by_hand(model, one, layer) for one in (train, rows(2, 40), rows(3, 30), german_rows)
-        )
+        sets = train, rows(2, 40), rows(3, 30), german_rows
+        fit, dev, english, other = (features_by_hand(model, one, layer) for one in sets)
         mean, spread = fit.mean(0), fit.std(0)
         for penalty in room.PENALTIES:
             classifier = LogisticRegression(C=penalty, max_iter=200).fit((fit - mean) / spread, classes_of(train))

@@ -56,12 +56,10 @@ def test_json_is_strict(tmp_path):
     assert not (tmp_path / "y.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("bars", ["low", "high", "all", "F1, %", "title", "one", "two", "47.0", "12.3", "5.00", "6.00"]),
-        ("maps", ["0.25", "1.00", "-0.10", "0.50", "layer 1", "ru", "de", "across", "down", "title"]),
-    ],
+@pytest.mark.cases(
+    "kind expected",
+    ("bars", ["low", "high", "all", "F1, %", "title", "one", "two", "47.0", "12.3", "5.00", "6.00"]),
+    ("maps", ["0.25", "1.00", "-0.10", "0.50", "layer 1", "ru", "de", "across", "down", "title"]),
 )
 def test_plots_have_their_labels_and_the_same_numbers_give_the_same_bytes(kind, expected, tmp_path):
     drawn, *what = PLOTS[kind]

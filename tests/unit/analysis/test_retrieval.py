@@ -22,18 +22,15 @@ COUNT = 30
 
 
 def lines(seed, count=COUNT):
-    """Random sentences as numbers of pieces."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(0, 20, (count, 5), generator=generator).tolist()
 
 
 def translated(rows):
-    """One piece of each sentence is another one."""
     return [[(row[0] + 1) % 20, *row[1:]] for row in rows]
 
 
 def written(path, rows, ids=""):
-    """A sentence per line, with ids for BUCC."""
     starts = [f"{ids}-{number}\t" if ids else "" for number in range(len(rows))]
     text = "".join(start + " ".join(f"p{piece}" for piece in row) + "\n" for start, row in zip(starts, rows))
     path.write_text(text, encoding="utf-8")
@@ -42,12 +39,10 @@ def written(path, rows, ids=""):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A tiny masked LM."""
     return nlu_builders.write_any("xlmr", tmp_path_factory.mktemp("model") / "xlmr")[0]
 
 
 def layer_means(model, rows, layer):
-    """Vectors of a layer, one sentence at a time."""
     encoder = load_text_encoder(model)
     with torch.no_grad():
         found = [encoder(torch.tensor([[0, *(4 + piece for piece in row), 2]]))[layer][0].mean(0) for row in rows]
@@ -55,7 +50,6 @@ def layer_means(model, rows, layer):
 
 
 def run(path, *line):
-    """What the command writes as JSON."""
     return commands.run(room.main, path / "x.json", *line)
 
 
@@ -71,9 +65,8 @@ def test_tatoeba_equals_a_loop_in_every_layer(model, tmp_path, capsys):
     for row in content["rows"]:
         x, y = (layer_means(model, rows, row["layer"]) for rows in (source, target))
         scores = [[float(a @ b / (a.norm() * b.norm())) for b in y] for a in x]
-        signs = [
-            [one.index(max(one)) == number for number, one in enumerate(side)] for side in (scores, list(zip(*scores)))
-        ]
+        both = scores, list(zip(*scores))
+        signs = [[one.index(max(one)) == number for number, one in enumerate(side)] for side in both]
         shares = [sum(side) / COUNT for side in signs]
         assert [row["forward"], row["backward"], row["mean"]] == pytest.approx([*shares, sum(shares) / 2])
         assert 0.3 < row["mean"] < 1, "the test must be able to see a difference"
@@ -157,7 +150,6 @@ def test_mining_equals_a_loop_over_all_candidates():
 
 
 def f1_of(kept, gold):
-    """Harmonic mean of precision and recall, as commands.written."""
     right = len({(one.first, one.second) for one in kept} & gold)
     if not right:
         return 0.0
@@ -208,10 +200,8 @@ def written_found(path, found, layer=3):
 
 def exact(differences):
     """Share of all assignments whose sum is as large."""
-    sums = [
-        abs(sum(sign * each for sign, each in zip(signs, differences)))
-        for signs in itertools.product((1, -1), repeat=len(differences))
-    ]
+    every = itertools.product((1, -1), repeat=len(differences))
+    sums = [abs(sum(sign * each for sign, each in zip(signs, differences))) for signs in every]
     return sum(one >= abs(sum(differences)) - 1e-9 for one in sums) / len(sums)
 
 

@@ -9,21 +9,18 @@ from fairseq_plugins.analysis.singular_values import MATRICES, compare, layer_ma
 from fairseq_plugins.analysis.vectors import LayerVectors
 from fairseq_plugins.checkpoints.layouts import expected_shapes, family_layout
 from fairseq_plugins.ops.cka import linear_cka
-from tests import nlu_builders
 from tests.unit.analysis.commands import refused, run, written
 
 SIZES = {"vocab_size": 9, "layers": 3, "embed_dim": 6, "ffn_dim": 10, "heads": 2, "max_positions": 5}
 
 
 def tensors(seed=1, **changes):
-    """Random tensors of an encoder."""
     generator = torch.Generator().manual_seed(seed)
     shapes = expected_shapes(family_layout("mbart", **{**SIZES, **changes}))
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
 
 def layers(seed=1, **changes):
-    """The matrices of a random encoder."""
     return layer_matrices(tensors(seed, **changes), f"model {seed}")
 
 
@@ -47,20 +44,17 @@ def test_layers_are_in_their_order_beyond_nine():
 
 
 def vectors(seed, layers=3, count=30, width=6):
-    """Random vectors."""
     values = torch.randn(layers, count, width, generator=torch.Generator().manual_seed(seed))
     return LayerVectors(tuple(range(layers)), values)
 
 
 def saved(folder, **texts):
-    """``LANG=FILE`` of vectors on disk."""
     for name, one in texts.items():
         np.save(folder / f"{name}.npy", one.values.numpy())
     return [f"{name[:2]}={folder / name}.npy" for name in texts]
 
 
 def close(row, x, y):
-    """Whether a row has the CKA of two matrices."""
     expected = linear_cka(x, y)
     return row.cka[:2] == pytest.approx(expected[:2], rel=1e-6)
 
@@ -100,22 +94,6 @@ def test_the_command_with_vectors(tmp_path, caplog):
     assert "not more than C" not in caplog.text
     run(room.main, tmp_path / "x", "--vectors", *files, "--limit", 6, "--permutations", 0)
     assert "n = 6 sentences are not more than C = 6" in caplog.text
-
-
-def test_the_command_with_two_models(tmp_path):
-    """The second model is the first one's own checkpoint in another folder: everything agrees; another family does not."""
-    first, _ = nlu_builders.write_any("mbart", tmp_path / "mbart")
-    other, _ = nlu_builders.write_any("xlmr", tmp_path / "xlmr")
-    rows = torch.randint(0, 20, (40, 6), generator=torch.Generator().manual_seed(1)).tolist()
-    text = written(tmp_path / "text", *(" ".join(f"p{piece}" for piece in row) for row in rows))
-    line = ["--text", f"en={text}", *"--cpu --sentencepiece none --input-format mbart --input-format-b".split()]
-    found = run(room.main, tmp_path / "j", first, first, *line, "mbart")
-    assert found["models"] == ["mbart A", "mbart B"]
-    for estimate in ("biased", "unbiased"):
-        assert [row[estimate] for row in found["rows"]] == pytest.approx([1.0] * 3)
-    found = run(room.main, tmp_path / "j", first, other, *line, "xlmr")
-    assert found["models"] == ["mbart", "xlmr"]
-    assert max(row["biased"] for row in found["rows"]) < 0.99
 
 
 def test_what_is_refused(tmp_path, capsys):

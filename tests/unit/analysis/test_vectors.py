@@ -19,7 +19,6 @@ SIZES = {"vocab_size": 20, "layers": 2, "embed_dim": 8, "ffn_dim": 12, "heads": 
 
 
 def encoder(family="xlmr"):
-    """A random encoder of two layers, in evaluation mode."""
     result = TextEncoder(family_layout(family, **SIZES))
     randomise(result, 3)
     result.embed_tokens.weight.data[1] = 0.0
@@ -27,7 +26,6 @@ def encoder(family="xlmr"):
 
 
 def dictionary():
-    """p0 p1 …"""
     result = Dictionary()
     for number in range(PIECES):
         result.add_symbol(f"p{number}")
@@ -35,13 +33,11 @@ def dictionary():
 
 
 def inputs(**options):
-    """Pieces separated by spaces."""
     values = {"input_format": "xlmr", "max_positions": 12, "vocab_size": 20, **options}
     return TextInputs(dictionary(), None, **values)
 
 
 def rows(lengths):
-    """``<s>``, random pieces, ``</s>``."""
     generator = torch.Generator().manual_seed(1)
     middles = [torch.randint(4, 16, (length - 2,), generator=generator) for length in lengths]
     return [torch.cat([torch.tensor([0]), middle, torch.tensor([2])]) for middle in middles]
@@ -99,24 +95,11 @@ def test_vectors_are_kept_in_a_file_and_read_again(tmp_path):
 def test_vectors_that_are_refused(tmp_path):
     np.save(tmp_path / "int.npy", np.ones((5, 3), dtype=np.int64))
     (tmp_path / "text.npy").write_text("no array", encoding="utf-8")
-    for name, message in (
-        ("int", "holds int64"),
-        ("text", "not an array"),
-    ):
+    for name, message in (("int", "holds int64"), ("text", "not an array")):
         with pytest.raises(ValueError, match=message):
             read_vectors(str(tmp_path / f"{name}.npy"))
     with pytest.raises(ValueError, match="x: no sentences"):
         sentence_vectors(encoder(), [], str(tmp_path / "x.npy"), name="x")
-
-
-@pytest.mark.parametrize(
-    ("input_format", "expected"),
-    [("xlmr", [0, 4, 6, 2]), ("bert", [0, 4, 6, 2]), ("mbart", [4, 6, 2, 17]), ("mbart50", [17, 4, 6, 2])],
-)
-def test_each_format(input_format, expected):
-    """The languages follow the 16 entries of the dictionary, in their order."""
-    made = inputs(input_format=input_format, languages=["en_XX", "de_DE", "fr_XX"])
-    assert made.rows(["p0 p2"], "de", "x")[0].tolist() == expected
 
 
 def test_the_symbol_of_a_language():
@@ -125,9 +108,7 @@ def test_the_symbol_of_a_language():
     assert made.dictionary[made.symbol("de")] == "<deu_Latn>"
     assert made.dictionary[made.symbol("en")] == made.dictionary[made.symbol("en_XX")] == "<en_XX>"
     for language in ("fr", "zh"):
-        with pytest.raises(
-            ValueError, match=f"language {language}: --input-format mbart needs the symbol of one language"
-        ):
+        with pytest.raises(ValueError, match=f"language {language}: --input-format mbart needs the symbol"):
             made.symbol(language)
 
 
@@ -142,9 +123,7 @@ def test_text_that_does_not_belong_to_the_model():
     with pytest.raises(ValueError, match=r"news: 1 of 4 pieces are unknown, more than --max-unknown 0.2"):
         inputs().rows(["p0 p1", "p2 x"], "en", "news")
     assert inputs(max_unknown=0.25).rows(["p0 p1", "p2 x"], "en", "news")[1].tolist() == [0, 6, 3, 2]
-    with pytest.raises(
-        ValueError, match=r"--dict has 18 entries with its special symbols and 2 languages, but the model only 17"
-    ):
+    with pytest.raises(ValueError, match=r"--dict has 18 entries with .* 2 languages, but the model only 17"):
         inputs(vocab_size=17, languages=["a", "b"])
 
 

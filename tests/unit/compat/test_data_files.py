@@ -45,7 +45,6 @@ def flipped(place, bit):
 
 
 def both(mmap, legacy, value):
-    """The same field of the two kinds of index."""
     return {MMAP: at(mmap, value), LEGACY: at(legacy, value)}
 
 
@@ -73,20 +72,15 @@ IN_INDEX = {
         LEGACY: lambda content: content[: -8 * ROWS] + np.frombuffer(content[-8 * ROWS :], np.int64)[::-1].tobytes(),
     },
 }
-IN_DATA = {
-    "high bit of an id": flipped(403, 5),
-    "sign of an id": flipped(407, 7),
-    "a page of zeros": at(4096, bytes(4096)),
-}
+IN_DATA = {"a high bit": flipped(403, 5), "the sign": flipped(407, 7), "a page of zeros": at(4096, bytes(4096))}
 DAMAGE = [*(("bin", kind) for kind in (*EVERYWHERE, *IN_DATA)), *(("idx", kind) for kind in (*EVERYWHERE, *IN_INDEX))]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
+def whole(path):
     for impl in (MMAP, LEGACY):
-        write_random(folder / impl, impl)
-    return folder
+        write_random(path / impl, impl)
+    return path
 
 
 @pytest.mark.parametrize("impl", [MMAP, LEGACY])

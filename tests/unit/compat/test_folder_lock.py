@@ -95,9 +95,8 @@ def seen(monkeypatch):
     """The files that a run finds when it looks for its checkpoint, once for each run."""
     found = []
     monkeypatch.setattr(checkpoint_utils, "verify_checkpoint_directory", lambda save_dir: None)
-    monkeypatch.setattr(
-        checkpoint_utils, "load_checkpoint", lambda cfg, trainer: found.append(sorted(os.listdir(cfg.save_dir)))
-    )
+    load = lambda cfg, trainer: found.append(sorted(os.listdir(cfg.save_dir)))  # noqa: E731
+    monkeypatch.setattr(checkpoint_utils, "load_checkpoint", load)
     folder_lock.FOLDER_LOCK.apply()
     return found
 

@@ -101,9 +101,6 @@ def test_models_and_tasks_that_fill_slots_need_each_other(tmp_path):
         build(True, "--task", "sga_translation", "--arch", "transformer_tiny", "--criterion", "sga_ctc")
 
 
-# ---- What options mean. ----
-
-
 def parse(*arguments, parser=options.get_training_parser):
     return options.parse_args_and_arch(parser(), list(map(str, arguments)))
 

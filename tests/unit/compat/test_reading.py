@@ -33,9 +33,7 @@ def test_a_damaged_file_is_reported_with_the_way_out(tmp_path):
         checkpoint_utils.load_checkpoint_to_cpu(str(damaged))
     damaged.write_text("not a checkpoint\n")
     for way in ("There is no other checkpoint beside it", "newest first: checkpoint3.pt"):
-        with pytest.raises(
-            ValueError, match=rf"checkpoint_last\.pt: truncated, damaged .*\(17 bytes; .*{way}"
-        ) as caught:
+        with pytest.raises(ValueError, match=rf"checkpoint_last\.pt: truncated.*\(17 bytes; .*{way}") as caught:
             checkpoint_utils.load_checkpoint_to_cpu(str(damaged))
         assert caught.value.__suppress_context__  # torch's own text recommends to load it without the check
         torch.save(good(), tmp_path / "checkpoint3.pt")

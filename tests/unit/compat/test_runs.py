@@ -29,20 +29,17 @@ print(type(models[0]).__name__)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("runs")
+def folder(path):
     for seed, split in enumerate(("train", "valid"), start=1):
-        builders.write_pair(made, split, "de", "en", count=20, seed=seed)
-        shutil.copy(made / f"{split}.de-en.de.bin", made / f"{split}.bin")  # of one language
-        shutil.copy(made / f"{split}.de-en.de.idx", made / f"{split}.idx")
-    shutil.copy(made / "dict.de.txt", made / "dict.txt")
-    return made
+        builders.write_pair(path, split, "de", "en", count=20, seed=seed)
+        shutil.copy(path / f"{split}.de-en.de.bin", path / f"{split}.bin")  # of one language
+        shutil.copy(path / f"{split}.de-en.de.idx", path / f"{split}.idx")
+    shutil.copy(path / "dict.de.txt", path / "dict.txt")
+    return path
 
 
 @pytest.fixture(scope="module")
 def train(folder, run_cli, user_dir):
-    """Train into a folder: what is logged, and the last checkpoint."""
-
     def run(name, *arguments, check=True, model=TINY):
         line = [folder, "--user-dir", user_dir, "--save-dir", folder / name, *RUN.split(), *model.split(), *arguments]
         done = run_cli("train", *line, check=check)

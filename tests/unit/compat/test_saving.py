@@ -21,7 +21,6 @@ OLD, NEW = {"step": 1}, {"step": 2, "weights": torch.arange(1000)}
 
 @pytest.fixture
 def last(tmp_path):
-    """A checkpoint that is there already, and one to copy from."""
     torch.save(OLD, tmp_path / "checkpoint_last.pt")
     torch.save(NEW, tmp_path / "source.pt")
     return tmp_path / "checkpoint_last.pt"
@@ -124,11 +123,7 @@ def save_forever(folder, ready):
         step += 1
 
 
-# ---- Versions. ----
-
-
 def state(**entries):
-    """What fairseq's reader accepts."""
     history = [{"criterion_name": "C", "optimizer_name": "O", "lr_scheduler_state": {}, "num_updates": 1}]
     cfg = {"model": {"_name": "transformer", "dropout": 0.1}, "task": {"_name": "translation"}}
     extra = {"train_iterator": {"epoch": 1}}

@@ -13,17 +13,15 @@ import fairseq_plugins  # noqa: F401  patches the stock classes
 GOOD = "▁one 10\ntwo 1\n▁three words 7 #fairseq:overwrite\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "where"),
-    [
-        (b"", "empty"),
-        (GOOD.encode()[:-26], "line 3, the last one"),
-        ("▁one 10\ntwo\n".encode(), "line 2, the last one"),
-        ("▁one 10\n\nthree 3\n".encode(), "line 2, is"),
-        (GOOD.encode() + bytes(64), "line 4, the last one"),
-        (b"\xff\xfe" + GOOD.encode(), "UTF-8"),
-        ("▁one 10\ntwo 1\ntwo 1\n".encode(), "'two'"),
-    ],
+@pytest.mark.cases(
+    "content where",
+    (b"", "empty"),
+    (GOOD.encode()[:-26], "line 3, the last one"),
+    ("▁one 10\ntwo\n".encode(), "line 2, the last one"),
+    ("▁one 10\n\nthree 3\n".encode(), "line 2, is"),
+    (GOOD.encode() + bytes(64), "line 4, the last one"),
+    (b"\xff\xfe" + GOOD.encode(), "UTF-8"),
+    ("▁one 10\ntwo 1\ntwo 1\n".encode(), "'two'"),
 )
 def test_a_damaged_dictionary_is_named(tmp_path, content, where):
     path = tmp_path / "dict.de.txt"

@@ -35,7 +35,6 @@ CASES = {
 
 
 def build(case, **changes):
-    """A stock model with random weights, in evaluation mode."""
     model_class, architecture, special = CASES[case]
     args = Namespace(**{**SIZES, **special, **changes})
     architecture(args)
@@ -52,14 +51,11 @@ def batch(device):
 
 
 def both(**options):
-    """Our criterion and fairseq's with the same options."""
     chosen = {"sentence_avg": False, "label_smoothing": 0.1, **options}
     task = builders.task()
     chunk = chosen.pop("loss_chunk_size", 4)
-    return (
-        LabelSmoothedLinearCrossEntropyCriterion(task, loss_chunk_size=chunk, **chosen),
-        LabelSmoothedCrossEntropyCriterion(task, **chosen),
-    )
+    ours = LabelSmoothedLinearCrossEntropyCriterion(task, loss_chunk_size=chunk, **chosen)
+    return ours, LabelSmoothedCrossEntropyCriterion(task, **chosen)
 
 
 def gradients(criterion, model, sample):
@@ -79,9 +75,10 @@ def test_value_and_gradient_are_stock(case, device):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "options", [{"label_smoothing": 0.0}, {"sentence_avg": True}, {"ignore_prefix_size": 2}, {"loss_chunk_size": 100}]
-)
+OPTIONS = {"label_smoothing": 0.0, "sentence_avg": True, "ignore_prefix_size": 2, "loss_chunk_size": 100}
+
+
+@pytest.mark.parametrize("options", [{name: value} for name, value in OPTIONS.items()])
 def test_options_do_what_they_do_in_stock(options, device):
     model, sample = build("transformer").to(device), batch(device)
     target = sample["target"].clone()

@@ -19,11 +19,10 @@ GRADES = ["3", "0", "1"]  # in the dictionary's order: classes are not grades
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory):
+def task(path):
     """Twelve queries, the first without a relevant document."""
-    folder = tmp_path_factory.mktemp("ranking")
-    builders.write_ranking(folder, NAME, builders.random_ranking(QUERIES, 4, GRADES), GRADES)
-    task = RelevanceRankingTask.setup_task(RelevanceRankingConfig(data=str(folder), max_positions=20, seed=1))
+    builders.write_ranking(path, NAME, builders.random_ranking(QUERIES, 4, GRADES), GRADES)
+    task = RelevanceRankingTask.setup_task(RelevanceRankingConfig(data=str(path), max_positions=20, seed=1))
     task.load_dataset(NAME)
     return task
 

@@ -11,7 +11,6 @@ SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
 
 
 def criterion(**options):
-    """With a sum over tokens unless told otherwise."""
     return SGACTCCriterion(builders.task(), SGACTCConfig(**{"sentence_avg": False, **options}))
 
 
@@ -22,7 +21,6 @@ def _sample(device, targets=TARGETS):
 
 @pytest.fixture
 def model(device):
-    """Three units, float64, evaluation mode."""
     return builders.sga_model().double().to(device)
 
 
@@ -44,7 +42,6 @@ def test_targets_that_cannot_be_aligned_count_and_cost_nothing(model, device):
 
 
 def _denoiser_inputs(model, monkeypatch, sample, **options):
-    """What the denoiser reads during one forward of the criterion."""
     seen = []
     original = model.denoise
 

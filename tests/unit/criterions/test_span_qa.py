@@ -20,11 +20,10 @@ QUESTIONS = 14
 
 
 @pytest.fixture(scope="module")
-def task(tmp_path_factory):
+def task(path):
     """Random questions, about half with several windows; answers of up to four pieces."""
-    folder = tmp_path_factory.mktemp("qa")
-    builders.write_questions(folder, NAME, *builders.random_questions(QUESTIONS, seed=5, low=3, high=25))
-    cfg = SpanQAConfig(data=str(folder), max_positions=20, max_question=4, window_stride=3, max_answer=4, seed=1)
+    builders.write_questions(path, NAME, *builders.random_questions(QUESTIONS, seed=5, low=3, high=25))
+    cfg = SpanQAConfig(data=str(path), max_positions=20, max_question=4, window_stride=3, max_answer=4, seed=1)
     task = SpanQATask.setup_task(cfg)
     task.load_dataset(NAME)
     return task

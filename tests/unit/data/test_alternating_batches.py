@@ -29,13 +29,11 @@ def turns(*kinds, seed=1):
     return [batch.tolist() for batch in take_turns(kinds, ITEMS, np.random.default_rng(seed))]
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "wanted"),
-    [
-        ([[1, 2], [3]], [[50], [51, 52]], [[1, 2], [50], [3], [51, 52]]),
-        ([[1], [2], [3], [4]], [[50], [51, 52]], [[1], [50], [2], [51, 52], [3], [150], [4], [151, 152]]),
-        ([[1]], [[50], [51], [52]], [[1], [50], [101], [51], [201], [52]]),
-    ],
+@pytest.mark.cases(
+    "first second wanted",
+    ([[1, 2], [3]], [[50], [51, 52]], [[1, 2], [50], [3], [51, 52]]),
+    ([[1], [2], [3], [4]], [[50], [51, 52]], [[1], [50], [2], [51, 52], [3], [150], [4], [151, 152]]),
+    ([[1]], [[50], [51], [52]], [[1], [50], [101], [51], [201], [52]]),
 )
 def test_the_smaller_kind_is_used_again_with_other_indices(first, second, wanted):
     assert turns(arrays(*first), arrays(*second)) == wanted

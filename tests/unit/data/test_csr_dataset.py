@@ -107,10 +107,10 @@ def updates_of(batches, freq, skips, shards):
     return each // freq if skips else -(-each // freq)
 
 
-@pytest.mark.parametrize(
-    ("freq", "shards", "skips"),
-    [([1], 1, False), ([2], 1, False), ([3, 1, 2], 2, False), ([2], 3, True), ([1], 1, True)],
-)
+STAGES = [([1], 1, False), ([2], 1, False), ([3, 1, 2], 2, False), ([2], 3, True), ([1], 1, True)]
+
+
+@pytest.mark.parametrize(("freq", "shards", "skips"), STAGES)
 def test_the_first_stage_has_exactly_its_updates(freq, shards, skips):
     sizes = {epoch: (13, 22, 17)[epoch % 3] for epoch in range(1, 60)}
     for wanted in range(1, 60):
@@ -127,7 +127,5 @@ def test_the_first_stage_has_exactly_its_updates(freq, shards, skips):
         assert stages.batches(epoch + 5, sizes.__getitem__) is None
         assert stages.batches(max(epoch - 1, 1), sizes.__getitem__) is not None, "asked again, as after a resume"
 
-    with pytest.raises(
-        ValueError, match="--restore-updates 5: an epoch has 0 batches for each of 4 processes, too few"
-    ):
+    with pytest.raises(ValueError, match="--restore-updates 5: an epoch has 0 batches for each of 4"):
         Stages(5, [1], shards=4).batches(1, lambda epoch: 3)

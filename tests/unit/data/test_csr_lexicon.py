@@ -4,13 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_plugins.data.csr_lexicon import (
-    is_spaceless,
-    is_word,
-    lexicon_files,
-    read_lexicon,
-    read_lexicons,
-)
+from fairseq_plugins.data.csr_lexicon import is_spaceless, is_word, lexicon_files, read_lexicon, read_lexicons
 
 
 def write(path, text, encoding="utf-8"):

@@ -10,8 +10,6 @@ PIECES = "▁the ▁dog s ▁ ▁( ( ) . , ▁don ' t 't house ▁(the ▁2 0 �
 SYMBOLS = [*SPECIAL, *PIECES]
 TABLE = piece_table(SYMBOLS, 3, [0, 1, 2])
 
-NOTHING = SourceWords((), ())
-
 
 def found(*rows, lexicon=(), end=("</s>",)):
     """(text, pieces, whole) of the words of rows of pieces, each of which gets a ``</s>``."""
@@ -25,25 +23,23 @@ def found(*rows, lexicon=(), end=("</s>",)):
     return [(text_of(run, SYMBOLS), len(run), bool(whole)) for run, whole in zip(runs, words.whole)]
 
 
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ("▁the ▁dog s .", [("the", 1, True), ("dogs", 2, True)]),
-        ("▁the ▁ dog".replace("dog", "house"), [("the", 1, True), ("house", 2, True)]),
-        ("▁( house s ) .", [("houses", 2, True)]),
-        ("▁the - house , s", [("the", 1, True), ("house", 1, True), ("s", 1, True)]),
-        ("▁don ' t", [("don", 1, True), ("t", 1, True)]),
-        ("▁2 0 , 0", [("20", 2, True), ("0", 1, True)]),
-        ("▁", []),
-        ("▁ ( ▁ ) .", []),
-        # Pieces with letters and punctuation: one word with what they touch, and never whole.
-        ("▁(the s ▁dog", [("(thes", 2, False), ("dog", 1, True)]),
-        ("▁don 't ing", [("don", 1, True), ("'ting", 2, False)]),
-        ("▁dog x. s", [("dogx.", 2, False), ("s", 1, True)]),
-        # What is unknown belongs to the word around it.
-        ("▁dog <unk> s ▁the", [("dog<unk>s", 3, False), ("the", 1, True)]),
-        ("▁the ▁ <unk> ▁dog", [("the", 1, True), ("<unk>", 2, False), ("dog", 1, True)]),
-    ],
+@pytest.mark.cases(
+    "row words",
+    ("▁the ▁dog s .", [("the", 1, True), ("dogs", 2, True)]),
+    ("▁the ▁ dog".replace("dog", "house"), [("the", 1, True), ("house", 2, True)]),
+    ("▁( house s ) .", [("houses", 2, True)]),
+    ("▁the - house , s", [("the", 1, True), ("house", 1, True), ("s", 1, True)]),
+    ("▁don ' t", [("don", 1, True), ("t", 1, True)]),
+    ("▁2 0 , 0", [("20", 2, True), ("0", 1, True)]),
+    ("▁", []),
+    ("▁ ( ▁ ) .", []),
+    # Pieces with letters and punctuation: one word with what they touch, and never whole.
+    ("▁(the s ▁dog", [("(thes", 2, False), ("dog", 1, True)]),
+    ("▁don 't ing", [("don", 1, True), ("'ting", 2, False)]),
+    ("▁dog x. s", [("dogx.", 2, False), ("s", 1, True)]),
+    # What is unknown belongs to the word around it.
+    ("▁dog <unk> s ▁the", [("dog<unk>s", 3, False), ("the", 1, True)]),
+    ("▁the ▁ <unk> ▁dog", [("the", 1, True), ("<unk>", 2, False), ("dog", 1, True)]),
 )
 def test_words_by_hand(row, words):
     assert found(row) == words
@@ -57,11 +53,7 @@ def test_the_longest_entry_of_a_script_without_spaces():
     assert found(row, lexicon=["日本語本語"]) == [(piece, 1, True) for piece in ("日", "本", "語", "本")]
     assert found("日本 語 日 本", lexicon=["日本語", "本"]) == [("日本語", 2, True), ("日", 1, True), ("本", 1, True)]
     # A text may end within an entry, or with one.
-    assert found("日 本", "日 本 語", lexicon=["日本語"], end=()) == [
-        ("日", 1, True),
-        ("本", 1, True),
-        ("日本語", 3, True),
-    ]
+    assert found("日", "日 本 語", lexicon=["日本語"], end=()) == [("日", 1, True), ("日本語", 3, True)]
     assert found("語 日 本", lexicon=["日本"], end=()) == [("語", 1, True), ("日本", 2, True)]
     assert found("本", lexicon=["本日"], end=()) == [("本", 1, True)]
     # A match crosses neither a mark, nor a sentence, nor punctuation, nor another script.

@@ -2,14 +2,7 @@
 
 import pytest
 
-from fairseq_plugins.data.data_bins import (
-    check_names,
-    load_dictionary,
-    load_monolingual,
-    load_pair,
-    load_pair_side,
-    split_names,
-)
+from fairseq_plugins.data import data_bins
 from tests import builders
 
 SYMBOLS = builders.dictionary()
@@ -27,21 +20,21 @@ def write(folder, name, token, count=2):
             (folder / f"train.{language}.{language}.{ending}").rename(folder / f"train.{language}.{ending}")
 
 
-@pytest.mark.parametrize(
-    ("names", "taken"),
-    [
-        (["de-None.de", "de", "en-de.de", "de-fr.de"], "de-None.de"),
-        (["de", "en-de.de", "de-fr.de"], "de"),
-        (["en-de.de", "de-fr.de"], "de-fr.de"),  # the first of the pairs
-        (["de-en.de", "en-de.de"], "en-de.de"),  # its own name before the other direction's
-        (["de-en.de"], "de-en.de"),
-    ],
+@pytest.mark.cases(
+    "names taken",
+    (["de-None.de", "de", "en-de.de", "de-fr.de"], "de-None.de"),
+    (["de", "en-de.de", "de-fr.de"], "de"),
+    (["en-de.de", "de-fr.de"], "de-fr.de"),  # the first of the pairs
+    (["de-en.de", "en-de.de"], "en-de.de"),  # its own name before the other direction's
+    (["de-en.de"], "de-en.de"),
 )
 def test_which_monolingual_text_is_read(tmp_path, names, taken):
     tokens = {name: 6 + number for number, name in enumerate(names)}
     for name, token in tokens.items():
         write(tmp_path, name, token)
-    text = load_monolingual(str(tmp_path / "train"), "de", ["fr-es", "de-fr", "en-de"], SYMBOLS, "--monolingual")
+    text = data_bins.load_monolingual(
+        str(tmp_path / "train"), "de", ["fr-es", "de-fr", "en-de"], SYMBOLS, "--monolingual"
+    )
     assert first(text) == tokens[taken]
 
 
@@ -52,7 +45,7 @@ def test_a_pair_has_the_files_of_one_direction(tmp_path, own):
         write(tmp_path, f"de-en.{language}", token)
         if language in own:
             write(tmp_path, f"en-de.{language}", token + 10)
-    sides = load_pair(str(tmp_path / "train"), "en-de", SYMBOLS, "--pairs")
+    sides = data_bins.load_pair(str(tmp_path / "train"), "en-de", SYMBOLS, "--pairs")
     assert [first(side) for side in sides] == ([16, 17] if len(own) == 2 else [6, 7])
 
 
@@ -61,32 +54,32 @@ def test_missing_and_empty_files_are_named_with_the_command(tmp_path):
     rest = f"--trainpref TEXT --destdir {tmp_path}"
     command = f"fairseq-preprocess --only-source --source-lang de .*{rest}"
     with pytest.raises(ValueError, match=rf"--monolingual de: .*train\.de-None\.de\.bin is missing; run {command}"):
-        load_monolingual(prefix, "de", ["en-fr"], SYMBOLS, "--monolingual")
+        data_bins.load_monolingual(prefix, "de", ["en-fr"], SYMBOLS, "--monolingual")
     command = f"fairseq-preprocess --source-lang en --target-lang de {rest}"
     with pytest.raises(ValueError, match=rf"--pairs en-de: .*train\.en-de\.en\.bin is missing; run {command}"):
-        load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
+        data_bins.load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
     write(tmp_path, "en-de.en", 6, count=0)
     with pytest.raises(ValueError, match=r"train\.en-de\.en\.bin is empty"):
-        load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
+        data_bins.load_pair_side(prefix, "en-de", "en", SYMBOLS, "--pairs")
     write(tmp_path, "en-de.en", 6)
     write(tmp_path, "en-de.de", 7, count=3)
     with pytest.raises(ValueError, match=r"--pairs en-de: the sides of .*train need equal lengths; got \[2, 3\]"):
-        load_pair(prefix, "en-de", SYMBOLS, "--pairs")
+        data_bins.load_pair(prefix, "en-de", SYMBOLS, "--pairs")
 
 
 def test_one_dictionary_for_all_languages(tmp_path):
     """Other counts of the same symbols are the same dictionary."""
     with pytest.raises(ValueError, match=r"no dictionary .*dict\.en\.txt"):
-        load_dictionary(str(tmp_path), ["en", "de"])
+        data_bins.load_dictionary(str(tmp_path), ["en", "de"])
     builders.write_dictionary(tmp_path, "de")
     text = (tmp_path / "dict.de.txt").read_text()
-    found = load_dictionary(str(tmp_path), ["en", "de"])
+    found = data_bins.load_dictionary(str(tmp_path), ["en", "de"])
     assert found.symbols[4:] == [f"p{number}" for number in range(builders.PIECES)]
     (tmp_path / "dict.en.txt").write_text(text.replace(" 1\n", " 9\n"))
-    assert load_dictionary(str(tmp_path), ["en", "de"]) == found
+    assert data_bins.load_dictionary(str(tmp_path), ["en", "de"]) == found
     builders.write_dictionary(tmp_path, "fr", pieces=builders.PIECES - 1)
     with pytest.raises(ValueError, match=r"dict\.fr\.txt differs from .*dict\.en\.txt"):
-        load_dictionary(str(tmp_path), ["en", "de", "fr"])
+        data_bins.load_dictionary(str(tmp_path), ["en", "de", "fr"])
 
 
 def test_names_of_pairs_and_languages():
@@ -103,6 +96,6 @@ def test_names_of_pairs_and_languages():
         ("", "en", 0.1, "--pair-share must be 0 where --pairs is empty; got 0.1"),
     ):
         with pytest.raises(ValueError, match=message):
-            check_names(split_names(pairs), split_names(languages), share)
+            data_bins.check_names(data_bins.split_names(pairs), data_bins.split_names(languages), share)
     for share in (0.0, 1.0):
-        check_names(["en-de"], ["en"], share)
+        data_bins.check_names(["en-de"], ["en"], share)

@@ -20,7 +20,6 @@ def part(count, first):
 
 
 def mixture(temperature=1.0, seed=1):
-    """Parts whose pieces begin at 100, 200, 300."""
     parts = {name: part(count, 100 * (number + 1)) for number, (name, count) in enumerate(SIZES.items())}
     return LanguageMixture(parts, temperature, seed)
 

@@ -69,8 +69,6 @@ def test_sides_and_labels_that_do_not_fit_are_refused():
             dataset(*sides, **more)
 
 
-# ---- The formats. ----
-
 A, B = [11, 12, 13], [21, 22]
 LANG = 99
 
@@ -82,14 +80,12 @@ def assemble(name, texts, room=50):
     return made.assemble([torch.tensor(text, dtype=torch.int32) for text in texts], room, language).tokens.tolist()
 
 
-@pytest.mark.parametrize(
-    ("name", "one", "two"),
-    [
-        ("xlmr", [BOS, *A, EOS], [BOS, *A, EOS, EOS, *B, EOS]),
-        ("bert", [BOS, *A, EOS], [BOS, *A, EOS, *B, EOS]),
-        ("mbart", [*A, EOS, LANG], [*A, EOS, *B, EOS, LANG]),
-        ("mbart50", [LANG, *A, EOS], [LANG, *A, EOS, *B, EOS]),
-    ],
+@pytest.mark.cases(
+    "name one two",
+    ("xlmr", [BOS, *A, EOS], [BOS, *A, EOS, EOS, *B, EOS]),
+    ("bert", [BOS, *A, EOS], [BOS, *A, EOS, *B, EOS]),
+    ("mbart", [*A, EOS, LANG], [*A, EOS, *B, EOS, LANG]),
+    ("mbart50", [LANG, *A, EOS], [LANG, *A, EOS, *B, EOS]),
 )
 def test_formats_by_hand(name, one, two):
     assert assemble(name, [A]) == one

@@ -38,11 +38,9 @@ def load(folder, kind="xlmr", lost=0, **changes):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Twelve random questions with passages of 4 to 40 words."""
-    result = tmp_path_factory.mktemp("qa")
-    builders.write_questions(result, NAME, *builders.random_questions(12, 1))
-    return result
+def folder(path):
+    builders.write_questions(path, NAME, *builders.random_questions(12, 1))
+    return path
 
 
 def _words(tokens):
@@ -73,11 +71,8 @@ def test_windows_are_the_loops_and_cover_the_passage(folder, kind, stride):
             whole = start <= first and last < start + length
             left, right = row["target"]
             assert not whole or begin <= left <= right < begin + length
-            assert (
-                _words(row["tokens"][left : right + 1]) == entry.answers[0].text.split()
-                if whole
-                else left == right == 0
-            )
+            answer = _words(row["tokens"][left : right + 1])
+            assert answer == entry.answers[0].text.split() if whole else left == right == 0
             held += whole
         assert found == windows(len(words), LIMITS["max_positions"] - added - asked, stride)
         assert set().union(*(range(*window) for window in found)) == set(range(len(words)))
@@ -90,14 +85,12 @@ def test_windows_are_the_loops_and_cover_the_passage(folder, kind, stride):
     assert dataset.cut_questions == sum(length > 4 for length in lengths) > 0
 
 
-@pytest.mark.parametrize(
-    ("part", "rows", "message"),
-    [
-        (None, None, "--max-positions 8 .* --max-question 4 pieces and 4 symbols; valid: at least 9"),
-        ("input0", [[4, 5]] * 3, "qa has 4 questions, input0 3 rows; valid: as many"),
-        ("input1", [[4, 5]] * 3, "passages has 2 texts, offsets 2 rows, input1 3; valid: as many"),
-        ("input1", [[4, 5]] * 2, r"row 1 of offsets has \d+ numbers for 2 pieces of input1; valid: two per piece"),
-    ],
+@pytest.mark.cases(
+    "part rows message",
+    (None, None, "--max-positions 8 .* --max-question 4 pieces and 4 symbols; valid: at least 9"),
+    ("input0", [[4, 5]] * 3, "qa has 4 questions, input0 3 rows; valid: as many"),
+    ("input1", [[4, 5]] * 3, "passages has 2 texts, offsets 2 rows, input1 3; valid: as many"),
+    ("input1", [[4, 5]] * 2, r"row 1 of offsets has \d+ numbers for 2 pieces of input1; valid: two per piece"),
 )
 def test_files_that_do_not_fit_are_refused(tmp_path, part, rows, message):
     builders.write_questions(tmp_path, NAME, *builders.random_questions(4, 1))
@@ -116,31 +109,27 @@ def test_an_empty_passage_has_one_window_and_an_empty_answer(tmp_path):
     assert item["question"].text(-4, -4) == ""
 
 
-# ---- Files, and the places of answers. ----
-
 #          0123456789012345678901234
 PASSAGE = "The cat sat. It slept on."
 #         The   cat   s    at    .      It      (nothing) slept   on      .
 OFFSETS = [0, 3, 3, 7, 7, 9, 9, 11, 11, 12, 12, 15, 15, 15, 15, 21, 21, 24, 24, 25]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "start", "span"),
-    [
-        ("The", 0, (0, 0)),
-        ("cat", 4, (1, 1)),
-        (" cat", 3, (1, 1)),
-        ("cat ", 4, (1, 1)),  # the space after it belongs to the next piece
-        ("a", 9, (3, 3)),  # part of a piece: the whole piece
-        ("sat.", 8, (2, 4)),
-        ("It slept", 13, (5, 7)),  # a piece without characters in between
-        (PASSAGE, 0, (0, 9)),
-        ("cat", 5, None),
-        ("on.!", 22, None),
-        ("", 4, None),
-        ("The", -25, None),
-        (" The", -1, None),  # no place told
-    ],
+@pytest.mark.cases(
+    "text start span",
+    ("The", 0, (0, 0)),
+    ("cat", 4, (1, 1)),
+    (" cat", 3, (1, 1)),
+    ("cat ", 4, (1, 1)),  # the space after it belongs to the next piece
+    ("a", 9, (3, 3)),  # part of a piece: the whole piece
+    ("sat.", 8, (2, 4)),
+    ("It slept", 13, (5, 7)),  # a piece without characters in between
+    (PASSAGE, 0, (0, 9)),
+    ("cat", 5, None),
+    ("on.!", 22, None),
+    ("", 4, None),
+    ("The", -25, None),
+    (" The", -1, None),  # no place told
 )
 def test_place(text, start, span):
     gold, lost = place_answers([QuestionEntry("a", 0, (Answer(text, start),))], [PASSAGE], [np.array(OFFSETS)])

@@ -10,7 +10,6 @@ from tests.deltalm_builders import EOS, FIRST_SENTINEL, PAD, TEMPLATE, plain
 
 
 def mixed(**changes):
-    """30 pairs, and 10 blocks or so of sentences."""
     rows = builders.sentences(40, 3, 2, 9)
     return corruption.dataset([corruption.pairs(*corruption.pair_rows(30)), corruption.blocks(rows)], **changes)
 
@@ -102,8 +101,6 @@ def test_batches_are_those_of_a_translation_task():
         assert inputs["prev_output_tokens"][row].tolist() == [EOS, *target[:-1]] + padding
 
 
-# ---- Text streams. ----
-
 ROWS = [[4, 5], [6, 7, 8], [9], [], [10, 11, 12, 13, 14, 15, 16]]
 
 
@@ -118,22 +115,20 @@ def texts(stream, seed=1):
     return found
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected", "left_out"),
-    [
-        (  # whole sentences up to 7 tokens; the last one is longer than a block
-            "complete",
-            [[4, 5, EOS, 6, 7, 8, EOS], [10, 11, 12, 13, 14, 15, 16, EOS]],
-            1,  # 9 </s> </s>
-        ),
-        ("complete_doc", [[4, 5, EOS, 6, 7, 8, EOS], [10, 11, 12, 13, 14, 15, 16, EOS]], 1),  # 9 </s>
-        ("eos", [[4, 5, EOS], [6, 7, 8, EOS], [10, 11, 12, 13, 14, 15, 16, EOS]], 2),
-        (  # 6 tokens each, and a </s> where a block ends without
-            "none",
-            [[4, 5, EOS, 6, 7, 8, EOS], [EOS, 9, EOS, EOS, 10, 11, EOS], [12, 13, 14, 15, 16, EOS]],
-            0,
-        ),
-    ],
+@pytest.mark.cases(
+    "mode expected left_out",
+    (  # whole sentences up to 7 tokens; the last one is longer than a block
+        "complete",
+        [[4, 5, EOS, 6, 7, 8, EOS], [10, 11, 12, 13, 14, 15, 16, EOS]],
+        1,  # 9 </s> </s>
+    ),
+    ("complete_doc", [[4, 5, EOS, 6, 7, 8, EOS], [10, 11, 12, 13, 14, 15, 16, EOS]], 1),  # 9 </s>
+    ("eos", [[4, 5, EOS], [6, 7, 8, EOS], [10, 11, 12, 13, 14, 15, 16, EOS]], 2),
+    (  # 6 tokens each, and a </s> where a block ends without
+        "none",
+        [[4, 5, EOS, 6, 7, 8, EOS], [EOS, 9, EOS, EOS, 10, 11, EOS], [12, 13, 14, 15, 16, EOS]],
+        0,
+    ),
 )
 def test_blocks_by_hand(mode, expected, left_out):
     stream = corruption.blocks(ROWS, block=7, mode=mode)
@@ -151,9 +146,6 @@ def test_pairs_without_two_tokens_are_left_out_and_the_others_keep_their_lines()
     stream = corruption.pairs([[4], [], [5], []], [[], [6, 7], [8], []])
     assert stream.left_out == 2
     assert [sorted(text) for text in texts(stream)] == [[EOS, EOS, 6, 7], [EOS, EOS, 5, 8]]
-
-
-# ---- Sentinels. ----
 
 
 def symbols(*names):
@@ -185,11 +177,12 @@ BLOCKS = Demand("--mask-prob", 0.15, 512, 0)
 PAIRS = Demand("--pair-mask-prob", 0.5, 512, 1)
 
 
-@pytest.mark.parametrize(
-    ("need", "demands", "option"), [(26, [BLOCKS], "--mask-prob 0.15"), (86, [BLOCKS, PAIRS], "--pair-mask-prob 0.5")]
-)
-def test_as_many_as_the_worst_text_needs_are_enough(need, demands, option):
+@pytest.mark.parametrize(("need", "demands"), [(26, [BLOCKS]), (86, [BLOCKS, PAIRS])])
+def test_as_many_as_the_worst_text_needs_are_enough(need, demands):
     check_sentinels(range(need), TEMPLATE, 3.0, demands)
     for count, have in ((need - 1, f"has {need - 1}"), (0, "lacks <extra_id_0>")):
-        with pytest.raises(ValueError, match=f"{have}, .*--tokens-per-sample 512, {option} .*--add-sentinels {need}"):
+        with pytest.raises(
+            ValueError,
+            match=f"{have}, .*--tokens-per-sample 512, {demands[-1].option} {demands[-1].ratio}.*--add-sentinels {need}",
+        ):
             check_sentinels(range(count), TEMPLATE, 3.0, demands)

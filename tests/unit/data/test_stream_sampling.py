@@ -6,16 +6,14 @@ import pytest
 from fairseq_plugins.data.stream_sampling import Purpose, draw_texts, epoch_rng, sampling_probabilities
 
 
-@pytest.mark.parametrize(
-    ("temperature", "share", "expected"),
-    [
-        (1.0, None, [0.80, 0.05, 0.15]),  # 16, 1 and 3 of 20
-        (2.0, None, [4 / (5 + 3**0.5), 1 / (5 + 3**0.5), 3**0.5 / (5 + 3**0.5)]),  # square roots
-        (1e9, None, [1 / 3, 1 / 3, 1 / 3]),
-        (1.0, 0.5, [0.5 * 16 / 19, 0.5, 0.5 * 3 / 19]),  # the second is a pair
-        (1.0, 0.0, [16 / 19, 0.0, 3 / 19]),
-        (1.0, 1.0, [0.0, 1.0, 0.0]),
-    ],
+@pytest.mark.cases(
+    "temperature share expected",
+    (1.0, None, [0.80, 0.05, 0.15]),  # 16, 1 and 3 of 20
+    (2.0, None, [4 / (5 + 3**0.5), 1 / (5 + 3**0.5), 3**0.5 / (5 + 3**0.5)]),  # square roots
+    (1e9, None, [1 / 3, 1 / 3, 1 / 3]),
+    (1.0, 0.5, [0.5 * 16 / 19, 0.5, 0.5 * 3 / 19]),  # the second is a pair
+    (1.0, 0.0, [16 / 19, 0.0, 3 / 19]),
+    (1.0, 1.0, [0.0, 1.0, 0.0]),
 )
 def test_probabilities_by_hand(temperature, share, expected):
     found = sampling_probabilities([16, 1, 3], temperature, [False, True, False], share)

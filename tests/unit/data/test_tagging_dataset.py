@@ -11,12 +11,6 @@ from tests.builders import BOS, EOS, PAD
 from tests.nlu_bins import TAGS
 
 UNK, OUT, B_PER, I_PER, B_LOC = 3, 4, 5, 6, 7
-SENTENCES = [
-    [([11, 12], "B-PER"), ([13], "I-PER"), ([14, 15, 16], "O")],
-    [([17], "O")],
-    [],
-    [([18, 19], "B-LOC"), ([20], None)],
-]
 LABELS = [[B_PER, PAD, I_PER, OUT, PAD, PAD], [OUT], [], [B_LOC, PAD, UNK]]
 PIECES = [[11, 12, 13, 14, 15, 16], [17], [], [18, 19, 20]]
 
@@ -41,15 +35,13 @@ def test_first_pieces_are_selected_and_carry_the_classes_in_every_format(name, l
     assert [data[index]["target"].tolist() for index in range(4)] == [[1, 2, 0], [0], [], [3, UNSEEN]]
 
 
-@pytest.mark.parametrize(
-    ("limit", "targets", "cut_words", "cut_rows", "unseen"),
-    [
-        (8, [[1, 2, 0], [0], [], [3, UNSEEN]], 0, 0, 1),
-        (6, [[1, 2, 0], [0], [], [3, UNSEEN]], 0, 1, 1),  # a word that loses its end keeps its tag
-        (5, [[1, 2], [0], [], [3, UNSEEN]], 1, 1, 1),
-        (4, [[1], [0], [], [3]], 3, 2, 0),
-        (3, [[1], [0], [], [3]], 3, 2, 0),
-    ],
+@pytest.mark.cases(
+    "limit targets cut_words cut_rows unseen",
+    (8, [[1, 2, 0], [0], [], [3, UNSEEN]], 0, 0, 1),
+    (6, [[1, 2, 0], [0], [], [3, UNSEEN]], 0, 1, 1),  # a word that loses its end keeps its tag
+    (5, [[1, 2], [0], [], [3, UNSEEN]], 1, 1, 1),
+    (4, [[1], [0], [], [3]], 3, 2, 0),
+    (3, [[1], [0], [], [3]], 3, 2, 0),
 )
 def test_words_are_cut_with_their_first_piece(limit, targets, cut_words, cut_rows, unseen):
     data = dataset(limit)

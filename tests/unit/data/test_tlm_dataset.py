@@ -12,7 +12,6 @@ BOS, PAD, EOS, MASK = builders.BOS, builders.PAD, builders.EOS, builders.MASK
 
 
 def dataset(count=40, low=2, high=12, pair=True, **masking):
-    """A data set and its rows, by side."""
     rows = [builders.sentences(count, seed, low, high) for seed in ((1, 2) if pair else (1,))]
     config = MaskingConfig(**{"mask_prob": 0.15, "one_side_prob": 0.0, "seed": 7, **masking})
     data = TLMDataset([tensors(side) for side in rows], [sizes(side) for side in rows], builders.dictionary(), config)

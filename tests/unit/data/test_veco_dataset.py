@@ -98,16 +98,14 @@ def test_sampling_has_the_shares_within_each_kind_and_is_new_in_every_epoch():
     texts = data.first_pair
     for epoch in (1, 2, 1):
         data.set_epoch(epoch)
-        counts = [
-            np.bincount([data.place_of(index)[0] for index in part]) for part in (range(texts), range(texts, len(data)))
-        ]
+        parts = range(texts), range(texts, len(data))
+        counts = [np.bincount([data.place_of(index)[0] for index in part]) for part in parts]
         assert abs(counts[0] - texts / 2).max() < 1 and counts[1].tolist() == [0, 0, 30, 10]
         found.append([whole(item) for item in data])
     assert len(data) == sum(map(len, languages)) + 40 and found[0] == found[2] != found[1]
 
 
 def batches(data, epoch=1, **limits):
-    """As the trainer makes them."""
     data.set_epoch(epoch)
     with data_utils.numpy_seed(1 + epoch):
         order = data.ordered_indices()
@@ -140,9 +138,6 @@ def test_max_tokens_counts_padding():
     assert full > 5
 
 
-# ---- Where the segments come from. ----
-
-
 def sentences_of(lengths):
     """Sentences of so many tokens, </s> counted; 1 is an empty line. No two sentences are alike."""
     return [[100 * number + place for place in range(length - 1)] for number, length in enumerate(lengths, 1)]
@@ -162,19 +157,17 @@ def texts(lengths, room=8):
     return [(numbers(x), numbers(y)) for x, y in found]
 
 
-@pytest.mark.parametrize(
-    ("lengths", "expected"),
-    [
-        ([3, 3, 3, 4, 1], [([1, 2], [3, 4])]),  # 3 + 3 + 3 does not fit into 7, 3 + 4 does
-        ([4, 4, 3, 1], [([1], [2, 3])]),  # 4 + 4 would need room for <s>
-        ([3, 3, 3, 4, 2, 3, 1], [([1, 2], [3, 4]), ([5], [6])]),  # a third segment, cut in two
-        ([3, 4, 1], [([1], [2])]),  # one segment, cut in two
-        ([2, 2, 2, 1], [([1], [2, 3])]),  # 2 + 4 and 4 + 2 are equally good
-        ([1, 3, 4, 1, 1, 3, 4, 1, 1], [([2], [3]), ([6], [7])]),  # two documents
-        ([3, 4], [([1], [2])]),  # no empty line behind the last
-        ([2, 9, 2, 2, 1], [([3], [4])]),  # nothing is adjacent across a sentence that is too long
-        ([], []),
-    ],
+@pytest.mark.cases(
+    "lengths expected",
+    ([3, 3, 3, 4, 1], [([1, 2], [3, 4])]),  # 3 + 3 + 3 does not fit into 7, 3 + 4 does
+    ([4, 4, 3, 1], [([1], [2, 3])]),  # 4 + 4 would need room for <s>
+    ([3, 3, 3, 4, 2, 3, 1], [([1, 2], [3, 4]), ([5], [6])]),  # a third segment, cut in two
+    ([3, 4, 1], [([1], [2])]),  # one segment, cut in two
+    ([2, 2, 2, 1], [([1], [2, 3])]),  # 2 + 4 and 4 + 2 are equally good
+    ([1, 3, 4, 1, 1, 3, 4, 1, 1], [([2], [3]), ([6], [7])]),  # two documents
+    ([3, 4], [([1], [2])]),  # no empty line behind the last
+    ([2, 9, 2, 2, 1], [([3], [4])]),  # nothing is adjacent across a sentence that is too long
+    ([], []),
 )
 def test_by_hand(lengths, expected):
     assert texts(lengths) == expected
@@ -206,9 +199,7 @@ def test_every_sentence_is_used_once_or_counted():
 def test_x_is_the_source_side_and_a_pair_with_a_long_or_an_empty_side_is_left_out():
     left, right = [[5, 6], [7], [8], [], [9, 9, 9, 9]], [[8], [9, 10, 11], [1, 2, 3, 4], [5], [6]]
     stream = veco.pairs(left, right, room=5)
-    assert [veco.rows_of(stream, index) for index in range(2)] == [
-        [[BOS, 5, 6, EOS], [BOS, 8, EOS]],
-        [[BOS, 7, EOS], [BOS, 9, 10, 11, EOS]],
-    ]
+    assert veco.rows_of(stream, 0) == [[BOS, 5, 6, EOS], [BOS, 8, EOS]]
+    assert veco.rows_of(stream, 1) == [[BOS, 7, EOS], [BOS, 9, 10, 11, EOS]]
     assert stream.lengths.tolist() == [[4, 3], [3, 5]] and stream.parallel
     assert stream.left_out == {"with an empty side": 1, "with a side longer than 5 tokens with <s>": 2}

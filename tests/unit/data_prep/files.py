@@ -25,5 +25,4 @@ def refused(words, call, *arguments, **options):
 
 
 def killed(*_):
-    """Stands for a step that is interrupted."""
     raise KeyboardInterrupt

@@ -81,7 +81,6 @@ def test_damaged_and_wrong_archives(tmp_path):
 
 
 def script(repo_root, name, *arguments, path=None):
-    """Run data_prep/NAME.sh; returns what it said."""
     environment = dict(os.environ, PYTHON=sys.executable)
     environment["PATH"] = f"{path or ''}:{environment['PATH']}"
     line = ["bash", str(repo_root / "data_prep" / f"{name}.sh"), *map(str, arguments)]
@@ -190,12 +189,10 @@ def wmt_archives(tmp_path, lang, code):
     return archives
 
 
-@pytest.mark.parametrize(
-    ("lang", "count", "valid"),
-    [
-        ("de", 198, ["training/europarl-v7.de-en 99 de", "training/news-commentary-v9.de-en 9 de"]),
-        ("fr", 1404, ["giga-fren.release2.fixed 1127 fr"]),
-    ],
+@pytest.mark.cases(
+    "lang count valid",
+    ("de", 198, ["training/europarl-v7.de-en 99 de", "training/news-commentary-v9.de-en 9 de"]),
+    ("fr", 1404, ["giga-fren.release2.fixed 1127 fr"]),
 )
 def test_wmt14(repo_root, tmp_path, lang, count, valid):
     archives = wmt_archives(tmp_path, lang, f"{lang}en")

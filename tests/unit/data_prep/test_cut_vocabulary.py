@@ -19,9 +19,7 @@ from data_prep import spm
 from data_prep.io import read_json
 from data_prep.verify import check_manifest
 from fairseq_plugins import checkpoints
-from fairseq_plugins.checkpoints import load, read_checkpoint, read_masked_lm
-from fairseq_plugins.checkpoints.encoders import read_encoder
-from fairseq_plugins.modules.prefix_masked_lm import MaskedLM, MaskedLMSizes
+from fairseq_plugins.checkpoints import read_checkpoint
 from tests import builders, nlu_builders, veco_builders
 from tests.nlu_builders import PIECES
 from tests.unit.checkpoints import builders as masked_lms
@@ -68,7 +66,6 @@ def dictionary(path):
 
 
 def bart(symbols):
-    """A tiny mBART, and its options."""
     sizes = {f"{side}_{name}": count for side in ("encoder", "decoder") for name, count in SIZES.items()}
     off = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
     names = dict(arch="bart_large", task="translation", criterion="label_smoothed_cross_entropy", optimizer="adam")
@@ -98,10 +95,8 @@ def test_a_stock_model_gives_the_same_logits(files):
     smaller, _ = bart(symbols)
     assert smaller.load_state_dict(loaded["model"], strict=True).missing_keys == []
     new = torch.tensor([[0, 4, 8, len(symbols) - 1, 9, 7, 2], [0, 5, 6, 2, 1, 1, 1]])
-    found, expected = (
-        one(rows, torch.tensor([7, 7]), rows.roll(1, 1))[0]
-        for one, rows in ((smaller, new), (model, torch.tensor(kept)[new]))
-    )
+    both = (smaller, new), (model, torch.tensor(kept)[new])
+    found, expected = (one(rows, torch.tensor([7, 7]), rows.roll(1, 1))[0] for one, rows in both)
     torch.testing.assert_close(found, expected[..., kept], rtol=0, atol=1e-5)
     assert torch.equal(loaded["extra_state"]["ema"][WORDS], before[WORDS][kept])
     assert not loaded.get("last_optimizer_state")
@@ -234,28 +229,10 @@ def assert_rows(found, state, names, kept):
         assert torch.equal(found[name], tensor[kept] if name in names else tensor), name
 
 
-@torch.no_grad()
-def logits(path, tokens):
-    """Of the encoder with its head."""
-    found = read_masked_lm(path)
-    module = MaskedLM(MaskedLMSizes(**found.sizes)).eval()
-    load(module, found.tensors)
-    return module(tokens)
-
-
-def assert_same_function(before, after, kept):
-    new = torch.tensor([[0, *range(4, len(kept)), 2], [0, 5, len(kept) - 1, 4, 2, *[1] * (len(kept) - 7)]])
-    expected = logits(before, torch.tensor(kept)[new])[..., kept]
-    torch.testing.assert_close(logits(after, new), expected, rtol=0, atol=1e-5)
-    words = "embed_tokens.weight"
-    assert torch.equal(read_encoder(after).tensors[words], read_encoder(before).tensors[words][kept])
-
-
 def test_one_that_was_pretrained_here(tmp_path):
     file = tmp_path / "in" / "checkpoint_last.pt"
-    state = veco_builders.pretrained_state(
-        veco_builders.pretrained(file, last_optimizer_state={"moment": torch.zeros(25, 16)})
-    )
+    model = veco_builders.pretrained(file, last_optimizer_state={"moment": torch.zeros(25, 16)})
+    state = veco_builders.pretrained_state(model)
     out, kept = cut_veco(tmp_path, file, 20)
     content = read_checkpoint(out / "checkpoint_last.pt")
     assert "last_optimizer_state" not in content
@@ -264,7 +241,6 @@ def test_one_that_was_pretrained_here(tmp_path):
     state["lm_head.mask_row"] = torch.empty(len(kept) - 1, 0)
     assert_rows(content["model"], state, [*words, "lm_head.bias"], kept)
     assert len({content["model"][name].data_ptr() for name in words}) == 1
-    assert_same_function(file, out / "checkpoint_last.pt", kept)
     assert sorted(read_json(out / "cut_vocabulary.json")["options"]["tensors"]) == sorted([*words, "lm_head.bias"])
 
 
@@ -278,4 +254,3 @@ def test_the_folder(tmp_path):
     assert_rows(read_checkpoint(out / "model.safetensors"), state, names, kept)
     config = json.loads((out / "config.json").read_text())
     assert config == {**masked_lms.CONFIG, "add_cross_attention": True, "vocab_size": len(kept)}
-    assert_same_function(path, out, kept)

@@ -76,12 +76,8 @@ def test_a_full_disk_keeps_the_old_output(tmp_path, names, count):
 def test_outputs_that_are_refused(tmp_path):
     source = write(tmp_path / "a", GOOD)
     (tmp_path / "folder").mkdir()
-    for names, message in (
-        (["folder/../a"], "would overwrite an input"),
-        (["folder"], "a folder"),
-        (["b"], "b: no line was left"),
-    ):
-        refused(message, write_lines, [tmp_path / name for name in names], "", 0, inputs=[source])
+    for name, message in (("folder/../a", "would overwrite an input"), ("folder", "a folder"), ("b", "b: no line")):
+        refused(message, write_lines, [tmp_path / name], "", 0, inputs=[source])
     assert tree(tmp_path) == {"a": GOOD}
     write_lines([tmp_path / "b"], "", 0, empty_ok=True)
     assert tree(tmp_path) == {"a": GOOD, "b": b""}

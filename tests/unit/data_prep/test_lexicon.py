@@ -9,39 +9,33 @@ from data_prep.toy.corpus import generate
 from tests.csr_builders import write_raw
 from tests.unit.data_prep.files import killed, refused
 
-OPTIONS = (
-    "--dim 12 --window 3 --negative 3 --epochs 2 --min-count 2 --top 4 --patience 2 --iterations 30 --threads 1".split()
-)
+OPTIONS = "--dim 12 --window 3 --negative 3 --epochs 2 --min-count 2 --top 4 --patience 2 --threads 1 --iterations"
 STEPS = ["words.en", "words.de", "vectors.en", "vectors.de", "map", "lexicon"]
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    """A folder with a toy corpus."""
-    folder = tmp_path_factory.mktemp("texts")
+def texts(path):
     examples = list(generate(3, {"train": 60}))
     for language in ("en", "de"):
-        write_raw(folder / f"toy.{language}", *(example.texts[language] for example in examples))
-    return folder
+        write_raw(path / f"toy.{language}", *(example.texts[language] for example in examples))
+    return path
 
 
 def lexicons(out):
-    """Hashes of both lexicons."""
     return [sha256(out / name) for name in ("en-de.tsv", "de-en.tsv")]
 
 
 def run(texts, out, *more):
-    """The verb, on small vectors."""
-    lexicon.main(["--source", f"{texts}/toy.en", "--target", f"{texts}/toy.de", "--out", str(out), *OPTIONS, *more])
+    lexicon.main(
+        ["--source", f"{texts}/toy.en", "--target", f"{texts}/toy.de", "--out", str(out), *OPTIONS.split(), "30", *more]
+    )
 
 
 def state(out):
-    """Hash and time of every file."""
     return {str(path): (sha256(path), path.stat().st_mtime_ns) for path in sorted(out.rglob("*")) if path.is_file()}
 
 
 def skipped(text):
-    """The steps that were skipped."""
     return [line.split(": ")[1] for line in text.splitlines() if line.endswith("unchanged, skipped")]
 
 

@@ -23,7 +23,6 @@ from tests.unit.data_prep.files import lines, refused
 
 
 def words_of(tmp_path, *text, **options):
-    """The words of lines."""
     text_words.write_words([write_raw(tmp_path / "in", *text)], [tmp_path / "out"], **options)
     return lines(tmp_path / "out")
 
@@ -80,16 +79,14 @@ def test_blanks_in_words_and_repeated_words(tmp_path, capsys):
     assert "1 words come twice" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"a 1 2\nb 1 2\n", "line 1: 'a 1 2'; valid: the numbers of words and of dimensions"),
-        (b"2 2\na 1 2\nb 1\n", "line 3: 2 columns; valid: a word and 2 numbers"),
-        (b"2 2\na inf 2\nb 1 2\n", "line 2: the vector of 'a' holds NaN or an infinite number"),
-        (b"3 2\na 1 2\nb 1 2\n", "2 words, but its first line says 3; valid: a complete file"),
-        (b"2 2\na 1 2\nb 1 2\nc 1 2\n", "more than the 2 words that its first line says"),
-        (b"2 1\na 1\n\xff 2\n", "line 3: not UTF-8"),
-    ],
+@pytest.mark.cases(
+    "content message",
+    (b"a 1 2\nb 1 2\n", "line 1: 'a 1 2'; valid: the numbers of words and of dimensions"),
+    (b"2 2\na 1 2\nb 1\n", "line 3: 2 columns; valid: a word and 2 numbers"),
+    (b"2 2\na inf 2\nb 1 2\n", "line 2: the vector of 'a' holds NaN or an infinite number"),
+    (b"3 2\na 1 2\nb 1 2\n", "2 words, but its first line says 3; valid: a complete file"),
+    (b"2 2\na 1 2\nb 1 2\nc 1 2\n", "more than the 2 words that its first line says"),
+    (b"2 1\na 1\n\xff 2\n", "line 3: not UTF-8"),
 )
 def test_vectors_that_are_refused(tmp_path, content, message):
     (tmp_path / "v").write_bytes(content)
@@ -109,9 +106,8 @@ def test_vectors_are_gensims(corpus, method, sg):
     from gensim.models import Word2Vec
 
     own = {"window": 2, "negative": 2, "epochs": 2, "min_count": 2}
-    stock = Word2Vec(
-        [line.split() for line in corpus.read_text().splitlines()], sg=sg, seed=5, workers=1, vector_size=8, **own
-    )
+    text = [line.split() for line in corpus.read_text().splitlines()]
+    stock = Word2Vec(text, sg=sg, seed=5, workers=1, vector_size=8, **own)
     found = train_vectors(corpus, VectorOptions(**own, dim=8, method=method, seed=5))
     assert found.words == stock.wv.index_to_key
     np.testing.assert_array_equal(found.vectors, stock.wv.vectors)
@@ -126,7 +122,6 @@ def test_nothing_to_learn_from(corpus, tmp_path, monkeypatch):
 
 
 def run(sides, out, dictionary_output=None, **options):
-    """Map two files."""
     outputs = out / "a.mapped", out / "b.mapped"
     return map_files(*sides, outputs, out / "map.json", MapOptions(**options), dictionary_output)
 
@@ -227,12 +222,8 @@ DICTIONARY = {"dog": ["hund", "köter"], "cat": ["katze"], "sun": ["sonne"], "tr
 
 def test_precision_and_coverage_by_hand():
     both = dict.fromkeys(("p@2", "p@5"), pytest.approx(200 / 3))
-    assert score(LEXICON, DICTIONARY, [1, 2, 5]) == {
-        "words": 3,
-        "coverage": 75.0,
-        "p@1": pytest.approx(100 / 3),
-        **both,
-    }
+    expected = {"words": 3, "coverage": 75.0, "p@1": pytest.approx(100 / 3), **both}
+    assert score(LEXICON, DICTIONARY, [1, 2, 5]) == expected
     # The sun's translation is not in the target vocabulary: it cannot be found and does not count.
     fewer = score(LEXICON, DICTIONARY, [1], targets={"hund", "katze", "mond", "stern"})
     assert fewer == {"words": 2, "coverage": 50.0, "p@1": 50.0}

@@ -15,7 +15,6 @@ PAIR = (("1",), ("2",))
 
 
 def rows(table, path, split="train", limit=0):
-    """All rows of a file."""
     return list(table.rows(Source(split, "en", path, limit)))
 
 
@@ -66,9 +65,6 @@ def test_what_is_refused(tmp_path):
         refused(message, call)
 
 
-# ---- Tagged sentences. ----
-
-
 def sentences(reader, path, limit=0):
     """Words and tags of a file, the lines of the first words, and what was passed over."""
     skipped = Counter()
@@ -82,9 +78,8 @@ def test_conll_with_tabs_and_spaces(tmp_path):
     assert sentences(Conll(), tabs) == (words, [2, 7], {})
     assert sentences(Conll(), tabs, 1) == (words[:1], [2], {})
     mark = "-DOCSTART- -X- -X- O"
-    spaces = write(
-        tmp_path / "a.txt", mark, "", "EU NNP  B-NP B-ORG", "a\u00a0b VB B-VP O", mark, "c N x O", "", mark, "d N x O"
-    )
+    lines = [mark, "", "EU NNP  B-NP B-ORG", "a\u00a0b VB B-VP O", mark, "c N x O", "", mark, "d N x O"]
+    spaces = write(tmp_path / "a.txt", *lines)
     words = [[("EU", "B-ORG"), ("a\u00a0b", "O")], [("c", "O")], [("d", "O")]]
     assert sentences(Conll(), spaces) == (words, [3, 6, 9], {"marks of documents": 3})
     assert sentences(Conll(tag="2"), spaces)[0][0] == [("EU", "NNP"), ("a\u00a0b", "VB")]
@@ -93,7 +88,6 @@ def test_conll_with_tabs_and_spaces(tmp_path):
 
 
 def node(name, form, upos="NOUN", xpos="NN"):
-    """A line of CoNLL-U."""
     return "\t".join([name, form, "_", upos, xpos, "_", "0", "_", "_", "_"])
 
 

@@ -25,15 +25,14 @@ def sentences(count=300, seed=5):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A folder with text, text.model, dict.txt and codes; ``<2de>`` is a user symbol."""
-    folder = tmp_path_factory.mktemp("spm")
-    write(folder / "text", *sentences())
+def trained(path):
+    """A path with text, text.model, dict.txt and codes; ``<2de>`` is a user symbol."""
+    write(path / "text", *sentences())
     symbols = ["--user-symbols", "<2de>", "<2fr>"]
-    fixed = ["--model", f"{folder}/text.model", "--dict", f"{folder}/dict.txt", "--vocab-size", "60"]
-    spm.main(["train", "--inputs", f"{folder}/text", *fixed, *symbols])
-    bpe.main(["learn", "--inputs", f"{folder}/text", "--codes", f"{folder}/codes", "--merges", "40"])
-    return folder
+    fixed = ["--model", f"{path}/text.model", "--dict", f"{path}/dict.txt", "--vocab-size", "60"]
+    spm.main(["train", "--inputs", f"{path}/text", *fixed, *symbols])
+    bpe.main(["learn", "--inputs", f"{path}/text", "--codes", f"{path}/codes", "--merges", "40"])
+    return path
 
 
 def test_training_repeats_itself_byte_for_byte(trained, tmp_path):

@@ -27,14 +27,7 @@ def test_all_metrics_are_those_of_sacrebleu_and_of_the_package():
     worst = [line.replace("on mat", "on mat todays") for line in WORSE]  # todays ~ today, by stem only
     systems = [score.System("better", BETTER), score.System("worse", worst)]
     result = score.score_systems(systems, REFERENCE, samples=100, metrics=metrics)
-    own = {
-        "bleu": BLEU(),
-        "chrf": CHRF(),
-        "ter": TER(),
-        "rouge_1": Rouge("1"),
-        "rouge_2": Rouge("2"),
-        "rouge_l": Rouge("L"),
-    }
+    own = {"bleu": BLEU(), "chrf": CHRF(), "ter": TER(), **{f"rouge_{name.lower()}": Rouge(name) for name in "12L"}}
     own.update({"meteor_exact": Meteor(), "meteor_stem": Meteor(prefix=5)})
     for row, text in zip(result["systems"], (BETTER, worst)):
         for key, metric in own.items():
@@ -59,7 +52,6 @@ def test_repetition_counts_neighbours_and_4grams():
 
 @pytest.fixture
 def files(tmp_path):
-    """The options that name a reference and two systems."""
     systems = [f"A={write(tmp_path / 'a', *BETTER)}", f"B/10 x={write(tmp_path / 'b', *WORSE)}"]
     reference = ["--reference", str(write(tmp_path / "ref", *REFERENCE))]
     return [*reference, *(word for system in systems for word in ("--system", system))]
@@ -127,18 +119,10 @@ def systems(by_language):
 
 
 def test_scores_are_sacrebleus_and_trained_languages_stand_first(by_language, tmp_path):
-    line = [
-        *systems(by_language),
-        "--reference",
-        by_language["ref"],
-        "--trained",
-        "de,fr",
-        "--json",
-        str(tmp_path / "scores.json"),
-    ]
+    line = f"--reference {by_language['ref']} --trained de,fr --json {tmp_path / 'scores.json'}".split()
 
     def scored(*more):
-        score_languages.main([*line, *more])
+        score_languages.main([*systems(by_language), *line, *more])
         return json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
 
     found = scored()

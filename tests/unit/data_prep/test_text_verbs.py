@@ -12,17 +12,15 @@ from tests.nlu_bins import write
 from tests.unit.data_prep.files import lines, refused
 
 
-@pytest.mark.parametrize(
-    ("line", "expected", "fix"),
-    [
-        ("as it is", "as it is", None),
-        ("windows\r", "windows", "carriage return at the end"),
-        ("a\u2028b\x85c", "a b c", "line separators"),
-        ("zero\x00byte", "zerobyte", "line separators"),
-        ("\ufeffmark", "mark", "control characters"),
-        ("  two \t\u00a0 words\u3000", "two words", "white space"),
-        ("zero\u200dwidth\u200cjoiners stay", "zero\u200dwidth\u200cjoiners stay", None),
-    ],
+@pytest.mark.cases(
+    "line expected fix",
+    ("as it is", "as it is", None),
+    ("windows\r", "windows", "carriage return at the end"),
+    ("a\u2028b\x85c", "a b c", "line separators"),
+    ("zero\x00byte", "zerobyte", "line separators"),
+    ("\ufeffmark", "mark", "control characters"),
+    ("  two \t\u00a0 words\u3000", "two words", "white space"),
+    ("zero\u200dwidth\u200cjoiners stay", "zero\u200dwidth\u200cjoiners stay", None),
 )
 def test_fixes(line, expected, fix):
     normaliser = Normaliser("NFC")

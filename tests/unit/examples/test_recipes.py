@@ -8,9 +8,7 @@ from tests.contract.repository import ROOT
 
 
 def bash(script, **env):
-    return subprocess.run(
-        ["bash", "-c", script], cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(["bash", "-c", script], cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True)
 
 
 FAKE = r"""#!/usr/bin/env bash
@@ -44,9 +42,7 @@ def test_outputs_stay_with_the_run_and_are_scored_there(tmp_path):
     """A run of a user does not overwrite the project's own."""
     (tmp_path / "run").mkdir()
     calls = calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0", PAIR="de-en")
-    assert ["examples.recipes.record" in call for call in calls].count(True) == 0, (
-        "a run without a log, as one by hydra"
-    )
+    assert not any("examples.recipes.record" in call for call in calls), "a run without a log, as one by hydra"
     (tmp_path / "run" / "train.log").touch()
     calls = calls_of(tmp_path, f"evaluate.sh {tmp_path} run 0 --lenpen 7", PAIR="de-en")
     assert value(calls[0], "--best") == "5" and value(calls[1], "--lenpen") == "7"

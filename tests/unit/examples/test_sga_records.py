@@ -54,18 +54,16 @@ def test_several_models_of_a_run_are_added_up(tmp_path):
 MULTI = {"langs": ["de", "en", "fr"], "encoder_langtok": "src", "decoder_langtok": True}
 
 
-@pytest.mark.parametrize(
-    ("task", "pairs", "tags"),
-    [
-        ({"source_lang": "en", "target_lang": "de"}, "en-de", None),
-        ({"lang_pairs": "de-en,es-en", "source_lang": None}, "de-en,es-en", None),
-        (
-            {"lang_pairs": ["de-en"], "extra_lang_pairs": {"others": "fr-en,es-en"}, **MULTI},
-            "de-en,fr-en,es-en",
-            "--langs de,en,fr --encoder-langtok src --decoder-langtok",
-        ),
-        ({"source_lang": "en", "target_lang": "de", "langs": "en,de,fr"}, "en-de", "--langs en,de,fr"),
-    ],
+@pytest.mark.cases(
+    "task pairs tags",
+    ({"source_lang": "en", "target_lang": "de"}, "en-de", None),
+    ({"lang_pairs": "de-en,es-en", "source_lang": None}, "de-en,es-en", None),
+    (
+        {"lang_pairs": ["de-en"], "extra_lang_pairs": {"others": "fr-en,es-en"}, **MULTI},
+        "de-en,fr-en,es-en",
+        "--langs de,en,fr --encoder-langtok src --decoder-langtok",
+    ),
+    ({"source_lang": "en", "target_lang": "de", "langs": "en,de,fr"}, "en-de", "--langs en,de,fr"),
 )
 @pytest.mark.parametrize("kind", [dict, Namespace])
 def test_what_a_checkpoint_was_trained_with(tmp_path, capsys, task, pairs, tags, kind):

@@ -26,12 +26,10 @@ def at_dictionary(pieces=range(builders.PIECES)):
 
 
 def at_task():
-    """A stock task over the same pieces."""
     return TranslationTask(TranslationConfig(), at_dictionary(), at_dictionary())
 
 
 def at_model(seed=1, positions=60):
-    """A random stock transformer."""
     sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in SIZES.items()}
     args = argparse.Namespace(share_all_embeddings=True, dropout=0.3, **sizes)
     args.max_source_positions = args.max_target_positions = positions
@@ -75,7 +73,6 @@ SOURCES = builders.source_rows([4, 9, 6])
 
 
 def by_tokens(sentences):
-    """(Sentence, tokens) -> hypothesis."""
     return {(n, tuple(h["tokens"].tolist())): h for n, sentence in enumerate(sentences) for h in sentence}
 
 

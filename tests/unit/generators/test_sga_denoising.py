@@ -100,14 +100,12 @@ def still(path, padding):
     return path._replace(tokens=torch.zeros_like(path.tokens))
 
 
-@pytest.mark.parametrize(
-    ("write", "reads", "periods", "adaptive", "passes"),
-    [
-        (cleared, "tokens", 1, True, 1),
-        (still, "pieces", 9, True, 1),
-        (filled, "pieces", 4, True, 5),
-        (filled, "pieces", 4, False, 9),
-    ],
+@pytest.mark.cases(
+    "write reads periods adaptive passes",
+    (cleared, "tokens", 1, True, 1),
+    (still, "pieces", 9, True, 1),
+    (filled, "pieces", 4, True, 5),
+    (filled, "pieces", 4, False, 9),
 )
 def test_the_end_follows_from_the_output_and_from_what_is_read(write, reads, periods, adaptive, passes):
     path, lengths = path_of([periods, periods], [0, 0], filler=7)

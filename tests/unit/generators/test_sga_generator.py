@@ -40,7 +40,6 @@ def plain_passes(model, source, max_iter, adaptive=True):
 
 
 def kept(tokens, blank):
-    """Slots that stay when repeats are merged and blanks dropped."""
     tokens = tokens.tolist()
     return [n for n, token in enumerate(tokens) if token != blank and (n == 0 or token != tokens[n - 1])]
 

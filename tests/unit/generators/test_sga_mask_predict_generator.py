@@ -22,16 +22,16 @@ def sga_model(device, **options):
 
 
 def decode(model, rows, extra=0, iterations=4, length_beam=1, **options):
-    """One hypothesis per sentence."""
     settings = IterationOptions(**{"max_iter": 9, **options}), MaskPredictOptions(iterations, length_beam)
     generator = SGAMaskPredictGenerator(builders.dictionary(), *settings)
     sample = builders.to_device(builders.batch(rows, extra=extra), model.semantic.key.weight.device)
     return [hypothesis for (hypothesis,) in generator.generate([model], sample)]
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"length_beam": 3}, {"iterations": 2, "max_iter": 0}, {"adaptive": False, "max_iter": 2}]
-)
+FEW = [{"iterations": 2, "max_iter": 0}, {"adaptive": False, "max_iter": 2}]
+
+
+@pytest.mark.parametrize("options", [{}, {"length_beam": 3}, *FEW])
 @pytest.mark.parametrize("model_options", [{}, {"fill_blanks": True}])
 def test_a_sentence_decodes_the_same_alone_and_in_any_batch(options, model_options, device):
     model, rows = sga_model(device, **model_options), builders.source_rows(LENGTHS)
@@ -68,9 +68,6 @@ def test_only_masked_places_are_projected_and_history_starts_uncollapsed(device,
     model.denoiser_prompts = None  # --no-denoising
     for row, first in zip(decode(model, rows), alone):
         assert (row["tokens"].tolist(), row["steps"], "history" in row) == (first["tokens"].tolist(), 0, False)
-
-
-# ---- Which generator, and what is refused. ----
 
 
 def built(model, **options):

@@ -16,11 +16,8 @@ from tests import builders, deltalm_builders
 from tests.deltalm_builders import KINDS, net_input, random_model
 
 # Layers of the encoder and of the decoder, width, feed-forward width, heads: the paper's base and its released sizes.
-ARCHS = {
-    "deltalm_tiny": (4, 2, 256, 1024, 4),
-    "deltalm_base": (12, 6, 768, 3072, 12),
-    "deltalm_large": (24, 12, 1024, 4096, 16),
-}
+ARCHS = {"deltalm_tiny": (4, 2, 256, 1024, 4), "deltalm_base": (12, 6, 768, 3072, 12)}
+ARCHS["deltalm_large"] = (24, 12, 1024, 4096, 16)
 
 
 @pytest.fixture
@@ -152,14 +149,10 @@ def test_scores_of_beam_search_are_those_of_full_decoding_of_each_sentence_alone
             torch.testing.assert_close(hypothesis["positional_scores"].double(), expected, rtol=0, atol=1e-5)
 
 
-# ---- Training. ----
-
 CALM = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "random"), [("dropout", True), ("activation_dropout", True), ("attention_dropout", False)]
-)
+@pytest.mark.parametrize(("name", "random"), zip(CALM, (True, False, True)))
 @torch.no_grad()
 def test_the_bottom_ffn_has_the_dropout_of_the_top_one(name, random):
     """Only the bottom FFN changes the state here: whatever is random is random because of it."""

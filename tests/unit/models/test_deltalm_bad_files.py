@@ -1,36 +1,14 @@
 """DeltaLM without its pretrained file, and with files that are damaged, foreign, incomplete or dangerous."""
 
 import argparse
-import copy
-import re
 
 import pytest
 import torch
 
 from fairseq_plugins.checkpoints import CheckpointError
 from tests import deltalm_builders
-from tests.deltalm_builders import KINDS, arguments, build, net_input, released_tensors, write_released
+from tests.deltalm_builders import build, net_input, released_tensors, write_released
 from tests.unit.checkpoints.builders import put, without
-
-RELEASED, FROM_MLM = "pretrained_deltalm_checkpoint", "init_from_mlm"
-
-
-# ---- Absent files. ----
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("option", [RELEASED, FROM_MLM])
-@torch.no_grad()
-def test_without_its_file_a_model_needs_a_checkpoint(tmp_path, option, kind):
-    absent = str(tmp_path / "gone" / "model.pt")
-    model = build(arguments(kind, **{option: absent})).eval()
-    flag = "--" + option.replace("_", "-")
-    for again in (model, copy.deepcopy(model), model.train()):
-        with pytest.raises(ValueError, match=f"{flag} .*{re.escape(absent)}"):
-            again(**net_input())
-    trained = deltalm_builders.random_model(seed=8)
-    model.load_state_dict(trained.state_dict())
-    assert torch.equal(model.eval()(**net_input())[0], trained(**net_input())[0])
 
 
 @torch.no_grad()
@@ -44,23 +22,19 @@ def test_an_absent_file_is_no_reason_to_accept_part_of_a_checkpoint(tmp_path):
         model(**net_input())
 
 
-# ---- Bad files. ----
-
 FC = "decoder.layers.1.ffn_1.fc2"
 
 
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        (put("decoder.adapter.weight", 3), r"decoder\.adapter\.weight"),
-        (put("encoder.layers.0.ffn_1.fc1.bias", 3), r"layers\.0\.ffn_1\.fc1"),
-        (without(FC + ".bias"), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.bias"),
-        (without("encoder.layers.2."), r"encoder layers \[0, 1, 3\]"),
-        (without("tgt_emb"), "embed_tokens|tgt_embedding"),
-        (put(FC + ".weight", 16, 23), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.weight"),
-        (lambda t: t.update({FC + ".bias": torch.ones(16, dtype=torch.int8)}), r"(ffn_1\.fc2|fc4)\.bias"),
-        (without(""), "embed_tokens|no tensors"),
-    ],
+@pytest.mark.cases(
+    "change name",
+    (put("decoder.adapter.weight", 3), r"decoder\.adapter\.weight"),
+    (put("encoder.layers.0.ffn_1.fc1.bias", 3), r"layers\.0\.ffn_1\.fc1"),
+    (without(FC + ".bias"), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.bias"),
+    (without("encoder.layers.2."), r"encoder layers \[0, 1, 3\]"),
+    (without("tgt_emb"), "embed_tokens|tgt_embedding"),
+    (put(FC + ".weight", 16, 23), r"decoder\.layers\.1\.(ffn_1\.fc2|fc4)\.weight"),
+    (lambda t: t.update({FC + ".bias": torch.ones(16, dtype=torch.int8)}), r"(ffn_1\.fc2|fc4)\.bias"),
+    (without(""), "embed_tokens|no tensors"),
 )
 def test_unaccounted_tensors_are_refused_by_name(tmp_path, change, name):
     tensors = released_tensors()

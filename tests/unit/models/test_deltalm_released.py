@@ -12,7 +12,6 @@ RELEASED, FROM_MLM = "pretrained_deltalm_checkpoint", "init_from_mlm"
 
 
 def in_place(path, **options):
-    """Write the released file, build from it."""
     return build(pretrained_deltalm_checkpoint=str(write_released(path)), **options)
 
 
@@ -31,9 +30,6 @@ def source(request, tmp_path):
     names = ("embed_tokens.weight", "embed_positions.weight")
     state = {f"{side}.{name}": tensors[name] for side in ("encoder", "decoder") for name in names}
     return FROM_MLM, tmp_path, {**state, "decoder.output_projection.weight": tensors["embed_tokens.weight"]}
-
-
-# ---- Released files and checkpoints. ----
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,9 +66,6 @@ def test_a_checkpoint_of_a_run_can_be_the_start_of_another(tmp_path, form, block
     torch.save({"model": first.state_dict(), "args": args, "cfg": cfg, "extra_state": {}}, tmp_path / "checkpoint.pt")
     second = build(pretrained_deltalm_checkpoint=str(tmp_path / "checkpoint.pt"), decoder_block=block)
     assert_state(state_of(second), state_of(first))
-
-
-# ---- Embeddings. ----
 
 
 def embeddings(model):
@@ -168,9 +161,6 @@ def test_an_output_projection_of_its_own(tmp_path):
         build(share_all_embeddings=False, share_decoder_input_output_embed=True, **option)
 
 
-# ---- Positions. ----
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_positions_beyond_the_table_are_refused(source, side, kind):
@@ -194,12 +184,7 @@ def test_fewer_positions_are_the_first_rows(source):
     assert torch.equal(model.eval()(**net_input())[0], whole.eval()(**net_input())[0])
 
 
-# ---- Dictionaries beside the file. ----
-
-
-@pytest.mark.parametrize(
-    ("symbols", "policy"), [({}, "error"), (dict(tags=4), "extend"), (dict(pieces=22, mask=False), "truncate")]
-)
+@pytest.mark.parametrize(("symbols", "policy"), [({}, "error"), (dict(tags=4), "extend"), (SHORTER, "truncate")])
 def test_a_dictionary_in_another_order_is_refused(source, tmp_path, symbols, policy):
     option, path, _ = source
     options = {option: str(path), "embedding_mismatch": policy}

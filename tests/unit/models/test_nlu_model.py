@@ -10,21 +10,7 @@ from fairseq_plugins.checkpoints.encoders import read_encoder
 from fairseq_plugins.checkpoints.layouts import FAMILIES, family_layout
 from fairseq_plugins.models.nlu import load_text_encoder
 from tests import nlu_builders
-from tests.nlu_builders import (
-    KINDS,
-    LANGUAGES,
-    MBART_SYMBOLS,
-    PIECES,
-    SCRATCH,
-    arguments,
-    build,
-    from_file,
-    reloaded,
-    saved,
-    scratch,
-    tags,
-    tokens_for,
-)
+from tests.nlu_builders import KINDS, LANGUAGES, MBART_SYMBOLS, PIECES, SCRATCH, from_file, reloaded, saved, tokens_for
 
 POOLING = {"xlmr": "first", "bert": "first", "deltalm": "first", "mbart": "mean", "nllb": "mean"}
 
@@ -53,43 +39,45 @@ def test_a_file_fills_the_model_and_is_needed_no_more(tmp_path, family, kind):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_from_scratch_both_ways_build_the_same(family):
-    built = [build(arguments(kind, **{**SCRATCH, "encoder_family": family})) for kind in KINDS]
+    built = [
+        nlu_builders.build(nlu_builders.arguments(kind, **{**SCRATCH, "encoder_family": family})) for kind in KINDS
+    ]
     shapes = [{name: tuple(one.shape) for name, one in model.state_dict().items()} for model in built]
     assert shapes[0] == shapes[1]
     usual = family_layout(family, vocab_size=24, layers=2, embed_dim=16, ffn_dim=24, heads=2, max_positions=30)
     assert built[0].encoder.layout == built[1].encoder.layout == usual
     assert abs(built[0].encoder.layers[0].fc1.weight.std().item() - 0.02) < 0.004
-    assert build(arguments(**{**SCRATCH, "max_source_positions": None})).max_positions() == 512
-    languages = scratch(encoder_family=family).args.encoder_languages  # the dictionary's, where a family has them
+    assert (
+        nlu_builders.build(nlu_builders.arguments(**{**SCRATCH, "max_source_positions": None})).max_positions() == 512
+    )
+    languages = nlu_builders.scratch(
+        encoder_family=family
+    ).args.encoder_languages  # the dictionary's, where a family has them
     assert languages == (list(LANGUAGES) if family in ("mbart", "nllb") else None)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"encoder_layers": None, "encoder_heads": None}, "needs --encoder-layers, --encoder-heads"),
-        ({"encoder_family": "gpt"}, "--encoder-family must be one of xlmr, bert, mbart, nllb, deltalm; got gpt"),
-        ({"encoder_heads": 3}, "--encoder-heads 3: must divide --encoder-embed-dim 16"),
-        ({"encoder_layers": 0}, "--encoder-layers must be at least 1; got 0"),
-        ({"dropout": 1.5}, r"--dropout must lie in \[0, 1\); got 1.5"),
-        ({"sentence_pooling": "max"}, "--sentence-pooling must be one of first, last, mean; got max"),
-    ],
+@pytest.mark.cases(
+    "changes message",
+    ({"encoder_layers": None, "encoder_heads": None}, "needs --encoder-layers, --encoder-heads"),
+    ({"encoder_family": "gpt"}, "--encoder-family must be one of xlmr, bert, mbart, nllb, deltalm; got gpt"),
+    ({"encoder_heads": 3}, "--encoder-heads 3: must divide --encoder-embed-dim 16"),
+    ({"encoder_layers": 0}, "--encoder-layers must be at least 1; got 0"),
+    ({"dropout": 1.5}, r"--dropout must lie in \[0, 1\); got 1.5"),
+    ({"sentence_pooling": "max"}, "--sentence-pooling must be one of first, last, mean; got max"),
 )
 def test_bad_options_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
-        build(arguments(**{**SCRATCH, **changes}))
+        nlu_builders.build(nlu_builders.arguments(**{**SCRATCH, **changes}))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"encoder_layers": 3}, r"--encoder-layers 3 \(valid here: 2\)"),
-        ({"encoder_family": "nllb"}, r"--encoder-family nllb \(valid here: mbart\)"),
-        ({"encoder_heads": 4}, "heads = 4 was given, but the file says encoder_attention_heads = 2"),
-        ({"max_source_positions": 31}, "--max-source-positions 31: .* has 30 positions; valid: at most that"),
-        ({"path": "deltalm.pt"}, "--pretrained-encoder: .*number of attention heads.*; give --encoder-heads"),
-        ({"path": "dict.txt"}, r"--pretrained-encoder: checkpoint .*dict\.txt"),
-    ],
+@pytest.mark.cases(
+    "options message",
+    ({"encoder_layers": 3}, r"--encoder-layers 3 \(valid here: 2\)"),
+    ({"encoder_family": "nllb"}, r"--encoder-family nllb \(valid here: mbart\)"),
+    ({"encoder_heads": 4}, "heads = 4 was given, but the file says encoder_attention_heads = 2"),
+    ({"max_source_positions": 31}, "--max-source-positions 31: .* has 30 positions; valid: at most that"),
+    ({"path": "deltalm.pt"}, "--pretrained-encoder: .*number of attention heads.*; give --encoder-heads"),
+    ({"path": "dict.txt"}, r"--pretrained-encoder: checkpoint .*dict\.txt"),
 )
 def test_options_are_compared_with_the_file(tmp_path, options, message):
     nlu_builders.write_any("deltalm", tmp_path)
@@ -125,9 +113,7 @@ def test_without_file_and_checkpoint_sizes_are_needed(tmp_path):
 def test_rows_by_policy(tmp_path):
     path, symbols = nlu_builders.write_any("deltalm", tmp_path)
     more = [*symbols, "<mask>", "new"]
-    with pytest.raises(
-        ValueError, match="26 entries, .* 24 rows, and --embedding-mismatch is error; valid here: extend"
-    ):
+    with pytest.raises(ValueError, match="26 entries, .* 24 rows, .*--embedding-mismatch is error; valid here: extend"):
         from_file(path, more, encoder_heads=2)
     whole = from_file(path, symbols, encoder_heads=2).encoder.embed_tokens.weight
     extended = from_file(path, more, encoder_heads=2, embedding_mismatch="extend").encoder.embed_tokens.weight
@@ -173,13 +159,13 @@ def test_other_languages_are_refused(tmp_path, languages):
     words = rf"languages ar_AR,de_DE,en_XX, the data's dictionary has {','.join(languages) or 'none'}, in this order"
     for policy in ("error", "extend", "truncate"):
         with pytest.raises(ValueError, match=words):
-            from_file(tmp_path, [*PIECES, *tags(languages), "<mask>"], embedding_mismatch=policy)
+            from_file(tmp_path, [*PIECES, *nlu_builders.tags(languages), "<mask>"], embedding_mismatch=policy)
 
 
 def test_entries_of_a_checkpoint_are_compared_when_it_is_decoded(tmp_path):
     nlu_builders.mbart_cc25(tmp_path)
     model = from_file(tmp_path, MBART_SYMBOLS)
-    swapped = [*PIECES, *tags(LANGUAGES[::-1]), "<mask>"]
+    swapped = [*PIECES, *nlu_builders.tags(LANGUAGES[::-1]), "<mask>"]
     for symbols, message in (
         (swapped, "the checkpoint was trained with the languages ar_AR,de_DE,en_XX, .* has en_XX,de_DE,ar_AR"),
         ([*MBART_SYMBOLS, "new"], "dictionary has 29 entries, the checkpoint was trained with 28"),

@@ -15,7 +15,6 @@ UNNAMED = {"unnamed_rows": "dictionary"}
 
 
 def write(kind, path):
-    """A VECO of that layout."""
     if kind == "released":
         veco_builders.released(path)
     elif kind == "pretrained":

@@ -1,5 +1,6 @@
 """Models that start from a pretrained file: a checkpoint of theirs makes it superfluous, whatever has become of the file."""
 
+import copy
 from argparse import Namespace
 from types import SimpleNamespace
 
@@ -58,7 +59,10 @@ def test_a_checkpoint_makes_it_superfluous(case, tmp_path, there, purpose):
         more = {"save_dir": str(run), "restore_file": "checkpoint_last.pt"}
         torch.save({"model": {}, "args": Namespace(arch="any")}, run / "checkpoint_last.pt")
     model = case.build(**more)
-    with pytest.raises(ValueError, match=rf"{case.option} .*pretrained\.pt: .*no checkpoint of this run to continue"):
-        model(src_tokens=torch.tensor([[5, 6, 2]]), src_lengths=torch.tensor([3]), prev_output_tokens=None)
+    for one in (model, copy.deepcopy(model)):
+        with pytest.raises(
+            ValueError, match=rf"{case.option} .*pretrained\.pt: .*no checkpoint of this run to continue"
+        ):
+            one(src_tokens=torch.tensor([[5, 6, 2]]), src_lengths=torch.tensor([3]), prev_output_tokens=None)
     model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()})
     model.check_source()

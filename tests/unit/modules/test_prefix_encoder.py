@@ -10,17 +10,14 @@ HEAD = builders.WIDTH // builders.HEADS
 
 @pytest.fixture(scope="module")
 def encoder(device):
-    """Two random layers in float64."""
     return builders.masked_lm().double().to(device).sentence_encoder.eval()
 
 
 def _prefix(length, device, rows=1):
     generator = torch.Generator().manual_seed(8)
     shape = (rows, builders.HEADS, length, HEAD)
-    return [
-        tuple(torch.randn(shape, generator=generator, dtype=torch.float64).to(device) for _ in range(2))
-        for _ in range(builders.LAYERS)
-    ]
+    drawn = torch.randn(2, builders.LAYERS, *shape, generator=generator, dtype=torch.float64).to(device)
+    return list(zip(*drawn))
 
 
 @pytest.mark.parametrize("length", [0, 3])
@@ -50,9 +47,8 @@ def test_a_row_of_padding_only_gives_finite_numbers(dtype, prefix_length, device
     gradients = [parameter.grad for parameter in encoder.parameters() if parameter.grad is not None]
     assert all(bool(gradient.isfinite().all()) for gradient in gradients)
     alone = encoder(tokens[1:, :4])
-    torch.testing.assert_close(
-        outputs[-1][1, :4], alone[-1][0], rtol=0.02, atol=0.1 if dtype == torch.bfloat16 else 1e-5
-    )
+    close = dict(rtol=0.02, atol=0.1 if dtype == torch.bfloat16 else 1e-5)
+    torch.testing.assert_close(outputs[-1][1, :4], alone[-1][0], **close)
 
 
 def test_more_tokens_than_positions_is_an_error(encoder, device):

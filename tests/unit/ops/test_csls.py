@@ -9,7 +9,6 @@ from tests.reference import lexicon_loops as loops
 
 
 def sides(first=13, second=9, seed=1):
-    """Rows of length 1, float64."""
     generator = torch.Generator().manual_seed(seed)
     return [unit_rows(torch.randn(n, 6, generator=generator, dtype=torch.float64)) for n in (first, second)]
 

@@ -132,9 +132,6 @@ def test_half_precision_loss_of_confident_slots_is_not_negative(dtype, bias, dev
     assert float(loss.min()) >= -1e-3
 
 
-# ---- Best path. ----
-
-
 @pytest.mark.parametrize("chunk_size", CHUNKS)
 @pytest.mark.parametrize("blank", [0, BLANK, VOCAB - 1])
 def test_best_path_is_argmax_and_pieces_are_the_best_without_the_blank(chunk_size, blank, device):
@@ -168,9 +165,6 @@ def test_of_equal_logits_the_lowest_id_is_the_best(chunk_size, blank, device):
     assert torch.equal(path.pieces, logits.argmax(-1))
 
 
-# ---- Memory: neither B x T x V numbers nor, with a frozen projection, a second pass over V. ----
-
-
 class TensorSizes(TorchDispatchMode):
     """Records the shape of every result of an operation that is no view of an argument."""
 
@@ -187,7 +181,6 @@ class TensorSizes(TorchDispatchMode):
         return result
 
     def largest(self):
-        """Elements of the largest tensor."""
         return max(torch.Size(shape).numel() for shape in self.shapes)
 
 

@@ -4,15 +4,7 @@ import random
 
 import torch
 
-from fairseq_plugins.ops.entity_spans import (
-    NO_SPAN,
-    sequence_starts,
-    span_counts,
-    span_ends,
-    split_tag,
-    tag_scheme,
-    tags_of_spans,
-)
+from fairseq_plugins.ops import entity_spans as ops
 from tests.reference import span_loops
 
 PREFIXES, TYPES = "BIES", ("PER", "LOC", "")
@@ -27,10 +19,10 @@ def classes(rows, labels, device):
 
 def counted(predicted, gold, device):
     """The package's counts by type, those of zero left out."""
-    scheme = tag_scheme(LABELS)
+    scheme = ops.tag_scheme(LABELS)
     words = torch.tensor([len(row) for row in gold], dtype=torch.int64, device=device)
     rows = (classes(side, LABELS, device) for side in (predicted, gold))
-    found = span_counts(scheme, *rows, sequence_starts(words))
+    found = ops.span_counts(scheme, *rows, ops.sequence_starts(words))
     names = [*scheme.names, "(unseen)"]
     table = {name: tuple(int(count[number]) for count in found) for number, name in enumerate(names)}
     return {name: row for name, row in table.items() if any(row)}
@@ -53,12 +45,12 @@ SENTENCES = [
 
 
 def test_spans_by_hand(device):
-    scheme = tag_scheme(LABELS)
+    scheme = ops.tag_scheme(LABELS)
     for text, wanted in SENTENCES:
         tags = text.split()
         tables = [table.to(device)[classes([tags], LABELS, device)] for table in scheme[:2]]
-        ends = span_ends(*tables, sequence_starts(torch.tensor([len(tags)], device=device))).tolist()
-        spans = [(place, end, scheme.names[tables[1][place]]) for place, end in enumerate(ends) if end != NO_SPAN]
+        ends = ops.span_ends(*tables, ops.sequence_starts(torch.tensor([len(tags)], device=device))).tolist()
+        spans = [(place, end, scheme.names[tables[1][place]]) for place, end in enumerate(ends) if end != ops.NO_SPAN]
         assert spans == wanted, text
         assert span_loops.entities(tags) == set(wanted)
 
@@ -104,10 +96,10 @@ def test_the_scripts_own_numbers(device):
 
 def test_what_the_labels_write():
     for labels in (["NOUN", "X"], ["O"], [], ["O", "B-PER", "MISC"], ["O-PER", "B-PER"]):
-        assert tag_scheme(labels) is None, labels
-    assert tags_of_spans(["O", "B-PER", "MISC", "I", "O-PER", "BI-X"]) == ["B-PER", "I"]
-    scheme = tag_scheme(["B-PER", "O", "I-LOC", "I-PER"])
+        assert ops.tag_scheme(labels) is None, labels
+    assert ops.tags_of_spans(["O", "B-PER", "MISC", "I", "O-PER", "BI-X"]) == ["B-PER", "I"]
+    scheme = ops.tag_scheme(["B-PER", "O", "I-LOC", "I-PER"])
     assert scheme.names == ("PER", "LOC")
     assert (scheme.prefixes.tolist(), scheme.types.tolist()) == ([1, 0, 2, 2, 2], [0, 0, 1, 0, 2])
-    assert split_tag("B-geo-political") == (1, "geo-political"), "the first hyphen parts"
-    assert (split_tag("O"), split_tag("noun")) == ((0, ""), None)
+    assert ops.split_tag("B-geo-political") == (1, "geo-political"), "the first hyphen parts"
+    assert (ops.split_tag("O"), ops.split_tag("noun")) == ((0, ""), None)

@@ -23,7 +23,6 @@ def parts():
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What oneDNN was asked for."""
     found, mkldnn = [], torch.ops.mkldnn
 
     class Operators:
@@ -97,9 +96,6 @@ def test_stock_layers_alone_are_replaced():
     linears = [child for child in decoder.modules() if isinstance(child, torch.nn.Linear)]
     assert len(linears) == 2 * 6 + 1 and {type(child) for child in linears} == {Linear}
     assert decoder.output_projection.weight is decoder.embed_tokens.weight
-
-
-# ---- Packed weights. ----
 
 
 @needs_packing

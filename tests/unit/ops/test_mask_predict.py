@@ -5,18 +5,12 @@ import functools
 import pytest
 import torch
 
-from fairseq_plugins.ops.mask_predict import (
-    draw_masks,
-    draw_masks_by_ratio,
-    likely_lengths,
-    lowest_scores,
-    masked_counts,
-)
+from fairseq_plugins.ops import mask_predict as ops
 
 
 def test_number_and_choice_of_the_masked_tokens_are_uniform(device):
     """Shares of 6,000 draws within 3.5 standard deviations."""
-    masks = draw_masks(torch.full((6000,), 6, device=device), 9)
+    masks = ops.draw_masks(torch.full((6000,), 6, device=device), 9)
     shares = torch.bincount(masks.sum(dim=1), minlength=8).float() / 6000
     assert shares[0] == shares[7] == 0
     assert bool(((shares[1:7] - 1 / 6).abs() < 0.017).all()), shares
@@ -25,10 +19,10 @@ def test_number_and_choice_of_the_masked_tokens_are_uniform(device):
         assert bool(((chosen - count / 6).abs() < 0.06).all()), (count, chosen)
 
 
-BY_RATIO = functools.partial(draw_masks_by_ratio, least=0.2)
+BY_RATIO = functools.partial(ops.draw_masks_by_ratio, least=0.2)
 
 
-@pytest.mark.parametrize(("draw", "fewest"), [(draw_masks, 1), (BY_RATIO, 0)])
+@pytest.mark.parametrize(("draw", "fewest"), [(ops.draw_masks, 1), (BY_RATIO, 0)])
 def test_each_row_has_its_own_length_and_padding_is_never_masked(draw, fewest, device):
     lengths = torch.tensor([4, 1, 0, 7], device=device)
     inside = torch.arange(9, device=device) < lengths[:, None]
@@ -44,19 +38,22 @@ def test_each_row_has_its_own_length_and_padding_is_never_masked(draw, fewest, d
 
 def test_lowest_scores_by_hand(device):
     scores = torch.tensor([[-1.0, -3.0, -2.0, -9.0], [-1.0, -1.0, -1.0, -1.0], [-5.0, 0.0, 0.0, 0.0]], device=device)
-    chosen = lowest_scores(scores, torch.tensor([2, 2, 0], device=device), torch.tensor([3, 4, 1], device=device))
+    chosen = ops.lowest_scores(scores, torch.tensor([2, 2, 0], device=device), torch.tensor([3, 4, 1], device=device))
     assert chosen.int().tolist() == [[0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
 
 
-@pytest.mark.parametrize(
-    ("length", "iterations", "counts"),
-    [(8, 4, [8, 6, 4, 2]), (5, 4, [5, 3, 2, 1]), (3, 10, [3, 2, 2, 2, 1, 1, 1, 0, 0, 0]), (7, 1, [7])],
+@pytest.mark.cases(
+    "length iterations counts",
+    (8, 4, [8, 6, 4, 2]),
+    (5, 4, [5, 3, 2, 1]),
+    (3, 10, [3, 2, 2, 2, 1, 1, 1, 0, 0, 0]),
+    (7, 1, [7]),
 )
 def test_the_schedule_decays_linearly(length, iterations, counts):
     """CMLM: n = N (T - t) / T, rounded down."""
-    assert [masked_counts(torch.tensor([length]), step, iterations).item() for step in range(iterations)] == counts
+    assert [ops.masked_counts(torch.tensor([length]), step, iterations).item() for step in range(iterations)] == counts
 
 
 def test_likely_lengths_best_first_and_the_shorter_of_equal_ones(device):
     log_probs = torch.tensor([[-3.0, -1.0, -2.0, -1.0], [-2.0, -2.0, -2.0, -2.0]], device=device)
-    assert likely_lengths(log_probs, 3).tolist() == [[2, 4, 3], [1, 2, 3]]
+    assert ops.likely_lengths(log_probs, 3).tolist() == [[2, 4, 3], [1, 2, 3]]

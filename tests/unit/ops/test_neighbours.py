@@ -18,10 +18,11 @@ def all_scores(x, y, score, count):
     """Score of every pair, as written: cosine, over half of the two means."""
     x, y = x.numpy(), y.numpy()
     means = [[crowding(one, others, count) for one in own] for own, others in ((x, y), (y, x))]
-    scores = [
-        [cosine(a, b) / ((means[0][i] + means[1][j]) / 2 if score == "margin" else 1) for j, b in enumerate(y)]
-        for i, a in enumerate(x)
-    ]
+
+    def one(i, j):
+        return cosine(x[i], y[j]) / ((means[0][i] + means[1][j]) / 2 if score == "margin" else 1)
+
+    scores = [[one(i, j) for j in range(len(y))] for i in range(len(x))]
     return torch.tensor(scores, dtype=torch.float64)
 
 

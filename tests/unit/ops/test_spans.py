@@ -13,22 +13,16 @@ TEXT = np.arange(10, 16)
 
 
 def runs(mask):
-    """Lengths of the runs of True."""
     return [len(list(group)) for value, group in itertools.groupby(mask) if value]
 
 
-# ---- From a mask to source and target. ----
-
-
-@pytest.mark.parametrize(
-    ("mask", "source", "target", "bare"),
-    [
-        ("011010", [10, 90, 13, 91, 15], [90, 11, 12, 91, 14], [11, 12, 14]),
-        ("100011", [90, 11, 12, 13, 91], [90, 10, 91, 14, 15], [10, 14, 15]),
-        ("111110", [90, 15], [90, 10, 11, 12, 13, 14], [10, 11, 12, 13, 14]),
-        ("101010", [90, 11, 91, 13, 92, 15], [90, 10, 91, 12, 92, 14], [10, 12, 14]),
-        ("000000", [10, 11, 12, 13, 14, 15], [], []),
-    ],
+@pytest.mark.cases(
+    "mask source target bare",
+    ("011010", [10, 90, 13, 91, 15], [90, 11, 12, 91, 14], [11, 12, 14]),
+    ("100011", [90, 11, 12, 13, 91], [90, 10, 91, 14, 15], [10, 14, 15]),
+    ("111110", [90, 15], [90, 10, 11, 12, 13, 14], [10, 11, 12, 13, 14]),
+    ("101010", [90, 11, 91, 13, 92, 15], [90, 10, 91, 12, 92, 14], [10, 12, 14]),
+    ("000000", [10, 11, 12, 13, 14, 15], [], []),
 )
 def test_corruption_by_hand(mask, source, target, bare):
     where = np.array([digit == "1" for digit in mask])
@@ -41,30 +35,22 @@ def test_corruption_by_hand(mask, source, target, bare):
     assert (where == kept[0]).all() and (TEXT == kept[1]).all(), "the input is never written"
 
 
-# ---- How many tokens and spans. ----
-
-
-@pytest.mark.parametrize(
-    ("length", "ratio", "mean", "noise", "spans"),
-    [
-        (511, 0.15, 3.0, 77, 26),  # 76.65; 25.67
-        (100, 0.5, 3.0, 50, 17),  # 16.67
-        (10, 0.15, 3.0, 2, 1),  # 1.5 to the even number; 0.67
-        (2, 0.15, 3.0, 1, 1),  # at least one
-        (2, 0.99, 3.0, 1, 1),  # at least one stays
-        (3, 0.5, 1.0, 2, 2),  # x _ x
-        (10, 0.9, 1.0, 9, 2),  # one kept token parts two spans only
-        (20, 0.5, 100.0, 10, 1),
-    ],
+@pytest.mark.cases(
+    "length ratio mean noise spans",
+    (511, 0.15, 3.0, 77, 26),  # 76.65; 25.67
+    (100, 0.5, 3.0, 50, 17),  # 16.67
+    (10, 0.15, 3.0, 2, 1),  # 1.5 to the even number; 0.67
+    (2, 0.15, 3.0, 1, 1),  # at least one
+    (2, 0.99, 3.0, 1, 1),  # at least one stays
+    (3, 0.5, 1.0, 2, 2),  # x _ x
+    (10, 0.9, 1.0, 9, 2),  # one kept token parts two spans only
+    (20, 0.5, 100.0, 10, 1),
 )
 def test_counts_by_hand(length, ratio, mean, noise, spans):
     found = count_spans(length, ratio, mean)
     assert (int(found[0]), int(found[1])) == (noise, spans)
     mask = draw_span_mask(length, ratio, mean, np.random.default_rng(1))
     assert (len(mask), mask.dtype, int(mask.sum()), len(runs(mask))) == (length, bool, noise, spans)
-
-
-# ---- Which mask. ----
 
 
 def masks(length, noise, spans):
@@ -82,9 +68,6 @@ def test_every_mask_is_equally_likely(rng):
     assert set(found) == set(expected)
     deviation = (200 * (1 - 1 / 20)) ** 0.5
     assert max(abs(count - 200) for count in found.values()) < 5 * deviation
-
-
-# ---- The worst text. ----
 
 
 def worst(length, ratio, mean, separators):

@@ -44,9 +44,8 @@ def test_rising_and_falling_logits_do_not_overflow(device):
 
 @pytest.mark.parametrize("chunk_size", [1, 4, VOCAB, 50])
 @pytest.mark.parametrize("tokens", [0, 7, TOKEN_BLOCK + 5])
-@pytest.mark.parametrize(
-    ("blank", "count", "excluded"),
-    [(0, 1, ()), (12, 3, ()), (5, VOCAB - 1, ()), (5, 40, ()), (5, 40, (0, 5, 7, VOCAB - 1))],
+@pytest.mark.cases(
+    "blank count excluded", (0, 1, ()), (12, 3, ()), (5, VOCAB - 1, ()), (5, 40, ()), (5, 40, (0, 5, 7, VOCAB - 1))
 )
 def test_the_likeliest_tokens_equal_those_of_the_whole_projection(chunk_size, tokens, blank, count, excluded, device):
     """Excluded tokens are never given, and keep their probability."""

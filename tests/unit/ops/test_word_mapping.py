@@ -7,15 +7,7 @@ import torch
 from fairseq_plugins.ops import word_mapping
 from fairseq_plugins.ops.csls import Csls
 from fairseq_plugins.ops.neighbours import unit_rows
-from fairseq_plugins.ops.word_mapping import (
-    Iteration,
-    SelfLearning,
-    drawn_ranks,
-    induced_pairs,
-    learn_maps,
-    normalise,
-    similarity_seed,
-)
+from fairseq_plugins.ops.word_mapping import Iteration, SelfLearning, learn_maps, normalise
 from tests.reference import lexicon_loops as loops
 
 
@@ -36,7 +28,6 @@ def turned(x, seed=2):
 
 
 def few(places, count=40):
-    """Some right pairs."""
     return torch.arange(count), places[:count]
 
 
@@ -55,18 +46,18 @@ def test_the_seed_is_that_of_the_loops():
         rows = np.sort(loops.root_similarities(side[:24].numpy()), axis=1)  # as many words as the smaller side has
         signatures.append(loops.normalise(rows))
     forward, backward = best_of(loops.csls(*signatures, 3))
-    pairs = similarity_seed(x, y, 26, 3)
+    pairs = word_mapping.similarity_seed(x, y, 26, 3)
     assert pairs[0].tolist() == [*range(24), *backward]
     assert pairs[1].tolist() == [*forward, *range(24)]
-    assert len(similarity_seed(x, y, 20, 3)[0]) == 40
+    assert len(word_mapping.similarity_seed(x, y, 20, 3)[0]) == 40
 
 
 def test_induced_pairs_are_partners_of_the_drawn_ranks():
     x, y = (normalise(vocabulary(count, seed=seed)).double() for count, seed in ((30, 1), (25, 2)))
     options = SelfLearning(neighbours=3)
-    (first, second), objective = induced_pairs(x, y, 0.3, options, torch.Generator().manual_seed(8))
+    (first, second), objective = word_mapping.induced_pairs(x, y, 0.3, options, torch.Generator().manual_seed(8))
     generator = torch.Generator().manual_seed(8)
-    ranks = [drawn_ranks(count, 0.3, generator).tolist() for count in (30, 25)]
+    ranks = [word_mapping.drawn_ranks(count, 0.3, generator).tolist() for count in (30, 25)]
     assert max(ranks[0]) > 2
     scores = loops.csls(x.numpy(), y.numpy(), 3)
     forward = {(i, loops.by_rank(row)[rank]) for i, (row, rank) in enumerate(zip(scores, ranks[0]))}
@@ -80,7 +71,7 @@ def test_induced_pairs_are_partners_of_the_drawn_ranks():
 def test_a_known_rotation_is_found_without_a_dictionary(reweight):
     for seed in (1, 2, 3):
         x, y, places = turned(vocabulary(seed=seed), seed + 1)
-        learned = learn_maps(x, y, similarity_seed(x, y), SelfLearning(reweight=reweight))
+        learned = learn_maps(x, y, word_mapping.similarity_seed(x, y), SelfLearning(reweight=reweight))
         assert learned.converged
         mapped = unit_rows(x @ learned.maps.source), unit_rows(y @ learned.maps.target)
         assert torch.equal(Csls(*mapped).partners()[0], places)
@@ -127,12 +118,7 @@ def test_the_iterations_end_none_means_the_seed_alone_and_rare_words_do_not_take
 
 def test_options_out_of_range_are_refused():
     SelfLearning(words=2, neighbours=1, keep=1.0, patience=1, threshold=0.0, iterations=0, block=1)
-    wrong = (
-        ("words", "--cutoff", 1),
-        ("keep", "--keep", 0.0),
-        ("keep", "--keep", 1.5),
-        ("factor", "--keep-factor", 1.0),
-    )
+    wrong = ("words", "--cutoff", 1), ("keep", "--keep", 0.0), ("keep", "--keep", 1.5), ("factor", "--keep-factor", 1.0)
     for name, option, value in wrong:
         with pytest.raises(ValueError, match=f"{option} {value}: valid: "):
             SelfLearning(**{name: value})

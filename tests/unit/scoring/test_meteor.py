@@ -13,21 +13,19 @@ def sentence(hypothesis, reference, **options):
     return Meteor(**options).corpus_score([hypothesis], [[reference]]).score
 
 
-@pytest.mark.parametrize(
-    ("hypothesis", "reference", "expected"),
-    [
-        # m = 6, ch = 2, P = 1, R = 6/7: Fmean = 10 P R / (R + 9 P) = 60/69, penalty = 0.5 (2/6)^3 = 1/54
-        ("the president spoke to the audience", "the president then spoke to the audience", 60 / 69 * 53 / 54),
-        # the cat | sat | on the mat: m = 6, ch = 3
-        ("the cat sat on the mat", "on the mat sat the cat", 1 - 0.5 / 8),
-        ("one two three four", "one two three four", 1 - 0.5 / 64),  # nltk 3.10: 0.9921875
-        ("a", "a", 0.5),  # the formula, not a special case
-        ("a b", "c d", 0.0),
-        ("", "a b", 0.0),
-        ("a b", "", 0.0),
-        ("他在北京", "他在北京。", 1 - 0.5 / 64),
-        ("МИР и дом", "мир и дом", 1 - 0.5 / 27),
-    ],
+@pytest.mark.cases(
+    "hypothesis reference expected",
+    # m = 6, ch = 2, P = 1, R = 6/7: Fmean = 10 P R / (R + 9 P) = 60/69, penalty = 0.5 (2/6)^3 = 1/54
+    ("the president spoke to the audience", "the president then spoke to the audience", 60 / 69 * 53 / 54),
+    # the cat | sat | on the mat: m = 6, ch = 3
+    ("the cat sat on the mat", "on the mat sat the cat", 1 - 0.5 / 8),
+    ("one two three four", "one two three four", 1 - 0.5 / 64),  # nltk 3.10: 0.9921875
+    ("a", "a", 0.5),  # the formula, not a special case
+    ("a b", "c d", 0.0),
+    ("", "a b", 0.0),
+    ("a b", "", 0.0),
+    ("他在北京", "他在北京。", 1 - 0.5 / 64),
+    ("МИР и дом", "мир и дом", 1 - 0.5 / 27),
 )
 def test_hand_computed_scores(hypothesis, reference, expected):
     assert sentence(hypothesis, reference) == pytest.approx(100 * expected)

@@ -8,11 +8,8 @@ from fairseq_plugins.scoring.rouge import Rouge
 
 PAIRS = [("Der Hund läuft im Park.", "Ein Hund läutet im Park."), ("他在北京。", "他在南京。"), ("ein Haus", "")]
 REFERENCES, HYPOTHESES = [pair[0] for pair in PAIRS], [pair[1] for pair in PAIRS]
-CLASSES = {
-    "rouge": scorers.RougeScorer,
-    "meteor_exact": scorers.MeteorExactScorer,
-    "meteor_stem": scorers.MeteorStemScorer,
-}
+CLASSES = {"rouge": scorers.RougeScorer, "meteor_exact": scorers.MeteorExactScorer}
+CLASSES["meteor_stem"] = scorers.MeteorStemScorer
 
 
 def filled(name, pairs=PAIRS, **options):

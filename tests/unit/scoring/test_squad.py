@@ -5,24 +5,22 @@ import pytest
 from fairseq_plugins.scoring.squad import answer_f1, answer_words, exact_match
 
 
-@pytest.mark.parametrize(
-    ("text", "language", "words"),
-    [
-        ("The Cat, a dog AND an Owl!", None, ["cat", "dog", "and", "owl"]),
-        ("a-b", None, ["ab"]),  # punctuation goes before articles, so "a" is no word here
-        ("U.S.A.", None, ["usa"]),
-        ("«the» cat", None, ["«", "»", "cat"]),  # an ASCII definition: the quotes stay, the article between them goes
-        ("«the» cat", "en", ["cat"]),
-        ("Der Hund des Königs, ein Ort", "de", ["hund", "königs", "ort"]),
-        ("La casa y los perros; una", "es", ["casa", "y", "perros"]),
-        ("những con mèo của tôi", "vi", ["con", "mèo", "tôi"]),
-        ("القط، في البيت", "ar", ["قط", "في", "بيت"]),
-        ("خالد", "ar", ["خ", "د"]),  # the official pattern takes it out of the middle of a word too
-        ("一个 the 动物。", "hi", ["一个", "the", "动物"]),
-        ("北京2008年奥运会, the games", "zh", ["北", "京", "2008", "年", "奥", "运", "会", "the", "games"]),
-        ("the $5 + 3", "en", ["5", "3"]),  # ASCII symbols go in every language
-        ("€5 + 3", "de", ["€5", "3"]),  # other symbols are no punctuation
-    ],
+@pytest.mark.cases(
+    "text language words",
+    ("The Cat, a dog AND an Owl!", None, ["cat", "dog", "and", "owl"]),
+    ("a-b", None, ["ab"]),  # punctuation goes before articles, so "a" is no word here
+    ("U.S.A.", None, ["usa"]),
+    ("«the» cat", None, ["«", "»", "cat"]),  # an ASCII definition: the quotes stay, the article between them goes
+    ("«the» cat", "en", ["cat"]),
+    ("Der Hund des Königs, ein Ort", "de", ["hund", "königs", "ort"]),
+    ("La casa y los perros; una", "es", ["casa", "y", "perros"]),
+    ("những con mèo của tôi", "vi", ["con", "mèo", "tôi"]),
+    ("القط، في البيت", "ar", ["قط", "في", "بيت"]),
+    ("خالد", "ar", ["خ", "د"]),  # the official pattern takes it out of the middle of a word too
+    ("一个 the 动物。", "hi", ["一个", "the", "动物"]),
+    ("北京2008年奥运会, the games", "zh", ["北", "京", "2008", "年", "奥", "运", "会", "the", "games"]),
+    ("the $5 + 3", "en", ["5", "3"]),  # ASCII symbols go in every language
+    ("€5 + 3", "de", ["€5", "3"]),  # other symbols are no punctuation
 )
 def test_words(text, language, words):
     assert answer_words(text, language) == words

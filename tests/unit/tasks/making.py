@@ -25,7 +25,6 @@ def load(task, split="train", **options):
 
 
 def bleu(*hypotheses):
-    """Against one reference for all."""
     return BLEU().corpus_score(list(hypotheses), [[REFERENCE] * len(hypotheses)])
 
 
@@ -38,7 +37,6 @@ def bleu_log(*hypotheses):
 
 
 def reduced(task, logs):
-    """After a step for each of the logs."""
     criterion = SGACTCCriterion(task, SGACTCConfig(sentence_avg=False))
     with metrics.aggregate(new_root=True) as found:
         for log in logs:

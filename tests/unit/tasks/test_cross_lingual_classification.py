@@ -17,8 +17,7 @@ setup = maker("cross_lingual_classification", classification_head_name=HEAD, reg
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pairs")
+def folder(path):
     for name in ("train.en", "train.de"):
         nlu_bins.write_texts(path, "input0", name, FIRST)
         nlu_bins.write_texts(path, "input1", name, SECOND)

@@ -26,9 +26,8 @@ class PlainTask(NLUTask):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(path):
     """Single sentences in three languages, and labels for English."""
-    path = tmp_path_factory.mktemp("nlu")
     for name, rows in (("train.en", EN), ("train.de", DE), ("test.fr", FR), ("test", FR)):
         nlu_bins.write_texts(path, "input0", name, rows)
     nlu_bins.write_classes(path, "train.en", [LABELS[number % 3] for number in range(12)], LABELS)
@@ -71,17 +70,15 @@ def test_languages_and_mask_follow_the_dictionary(folder, bare):
             setup(bare)
 
 
-@pytest.mark.parametrize(
-    ("name", "langs", "codes", "symbol"),
-    [
-        ("test.de", "en_XX,de_DE", "", "[de_DE]"),
-        ("test.de_DE", "en_XX,de_DE", "", "[de_DE]"),
-        ("test.de", "eng_Latn,deu_Latn", "de=deu_Latn", "[deu_Latn]"),
-        ("test.de", "de_DE,de_AT", "en=de_DE,de=de_AT", "[de_AT]"),
-        ("test.de", "en_XX,fr_XX", "", "test.de: language de, .*does not have it.*de=CODE.* en_XX, fr_XX"),
-        ("test.de", "de_DE,de_AT", "", "test.de: .*has de_DE, de_AT.*--language-codes"),
-        ("test.de", "en_XX,de_DE", "de=deu_Latn", "language deu_Latn, .*does not have it"),
-    ],
+@pytest.mark.cases(
+    "name langs codes symbol",
+    ("test.de", "en_XX,de_DE", "", "[de_DE]"),
+    ("test.de_DE", "en_XX,de_DE", "", "[de_DE]"),
+    ("test.de", "eng_Latn,deu_Latn", "de=deu_Latn", "[deu_Latn]"),
+    ("test.de", "de_DE,de_AT", "en=de_DE,de=de_AT", "[de_AT]"),
+    ("test.de", "en_XX,fr_XX", "", "test.de: language de, .*does not have it.*de=CODE.* en_XX, fr_XX"),
+    ("test.de", "de_DE,de_AT", "", "test.de: .*has de_DE, de_AT.*--language-codes"),
+    ("test.de", "en_XX,de_DE", "de=deu_Latn", "language deu_Latn, .*does not have it"),
 )
 def test_the_symbol_of_a_subsets_language(folder, name, langs, codes, symbol):
     languages = setup(folder, langs=langs, language_codes=codes, input_format="mbart").languages
@@ -126,9 +123,7 @@ def test_other_languages_and_labels_than_the_checkpoints_are_refused(folder, bar
     kept = setup(folder, langs="en_XX,de_DE").get_checkpoint_dict()["PlainTask"]
     setup(folder, langs="en_XX,de_DE").load_state_dict(kept)
     for langs in ("de_DE,en_XX", "en_XX", ""):
-        with pytest.raises(
-            ValueError, match=r"--langs: languages are .*, the checkpoint was trained with \['en_XX', 'de_"
-        ):
+        with pytest.raises(ValueError, match=r"--langs: languages are .*, the checkpoint .* with \['en_XX', 'de_"):
             setup(folder, langs=langs).set_checkpoint_dict(kept)  # when a run is resumed
     nlu_bins.write_dictionary(bare / "label" / "dict.txt", LABELS[::-1])
     other = setup(bare, langs="en_XX,de_DE")

@@ -19,8 +19,7 @@ UNKNOWN = [[(pieces, None if tag == "B-LOC" else tag) for pieces, tag in words] 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("nlu")
+def folder(path):
     nlu_bins.write_texts(path / "classes", "input0", "test.de", builders.sentences(11, 1))
     nlu_bins.write_classes(path / "classes", "test.de", GOLD, LABELS)
     nlu_bins.write_tagged(path / "tags", "test.de", UNKNOWN)
@@ -39,7 +38,6 @@ CRITERIONS = {"cross_lingual_classification": "sentence_prediction"}
 
 
 def made(folder, name, **options):
-    """Task and criterion."""
     subset, given = SUBSETS[name]
     task, kind = maker(name, **given)(folder / subset, **options), CRITERIONS.get(name, name)
     head = "head" if kind != name else getattr(task.cfg, "classification_head_name", None)

@@ -12,11 +12,10 @@ setup = maker("relevance_ranking", max_positions=20)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    result = tmp_path_factory.mktemp("ranking")
+def folder(path):
     for name in ("train.en", "train.de"):
-        builders.write_ranking(result, name, ROWS, GRADES)
-    return result
+        builders.write_ranking(path, name, ROWS, GRADES)
+    return path
 
 
 def batches(task, split, **limits):

@@ -12,9 +12,7 @@ from tests import builders
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A data-bin de-en with a training set."""
-    path = tmp_path_factory.mktemp("data-bin")
+def folder(path):
     builders.write_pair(path, "train", "de", "en")
     return path
 

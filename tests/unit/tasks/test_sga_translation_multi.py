@@ -17,9 +17,8 @@ PREPARED = "de-en,fr-en"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(path):
     """A data-bin with three pairs into English; vi-en is never trained."""
-    path = tmp_path_factory.mktemp("data-bin")
     for number, (language, count) in enumerate(COUNTS.items()):
         for split in ("train", "valid"):
             builders.write_pair(path, split, language, "en", count=count, seed=7 * number + len(split))
@@ -35,7 +34,6 @@ def single(folder, source="de", target="en"):
 
 
 def drawn(task, epoch):
-    """The sources of an epoch."""
     task.load_dataset("train", epoch=epoch)
     dataset = task.dataset("train")
     return [tuple(dataset[index][1]["source"].tolist()) for index in range(len(dataset))]

@@ -16,8 +16,7 @@ setup = maker("span_corruption", pairs="en-de,en-fr", train_subset="train", add_
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data-bin")
+def folder(path):
     for split in ("train", "valid"):
         builders.write_pair(path, split, "en", "de")
         builders.write_pair(path, split, "en", "fr")

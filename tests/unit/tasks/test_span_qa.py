@@ -11,15 +11,14 @@ setup = maker("span_qa", max_positions=20, max_question=4, window_stride=3)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(path):
     """Subsets with ten and six questions, and one whose second answer is not in its passage."""
-    result = tmp_path_factory.mktemp("qa")
     for seed, (name, count) in enumerate((("train.en", 10), ("train.de", 6), ("test.zh_CN", 6), ("test", 4)), start=1):
-        builders.write_questions(result, name, *builders.random_questions(count, seed))
+        builders.write_questions(path, name, *builders.random_questions(count, seed))
     passages, asked = builders.random_questions(8, seed=9)
     wrong = [question._replace(answers=[("w1", 10_000)]) if n else question for n, question in enumerate(asked)]
-    builders.write_questions(result, "train.xx", passages, wrong)
-    return result
+    builders.write_questions(path, "train.xx", passages, wrong)
+    return path
 
 
 def batches(task, split, max_positions=20, **more):
@@ -57,9 +56,7 @@ def test_the_language_of_the_comparison(folder):
         task = setup(folder, **more)
         task.load_dataset(name)
         assert task.dataset(name)[0]["question"].language == language
-    with pytest.raises(
-        ValueError, match="test names no language for --answer-normalisation language; valid: .*test.en"
-    ):
+    with pytest.raises(ValueError, match="test names no language for --answer-normalisation language"):
         setup(folder).load_dataset("test")
     setup(folder).load_dataset("test", combine=True)  # training compares no answers
 

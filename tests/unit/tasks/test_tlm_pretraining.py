@@ -12,9 +12,8 @@ setup = maker("tlm_pretraining", pairs="en-de,en-fr")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(path):
     """en-de and en-fr over the same sentences: only the masking can differ."""
-    path = tmp_path_factory.mktemp("data-bin")
     builders.write_pair(path, "train", "en", "de")
     builders.write_pair(path, "train", "en", "fr")
     return path

@@ -17,9 +17,8 @@ setup = maker("token_classification", classification_head_name="token_classifica
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(path):
     """English, German and a French test set with a tag that training has not."""
-    path = tmp_path_factory.mktemp("tagged")
     nlu_bins.write_tagged(path, "train.en", SENTENCES)
     nlu_bins.write_tagged(path, "train.de", SENTENCES[::-1])
     nlu_bins.write_tagged(path, "test.fr", [[([20, 21], None), ([22], "O")], [([23], None), ([24], None)]])

@@ -101,9 +101,6 @@ def write_map(folder, lines=("1", "0", "1")):
     return str(path)
 
 
-ADDED = {"pieces": 2, "missing_language_tag": "unk"}
-
-
 def test_maps_that_do_not_fit_are_refused(tmp_path):
     for lines, message in (
         (["1", "2"], r"map\.txt, line 2: '2'; valid: 1 = the entry stays"),

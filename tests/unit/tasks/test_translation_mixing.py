@@ -14,8 +14,7 @@ setup = maker("translation_mixing", **STOCK, mix_monolingual="de", tokens_per_sa
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data-bin")
+def folder(path):
     for split in ("train", "valid"):
         builders.write_pair(path, split, "en", "de", count=COUNT)
     builders.write_side(path, "train", "fr-None", "fr", builders.sentences(COUNT, 301))

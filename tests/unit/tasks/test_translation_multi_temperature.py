@@ -17,9 +17,8 @@ SCHEDULE = ("--sampling-temperature-schedule", "1:5:4")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(path):
     """A large pair and a small one; valid has the large one only, and de-en by its reverse."""
-    path = tmp_path_factory.mktemp("data-bin")
     for number, (pair, count) in enumerate(SIZES.items()):
         builders.write_pair(path, "train", *pair.split("-"), count=count, seed=1 + number)
     builders.write_pair(path, "valid", "en", "de", count=5, seed=7)
@@ -71,16 +70,14 @@ def test_each_epoch_is_drawn_at_its_own_temperature(folder, caplog):
     assert "epoch 2: sampling temperature 2, 1000 sentences, probabilities: main:en-de 0.8000, main:en" in lines[1]
 
 
-@pytest.mark.parametrize(
-    "size", [(), ("--virtual-data-size", "40"), ("--virtual-epoch-size", "30", "--virtual-data-size", "60")]
-)
+@pytest.mark.parametrize("size", ["", "--virtual-data-size 40", "--virtual-epoch-size 30 --virtual-data-size 60"])
 def test_a_run_that_starts_in_a_later_epoch_sees_the_same_batches(folder, size):
     """Stock draws once for all the epochs that --virtual-epoch-size cuts the data into, from the epoch the process started in."""
-    whole = setup(folder, *SCHEDULE, *size)
+    whole = setup(folder, *SCHEDULE, *size.split())
     whole.load_dataset("train", epoch=1, combine=True)
     seen = {epoch: batches(whole, epoch) for epoch in range(1, 5)}
     for epoch in (2, 3, 4):
-        resumed = setup(folder, *SCHEDULE, *size)
+        resumed = setup(folder, *SCHEDULE, *size.split())
         resumed.load_dataset("train", epoch=epoch, combine=True)
         assert batches(resumed, epoch) == seen[epoch]
     assert seen[2] != seen[3]
@@ -101,14 +98,9 @@ def test_data_in_several_folders_are_counted_before_they_are_read(folder, tmp_pa
     assert task.has_sharded_data("train")
 
 
-@pytest.mark.parametrize(
-    "more", ["", "--sampling-method temperature --sampling-temperature 2", "--sampling-method uniform"]
-)
+@pytest.mark.parametrize("more", ["", "--sampling-method temperature --sampling-temperature 2"])
 def test_without_a_schedule_the_task_is_the_stock_one(folder, more):
-    both = [
-        setup(folder, *more.split(), task=name)
-        for name in ("translation_multi_temperature", "translation_multi_simple_epoch")
-    ]
+    both = [setup(folder, *more.split(), task=f"translation_multi_{name}") for name in ("temperature", "simple_epoch")]
     for task in both:
         task.load_dataset("train", epoch=2, combine=True)
     ours, stock = both

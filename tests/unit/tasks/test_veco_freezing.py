@@ -20,8 +20,7 @@ setup = maker("veco_pretraining", monolingual="en", ddp_backend="pytorch_ddp", f
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data-bin")
+def folder(path):
     builders.write_dictionary(path, "en")
     return path
 
@@ -106,13 +105,11 @@ def test_only_cross_attention_moves_in_the_frozen_phase_and_everything_after_it(
     assert not any(torch.equal(value, frozen[name]) for name, value in values(model).items())
 
 
-@pytest.mark.parametrize(
-    ("backend", "finds", "processes", "fails"),
-    [
-        *((backend, False, 2, True) for backend in ("pytorch_ddp", "c10d")),
-        *((backend, True, 2, True) for backend in ("fully_sharded", "slowmo")),
-        *(("pytorch_ddp", True, 2, False), ("legacy_ddp", False, 2, False), ("pytorch_ddp", False, 1, False)),
-    ],
+@pytest.mark.cases(
+    "backend finds processes fails",
+    *((backend, False, 2, True) for backend in ("pytorch_ddp", "c10d")),
+    *((backend, True, 2, True) for backend in ("fully_sharded", "slowmo")),
+    *(("pytorch_ddp", True, 2, False), ("legacy_ddp", False, 2, False), ("pytorch_ddp", False, 1, False)),
 )
 def test_ways_of_training_that_cannot_freeze(folder, monkeypatch, backend, finds, processes, fails):
     monkeypatch.setattr(models, "build_model", lambda *_: Fake())
@@ -125,14 +122,11 @@ def test_ways_of_training_that_cannot_freeze(folder, monkeypatch, backend, finds
 
     build()
     # Without CS-MLM cross-attention has no gradient at any time.
-    for option, given in (
-        ("--objectives is", {"objectives": "is"}),
-        ("--freeze-backbone-updates 5", {"freeze_backbone_updates": 5}),
-    ):
-        build(from_checkpoint=True, **given)  # by fairseq-validate, whose processes share no gradients
-        message = f"{option} .*--ddp-backend {backend}: give --ddp-backend"
+    for option, value in (("objectives", "is"), ("freeze_backbone_updates", 5)):
+        build(from_checkpoint=True, **{option: value})  # by fairseq-validate, whose processes share no gradients
+        message = f"--{option.replace('_', '-')} {value} .*--ddp-backend {backend}: give --ddp-backend"
         with pytest.raises(ValueError, match=message) if fails else nullcontext():
-            build(**given)
+            build(**{option: value})
 
 
 def test_models_that_do_not_fit_are_refused(folder, monkeypatch):

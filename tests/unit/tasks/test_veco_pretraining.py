@@ -9,14 +9,12 @@ from tests.unit.tasks.making import load, maker
 from tests.veco_builders import BOS, EOS, whole
 
 PAIRS = 30
-setup = maker(
-    "veco_pretraining", pairs="en-de", monolingual="en", train_subset="train", tokens_per_sample=24, ddp_backend="c10d"
-)
+OPTIONS = dict(pairs="en-de", monolingual="en", train_subset="train", tokens_per_sample=24, ddp_backend="c10d")
+setup = maker("veco_pretraining", **OPTIONS)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data-bin")
+def folder(path):
     for split in ("train", "valid"):
         builders.write_pair(path, split, "en", "de", PAIRS)
         builders.write_pair(path, split, "en", "fr", 10)
@@ -74,22 +72,3 @@ def test_options_and_data_that_do_not_fit_are_named(folder):
     ):
         with pytest.raises(ValueError, match=message):
             load(setup(folder, **given))
-
-
-def iterator(task, split="train", epoch=1, **given):
-    defaults = {"max_sentences": 4, "max_positions": task.max_positions(), "ignore_invalid_inputs": True, "seed": 1}
-    return task.get_batch_iterator(task.dataset(split), epoch=epoch, **{**defaults, **given})
-
-
-@pytest.mark.parametrize("shards", [1, 2])
-def test_training_batches_take_turns_in_every_epoch(folder, shards):
-    task, seen = setup(folder), []
-    load(task)
-    for epoch in (1, 2):
-        sources = [iterator(task, epoch=epoch, num_shards=shards, shard_id=shard) for shard in range(shards)]
-        updates = [*zip(*(source.next_epoch_itr(shuffle=True) for source in sources))]
-        seen.append([batch for update in updates for batch in update])
-        assert [veco.is_parallel(batch) for batch in seen[-1]] == [False, True] * 9, (
-            "34 texts of the language, 4 a batch"
-        )
-    assert [batch["id"].tolist() for batch in seen[0]] != [batch["id"].tolist() for batch in seen[1]]

@@ -12,11 +12,8 @@ from fairseq_plugins.models.baselines import GPTMSPConfig, GPTMSPModel
 from fairseq_plugins.models.baselines.gpt_msp import ARCHITECTURES
 from tests import builders, gpt_builders
 
-TRAINED = {
-    f"{part}.{name}"
-    for part in ("encoder.encoding", "encoder.re_encoding", "decoder.decoding")
-    for name in ("key", "value", "scale")
-}
+STAGES = ("encoder.encoding", "encoder.re_encoding", "decoder.decoding")
+TRAINED = {f"{stage}.{name}" for stage in STAGES for name in ("key", "value", "scale")}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +33,6 @@ def sample(device, **options):
 
 
 def scored(model, source, tokens):
-    """Log-probability of a hypothesis by one full pass."""
     shifted = torch.cat([tokens[-1:], tokens[:-1]])[None]
     with torch.no_grad():
         logits = model(source[None], torch.tensor([len(source)], device=source.device), shifted)[0]
@@ -54,9 +50,8 @@ def test_beams_keep_their_caches(model, device):
         assert len(found) == 4
         for one in found:
             texts.add(tuple(one["tokens"].tolist()))
-            assert float(one["score"]) == pytest.approx(
-                scored(model, row[row.ne(builders.PAD)], one["tokens"]), abs=1e-4
-            )
+            expected = scored(model, row[row.ne(builders.PAD)], one["tokens"])
+            assert float(one["score"]) == pytest.approx(expected, abs=1e-4)
     assert len(texts) >= 7 and max(map(len, texts)) >= 3
 
 
@@ -112,16 +107,14 @@ def build(folder, **options):
     return GPTMSPModel.build_model(GPTMSPConfig(pretrained_gpt=str(folder), **options), gpt_builders.task())
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"prompt_length": 0}, "--prompt-length must be at least 1; got 0"),
-        ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
-        ({"decoder_layers": 7}, r"--decoder-layers 7 \(valid here: 3\)"),
-        ({"decoder_attention_heads": 4}, r"--decoder-attention-heads 4 \(valid here: 2\)"),
-        ({"max_positions": 99}, r"--max-positions 99 \(valid here: 20\)"),
-        ({"folder": "nowhere"}, "no such file or folder.*--model-overrides"),
-    ],
+@pytest.mark.cases(
+    "changes message",
+    ({"prompt_length": 0}, "--prompt-length must be at least 1; got 0"),
+    ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
+    ({"decoder_layers": 7}, r"--decoder-layers 7 \(valid here: 3\)"),
+    ({"decoder_attention_heads": 4}, r"--decoder-attention-heads 4 \(valid here: 2\)"),
+    ({"max_positions": 99}, r"--max-positions 99 \(valid here: 20\)"),
+    ({"folder": "nowhere"}, "no such file or folder.*--model-overrides"),
 )
 def test_bad_options(folder, changes, message):
     with pytest.raises(ValueError, match=message):

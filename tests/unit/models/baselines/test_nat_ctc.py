@@ -13,7 +13,6 @@ SIZES = {"encoder_layers": 1, "decoder_layers": 2, "embed_dim": 16, "ffn_embed_d
 
 
 def build(**changes):
-    """A random model in evaluation mode."""
     model = NATCTCModel.build_model(NATCTCConfig(**{**SIZES, **changes}), builders.task())
     builders.randomise(model, seed=5)
     return model.eval()
@@ -71,14 +70,12 @@ def test_options_change_the_model():
     assert build(max_source_positions=7, ctc_upsample=3).max_positions() == (7, 21)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"ctc_upsample": 0}, "--ctc-upsample must be at least 1; got 0"),
-        ({"dropout": 1.0}, r"--dropout must lie in \[0, 1\); got 1.0"),
-        ({"attention_heads": 3}, "--embed-dim must be a multiple of --attention-heads; got 16 and 3"),
-        ({"ctc_blank": "<nothing>"}, "--ctc-blank '<nothing>' is not in the dictionary"),
-    ],
+@pytest.mark.cases(
+    "change message",
+    ({"ctc_upsample": 0}, "--ctc-upsample must be at least 1; got 0"),
+    ({"dropout": 1.0}, r"--dropout must lie in \[0, 1\); got 1.0"),
+    ({"attention_heads": 3}, "--embed-dim must be a multiple of --attention-heads; got 16 and 3"),
+    ({"ctc_blank": "<nothing>"}, "--ctc-blank '<nothing>' is not in the dictionary"),
 )
 def test_bad_options(change, message):
     with pytest.raises(ValueError, match=message):
@@ -102,6 +99,5 @@ def test_architectures_are_the_same_from_argparse_and_from_hydra(arch, layers, w
     other = built(dropout=0.2, decoder_layers=1)
     assert len(other.decoder.layers) == 1 and other.decoder.dropout_module.p == 0.2
     assert model.encoder.embed_tokens.weight.shape == (builders.VOCAB, width)
-    assert (
-        model.encoder.embed_tokens.weight is model.decoder.embed_tokens.weight is model.decoder.output_projection.weight
-    )
+    words = model.encoder.embed_tokens.weight
+    assert words is model.decoder.embed_tokens.weight is model.decoder.output_projection.weight

@@ -27,7 +27,6 @@ def logits(model, data):
 
 
 def edited(path, target, change):
-    """A copy of a checkpoint after ``change`` of its content."""
     content = torch.load(path, weights_only=False)
     change(content)
     torch.save(content, target)
@@ -80,15 +79,13 @@ def test_a_mixed_batch_gives_what_each_language_gives_alone(backbone):
         torch.testing.assert_close(together[row][kept], alone[kept], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("key", "side", "language", "rows"),
-    [
-        ("target", "encoder", "de", [0, 2]),
-        ("target", "encoder", "en", []),
-        ("target", "decoder", "en", [0, 1]),
-        ("target", "decoder", "fr", [2]),
-        ("encoder", "decoder", "fr", [1, 3]),
-    ],
+@pytest.mark.cases(
+    "key side language rows",
+    ("target", "encoder", "de", [0, 2]),
+    ("target", "encoder", "en", []),
+    ("target", "decoder", "en", [0, 1]),
+    ("target", "decoder", "fr", [2]),
+    ("encoder", "decoder", "fr", [1, 3]),
 )
 def test_an_adapter_touches_the_rows_of_its_language(backbone, key, side, language, rows):
     model, data = small.build(backbone, decoder_adapter_language=key, **ALL).eval(), small.net_input(*MIXED)
@@ -160,20 +157,18 @@ def test_sentences_without_their_language_token_or_without_anything_else(backbon
         model(**small.net_input(["de", "fr"], ["en", "en"], lengths=(5, 0)))
 
 
-@pytest.mark.parametrize(
-    ("options", "of", "message"),
-    [
-        ({"adapter_width": 0}, {}, "--adapter-width must be at least 1; got 0"),
-        ({"decoder_adapter_language": "source"}, {}, "must be one of target, encoder; got source"),
-        ({"encoder_adapters": "de,xx"}, {}, "--encoder-adapters de,xx: valid are different languages of --langs"),
-        ({"encoder_adapters": "de,en"}, {}, "--encoder-adapters de,en: no adapters for fr of .* de-en,fr-en; valid"),
-        ({}, {"encoder_langtok": None}, "with --encoder-langtok src or tgt"),
-        ({}, {"decoder_langtok": False}, "--decoder-adapter-language target needs --decoder-langtok"),
-        ({"encoder_layers": 1}, {}, r"--encoder-layers 1 \(valid here: 2\)"),
-        ({"activation_fn": "gelu"}, {}, r"--activation-fn gelu \(valid here: relu\)"),
-        ({}, {"encoder_langtok": "tgt"}, r"--encoder-langtok tgt \(valid here: src\)"),
-        ({}, {"langs": ["en", "de", "fr"]}, "--langs en,de,fr: .* with de,en,fr"),
-    ],
+@pytest.mark.cases(
+    "options of message",
+    ({"adapter_width": 0}, {}, "--adapter-width must be at least 1; got 0"),
+    ({"decoder_adapter_language": "source"}, {}, "must be one of target, encoder; got source"),
+    ({"encoder_adapters": "de,xx"}, {}, "--encoder-adapters de,xx: valid are different languages of --langs"),
+    ({"encoder_adapters": "de,en"}, {}, "--encoder-adapters de,en: no adapters for fr of .* de-en,fr-en; valid"),
+    ({}, {"encoder_langtok": None}, "with --encoder-langtok src or tgt"),
+    ({}, {"decoder_langtok": False}, "--decoder-adapter-language target needs --decoder-langtok"),
+    ({"encoder_layers": 1}, {}, r"--encoder-layers 1 \(valid here: 2\)"),
+    ({"activation_fn": "gelu"}, {}, r"--activation-fn gelu \(valid here: relu\)"),
+    ({}, {"encoder_langtok": "tgt"}, r"--encoder-langtok tgt \(valid here: src\)"),
+    ({}, {"langs": ["en", "de", "fr"]}, "--langs en,de,fr: .* with de,en,fr"),
 )
 def test_bad_options(backbone, options, of, message):
     with pytest.raises(ValueError, match=message):

@@ -18,8 +18,7 @@ SIZES = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("xlmr")
+def folder(path):
     module = builders.masked_lm()
     checkpoints.write_masked_lm(path, vars(module.sizes), module.state_dict(), dtype=torch.float32)
     return path
@@ -78,16 +77,14 @@ def test_a_frozen_encoder_stays_bit_equal_and_has_no_dropout(folder):
         assert torch.equal(one, two) is freeze
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"encoder_layers": 3}, r"--pretrained-xlmr .*--encoder-layers 3 \(valid here: 2\)"),
-        ({"encoder_attention_heads": 4}, r"--encoder-attention-heads 4 \(valid here: 2\)"),
-        ({"max_source_positions": 99}, "--max-source-positions 99: .* has 40 learned positions; valid: at most that"),
-        ({"activation_fn": "relu"}, r"--activation-fn relu is not how XLM-R .*valid: gelu"),
-        ({"encoder_normalize_before": True}, r"--encoder-normalize-before True .*valid: False"),
-        ({"embedding_mismatch": "guess"}, "--embedding-mismatch must be one of error, extend, truncate; got guess"),
-    ],
+@pytest.mark.cases(
+    "options message",
+    ({"encoder_layers": 3}, r"--pretrained-xlmr .*--encoder-layers 3 \(valid here: 2\)"),
+    ({"encoder_attention_heads": 4}, r"--encoder-attention-heads 4 \(valid here: 2\)"),
+    ({"max_source_positions": 99}, "--max-source-positions 99: .* has 40 learned positions; valid: at most that"),
+    ({"activation_fn": "relu"}, r"--activation-fn relu is not how XLM-R .*valid: gelu"),
+    ({"encoder_normalize_before": True}, r"--encoder-normalize-before True .*valid: False"),
+    ({"embedding_mismatch": "guess"}, "--embedding-mismatch must be one of error, extend, truncate; got guess"),
 )
 def test_another_encoder_than_the_file(folder, options, message):
     with pytest.raises(ValueError, match=message):

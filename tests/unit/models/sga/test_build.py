@@ -12,12 +12,10 @@ from tests import builders
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
-    """A tiny masked LM on disk."""
-    folder = tmp_path_factory.mktemp("pretrained")
+def pretrained(path):
     lm = builders.masked_lm()
-    checkpoints.write_masked_lm(folder, lm.sizes, lm.state_dict(), dtype=torch.float32)
-    return folder
+    checkpoints.write_masked_lm(path, lm.sizes, lm.state_dict(), dtype=torch.float32)
+    return path
 
 
 def task_of(pieces=builders.PIECES, from_checkpoint=False):
@@ -69,20 +67,18 @@ def test_full_checkpoints_need_no_file(pretrained):
     assert torch.equal(ours["denoising"], theirs["denoising"])
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"ctc_upsample": 0}, "--ctc-upsample .*at least 1 .*got 0"),
-        ({"ctc_upsample": 99}, f"--ctc-upsample .*got 99; valid: 1 to {builders.POSITIONS}"),
-        ({"prompt_length": -1}, "--prompt-length .*got -1"),
-        ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
-        ({"ctc_blank": "nowhere"}, "--ctc-blank 'nowhere' .*valid: <s>"),
-        ({"encoder_layers": 7}, f"--encoder-layers .*7.* has {builders.LAYERS}"),
-        ({"max_positions": 512}, f"--max-positions .*512.* has {builders.POSITIONS}"),
-        ({"path": None}, "--pretrained-mlm"),
-        ({"path": "nowhere"}, "--pretrained-mlm .*nowhere.*model-overrides"),
-        ({"path": __file__}, "test_build.py"),
-    ],
+@pytest.mark.cases(
+    "options words",
+    ({"ctc_upsample": 0}, "--ctc-upsample .*at least 1 .*got 0"),
+    ({"ctc_upsample": 99}, f"--ctc-upsample .*got 99; valid: 1 to {builders.POSITIONS}"),
+    ({"prompt_length": -1}, "--prompt-length .*got -1"),
+    ({"frozen_dropout": 1.0}, r"--frozen-dropout must lie in \[0, 1\); got 1.0"),
+    ({"ctc_blank": "nowhere"}, "--ctc-blank 'nowhere' .*valid: <s>"),
+    ({"encoder_layers": 7}, f"--encoder-layers .*7.* has {builders.LAYERS}"),
+    ({"max_positions": 512}, f"--max-positions .*512.* has {builders.POSITIONS}"),
+    ({"path": None}, "--pretrained-mlm"),
+    ({"path": "nowhere"}, "--pretrained-mlm .*nowhere.*model-overrides"),
+    ({"path": __file__}, "test_build.py"),
 )
 def test_wrong_options_and_files_are_named(pretrained, options, words):
     with pytest.raises(ValueError, match=words):
@@ -109,19 +105,17 @@ def test_a_dictionary_that_does_not_match_is_refused(pretrained, tmp_path, caplo
         build(tmp_path / "named")
 
 
-@pytest.mark.parametrize(
-    ("options", "warned"),
-    [
-        ({"fill_blanks": True}, None),
-        ({"fill_blanks": True, "no_denoising": True}, "--fill-blanks has no effect with --no-denoising"),
-        ({"no_denoising": True, "ctc_upsample": 3}, None),
-        (
-            {"no_denoising": True, "alignment": "mask_predict", "ctc_upsample": builders.POSITIONS + 1},
-            "has no effect with --alignment mask_predict and --no-denoising",
-        ),
-        *(({"ctc_blank": blank}, None) for blank in ("<s>", "<mask>", "<pad>")),
-        *(({"ctc_blank": blank}, f"--ctc-blank '{blank}' is an ordinary piece") for blank in ("p7", "<unk>")),
-    ],
+@pytest.mark.cases(
+    "options warned",
+    ({"fill_blanks": True}, None),
+    ({"fill_blanks": True, "no_denoising": True}, "--fill-blanks has no effect with --no-denoising"),
+    ({"no_denoising": True, "ctc_upsample": 3}, None),
+    (
+        {"no_denoising": True, "alignment": "mask_predict", "ctc_upsample": builders.POSITIONS + 1},
+        "has no effect with --alignment mask_predict and --no-denoising",
+    ),
+    *(({"ctc_blank": blank}, None) for blank in ("<s>", "<mask>", "<pad>")),
+    *(({"ctc_blank": blank}, f"--ctc-blank '{blank}' is an ordinary piece") for blank in ("p7", "<unk>")),
 )
 def test_options_without_effect_and_blanks_that_can_be_pieces_are_warned_of(pretrained, options, warned, caplog):
     model = build(pretrained, **options)

@@ -65,9 +65,8 @@ def test_what_does_not_fit_is_refused():
     for model, state in ((full, short), (short, full), (free, full), (full, free)):
         with pytest.raises(RuntimeError, match="denoiser_prompts|length_predictor"):
             model.load_state_dict(state.state_dict())
-    with pytest.raises(
-        ValueError, match=f"{full.frozen.fingerprint}.*tiny masked LM.*{other.frozen.fingerprint}.*--pretrained-mlm"
-    ):
+    words = f"{full.frozen.fingerprint}.*tiny masked LM.*{other.frozen.fingerprint}.*--pretrained-mlm"
+    with pytest.raises(ValueError, match=words):
         other.load_state_dict(full.state_dict())
     again = builders.sga_model(seed=3)
     assert not torch.equal(_losses(again), _losses(full))

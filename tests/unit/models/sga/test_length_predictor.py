@@ -37,23 +37,19 @@ def test_a_length_predictor_that_was_trained_to_read_something_else_is_refused(t
     assert torch.equal(same.encode(tokens).length_log_probs, expected)
 
 
-@pytest.mark.parametrize(
-    ("options", "longest"), [({}, 20), ({"ctc_upsample": 3}, 13), ({"no_denoising": True}, builders.POSITIONS)]
-)
+@pytest.mark.parametrize(("options", "longest"), [({}, 20), ({"ctc_upsample": 3}, 13), ({"no_denoising": True}, 40)])
 def test_the_longest_target_fits_into_the_positions_with_its_slots(options, longest):
     """The source may fill all positions; </s> of the target, which has no slot, is counted by fairseq."""
     assert _model(**options).max_positions() == (builders.POSITIONS, longest + 1)
     assert builders.sga_model(**options).max_positions()[1] == builders.POSITIONS
 
 
-@pytest.mark.parametrize(
-    ("trained", "given", "words"),
-    [
-        (2, 3, "--ctc-upsample 3 leaves 13 lengths of the 40 .* has 20; .* valid: 2, as in its training"),
-        (2, 1, "--ctc-upsample 1 leaves 40 lengths of the 40 .* has 20; .* valid: 2, as in its training"),
-        (40, 2, "has 1; .* valid: 21 to 40, as in its training"),
-        (12, 11, None),  # three lengths each
-    ],
+@pytest.mark.cases(
+    "trained given words",
+    (2, 3, "--ctc-upsample 3 leaves 13 lengths of the 40 .* has 20; .* valid: 2, as in its training"),
+    (2, 1, "--ctc-upsample 1 leaves 40 lengths of the 40 .* has 20; .* valid: 2, as in its training"),
+    (40, 2, "has 1; .* valid: 21 to 40, as in its training"),
+    (12, 11, None),  # three lengths each
 )
 @pytest.mark.parametrize("length_from", ["mean", "bos"])
 def test_other_slots_per_token_than_in_training_are_named(length_from, trained, given, words):

@@ -14,7 +14,6 @@ SOURCES, TARGETS = [6, 3, 5], [4, 2, 3]
 
 @pytest.fixture
 def model(device):
-    """Three units, float64."""
     return builders.sga_model().double().to(device)
 
 

@@ -26,17 +26,15 @@ def empty_files(monkeypatch):
     monkeypatch.setattr(sga_module, "build_frozen", build)
 
 
-@pytest.mark.parametrize(
-    ("arch", "options", "trained"),
-    [
-        ("sga_tiny", {}, 6_688),
-        ("sga_xlmr_base", {}, 8_259_072),
-        ("sga_xlmr_base", {"no_denoising": True}, 5_899_776),
-        ("sga_xlmr_base", {"prompt_scale": True}, 8_259_075),
-        ("sga_xlmr_large", {}, 20_973_568),
-        ("sga_xlmr_large", {"no_denoising": True}, 14_682_112),
-        ("sga_xlmr_base", {"alignment": "mask_predict"}, 8_259_072 + 768 * 256 + 256),  # 512 positions, two slots each
-    ],
+@pytest.mark.cases(
+    "arch options trained",
+    ("sga_tiny", {}, 6_688),
+    ("sga_xlmr_base", {}, 8_259_072),
+    ("sga_xlmr_base", {"no_denoising": True}, 5_899_776),
+    ("sga_xlmr_base", {"prompt_scale": True}, 8_259_075),
+    ("sga_xlmr_large", {}, 20_973_568),
+    ("sga_xlmr_large", {"no_denoising": True}, 14_682_112),
+    ("sga_xlmr_base", {"alignment": "mask_predict"}, 8_259_072 + 768 * 256 + 256),  # 512 positions, two slots each
 )
 @pytest.mark.usefixtures("empty_files")
 def test_architectures_have_the_sizes_of_the_paper(arch, options, trained):

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 MARK = "lm_head.mask_row"
 TAGS = ("[en]", "[de]")
+ONE_TAG = {"tags": TAGS[:1]}
 BEFORE_TAGS = {"mask": True, "tags": TAGS}
 """The dictionary that examples/veco/prepare.sh writes: ``<mask>`` has the masked LM's last row, the languages come after it."""
 
@@ -26,13 +27,11 @@ ROWS = builders.MASK + 1 + len(TAGS)
 
 
 def pretrained(**symbols):
-    """A state of pre-training."""
     model = veco_builders.random_pretrainer(symbols=symbols or BEFORE_TAGS)
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def write(path, state):
-    """A checkpoint of pre-training."""
     cfg = {"model": vars(veco_builders.arguments(no_scale_embedding=True)), "task": {"data": ""}}
     torch.save({"args": None, "cfg": cfg, "model": state, "optimizer_history": [{"num_updates": 3}]}, path)
     return str(path)
@@ -52,9 +51,6 @@ def assert_rows(model, state, rows):
     """The first rows of the embeddings and of the output projection are these of the state."""
     for name in WORDS:
         assert torch.equal(model.state_dict()[name][: len(rows)], state[WORDS[0]][rows]), name
-
-
-# ---- In the state. ----
 
 
 def test_the_state_of_a_pretraining_tells_it_whatever_becomes_of_its_numbers(tmp_path):
@@ -94,9 +90,6 @@ def test_pretraining_goes_on_with_its_own_dictionary():
     other = veco_builders.pretrainer(symbols={"pieces": builders.PIECES + 2})  # as many entries
     with pytest.raises(ValueError, match=r"has <mask> in row 29, the data's dictionary as entry 31"):
         other.load_state_dict(state)
-
-
-# ---- Translation, restored or from a masked LM. ----
 
 
 @pytest.mark.parametrize("source", ["state", "masked LM"])
@@ -143,9 +136,6 @@ def test_a_dictionary_beside_the_masked_lm_agrees_or_is_refused(tmp_path):
         translator("masked LM", state, tmp_path, mask=True, tags=TAGS)
 
 
-# ---- With a dictionary map. ----
-
-
 def kept():
     """A map of the whole dict.txt, tags and <mask> included, that leaves out every second piece."""
     return [number >= builders.PIECES or number % 2 == 0 for number in range(ROWS - 4)]
@@ -170,12 +160,7 @@ def test_a_map_keeps_it_where_the_dictionary_has_it(source, tmp_path):
             translator(source, state, tmp_path, "extend", **{**symbols, **wrong})
 
 
-# ---- Released ones. ----
-
-
-@pytest.mark.parametrize(
-    ("layers", "added"), [(2, {"tags": ("[en]",)}), (LAYERS, {"tags": ("[en]",)}), (2, {"pieces": 26})]
-)
+@pytest.mark.parametrize(("layers", "added"), [(2, ONE_TAG), (LAYERS, ONE_TAG), (2, {"pieces": 26})])
 def test_a_tag_does_not_get_the_row_of_mask(layers, added):
     """A released model's last row is <mask>'s, also where a dictionary without it has as many entries."""
     released = veco_builders.stock_state()
@@ -189,16 +174,12 @@ def test_a_tag_does_not_get_the_row_of_mask(layers, added):
     assert torch.equal(model.encoder.embed_tokens.weight[-1], before[-1])
 
 
-# ---- A translator of all layers in which nothing has moved yet. ----
-
-
 def cut(lines=builders.PIECES, tags=TAGS, **options):
     """A translator of all layers with a map that keeps two entries of three."""
     stays = [number % 3 != 1 for number in range(lines)]
     symbols = {"pieces": sum(stays), "tags": tags, "kept_rows": stays}
-    return veco_builders.translator(
-        symbols=symbols, keep_decoder_layers=f"last:{LAYERS}", embedding_mismatch="extend", **options
-    )
+    options.update(keep_decoder_layers=f"last:{LAYERS}", embedding_mismatch="extend")
+    return veco_builders.translator(symbols=symbols, **options)
 
 
 @pytest.mark.parametrize("unscaled", [False, True])

@@ -47,15 +47,13 @@ def test_the_large_model_has_662_million_parameters():
     assert 0.10 < crossing / total < 0.20
 
 
-@pytest.mark.parametrize(
-    ("text", "stack", "expected"),
-    [
-        ("18,19,23", 24, [18, 19, 23]),
-        ("last:6", 24, [18, 19, 20, 21, 22, 23]),
-        ("every:4", 24, [3, 7, 11, 15, 19, 23]),
-        ("every:3", 4, [0, 3]),
-        ("last:1", 1, [0]),
-    ],
+@pytest.mark.cases(
+    "text stack expected",
+    ("18,19,23", 24, [18, 19, 23]),
+    ("last:6", 24, [18, 19, 20, 21, 22, 23]),
+    ("every:4", 24, [3, 7, 11, 15, 19, 23]),
+    ("every:3", 4, [0, 3]),
+    ("last:1", 1, [0]),
 )
 def test_choices_of_layers_by_hand(text, stack, expected):
     assert parse_layers(text, stack, "--keep-decoder-layers") == expected
@@ -77,38 +75,31 @@ def test_kept_layers_set_the_depth_and_stay_in_the_options(kind):
     assert again.choice == model.choice
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"keep_encoder_layers": "1,1"}, r"--keep-encoder-layers 1,1: .*each layer once"),
-        ({"keep_decoder_layers": "last:2", "decoder_layers": 3}, r"--decoder-layers 3: .* are 2 layers"),
-        ({"encoder_layers_to_keep": "0,1"}, r"--encoder-layers-to-keep 0,1: .*--keep-encoder-layers"),
-        ({"embedding_mismatch": "cut"}, r"--embedding-mismatch must be one of error, extend, truncate; got cut"),
-        *(
-            (dict(keep_decoder_layers=text), f"--keep-decoder-layers '?{text}'?: .*{words}")
-            for text, words in BAD_CHOICES
-        ),
-    ],
+@pytest.mark.cases(
+    "given message",
+    ({"keep_encoder_layers": "1,1"}, r"--keep-encoder-layers 1,1: .*each layer once"),
+    ({"keep_decoder_layers": "last:2", "decoder_layers": 3}, r"--decoder-layers 3: .* are 2 layers"),
+    ({"encoder_layers_to_keep": "0,1"}, r"--encoder-layers-to-keep 0,1: .*--keep-encoder-layers"),
+    ({"embedding_mismatch": "cut"}, r"--embedding-mismatch must be one of error, extend, truncate; got cut"),
+    *((dict(keep_decoder_layers=text), f"--keep-decoder-layers '?{text}'?: .*{words}") for text, words in BAD_CHOICES),
 )
 def test_bad_options_are_refused_by_name(given, message):
     with pytest.raises(ValueError, match=message):
         veco_builders.translator(**given)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"decoder_layers": 2}, r"--decoder-layers 2: .*valid here: 4"),
-        ({"keep_decoder_layers": "last:2"}, r"--keep-decoder-layers: pre-training has the whole stack"),
-        ({"max_target_positions": 20}, r"--max-target-positions 20: .*valid here: 40"),
-        ({"no_scale_embedding": False}, "--no-scale-embedding false"),
-        ({"share_all_embeddings": False}, "--share-all-embeddings false"),
-        ({"encoder_layerdrop": 0.2}, r"--encoder-layerdrop 0.2: .*all of them run; leave it out"),
-        ({"decoder_normalize_before": True}, r"--decoder-normalize-before True: .*valid here: False"),
-        ({"decoder_output_dim": 8}, r"--decoder-output-dim 8: .*valid here: 16"),
-        ({"activation_fn": "relu"}, "pre-training: --activation-fn relu is not how XLM-R .*valid: gelu"),
-        ({"layernorm_embedding": False}, "--layernorm-embedding False .*valid: True"),
-    ],
+@pytest.mark.cases(
+    "given message",
+    ({"decoder_layers": 2}, r"--decoder-layers 2: .*valid here: 4"),
+    ({"keep_decoder_layers": "last:2"}, r"--keep-decoder-layers: pre-training has the whole stack"),
+    ({"max_target_positions": 20}, r"--max-target-positions 20: .*valid here: 40"),
+    ({"no_scale_embedding": False}, "--no-scale-embedding false"),
+    ({"share_all_embeddings": False}, "--share-all-embeddings false"),
+    ({"encoder_layerdrop": 0.2}, r"--encoder-layerdrop 0.2: .*all of them run; leave it out"),
+    ({"decoder_normalize_before": True}, r"--decoder-normalize-before True: .*valid here: False"),
+    ({"decoder_output_dim": 8}, r"--decoder-output-dim 8: .*valid here: 16"),
+    ({"activation_fn": "relu"}, "pre-training: --activation-fn relu is not how XLM-R .*valid: gelu"),
+    ({"layernorm_embedding": False}, "--layernorm-embedding False .*valid: True"),
 )
 def test_pretraining_refuses_what_would_part_the_two_routes(given, message):
     with pytest.raises(ValueError, match=message):
