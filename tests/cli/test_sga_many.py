@@ -108,7 +108,7 @@ def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root, tmp
     fake.write_text(GENERATE.format(python=sys.executable, calls=calls, lines=LINES), encoding="utf-8")
     fake.chmod(0o755)
     path = os.pathsep.join([str(fake.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path, "PYTHON": sys.executable, "PAIR": "en-de", "SHARDS": "3"}
+    env = {**os.environ, "PATH": path, "PYTHON": sys.executable}
 
     def run(line, status=0):
         done = subprocess.run(["bash", *line.split()], env=env, capture_output=True, text=True, cwd=repo_root)
@@ -119,12 +119,12 @@ def test_distillation_takes_no_part_for_whole_and_keeps_the_order(repo_root, tmp
     line = f"--text {text} --model {model} --dict {dictionary} --pairs de-en --splits train,valid --out {before}"
     run(f"data_prep/preprocess.sh {line}")
     (tmp_path / "at.pt").write_text("weights", encoding="utf-8")
-    script = f"examples/sga/distill.sh {before} {tmp_path / 'at.pt'}"
-    assert "part 2 of 3 is not whole" in run(f"{script} {out} --beam 5", status=2)
-    assert "fairseq-generate failed on part 2" in run(f"{script} {out} --beam 5", status=2)
+    script = f"data_prep/distill.sh --data {before} --pair en-de --checkpoint {tmp_path / 'at.pt'} --out {out} --shards 3 -- --beam"
+    assert "part 2 of 3 is not whole" in run(f"{script} 5", status=2)
+    assert "fairseq-generate failed on part 2" in run(f"{script} 5", status=2)
     assert not (out / "train.de").exists()
-    assert "another checkpoint, text, SHARDS or options" in run(f"{script} {out} --beam 4", status=2)
-    assert "1 of 11 translations are empty and left out" in run(f"{script} {out} --beam 5")
+    assert "another checkpoint, text, --shards or options" in run(f"{script} 4", status=2)
+    assert "1 of 11 translations are empty and left out" in run(f"{script} 5")
     assert calls.read_text(encoding="utf-8").split() == ["0", "1", "1", "1", "2"]
     expected = ["" if number == 4 else f"a b {number}" for number in range(LINES)]
     assert list(read_lines(out / "train.de", "--input")) == expected

@@ -16,6 +16,7 @@ PREPROCESS = ["--text", "text", "--model", "corpus.tgz", "--dict", "corpus.tgz",
 NUMBERS = [
     *((f"data_prep/{name}.sh", CORPUS, "--workers") for name in ("ted", "iwslt14", "wmt14", "ml50")),
     ("data_prep/preprocess.sh", PREPROCESS, "--workers"),
+    ("data_prep/distill.sh", "--data bin --pair de-en --checkpoint corpus.tgz --out out".split(), "--shards"),
     ("examples/quickstart/run.sh", [], "UPDATES"),
     ("examples/quickstart/run.sh", [], "TOY_SEED"),
 ]

@@ -1,12 +1,9 @@
-"""What a run's record says, and what a checkpoint tells of its languages."""
-
-from argparse import Namespace
+"""What a run's record says."""
 
 import pytest
 import torch
 
 from examples.recipes import record
-from examples.sga import trained_with
 from fairseq_plugins import checkpoints  # noqa: F401  (its import counts for no test)
 
 STARTED = "2026-01-01 00:00:00 | INFO | fairseq_cli.train | num. {} model params: {} (num. trained: {})\n"
@@ -49,32 +46,3 @@ def test_several_models_of_a_run_are_added_up(tmp_path):
     found = record.describe(tmp_path)
     facts = [found[name] for name in ("updates", "train_seconds", "trained_parameters", "validation", "options")]
     assert facts == [30, 3.0, 3000, [], {"lr": [0.5]}]
-
-
-MULTI = {"langs": ["de", "en", "fr"], "encoder_langtok": "src", "decoder_langtok": True}
-
-
-@pytest.mark.cases(
-    "task pairs tags",
-    ({"source_lang": "en", "target_lang": "de"}, "en-de", None),
-    ({"lang_pairs": "de-en,es-en", "source_lang": None}, "de-en,es-en", None),
-    (
-        {"lang_pairs": ["de-en"], "extra_lang_pairs": {"others": "fr-en,es-en"}, **MULTI},
-        "de-en,fr-en,es-en",
-        "--langs de,en,fr --encoder-langtok src --decoder-langtok",
-    ),
-    ({"source_lang": "en", "target_lang": "de", "langs": "en,de,fr"}, "en-de", "--langs en,de,fr"),
-)
-@pytest.mark.parametrize("kind", [dict, Namespace])
-def test_what_a_checkpoint_was_trained_with(tmp_path, capsys, task, pairs, tags, kind):
-    path = str(tmp_path / "run.pt")
-    torch.save({"cfg": {"task": kind(_name="some_task", **task)}, "model": {}}, path)
-    trained_with.main(["pairs", path])
-    assert capsys.readouterr().out == pairs + "\n"
-    if tags is not None:
-        trained_with.main(["tags", path])
-        assert capsys.readouterr().out == tags + "\n"
-        return
-    with pytest.raises(SystemExit):
-        trained_with.main(["tags", path])
-    assert "task some_task: has no --langs" in capsys.readouterr().err

@@ -20,7 +20,7 @@ MARK = "lm_head.mask_row"
 TAGS = ("[en]", "[de]")
 ONE_TAG = {"tags": TAGS[:1]}
 BEFORE_TAGS = {"mask": True, "tags": TAGS}
-"""The dictionary that examples/veco/prepare.sh writes: ``<mask>`` has the masked LM's last row, the languages come after it."""
+"""The dictionary of the set ``documents``: ``<mask>`` has the masked LM's last row, the languages come after it."""
 
 WORDS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
 ROWS = builders.MASK + 1 + len(TAGS)

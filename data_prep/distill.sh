@@ -1,31 +1,62 @@
 #!/usr/bin/env bash
-# Sequence-level distillation: an autoregressive model translates the training set; the data-bin OUT/bin has its translations as
-# targets (pairs with an empty one are left out), and every other split of BIN as it is. train_nat.sh and train_at.sh take this OUT as
-# theirs, train_sga.sh BIN=OUT/bin.
-#   bash examples/sga/distill.sh BIN CHECKPOINT OUT [fairseq-generate options, as --beam 5 --max-tokens 8000]
-# BIN was made by data_prep/preprocess.sh (prepare.sh) for this pair, in either order; PAIR=SOURCE-TARGET (en-de). The set is translated in SHARDS=8 parts: after a stop
-# run it again, parts that are whole are kept. All options and SHARDS must then be the same.
+# Sequence-level distillation: a data-bin whose training targets are translations by an autoregressive model.
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n 2,7p "$0" >&2; exit 2; }
-bin=$1 checkpoint=$2 out=$3 pair=${PAIR:-en-de} shards=${SHARDS:-8}
-source=${pair%-*} target=${pair#*-}
-shift 3
+
+usage() {
+    cat <<'TEXT'
+usage: bash data_prep/distill.sh --data BIN --pair SRC-TGT --checkpoint FILE --out DIR [--shards N] [-- fairseq-generate options]
+
+  --data BIN         data-bin folder, made by preprocess.sh with a sentencepiece model for this pair, in either order
+  --pair SRC-TGT     as en-de
+  --checkpoint FILE  the model that translates the training set (task translation)
+  --out DIR          DIR/bin has its translations as targets (pairs with an empty one are left out), and every other split as it is
+  --shards N         parts that the set is translated in (default: 8)
+
+Options behind -- go to fairseq-generate, as --beam 5 --max-tokens 8000 --cpu. After a stop run it again: parts that are whole are kept;
+all options must then be the same. The Python that runs it is that of the variable PYTHON (default: python).
+TEXT
+}
+
 fail() { echo "distill: error: $*" >&2; exit 2; }
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+bin= pair= checkpoint= out= shards=8
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --help | -h) usage; exit 0 ;;
+        --) shift; break ;;
+        --data | --pair | --checkpoint | --out | --shards) ;;
+        *) fail "$1: unknown option; valid options are listed by --help" ;;
+    esac
+    [ $# -ge 2 ] || fail "$1: its value is missing"
+    case "$1" in
+        --data) bin=$2 ;;
+        --pair) pair=$2 ;;
+        --checkpoint) checkpoint=$2 ;;
+        --out) out=$2 ;;
+        --shards) shards=$2 ;;
+    esac
+    shift 2
+done
+for option in data:"$bin" pair:"$pair" checkpoint:"$checkpoint" out:"$out"; do
+    [ -n "${option#*:}" ] || fail "--${option%%:*} is missing"
+done
+source=${pair%-*} target=${pair#*-}
+case "$pair" in *-*-* | -* | *-) fail "--pair $pair: valid: SRC-TGT, as en-de" ;; *-*) ;; *) fail "--pair $pair: valid: SRC-TGT, as en-de" ;; esac
+case "$shards" in '' | *[!0-9]* | 0*) fail "--shards $shards: valid: a whole number, 1 or more" ;; esac
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" PYTHON=${PYTHON:-python}
-case "$shards" in '' | *[!0-9]* | 0*) fail "SHARDS=$shards: valid: a whole number, 1 or more" ;; esac
-[ -f "$checkpoint" ] || fail "CHECKPOINT $checkpoint: no such file"
+[ -f "$checkpoint" ] || fail "--checkpoint $checkpoint: no such file"
 pieces=$bin/pieces/train.$source named=$pair
 [ -f "$bin/train.$pair.$target.bin" ] || named=$target-$source # as fairseq looks for it
 for file in "$pieces" "$bin/dict.txt" "$bin/sentencepiece.bpe.model" "$bin/train.$named.$target.bin"; do
-    [ -f "$file" ] || fail "BIN $bin: no $file; valid: a folder made by data_prep/preprocess.sh with a sentencepiece model, for PAIR=$pair"
+    [ -f "$file" ] || fail "--data $bin: no $file; valid: a folder made by data_prep/preprocess.sh with a sentencepiece model, for --pair $pair"
 done
 mkdir -p "$out/shards" "$out/pieces" "$out/bin"
 
 # A part belongs to one model, one text and one command line.
 settings=$(printf '%s\n' "shards $shards" "options $*" "$(sha256sum "$checkpoint" "$bin/train.$named.$source.bin" | cut -d' ' -f1)")
 if [ -f "$out/shards/settings" ] && [ "$settings" != "$(cat "$out/shards/settings")" ]; then
-    fail "OUT $out: its parts were made with another checkpoint, text, SHARDS or options; remove $out/shards or take another OUT"
+    fail "--out $out: its parts were made with another checkpoint, text, --shards or options; remove $out/shards or take another --out"
 fi
 printf '%s\n' "$settings" >"$out/shards/settings"
 
